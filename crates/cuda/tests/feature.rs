@@ -175,6 +175,52 @@ proptest! {
     }
 
     #[test]
+    fn devices_without_rows_read_those_of_others(
+        (rows, dim, kind) in (1usize..90, dims(), kinds()),
+        (seed, order) in (any::<u64>(), orders()),
+        (slots, holders, placement) in (0usize..100, 1usize..4, 0usize..5),
+        is_reordered in any::<bool>(),
+        batches in batches(90),
+    ) {
+        let (data, wide) = table(rows, dim, kind);
+        let holders = holders.min(device::count().saturating_sub(2).max(1));
+        let others = device::count().saturating_sub(holders).min(2);
+        let all: Vec<Arc<Device>> = (0..holders + others).map(|i| device(i, order)).collect();
+        let stored = Stored::new(&all[0], &data, dim).unwrap();
+        let placement = [
+            Placement::Shard,
+            Placement::Interleave,
+            Placement::Replicate(0.4),
+            Placement::Replicate(1.0),
+            Placement::Blocked,
+        ][placement];
+        let ranking = if is_reordered { (0..rows as NodeId).collect() } else { ranking(rows, seed) };
+        let assigned = CacheLayout::new(&ranking, slots, holders, placement);
+        let tiers = Tiered::with_readers(&all[..holders], &all[holders..], &stored, &assigned).unwrap();
+        prop_assert_eq!(tiers.len(), holders + others);
+        let held: u64 = assigned.rows_by_device(holders).iter().sum::<usize>() as u64;
+        let bytes: u64 = tiers[..holders].iter().map(Tiered::device_bytes).sum();
+        prop_assert_eq!(bytes, held * tiers[0].row_bytes());
+        for tier in &tiers[holders..] {
+            prop_assert_eq!(tier.device_bytes(), 0);
+            let needs_no_map = is_reordered && assigned.replicated == 0 && placement != Placement::Blocked;
+            prop_assert!(tier.lookup_bytes() == 0 || !needs_no_map);
+            for ids in &batches {
+                let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+                let peers = ids.iter().filter(|v| assigned.ids.contains(v)).count() as u64;
+                prop_assert_eq!(read(tier, &wide, &ids), [0, peers, ids.len() as u64 - peers]);
+                read_on_host(tier, &wide, &ids);
+            }
+        }
+        for ids in &batches {
+            let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+            for tier in &tiers[..holders] {
+                read(tier, &wide, &ids);
+            }
+        }
+    }
+
+    #[test]
     fn fifo_hits_match_the_policy_on_the_cpu(
         (rows, dim, kind) in (1usize..90, dims(), kinds()),
         (slots, order) in (0usize..100, orders()),

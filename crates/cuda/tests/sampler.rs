@@ -266,7 +266,8 @@ fn draws_do_not_depend_on_the_placement_of_the_graph() {
         [("neighbor", &neighbor), ("weighted", &again), ("random-walk", &neighbor), ("full", &neighbor)]
     {
         let bytes = 8 * graph.indptr().len() as u64 + 4 * graph.num_edges() as u64;
-        let half = if name == "weighted" { bytes + 8 * graph.num_edges() as u64 } else { bytes } / 2;
+        let bytes = if name == "weighted" { bytes + 8 * graph.num_edges() as u64 } else { bytes };
+        let half = bytes / 2;
         for (devices, budget, place) in [
             (1, u64::MAX, TopologyPlacement::Device),
             (1, half, TopologyPlacement::Host),
@@ -278,6 +279,12 @@ fn draws_do_not_depend_on_the_placement_of_the_graph() {
             assert_eq!(samplers.len(), devices.len());
             for sampler in samplers {
                 assert_eq!(sampler.placement(), place);
+                let held = sampler.topology_bytes();
+                match place {
+                    TopologyPlacement::Device => assert_eq!(held, bytes),
+                    TopologyPlacement::Shards(_) => assert!(held > bytes / 6 && held < bytes / 2),
+                    TopologyPlacement::Host => assert_eq!(held, 0),
+                }
                 compare(&sampler, name, options, &graph, form, &seeds);
             }
         }

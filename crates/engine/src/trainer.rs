@@ -22,7 +22,7 @@ use graphmill_data::Dataset;
 pub use crate::run::{RunContext, RunState};
 use crate::{
     Result, TrainConfig,
-    accelerator::{ComputeDevices, Samplers},
+    accelerator::{ComputeDevices, Samplers, topology_share},
     config::Devices,
     config::link_task::is_link,
     distributed,
@@ -99,7 +99,14 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),
-        None => devices.samplers(config, data, &tables.graph, strategy::draws_in_parts(config))?,
+        None => {
+            // if their number is balanced later, the first one samples until then
+            let all = devices.gpus().len();
+            let sampling = setup::sampling_devices(&inputs);
+            let (draw, share) = (sampling.map_or(all, |of| of.count.unwrap_or(1)), topology_share(sampling));
+            let in_parts = strategy::draws_in_parts(config);
+            devices.samplers(config, data, &tables.graph, in_parts, 0..draw, share)?
+        }
     };
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);

@@ -126,6 +126,105 @@ fn several_devices_sum_their_gradients() {
     }
 }
 
+/// Samplers hold the graph and no rows, Trainers rows and no graph, if the number of Samplers is
+/// given or balanced. The Trainers' caches have the memory of the graph, and no result changes.
+#[test]
+fn samplers_hold_the_graph_and_trainers_the_rows() {
+    let sandbox = Sandbox::new();
+    // a cache of all rows needs more than the budget, with the graph on a device or without
+    sandbox.ok("generate sbm data --nodes 3000 --degree 8 --classes 5 --dim 100");
+    let row = 400.0;
+    let run = |options: &str, out: &str| {
+        let args = format!(
+            "train data --hidden 8 --fanout 3,2 --batch-size 100 --max-batches 6 --seed 3 --dropout 0.2 \
+             --epochs 2 --cache degree {options} --out {out} --json"
+        );
+        on_shim(&sandbox, &args).succeeded().json()
+    };
+    let bytes = |run: &Value, field: &str| -> Vec<f64> {
+        run["nvidia"].as_array().expect("devices").iter().map(|device| number(&device[field])).collect()
+    };
+    let losses = |run: &Value| -> Vec<f64> {
+        run["epochs"].as_array().expect("epochs").iter().map(|epoch| number(&epoch["loss"])).collect()
+    };
+    let given = [(1, "on"), (1, "off"), (0, "on")];
+    for (devices, count, budget, settings) in [
+        ("cuda:0,1", 2, 2_100_000, &given[..]),
+        ("cuda:0,1,2", 3, 2_100_000, &given),
+        // walks take so long that more than one device may sample
+        ("cuda:0,1,2,3 --sampler random-walk", 4, 1_500_000, &given[2..]),
+    ] {
+        let devices = format!("{devices} --device-budget {budget}");
+        let both = format!("both-{count}");
+        let shared = format!("--strategy time-sharing --batches-per-update {}", count - 1);
+        let shared = run(&format!("{shared} --devices {devices}"), &both);
+        let [nodes, edges] = ["nodes", "edges"].map(|field| number(&shared["dataset"][field]));
+        let graph = 8.0 * (nodes + 1.0) + 4.0 * edges;
+        assert_eq!(bytes(&shared, "topology_bytes"), vec![graph; count], "every device samples");
+        let before = bytes(&shared, "cache_bytes");
+        for &(samplers, switching) in settings {
+            let out = format!("{samplers}-{switching}-{count}");
+            let options = format!("--num-samplers {samplers} --switching {switching} --devices {devices}");
+            let own = run(&format!("--strategy factored {options}"), &out);
+            let (topology, rows) = (bytes(&own, "topology_bytes"), bytes(&own, "cache_bytes"));
+            let members = own["epochs"][1]["devices"].as_array().expect("devices");
+            for (i, member) in members.iter().enumerate() {
+                assert_eq!(number(&member["cache_rows"]) * row, rows[i], "{options}: {member}");
+                if member["role"] == "sampler" {
+                    assert_eq!((topology[i], rows[i]), (graph, 0.0), "{options}: {member}");
+                    // a standby Trainer reads the rows of the others
+                    assert!(member["batches"] == 0 || number(&member["hit_rate"]) > 0.0, "{member}");
+                    continue;
+                }
+                assert_eq!((&member["role"], topology[i]), (&"trainer".into(), 0.0), "{options}: {member}");
+                assert!(before[i] > 0.0 && rows[i] < nodes * row / (count - 1) as f64, "{}", rows[i]);
+                let gained = rows[i] - before[i];
+                assert!((gained - graph).abs() <= row, "{options}: {gained} bytes of rows for {graph}");
+            }
+            let roles = members.iter().filter(|member| member["role"] == "sampler").count();
+            assert!(roles >= 1 && roles < count && (samplers == 0 || samplers == roles), "{options}");
+            let [got, expected] = [&out, &both].map(|out| sandbox.results(out));
+            assert!(got.weights == expected.weights, "{options}: the weights");
+            assert_eq!(losses(&own), losses(&shared), "{options}");
+        }
+    }
+}
+
+/// A Sampler that never trains has more memory for the graph. If the number of Samplers is
+/// balanced, all devices share a graph that is too large for one.
+#[test]
+fn large_graphs_are_placed_by_the_memory_of_samplers() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.dataset("data");
+    let graph = (8 * (data.num_nodes() + 1) + 4 * data.graph.num_edges()) as f64;
+    // between a half and four fifths of the budget
+    let budget = (graph / 0.65) as u64;
+    let held = |options: &str| -> Vec<bool> {
+        let args = format!(
+            "train data --hidden 2 --fanout 2,2 --batch-size 10 --max-batches 3 --seed 3 --epochs 1 \
+             --strategy factored --cache-ratio 0 --devices cuda:0,1,2 --device-budget {budget} {options} \
+             --json"
+        );
+        let run = on_shim(&sandbox, &args).succeeded().json();
+        let devices = run["nvidia"].as_array().expect("devices");
+        devices.iter().map(|device| number(&device["topology_bytes"]) > 0.0).collect()
+    };
+    assert_eq!(held("--num-samplers 1 --switching off"), [true, false, false], "in its memory");
+    assert_eq!(held("--num-samplers 1"), [false; 3], "in host memory");
+    assert_eq!(held("--num-samplers 0"), [true; 3], "row by row on all devices");
+}
+
+#[test]
+fn a_placement_of_rows_on_one_trainer_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let args = "train data --strategy factored --num-samplers 1 --devices cuda:0,1 --placement shard";
+    let failed = on_shim(&sandbox, args);
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    let why = "one device trains and holds all cached rows; use more devices or --strategy time-sharing";
+    assert!(failed.stderr.contains(why), "{}", failed.stderr);
+}
+
 /// All-reduced gradients equal copies summed in the order of the batches: to the bit on the
 /// processor, where both round the same way.
 #[test]

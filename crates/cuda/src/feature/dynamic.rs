@@ -85,6 +85,11 @@ impl Dynamic {
         self.slots
     }
 
+    /// Bytes of the rows in the slots on the device.
+    pub fn device_bytes(&self) -> u64 {
+        (self.slots * self.stored.row_bytes()) as u64
+    }
+
     /// Gathers the rows on the device, returns their traffic, and admits missing rows. `device_ids`
     /// is the device address of the ids, if they are there.
     fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer, Traffic)> {

@@ -37,7 +37,7 @@ pub struct Tiered {
     shards: Arc<Vec<Buffer>>,
     /// Addresses of the shards.
     table: Buffer,
-    /// Index of the reading device.
+    /// Index of the reading device; at least the number of shards if it holds no rows.
     own: usize,
 }
 
@@ -51,10 +51,28 @@ impl Tiered {
     /// # Errors
     /// Memory is insufficient, an assigned row does not exist, or a driver fails.
     pub fn new(devices: &[Arc<Device>], stored: &Arc<Stored>, assigned: &CacheLayout) -> Result<Vec<Self>> {
+        Self::with_readers(devices, &[], stored, assigned)
+    }
+
+    /// [`Tiered::new`], with another reader for each of `others`, which hold no rows: they read
+    /// those of `devices` if all devices can read each other's memory, and otherwise those of the
+    /// host. The readers of `devices` come first. One of `others` has a map (4 `V` bytes) unless a
+    /// boundary locates the rows and no row is on all devices.
+    ///
+    /// # Errors
+    /// As [`Tiered::new`].
+    pub fn with_readers(
+        devices: &[Arc<Device>],
+        others: &[Arc<Device>],
+        stored: &Arc<Stored>,
+        assigned: &CacheLayout,
+    ) -> Result<Vec<Self>> {
         stored.check(&assigned.ids)?;
         let (count, rows) = (devices.len(), stored.num_rows());
         let whole = count == 1 && assigned.ids.len() == rows;
         let shared = peers::read_each_other(devices)?;
+        let all: Vec<Arc<Device>> = devices.iter().chain(others).cloned().collect();
+        let shared_by_all = shared && (others.is_empty() || peers::read_each_other(&all)?);
         let pools: Vec<QueuePool> = devices.iter().map(QueuePool::new).collect();
         let shard = |(device, pool): (usize, &QueuePool)| {
             let of_device = |slot: &usize| *slot < assigned.replicated || owner(assigned, *slot) == device;
@@ -65,10 +83,14 @@ impl Tiered {
         let shards: Arc<Vec<Buffer>> = Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
         let one = |(own, pool): (usize, QueuePool)| {
+            let holds = own < count;
+            let shared = if holds { shared } else { shared_by_all };
             let (lookup, table) = pool.with(|queue| -> Result<_> {
-                let lookup = if whole || is_boundary(assigned, count) {
-                    let [boundary, replicated] =
-                        [assigned.ids.len(), assigned.replicated].map(|rows| rows as u32);
+                let lookup = if !holds && !shared {
+                    Lookup::default()
+                } else if whole || (is_boundary(assigned, count) && (holds || assigned.replicated == 0)) {
+                    let replicated = if whole { 0 } else { assigned.replicated };
+                    let [boundary, replicated] = [assigned.ids.len(), replicated].map(|rows| rows as u32);
                     Lookup { places: None, boundary, replicated, shared }
                 } else {
                     let places = places(assigned, rows, count, own, shared)?;
@@ -80,12 +102,12 @@ impl Tiered {
             })?;
             Ok(Self { stored: stored.clone(), pool, lookup, shards: shards.clone(), table, own })
         };
-        pools.into_iter().enumerate().map(one).collect()
+        pools.into_iter().chain(others.iter().map(QueuePool::new)).enumerate().map(one).collect()
     }
 
     /// Bytes of rows on the reading device.
     pub fn device_bytes(&self) -> u64 {
-        DeviceMemory::bytes(&self.shards[self.own]) as u64
+        self.shards.get(self.own).map_or(0, |rows| DeviceMemory::bytes(rows) as u64)
     }
 
     /// Bytes of the reading device that locate rows.
@@ -161,14 +183,15 @@ fn is_boundary(assigned: &CacheLayout, count: usize) -> bool {
     assigned.ids.iter().enumerate().all(follows)
 }
 
-/// Location of each of `rows` rows for device `own` of `count`: the number of the device that has
-/// it, plus `count` times its row there.
+/// Location of each of `rows` rows for device `own`: the number of the device that has it, of the
+/// `count` devices that hold rows, plus `count` times its row there. If `own` holds none, it reads
+/// replicated rows from device `own` mod `count`.
 fn places(assigned: &CacheLayout, rows: usize, count: usize, own: usize, shared: bool) -> Result<Vec<u32>> {
     let mut places = vec![COLD; rows];
     let mut next = vec![assigned.replicated.min(assigned.ids.len()); count];
     for (slot, &v) in assigned.ids.iter().enumerate() {
         let (holder, row) = if slot < assigned.replicated {
-            (own, slot)
+            (own % count.max(1), slot)
         } else {
             let holder = owner(assigned, slot);
             next[holder] += 1;

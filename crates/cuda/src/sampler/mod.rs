@@ -130,6 +130,11 @@ impl DeviceSampler {
         self.topology.placement()
     }
 
+    /// Bytes of the graph in the memory of its device.
+    pub fn topology_bytes(&self) -> u64 {
+        self.topology.device_bytes()
+    }
+
     /// Device of the sampler.
     pub fn device(&self) -> &Arc<Device> {
         self.pool.device()

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use graphmill_core::{Graph, alias::RowAlias};
+use graphmill_core::{Graph, accelerator::DeviceMemory, alias::RowAlias};
 
 use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped, peers};
 
@@ -42,6 +42,14 @@ impl TopologyPart {
             Self::Host(arrays) => arrays.each_ref().map(Mapped::address),
         }
     }
+
+    /// Bytes of device memory.
+    fn device_bytes(&self) -> u64 {
+        match self {
+            Self::Device(arrays) => arrays.iter().map(|array| DeviceMemory::bytes(array) as u64).sum(),
+            Self::Host(_) => 0,
+        }
+    }
 }
 
 /// A graph as read by one device.
@@ -49,6 +57,8 @@ impl TopologyPart {
 pub struct Topology {
     placement: TopologyPlacement,
     parts: Arc<Vec<TopologyPart>>,
+    /// Bytes of the part that the reading device holds.
+    device_bytes: u64,
     /// Table of three addresses per part.
     table: Arc<Buffer>,
 }
@@ -68,14 +78,14 @@ impl Topology {
     ) -> Result<Vec<Self>> {
         let queues = devices.iter().map(Queue::new).collect::<Result<Vec<_>>>()?;
         let bytes = Self::bytes(graph, alias);
-        let one = |queue: &Arc<Queue>, placement, parts: &Arc<Vec<TopologyPart>>| {
-            Self::of(queue, placement, parts.clone())
+        let one = |queue: &Arc<Queue>, placement, parts: &Arc<Vec<TopologyPart>>, own: usize| {
+            Self::of(queue, placement, parts.clone(), own)
         };
         if bytes <= budget {
             let put = |queue: &Arc<Queue>| -> Result<_> {
                 let part =
                     put(queue, graph.indptr(), graph.indices(), alias.map_or(&[], RowAlias::as_bytes))?;
-                one(queue, TopologyPlacement::Device, &Arc::new(vec![part]))
+                one(queue, TopologyPlacement::Device, &Arc::new(vec![part]), 0)
             };
             return queues.iter().map(put).collect();
         }
@@ -85,7 +95,7 @@ impl Topology {
             let shard = |(i, queue): (usize, &Arc<Queue>)| put_shard(queue, graph, alias, i, devices.len());
             let parts = Arc::new(queues.iter().enumerate().map(shard).collect::<Result<Vec<_>>>()?);
             let placement = TopologyPlacement::Shards(devices.len());
-            return queues.iter().map(|queue| one(queue, placement, &parts)).collect();
+            return queues.iter().enumerate().map(|(i, queue)| one(queue, placement, &parts, i)).collect();
         }
         let Some(first) = devices.first() else { return Ok(Vec::new()) };
         // portable: locked once, read by all devices
@@ -95,14 +105,21 @@ impl Topology {
             Mapped::new(first, alias.map_or(&[], RowAlias::as_bytes), alias.cloned())?,
         ]);
         let parts = Arc::new(vec![part]);
-        queues.iter().map(|queue| one(queue, TopologyPlacement::Host, &parts)).collect()
+        queues.iter().map(|queue| one(queue, TopologyPlacement::Host, &parts, 0)).collect()
     }
 
-    fn of(queue: &Arc<Queue>, placement: TopologyPlacement, parts: Arc<Vec<TopologyPart>>) -> Result<Self> {
+    /// The graph of `parts` as read by the device of `queue`, which holds part `own`.
+    fn of(
+        queue: &Arc<Queue>,
+        placement: TopologyPlacement,
+        parts: Arc<Vec<TopologyPart>>,
+        own: usize,
+    ) -> Result<Self> {
         let addresses: Vec<u64> = parts.iter().flat_map(TopologyPart::addresses).map(|at| at.0).collect();
         let table = Arc::new(queue.upload(&addresses)?);
         queue.synchronize()?;
-        Ok(Self { placement, parts, table })
+        let device_bytes = parts.get(own).map_or(0, TopologyPart::device_bytes);
+        Ok(Self { placement, parts, device_bytes, table })
     }
 
     /// Size of the graph in bytes.
@@ -114,6 +131,11 @@ impl Topology {
     /// Placement of the graph.
     pub fn placement(&self) -> TopologyPlacement {
         self.placement
+    }
+
+    /// Bytes of the graph in the memory of the reading device.
+    pub fn device_bytes(&self) -> u64 {
+        self.device_bytes
     }
 
     /// Address of the table of parts.

@@ -113,7 +113,7 @@ impl StoredRows {
         match *self {}
     }
 
-    pub(crate) fn tiered(&self, _: &[Gpu], _: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
+    pub(crate) fn tiered(&self, _: &[Gpu], _: &[Gpu], _: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
         match *self {}
     }
 }

@@ -11,8 +11,9 @@ mod samplers;
 
 pub(crate) use devices::{AllReduce, Arithmetic, Gpu, Meter, StoredRows, draws_on_devices};
 pub(crate) use samplers::Samplers;
+pub use samplers::SamplingDevices;
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, ops::Range, sync::OnceLock};
 
 use graphmill_core::Graph;
 use graphmill_data::Dataset;
@@ -24,8 +25,20 @@ use crate::{Error, Result, TrainConfig, build, config, record::NvidiaRecord};
 /// Share of a device's free memory that inference may take for its tables.
 const INFERENCE_SHARE: f64 = 0.5;
 
-/// Share of a device's memory that the graph may take.
+/// Share of a device's memory that the graph may take beside rows and training.
 pub(crate) const TOPOLOGY_SHARE: f64 = 0.5;
+
+/// Share of a device's memory that the graph may take if the device only samples. The batches that
+/// wait for a Trainer need the rest.
+const SAMPLER_SHARE: f64 = 0.8;
+
+/// Share of the memory of a device that samples which the graph may take.
+pub(crate) fn topology_share(sampling: Option<SamplingDevices>) -> f64 {
+    match sampling {
+        Some(SamplingDevices { may_train: false, .. }) => SAMPLER_SHARE,
+        _ => TOPOLOGY_SHARE,
+    }
+}
 
 /// Processor and NVIDIA devices of a run, which opens them once.
 pub(crate) struct ComputeDevices {
@@ -101,9 +114,10 @@ impl ComputeDevices {
         self.gpus.first().map_or(&self.cpu, Gpu::backend)
     }
 
-    /// Sampler of each NVIDIA device for `graph`, if devices support `--sampler`; otherwise a note
-    /// that the processor draws. Batches that are drawn `in_parts` are always drawn by the
-    /// processor.
+    /// Sampler of each of the NVIDIA devices `draw` for `graph`, which takes at most a `share` of
+    /// their memory, if devices support `--sampler`; otherwise a note that the processor draws.
+    /// Only devices with a sampler hold the graph. Batches that are drawn `in_parts` are always
+    /// drawn by the processor.
     ///
     /// # Errors
     /// As [`build::sampler`], or the graph does not fit into the memory of a device.
@@ -113,8 +127,11 @@ impl ComputeDevices {
         data: &Dataset,
         graph: &Graph,
         in_parts: bool,
+        draw: Range<usize>,
+        share: f64,
     ) -> Result<Samplers> {
-        let Some(first) = self.gpus.first() else { return Ok(Samplers::default()) };
+        let draw = &self.gpus[draw];
+        let Some(budget) = draw.iter().map(Gpu::budget).min() else { return Ok(Samplers::default()) };
         if in_parts {
             let note = format!(
                 "neighbours are drawn by the processor, because --strategy {} --reuse {} draws the blocks \
@@ -125,9 +142,13 @@ impl ComputeDevices {
         }
         let source = Source { graph, train: &data.split.train };
         let options = build::sampler_options(config, data);
-        let budget = (TOPOLOGY_SHARE * first.budget() as f64) as u64;
-        let made = devices::samplers(&self.gpus, &config.sampler, &options, &source, budget);
-        made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+        let budget = (share * budget as f64) as u64;
+        let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)
+            .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))?;
+        if draw.len() < self.gpus.len() && !made.each.is_empty() {
+            made.note = made.note.map(|note| format!("{note}; trainers do not hold it"));
+        }
+        Ok(made)
     }
 
     /// Backend of inference: the first NVIDIA device if the features and the rows of two layers of

@@ -66,7 +66,7 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
         let outside = Limit { value: link, of: "copy from the host", row: None };
         for (place, held, limit) in [("device", &all[..], inside), ("host, read in place", &[], outside)] {
             let held = CacheLayout::new(held, held.len(), 1, Placement::Interleave);
-            let tier = stored.tiered(std::slice::from_ref(gpu), &held)?.remove(0);
+            let tier = stored.tiered(std::slice::from_ref(gpu), &[], &held)?.remove(0);
             let tier = tier.capabilities().device.expect("the rows are on a device");
             let mut out = Matrix::default();
             let traffic = tier.gather_on_device(ids, &on_device, &mut out)?;

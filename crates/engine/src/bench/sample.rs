@@ -13,7 +13,7 @@ use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::Bat
 use rayon::prelude::*;
 
 use super::measure::{Bench, Limit};
-use crate::{Result, build, stage::draw_error};
+use crate::{Result, accelerator::TOPOLOGY_SHARE, build, stage::draw_error};
 
 /// Approximate number of edges drawn between two readings of the clock.
 const EDGES: usize = 4 << 20;
@@ -23,7 +23,9 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let config = &bench.options.train;
     let own = build::sampler(config, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
-    let on_device = bench.computers.clone().samplers(config, bench.data, &graph, false)?;
+    let computers = bench.computers.clone();
+    let all = 0..computers.gpus().len();
+    let on_device = computers.samplers(config, bench.data, &graph, false, all, TOPOLOGY_SHARE)?;
     let sampler = on_device.each.first().map_or(&*own, |sampler| &**sampler);
     let mut order: Vec<NodeId> = Vec::new();
     build::order(config, bench.data)?.order(0, &mut order);

@@ -331,7 +331,10 @@ fn host_cache(config: &TrainConfig, _: &Key) -> Read {
 fn pooled_devices(config: &TrainConfig) -> Option<usize> {
     match &*config.devices {
         Devices::Cpu => None,
-        Devices::Cuda(numbers) => Some(numbers.len()),
+        Devices::Cuda(numbers) => {
+            let samplers = strategy::sampling_devices(config).and_then(|of| of.count).unwrap_or(0);
+            Some(numbers.len().saturating_sub(samplers))
+        }
         Devices::Virtual(count) => {
             let samplers = Chosen::of(config).map_or(0, |chosen| chosen.non_trainers(config));
             Some(count.saturating_sub(samplers).max(1))

@@ -96,6 +96,10 @@ pub struct NvidiaRecord {
     pub budget_bytes: u64,
     /// Peak memory in bytes.
     pub peak_bytes: u64,
+    /// Bytes of the graph in its memory; 0 if it does not sample.
+    pub topology_bytes: u64,
+    /// Bytes of cached feature rows in its memory.
+    pub cache_bytes: u64,
     /// Replay of repeated steps; `None` if no step repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graphs: Option<GraphRecord>,

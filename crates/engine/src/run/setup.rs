@@ -20,14 +20,14 @@ use graphmill_nn::{
 use super::Inputs;
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::Samplers,
+    accelerator::{Gpu, Samplers, SamplingDevices, topology_share},
     bottom, build,
     config::link_task::is_link,
     config::{Bottom, Switch},
     distributed::RankDataset,
     learner::Learner,
     link::step::LinkObjective,
-    memory::MemoryPlacement,
+    memory::{self, MemoryPlacement},
     reuse::{ReusePlan, RowExchange},
     stage::{Loader, RowAccess},
     stages::target_loss::TargetLoss,
@@ -174,8 +174,8 @@ impl Tables {
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
             let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
-            let on = GpuTiers::new(devices, batches, placements.features)?;
-            let (feature, whole) = (on.each[0].clone(), AllRows::Table(on.table.clone()));
+            let on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
+            let (feature, whole) = (on.feature.clone(), AllRows::Table(on.table.clone()));
             let tiers = Some(on.description.clone());
             return Ok(Self {
                 graph,
@@ -226,6 +226,18 @@ impl Tables {
         let (tiers, not_in_place) = (Some(tiers), Some("rows of other ranks arrive in a batch's own rows"));
         Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus: None, shared })
     }
+}
+
+/// NVIDIA devices of a run that only sample and hold the graph; the others hold feature rows and no
+/// graph. `None` if all devices hold both. If the number of devices is balanced later, that is so
+/// only for a graph that fits on one device with its alias tables, because several devices share a
+/// larger one.
+pub(crate) fn sampling_devices(inputs: &Inputs) -> Option<SamplingDevices> {
+    let Inputs { config, data, devices, .. } = *inputs;
+    let budget = devices.gpus().iter().map(Gpu::budget).min()?;
+    let graph = memory::topology(data) + 8.0 * data.graph.num_edges() as f64;
+    let fits = |of: &SamplingDevices| graph <= topology_share(Some(*of)) * budget as f64;
+    strategy::sampling_devices(config).filter(|of| of.count.is_some() || fits(of))
 }
 
 /// Read-only stages of a run, and the order of each layer's products. Both hold for the whole run.

@@ -5,7 +5,7 @@ use graphmill_core::{options::OptionGroup, table::Entry};
 use graphmill_loader::MinibatchSampler;
 
 use super::{
-    Kind, RoundOptions, TABLE, UpdateOptions,
+    Kind, RoundOptions, SamplingDevices, TABLE, UpdateOptions,
     interface::{Strategy, StrategyContext},
     reuse::{self, ReuseKind},
     serving::SERVING,
@@ -88,6 +88,11 @@ impl Chosen {
     /// Number of devices that do not train in a synchronous round.
     pub fn non_trainers(&self, config: &TrainConfig) -> usize {
         (self.strategy.make.non_trainers)(config)
+    }
+
+    /// Devices that only sample, at least for a part of each epoch; `None` if all devices sample.
+    pub fn sampling_devices(&self, config: &TrainConfig) -> Option<SamplingDevices> {
+        (self.strategy.make.sampling_devices)(config)
     }
 
     /// Batches per synchronous update. A function of the options alone, because the number of

@@ -33,7 +33,8 @@ pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates}
 pub use pipelined::{Cores, PipelinedOptions};
 pub(crate) use worker::attempt;
 
-use crate::{Result, TrainConfig, build};
+pub use crate::accelerator::SamplingDevices;
+use crate::{Result, TrainConfig, accelerator::draws_on_devices, build};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -71,6 +72,9 @@ pub struct Kind {
     pub by_device: fn(&TrainConfig) -> bool,
     /// Number of devices that do not train in a synchronous round.
     pub non_trainers: fn(&TrainConfig) -> usize,
+    /// Devices that only sample, at least for a part of each epoch; `None` if all devices sample.
+    /// NVIDIA devices place the graph and the cached rows accordingly.
+    pub sampling_devices: fn(&TrainConfig) -> Option<SamplingDevices>,
     /// True if it runs over several ranks.
     pub over_ranks: bool,
     /// True if the upper blocks and the bottom block of a batch are drawn separately, which only
@@ -98,6 +102,7 @@ impl Kind {
             make,
             by_device: |_| false,
             non_trainers: |_| 0,
+            sampling_devices: |_| None,
             over_ranks: false,
             draws_in_parts: false,
             without_reuse: None,
@@ -153,6 +158,7 @@ pub static TABLE: Table<Kind> = Table::new(
                 over_ranks: true,
                 by_device: |_| true,
                 non_trainers: |config| config.own.get::<FactoredOptions>().num_samplers.max(1),
+                sampling_devices: FactoredOptions::sampling_devices,
                 cost: Cost::Factored,
                 unused: options::unused_in_rounds,
                 ..Kind::new(|context| {
@@ -240,6 +246,15 @@ fn batches_per_update(config: &TrainConfig) -> u64 {
 /// Number of devices of a run that do not train in a synchronous round.
 fn non_trainers(config: &TrainConfig) -> usize {
     Chosen::of(config).map_or(0, |chosen| chosen.non_trainers(config))
+}
+
+/// NVIDIA devices that hold the graph and no rows, because they only sample; the others hold rows
+/// and no graph. `None` if all devices hold both, or the processor draws.
+pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> {
+    let chosen = Chosen::of(config)?;
+    let draw =
+        !config.cuda_devices().is_empty() && draws_on_devices(&config.sampler) && !chosen.draws_in_parts();
+    chosen.sampling_devices(config).filter(|_| draw)
 }
 
 /// Resolves options that follow from others, so that a resumed run has the same values on other

@@ -12,6 +12,7 @@ mod batches;
 mod cache;
 mod device_cache;
 mod gpu;
+mod gpu_rows;
 #[cfg(feature = "tables")]
 mod joined;
 mod new_cache;

@@ -2,7 +2,10 @@
 
 mod meter;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData, units};
 use graphmill_cuda::{
@@ -31,6 +34,9 @@ pub(crate) use meter::Meter;
 pub(crate) struct Gpu {
     device: Arc<Device>,
     backend: Cuda,
+    /// Bytes of the graph, and of cached feature rows, in its memory.
+    topology_bytes: AtomicU64,
+    cache_bytes: AtomicU64,
 }
 
 impl Gpu {
@@ -41,7 +47,8 @@ impl Gpu {
     pub(crate) fn open(number: usize, budget: u64, arithmetic: Arithmetic, graphs: bool) -> Result<Self> {
         let device = graphmill_cuda::open(number, budget)?;
         let backend = Cuda::new(&device, arithmetic)?.with_graphs(graphs);
-        Ok(Self { device, backend })
+        let (topology_bytes, cache_bytes) = (AtomicU64::default(), AtomicU64::default());
+        Ok(Self { device, backend, topology_bytes, cache_bytes })
     }
 
     /// Operations of the device.
@@ -108,6 +115,8 @@ impl Gpu {
             name: self.device.properties().name.clone(),
             budget_bytes: self.device.budget(),
             peak_bytes: self.device.taken().1,
+            topology_bytes: self.topology_bytes.load(Ordering::Relaxed),
+            cache_bytes: self.cache_bytes.load(Ordering::Relaxed),
             graphs: (replayed + launched > 0).then_some(graphs),
         }
     }
@@ -143,6 +152,9 @@ pub(super) fn samplers(
             let note = each.first().map(|sampler| {
                 format!("neighbours are drawn on the device, the graph {}", sampler.placement())
             });
+            for (gpu, sampler) in gpus.iter().zip(&each) {
+                gpu.topology_bytes.store(sampler.topology_bytes(), Ordering::Relaxed);
+            }
             let each =
                 each.into_iter().map(|sampler| Arc::new(sampler) as Arc<dyn MinibatchSampler>).collect();
             Samplers { each, note }
@@ -191,16 +203,28 @@ impl StoredRows {
                  a hotness"
             )));
         };
-        Ok(Arc::new(Dynamic::new(&gpu.device, &self.0, slots, policy)?))
+        let rows = Dynamic::new(&gpu.device, &self.0, slots, policy)?;
+        gpu.cache_bytes.store(rows.device_bytes(), Ordering::Relaxed);
+        Ok(Arc::new(rows))
     }
 
-    /// The rows as each device reads them; devices hold those of `held`.
+    /// The rows as each of `gpus` reads them, which hold those of `held`, and then as each of
+    /// `others` reads them: from `gpus` if all devices can read each other's memory.
     ///
     /// # Errors
     /// An allocation fails.
-    pub(crate) fn tiered(&self, gpus: &[Gpu], held: &CacheLayout) -> Result<Vec<Arc<dyn Feature>>> {
-        let devices: Vec<Arc<Device>> = gpus.iter().map(|gpu| gpu.device.clone()).collect();
-        let tiers = Tiered::new(&devices, &self.0, held)?;
+    pub(crate) fn tiered(
+        &self,
+        gpus: &[Gpu],
+        others: &[Gpu],
+        held: &CacheLayout,
+    ) -> Result<Vec<Arc<dyn Feature>>> {
+        let [on, beside] = [gpus, others]
+            .map(|gpus| -> Vec<Arc<Device>> { gpus.iter().map(|gpu| gpu.device.clone()).collect() });
+        let tiers = Tiered::with_readers(&on, &beside, &self.0, held)?;
+        for (gpu, tier) in gpus.iter().chain(others).zip(&tiers) {
+            gpu.cache_bytes.store(tier.device_bytes(), Ordering::Relaxed);
+        }
         Ok(tiers.into_iter().map(|tier| Arc::new(tier) as Arc<dyn Feature>).collect())
     }
 }

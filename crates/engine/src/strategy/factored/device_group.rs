@@ -93,9 +93,9 @@ impl DeviceGroup {
         };
         let reused = reuse.map_or(0, ReusePlan::table_bytes);
         let (caches, model) = (caches.as_ref(), &learner.model);
-        let mut setup = DeviceSetup { context, caches, step, reused, sample: 0, model };
+        let mut setup = DeviceSetup { context, caches, step, reused, sample: 0, model, later: Vec::new() };
 
-        let trainer = (design == Design::Factored && count > 1)
+        let mut trainer = (design == Design::Factored && count > 1)
             .then(|| setup.trainer(&devices[count - 1]))
             .transpose()?;
         let preview = reuse.map(|plan| {
@@ -114,6 +114,7 @@ impl DeviceGroup {
             (_, 0) => 1,
             (_, given) => given,
         };
+        setup.place(loader, samplers, trainer.as_mut())?;
         // every thread has a workspace, with a number for each node, and a batch
         let each = 4 * context.data.num_nodes() as u64 + batch_bytes;
         setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };

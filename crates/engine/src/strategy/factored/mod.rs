@@ -36,7 +36,9 @@
 //!
 //! # Deviations
 //!
-//! The paper leaves the rule of bounded staleness open; [`super::scheduler`] defines one.
+//! The paper leaves the rule of bounded staleness open; [`super::scheduler`] defines one. A standby
+//! Trainer has a small cache in the paper. Here it reads the Trainers' pool if they share one, and
+//! on an NVIDIA device whenever it can read their memory.
 
 mod device_group;
 mod options;

@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
 use serde::{Deserialize, Serialize};
 
+use crate::{TrainConfig, accelerator::SamplingDevices};
+
 /// State of a behaviour that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -40,6 +42,16 @@ impl OptionSet for FactoredOptions {
     const FREE: &'static [&'static str] = &["num_samplers", "switching"];
 }
 
+impl FactoredOptions {
+    /// Devices that only sample, unless all devices sample.
+    pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> {
+        let Self { num_samplers: given, switching } = config.own.get();
+        let count = (given > 0).then_some(given);
+        let devices = SamplingDevices { count, may_train: switching == Toggle::On };
+        (given.max(1) < config.num_devices()).then_some(devices)
+    }
+}
+
 /// Options of `time-sharing`.
 #[derive(Args, Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -60,4 +72,30 @@ impl Default for TimeSharingOptions {
 
 impl OptionSet for TimeSharingOptions {
     const FREE: &'static [&'static str] = &["overlap"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Chosen;
+
+    #[test]
+    fn only_samplers_hold_the_graph_if_some_device_trains() {
+        let of = |strategy: &str, devices: &str, num_samplers, switching| {
+            let mut config = TrainConfig {
+                strategy: strategy.into(),
+                devices: devices.parse().unwrap(),
+                ..TrainConfig::default()
+            };
+            *config.own.get_mut() = FactoredOptions { num_samplers, switching };
+            Chosen::find(&config).unwrap().sampling_devices(&config)
+        };
+        let some = |count, may_train| Some(SamplingDevices { count, may_train });
+        assert_eq!(of("factored", "cuda:0,1", 1, Toggle::Off), some(Some(1), false));
+        assert_eq!(of("factored", "cuda:0,1,2", 2, Toggle::On), some(Some(2), true));
+        assert_eq!(of("factored", "cuda:0,1", 0, Toggle::On), some(None, true), "balanced later");
+        assert_eq!(of("factored", "cuda:0", 0, Toggle::On), None, "the device samples and trains");
+        assert_eq!(of("factored", "cuda:0,1", 2, Toggle::On), None, "all devices sample and train");
+        assert_eq!(of("time-sharing", "cuda:0,1", 1, Toggle::On), None);
+    }
 }

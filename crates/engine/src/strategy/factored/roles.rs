@@ -8,7 +8,9 @@ use graphmill_nn::model::Model;
 use super::{FactoredOptions, Toggle, replica::Replica, workers::DeviceWorkers};
 use crate::{
     Result,
+    accelerator::topology_share,
     device::{Device, MemoryReservation},
+    stage::Loader,
     strategy::{
         interface::{Nvidia, StrategyContext},
         scheduler::WorkerRole,
@@ -28,6 +30,8 @@ pub(super) struct DeviceSetup<'r, 'a> {
     /// Bytes of sampling, if memory is limited.
     pub(super) sample: u64,
     pub(super) model: &'r Model,
+    /// Samplers of the NVIDIA devices after those of the run, if their number was balanced.
+    pub(super) later: Vec<Arc<dyn MinibatchSampler>>,
 }
 
 /// Caches of the Trainers, as Samplers know them.
@@ -47,7 +51,34 @@ impl DeviceSetup<'_, '_> {
     /// The cache of an NVIDIA device, if it is one.
     fn on_gpu(&self, device: &Device) -> Option<DeviceCache> {
         let (gpu, Nvidia { rows, .. }) = device.gpu.zip(self.context.nvidia)?;
-        Some(DeviceCache { rows: rows.each[gpu].clone(), slots: rows.slots, _held: None })
+        let (rows, slots) = rows.of(gpu)?;
+        Some(DeviceCache { rows, slots, _held: None })
+    }
+
+    /// Places the tables of NVIDIA devices for `samplers` devices that sample, if this number was
+    /// balanced. Takes the cache of `trainer`, the timed one, if its rows move.
+    ///
+    /// # Errors
+    /// The memory of a device is too small.
+    pub(super) fn place(
+        &mut self,
+        loader: &Loader,
+        samplers: usize,
+        trainer: Option<&mut DeviceWorkers>,
+    ) -> Result<()> {
+        let StrategyContext { config, data, nvidia, .. } = *self.context;
+        let Some(Nvidia { devices, rows, samplers: first }) = nvidia else { return Ok(()) };
+        let Some(sampling) = rows.balanced_later() else { return Ok(()) };
+        // the last device alone has held rows since it was timed
+        if let Some(trainer) = trainer.filter(|_| samplers + 1 < devices.gpus().len()) {
+            set_cache(trainer, None);
+            rows.place(devices, samplers)?;
+        }
+        if !first.each.is_empty() {
+            let (draw, share) = (first.each.len()..samplers, topology_share(Some(sampling)));
+            self.later = devices.samplers(config, data, loader.graph, false, draw, share)?.each;
+        }
+        Ok(())
     }
 
     /// A cache of `device` alone.
@@ -250,7 +281,8 @@ impl DeviceSetup<'_, '_> {
 
     /// The sampler that draws on this device, if any.
     fn drawing(&self, device: &Device) -> Option<Arc<dyn MinibatchSampler>> {
-        self.context.nvidia?.samplers.each.get(device.gpu?).cloned()
+        let (gpu, first) = (device.gpu?, &self.context.nvidia?.samplers.each);
+        first.get(gpu).or_else(|| self.later.get(gpu.checked_sub(first.len())?)).cloned()
     }
 }
 

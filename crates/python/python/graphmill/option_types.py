@@ -54,7 +54,7 @@ class TrainOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers
@@ -533,7 +533,7 @@ class PlanOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers
@@ -670,7 +670,7 @@ class BenchOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers

@@ -28,7 +28,9 @@ const BLOCKS: usize = 2;
 ///
 /// # Shapes
 /// - `edge.weight`: `K x O`; `mixed.weight`: `O x O`; `node.weight`: `F x O`; `bias`: `1 x O`
-/// - blocks: see [`MixerBlock`]
+/// - `blocks.I.slots.0.weight`: `N x N/2`; `blocks.I.slots.1.weight`: `N/2 x N`;
+///   `blocks.I.columns.0.weight`: `O x 4O`; `blocks.I.columns.1.weight`: `4O x O`; with norms and
+///   biases
 ///
 /// # Cost
 /// O(D N O (N + O)) multiplications.

@@ -28,6 +28,7 @@
 //! - [`transport`]: frames between ranks, over MPI or within a process.
 //! - [`messenger`]: requests and replies, priorities, timeouts.
 //! - [`collective`]: collective operations.
+//! - [`numbers`]: numbers of 64 bits as words of messages.
 //! - [`ownership`]: the map from nodes to owning ranks.
 //! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
 //! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several.
@@ -41,6 +42,7 @@ mod answer;
 pub mod collective;
 pub mod messenger;
 pub mod neighbors;
+pub mod numbers;
 pub mod ownership;
 pub mod rows;
 pub mod sampler;

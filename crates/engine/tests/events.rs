@@ -71,7 +71,8 @@ fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> 
     let mut config = TrainConfig { epochs: 2, lr: 0.003, ..TrainConfig::default() };
     config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
     let small = [("model", "tgn"), ("hidden", "8"), ("time_dim", "6"), ("batch_size", "50"), ("fanout", "4")];
-    let has_neighbors = !options.contains(&("model", "jodie"));
+    let of = |&(name, value): &(&str, &str)| events::TABLE.get(value).filter(|_| name == "model");
+    let has_neighbors = options.iter().find_map(of).is_none_or(|entry| entry.make.neighbors.is_some());
     let small = small.iter().filter(|(name, _)| has_neighbors || *name != "fanout");
     let all: Vec<(&str, &str)> = small.chain(options).copied().collect();
     for (name, value) in &all {

@@ -10,8 +10,8 @@ use graphmill_nn::{
     Matrix, Param, Pass,
     backend::{Cpu, Reference},
     temporal::{
-        GruCell, GruState, MemoryCellKind, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, RnnCell,
-        RnnState, TimeEncoding, TimeProjection,
+        CellKind, CellState, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, RecurrentCell,
+        TimeEncoding, TimeProjection,
     },
 };
 use support::{Checked, check, distance, dot, nudge, pass, random};
@@ -61,21 +61,27 @@ fn encodings_match_finite_differences_and_large_differences_keep_their_digits() 
 
 #[test]
 fn cells_match_finite_differences() {
-    let mut cell = GruCell::new(5, M, 3);
+    for kind in [CellKind::Gru, CellKind::Rnn] {
+        check_cell(RecurrentCell::new(kind, 5, M, 3));
+    }
+}
+
+fn check_cell(mut cell: RecurrentCell) {
     let (mut x, h, c) = (random(6, 5, 1), random(6, M, 2), random(6, M, 4));
-    let run = |cell: &GruCell, x: &Matrix| {
+    let run = |cell: &RecurrentCell, x: &Matrix| {
         let mut out = Matrix::default();
-        cell.forward(&pass(true), x.view(), h.view(), &mut GruState::default(), &mut out);
+        cell.forward(&pass(true), x.view(), h.view(), &mut CellState::default(), &mut out);
         dot(out.view(), c.view())
     };
-    let (mut state, mut out, mut x_grad) = (GruState::default(), Matrix::default(), Matrix::default());
+    let (mut state, mut out, mut x_grad) = (CellState::default(), Matrix::default(), Matrix::default());
     cell.forward(&pass(true), x.view(), h.view(), &mut state, &mut out);
     cell.backward(&pass(true), [x.view(), h.view()], &mut state, c.view(), Some(&mut x_grad));
     let mut grads = Vec::new();
     cell.visit(&mut |p| grads.push((p.name, p.grad.clone())));
     let mut checked = Checked::default();
     for (n, (name, grad)) in grads.iter().enumerate() {
-        checked += check(name, grad.view(), |i, by| run(&moved(&cell, n, i, by, GruCell::visit_mut), &x));
+        checked +=
+            check(name, grad.view(), |i, by| run(&moved(&cell, n, i, by, RecurrentCell::visit_mut), &x));
     }
     checked += check("x", x_grad.view(), |i, by| {
         x.view_mut().host()[i] += by;
@@ -83,7 +89,7 @@ fn cells_match_finite_differences() {
         x.view_mut().host()[i] -= by;
         value
     });
-    checked.assert_all_but_one_in(20, "gru");
+    checked.assert_all_but_one_in(20, "cell");
 }
 
 /// Random events of seven nodes: sources, destinations, times, features.
@@ -158,7 +164,7 @@ fn plain_update(params: &HashMap<&str, Matrix>, (memory, last, waiting): &Plain)
 
 #[test]
 fn memory_agrees_with_plain_loops_over_the_events() {
-    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
+    let updater = MemoryUpdater::new(CellKind::Gru, M, K, T, 5);
     let mut params = HashMap::new();
     updater.visit(&mut |p| {
         params.insert(p.name, p.value.clone());
@@ -197,7 +203,7 @@ fn memory_agrees_with_plain_loops_over_the_events() {
 
 #[test]
 fn a_restored_memory_continues_to_the_same_bits() {
-    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
+    let updater = MemoryUpdater::new(CellKind::Gru, M, K, T, 5);
     let of = events(60, 8);
     let mut whole = NodeMemory::new(7, M, K, 0);
     let expected = stream(&updater, &mut whole, &of, 0..60, 5);
@@ -217,7 +223,7 @@ fn a_restored_memory_continues_to_the_same_bits() {
 
 #[test]
 fn no_event_reaches_the_rows_of_its_own_batch() {
-    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
+    let updater = MemoryUpdater::new(CellKind::Gru, M, K, T, 5);
     let of = events(30, 4);
     let mut other = of.clone();
     // other events from the third batch on
@@ -236,7 +242,7 @@ fn no_event_reaches_the_rows_of_its_own_batch() {
 
 #[test]
 fn updates_match_finite_differences() {
-    for kind in [MemoryCellKind::Gru, MemoryCellKind::Rnn] {
+    for kind in [CellKind::Gru, CellKind::Rnn] {
         check_updates(MemoryUpdater::new(kind, M, K, T, 5));
     }
 }
@@ -275,10 +281,10 @@ fn check_updates(mut updater: MemoryUpdater) {
 
 #[test]
 fn plain_cells_follow_their_formula() {
-    let cell = RnnCell::new(5, M, 3);
+    let cell = RecurrentCell::new(CellKind::Rnn, 5, M, 3);
     let (x, h) = (random(6, 5, 1), random(6, M, 2));
     let mut out = Matrix::default();
-    cell.forward(&pass(true), x.view(), h.view(), &mut RnnState::default(), &mut out);
+    cell.forward(&pass(true), x.view(), h.view(), &mut CellState::default(), &mut out);
     let mut params = HashMap::new();
     cell.visit(&mut |p| {
         params.insert(p.name, p.value.clone());
@@ -331,7 +337,7 @@ fn projections_match_finite_differences() {
 
 #[test]
 fn wrong_uses_are_rejected_with_the_reason() {
-    let updater = MemoryUpdater::new(MemoryCellKind::Gru, M, K, T, 5);
+    let updater = MemoryUpdater::new(CellKind::Gru, M, K, T, 5);
     let mut store = NodeMemory::new(3, M, K, 0);
     let mut state = MemoryState::default();
     let error = updater.update(&pass(true), &store, &[3], &mut state).unwrap_err().to_string();

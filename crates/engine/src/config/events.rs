@@ -8,7 +8,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
-use graphmill_nn::{layer::GatOptions, temporal::MemoryCellKind};
+use graphmill_nn::{layer::GatOptions, temporal::CellKind};
 use serde::{Deserialize, Serialize};
 
 use super::TrainConfig;
@@ -28,27 +28,35 @@ pub enum EventRows {
 #[derive(Clone, Copy, Debug)]
 pub struct EventModelKind {
     /// Cell that updates the memory of nodes, if they have one.
-    pub memory: Option<MemoryCellKind>,
+    pub memory: Option<CellKind>,
     /// Computation of the rows that are scored.
     pub rows: EventRows,
-    /// Neighbours per hop, by the paper; empty if the model reads none.
+    /// Neighbours that the model reads, if it reads any.
+    pub neighbors: Option<EventNeighbors>,
+}
+
+/// Neighbours of a model, by its paper.
+#[derive(Clone, Copy, Debug)]
+pub struct EventNeighbors {
+    /// Neighbours per hop.
     pub fanout: &'static [i64],
-    /// Draw of neighbours, by the paper.
+    /// Draw of neighbours.
     pub draw: TimeDraw,
-    /// Time that bounds the hops after the first, by the paper.
+    /// Time that bounds the hops after the first.
     pub carry: TimeCarry,
 }
 
+impl EventNeighbors {
+    /// The last events of each node.
+    const fn last(fanout: &'static [i64]) -> Option<Self> {
+        Some(Self { fanout, draw: TimeDraw::Last, carry: TimeCarry::Edge })
+    }
+}
+
 impl EventModelKind {
-    /// A model of a layer with rows of edges.
-    const fn of_edges(layer: &'static str) -> Self {
-        Self {
-            memory: None,
-            rows: EventRows::Edges(layer),
-            fanout: &[10, 10],
-            draw: TimeDraw::Last,
-            carry: TimeCarry::Edge,
-        }
+    /// A model of a layer with rows of edges, over the last `fanout` events per hop.
+    const fn of_edges(layer: &'static str, fanout: &'static [i64]) -> Self {
+        Self { memory: None, rows: EventRows::Edges(layer), neighbors: EventNeighbors::last(fanout) }
     }
 }
 
@@ -72,11 +80,9 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             source: "Rossi et al., 2020, arXiv:2006.10637",
             options: OPTIONS,
             make: EventModelKind {
-                memory: Some(MemoryCellKind::Gru),
+                memory: Some(CellKind::Gru),
                 rows: EventRows::Attention,
-                fanout: &[10],
-                draw: TimeDraw::Last,
-                carry: TimeCarry::Edge,
+                neighbors: EventNeighbors::last(&[10]),
             },
         },
         Entry {
@@ -87,9 +93,11 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             make: EventModelKind {
                 memory: None,
                 rows: EventRows::Attention,
-                fanout: &[20, 20],
-                draw: TimeDraw::Uniform,
-                carry: TimeCarry::Edge,
+                neighbors: Some(EventNeighbors {
+                    fanout: &[20, 20],
+                    draw: TimeDraw::Uniform,
+                    carry: TimeCarry::Edge,
+                }),
             },
         },
         Entry {
@@ -98,11 +106,9 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             source: "Kumar, Zhang and Leskovec, KDD 2019, arXiv:1908.01207",
             options: WITHOUT_NEIGHBORS,
             make: EventModelKind {
-                memory: Some(MemoryCellKind::Rnn),
+                memory: Some(CellKind::Rnn),
                 rows: EventRows::Projection,
-                fanout: &[],
-                draw: TimeDraw::Last,
-                carry: TimeCarry::Edge,
+                neighbors: None,
             },
         },
         Entry {
@@ -110,35 +116,35 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             summary: "GraphMixer: an MLP-mixer over the last events, and a mean over their neighbours",
             source: "Cong et al., ICLR 2023, arXiv:2302.11636",
             options: OPTIONS,
-            make: EventModelKind { fanout: &[20], ..EventModelKind::of_edges("mixer") },
+            make: EventModelKind::of_edges("mixer", &[20]),
         },
         Entry {
             name: "gine",
             summary: "GINE over the last events: an MLP on own row and the sum of relu(neighbour + event)",
             source: "Hu et al., ICLR 2020, arXiv:1905.12265",
             options: OPTIONS,
-            make: EventModelKind::of_edges("gine"),
+            make: EventModelKind::of_edges("gine", &[10, 10]),
         },
         Entry {
             name: "gatv2-edge",
             summary: "GATv2 over the last events: attention to both ends and the event",
             source: "Brody, Alon and Yahav, ICLR 2022, arXiv:2105.14491",
             options: GAT_OPTIONS,
-            make: EventModelKind::of_edges("gatv2"),
+            make: EventModelKind::of_edges("gatv2", &[10, 10]),
         },
         Entry {
             name: "sage-edge",
             summary: "GraphSAGE over the last events: neighbours' rows joined with the event's",
             source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
             options: OPTIONS,
-            make: EventModelKind::of_edges("sage"),
+            make: EventModelKind::of_edges("sage", &[10, 10]),
         },
         Entry {
             name: "edge-gated",
             summary: "residual gated convolution over the last events, gated by ends and event",
             source: "Bresson and Laurent, 2017, arXiv:1711.07553",
             options: OPTIONS,
-            make: EventModelKind::of_edges("edge-gated"),
+            make: EventModelKind::of_edges("edge-gated", &[10, 10]),
         },
     ],
 );

@@ -11,6 +11,7 @@ use graphmill_data::{
     partition::{Part, PartitionDir},
 };
 use graphmill_distributed::{
+    numbers::{of_words, to_words},
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     sparse::{SparseRankRows, SparseRowService},
 };
@@ -216,16 +217,11 @@ fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) 
             _ => dense += 1,
         }
     }
-    let halves = |x: u64| [x as u32, (x >> 32) as u32];
-    let words = [halves(rows), halves(stored), [dense, parts.len() as u32]].concat();
-    let (mut rows, mut stored, mut dense, mut all) = (0, 0, 0, 0);
-    for words in ranks.gather(&words)? {
-        let [r0, r1, s0, s1, without, parts] = words[..] else { continue };
-        rows += u64::from(r1) << 32 | u64::from(r0);
-        stored += u64::from(s1) << 32 | u64::from(s0);
-        dense += without;
-        all += parts;
+    let mut sums = [0; 4];
+    for words in ranks.gather(&to_words([rows, stored, dense, parts.len() as u64]))? {
+        sums.iter_mut().zip(of_words(&words)).for_each(|(sum, own)| *sum += own);
     }
+    let [rows, stored, dense, all] = sums;
     if dense == all {
         return Ok(None);
     }

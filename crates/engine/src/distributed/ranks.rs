@@ -13,6 +13,7 @@ use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
     messenger::HEADER,
     neighbors::{FETCH, STEP},
+    numbers::{of_words, to_words},
     rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
 };
@@ -178,13 +179,9 @@ impl Ranks {
     /// # Errors
     /// Rank 0 did not take part.
     pub(crate) fn agree(&self, numbers: [f64; 2]) -> Result<[f64; 2]> {
-        let words = numbers.iter().flat_map(|x| [x.to_bits() as u32, (x.to_bits() >> 32) as u32]).collect();
-        let received = self.broadcast(words)?;
-        let number = |i: usize| {
-            let [low, high] = [2 * i, 2 * i + 1].map(|i| received.get(i).copied().unwrap_or(0));
-            f64::from_bits(u64::from(high) << 32 | u64::from(low))
-        };
-        Ok([number(0), number(1)])
+        let received = self.broadcast(to_words(numbers.map(f64::to_bits)))?;
+        let mut numbers = of_words(&received).map(f64::from_bits);
+        Ok([(); 2].map(|()| numbers.next().unwrap_or(0.0)))
     }
 
     /// Reads the checkpoint of rank 0's run directory `run`, on all ranks; `None` if it has no
@@ -289,13 +286,11 @@ impl Ranks {
         if self.rank() == 0 {
             own.iter_mut().zip(before).for_each(|(own, before)| *own -= before);
         }
-        let words = own.iter().chain(&more).flat_map(|&n| [n as u32, (n >> 32) as u32]);
-        let gathered = self.gather(&words.collect::<Vec<u32>>())?;
-        let number = |two: &[u32]| u64::from(two[1]) << 32 | u64::from(two[0]);
+        let gathered = self.gather(&to_words(own.into_iter().chain(more)))?;
         let mut all = Vec::with_capacity(gathered.len());
         let mut total = before;
         for words in &gathered {
-            let numbers: Vec<u64> = words.chunks_exact(2).map(number).collect();
+            let numbers: Vec<u64> = of_words(words).collect();
             let (Some(&of_sums), Some(&others)) = (numbers.first_chunk(), numbers.last_chunk()) else {
                 continue;
             };

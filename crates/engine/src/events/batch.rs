@@ -74,7 +74,7 @@ impl<'a> Sampling<'a> {
     /// The fanout or an option is invalid.
     pub(super) fn new(config: &TrainConfig, stream: &'a EventStream) -> Result<Self> {
         let schema = stream.history(false).graph.schema();
-        let has_neighbors = kind(config).is_none_or(|kind| !kind.fanout.is_empty());
+        let has_neighbors = kind(config).is_none_or(|kind| kind.neighbors.is_some());
         let fault = |message: String| Error::usage(format!("--fanout {}: {message}", config.fanout));
         let sampler = || -> Result<TimeSampler> {
             let fanout = config.fanout.to_string().parse().map_err(fault)?;

@@ -5,7 +5,7 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{EventModelKind, EventRows, TABLE, kind},
+    config::events::{EventNeighbors, EventRows, TABLE, kind},
 };
 
 /// General options that such a run reads.
@@ -41,7 +41,7 @@ const READ: &[&str] = &[
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let refuse = |why: &str| Err(format!("--model {} does not use it: {why}; leave it out", config.model));
     let rows = kind(config).map(|kind| kind.rows);
-    let has_neighbors = rows != Some(EventRows::Projection);
+    let has_neighbors = kind(config).is_some_and(|kind| kind.neighbors.is_some());
     let Some(group) = key.group else {
         return match key.name {
             "patience" => rules::several_scores(config, key),
@@ -89,31 +89,25 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     let Some(kind) = kind(config) else { return };
     let default = TrainConfig::default();
     let is_free = |name: &str| !given.contains(&name);
-    let Some(first) = kind.fanout.first() else { return derive_general(config, kind, given) };
-    if is_free("fanout")
-        && is_free("layers")
-        && config.fanout == default.fanout
-        && config.layers == default.layers
-    {
-        config.fanout.0 = kind.fanout.to_vec();
-        config.layers = kind.fanout.len();
-    } else if is_free("fanout") && config.fanout == default.fanout {
-        config.fanout.0 = vec![*first; config.layers];
+    if let Some(EventNeighbors { fanout, draw, carry }) = kind.neighbors {
+        if is_free("fanout")
+            && is_free("layers")
+            && config.fanout == default.fanout
+            && config.layers == default.layers
+        {
+            config.fanout.0 = fanout.to_vec();
+            config.layers = fanout.len();
+        } else if is_free("fanout") && config.fanout == default.fanout {
+            config.fanout.0 = vec![fanout[0]; config.layers];
+        }
+        let options: &mut TimeOptions = config.own.get_mut();
+        if is_free("time_draw") && options.time_draw == TimeDraw::default() {
+            options.time_draw = draw;
+        }
+        if is_free("time_carry") && options.time_carry == TimeOptions::default().time_carry {
+            options.time_carry = carry;
+        }
     }
-    derive_general(config, kind, given);
-    let options: &mut TimeOptions = config.own.get_mut();
-    if is_free("time_draw") && options.time_draw == TimeDraw::default() {
-        options.time_draw = kind.draw;
-    }
-    if is_free("time_carry") && options.time_carry == TimeOptions::default().time_carry {
-        options.time_carry = kind.carry;
-    }
-}
-
-/// Fills in the values of options that all kinds have, unless they were `given`.
-fn derive_general(config: &mut TrainConfig, kind: EventModelKind, given: &[&str]) {
-    let default = TrainConfig::default();
-    let is_free = |name: &str| !given.contains(&name);
     if is_free("batch_size") && config.batch_size == default.batch_size {
         config.batch_size = 200;
     }

@@ -1,6 +1,7 @@
 //! The ranks that share reused rows. `shared_rows.rs` exchanges the rows.
 
 use graphmill_core::{Error, Matrix, NodeId};
+use graphmill_distributed::numbers::{of_words, to_words};
 
 use crate::Result;
 
@@ -37,9 +38,8 @@ impl dyn RowExchange + '_ {
     /// # Errors
     /// A rank did not take part.
     pub fn least(&self, number: u64) -> Result<u64> {
-        let all = self.gather(&[number as u32, (number >> 32) as u32])?;
-        let of = |words: &Vec<u32>| Some(u64::from(*words.get(1)?) << 32 | u64::from(words[0]));
-        Ok(all.iter().filter_map(of).min().unwrap_or(number))
+        let all = self.gather(&to_words([number]))?;
+        Ok(all.iter().flat_map(|words| of_words(words)).min().unwrap_or(number))
     }
 
     /// Largest number of all ranks, none of which is NaN.
@@ -47,8 +47,8 @@ impl dyn RowExchange + '_ {
     /// # Errors
     /// A rank did not take part.
     pub fn greatest(&self, number: f64) -> Result<f64> {
-        let all = self.gather(&words_of(&[number]))?;
-        Ok(all.iter().flat_map(|words| numbers_of(words)).fold(number, f64::max))
+        let all = self.gather(&to_words([number.to_bits()]))?;
+        Ok(all.iter().flat_map(|words| of_words(words)).map(f64::from_bits).fold(number, f64::max))
     }
 
     /// Replaces `numbers` by their sums over ranks, in the order of ranks. All ranks have the same
@@ -58,13 +58,13 @@ impl dyn RowExchange + '_ {
     /// A rank did not take part, or has another count of numbers.
     pub fn sum(&self, numbers: &mut [f64]) -> Result<()> {
         for chunk in numbers.chunks_mut(SUMMED_AT_ONCE) {
-            let received = self.gather(&words_of(chunk))?;
+            let received = self.gather(&to_words(chunk.iter().map(|x| x.to_bits())))?;
             chunk.fill(0.0);
             for (rank, words) in received.iter().enumerate() {
                 if words.len() != 2 * chunk.len() {
                     return Err(other_length(rank));
                 }
-                chunk.iter_mut().zip(numbers_of(words)).for_each(|(sum, own)| *sum += own);
+                chunk.iter_mut().zip(of_words(words)).for_each(|(sum, own)| *sum += f64::from_bits(own));
             }
         }
         Ok(())
@@ -105,17 +105,6 @@ impl dyn RowExchange + '_ {
 
 /// Count of numbers that ranks sum at once, which limits the memory of messages.
 const SUMMED_AT_ONCE: usize = 1 << 18;
-
-/// Words of a message that holds these numbers.
-fn words_of(numbers: &[f64]) -> Vec<u32> {
-    numbers.iter().flat_map(|x| [x.to_bits() as u32, (x.to_bits() >> 32) as u32]).collect()
-}
-
-/// Numbers that a message holds.
-fn numbers_of(words: &[u32]) -> impl Iterator<Item = f64> + '_ {
-    let number = |two: &[u32]| f64::from_bits(u64::from(two[1]) << 32 | u64::from(two[0]));
-    words.chunks_exact(2).map(number)
-}
 
 /// Error of a message whose length differs from that of this rank's tables.
 pub(super) fn other_length(rank: usize) -> crate::Error {

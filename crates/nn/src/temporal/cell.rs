@@ -1,85 +1,185 @@
-//! Cells that update the memory of nodes.
+//! Recurrent cells.
 
-use super::{GruCell, GruState, RnnCell, RnnState};
-use crate::{Matrix, Param, Pass, View};
+use graphmill_core::keyed;
+use rayon::prelude::*;
 
-/// Kind of the cell that updates the memory of nodes.
+use crate::{Epilogue, Matrix, Param, Pass, View, layer::Linear};
+
+/// Number of rows of a task.
+const MIN_TASK_LEN: usize = 32;
+
+/// Formula of a [`RecurrentCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryCellKind {
-    /// [`GruCell`], as in TGN.
+pub enum CellKind {
+    /// The gated recurrent unit (Cho et al., *Learning phrase representations using RNN
+    /// encoder-decoder*, EMNLP 2014), as in TGN.
     Gru,
-    /// [`RnnCell`], as in JODIE.
+    /// The plain cell of Elman (*Finding structure in time*, Cognitive Science 1990), as in JODIE.
     Rnn,
 }
 
-/// Cell that updates the memory of nodes.
+impl CellKind {
+    /// Number of parts of width `M` of both products.
+    fn parts(self) -> usize {
+        match self {
+            Self::Gru => 3,
+            Self::Rnn => 1,
+        }
+    }
+
+    /// Names of weight and bias, of the input and of the state.
+    fn names(self) -> [[&'static str; 2]; 2] {
+        match self {
+            Self::Gru => [["gru.input.weight", "gru.input.bias"], ["gru.hidden.weight", "gru.hidden.bias"]],
+            Self::Rnn => [["rnn.input.weight", "rnn.input.bias"], ["rnn.hidden.weight", "rnn.hidden.bias"]],
+        }
+    }
+}
+
+/// A recurrent cell, in PyTorch's form. With `X = x W + b` and `H = h U + c`:
+///
+/// ```text
+/// gru: r = sigmoid(X_r + H_r), z = sigmoid(X_z + H_z), n = tanh(X_n + r * H_n)
+///      out = (1 - z) * n + z * h
+/// rnn: out = tanh(X + H)
+/// ```
+///
+/// # Shapes
+/// - `gru.input.weight`: `I x 3M` (r, z, n); `gru.hidden.weight`: `M x 3M`; biases: `1 x 3M`
+/// - `rnn.input.weight`: `I x M`; `rnn.hidden.weight`: `M x M`; biases: `1 x M`
 #[derive(Clone, Debug)]
-pub(super) enum MemoryCell {
-    Gru(GruCell),
-    Rnn(RnnCell),
+pub struct RecurrentCell {
+    kind: CellKind,
+    input: Linear,
+    hidden: Linear,
 }
 
-/// Matrices that a forward pass of a [`MemoryCell`] saves.
+/// Matrices that a forward pass saves for its backward pass.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MemoryCellState {
-    gru: GruState,
-    rnn: RnnState,
+pub struct CellState {
+    /// `x W + b` and `h U + c`, and their gradients.
+    parts: [Matrix; 2],
+    grads: [Matrix; 2],
 }
 
-impl MemoryCell {
-    /// Creates a cell for inputs of width `input` and memory of width `state`.
-    pub(super) fn new(kind: MemoryCellKind, input: usize, state: usize, key: u64) -> Self {
-        match kind {
-            MemoryCellKind::Gru => Self::Gru(GruCell::new(input, state, key)),
-            MemoryCellKind::Rnn => Self::Rnn(RnnCell::new(input, state, key)),
+/// The three gates of an element.
+struct Gates {
+    reset: f32,
+    update: f32,
+    new: f32,
+}
+
+/// Gates of column `c` from both parts of a row.
+fn gates(x: &[f32], h: &[f32], c: usize, width: usize) -> Gates {
+    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
+    let reset = sigmoid(x[c] + h[c]);
+    let update = sigmoid(x[width + c] + h[width + c]);
+    Gates { reset, update, new: (x[2 * width + c] + reset * h[2 * width + c]).tanh() }
+}
+
+impl RecurrentCell {
+    /// Creates a cell for inputs of width `I` and states of width `M`.
+    pub fn new(kind: CellKind, input: usize, state: usize, key: u64) -> Self {
+        let (key, [of_input, of_state]) = (|part| keyed::key(&[key, part]), kind.names());
+        let width = kind.parts() * state;
+        Self {
+            kind,
+            input: Linear::named(of_input, input, width, true, key(0)),
+            hidden: Linear::named(of_state, state, width, true, key(1)),
         }
     }
 
-    pub(super) fn width(&self) -> usize {
-        match self {
-            Self::Gru(cell) => cell.width(),
-            Self::Rnn(cell) => cell.width(),
-        }
+    /// Width of the states, `M`.
+    pub fn width(&self) -> usize {
+        self.hidden.in_dim()
     }
 
-    pub(super) fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
-        match self {
-            Self::Gru(cell) => cell.visit(see),
-            Self::Rnn(cell) => cell.visit(see),
-        }
+    /// Visits every parameter, always in the same order.
+    pub fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param)) {
+        self.input.visit(see);
+        self.hidden.visit(see);
     }
 
-    pub(super) fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-        match self {
-            Self::Gru(cell) => cell.visit_mut(see),
-            Self::Rnn(cell) => cell.visit_mut(see),
-        }
+    /// Visits every parameter mutably, in the order of [`RecurrentCell::visit`].
+    pub fn visit_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.input.visit_mut(see);
+        self.hidden.visit_mut(see);
     }
 
-    pub(super) fn forward(
-        &self,
-        pass: &Pass,
-        [x, h]: [View; 2],
-        saved: &mut MemoryCellState,
-        out: &mut Matrix,
-    ) {
-        match self {
-            Self::Gru(cell) => cell.forward(pass, x, h, &mut saved.gru, out),
-            Self::Rnn(cell) => cell.forward(pass, x, h, &mut saved.rnn, out),
+    /// Computes the next states of `h` (`R x M`) from `x` (`R x I`); `out` is resized to `R x M`.
+    pub fn forward(&self, pass: &Pass, x: View, h: View, saved: &mut CellState, out: &mut Matrix) {
+        let (width, all) = (self.width(), self.hidden.out_dim());
+        let [of_x, of_h] = &mut saved.parts;
+        for (linear, rows, part) in [(&self.input, x, &mut *of_x), (&self.hidden, h, &mut *of_h)] {
+            part.resize(rows.num_rows(), all);
+            linear.forward(pass, rows, 0.0, Epilogue::NONE, part.view_mut());
         }
+        out.resize(h.num_rows(), width);
+        let (of_x, of_h, h) = (of_x.view().host(), of_h.view().host(), h.host());
+        let rows = out.view_mut().host().par_chunks_mut(width.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN).for_each(|(r, out)| {
+            let parts = all * r..all * (r + 1);
+            let (x, h_part) = (&of_x[parts.clone()], &of_h[parts]);
+            for (c, out) in out.iter_mut().enumerate() {
+                *out = match self.kind {
+                    CellKind::Gru => {
+                        let Gates { update, new, .. } = gates(x, h_part, c, width);
+                        (1.0 - update) * new + update * h[r * width + c]
+                    }
+                    CellKind::Rnn => (x[c] + h_part[c]).tanh(),
+                };
+            }
+        });
     }
 
-    pub(super) fn backward(
+    /// Adds to the gradients of all parameters, from the gradient of the output (`R x M`); resizes
+    /// and overwrites that of the input, if requested.
+    pub fn backward(
         &mut self,
         pass: &Pass,
-        inputs: [View; 2],
-        saved: &mut MemoryCellState,
+        [x, h]: [View; 2],
+        saved: &mut CellState,
         grad: View,
-        x_grad: &mut Matrix,
+        x_grad: Option<&mut Matrix>,
     ) {
-        match self {
-            Self::Gru(cell) => cell.backward(pass, inputs, &mut saved.gru, grad, Some(x_grad)),
-            Self::Rnn(cell) => cell.backward(pass, inputs, &mut saved.rnn, grad, Some(x_grad)),
+        let (kind, width, all) = (self.kind, self.width(), self.hidden.out_dim());
+        let CellState { parts: [of_x, of_h], grads: [to_x, to_h] } = saved;
+        [&mut *to_x, to_h].into_iter().for_each(|to| to.resize(h.num_rows(), all));
+        let (of_x, of_h, states, grad) = (of_x.view().host(), of_h.view().host(), h.host(), grad.host());
+        let rows = to_x.view_mut().host().par_chunks_mut(all.max(1));
+        let rows = rows.zip(to_h.view_mut().host().par_chunks_mut(all.max(1))).enumerate();
+        rows.with_min_len(MIN_TASK_LEN).for_each(|(r, (to_x, to_h))| {
+            let parts = all * r..all * (r + 1);
+            let (x, h_part) = (&of_x[parts.clone()], &of_h[parts]);
+            for c in 0..width {
+                let (g, h) = (grad[r * width + c], states[r * width + c]);
+                if kind == CellKind::Rnn {
+                    let y = (x[c] + h_part[c]).tanh();
+                    (to_x[c], to_h[c]) = (g * (1.0 - y * y), g * (1.0 - y * y));
+                    continue;
+                }
+                let Gates { reset, update, new } = gates(x, h_part, c, width);
+                let to_new = g * (1.0 - update) * (1.0 - new * new);
+                let to_update = g * (h - new) * update * (1.0 - update);
+                let to_reset = to_new * h_part[2 * width + c] * reset * (1.0 - reset);
+                for (at, of_x, of_h) in [
+                    (c, to_reset, to_reset),
+                    (width + c, to_update, to_update),
+                    (2 * width + c, to_new, to_new * reset),
+                ] {
+                    (to_x[at], to_h[at]) = (of_x, of_h);
+                }
+            }
+        });
+        for (linear, rows, grad) in [(&mut self.input, x, &*to_x), (&mut self.hidden, h, &*to_h)] {
+            linear.backward_product(pass, rows, grad.view());
+            if let Some(bias) = linear.bias_mut() {
+                pass.backend.add_column_sums(grad.view(), bias.grad.view_mut());
+            }
+        }
+        if let Some(x_grad) = x_grad {
+            x_grad.resize(x.num_rows(), x.num_cols());
+            self.input.input_grad(pass, to_x.view(), 0.0, x_grad.view_mut());
         }
     }
 }

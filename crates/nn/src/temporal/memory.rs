@@ -2,10 +2,7 @@
 
 use graphmill_core::{Error, NodeId, Result, keyed};
 
-use super::{
-    MemoryCellKind, TimeEncoding,
-    cell::{MemoryCell, MemoryCellState},
-};
+use super::{CellKind, CellState, RecurrentCell, TimeEncoding};
 use crate::{Matrix, Param, Pass, View};
 
 /// Memory of all nodes, and the messages that wait for them (Rossi et al., *Temporal graph networks
@@ -216,7 +213,7 @@ impl NodeMemory {
 #[derive(Clone, Debug)]
 pub struct MemoryUpdater {
     encoding: TimeEncoding,
-    cell: MemoryCell,
+    cell: RecurrentCell,
 }
 
 /// Updated memory of some nodes, with the matrices that the backward pass reads.
@@ -238,15 +235,15 @@ pub struct MemoryState {
     grad: Matrix,
     input_grad: Matrix,
     encoded_grad: Matrix,
-    cell: MemoryCellState,
+    cell: CellState,
 }
 
 impl MemoryUpdater {
     /// Creates the parameters for memory of `width` columns, events of `edge_dim` features and a
     /// time encoding of `time_dim` columns.
-    pub fn new(kind: MemoryCellKind, width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
+    pub fn new(kind: CellKind, width: usize, edge_dim: usize, time_dim: usize, key: u64) -> Self {
         let input = 2 * width + edge_dim + time_dim;
-        let cell = MemoryCell::new(kind, input, width, keyed::key(&[key, 0]));
+        let cell = RecurrentCell::new(kind, input, width, keyed::key(&[key, 0]));
         Self { encoding: TimeEncoding::new(time_dim), cell }
     }
 
@@ -311,7 +308,7 @@ impl MemoryUpdater {
             line[stride..].copy_from_slice(&encoded[i * time_dim..(i + 1) * time_dim]);
             old.copy_from_slice(&memory[v * width..(v + 1) * width]);
         }
-        self.cell.forward(pass, [input.view(), old.view()], cell, new);
+        self.cell.forward(pass, input.view(), old.view(), cell, new);
         let all = rows.view_mut().host();
         for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
             all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
@@ -330,7 +327,7 @@ impl MemoryUpdater {
         for (&at, to) in updated.iter().zip(grad.view_mut().host().chunks_exact_mut(width.max(1))) {
             to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
         }
-        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), input_grad);
+        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), Some(input_grad));
         encoded_grad.resize(updated.len(), time_dim);
         let (dim, from) = (input.num_cols(), input_grad.view().host());
         let lines = encoded_grad.view_mut().host().chunks_exact_mut(time_dim.max(1));

@@ -2,7 +2,7 @@
 //!
 //! - [`TimeEncoding`]: a time difference as a row of cosines (TGAT).
 //! - [`TemporalAttention`]: attention to neighbours with the time since their events (TGAT, TGN).
-//! - [`GruCell`], [`RnnCell`]: recurrent cells.
+//! - [`RecurrentCell`]: a gated recurrent unit, or a plain cell.
 //! - [`NodeMemory`], [`MemoryUpdater`]: the memory of TGN, with messages that wait for one batch.
 //! - [`TimeProjection`]: rows of nodes some time after their last events (JODIE).
 //!
@@ -21,15 +21,11 @@
 mod attention;
 mod cell;
 mod encoding;
-mod gru;
 mod memory;
 mod projection;
-mod rnn;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
-pub use cell::MemoryCellKind;
+pub use cell::{CellKind, CellState, RecurrentCell};
 pub use encoding::TimeEncoding;
-pub use gru::{GruCell, GruState};
 pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};
 pub use projection::TimeProjection;
-pub use rnn::{RnnCell, RnnState};

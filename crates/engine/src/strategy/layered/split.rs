@@ -32,6 +32,7 @@
 use std::{cmp::Reverse, sync::Mutex};
 
 use graphmill_core::NodeId;
+use graphmill_distributed::numbers::{of_words, to_words};
 use graphmill_loader::{Sampled, Seeds, Workspace};
 use graphmill_nn::model::Model;
 use rayon::prelude::*;
@@ -104,13 +105,11 @@ pub(super) fn choose(
 /// # Errors
 /// A rank did not take part.
 fn over_ranks(exchange: &dyn RowExchange, own: Option<Estimate>) -> Result<Option<Estimate>> {
-    let halves = |x: u64| [x as u32, (x >> 32) as u32];
-    let words = own.map(|Estimate { bytes, cached }| [halves(bytes), halves(cached as u64)].concat());
+    let words = own.map(|Estimate { bytes, cached }| to_words([bytes, cached as u64]));
     let all = exchange.gather(&words.unwrap_or_default())?;
-    let number = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
-    let of_rank = |words: &Vec<u32>| match words[..] {
-        [a, b, c, d] => Some(Estimate { bytes: number(a, b), cached: number(c, d) as usize }),
-        _ => None,
+    let of_rank = |words: &Vec<u32>| {
+        let mut numbers = of_words(words);
+        Some(Estimate { bytes: numbers.next()?, cached: numbers.next()? as usize })
     };
     let sum = |a: Estimate, b: Estimate| Estimate {
         bytes: a.bytes.saturating_add(b.bytes),

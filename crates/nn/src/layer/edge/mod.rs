@@ -16,7 +16,8 @@
 //! };
 //!
 //! let nodes = LayerConfig { in_dim: 4, out_dim: 8, ..LayerConfig::default() };
-//! let layer = (TABLE.find("gine")?.make)(&EdgeLayerConfig { nodes, edge_dim: 3, ..EdgeLayerConfig::default() })?;
+//! let config = EdgeLayerConfig { nodes, edge_dim: 3, ..EdgeLayerConfig::default() };
+//! let layer = (TABLE.find("gine")?.make)(&config)?;
 //! // one destination with two edges from source 1
 //! let block = Block { num_dst: 1, num_src: 2, indptr: vec![0, 2], indices: vec![1, 1], ..Block::default() };
 //! let (x, edges, mut out) = (Matrix::zeros(2, 4), Matrix::zeros(2, 3), Matrix::zeros(1, 8));

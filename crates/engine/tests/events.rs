@@ -174,6 +174,8 @@ fn saved_runs_have_the_scores_of_training_and_of_new_nodes() {
             assert!(all.is_some() && new.is_some() && all != new, "{name}: {all:?} {new:?}");
         }
         assert_eq!(valid.scores.contains_key("hits@1"), given);
+        let by_batch: Vec<&String> = valid.scores.keys().filter(|name| name.ends_with("-by-batch")).collect();
+        assert_eq!(by_batch.len(), 4, "{by_batch:?}");
     }
 }
 

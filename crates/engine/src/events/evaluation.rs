@@ -5,8 +5,10 @@
 //! Of tasks with classes or values, each event has its own outputs, and metrics are those of
 //! classes or errors of values.
 //!
-//! Average precision and AUC are those of all events of a part together. Inductive scores are those
-//! of the events with a node that training has not seen.
+//! Average precision and AUC are those of all events of a part together; those whose names end with
+//! `-by-batch` are means over batches, as in the tables of DyGLib (Yu et al., *Towards better dynamic
+//! graph learning*, NeurIPS 2023). Inductive scores are those of the events with a node that training
+//! has not seen.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -32,6 +34,8 @@ const MAX_PAIRS: usize = 1 << 14;
 const CUTOFFS: [usize; 3] = [1, 10, 20];
 /// Prefix of the names of scores of events with new nodes.
 const INDUCTIVE: &str = "inductive-";
+/// End of the names of scores that are means over batches.
+const BY_BATCH: &str = "-by-batch";
 
 /// Scores of a model on one part after the other.
 pub(super) struct Evaluation<'a> {
@@ -69,6 +73,8 @@ impl EventMetric {
 pub(super) struct ScoredPart {
     /// Scored events, ascending.
     events: Vec<u32>,
+    /// Number of events of a batch.
+    batch_size: usize,
     /// Number of values of each event.
     width: usize,
     /// Score of each event followed by those of its negatives, or the outputs for its targets.
@@ -147,7 +153,7 @@ impl<'a> Evaluation<'a> {
             next += count;
             self.advance(model, batch)?;
         }
-        Ok(ScoredPart { events: chosen, width, scores })
+        Ok(ScoredPart { events: chosen, batch_size: self.batch_size, width, scores })
     }
 
     fn score_piece(
@@ -196,31 +202,38 @@ impl ScoredPart {
         self.events.len()
     }
 
-    /// Score of the events that `is_of` admits; `None` if it is not defined.
-    fn score_of(
-        &self,
-        stream: &EventStream,
-        metric: &EventMetric,
-        is_of: &dyn Fn(usize) -> bool,
-    ) -> Option<f64> {
-        let all = self.events.iter().zip(self.scores.chunks_exact(self.width));
-        let of = all.filter(|(e, _)| is_of(**e as usize));
+    /// Score of the events at the positions `of`; `None` if it is not defined.
+    fn score_of(&self, stream: &EventStream, metric: &EventMetric, of: &[usize]) -> Option<f64> {
+        let row = |at: usize| &self.scores[at * self.width..][..self.width];
         match metric {
             EventMetric::Links(metric) => {
-                let queries: Vec<Query> = of.map(|(_, scores)| Query { scores, relevant: &[0] }).collect();
+                let query = |&at: &usize| Query { scores: row(at), relevant: &[0] };
+                let queries: Vec<Query> = of.iter().map(query).collect();
                 if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
             }
             EventMetric::Targets(metric) => {
-                let (events, rows): (Vec<u32>, Vec<&[f32]>) = of.unzip();
+                let events: Vec<u32> = of.iter().map(|&at| self.events[at]).collect();
+                let rows: Vec<&[f32]> = of.iter().map(|&at| row(at)).collect();
                 let outputs = Matrix::from_slice(events.len(), self.width, &rows.concat());
                 stream.targets.as_ref()?.score(*metric, &events, &outputs)
             }
         }
     }
 
+    /// Mean score of the batches of the events at the positions `of`, the last one shorter; `None`
+    /// unless the metric takes the scores of events together.
+    fn score_by_batch(&self, stream: &EventStream, metric: &EventMetric, of: &[usize]) -> Option<f64> {
+        if !matches!(metric, EventMetric::Links(links) if links.is_pooled()) {
+            return None;
+        }
+        let batches = of.chunks(self.batch_size.max(1));
+        let scores: Vec<f64> = batches.filter_map(|batch| self.score_of(stream, metric, batch)).collect();
+        (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
+    }
+
     /// Score of all events.
     pub(super) fn score(&self, stream: &EventStream, metric: &EventMetric) -> Option<f64> {
-        self.score_of(stream, metric, &|_| true)
+        self.score_of(stream, metric, &(0..self.len()).collect::<Vec<_>>())
     }
 
     /// Scores of all events, and of those with new nodes, by every metric.
@@ -236,11 +249,18 @@ impl ScoredPart {
                 targets.iter().flat_map(EventTargets::metrics).map(EventMetric::Targets).collect()
             }
         };
+        let all: Vec<usize> = (0..self.len()).collect();
+        let is_new = |&at: &usize| stream.has_new_node(self.events[at] as usize);
+        let of_new: Vec<usize> = all.iter().copied().filter(is_new).collect();
         let mut scores = BTreeMap::new();
         for metric in &metrics {
-            scores.insert(metric.name(), self.score(stream, metric));
-            let of_new = self.score_of(stream, metric, &|e| stream.has_new_node(e));
-            scores.insert(format!("{INDUCTIVE}{}", metric.name()), of_new);
+            for (prefix, of) in [("", &all), (INDUCTIVE, &of_new)] {
+                let name = format!("{prefix}{}", metric.name());
+                if let Some(mean) = self.score_by_batch(stream, metric, of) {
+                    scores.insert(format!("{name}{BY_BATCH}"), Some(mean));
+                }
+                scores.insert(name, self.score_of(stream, metric, of));
+            }
         }
         scores
     }

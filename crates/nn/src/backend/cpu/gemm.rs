@@ -1,4 +1,4 @@
-//! Dense products: in f32 by the `gemm` crate, in bf16 by `gemm_bf16`.
+//! Dense products: in f32 by the crate `gemm-f32`, in bf16 by `gemm_bf16`.
 //!
 //! The crate computes serially. The split of a product into such calls is decided here, by its
 //! shape alone, so the result does not depend on the number of threads:
@@ -17,7 +17,8 @@
 
 use std::ops::Range;
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 use half::bf16;
 
 use super::{
@@ -70,6 +71,10 @@ impl<'a> Factor<'a> {
         }
     }
 
+    fn transposed(self) -> Self {
+        Self { rs: self.cs, cs: self.rs, ..self }
+    }
+
     /// The factor from element (`i`, `j`) on.
     pub(super) fn from(self, i: usize, j: usize) -> Self {
         Self { data: &self.data[i * self.rs + j * self.cs..], ..self }
@@ -81,22 +86,26 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
     assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
     assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
     assert!((m - 1) * stride + n <= c.len() && n <= stride);
+    // The kernels write columns of the result, so they compute its transpose, unless it is a column.
+    let [rs, cs] = [stride as isize, 1];
+    let (m, n, rs, cs, left, right) =
+        if stride > 1 { (n, m, cs, rs, b.transposed(), a.transposed()) } else { (m, n, rs, cs, a, b) };
     // SAFETY: the assertions above ensure that the last element of each matrix is inside its slice.
     unsafe {
-        gemm::gemm(
+        get_gemm_fn()(
             m,
             n,
             k,
             c.as_mut_ptr(),
-            1,
-            stride as isize,
+            cs,
+            rs,
             beta != 0.0,
-            a.data.as_ptr(),
-            a.cs as isize,
-            a.rs as isize,
-            b.data.as_ptr(),
-            b.cs as isize,
-            b.rs as isize,
+            left.data.as_ptr(),
+            left.cs as isize,
+            left.rs as isize,
+            right.data.as_ptr(),
+            right.cs as isize,
+            right.rs as isize,
             beta,
             1.0,
             false,

@@ -29,6 +29,7 @@ mod own_rows;
 mod ranks;
 mod row_exchange;
 pub(crate) mod stages;
+mod subgraphs;
 mod tiers;
 mod words;
 
@@ -36,9 +37,10 @@ use std::{path::Path, sync::Arc};
 
 use graphmill_distributed::{Collective, Messenger};
 
-pub(crate) use assigned_parts::{AssignedParts, Subgraphs};
+pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
 pub use ranks::Ranks;
+pub(crate) use subgraphs::RankSubgraphs;
 
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};

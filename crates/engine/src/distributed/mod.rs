@@ -88,9 +88,6 @@ fn check_nvidia(config: &TrainConfig) -> Result<()> {
             config.strategy
         ));
     }
-    if strategy::Chosen::of(config).is_some_and(|chosen| chosen.reuses_rows()) {
-        return refuse("host memory exchanges the rows that batches reuse; use cpu or virtual:N");
-    }
     Ok(())
 }
 

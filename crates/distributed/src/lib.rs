@@ -34,6 +34,7 @@
 //! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several.
 //! - [`rows`]: feature rows of remote nodes: the remote tier.
 //! - [`sparse`]: sparse feature rows over ranks.
+//! - [`subgraphs`]: subgraphs that graph stores draw for the ranks that train.
 //!
 //! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
 //! a batch sampled over ranks has the same blocks as in a single process.
@@ -47,6 +48,7 @@ pub mod ownership;
 pub mod rows;
 pub mod sampler;
 pub mod sparse;
+pub mod subgraphs;
 pub mod transport;
 
 pub use collective::Collective;

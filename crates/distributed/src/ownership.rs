@@ -34,7 +34,13 @@ impl NodeOwnership {
     /// There are fewer parts than ranks.
     pub fn new(parts: PartitionBook, rank: usize, size: usize) -> Result<Self> {
         let many = usize::from(parts.parts());
-        Self::with_ranks(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size)
+        if many < size {
+            return Err(Error::invalid(format!(
+                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} \
+                 ranks or fewer"
+            )));
+        }
+        Ok(Self::of_ranks(parts, (0..many).map(|part| (part % size) as u16).collect(), rank, size))
     }
 
     /// Creates the map of ranks of which the last `stores` (fewer than `size`) hold the parts,
@@ -63,22 +69,22 @@ impl NodeOwnership {
         Ok(Self { stores, ..Self::of_ranks(parts, rank_of, rank, size) })
     }
 
-    /// Creates the map from the rank of each part (each below `size`).
+    /// The map of the same ranks with the parts at other ranks: `order` lists all parts, which are
+    /// assigned round-robin to the ranks that hold parts.
     ///
     /// # Errors
-    /// There are fewer parts than ranks, or the numbers of parts differ.
-    pub fn with_ranks(parts: PartitionBook, rank_of: Vec<u16>, rank: usize, size: usize) -> Result<Self> {
-        let many = usize::from(parts.parts());
-        if many < size {
-            return Err(Error::invalid(format!(
-                "{size} ranks share {many} parts: partition with --parts {size} or more, or start {many} \
-                 ranks or fewer"
-            )));
+    /// The number of parts differs.
+    pub fn reassigned(&self, order: &[usize]) -> Result<Self> {
+        let many = usize::from(self.parts.parts());
+        if many != order.len() {
+            return Err(Error::invalid(format!("an order of {} parts, there are {many}", order.len())));
         }
-        if many != rank_of.len() {
-            return Err(Error::invalid(format!("ranks of {} parts, there are {many}", rank_of.len())));
+        let mut rank_of = vec![0; many];
+        for (i, &part) in order.iter().enumerate() {
+            rank_of[part] = (self.first_holder() + i % self.num_holders()) as u16;
         }
-        Ok(Self::of_ranks(parts, rank_of, rank, size))
+        let stores = self.stores;
+        Ok(Self { stores, ..Self::of_ranks(self.parts.clone(), rank_of, self.rank, self.size) })
     }
 
     /// Map from the rank of each part, which are as many as the parts.
@@ -111,6 +117,21 @@ impl NodeOwnership {
     /// Number of ranks that train, the first ones.
     pub fn num_trainers(&self) -> usize {
         self.size - self.stores
+    }
+
+    /// Number of ranks that hold parts, the last ones: the graph stores, or all ranks.
+    pub fn num_holders(&self) -> usize {
+        if self.stores == 0 { self.size } else { self.stores }
+    }
+
+    /// First of the ranks that hold parts.
+    pub fn first_holder(&self) -> usize {
+        self.size - self.num_holders()
+    }
+
+    /// Number of this rank among those that hold parts; 0 if it holds none.
+    pub fn number_of_holder(&self) -> usize {
+        self.rank.saturating_sub(self.first_holder())
     }
 
     /// Returns true if this rank trains.
@@ -245,6 +266,9 @@ mod tests {
             assert_eq!(takers.collect::<Vec<_>>(), [v as usize % 3]);
         }
         assert!(books.iter().all(|book| book.trains() == (book.rank() < 3)));
+        let owners = |book: NodeOwnership| (0..3).map(|part| book.owner(part)).collect::<Vec<_>>();
+        assert_eq!(owners(books[0].clone()), [3, 4, 3]);
+        assert_eq!(owners(books[0].reassigned(&[2, 0, 1]).unwrap()), [4, 3, 3]);
         let refused = |size, stores| NodeOwnership::with_stores(parts.clone(), 0, size, stores).unwrap_err();
         assert!(refused(5, 4).to_string().contains("--parts 4"));
         assert!(refused(2, 2).to_string().contains("at least one rank must train"));
@@ -255,6 +279,6 @@ mod tests {
         let parts = PartitionBook::new(2, vec![0, 1, 1]).unwrap();
         let few = NodeOwnership::new(parts.clone(), 0, 3).unwrap_err().to_string();
         assert!(few.contains("--parts 3"), "{few}");
-        assert!(NodeOwnership::with_ranks(parts, vec![0, 1, 0], 0, 2).is_err());
+        assert!(NodeOwnership::new(parts, 0, 2).unwrap().reassigned(&[0, 1, 0]).is_err());
     }
 }

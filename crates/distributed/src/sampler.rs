@@ -136,9 +136,10 @@ impl Distributed {
         self
     }
 
-    /// Nanoseconds that this rank's service spent on writing replies from drawn neighbours.
-    pub fn building(&self) -> Arc<AtomicU64> {
-        self.built.clone()
+    /// The same sampler, whose service adds the nanoseconds of writing replies to `nanos`.
+    #[must_use]
+    pub fn with_building(self, nanos: Arc<AtomicU64>) -> Self {
+        Self { built: nanos, ..self }
     }
 
     /// Registers the sampling service on `graph` for the other ranks.
@@ -268,10 +269,10 @@ impl Service for Drawing {
 
 /// Parameters of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Request {
-    hop: usize,
-    key: BatchKey,
-    aggregation: Aggregation,
+pub(crate) struct Request {
+    pub(crate) hop: usize,
+    pub(crate) key: BatchKey,
+    pub(crate) aggregation: Aggregation,
 }
 
 /// Aggregations of neighbour rows, by number.
@@ -279,7 +280,7 @@ const AGGREGATIONS: [Aggregation; 4] =
     [Aggregation::Other, Aggregation::Mean, Aggregation::Sum, Aggregation::Symmetric];
 
 impl Request {
-    fn words(&self) -> [u32; REQUEST_WORDS] {
+    pub(crate) fn words(&self) -> [u32; REQUEST_WORDS] {
         let BatchKey { seed, epoch, batch } = self.key;
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
         let ([s0, s1], [e0, e1], [b0, b1]) = (halves(seed), halves(epoch), halves(batch));
@@ -287,7 +288,7 @@ impl Request {
         [self.hop as u32, made as u32, s0, s1, e0, e1, b0, b1]
     }
 
-    fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
+    pub(crate) fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
         let Some((&[hop, made, s0, s1, e0, e1, b0, b1], ids)) = words.split_first_chunk() else {
             return Err(Error::invalid("a request of too few words"));
         };

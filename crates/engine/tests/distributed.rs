@@ -245,10 +245,9 @@ fn a_panicking_rank_ends_all_ranks_and_the_run_resumes_from_its_checkpoint() {
 fn options_that_need_the_whole_graph_are_refused_on_all_ranks() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let s = String::from;
     for (config, flag) in [
-        (TrainConfig { strategy: s("historical"), ..config() }, "--strategy historical"),
         (with(config(), "cache=presc-online:1 cache_ratio=0.2"), "ranks fill their caches before the first"),
+        (with(config(), "bottom=exact"), "--bottom exact"),
     ] {
         let ends = on_ranks(2, PATIENCE, |_, post| {
             let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };

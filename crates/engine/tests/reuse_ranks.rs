@@ -389,14 +389,40 @@ fn rows_outside_of_subgraphs_of_parts_have_a_bounded_age() {
     }
 }
 
+/// All ranks pull from the same history. A node that one share of a batch computes may be pulled by
+/// another, so the ages depend on the number of ranks.
 #[test]
-fn history_of_all_nodes_is_refused() {
+fn ranks_share_the_history_of_all_nodes() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = settled("strategy=historical reuse=none");
-    let ends = on_ranks(2, PATIENCE, |_, post| {
-        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        train_on_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
-    });
-    assert!(ends.iter().any(|end| end.contains("--strategy historical")), "{ends:?}");
+    let base = settled("strategy=historical reuse=none sampler=full");
+    // with frozen parameters, rows of any age are exact
+    for (size, options) in [(3, "model=sage"), (2, "model=gcn"), (3, "model=gin graph_stores=1")] {
+        let frozen = with(base.clone(), &format!("lr=1e-30 {options}"));
+        let one = alone(&with(frozen.clone(), "strategy=sequential graph_stores=0"), &data);
+        let many = over_ranks(&frozen, &dir, size);
+        assert_alike(&one, &many, options);
+        assert!(rows(&many[0])[1].iter().all(|&count| count > 0), "{options}: {:?}", rows(&many[0]));
+    }
+    let one = alone(&base, &data);
+    let single = over_ranks(&base, &dir, 1).remove(0);
+    assert_eq!((bits(&single), rows(&single)), (bits(&one), rows(&one)), "one rank is one process");
+    for options in ["dropout=0.2", "graph_stores=1", "sampler=saint-rw batch_size=60 walk_length=2"] {
+        let config = with(base.clone(), options);
+        let outcomes = [1, 3].map(|threads| {
+            on_ranks(3, PATIENCE, |_, post| {
+                let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+                pool.install(|| train_on_ranks::train(&config, &dir, post, context)).unwrap()
+            })
+        });
+        let first = &outcomes[0][0];
+        assert!(first.epochs[2].loss < first.epochs[0].loss && first.staleness.max > 0, "{options}");
+        for (i, summary) in outcomes.iter().flatten().enumerate() {
+            assert_eq!(bits(summary), bits(first), "{options}: ranks or threads change the bits");
+            let trains = !options.contains("stores") || i % 3 < 2;
+            assert!(!trains || rows(summary) == rows(first), "{options}");
+            assert!(!trains || summary.staleness == first.staleness, "{options}");
+        }
+    }
 }

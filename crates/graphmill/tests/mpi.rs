@@ -259,7 +259,23 @@ fn every_rank_computes_on_an_nvidia_device() {
     let options = "--epochs 2 --max-batches 4";
     let alone = Command::new(GRAPHMILL).args(train(&whole, &dir.path().join("one"), options)).output();
     let one = losses(&alone.unwrap());
-    let words = train(&parts, &dir.path().join("two"), &format!("{options} --devices cuda:0"));
-    let two = losses(&end(mpirun(2, &words).env("GRAPHMILL_DEVICE", "shim").spawn().unwrap()));
+    let on = |name: &str, more: &str| {
+        let words = train(&parts, &dir.path().join(name), &format!("{options} {more}"));
+        end(mpirun(2, &words).env("GRAPHMILL_DEVICE", "shim").spawn().unwrap())
+    };
+    let two = losses(&on("two", "--devices cuda:0"));
     assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 2e-3), "{one:?} and {two:?}");
+
+    // rows that batches reuse: each device makes those of its rank, and host memory exchanges them
+    let reused = "--reuse layered --super-batch 2 --hot-prefetch on --hot-ratio 0.5";
+    let expected = losses(&on("processor", reused));
+    let [first, again] =
+        ["device", "again"].map(|name| on(name, &format!("{reused} --devices cuda:0 --strategy pipelined")));
+    let got = losses(&first);
+    assert!(expected.iter().zip(&got).all(|(a, b)| (a - b).abs() < 2e-3), "{expected:?} and {got:?}");
+    assert_eq!(losses(&again), got, "the same bits");
+    let summary: Value = serde_json::from_slice(&first.stdout).unwrap();
+    let reuse = &summary["epochs"][1]["reuse"];
+    assert!(reuse["reused_rows"].as_u64() > Some(0) && reuse["made_rows"].as_u64() > Some(0), "{reuse}");
+    assert!(summary["nvidia"][0]["peak_bytes"].as_u64() > Some(0), "{}", summary["nvidia"]);
 }

@@ -95,7 +95,7 @@ impl Seeds {
     ///
     /// # Errors
     /// The batch has pairs.
-    pub(crate) fn refuse_links(&self) -> Result<()> {
+    pub fn refuse_links(&self) -> Result<()> {
         if self.links.as_ref().is_some_and(|links| !links.source.is_empty()) {
             return Err(Error::invalid(
                 "a sampler of subgraphs chooses its own seeds, so it cannot draw the pairs of a batch of \
@@ -112,8 +112,7 @@ impl Seeds {
         blocks.resize_with(layers, Block::default);
         let mut input_nodes = std::mem::take(&mut self.memory.input_nodes);
         input_nodes.clear();
-        let mut loss_weight = std::mem::take(&mut self.memory.loss_weight);
-        loss_weight.clear();
+        let loss_weight = self.take_loss_weight();
         Sampled { seeds: self, blocks, input_nodes, device_input: None, loss_weight, cache_marks: None }
     }
 
@@ -125,7 +124,15 @@ impl Seeds {
         let bottom = blocks.remove(0);
         let mut destinations = std::mem::take(&mut self.memory.input_nodes);
         destinations.clear();
-        Upper { seeds: self, blocks, destinations, bottom }
+        let loss_weight = self.take_loss_weight();
+        Upper { seeds: self, blocks, destinations, loss_weight, bottom }
+    }
+
+    /// Takes the buffer of the loss weights, empty.
+    pub(crate) fn take_loss_weight(&mut self) -> Vec<f32> {
+        let mut loss_weight = std::mem::take(&mut self.memory.loss_weight);
+        loss_weight.clear();
+        loss_weight
     }
 
     /// Replaces the buffer of the feature rows.
@@ -145,6 +152,8 @@ pub struct Upper {
     /// Destinations of the bottom block: the sources of `blocks[0]`, in their order, unless the
     /// caller removed some.
     pub destinations: Vec<NodeId>,
+    /// Weight of each seed in the loss; empty if all weights are equal.
+    pub loss_weight: Vec<f32>,
     /// Buffer of the bottom block.
     bottom: Block,
 }
@@ -153,11 +162,11 @@ impl Upper {
     /// Returns the next state for a sampler to fill: all blocks, with the bottom one undefined, and
     /// its destinations as the input nodes so far.
     pub fn into_sampled(self) -> Sampled {
-        let Self { mut seeds, mut blocks, destinations, bottom } = self;
+        let Self { mut seeds, mut blocks, destinations, loss_weight, bottom } = self;
         blocks.insert(0, bottom);
         let layers = blocks.len();
         seeds.memory.blocks = blocks;
-        Sampled { input_nodes: destinations, ..seeds.into_sampled(layers) }
+        Sampled { input_nodes: destinations, loss_weight, ..seeds.into_sampled(layers) }
     }
 
     /// Returns the buffers for the next batch.

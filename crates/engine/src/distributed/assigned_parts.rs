@@ -7,6 +7,9 @@
 //! reassigned. With more parts than ranks, other parts then meet on a rank, so training also uses
 //! edges between parts. A rank fetches the neighbour lists and rows of its assigned parts from
 //! their owners.
+//!
+//! With graph stores, the stores have the assigned parts and draw subgraphs for the ranks that
+//! train, which read the rows of all nodes from the stores.
 
 use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
@@ -14,25 +17,25 @@ use std::{
 };
 
 use graphmill_core::{
-    Block, Error as CoreError, Graph, Matrix, NodeId, Result as CoreResult, Split, block::Aggregation,
-    induced::induced_graph, keyed,
+    Block, Graph, Matrix, NodeId, Result as CoreResult, Split, block::Aggregation, induced::induced_graph,
+    keyed,
 };
-use graphmill_data::{Dataset, partition::PartitionBook};
+use graphmill_data::Dataset;
 use graphmill_distributed::{
     NodeOwnership,
     sampler::{Distributed, LISTS},
 };
 use graphmill_loader::{
-    BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Upper, Workspace,
+    BatchKey, Feature, HopSampler, MinibatchSampler, Sampled, Seeds, Traffic, Workspace,
     feature::{Capabilities, OutputRows, TierTraffic, widen_sparse},
     sampler::{
-        BatchRequest, HopRequest, HopScratch, HopStack, SamplerProperties, SplitSampler, SubgraphTraining,
+        self, BatchRequest, BlockLayout, HopRequest, HopScratch, HopStack, NodeSets, SubgraphTraining,
         Surrounded, full::Full,
     },
 };
 
 use super::Ranks;
-use crate::{Error, Result, TrainConfig, build, strategy};
+use crate::{Error, Result, TrainConfig, build};
 
 /// Number of nodes whose neighbours are requested at once.
 const CHUNK_LEN: usize = 1 << 14;
@@ -40,30 +43,29 @@ const CHUNK_LEN: usize = 1 << 14;
 /// Assigned parts of a rank, as a source of subgraphs and a table of rows. Both use the last
 /// assignment.
 pub(crate) struct AssignedParts {
+    source: Source,
+    /// Rows of nodes outside of the parts behind a cache, if there is one.
+    cached: OnceLock<Arc<dyn Feature>>,
+    assignment: RwLock<Assignment>,
+}
+
+/// Parts of all ranks, from which assignments are made.
+struct Source {
     config: TrainConfig,
     ranks: Arc<Ranks>,
     /// All nodes without edges, labels and split.
     data: Dataset,
-    parts: PartitionBook,
-    /// Epochs between two assignments; 0 for a single assignment.
-    every: u64,
     lists: Distributed,
     /// Neighbours outside of subgraphs, if batches read them.
-    surroundings: Option<Surroundings>,
+    surroundings: Option<Arc<Surroundings>>,
     /// Rows of all nodes, from their owners.
     rows: Arc<dyn Feature>,
-    /// The same rows behind a cache, if there is one: those of nodes outside of the parts.
-    cached: OnceLock<Arc<dyn Feature>>,
-    assignment: RwLock<Assignment>,
-    /// Subgraphs per epoch on each rank.
-    subgraphs: u64,
-    layers: usize,
 }
 
 /// Neighbours in all parts, which the owners of nodes send.
-struct Surroundings {
+pub(super) struct Surroundings {
     /// Hops over all neighbours.
-    hops: HopStack,
+    pub(super) hops: HopStack,
     /// All nodes, and the edges into own nodes on which the run trains.
     graph: Graph,
 }
@@ -74,35 +76,37 @@ impl Surroundings {
     ///
     /// # Errors
     /// The model has too many layers, or a rank's graph cannot be made.
-    fn serve(config: &TrainConfig, data: &Dataset, ranks: &Ranks) -> Result<Self> {
+    pub(super) fn serve(config: &TrainConfig, data: &Dataset, ranks: &Ranks) -> Result<Self> {
         let full = Full::new(config.fanout.len()).map_err(Error::usage)?;
+        let built = ranks.building().clone();
         let hops = Distributed::new(Arc::new(full), ranks.post().clone(), ranks.book().clone());
-        let hops = hops.map_err(Error::usage)?;
+        let hops = hops.map_err(Error::usage)?.with_building(built);
         let graph = match config.own.get::<SubgraphTraining>().inductive {
             true => induced_graph(&data.graph, &data.split.train)?,
             false => data.graph.clone(),
         };
         hops.serve(&graph);
-        ranks.set_building(hops.building());
         Ok(Self { hops: HopStack::new(hops), graph })
     }
 }
 
 /// Assignment of parts to this rank.
-struct Assignment {
+pub(super) struct Assignment {
     /// Number of the assignment, from 0.
     number: u64,
     book: NodeOwnership,
     /// Edges between nodes of these parts.
     graph: Graph,
-    sampler: Box<dyn MinibatchSampler>,
-    /// Feature rows of their nodes.
+    subgraphs: Arc<sampler::Subgraphs>,
+    /// The subgraphs with their surroundings, if batches read these.
+    pub(super) surrounded: Option<Surrounded>,
+    /// Feature rows of their nodes; none on a graph store, which does not read them.
     rows: Matrix,
 }
 
 impl AssignedParts {
-    /// Makes the first assignment of the parts of `data`, whose features are `rows`. All ranks call
-    /// this at the same time.
+    /// Makes the first assignment of the parts of `data`, whose features are `rows`. All ranks that
+    /// hold parts call this at the same time, when the others meet them ([`Ranks::meet`]).
     ///
     /// # Errors
     /// A rank did not take part, or its parts have no training nodes.
@@ -111,47 +115,23 @@ impl AssignedParts {
         data: &Dataset,
         ranks: Arc<Ranks>,
         rows: Arc<dyn Feature>,
-    ) -> Result<Arc<Self>> {
+        surroundings: Option<Arc<Surroundings>>,
+    ) -> Result<Self> {
         let full = Full::new(1).map_err(Error::usage)?;
         let lists = Distributed::by(LISTS, Arc::new(full), ranks.post().clone(), ranks.book().clone());
         let lists = lists.map_err(Error::usage)?;
         lists.serve(&data.graph);
-        let surrounds = strategy::draws_in_parts(config);
-        let surroundings = surrounds.then(|| Surroundings::serve(config, data, &ranks)).transpose()?;
         // no rank requests neighbours before all ranks serve them
         ranks.meet()?;
-        let mut assigned = Self {
-            config: config.clone(),
-            data: data.clone(),
-            parts: ranks.book().parts().clone(),
-            every: config.shuffle_parts as u64,
-            lists,
-            surroundings,
-            rows,
-            cached: OnceLock::new(),
-            assignment: RwLock::new(Assignment {
-                number: u64::MAX,
-                book: NodeOwnership::new(ranks.book().parts().clone(), ranks.rank(), ranks.size())?,
-                graph: Graph::default(),
-                sampler: Box::new(HopStack::new(Full::new(1).map_err(Error::usage)?)),
-                rows: Matrix::default(),
-            }),
-            subgraphs: 0,
-            layers: 0,
-            ranks,
-        };
-        assigned.assign_for(0)?;
-        let assignment = assigned.assignment();
-        let (own, layers) = {
-            let properties = assignment.sampler.properties();
-            (properties.subgraphs.unwrap_or(1), properties.num_layers)
-        };
-        drop(assignment);
-        let gathered = assigned.ranks.gather(&[own as u32])?;
-        let max = gathered.iter().filter_map(|words| words.first()).max();
-        assigned.subgraphs = max.map_or(1, |&max| u64::from(max));
-        assigned.layers = layers;
-        Ok(Arc::new(assigned))
+        let (config, data) = (config.clone(), data.clone());
+        let source = Source { config, ranks, data, lists, surroundings, rows };
+        let assignment = RwLock::new(source.assign(0)?);
+        Ok(Self { source, cached: OnceLock::new(), assignment })
+    }
+
+    /// Number of subgraphs of an epoch.
+    pub(super) fn subgraphs(&self) -> u64 {
+        self.assignment().subgraphs.epoch()
     }
 
     /// Reads the rows of nodes outside of the assigned parts from `rows`, which hold those of all
@@ -162,15 +142,16 @@ impl AssignedParts {
 
     /// Rows of nodes outside of the assigned parts.
     fn others(&self) -> &dyn Feature {
-        &**self.cached.get().unwrap_or(&self.rows)
+        &**self.cached.get().unwrap_or(&self.source.rows)
     }
 
     /// Returns true if batches read neighbours outside of subgraphs.
     pub(super) fn reads_surroundings(&self) -> bool {
-        self.surroundings.is_some()
+        self.source.surroundings.is_some()
     }
 
-    fn assignment(&self) -> RwLockReadGuard<'_, Assignment> {
+    /// The current assignment.
+    pub(super) fn assignment(&self) -> RwLockReadGuard<'_, Assignment> {
         self.assignment.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,23 +160,72 @@ impl AssignedParts {
     /// # Errors
     /// A rank did not take part, or its parts have no training nodes.
     pub(crate) fn assign_for(&self, epoch: u64) -> Result<()> {
-        let number = epoch.checked_div(self.every).unwrap_or(0);
+        let every = self.source.config.shuffle_parts as u64;
+        let number = epoch.checked_div(every).unwrap_or(0);
         if self.assignment().number == number {
             return Ok(());
         }
-        let assignment = self.assign(number)?;
+        let assignment = self.source.assign(number)?;
         *self.assignment.write().unwrap_or_else(PoisonError::into_inner) = assignment;
         Ok(())
     }
 
+    /// The key of this rank's draws, which other ranks' draws do not share.
+    fn own_key(&self, key: BatchKey) -> BatchKey {
+        let holder = self.source.ranks.book().number_of_holder() as u64;
+        BatchKey { seed: keyed::key(&[key.seed, holder]), ..key }
+    }
+
+    /// The request with this rank's draws, over the graph that its sampler reads.
+    pub(super) fn own_request<'r>(
+        &'r self,
+        assignment: &'r Assignment,
+        request: &BatchRequest<'r>,
+    ) -> BatchRequest<'r> {
+        let surroundings = self.source.surroundings.as_ref();
+        let graph = surroundings.map_or(&assignment.graph, |surroundings| &surroundings.graph);
+        BatchRequest { graph, key: self.own_key(request.key), ..*request }
+    }
+
+    /// Draws the subgraph of a key for another rank: with its block, or its nodes alone if that
+    /// rank reads their surroundings.
+    ///
+    /// # Errors
+    /// As [`MinibatchSampler::sample`].
+    pub(super) fn draw(
+        &self,
+        key: BatchKey,
+        aggregation: Aggregation,
+        workspace: &mut Workspace,
+        seeds: Seeds,
+    ) -> CoreResult<Sampled> {
+        let assignment = self.assignment();
+        let layout = BlockLayout { aggregation, ..BlockLayout::default() };
+        let request = BatchRequest::new(&assignment.graph, self.own_key(key)).with_layout(layout);
+        if !self.reads_surroundings() {
+            return assignment.subgraphs.sample(&request, workspace, seeds);
+        }
+        let mut batch = seeds.into_sampled(0);
+        let Sampled { seeds, loss_weight, .. } = &mut batch;
+        assignment.subgraphs.draw_nodes(&request, workspace, &mut seeds.nodes, loss_weight)?;
+        Ok(batch)
+    }
+}
+
+impl Assignment {
+    /// The sampler of its subgraphs, with their surroundings if batches read these.
+    pub(super) fn sampler(&self) -> &dyn MinibatchSampler {
+        match &self.surrounded {
+            Some(surrounded) => surrounded,
+            None => &*self.subgraphs,
+        }
+    }
+}
+
+impl Source {
     fn assign(&self, number: u64) -> Result<Assignment> {
-        let (rank, size) = (self.ranks.rank(), self.ranks.size());
-        let book = NodeOwnership::with_ranks(
-            self.parts.clone(),
-            ranks_of(&self.parts, size, self.config.seed, number),
-            rank,
-            size,
-        )?;
+        let book = self.ranks.book();
+        let book = book.reassigned(&order_of(book.parts().parts().into(), self.config.seed, number))?;
         let own: Vec<NodeId> = book.own().collect();
         let (mut indptr, mut indices) = (vec![0u64; 1], Vec::new());
         let (mut scratch, mut block) = (HopScratch::default(), Block::default());
@@ -215,110 +245,47 @@ impl AssignedParts {
         indptr.resize(self.data.num_nodes() + 1, indices.len() as u64);
         let graph = Graph::new(indptr.into(), indices.into())?;
         let mut rows = Matrix::default();
-        self.rows.gather(&own, &mut rows)?;
+        if book.trains() {
+            self.rows.gather(&own, &mut rows)?;
+        }
         let train: Vec<NodeId> = self.data.split.train.iter().copied().filter(|&v| book.is_own(v)).collect();
         if train.is_empty() {
             return Err(Error::usage(format!(
-                "rank {rank}: its assigned parts have no training nodes; partition into fewer parts, or \
-                 balance them (--method bgl)"
+                "rank {}: its assigned parts have no training nodes; partition into fewer parts, or balance \
+                 them (--method bgl)",
+                book.rank()
             )));
         }
         let split = Split { train: train.into(), ..self.data.split.clone() };
         let seen = Dataset { graph: graph.clone(), split, ..self.data.clone() };
-        let seed = keyed::key(&[self.config.seed, rank as u64, number]);
+        let seed = keyed::key(&[self.config.seed, book.number_of_holder() as u64, number]);
         let config = TrainConfig { seed, ..self.config.clone() };
-        let sampler: Box<dyn MinibatchSampler> = match &self.surroundings {
-            None => build::sampler(&config, &seen)?,
-            Some(Surroundings { hops, .. }) => {
-                let subgraphs = build::subgraphs(&config, &seen)?;
-                Box::new(Surrounded::with_hops(subgraphs, graph.clone(), hops.clone()))
-            }
+        let subgraphs = Arc::new(build::subgraphs(&config, &seen)?);
+        let surround = |surroundings: &Arc<Surroundings>| {
+            Surrounded::with_hops(subgraphs.clone(), Some(graph.clone()), surroundings.hops.clone())
         };
-        Ok(Assignment { number, book, graph, sampler, rows })
+        let surrounded = self.surroundings.as_ref().map(surround);
+        Ok(Assignment { number, book, graph, subgraphs, surrounded, rows })
     }
 }
 
-/// Rank of each part in assignment `number`: owners in the first one, a shuffle in the others.
-fn ranks_of(parts: &PartitionBook, size: usize, seed: u64, number: u64) -> Vec<u16> {
-    let count = usize::from(parts.parts());
+/// Order in which assignment `number` deals `count` parts to the ranks: ascending in the first one,
+/// a shuffle in the others.
+fn order_of(count: usize, seed: u64, number: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if number > 0 {
         order.sort_by_key(|&part| keyed::key(&[seed, number, part as u64, 0x6465_616c]));
     }
-    let mut ranks = vec![0; count];
-    order.iter().enumerate().for_each(|(i, &part)| ranks[part] = (i % size) as u16);
-    ranks
-}
-
-/// Sampler of [`AssignedParts`].
-pub(crate) struct Subgraphs(pub(crate) Arc<AssignedParts>);
-
-impl MinibatchSampler for Subgraphs {
-    fn properties(&self) -> SamplerProperties {
-        SamplerProperties {
-            num_layers: self.0.layers,
-            is_random: true,
-            reads_edge_weights: false,
-            subgraphs: Some(self.0.subgraphs),
-        }
-    }
-
-    fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> CoreResult<Sampled> {
-        let assignment = self.0.assignment();
-        assignment.sampler.sample(&self.own_request(&assignment, request), workspace, seeds)
-    }
-
-    fn split(&self) -> Option<&dyn SplitSampler> {
-        self.0.surroundings.is_some().then_some(self as &dyn SplitSampler)
-    }
-}
-
-impl Subgraphs {
-    /// The request with this rank's draws, over the graph that its sampler reads.
-    fn own_request<'r>(&'r self, assignment: &'r Assignment, request: &BatchRequest<'r>) -> BatchRequest<'r> {
-        let seed = keyed::key(&[request.key.seed, self.0.ranks.rank() as u64]);
-        let surroundings = self.0.surroundings.as_ref();
-        let graph = surroundings.map_or(&assignment.graph, |surroundings| &surroundings.graph);
-        BatchRequest { graph, key: BatchKey { seed, ..request.key }, ..*request }
-    }
-}
-
-impl Assignment {
-    /// The sampler, which draws the bottom block separately if it reads surroundings.
-    fn split(&self) -> CoreResult<&dyn SplitSampler> {
-        self.sampler.split().ok_or_else(|| CoreError::invalid("subgraphs without their surroundings"))
-    }
-}
-
-impl SplitSampler for Subgraphs {
-    fn sample_upper(
-        &self,
-        request: &BatchRequest,
-        workspace: &mut Workspace,
-        seeds: Seeds,
-    ) -> CoreResult<Upper> {
-        let assignment = self.0.assignment();
-        assignment.split()?.sample_upper(&self.own_request(&assignment, request), workspace, seeds)
-    }
-
-    fn sample_bottom(
-        &self,
-        request: &BatchRequest,
-        workspace: &mut Workspace,
-        upper: Upper,
-    ) -> CoreResult<Sampled> {
-        let assignment = self.0.assignment();
-        assignment.split()?.sample_bottom(&self.own_request(&assignment, request), workspace, upper)
-    }
+    order
 }
 
 impl Feature for AssignedParts {
     fn dim(&self) -> usize {
-        self.rows.dim()
+        self.source.rows.dim()
     }
 
     fn num_rows(&self) -> usize {
-        self.rows.num_rows()
+        self.source.rows.num_rows()
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> CoreResult<Traffic> {
@@ -392,7 +359,7 @@ impl Feature for AssignedParts {
     }
 
     fn row_bytes(&self) -> u64 {
-        if self.assignment().rows.is_sparse() { self.rows.row_bytes() } else { 4 * self.dim() as u64 }
+        if self.assignment().rows.is_sparse() { self.source.rows.row_bytes() } else { 4 * self.dim() as u64 }
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -402,13 +369,21 @@ impl Feature for AssignedParts {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_data::partition::PartitionBook;
+
     use super::*;
 
     #[test]
     fn assignments_are_balanced_and_differ_from_each_other() {
         let parts = PartitionBook::new(12, (0..12).collect::<Vec<u16>>()).unwrap();
-        let assignments: Vec<Vec<u16>> = (0..5).map(|number| ranks_of(&parts, 4, 7, number)).collect();
-        assert_eq!(assignments[0], (0..12).map(|part| part % 4).collect::<Vec<u16>>());
+        let book = NodeOwnership::new(parts, 0, 4).unwrap();
+        let assignments: Vec<Vec<usize>> = (0..5)
+            .map(|number| {
+                let assigned = book.reassigned(&order_of(12, 7, number)).unwrap();
+                (0..12).map(|part| assigned.owner(part)).collect()
+            })
+            .collect();
+        assert_eq!(assignments[0], (0..12).map(|part| part % 4).collect::<Vec<usize>>());
         for (i, assignment) in assignments.iter().enumerate() {
             for rank in 0..4 {
                 assert_eq!(assignment.iter().filter(|&&r| r == rank).count(), 3);

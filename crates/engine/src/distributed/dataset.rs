@@ -23,7 +23,7 @@ use graphmill_loader::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AssignedParts, Ranks, Subgraphs,
+    AssignedParts, RankSubgraphs, Ranks,
     own_rows::OwnRows,
     words::{pack, unpack},
 };
@@ -46,8 +46,8 @@ pub struct RankDataset {
     pub(crate) files: FeatureFiles,
     /// Training nodes in the order of each stored search, if the order reads them.
     searches: Option<Vec<Vec<NodeId>>>,
-    /// Parts from which this rank draws subgraphs, if the sampler draws subgraphs.
-    pub(crate) assigned: Option<Arc<AssignedParts>>,
+    /// Source of this rank's subgraphs, if the sampler draws subgraphs.
+    pub(crate) subgraphs: Option<RankSubgraphs>,
 }
 
 impl RankDataset {
@@ -99,18 +99,12 @@ impl RankDataset {
         let partition = dir.checksum().to_string();
         let searches = searches(config, dir)?;
         let ranks = Arc::new(ranks);
-        let mut view = Self { data, ranks, partition, edges, degrees, own, files, searches, assigned: None };
+        let mut view = Self { data, ranks, partition, edges, degrees, own, files, searches, subgraphs: None };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
-            if config.graph_stores > 0 {
-                return Err(Error::usage(format!(
-                    "--graph-stores {}: --sampler {} draws subgraphs from the parts of the rank that trains, \
-                     which has none; use a sampler that starts from seeds, or leave it out",
-                    config.graph_stores, config.sampler
-                )));
-            }
-            view.assigned = Some(AssignedParts::new(config, &view.data, view.ranks.clone(), view.feature())?);
+            let subgraphs = RankSubgraphs::open(config, &view.data, &view.ranks, view.feature())?;
+            view.subgraphs = Some(subgraphs);
         } else if config.shuffle_parts > 0 {
             return Err(Error::usage(format!(
                 "--shuffle-parts {}: --sampler {} reads the parts of all ranks; leave it out",
@@ -130,16 +124,16 @@ impl RankDataset {
     /// # Errors
     /// An option is impossible, or the sampler needs more of the graph than a node's neighbours.
     pub(crate) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn MinibatchSampler>> {
-        if let Some(assigned) = &self.assigned {
-            return Ok(Box::new(Subgraphs(assigned.clone())));
+        if let Some(subgraphs) = &self.subgraphs {
+            return Ok(subgraphs.sampler(&self.ranks));
         }
         let inner = build::hop_sampler(config, &self.data)?;
         let (post, book) = (self.ranks.post().clone(), self.ranks.book().clone());
         let sampler = Distributed::new(inner, post, book)
             .map_err(|why| Error::usage(format!("--sampler {}: over several ranks {why}", config.sampler)))?
-            .with_degrees(self.degrees.clone());
+            .with_degrees(self.degrees.clone())
+            .with_building(self.ranks.building().clone());
         sampler.serve(&self.data.graph);
-        self.ranks.set_building(sampler.building());
         // no rank requests draws before all ranks serve them
         self.ranks.meet()?;
         Ok(Box::new(HopStack::new(sampler)))
@@ -176,11 +170,16 @@ impl RankDataset {
         self.own.with_others(&self.ranks)
     }
 
+    /// Parts from which this rank draws subgraphs, if it does.
+    pub(crate) fn assigned(&self) -> Option<&Arc<AssignedParts>> {
+        self.subgraphs.as_ref()?.parts.as_ref()
+    }
+
     /// Describes this rank's part for a note.
     pub(crate) fn describe(&self, config: &TrainConfig) -> String {
         let book = self.ranks.book();
         let part = 100.0 * book.num_own() as f64 / self.data.num_nodes().max(1) as f64;
-        let assigned = match (&self.assigned, config.shuffle_parts) {
+        let assigned = match (self.assigned(), config.shuffle_parts) {
             (None, _) => String::new(),
             (Some(_), 0) => ", and draws subgraphs from them".to_string(),
             (Some(_), every) => {
@@ -193,7 +192,9 @@ impl RankDataset {
         }
         match book.trains() {
             true => format!("rank {rank} of {size} trains on rows of {stores} graph stores"),
-            false => format!("rank {rank} of {size} is a graph store with {part:.1} % of the nodes"),
+            false => {
+                format!("rank {rank} of {size} is a graph store with {part:.1} % of the nodes{assigned}")
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ mod own_rows;
 mod ranks;
 mod row_exchange;
 pub(crate) mod stages;
+mod subgraphs;
 mod tiers;
 mod words;
 
@@ -36,9 +37,10 @@ use std::{path::Path, sync::Arc};
 
 use graphmill_distributed::{Collective, Messenger};
 
-pub(crate) use assigned_parts::{AssignedParts, Subgraphs};
+pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
 pub use ranks::Ranks;
+pub(crate) use subgraphs::RankSubgraphs;
 
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};
@@ -85,9 +87,6 @@ fn check_nvidia(config: &TrainConfig) -> Result<()> {
              sequential or pipelined",
             config.strategy
         ));
-    }
-    if strategy::Chosen::of(config).is_some_and(|chosen| chosen.reuses_rows()) {
-        return refuse("host memory exchanges the rows that batches reuse; use cpu or virtual:N");
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -16,6 +16,7 @@ use graphmill_distributed::{
     numbers::{of_words, to_words},
     rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
+    subgraphs::SUBGRAPH,
 };
 use graphmill_loader::{Extracted, Feature, Traffic, feature::LinkTraffic};
 use graphmill_nn::model::{Model, Part};
@@ -89,8 +90,8 @@ pub struct Ranks {
     seeds: AtomicU64,
     /// Counts of the messenger: before the epoch while it runs, then in the epoch.
     counts: Mutex<Counts>,
-    /// Nanoseconds that the sampling service spent on writing replies.
-    building: OnceLock<Arc<AtomicU64>>,
+    /// Nanoseconds that the sampling services spent on writing replies.
+    building: Arc<AtomicU64>,
     /// Counters of all ranks at the point where the epoch was resumed.
     before: Mutex<Counters>,
     /// Totals of this rank at that point.
@@ -123,7 +124,7 @@ impl Ranks {
             stops: AtomicBool::new(false),
             seeds: AtomicU64::new(0),
             counts: Mutex::default(),
-            building: OnceLock::new(),
+            building: Arc::default(),
             before: Mutex::default(),
             resumed: Mutex::default(),
             layers,
@@ -346,22 +347,22 @@ impl Ranks {
         Ok(all.into_iter().enumerate().map(record).collect())
     }
 
-    /// Sets the counter of the nanoseconds that the sampling service spends on writing replies.
-    pub(super) fn set_building(&self, nanos: Arc<AtomicU64>) {
-        let _ = self.building.set(nanos);
+    /// Counter of the nanoseconds that the sampling services spend on writing replies.
+    pub(super) fn building(&self) -> &Arc<AtomicU64> {
+        &self.building
     }
 
     /// Counts of the messenger so far.
     fn counted(&self) -> Counts {
         let post = self.post();
-        let samples = [SAMPLE, LISTS, FETCH, STEP];
+        let samples = [SAMPLE, LISTS, FETCH, STEP, SUBGRAPH];
         let bytes = |services: &[u32]| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>();
         let nanos = |services: &[u32], side: usize| {
             services.iter().map(|&service| post.spent(service)[side].as_nanos() as u64).sum::<u64>()
         };
         Counts {
             bytes: [bytes(&samples), bytes(&[ROWS]), bytes(&[0])],
-            served: [nanos(&samples, 0), self.building.get().map_or(0, |nanos| nanos.load(Relaxed))],
+            served: [nanos(&samples, 0), self.building.load(Relaxed)],
             waited: [nanos(&samples, 1), nanos(&[ROWS], 1)],
         }
     }
@@ -433,7 +434,7 @@ impl GradientExchange for Ranks {
         let (own, seeds) = (batch.sampled.num_seeds(), &batch.sampled.seeds);
         let share = match seeds.global_size {
             Some(all) => seeds.nodes.len() as f64 / all as f64,
-            None => 1.0 / self.size() as f64,
+            None => 1.0 / self.book.num_trainers() as f64,
         };
         let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
         let is_sent = Cell::new(false);
@@ -466,7 +467,7 @@ impl GradientExchange for Ranks {
         }
         let own: usize = batches.iter().map(|batch| batch.nodes).sum();
         let all: Option<usize> = batches.iter().map(|batch| batch.global).sum();
-        let share = all.map_or(1.0 / self.size() as f64, |all| own as f64 / all.max(1) as f64);
+        let share = all.map_or(1.0 / self.book.num_trainers() as f64, |all| own as f64 / all.max(1) as f64);
         let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
         for part in parts(model) {
             gradients.begin(model, part, share as f32);
@@ -474,7 +475,7 @@ impl GradientExchange for Ranks {
         let losses = batches.iter().map(|batch| {
             let share = match batch.global {
                 Some(all) => batch.nodes as f64 / all.max(1) as f64,
-                None => 1.0 / self.size() as f64,
+                None => 1.0 / self.book.num_trainers() as f64,
             };
             (batch.loss * share, batch.seeds)
         });

@@ -14,7 +14,8 @@
 //! the budget.
 //!
 //! A rank that draws subgraphs reads the rows of its assigned parts from memory. Only batches with
-//! reused rows read other nodes, through these tiers.
+//! reused rows read other nodes, through these tiers. A rank that trains on subgraphs of graph
+//! stores reads all rows through them.
 
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl RankDataset {
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
-        let (rows, mut text) = match &self.assigned {
+        let (rows, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
                 let (others, text) = self.host_rows(&batches)?;
                 assigned.cache_others(others);

@@ -197,6 +197,7 @@ impl DrawAhead for Lookahead {
                 std::mem::swap(&mut upper.destinations, &mut drawn.destinations);
                 // a sampler of subgraphs has drawn the seeds, too
                 std::mem::swap(&mut upper.seeds.nodes, &mut drawn.seeds.nodes);
+                std::mem::swap(&mut upper.loss_weight, &mut drawn.loss_weight);
                 ahead.pending().memory = drawn.recycle();
                 upper
             }

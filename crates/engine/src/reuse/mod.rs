@@ -38,4 +38,5 @@ pub use lookahead::Lookahead;
 pub use plan::{Preview, ReusePlan, RowShape};
 pub use row_maker::{RowMaker, RowVersion};
 pub use row_slots::RowSlots;
+pub use shared_rows::GatheredRows;
 pub use totals::ReuseTotals;

@@ -25,13 +25,50 @@
 use std::ops::Range;
 
 use graphmill_core::{Matrix, NodeId};
+use graphmill_distributed::numbers::{of_words, to_words};
 
 use super::{
     Embeddings, Lookahead, RowExchange, RowMaker, RowShape, RowVersion, Slice, exchange::other_length,
 };
 use crate::{Result, learner::StepContext, stage::Loader};
 
+/// Rows of nodes, in the order of the ranks that made them.
+#[derive(Clone, Debug, Default)]
+pub struct GatheredRows {
+    /// Nodes of the rows. A node may occur several times.
+    pub nodes: Vec<NodeId>,
+    /// One row per node, row-major.
+    pub rows: Vec<f32>,
+    /// Edges drawn to make the rows.
+    pub edges: u64,
+}
+
 impl dyn RowExchange + '_ {
+    /// Gathers the rows of all ranks, of `width` values each.
+    ///
+    /// # Errors
+    /// A rank did not take part, or has rows of another width.
+    pub fn gather_rows(&self, own: &GatheredRows, width: usize) -> Result<GatheredRows> {
+        let mut words = to_words([own.edges, own.nodes.len() as u64]);
+        let head = words.len();
+        words.extend_from_slice(&own.nodes);
+        words.extend_from_slice(bytemuck::cast_slice(&own.rows));
+        let mut all = GatheredRows::default();
+        for (rank, words) in self.gather(&words)?.iter().enumerate() {
+            let (numbers, rest) = words.split_at_checked(head).ok_or_else(|| other_length(rank))?;
+            let mut numbers = of_words(numbers);
+            let (edges, len) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0) as usize);
+            if rest.len() != len.saturating_mul(1 + width) {
+                return Err(other_length(rank));
+            }
+            let (nodes, rows) = rest.split_at(len);
+            all.nodes.extend_from_slice(nodes);
+            all.rows.extend_from_slice(bytemuck::cast_slice(rows));
+            all.edges += edges;
+        }
+        Ok(all)
+    }
+
     /// Makes the rows of a slice of hot `nodes`, those of each owner on its rank, and writes all of
     /// them to `rows`.
     ///

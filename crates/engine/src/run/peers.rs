@@ -26,7 +26,7 @@ impl Peers {
     pub(crate) fn new(view: Option<&RankDataset>) -> Self {
         Self {
             ranks: view.map(|view| view.ranks.clone()),
-            assigned: view.and_then(|view| view.assigned.clone()),
+            assigned: view.and_then(|view| view.assigned().cloned()),
         }
     }
 
@@ -62,7 +62,12 @@ impl Peers {
         if let Some(ranks) = &self.ranks {
             ranks.count_bytes(true)?;
         }
-        self.assigned.as_ref().map_or(Ok(()), |parts| parts.assign_for(epoch))
+        self.assigned.as_ref().map_or(Ok(()), |parts| parts.assign_for(epoch))?;
+        match &self.ranks {
+            // ranks that train draw from the parts of the stores
+            Some(ranks) if ranks.book().num_stores() > 0 => ranks.meet(),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the batches of an epoch: bytes sent from here on are not counted.

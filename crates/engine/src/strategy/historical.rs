@@ -11,6 +11,9 @@
 //! of rows is not bounded. A checkpoint does not hold them: a resumed run starts with an empty
 //! table.
 //!
+//! Over ranks, each rank pushes the rows of its shares of the batches, and all ranks have the same
+//! table. A node that another share of the batch computes is pulled as it was pushed last.
+//!
 //! # Source
 //!
 //! Fey et al., *GNNAutoScale: Scalable and Expressive Graph Neural Networks via Historical
@@ -18,12 +21,13 @@
 //!
 //! # Cost
 //!
-//! Pushed rows are computed twice: once to train, and again with the updated parameters. The
-//! strategy is a baseline and not fast.
+//! Pushed rows are computed twice: once to train, and again with the updated parameters. Over ranks
+//! each batch sends its pushed rows to every rank. The strategy is a baseline and not fast.
 //!
 //! # Memory
 //!
-//! The table holds a row per pushed node; each node of the graph has a slot and a version.
+//! The table holds a row per pushed node, of all ranks; each node of the graph has a slot and a
+//! version.
 //!
 //! # Deviations
 //!
@@ -43,14 +47,16 @@ use crate::{
     Error, Result,
     learner::Learner,
     record::ReuseRecord,
-    reuse::{Embeddings, History, Lookahead, Reuse, RowMaker, RowVersion},
+    reuse::{Embeddings, GatheredRows, History, Lookahead, Reuse, RowExchange, RowMaker, RowVersion},
     stage::Loader,
     timeline::Stage,
 };
 
 /// Strategy that reuses bottom-layer rows of any age.
-pub struct Historical {
+pub struct Historical<'a> {
     inner: Sequential,
+    /// The other ranks, if there are several.
+    exchange: Option<&'a dyn RowExchange>,
     space: [Workspace; 1],
     maker: Option<RowMaker>,
     ahead: Arc<Lookahead>,
@@ -64,12 +70,12 @@ pub struct Historical {
     record: ReuseRecord,
 }
 
-impl Historical {
+impl<'a> Historical<'a> {
     /// Strategy with an empty table.
     ///
     /// # Errors
     /// The sampler draws all blocks at once, or the model has a single layer.
-    pub fn new(context: StrategyContext) -> Result<Self> {
+    pub fn new(context: StrategyContext<'a>) -> Result<Self> {
         if context.sampler.split().is_none() || context.sampler.properties().num_layers < 2 {
             return Err(Error::usage(
                 "--strategy historical: it needs a layer above the bottom one and a sampler that draws the \
@@ -79,6 +85,7 @@ impl Historical {
         let nodes = context.data.num_nodes();
         Ok(Self {
             inner: Sequential::new(nodes),
+            exchange: context.exchange,
             space: [Workspace::new(nodes)],
             maker: None,
             ahead: Arc::default(),
@@ -91,76 +98,97 @@ impl Historical {
     }
 
     /// Draws a batch without its bottom block, and selects all pushed rows for it to pull. Returns
-    /// its own nodes, and the age of the oldest row that it pulls.
-    fn draw(&mut self, epoch: &Epoch, number: u64) -> (Vec<NodeId>, u64) {
+    /// its own nodes, and the age of the oldest row that a rank pulls.
+    fn draw(&mut self, epoch: &Epoch, number: u64) -> Result<(Vec<NodeId>, u64)> {
         let ahead = Arc::get_mut(&mut self.ahead).expect("no stage holds a completed batch");
         let batches = number..number + 1;
         ahead.draw(epoch.loader, epoch.order, epoch.number, batches, false, &mut self.space);
         let (mut own, mut oldest) = (Vec::new(), epoch.learner.step);
+        let [mut asked, mut reused] = [0; 2];
         ahead.nodes(&mut |of_batch, others| {
             own.extend_from_slice(of_batch);
             for (_, version) in others.iter().filter_map(|&v| self.versions[v as usize]) {
                 oldest = oldest.min(version);
-                self.record.reused_rows += 1;
+                reused += 1;
             }
-            self.record.asked_rows += others.len() as u64;
+            asked += others.len() as u64;
         });
         ahead.slots.set(self.versions.len(), self.pushed.iter().copied());
-        (own, epoch.learner.step - oldest)
+        let mut age = epoch.learner.step - oldest;
+        if let Some(exchange) = self.exchange {
+            let mut sums = [asked as f64, reused as f64];
+            exchange.sum(&mut sums)?;
+            [asked, reused] = sums.map(|sum| sum as u64);
+            age = exchange.greatest(age as f64)? as u64;
+        }
+        self.record.asked_rows += asked;
+        self.record.reused_rows += reused;
+        Ok((own, age))
     }
 
-    /// Computes the rows of these nodes with the current model, and writes them to the table.
+    /// Computes the rows of these nodes with the current model, and writes them and those of the
+    /// other ranks to the table.
     fn push(&mut self, epoch: &Epoch, number: u64, nodes: &[NodeId]) -> Result<()> {
         let Learner { model, context, step, .. } = &*epoch.learner;
-        let num_nodes = self.versions.len();
-        let maker = self.maker.get_or_insert_with(|| RowMaker::new(model, num_nodes));
+        let maker = self.maker.get_or_insert_with(|| RowMaker::new(model, self.versions.len()));
         let history = History::default();
         history.publish(*step, model, 0);
         let Some(snapshot) = history.wait(*step) else { return Ok(()) };
-        let mut fresh = Embeddings::default();
-        let width = model.layer_out_dim(0);
+        let (mut fresh, width) = (Embeddings::default(), model.layer_out_dim(0));
         fresh.rows.resize(nodes.len(), width);
-        attempt(Stage::Embed, number, || {
+        let made = attempt(Stage::Embed, number, || {
             maker.edges = 0;
+            let rank = self.exchange.map_or(0, RowExchange::rank);
             let from =
-                RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot, rank: 0 };
-            maker.make(epoch.loader, context, from, nodes, 0, &mut fresh)
+                RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot, rank };
+            maker.make(epoch.loader, context, from, nodes, 0, &mut fresh)?;
+            let rows = fresh.rows.view().host().to_vec();
+            let own = GatheredRows { nodes: nodes.to_vec(), rows, edges: maker.edges };
+            match self.exchange {
+                None => Ok(own),
+                Some(exchange) => exchange.gather_rows(&own, width),
+            }
         })?;
-        self.record.made_rows += nodes.len() as u64;
-        self.record.made_edges += maker.edges;
+        self.record.made_rows += made.nodes.len() as u64;
+        self.record.made_edges += made.edges;
+        self.write(&made, width, *step);
+        Ok(())
+    }
+
+    /// Writes rows of `width` values, made after `step` updates, to the table.
+    fn write(&mut self, GatheredRows { nodes, rows, .. }: &GatheredRows, width: usize, step: u64) {
         for &v in nodes {
             let new = self.pushed.len() as u32;
             let (_, version) = self.versions[v as usize].get_or_insert_with(|| {
                 self.pushed.push(v);
                 (new, 0)
             });
-            *version = *step;
+            *version = step;
         }
         let table = Arc::get_mut(&mut self.rows).expect("no stage holds rows between batches");
         if table.rows.num_rows() < self.pushed.len() {
-            let mut larger = Matrix::zeros((2 * self.pushed.len()).min(num_nodes), width);
+            let mut larger = Matrix::zeros((2 * self.pushed.len()).min(self.versions.len()), width);
             let have = table.rows.view().host();
             larger.view_mut().host()[..have.len()].copy_from_slice(have);
             table.rows = larger;
         }
         let all = table.rows.view_mut().host();
-        for (&v, row) in nodes.iter().zip(fresh.rows.view().host().chunks_exact(width)) {
+        for (&v, row) in nodes.iter().zip(rows.chunks_exact(width)) {
             if let Some((slot, _)) = self.versions[v as usize] {
                 let at = slot as usize * width;
                 all[at..at + width].copy_from_slice(row);
             }
         }
-        Ok(())
     }
 }
 
-impl Strategy for Historical {
+impl Strategy for Historical<'_> {
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
         self.record = ReuseRecord { split: 1.0, super_batch: 1.0, ..ReuseRecord::default() };
         let to = epoch.to;
         self.bound = (epoch.number + 1) * epoch.loader.num_batches();
         for number in epoch.from..to {
-            let (own, age) = self.draw(&epoch, number);
+            let (own, age) = self.draw(&epoch, number)?;
             epoch.learner.staleness = epoch.learner.staleness.max(age);
             epoch.learner.context.reuse = Some(Reuse { ahead: self.ahead.clone(), rows: self.rows.clone() });
             let reading = Loader { ahead: Some(self.ahead.clone()), ..epoch.loader.clone() };

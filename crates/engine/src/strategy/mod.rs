@@ -199,6 +199,7 @@ pub static TABLE: Table<Kind> = Table::new(
             source: "Fey et al., GNNAutoScale, ICML 2021, section 2",
             options: &[],
             make: Kind {
+                over_ranks: true,
                 draws_in_parts: true,
                 without_reuse: Some("reuses rows itself, whatever their age"),
                 unused: options::unused_in_parts,

@@ -44,7 +44,7 @@ pub use parts::too_many;
 pub use random_walk::{WalkLength, WalkOptions};
 pub use scratch::HopScratch;
 pub use stack::HopStack;
-pub use subgraphs::{Estimator, SubgraphTraining, Subgraphs};
+pub use subgraphs::{Estimator, NodeSets, SubgraphTraining, Subgraphs};
 pub use surrounded::Surrounded;
 pub use weighted::{WeightOptions, WeightedDraws, WeightedOptions};
 pub use workspace::Workspace;

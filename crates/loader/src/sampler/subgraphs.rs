@@ -152,13 +152,18 @@ impl Subgraphs {
         Ok(this)
     }
 
+    /// Graph among the training nodes, if subgraphs are drawn from it.
+    pub(super) fn training(&self) -> Option<&Graph> {
+        self.training.as_ref()
+    }
+
     /// Graph whose edges are trained on: of a training subgraph, or `whole`.
-    pub(super) fn graph<'g>(&'g self, whole: &'g Graph) -> &'g Graph {
+    fn graph<'g>(&'g self, whole: &'g Graph) -> &'g Graph {
         self.training.as_ref().unwrap_or(whole)
     }
 
     /// Draws the nodes of a subgraph, ascending and clipped.
-    pub(super) fn draw(
+    fn draw(
         &self,
         graph: &Graph,
         key: BatchKey,
@@ -183,12 +188,11 @@ fn clip(nodes: &mut Vec<NodeId>, surplus: usize, mut stream: keyed::Stream) {
 
 impl MinibatchSampler for Subgraphs {
     fn properties(&self) -> SamplerProperties {
-        let nodes = if self.training.is_some() { self.count } else { self.trains.len() };
         SamplerProperties {
             num_layers: 1,
             is_random: true,
             reads_edge_weights: false,
-            subgraphs: Some(self.sampler.epoch(nodes).max(1) as u64),
+            subgraphs: Some(self.epoch()),
         }
     }
 
@@ -217,10 +221,50 @@ impl MinibatchSampler for Subgraphs {
     }
 }
 
+/// Source of node sets, whose nodes [`Surrounded`](super::Surrounded) joins with their neighbours.
+pub trait NodeSets: Send + Sync {
+    /// Number of sets of an epoch.
+    fn epoch(&self) -> u64;
+
+    /// Draws the nodes of the set of this request, ascending, and their loss weights (empty if all
+    /// are equal). Both vectors are overwritten.
+    ///
+    /// # Errors
+    /// The graph of the request is another one than the sets are made for, or a rank that draws
+    /// them failed.
+    fn draw_nodes(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        nodes: &mut Vec<NodeId>,
+        loss_weight: &mut Vec<f32>,
+    ) -> Result<()>;
+}
+
+impl NodeSets for Subgraphs {
+    fn epoch(&self) -> u64 {
+        let nodes = if self.training.is_some() { self.count } else { self.trains.len() };
+        self.sampler.epoch(nodes).max(1) as u64
+    }
+
+    fn draw_nodes(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        nodes: &mut Vec<NodeId>,
+        loss_weight: &mut Vec<f32>,
+    ) -> Result<()> {
+        self.draw(self.graph(request.graph), request.key, &mut workspace.subgraph, nodes)?;
+        loss_weight.clear();
+        self.weigh_losses(nodes, loss_weight);
+        Ok(())
+    }
+}
+
 impl Subgraphs {
     /// Fills the loss weights. The loss is a mean over all nodes of the subgraph, so weights are
     /// scaled by their number.
-    pub(super) fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
+    fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
         match &self.normalization {

@@ -32,20 +32,24 @@
 //! Rows outside are reused for the bottom layer alone. With more than two layers the upper hops
 //! take all neighbours, too, whose rows are computed in the batch.
 
+use std::sync::Arc;
+
 use graphmill_core::{Graph, Result};
 
 use super::{
-    BatchRequest, HopStack, MinibatchSampler, SamplerProperties, SplitSampler, Subgraphs, Workspace,
-    full::Full,
+    BatchRequest, HopStack, MinibatchSampler, NodeSets, SamplerProperties, SplitSampler, Subgraphs,
+    Workspace, full::Full,
 };
 use crate::{Sampled, Seeds, Upper};
 
 /// Minibatches of subgraphs and all neighbours of their nodes.
 pub struct Surrounded {
-    subgraphs: Subgraphs,
+    subgraphs: Arc<dyn NodeSets>,
     hops: HopStack,
-    /// Graph to draw subgraphs from, if the hops read another one.
+    /// Graph that subgraphs are drawn from, if it is not the graph of the requests.
     source: Option<Graph>,
+    /// Graph that the hops read, if it is not the graph of the requests.
+    read: Option<Graph>,
 }
 
 impl Surrounded {
@@ -54,50 +58,49 @@ impl Surrounded {
     /// # Errors
     /// `layers` is 0 or more than 64.
     pub fn new(subgraphs: Subgraphs, layers: usize) -> Result<Self, String> {
-        Ok(Self { subgraphs, hops: HopStack::new(Full::new(layers)?), source: None })
+        let (read, hops) = (subgraphs.training().cloned(), HopStack::new(Full::new(layers)?));
+        Ok(Self { subgraphs: Arc::new(subgraphs), hops, source: None, read })
     }
 
-    /// Surrounds `subgraphs` of the graph `source`, for which they were made, by `hops` over the
-    /// graph of the requests. Both graphs have the same nodes. If the subgraphs are inductive, the
-    /// graph of the requests must have the edges between training nodes alone.
-    pub fn with_hops(subgraphs: Subgraphs, source: Graph, hops: HopStack) -> Self {
-        Self { subgraphs, hops, source: Some(source) }
+    /// Surrounds `subgraphs` by `hops` over the graph of the requests. The subgraphs are drawn from
+    /// the graph `source` for which they were made, or from that of the requests. Both graphs have
+    /// the same nodes. If the subgraphs are inductive, the graph of the requests must have the
+    /// edges between training nodes alone.
+    pub fn with_hops(subgraphs: Arc<dyn NodeSets>, source: Option<Graph>, hops: HopStack) -> Self {
+        Self { subgraphs, hops, source, read: None }
     }
 
     /// The request for the hops, over the graph that is trained on.
     fn inner<'r>(&'r self, request: &BatchRequest<'r>) -> BatchRequest<'r> {
-        match self.source {
-            Some(_) => *request,
-            None => BatchRequest { graph: self.subgraphs.graph(request.graph), ..*request },
-        }
+        BatchRequest { graph: self.read.as_ref().unwrap_or(request.graph), ..*request }
     }
 
-    /// Replaces the seeds by the nodes of the subgraph of this request.
-    fn draw(&self, request: &BatchRequest, workspace: &mut Workspace, mut seeds: Seeds) -> Result<Seeds> {
+    /// Replaces the seeds by the nodes of the subgraph of this request; returns them with their
+    /// loss weights.
+    fn draw(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        mut seeds: Seeds,
+    ) -> Result<(Seeds, Vec<f32>)> {
         seeds.refuse_links()?;
-        let nodes = &mut seeds.nodes;
-        let graph = self.subgraphs.graph(self.source.as_ref().unwrap_or(request.graph));
-        self.subgraphs.draw(graph, request.key, &mut workspace.subgraph, nodes)?;
-        Ok(seeds)
-    }
-
-    /// Sets the loss weights of a batch by its seeds.
-    fn weigh(&self, mut batch: Sampled) -> Sampled {
-        batch.loss_weight.clear();
-        self.subgraphs.weigh_losses(&batch.seeds.nodes, &mut batch.loss_weight);
-        batch
+        let mut loss_weight = seeds.take_loss_weight();
+        let graph = self.source.as_ref().unwrap_or(request.graph);
+        let request = BatchRequest { graph, ..*request };
+        self.subgraphs.draw_nodes(&request, workspace, &mut seeds.nodes, &mut loss_weight)?;
+        Ok((seeds, loss_weight))
     }
 }
 
 impl MinibatchSampler for Surrounded {
     fn properties(&self) -> SamplerProperties {
-        let num_layers = self.hops.properties().num_layers;
-        SamplerProperties { num_layers, ..self.subgraphs.properties() }
+        let subgraphs = Some(self.subgraphs.epoch());
+        SamplerProperties { is_random: true, subgraphs, ..self.hops.properties() }
     }
 
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
-        let seeds = self.draw(request, workspace, seeds)?;
-        Ok(self.weigh(self.hops.sample(&self.inner(request), workspace, seeds)?))
+        let (seeds, loss_weight) = self.draw(request, workspace, seeds)?;
+        Ok(Sampled { loss_weight, ..self.hops.sample(&self.inner(request), workspace, seeds)? })
     }
 
     fn split(&self) -> Option<&dyn SplitSampler> {
@@ -107,8 +110,10 @@ impl MinibatchSampler for Surrounded {
 
 impl SplitSampler for Surrounded {
     fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
-        let seeds = self.draw(request, workspace, seeds)?;
-        self.hops.sample_upper(&self.inner(request), workspace, seeds)
+        let (seeds, loss_weight) = self.draw(request, workspace, seeds)?;
+        let mut upper = self.hops.sample_upper(&self.inner(request), workspace, seeds)?;
+        upper.loss_weight = loss_weight;
+        Ok(upper)
     }
 
     fn sample_bottom(
@@ -117,7 +122,7 @@ impl SplitSampler for Surrounded {
         workspace: &mut Workspace,
         upper: Upper,
     ) -> Result<Sampled> {
-        Ok(self.weigh(self.hops.sample_bottom(&self.inner(request), workspace, upper)?))
+        self.hops.sample_bottom(&self.inner(request), workspace, upper)
     }
 }
 
@@ -205,7 +210,7 @@ mod tests {
         let plain = entry.make.make(&options, &source).unwrap();
         let subgraphs = entry.make.make_subgraphs(&options, &source).unwrap();
         let hops = HopStack::new(Full::new(2).unwrap());
-        let around = Surrounded::with_hops(subgraphs, part.clone(), hops);
+        let around = Surrounded::with_hops(Arc::new(subgraphs), Some(part.clone()), hops);
         let mut workspace = Workspace::new(300);
         let key = BatchKey { seed: 5, epoch: 0, batch: 3 };
         let expected =

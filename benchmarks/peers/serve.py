@@ -6,7 +6,7 @@
 
 It answers `POST /v1/predict` with the probabilities of the nodes in `ids`, from neighbours that
 PyTorch Geometric's loader draws. `benchmarks/service/load.py` measures it beside `graphmill serve`.
-It needs `pip install fastapi uvicorn` beside the packages of PyTorch Geometric.
+`cargo xtask bench setup` installs what it needs.
 """
 
 import argparse

@@ -32,10 +32,12 @@
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |
 //! | [`AnyDataset`], [`sweep`] | training on datasets of any kind; many runs, of which the better ones go on |
-//! | [`saved`], [`partition`], [`mod@bench`] | commands on saved runs, partitions and machines |
+//! | [`saved`], `any_run` | commands on saved runs, and on those of any kind |
+//! | [`partition`], [`mod@bench`] | commands on partitions and machines |
 
 mod accelerator;
 mod any_dataset;
+mod any_run;
 mod batchwise;
 pub mod bench;
 mod bottom;
@@ -75,6 +77,7 @@ pub mod typed;
 mod verification;
 
 pub use any_dataset::AnyDataset;
+pub use any_run::{CandidateOptions, EmbedOptions};
 pub use build::open_dataset;
 pub use config::TrainConfig;
 pub use error::{Error, Result};

@@ -145,3 +145,98 @@ fn connections_beyond_the_maximum_are_answered_once_others_end() {
     assert!(began.elapsed() >= LIMIT / 2, "the idle connections were open");
     drop(idle);
 }
+
+/// Length of a body as that of `predict`, filled up by spaces.
+fn padded(length: usize) -> String {
+    format!("{{\"ids\": [1]}}{:width$}", "", width = length - "{\"ids\": [1]}".len())
+}
+
+#[test]
+fn bodies_share_a_budget_and_small_ones_are_always_read() {
+    let sandbox = trained();
+    // a budget of one body beyond the first 16 KiB of each
+    let service = Service::start(&sandbox, "a --timeout 4 --max-body 64K --max-requests 1");
+    let large = 60 << 10;
+    let head = format!("{PREDICT}Content-Length: {large}\r\n\r\n");
+    let body = padded(large);
+    let mut slow = service.connect(END);
+    slow.write_all(format!("{head}{}", &body[..large - 1]).as_bytes()).unwrap();
+    // the service has read the part when another body of the size does not fit
+    let began = Instant::now();
+    loop {
+        let mut other = service.connect(END);
+        // a service that has answered may have ended its side
+        let _ = other.write_all(format!("{head}{body}").as_bytes());
+        let mut answer = [0; 12];
+        let _ = other.read_exact(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        if answer.starts_with("HTTP/1.1 503") {
+            break;
+        }
+        assert!(began.elapsed() < LIMIT, "the slow body does not count: {answer}");
+    }
+    assert_eq!(service.client().post("/v1/predict", &padded(16 << 10)).0, 200);
+    // the rest of the body arrives, and its share is free again
+    slow.write_all(b" ").unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    assert_eq!(service.client().post("/v1/predict", &body).0, 200);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_connection_of_a_broken_client_stays_open() {
+    let sandbox = trained();
+    let service = Service::start(&sandbox, "a --timeout 2");
+    assert_eq!(service.client().predict(&json!({ "ids": [1] })).0, 200);
+    // the files of the service once the connection above has ended
+    let wait_for = |count: usize| {
+        let began = Instant::now();
+        while service.open_files() > count {
+            assert!(began.elapsed() < END, "{} files are open, not {count}", service.open_files());
+            thread::sleep(STEP);
+        }
+    };
+    let mut before = service.open_files();
+    for _ in 0..20 {
+        thread::sleep(STEP / 4);
+        before = before.min(service.open_files());
+    }
+    let body = json!({ "ids": (0..400).collect::<Vec<_>>() }).to_string();
+    let request = format!("{PREDICT}Content-Length: {}\r\n\r\n{body}", body.len());
+    // asks for answers, which it never reads, until the service takes no more
+    let unread: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = service.connect(END);
+            stream.set_write_timeout(Some(STEP * 5)).unwrap();
+            let began = Instant::now();
+            while stream.write_all(request.as_bytes()).is_ok() {
+                assert!(began.elapsed() < END, "the service reads on without a reader");
+            }
+            stream
+        })
+        .collect();
+    let broken: Vec<TcpStream> = (0..32)
+        .map(|client| {
+            let mut stream = service.connect(END);
+            // a header without an end, half a body, and bytes that are not HTTP
+            let sent = [&request[..60], &request[..request.len() - 9], "\0\u{1}"][client % 3];
+            stream.write_all(sent.as_bytes()).unwrap();
+            if client % 2 == 0 {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            stream
+        })
+        .collect();
+    let mut client = service.client();
+    for _ in 0..3 {
+        assert_eq!(client.post("/v1/reload", "{}").0, 200);
+        assert_eq!(client.predict(&json!({ "ids": [1] })).0, 200);
+    }
+    drop(client);
+    // the clients hold their ends
+    wait_for(before);
+    drop((unread, broken));
+    assert_eq!(service.client().get("/healthz").0, 200);
+}

@@ -107,6 +107,22 @@ pub struct Report {
     pub sweep: Vec<Sweep>,
 }
 
+/// Refuses the `given` options except those that are `predicted`, because `source` ("profile" or
+/// "paper") holds the measurements of a run.
+///
+/// # Errors
+/// Wrong usage, with the first of these options.
+pub fn refuse_measured(source: &str, predicted: &[&str], given: &[&str]) -> Result<()> {
+    match given.iter().find(|name| !predicted.contains(name)) {
+        None => Ok(()),
+        Some(option) => Err(Error::usage(format!(
+            "--{}: --{source} already holds the measurements of a run, so the option would have no effect; \
+             pass a dataset instead of --{source}, or leave the option out",
+            option.replace('_', "-")
+        ))),
+    }
+}
+
 /// Options of a run that affect [`measure`]: the sampling and computation of a minibatch, and the
 /// contents of a cache. The plan itself varies strategies, devices and memory sizes;
 /// [`Request::OPTIONS`] fix parts of them.

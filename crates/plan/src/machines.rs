@@ -56,16 +56,25 @@ pub struct Report {
 
 /// Measures some shares of a run with these options on this machine, counts the requests between
 /// the parts of `dir`, and predicts an epoch over one machine per part, each like this one with
-/// `--threads`. `data` is the whole dataset.
+/// `--threads`. `data` is the whole dataset, and `given` names the options that the user set.
 ///
 /// # Errors
-/// As for training; `dir` belongs to another dataset.
+/// As for training; `dir` belongs to another dataset, or an option has no effect.
 pub fn plan(
-    config: &TrainConfig,
+    (config, given): (&TrainConfig, &[&str]),
     data: &Dataset,
     dir: &PartitionDir,
     network: LinkOptions,
 ) -> Result<Report> {
+    if given.contains(&"cache") {
+        let reason = "predictions for several machines assume no cache; leave the option out";
+        return Err(Error::usage(format!("--cache {}: {reason}", config.cache)));
+    }
+    config.refuse_unused(given)?;
+    if config.reuse != "none" {
+        let reason = "reuse is not available over several ranks; use --reuse none";
+        return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)));
+    }
     if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
         return Err(Error::usage(format!(
             "--partition {}: the partition belongs to another dataset, of {} nodes and {} edges",

@@ -17,10 +17,20 @@ MODELS = [
     {"model": "gat", "heads": 2, "out_heads": 3, "activation": "leaky-relu"},
     {"model": "gin", "norm": "batch"},
     {"model": "gin", "activation": "identity", "residual": "identity"},
+    {"model": "sage", "aggregator": "max-pool", "norm": "layer"},
+    {"model": "sage", "aggregator": "max-pool", "head_layers": 1, "residual": "linear"},
+    {"model": "sage", "sage_combine": "concat", "hidden": 15, "norm": "l2"},
+    {"model": "sage", "sage_combine": "concat", "head_layers": 2, "input_layer": True},
+    {"model": "gatv2", "heads": 2, "out_heads": 3, "residual": "linear"},
+    {"model": "gatv2", "heads": 4, "head_layers": 1, "activation": "elu", "norm": "layer"},
+    {"model": "mixhop", "hops": 2, "hidden": 17, "norm": "batch", "fanout": [4, 3, 3, 2]},
+    {"model": "mixhop", "hops": 3, "head_layers": 1, "layers": 1, "fanout": [4, 3, 2]},
+    {"model": "pinsage", "norm": "batch", "activation": "leaky-relu"},
+    {"model": "pinsage", "head_layers": 2, "residual": "identity", "input_layer": True},
 ]
 
 
-def blocks(edge_index, seeds, layers):
+def blocks_of(edge_index, seeds, layers):
     """All in-neighbours of the seeds, layer by layer: input nodes, and source and destination rows
     of the edges with the number of destinations, the bottom layer first."""
     nodes, made = np.asarray(seeds), []
@@ -36,7 +46,7 @@ def blocks(edge_index, seeds, layers):
 
 def feed(model, x, edge_index, seeds, layers):
     """Inputs of the model for the seeds."""
-    nodes, made = blocks(edge_index, seeds, layers)
+    nodes, made = blocks_of(edge_index, seeds, layers)
     degree = np.bincount(edge_index[1], minlength=len(x)) + 1.0
     inputs = {"x": x[nodes].astype(np.float32)}
     for layer, (edges, local, count, own) in enumerate(made):
@@ -55,7 +65,8 @@ def softmax(scores):
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_random_blocks_and_every_node_agree_with_predict(sbm, tmp_path, options):
-    graphmill.train(sbm, out=tmp_path / "run", **OPTIONS, **options)
+    config = graphmill.train(sbm, out=tmp_path / "run", **{**OPTIONS, **options}).config
+    blocks = config.layers * (config.hops if config.model == "mixhop" else 1)
     graphmill.export_model(tmp_path / "run", "onnx", tmp_path / "model.onnx")
     model = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
     x, edge_index = np.asarray(sbm.x, dtype=np.float32), np.asarray(sbm.edge_index, dtype=np.int64)
@@ -63,7 +74,7 @@ def test_random_blocks_and_every_node_agree_with_predict(sbm, tmp_path, options)
     classes = graphmill.predict(tmp_path / "run", dataset=sbm)
     rng = np.random.default_rng(2)
     for seeds in [rng.choice(len(x), size, replace=False) for size in (1, 7, 40)] + [np.arange(len(x))]:
-        (scores,) = model.run(None, feed(model, x, edge_index, seeds, layers=2))
+        (scores,) = model.run(None, feed(model, x, edge_index, seeds, blocks))
         ours = softmax(scores)
         assert np.abs(ours - theirs[seeds]).max() < 1e-4
     # of all nodes, those agree whose two best classes are not a rounding apart
@@ -92,6 +103,6 @@ def test_what_a_block_cannot_carry_is_refused(sbm, tmp_path):
     graphmill.train(sbm, out=tmp_path / "run", **OPTIONS, model="sage")
     with pytest.raises(ValueError, match="ends in .onnx"):
         graphmill.export_model(tmp_path / "run", "onnx", tmp_path / "model.bin")
-    graphmill.train(sbm, out=tmp_path / "pool", **OPTIONS, model="sage", aggregator="max-pool")
-    with pytest.raises(ValueError, match="aggregator .max-pool. is not mean"):
-        graphmill.export_model(tmp_path / "pool", "onnx", tmp_path / "pool.onnx")
+    graphmill.train(sbm, out=tmp_path / "walks", **OPTIONS, model="pinsage", sampler="random-walk")
+    with pytest.raises(ValueError, match="sampler random-walk weights the neighbours"):
+        graphmill.export_model(tmp_path / "walks", "onnx", tmp_path / "walks.onnx")

@@ -98,13 +98,16 @@ impl Observer for Recorder<'_> {
     }
 }
 
-/// Rewrites the `report.html` of the run in `run` from its records, finished or not, and returns
-/// its path.
+/// Rewrites the `report.html` of the run or the sweep in `dir` from its records, finished or not,
+/// and returns its path.
 ///
 /// # Errors
 /// The directory holds no run, a file is damaged, or writing fails.
-pub fn write_report(run: &Path) -> Result<PathBuf> {
-    write(run, &RunDir::open(run)?.summary()?)
+pub fn write_report(dir: &Path) -> Result<PathBuf> {
+    if SweepRecord::path(dir).is_file() {
+        return write_sweep_report(dir);
+    }
+    write(dir, &RunDir::open(dir)?.summary()?)
 }
 
 /// Writes the `report.html` of the sweep in `dir` from its record and those of its trials, and

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::{
     EmbeddingCache, ServeOptions,
     batch::{Batcher, Bounds},
+    body::Bodies,
     failure::Failure,
     metrics::Metrics,
 };
@@ -27,6 +28,8 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     /// Requests that may still be taken.
     pub(crate) permits: Semaphore,
+    /// Limits of bodies.
+    pub(crate) bodies: Bodies,
     /// Turn to answer for new nodes.
     pub(crate) new_nodes: Arc<Semaphore>,
     current: RwLock<Arc<Predictor>>,
@@ -46,9 +49,10 @@ impl App {
         let batcher = Batcher::start(bounds, metrics.clone())
             .map_err(|e| Error::usage(format!("the service cannot start a thread: {e}; raise its limits")))?;
         let permits = Semaphore::new(options.max_requests.min(Semaphore::MAX_PERMITS));
+        let bodies = Bodies::new(&options);
         let current = RwLock::new(Arc::new(predictor));
         let (new_nodes, reload) = (Arc::new(Semaphore::new(1)), Mutex::new(()));
-        Ok((Self { options, batcher, metrics, permits, new_nodes, current, reload }, cached))
+        Ok((Self { options, batcher, metrics, permits, bodies, new_nodes, current, reload }, cached))
     }
 
     /// The run that answers new requests.

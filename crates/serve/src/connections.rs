@@ -21,6 +21,8 @@ use tokio::{
 
 /// File descriptors that the service keeps for its files.
 const RESERVED_FILES: u64 = 64;
+/// Maximum bytes of a header, and of the part of a body that a connection reads at once.
+const MAX_HEADER: usize = 64 << 10;
 /// Time after which an accept that failed is tried again, such as for want of file descriptors.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -63,6 +65,7 @@ pub(crate) async fn serve(
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(bounds.patience)
+            .max_buf_size(MAX_HEADER)
             .half_close(true)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let connection = ending.watch(connection);

@@ -4,15 +4,14 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
-    body::{Body, to_bytes},
+    body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::{
     app::App,
@@ -110,7 +109,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
     let in_arrow = arrow::is_accepted(request.headers());
     // before the permit, so that slow bodies do not keep other requests out
-    let body = body(&app, request).await?;
+    let body = app.bodies.read(request).await?;
     let Ok(_permit) = app.permits.try_acquire() else {
         let why = format!("{} requests are being answered", app.options.max_requests);
         let fix = "ask again, or start the service with a larger --max-requests";
@@ -142,49 +141,7 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 
 /// Exchanges the run.
 async fn reload(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
-    body(&app, request).await?;
+    app.bodies.read(request).await?;
     app.reload().await?;
     Ok(document(&json!({ "status": "reloaded", "nodes": app.predictor().num_nodes() })))
-}
-
-/// Body of a request of JSON.
-async fn body(app: &App, request: Request) -> Result<axum::body::Bytes, Failure> {
-    if !is_json(request.headers()) {
-        // pages of other sites cannot send this type to a service on this machine
-        let (why, fix) = ("it is not JSON", "send Content-Type: application/json");
-        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "body", why, fix));
-    }
-    match timeout(app.options.patience, to_bytes(request.into_body(), app.options.max_body)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if !is_length(&error) => {
-            let (why, fix) = ("it broke off", "send as many bytes as Content-Length says");
-            Err(Failure::new(StatusCode::BAD_REQUEST, "body", why, fix))
-        }
-        Ok(Err(_)) => {
-            let why = format!("it has more than {} bytes", app.options.max_body);
-            let fix = "send several requests, or start the service with a larger --max-body";
-            Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "body", why, fix))
-        }
-        Err(_) => {
-            let why = format!("it did not arrive within {} s", app.options.patience.as_secs_f32());
-            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "body", why, "send it at once"))
-        }
-    }
-}
-
-/// Returns true for the error of a body that exceeds its limit.
-fn is_length(error: &axum::Error) -> bool {
-    let mut error: Option<&dyn std::error::Error> = Some(error);
-    while let Some(of) = error {
-        if of.to_string() == "length limit exceeded" {
-            return true;
-        }
-        error = of.source();
-    }
-    false
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }

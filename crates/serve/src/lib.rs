@@ -20,6 +20,7 @@
 mod app;
 mod arrow;
 mod batch;
+mod body;
 mod connections;
 mod document;
 mod failure;

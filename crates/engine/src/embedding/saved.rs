@@ -17,7 +17,7 @@ use crate::{
     link::LinkMetric,
     predictions::{Identity, Predictions, Target, Values},
     record::{OTHER_DATASET_HINT, Origin},
-    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
+    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, links::BestLinks},
 };
 
 /// Cutoffs of the metrics that a table of scores has.
@@ -144,30 +144,8 @@ impl<'r> SavedEmbedding<'r> {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         target.check_columns()?;
-        let Loaded { edges, model } = self.load(data)?;
-        let number = find_relation(data, &edges, relation)?;
-        let of = &edges.relations[number];
-        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
-        let [names, of_candidates] =
-            [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
-        let own = select(data, &names, selection, fixed.len())?;
-        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
-        let ranking = Ranking {
-            edges: &edges,
-            decoder: &*model.decoder,
-            embeddings: model.last_embeddings(),
-            ends: &[],
-            max: 0,
-        };
-        let best = rayon::scope(|_| ranking.top(number as u32, end, &rows, k));
-        let (mut nodes, mut candidates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
-        for (&node, best) in own.iter().zip(best) {
-            for (row, score) in best {
-                nodes.push(node);
-                candidates.push(row - replaced.start);
-                scores.push(score);
-            }
-        }
+        let (best, [names, of_candidates]) = self.best_with(data, (relation, end), selection, k)?;
+        let BestLinks { nodes, candidates, scores } = best;
         if nodes.is_empty() {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
@@ -177,6 +155,50 @@ impl<'r> SavedEmbedding<'r> {
         let values = Values::Links { candidates, scores };
         target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
         Ok(written(out, [count, 1], "links"))
+    }
+
+    /// The pairs that [`SavedEmbedding::predict`] writes.
+    ///
+    /// # Errors
+    /// As for [`SavedEmbedding::predict`].
+    pub fn best(
+        &self,
+        data: &TypedDataset,
+        (relation, end): (&str, End),
+        selection: Selection,
+        k: usize,
+    ) -> Result<BestLinks> {
+        Ok(self.best_with(data, (relation, end), selection, k)?.0)
+    }
+
+    /// The best pairs, with the names of the nodes and of the candidates.
+    fn best_with(
+        &self,
+        data: &TypedDataset,
+        (relation, end): (&str, End),
+        selection: Selection,
+        k: usize,
+    ) -> Result<(BestLinks, [Names; 2])> {
+        let Loaded { edges, model } = self.load(data)?;
+        let number = find_relation(data, &edges, relation)?;
+        let of = &edges.relations[number];
+        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
+        let names = [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
+        let own = names[0].select(selection, fixed.len(), &data.name)?;
+        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
+        let ranking = Ranking {
+            edges: &edges,
+            decoder: &*model.decoder,
+            embeddings: model.last_embeddings(),
+            ends: &[],
+            max: 0,
+        };
+        let best = rayon::scope(|_| ranking.top(number as u32, end, &rows, k));
+        let mut found = BestLinks::default();
+        for (&node, best) in own.iter().zip(best) {
+            found.extend(node, best.into_iter().map(|(row, score)| (row - replaced.start, score)));
+        }
+        Ok((found, names))
     }
 
     /// Writes the embeddings of nodes of the type `node_type` (or of the first, if it is empty) to
@@ -202,7 +224,7 @@ impl<'r> SavedEmbedding<'r> {
             return Err(Error::usage(format!("node type '{node_type}' has no embeddings; known: {known}")));
         };
         let names = Names::of_type(data, *t, Vec::new());
-        let nodes = select(data, &names, selection, range.len())?;
+        let nodes = names.select(selection, range.len(), &data.name)?;
         let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
         let mut values = Matrix::default();
         gather(model.last_embeddings(), &rows, &mut values);
@@ -238,15 +260,5 @@ fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<u
             .iter()
             .position(|of| of.name == name)
             .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
-    }
-}
-
-/// Nodes of a selection, among the `count` nodes of a type.
-fn select(data: &TypedDataset, names: &Names, selection: Selection, count: usize) -> Result<Vec<NodeId>> {
-    match selection {
-        Selection::Nodes(file) => read_nodes(file, count),
-        Selection::Keys(file) => names.read_list(file, &data.name),
-        Selection::List(words) => names.find_listed(words, count, &data.name),
-        Selection::All => Ok((0..count as NodeId).collect()),
     }
 }

@@ -11,6 +11,7 @@ use graphmill_data::{
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
 
+use super::{Selection, read_nodes};
 use crate::{Error, Result, build};
 
 /// Number of unknown keys that a message lists.
@@ -46,15 +47,29 @@ impl Names {
         Self { key_columns, keys: data.nodes[t].keys.clone(), classes }
     }
 
+    /// Nodes of a selection among `count` nodes.
+    ///
+    /// # Errors
+    /// A list cannot be read, or a node or key is unknown.
+    pub(crate) fn select(&self, selection: Selection, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
+        match selection {
+            Selection::Nodes(file) => read_nodes(file, count),
+            Selection::Keys(file) => self.read_list(file, dataset),
+            Selection::List(words) => self.find_listed(words, count, dataset),
+            Selection::KeyList(keys) => match &self.keys {
+                Some(known) => self.find_keys(known, keys.iter().map(String::as_str), dataset),
+                None => Err(no_keys(dataset)),
+            },
+            Selection::All => Ok((0..count as NodeId).collect()),
+        }
+    }
+
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.
     ///
     /// # Errors
     /// The dataset has no keys, the file cannot be read, or keys are unknown.
-    pub(crate) fn read_list(&self, file: &Path, dataset: &str) -> Result<Vec<NodeId>> {
-        let Some(keys) = &self.keys else {
-            let message = "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids";
-            return Err(Error::dataset(dataset, message));
-        };
+    fn read_list(&self, file: &Path, dataset: &str) -> Result<Vec<NodeId>> {
+        let Some(keys) = &self.keys else { return Err(no_keys(dataset)) };
         let wanted = self.read_keys(file)?;
         find(keys, &wanted, dataset).map_err(|(line, why)| Error::format(file, format!("line {line}"), why))
     }
@@ -64,7 +79,7 @@ impl Names {
     ///
     /// # Errors
     /// A key or id is unknown.
-    pub(crate) fn find_listed(&self, words: &str, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
+    fn find_listed(&self, words: &str, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
         let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
         let Some(keys) = &self.keys else {
             let id = |word: &str| match word.parse::<NodeId>() {
@@ -76,6 +91,16 @@ impl Names {
             };
             return words.map(id).collect();
         };
+        self.find_keys(keys, words, dataset)
+    }
+
+    /// Nodes of keys. The parts of a key of several columns are joined by `|`.
+    fn find_keys<'w>(
+        &self,
+        keys: &Keys,
+        words: impl Iterator<Item = &'w str>,
+        dataset: &str,
+    ) -> Result<Vec<NodeId>> {
         let several = self.key_columns.len() > 1;
         let key =
             |word: &str| if several { word.replace('|', &KEY_SEPARATOR.to_string()) } else { word.into() };
@@ -123,6 +148,11 @@ impl Names {
         }
         Ok(keys)
     }
+}
+
+/// Error of a dataset without keys.
+fn no_keys(dataset: &str) -> Error {
+    Error::dataset(dataset, "it has no keys, which 'graphmill import tables' stores; pass --nodes with ids")
 }
 
 /// Nodes of the `wanted` keys with their lines. The error has the first line of an unknown key and

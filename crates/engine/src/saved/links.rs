@@ -6,7 +6,7 @@ use graphmill_core::{End, NodeId, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling};
 use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 
-use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes};
+use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names};
 use crate::{
     Error, Result, build,
     config::link_task::is_link,
@@ -28,6 +28,28 @@ pub enum Reading {
     Training,
     /// All edges of the dataset.
     All,
+}
+
+/// Best candidates of nodes: a row for each pair (`N`), those of a node together, the best first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BestLinks {
+    /// Nodes that were asked for.
+    pub nodes: Vec<NodeId>,
+    /// Their candidates.
+    pub candidates: Vec<NodeId>,
+    /// Scores of the pairs.
+    pub scores: Vec<f32>,
+}
+
+impl BestLinks {
+    /// Adds the candidates of a node.
+    pub(crate) fn extend(&mut self, node: NodeId, best: impl IntoIterator<Item = (NodeId, f32)>) {
+        for (candidate, score) in best {
+            self.nodes.push(node);
+            self.candidates.push(candidate);
+            self.scores.push(score);
+        }
+    }
 }
 
 impl SavedRun {
@@ -110,16 +132,6 @@ impl SavedRun {
         })
     }
 
-    /// Nodes of a selection, which are ids or keys of the dataset.
-    fn selected(&self, data: &Dataset, names: &Names, selection: Selection) -> Result<Vec<NodeId>> {
-        match selection {
-            Selection::Nodes(file) => read_nodes(file, data.num_nodes()),
-            Selection::Keys(file) => names.read_list(file, &data.name),
-            Selection::List(words) => names.find_listed(words, data.num_nodes(), &data.name),
-            Selection::All => Ok((0..data.num_nodes() as NodeId).collect()),
-        }
-    }
-
     /// Writes the `k` best destinations of each selected source with their scores, the best first.
     /// Known edges and the source itself are left out, so a source may have fewer.
     ///
@@ -137,31 +149,54 @@ impl SavedRun {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         target.check_columns()?;
-        let (task, model) = self.of_links(data)?;
         let names = Names::of(data, None)?;
-        let sources = self.selected(data, &names, selection)?;
+        let (best, rescaling) = self.best_with(data, (&names, selection), k, reading, watch)?;
+        let count = best.nodes.len();
+        let values = Values::Links { candidates: best.candidates, scores: best.scores };
+        self.write(&target, (data, names), (best.nodes, 1, values))?;
+        self.written(out, data, (count, 1, "links"), rescaling.as_ref())
+    }
+
+    /// The pairs that [`SavedRun::predict_links`] writes.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::predict_links`].
+    pub fn best_links(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        k: usize,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<BestLinks> {
+        let names = Names::of(data, None)?;
+        Ok(self.best_with(data, (&names, selection), k, reading, watch)?.0)
+    }
+
+    /// The best pairs, and the scale of the features that they were computed from.
+    fn best_with(
+        &self,
+        data: &Dataset,
+        (names, selection): (&Names, Selection),
+        k: usize,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<(BestLinks, Option<Rescaling>)> {
+        let (task, model) = self.of_links(data)?;
+        let sources = names.select(selection, data.num_nodes(), &data.name)?;
         let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
         let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &all, watch)?;
         let backend = Cpu { precision: build::precision(&self.config) };
         let pass = Pass { backend: &backend, training: false, key: 0 };
         let decoder = model.decoder().expect("a model of links has a decoder");
         let scored = Scored { decoder, pass, embeddings: rows.view() };
-        let (mut nodes, mut candidates, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = BestLinks::default();
         for chunk in sources.chunks(SOURCES) {
             watch.check()?;
             let best = rayon::scope(|_| scored.top(chunk, End::Destination, &task.known, k));
-            for (&source, best) in chunk.iter().zip(best) {
-                for (candidate, score) in best {
-                    nodes.push(source);
-                    candidates.push(candidate);
-                    scores.push(score);
-                }
-            }
+            chunk.iter().zip(best).for_each(|(&source, best)| found.extend(source, best));
         }
-        let count = nodes.len();
-        let values = Values::Links { candidates, scores };
-        self.write(&target, (data, names), (nodes, 1, values))?;
-        self.written(out, data, (count, 1, "links"), rescaling.as_ref())
+        Ok((found, rescaling))
     }
 
     /// Writes the embeddings of the selected nodes, `N x H`: of a run that learned links, the rows
@@ -180,7 +215,7 @@ impl SavedRun {
         let target = Target::new(out)?;
         let (task, model) = self.of_links(data)?;
         let names = Names::of(data, None)?;
-        let nodes = self.selected(data, &names, selection)?;
+        let nodes = names.select(selection, data.num_nodes(), &data.name)?;
         let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &nodes, watch)?;
         let (count, cols) = (nodes.len(), rows.num_cols());
         let values = Values::Embeddings(rows.view().host().to_vec());

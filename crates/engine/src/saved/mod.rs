@@ -55,6 +55,8 @@ pub enum Selection<'p> {
     Keys(&'p Path),
     /// Nodes of a list such as `acc-7,acc-9`: keys, or ids if the dataset has no keys.
     List(&'p str),
+    /// Nodes of these keys. The parts of a key of several columns are joined by `|`.
+    KeyList(&'p [String]),
 }
 
 /// A run directory that holds a model.
@@ -450,19 +452,14 @@ impl SavedRun {
         self.check_fit(data, false)?;
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
         let original = original.then(|| ids_by_original(data)).transpose()?;
-        let mut nodes: Vec<NodeId> = match selection {
-            Selection::Nodes(file) => read_nodes(file, data.num_nodes())?,
-            Selection::Keys(file) => names.read_list(file, &data.name)?,
-            Selection::List(words) => names.find_listed(words, data.num_nodes(), &data.name)?,
-            Selection::All => {
-                let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
-                self.blame_config(memory::check(&all, data))?;
-                (0..data.num_nodes() as NodeId).collect()
-            }
-        };
+        if matches!(selection, Selection::All) {
+            let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
+            self.blame_config(memory::check(&all, data))?;
+        }
+        let mut nodes = names.select(selection, data.num_nodes(), &data.name)?;
         let requested = nodes.clone();
         let by_key = match selection {
-            Selection::Keys(_) => true,
+            Selection::Keys(_) | Selection::KeyList(_) => true,
             Selection::List(_) => data.keys.is_some(),
             Selection::Nodes(_) | Selection::All => false,
         };

@@ -15,7 +15,7 @@ use crate::{
     options::is_typed,
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
+    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// A run directory that holds a model of several types.
@@ -214,12 +214,7 @@ impl<'r> SavedTypedRun<'r> {
         self.run.check_kind(kind)?;
         let Loaded { task, model } = self.load(data)?;
         let names = Names::of_type(data, task.node_type, self.classes(&task));
-        let nodes: Vec<NodeId> = match selection {
-            Selection::Nodes(file) => read_nodes(file, task.num_nodes())?,
-            Selection::Keys(file) => names.read_list(file, &data.name)?,
-            Selection::List(words) => names.find_listed(words, task.num_nodes(), &data.name)?,
-            Selection::All => (0..task.num_nodes() as NodeId).collect(),
-        };
+        let nodes = names.select(selection, task.num_nodes(), &data.name)?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         let mut inference = self.inference(data, &task)?.watched(watch);

@@ -3,11 +3,9 @@
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
-    Error,
-    embedding::SavedEmbedding,
+    EmbedOptions, Error,
     predictions::{Target, known},
-    saved::{Kind, SavedRun, links::Reading},
-    typed::SavedTypedRun,
+    saved::SavedRun,
 };
 
 use super::predict::{print, selection};
@@ -89,35 +87,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return Err(Error::usage(message).into());
     }
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
-    let (other, nodes) = (args::get_path(matches, "dataset"), selection(matches));
-    let all = matches.get_flag("all-edges");
-    if all && !run.learns_links() {
-        let message = "--all-edges: only runs on links leave out edges; leave it out";
-        return Err(Error::usage(message).into());
-    }
-    let node_type = matches.get_one::<String>("node-type").map(String::as_str);
-    if let Some(table) = SavedEmbedding::of(&run) {
-        let dataset = table.dataset(other)?;
-        let written = table.embed(&dataset, node_type.unwrap_or(""), nodes, out)?;
-        return print(matches, &dataset.name, &written);
-    }
-    if node_type.is_some() {
-        let message = "--node-type: it is for runs of --model embedding or lightgcn; leave it out";
-        return Err(Error::usage(message).into());
-    }
-    let (name, written) = if let Some(typed) = SavedTypedRun::of(&run) {
-        let dataset = typed.dataset(other)?;
-        let written = typed.predict(&dataset, nodes, Kind::Embeddings, out, &Quiet)?;
-        (dataset.name, written)
-    } else {
-        let dataset = run.dataset(other)?;
-        let written = if run.learns_links() {
-            let reading = if all { Reading::All } else { Reading::Training };
-            run.embed_links(&dataset, nodes, reading, out, &Quiet)?
-        } else {
-            run.predict_selection(&dataset, nodes, false, Kind::Embeddings, out, &Quiet)?
-        };
-        (dataset.name, written)
+    let options = EmbedOptions {
+        node_type: matches.get_one::<String>("node-type").map(String::as_str),
+        all_edges: matches.get_flag("all-edges"),
     };
+    let other = args::get_path(matches, "dataset");
+    let (name, written) = run.embed_on(other, selection(matches), options, out, &Quiet)?;
     print(matches, &name, &written)
 }

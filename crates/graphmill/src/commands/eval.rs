@@ -5,9 +5,7 @@ mod diagnostics;
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{
-    embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun, typed::SavedTypedRun,
-};
+use graphmill_engine::{embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun};
 
 use super::propagate;
 use crate::{args, output};
@@ -55,18 +53,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let run = propagate::apply(matches, run)?;
-    let other = args::get_path(matches, "dataset");
-    let scores = if let Some(table) = SavedEmbedding::of(&run) {
-        table.scores(&table.dataset(other)?, &Quiet)?
-    } else if let Some(events) = SavedEvents::of(&run) {
-        events.scores(&events.dataset(other)?, &Quiet)?
-    } else if let Some(typed) = SavedTypedRun::of(&run) {
-        typed.scores(&typed.dataset(other)?, &Quiet)?
-    } else if run.learns_links() {
-        run.link_scores(&run.dataset(other)?, &Quiet)?
-    } else {
-        run.scores(&run.dataset(other)?, &Quiet)?
-    };
+    let scores = run.scores_on(args::get_path(matches, "dataset"), &Quiet)?;
     if matches.get_flag("json") {
         return output::json(&scores);
     }

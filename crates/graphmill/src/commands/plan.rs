@@ -99,16 +99,9 @@ fn request(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) ->
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     let (config, given) = args::training_options(matches, &names())?;
-    for source in ["paper", "profile"] {
-        let predicted = |name: &str| source == "profile" && Request::OPTIONS.contains(&name);
-        let held = given.iter().find(|name| !predicted(name));
-        if let (true, Some(option)) = (matches.contains_id(source), held) {
-            return Err(Error::usage(format!(
-                "--{}: --{source} already holds the measurements of a run, so the option would have no \
-                 effect; pass a dataset instead of --{source}, or leave the option out",
-                option.replace('_', "-")
-            ))
-            .into());
+    for (source, predicted) in [("paper", &[][..]), ("profile", &Request::OPTIONS[..])] {
+        if matches.contains_id(source) {
+            plan::refuse_measured(source, predicted, &given)?;
         }
     }
     match matches.get_one::<String>("paper").map(String::as_str) {
@@ -148,19 +141,10 @@ fn over_machines(
     config: &TrainConfig,
     given: &[&str],
 ) -> anyhow::Result<()> {
-    if given.contains(&"cache") {
-        let reason = "predictions for several machines assume no cache; leave the option out";
-        return Err(Error::usage(format!("--cache {}: {reason}", config.cache)).into());
-    }
-    config.refuse_unused(given)?;
-    if config.reuse != "none" {
-        let reason = "reuse is not available over several ranks; use --reuse none";
-        return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)).into());
-    }
     let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
     args::use_threads(config.threads)?;
     let data = args::open_dataset(args::required_path(matches, "dataset"))?;
-    let report = plan::machines::plan(config, &data, &PartitionDir::open(parts)?, network)?;
+    let report = plan::machines::plan((config, given), &data, &PartitionDir::open(parts)?, network)?;
     if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }

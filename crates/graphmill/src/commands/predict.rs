@@ -6,12 +6,12 @@ mod on;
 use std::path::Path;
 
 use clap::{ArgGroup, ArgMatches, Command};
-use graphmill_core::{End, progress::Quiet};
+use graphmill_core::progress::Quiet;
 use graphmill_engine::{
-    Error,
+    CandidateOptions, Error,
     embedding::SavedEmbedding,
     predictions::{Target, known},
-    saved::{Kind, SavedRun, Selection, Written, links::Reading},
+    saved::{Kind, SavedRun, Selection, Written},
     typed::SavedTypedRun,
 };
 
@@ -160,21 +160,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
-    if let Some(table) = SavedEmbedding::of(&run) {
-        return of_table(matches, table, other, out);
-    }
-    if matches.contains_id("relation") || matches.get_flag("sources") {
-        let message = "--relation and --sources: they are for runs of --model embedding or lightgcn; leave \
-                       them out";
-        return Err(Error::usage(message).into());
-    }
-    if run.learns_links() {
-        return links(matches, &run, other, out);
-    }
-    if matches.contains_id("top-k") || matches.get_flag("all-edges") {
-        let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
-                       --task link";
-        return Err(Error::usage(message).into());
+    let is_of_links = SavedEmbedding::of(&run).is_some() || run.learns_links();
+    let asks_for_links = ["top-k", "relation"].iter().any(|name| matches.contains_id(name))
+        || ["all-edges", "sources"].iter().any(|name| matches.get_flag(name));
+    if is_of_links || asks_for_links {
+        let k = if is_of_links { top_k(matches)? } else { 0 };
+        return candidates(matches, &run, k, out);
     }
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
@@ -242,32 +233,17 @@ fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
     Ok(k.ok_or_else(|| Error::usage(format!("--top-k {word}: pass an integer above 0")))?)
 }
 
-/// Writes the best candidates of nodes by a table of embeddings.
-fn of_table(
-    matches: &ArgMatches,
-    table: SavedEmbedding,
-    other: Option<&Path>,
-    out: &Path,
-) -> anyhow::Result<()> {
-    let k = top_k(matches)?;
-    if matches.get_flag("all-edges") {
-        let message = "--all-edges: a table of embeddings reads no edges; leave it out";
-        return Err(Error::usage(message).into());
-    }
-    let dataset = table.dataset(other)?;
-    let relation = matches.get_one::<String>("relation").map_or("", String::as_str);
-    let end = if matches.get_flag("sources") { End::Source } else { End::Destination };
-    let written = table.predict(&dataset, (relation, end), selection(matches), k, out)?;
-    print(matches, &dataset.name, &written)
-}
-
-/// Writes the best candidates of nodes.
-fn links(matches: &ArgMatches, run: &SavedRun, other: Option<&Path>, out: &Path) -> anyhow::Result<()> {
-    let k = top_k(matches)?;
-    let dataset = run.dataset(other)?;
-    let reading = if matches.get_flag("all-edges") { Reading::All } else { Reading::Training };
-    let written = run.predict_links(&dataset, selection(matches), k, reading, out, &Quiet)?;
-    print(matches, &dataset.name, &written)
+/// Writes the `k` best candidates of nodes.
+fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> anyhow::Result<()> {
+    let options = CandidateOptions {
+        k,
+        all_edges: matches.get_flag("all-edges"),
+        relation: matches.get_one::<String>("relation").map(String::as_str),
+        sources: matches.get_flag("sources"),
+    };
+    let other = args::get_path(matches, "dataset");
+    let (name, written) = run.write_candidates_on(other, selection(matches), options, out, &Quiet)?;
+    print(matches, &name, &written)
 }
 
 /// Prints the shape of a written file.

@@ -1,8 +1,7 @@
 //! `graphmill report RUN`: rewrites a run's `report.html`.
 
 use clap::{ArgMatches, Command};
-use graphmill_engine::sweep::SweepRecord;
-use graphmill_report::{write_report, write_sweep_report};
+use graphmill_report::write_report;
 
 use crate::{args, output};
 
@@ -26,9 +25,7 @@ pub(crate) fn command() -> Command {
 
 /// Writes the report and prints its path.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let dir = args::required_path(matches, "run");
-    let is_sweep = SweepRecord::path(dir).is_file();
-    let path = if is_sweep { write_sweep_report(dir)? } else { write_report(dir)? };
+    let path = write_report(args::required_path(matches, "run"))?;
     if matches.get_flag("json") {
         output::json(&serde_json::json!({ "report": path }))
     } else {

@@ -48,6 +48,12 @@ impl Service {
         stream
     }
 
+    /// Number of file descriptors of the service.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id.to_string()]).status();

@@ -13,11 +13,13 @@
   :class:`TypedDataset` one of several types. :func:`generate`, :func:`import_dataset`,
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
 - :func:`train` returns a :class:`Run`, with its history, its model and predictions.
-- :func:`evaluate`, :func:`predict`, :func:`embed`, :func:`export_model`, :func:`report`,
-  :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`, :func:`plan`,
-  :func:`bench`, :func:`doctor`, :func:`sweep`, :func:`datasets`, :func:`download` and :func:`serve` are the commands of
-  the same name, and :func:`load_model` makes a run's model a
-  ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and answers for single nodes.
+- :func:`evaluate`, :func:`predict`, :func:`recommend`, :func:`embed`, :func:`export_model`,
+  :func:`report`, :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`,
+  :func:`plan`, :func:`bench`, :func:`doctor`, :func:`sweep`, :func:`datasets`, :func:`download` and
+  :func:`serve` are the commands of the same name (``recommend`` is ``predict --top-k``); those for
+  shells, ``completions`` and ``man``, have no function. :func:`load_model` makes a run's model a
+  ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and
+  answers for single nodes.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
@@ -48,8 +50,8 @@ from .option_types import (
 )
 from .result import History, Run
 from .run import hotness, hotness_report, options, partition, partition_report, train
-from .saved import embed, evaluate, export_model, import_model, load_model, predict, report, runs
-from .service import Service, serve
+from .saved import Recommendations, embed, evaluate, export_model, import_model, load_model, predict, recommend, report, runs
+from .service import ServeOptions, Service, serve
 from .shadow import ShaDowKHopSampler
 from .sweep import sweep
 from .temporal import LastNeighborLoader, TemporalDataLoader
@@ -77,8 +79,10 @@ __all__ = [
     "PartitionReportOptions",
     "PlanOptions",
     "Predictor",
+    "Recommendations",
     "ReorderOptions",
     "Run",
+    "ServeOptions",
     "Service",
     "ShaDowKHopSampler",
     "TablePlan",
@@ -111,6 +115,7 @@ __all__ = [
     "plan",
     "plan_tables",
     "predict",
+    "recommend",
     "reorder",
     "report",
     "runs",

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -622,6 +622,30 @@ class Dataset(Stores):
         return str(self._native)
 
 
+@overload
+def generate(
+    generator: Literal["typed"],
+    out: str | os.PathLike[str] | None = ...,
+    *,
+    replace: bool = ...,
+    memory: int | None = ...,
+    progress: bool | None = ...,
+    **options: Any,
+) -> TypedDataset: ...
+
+
+@overload
+def generate(
+    generator: str = ...,
+    out: str | os.PathLike[str] | None = ...,
+    *,
+    replace: bool = ...,
+    memory: int | None = ...,
+    progress: bool | None = ...,
+    **options: Any,
+) -> Dataset: ...
+
+
 def generate(
     generator: str = "sbm",
     out: str | os.PathLike[str] | None = None,
@@ -630,14 +654,15 @@ def generate(
     memory: int | None = None,
     progress: bool | None = None,
     **options: Any,
-) -> Dataset:
+) -> Dataset | TypedDataset:
     """Generates a dataset in memory, or as a directory that may be larger than memory.
 
     The same options give the same dataset.
 
     Args:
-        generator: ``"sbm"`` (a block model with labels to learn) or ``"kronecker"`` (a skewed
-            graph, like R-MAT).
+        generator: ``"sbm"`` (a block model with labels to learn), ``"kronecker"`` (a skewed
+            graph, like R-MAT) or ``"typed"`` (papers, authors, topics and institutions, whose
+            classes follow from relations), which works in memory.
         out: Directory to write. ``None`` generates in memory.
         replace: Replaces a dataset at ``out``.
         memory: Memory budget in bytes, with ``out``.
@@ -645,13 +670,17 @@ def generate(
         **options: Options of ``graphmill generate``: ``nodes``, ``scale``, ``degree``, ``classes``,
             ``dim``, ``signal``, ``p_in``, ``seed``, ...
 
+    Returns:
+        A :class:`Dataset`, or a :class:`TypedDataset` of ``"typed"``.
+
     Raises:
         ValueError: The generator or an option is unknown, or a value is out of range.
         OSError: The directory cannot be written.
     """
     out = None if out is None else os.fspath(out)
     with watch(progress) as observe:
-        return Dataset._of(_graphmill.generate(generator, json.dumps(options), out, replace, memory, observe))
+        one, several = _graphmill.generate(generator, json.dumps(options), out, replace, memory, observe)
+    return TypedDataset._of(several) if one is None else Dataset._of(one)
 
 
 def import_dataset(

@@ -66,6 +66,15 @@ def any_types(dataset: Any) -> Dataset | TypedDataset:
     return _of_object(dataset)
 
 
+def native_of(dataset: Any) -> _graphmill.AnyDataset | None:
+    """A dataset for a command on a run: an open one, or the path of a directory of any kind, which is opened as the run needs it."""
+    if not isinstance(dataset, (str, os.PathLike)):
+        return None if dataset is None else any_types(dataset)._native
+    if not os.path.isdir(dataset):
+        raise FileNotFoundError(f"{os.fspath(dataset)}: no such directory; graphmill.import_dataset() and generate() create datasets")
+    return os.fspath(dataset)
+
+
 def _of_object(data: Any) -> Dataset | TypedDataset:
     """Dataset of another library's graph, or of any object or dict with ``edge_index``."""
     has_edges = "edge_index" in data if isinstance(data, dict) else hasattr(data, "edge_index") or hasattr(data, "edge_types")

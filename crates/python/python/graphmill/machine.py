@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING, Sequence
+import tempfile
+from typing import TYPE_CHECKING, Sequence, cast
 
 from . import _graphmill
 from ._frameworks import options_of
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .option_types import BenchOptions, PlanOptions
+
+#: Link of the machines of a partition.
+DEFAULT_NETWORK = "12.5G,20us"
 
 
 def doctor() -> list[Record]:
@@ -58,19 +63,29 @@ def bench(
 
 
 def plan(
-    dataset: DatasetLike | None,
-    hardware: str | os.PathLike[str],
+    dataset: DatasetLike | None = None,
+    hardware: str | os.PathLike[str] | None = None,
     *,
+    profile: str | os.PathLike[str] | Record | None = None,
+    partition: str | os.PathLike[str] | None = None,
+    network: str | None = None,
     device_counts: Sequence[int] | None = None,
     **options: Unpack[PlanOptions],
 ) -> Record:
     """Predicts epoch times on another machine and the best strategy, like ``graphmill plan``.
 
-    Measures a few minibatches here, and scales them to the other machine.
+    Measures a few minibatches here, and scales them to the other machine. (The tables of papers
+    that ``graphmill plan --paper`` prints are left to the program.)
 
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
         hardware: Machine to predict for: a known name such as ``"v100x8"``, or a TOML or JSON file.
+        profile: Measurements to use instead: the field ``profile`` of an earlier plan, or a file of
+            it. The same profile gives the same plan.
+        partition: Directory of a partition: predicts for one machine like this for each part,
+            instead of ``hardware``.
+        network: Link of each of these machines: bytes a second each way and a latency, such as
+            ``"125M,50us"``. Default ``"12.5G,20us"``.
         device_counts: Numbers of devices to predict for, too.
         **options: Options of the run to predict, as in :func:`train`.
 
@@ -78,11 +93,32 @@ def plan(
         The fields that ``graphmill plan --json`` prints, such as ``strategies`` and ``profile``.
 
     Raises:
-        TypeError, ValueError: The machine or an option is unknown, a value is out of range, or no
-            prediction reads an option.
+        TypeError, ValueError: The machine or an option is unknown, a value is out of range, no
+            prediction reads an option, or the partition is of another dataset.
     """
-    given = one_type(dataset)
+    if (hardware is None) == (partition is None):
+        raise TypeError("plan: pass either hardware, the machine to predict for, or partition")
+    if partition is not None:
+        if profile is not None or device_counts is not None:
+            raise TypeError("partition: predictions for it measure here, with the machines of its parts; leave out profile and device_counts")
+        given = one_type(dataset)
+        text = _graphmill.plan_machines(given._native, os.fspath(partition), network or DEFAULT_NETWORK, options_of(options))
+        return cast(Record, record_of(text))
+    if network is not None:
+        raise TypeError("network: it joins the machines of partition=; leave it out")
     counts = None if device_counts is None else ",".join(str(count) for count in device_counts)
-    path = None if given.path is None else os.fspath(given.path)
-    record: Record = record_of(_graphmill.plan(given._native, path, os.fspath(hardware), counts, options_of(options)))
-    return record
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        measured: tuple[_graphmill.Dataset, str | None] | str
+        if profile is None:
+            given = one_type(dataset)
+            measured = (given._native, None if given.path is None else os.fspath(given.path))
+        elif dataset is not None:
+            raise TypeError("profile: it holds the measurements of a dataset; leave out dataset")
+        elif isinstance(profile, (str, os.PathLike)):
+            measured = os.fspath(profile)
+        else:
+            measured = os.path.join(scratch, "profile.json")
+            with open(measured, "w", encoding="utf-8") as file:
+                json.dump(profile.to_dict(), file)
+        assert hardware is not None
+        return cast(Record, record_of(_graphmill.plan(measured, os.fspath(hardware), counts, options_of(options))))

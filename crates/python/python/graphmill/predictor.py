@@ -9,7 +9,7 @@ import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
-from .given import DatasetLike, RunLike, any_types, run_directory
+from .given import DatasetLike, RunLike, native_of, run_directory
 
 
 class Answers(NamedTuple):
@@ -43,8 +43,7 @@ class Predictor:
         dataset: DatasetLike | None = None,
         last: bool = False,
     ) -> None:
-        native = None if dataset is None else any_types(dataset)._native
-        self._native = _graphmill.Predictor(run_directory(run), native, last)
+        self._native = _graphmill.Predictor(run_directory(run), native_of(dataset), last)
 
     def predict(
         self, nodes: Any = None, *, keys: Sequence[Any] | None = None, seed: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any, Literal, Mapping
+from typing import Any, Literal, Mapping, Sequence
 
 import numpy as np
 
@@ -129,6 +129,7 @@ class Run:
         nodes: Any = None,
         *,
         kind: Literal["classes", "probabilities", "embeddings"] = "classes",
+        keys: Sequence[Any] | None = None,
         dataset: DatasetLike | None = None,
         last: bool = False,
         original_ids: bool = False,
@@ -143,6 +144,7 @@ class Run:
             self,
             nodes,
             kind=kind,
+            keys=keys,
             dataset=dataset,
             last=last,
             original_ids=original_ids,

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _graphmill
 from ._frameworks import options_of
-from .given import DatasetLike, any_types, one_type
+from .given import DatasetLike, any_types, native_of, one_type
 from .progress import watch
 from .record import Record, record_of
 from .result import Run
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .option_types import HotnessOptions, HotnessReportOptions, PartitionReportOptions, TrainOptions
+
+
+#: Policies that :func:`hotness_report` compares by default.
+DEFAULT_POLICIES = ("random", "degree", "presc:1", "optimal")
 
 
 def train(
@@ -38,9 +42,9 @@ def train(
     Args:
         dataset: A dataset or its directory; or a graph of another library: any object or dict with
             ``edge_index``, ``x``, ``y`` and the masks ``train_mask``, ``val_mask`` and
-            ``test_mask``, as arrays or tensors, which are copied. A dataset of several types must
-            be in a directory. ``None`` takes the built-in demo, or with ``resume`` the dataset of
-            the run.
+            ``test_mask``, as arrays or tensors, which are copied. A dataset of several types, of
+            links for a table of embeddings, or of events must be in a directory. ``None`` takes the
+            built-in demo, or with ``resume`` the dataset of the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``.
@@ -84,8 +88,8 @@ def train(
 
         observer = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
-        given = None if dataset is None else any_types(dataset)
-        native = None if given is None else given._native
+        given = None if dataset is None or isinstance(dataset, (str, os.PathLike)) else any_types(dataset)
+        native = native_of(dataset) if given is None else given._native
         summary = record_of(_graphmill.train(native, options_of(options), path, resume, observer))
         return Run._of(summary, path, given)
 
@@ -112,7 +116,7 @@ def hotness(dataset: DatasetLike | None = None, metric: str = "degree", **option
 def hotness_report(
     dataset: DatasetLike | None = None,
     *,
-    policies: Sequence[str] = ("random", "degree", "presc:1", "optimal"),
+    policies: Sequence[str] | None = None,
     samplers: Sequence[str] = ("neighbor",),
     ratios: Sequence[float] = (0.01, 0.05, 0.1, 0.25),
     epochs: int = 2,
@@ -122,7 +126,8 @@ def hotness_report(
 
     Args:
         dataset: A dataset, its directory, or ``None`` for the built-in demo.
-        policies: Cache policies, as of ``graphmill hotness --policies``.
+        policies: Cache policies, as of ``graphmill hotness --policies``. Default: ``"random"``,
+            ``"degree"``, ``"presc:1"`` and ``"optimal"``.
         samplers: Samplers whose reads are counted.
         ratios: Cache sizes, as fractions of the rows.
         epochs: Number of epochs whose reads are counted.
@@ -131,13 +136,15 @@ def hotness_report(
     Returns:
         ``results``: a record per combination with ``policy``, ``sampler``, ``ratio`` (fraction of
         the rows that the cache holds) and ``hit_rate`` (fraction of the reads that it serves);
-        ``samplers``: reads of each sampler.
+        ``samplers``: reads of each sampler. Of a dataset of several types also the rates of each
+        node type.
 
     Raises:
         TypeError, ValueError: A policy, sampler or option is unknown, or a value is out of range.
     """
-    native, given = one_type(dataset)._native, options_of(options)
-    return record_of(_graphmill.hotness_report(native, list(policies), list(samplers), list(ratios), epochs, given))
+    native, given = any_types(dataset)._native, options_of(options)
+    names = (list(DEFAULT_POLICIES if policies is None else policies), policies is None)
+    return record_of(_graphmill.hotness_report(native, names, list(samplers), list(ratios), epochs, given))
 
 
 def partition(

@@ -7,13 +7,13 @@ import json
 import os
 import tempfile
 import warnings
-from typing import Any, Literal, Mapping
+from typing import Any, Literal, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
-from .given import DatasetLike, RunLike, any_types, run_directory
+from .given import DatasetLike, RunLike, native_of, run_directory
 from .record import Record, record_of
 from .tables import Tables
 
@@ -42,13 +42,15 @@ def evaluate(
     Returns:
         ``metric``, ``test`` (its value on the test nodes), ``same_dataset`` (true if the dataset is
         the run's, by its checksum), ``rescaled`` (how features of another dataset were scaled to
-        match the run's) and ``parts``, each with ``part``, ``nodes`` and ``scores``.
+        match the run's), ``propagation`` (method and options, if one was applied) and ``parts``,
+        each with ``part``, ``nodes`` and ``scores``. A run on links, of a table of embeddings or of
+        events is scored by rankings of its edges.
 
     Raises:
         ValueError, OSError: The run does not exist, or its model does not fit the dataset.
     """
-    native = None if dataset is None else any_types(dataset)._native
-    return record_of(_graphmill.evaluate(run_directory(run), native, last, _propagation(propagate, propagation)))
+    spread = _propagation(propagate, propagation)
+    return record_of(_graphmill.evaluate(run_directory(run), native_of(dataset), last, spread))
 
 
 def _propagation(name: str | None, options: Mapping[str, float] | None) -> tuple[str, str] | None:
@@ -63,6 +65,7 @@ def predict(
     nodes: Any = None,
     *,
     kind: Literal["classes", "probabilities", "embeddings"] = "classes",
+    keys: Sequence[Any] | None = None,
     dataset: DatasetLike | None = None,
     last: bool = False,
     original_ids: bool = False,
@@ -79,6 +82,8 @@ def predict(
         kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
             ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
             of the last hidden layer).
+        keys: Keys of nodes instead of ids, of a dataset that was imported from tables; a key of
+            several columns is a tuple.
         dataset: Dataset to predict on. ``None`` takes the run's dataset, unless that was in memory
             and so was not stored.
         last: Uses the last checkpoint instead of the best model.
@@ -105,12 +110,11 @@ def predict(
         ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
             out of range, or tables of new nodes have faults.
     """
-    given = None if dataset is None else any_types(dataset)
-    native = None if given is None else given._native
+    native = native_of(dataset)
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
-    if on is not None and (nodes is not None or original_ids):
-        raise TypeError("on: all rows of the table are predicted; leave out nodes and original_ids")
+    if on is not None and (nodes is not None or keys is not None or original_ids):
+        raise TypeError("on: all rows of the table are predicted; leave out nodes, keys and original_ids")
     if on is not None and propagate is not None:
         raise TypeError("propagate: labels spread over the dataset's graph, without new nodes; leave out on")
     spread = _propagation(propagate, propagation)
@@ -123,18 +127,35 @@ def predict(
             for note in notes:
                 warnings.warn(note, UserWarning, stacklevel=2)
         else:
-            listed = None
-            if nodes is not None:
-                ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
-                if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-                    raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
-                listed = os.path.join(scratch, "nodes.npy")
-                np.save(listed, ids.astype(np.int64))
-            written = _graphmill.predict(run_directory(run), native, listed, kind, last, original_ids, spread, out)
-        rescaled = record_of(written).rescaled
-        if rescaled is not None:
-            warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=2)
-        return np.load(out)
+            asked = _asked(nodes, keys, scratch)
+            written = _graphmill.predict(run_directory(run), native, asked, kind, last, original_ids, spread, out)
+        return _read(written, out)
+
+
+def _asked(nodes: Any, keys: Sequence[Any] | None, scratch: str) -> tuple[str | None, list[str] | None]:
+    """File of node ids in ``scratch``, or keys; neither for all nodes."""
+    if keys is not None:
+        if nodes is not None:
+            raise TypeError("keys: pass either nodes or keys")
+        if isinstance(keys, str):
+            raise TypeError("keys: expected a sequence of keys, not one text")
+        return None, ["|".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
+    if nodes is None:
+        return None, None
+    ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
+    listed = os.path.join(scratch, "nodes.npy")
+    np.save(listed, ids.astype(np.int64))
+    return listed, None
+
+
+def _read(written: str, out: str) -> np.ndarray:
+    """Rows that a command wrote to ``out``, after its warnings."""
+    rescaled = record_of(written).rescaled
+    if rescaled is not None:
+        warnings.warn(f"features of the dataset: {rescaled}", UserWarning, stacklevel=3)
+    return np.load(out)
 
 
 def export_model(
@@ -147,7 +168,7 @@ def export_model(
         to: ``"safetensors"``, a file of the weights oriented as in PyTorch; ``"pyg"``, a
             directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
             options and the weights; or ``"onnx"``, a file of the model over feature rows and the
-            edges of each layer.
+            edges of each layer, of every model of one node type.
         out: File or directory to write.
         last: Exports the last checkpoint instead of the best model.
         force: Replaces an existing export.
@@ -230,27 +251,92 @@ def embed(
     run: RunLike,
     nodes: Any = None,
     *,
+    keys: Sequence[Any] | None = None,
     dataset: DatasetLike | None = None,
     last: bool = False,
     original_ids: bool = False,
+    node_type: str | None = None,
+    all_edges: bool = False,
 ) -> np.ndarray:
-    """Embeddings of nodes: ``predict(kind="embeddings")``.
+    """Embeddings of nodes: rows of the last hidden layer, or those that the decoder of a run on links scores.
 
     Args:
         run: Run, or its directory.
-        nodes, dataset, last, original_ids: As of :func:`predict`.
+        nodes, keys, dataset, last, original_ids: As of :func:`predict`.
+        node_type: Node type to embed, for a table of embeddings. Default: the first that it learned.
+        all_edges: Reads all edges, for a run on links. By default those of training only, so that
+            embeddings know no edge that validates or tests.
 
     Returns:
         One row per node (``N x H``, float32), in the order of ``nodes``.
+
+    Raises:
+        ValueError, OSError: As of :func:`predict`; or an option is not for this kind of run.
     """
-    return predict(run, nodes, kind="embeddings", dataset=dataset, last=last, original_ids=original_ids)
+    if original_ids:
+        if node_type is not None or all_edges:
+            raise TypeError("original_ids: reordered datasets have one type and no links; leave out node_type and all_edges")
+        return predict(run, nodes, kind="embeddings", keys=keys, dataset=dataset, last=last, original_ids=True)
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        out = os.path.join(scratch, "embeddings.npy")
+        asked = _asked(nodes, keys, scratch)
+        written = _graphmill.embed(run_directory(run), native_of(dataset), asked, (node_type, all_edges), last, out)
+        return _read(written, out)
+
+
+class Recommendations(NamedTuple):
+    """Best candidates of nodes: a row for each pair (``N``), those of a node together, the best first."""
+
+    #: Nodes that were asked for (uint32).
+    nodes: np.ndarray
+    #: Their candidates (uint32): ids of the type at the other end of the edges.
+    candidates: np.ndarray
+    #: Scores of the pairs (float32).
+    scores: np.ndarray
+
+
+def recommend(
+    run: RunLike,
+    nodes: Any = None,
+    *,
+    k: int = 10,
+    keys: Sequence[Any] | None = None,
+    dataset: DatasetLike | None = None,
+    last: bool = False,
+    all_edges: bool = False,
+    relation: str | None = None,
+    sources: bool = False,
+) -> Recommendations:
+    """Best candidates of nodes by a run on links, like ``graphmill predict --top-k``.
+
+    Known edges are left out, so a node may have fewer than ``k``.
+
+    Args:
+        run: Run on links (``task="link"``) or of a table of embeddings (``model="embedding"`` or
+            ``"lightgcn"``), or its directory.
+        nodes: Ids of the sources (``N``), or ``None`` for all.
+        k: Number of candidates of each node.
+        keys, dataset, last: As of :func:`predict`.
+        all_edges: As of :func:`embed`.
+        relation: Relation, for a table of embeddings with several.
+        sources: Ranks the sources of given destinations, for a table of embeddings.
+
+    Raises:
+        ValueError, OSError: The run does not exist or learned no links, or a node, key or relation is
+            unknown.
+    """
+    if k < 1:
+        raise ValueError(f"k {k}: pass at least 1")
+    with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
+        asked, how = _asked(nodes, keys, scratch), (all_edges, relation, sources)
+        return Recommendations(*_graphmill.candidates(run_directory(run), native_of(dataset), asked, k, how, last))
 
 
 def report(run: RunLike) -> str:
-    """Rewrites the page ``report.html`` of a run from its records.
+    """Rewrites the page ``report.html`` of a run or a sweep from its records.
 
     Args:
-        run: Run, or its directory.
+        run: Run, or its directory, or that of a sweep.
 
     Returns:
         Path of the page.

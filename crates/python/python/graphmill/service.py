@@ -10,14 +10,48 @@ import sys
 import threading
 import weakref
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from .given import RunLike, run_directory
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Start of the line by which the program says that it is ready.
 READY = "listening at "
 #: Lines of the program's output that a failure shows.
 LINES = 20
+
+
+class ServeOptions(TypedDict, total=False):
+    """Options of :func:`serve`, as of ``graphmill serve``."""
+
+    #: Uses the last checkpoint instead of the best model
+    last: bool
+    #: Listens at an address of the network without a token
+    anonymous: bool
+    #: File with the token that requests must have
+    token_file: str | os.PathLike[str]
+    #: Rows of known nodes to compute once
+    cache_embeddings: Literal["none", "bottom"]
+    #: Milliseconds that a batch waits for more requests
+    batch_window: int
+    #: Nodes after which a batch is full
+    max_batch: int
+    #: Largest number of nodes of a request, known or new
+    max_nodes: int
+    #: Largest number of new edges of a request
+    max_edges: int
+    #: Largest body of a request in bytes, also as text such as ``"4M"``
+    max_body: int | str
+    #: Largest number of requests at the same time
+    max_requests: int
+    #: Largest number of open connections
+    max_connections: int
+    #: Seconds in which a header, a body or a reading must end
+    timeout: int
+    #: Number of threads; 0 for all cores
+    threads: int
 
 
 def serve(
@@ -27,7 +61,7 @@ def serve(
     dataset: str | os.PathLike[str] | None = None,
     token: str | None = None,
     program: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **options: Unpack[ServeOptions],
 ) -> Service:
     """Starts ``graphmill serve`` in a process of its own, and waits until it listens.
 
@@ -40,17 +74,22 @@ def serve(
         token: Token that requests must have. It is passed by the environment, not as an argument.
         program: The ``graphmill`` program. Default: that beside this Python, or on the path.
         **options: Other options of ``graphmill serve``: ``last``, ``anonymous``,
-            ``cache_embeddings``, ``max_batch``, ``max_requests``, ``timeout``, ...
+            ``cache_embeddings``, ``max_batch``, ``max_requests``, ``timeout``, ...;
+            ``graphmill.ServeOptions`` has their types.
 
     Returns:
         The running service.
 
     Raises:
+        TypeError: An option is unknown.
         FileNotFoundError: The run does not exist, or the program is not installed.
         RuntimeError: The service does not start; the message has its output.
 
     ``with graphmill.serve("runs/bank") as service:`` runs a block in which ``service.url`` answers.
     """
+    for name in options:
+        if name not in ServeOptions.__annotations__:
+            raise TypeError(f"serve() has no option '{name}'; it has {', '.join(ServeOptions.__annotations__)}")
     words = [program_of(program), "serve", run_directory(run), "--listen", listen]
     if dataset is not None:
         words += ["--dataset", os.fspath(dataset)]
@@ -58,7 +97,7 @@ def serve(
         flag = f"--{name.replace('_', '-')}"
         if value is None or value is False:
             continue
-        words += [flag] if value is True else [flag, str(value)]
+        words += [flag] if value is True else [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
     environment = dict(os.environ)
     environment.pop("GRAPHMILL_TOKEN", None)
     if token is not None:

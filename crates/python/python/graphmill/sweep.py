@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from . import _graphmill
 from ._frameworks import options_of
-from .given import DatasetLike, any_types
+from .given import DatasetLike, native_of
 from .progress import watch
 from .record import Record, record_of
 
@@ -77,7 +77,7 @@ def sweep(
     if not resume and not tried:
         raise TypeError('tried: a sweep needs values to try, such as {"lr": [0.001, 0.01]}')
     words = [f"{name}={spec_of(values)}" for name, values in (tried or {}).items()]
-    native = None if dataset is None else any_types(dataset)._native
+    native = native_of(dataset)
     with watch(progress) as line:
 
         def observe(message: str) -> None:

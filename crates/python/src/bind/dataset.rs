@@ -16,8 +16,6 @@ use graphmill_core::{
 };
 use graphmill_data::{
     self as data,
-    dataset::Work,
-    generate::{GenerateOptions, generate_to, generate_with},
     typed::{self, Verify},
 };
 use graphmill_loader::feature::Host;
@@ -423,24 +421,4 @@ pub(super) fn watched<T: Send>(
         work(Box::new(MessageProgress { to: Mutex::new((sender, Instant::now())), stop, quiet }))
     };
     wait::run(py, worker, report)
-}
-
-/// Generates a dataset in memory or in a directory; `options` is JSON.
-#[pyfunction]
-#[pyo3(signature = (generator, options, out, replace, memory, observe))]
-pub(super) fn generate(
-    py: Python<'_>,
-    generator: &str,
-    options: &str,
-    out: Option<PathBuf>,
-    replace: bool,
-    memory: Option<u64>,
-    observe: Option<Py<PyAny>>,
-) -> PyResult<Dataset> {
-    let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
-    let data = create(py, observe, |progress| match &out {
-        Some(out) => generate_to(generator, out, &options, Work { memory, replace, progress }),
-        None => generate_with(generator, &options, progress),
-    })?;
-    Ok(Dataset::of(data, out, None))
 }

@@ -6,15 +6,21 @@ use std::{
 };
 
 use graphmill_core::progress::Progress;
-use graphmill_data::{self as data, typed::has_several_types};
+use graphmill_data::{
+    self as data,
+    typed::{self, Verify, has_several_types},
+};
 use graphmill_engine::{
-    Error, Result, RunContext, TrainConfig,
+    AnyDataset, CandidateOptions, EmbedOptions, Error, Result, RunContext, TrainConfig,
+    embedding::SavedEmbedding,
+    events::SavedEvents,
     record::{Origin, Summary},
     saved::{
         Kind, SavedRun, Scores, Selection, Written,
+        links::BestLinks,
         on::{NewTables, WrittenNew},
     },
-    typed::{self, SavedTypedRun},
+    typed::SavedTypedRun,
 };
 use pyo3::prelude::*;
 
@@ -25,12 +31,23 @@ use super::{dataset::Dataset, typed::TypedDataset};
 pub(super) enum Given<'py> {
     One(PyRef<'py, Dataset>),
     Several(PyRef<'py, TypedDataset>),
+    Directory(PathBuf),
 }
 
 /// Its data, for threads without Python.
 pub(super) enum Data {
     One(Arc<data::Dataset>),
     Several(Arc<data::TypedDataset>),
+    /// A dataset of any kind, which is opened as a run needs it.
+    Directory(PathBuf),
+}
+
+/// Source of the dataset of a command on a run.
+enum Source<'d> {
+    One(&'d data::Dataset),
+    Several(&'d data::TypedDataset, SavedTypedRun<'d>),
+    /// A directory; `None` for that of the run's dataset.
+    Directory(Option<&'d Path>),
 }
 
 impl Given<'_> {
@@ -39,6 +56,7 @@ impl Given<'_> {
         match self {
             Self::One(dataset) => Data::One(dataset.data.clone()),
             Self::Several(dataset) => Data::Several(dataset.data.clone()),
+            Self::Directory(path) => Data::Directory(path.clone()),
         }
     }
 
@@ -47,6 +65,7 @@ impl Given<'_> {
         match self {
             Self::One(dataset) => dataset.path.as_ref(),
             Self::Several(dataset) => dataset.path.as_ref(),
+            Self::Directory(path) => Some(path),
         }
     }
 
@@ -74,26 +93,51 @@ pub(super) fn locate(config: &mut TrainConfig, path: Option<&Path>) {
 }
 
 impl Data {
-    /// Opens the dataset of the run in `dir`.
+    /// The dataset of the run in `dir`.
     ///
     /// # Errors
     /// It cannot be read, or has changed.
     pub(super) fn of_run(dir: &Path, config: &TrainConfig) -> Result<Self> {
-        if let Some(data) = typed::open_dataset(config)? {
-            return Ok(Self::Several(Arc::new(data)));
-        }
-        Ok(Self::One(Arc::new(Origin::open_of(Origin::of_run(dir, config)?.as_ref(), dir, config)?)))
+        let origin = Origin::of_run(dir, config)?;
+        Ok(match Origin::locate_of(origin.as_ref(), dir, config)? {
+            Some(path) => Self::Directory(path.to_path_buf()),
+            None => Self::One(Arc::new(Origin::open_of(origin.as_ref(), dir, config)?)),
+        })
     }
 
-    /// Trains on the dataset.
+    /// Trains on the dataset, whose directory, if it has one, is that of `config`.
     ///
     /// # Errors
     /// Those of training.
     pub(super) fn train(&self, config: &TrainConfig, context: RunContext) -> Result<Summary> {
         match self {
             Self::One(data) => graphmill_engine::train(config, data, context),
-            Self::Several(data) => typed::train(config, data, context),
+            Self::Several(_) | Self::Directory(_) => AnyDataset::open(config)?.train(config, context),
         }
+    }
+
+    /// Source of the dataset for a command on `run`: `given`, or the run's dataset.
+    ///
+    /// # Errors
+    /// The run has another number of types.
+    fn source<'d>(given: Option<&'d Self>, run: &'d SavedRun) -> Result<Source<'d>> {
+        let typed = SavedTypedRun::of(run);
+        let reads_directory = SavedEmbedding::of(run).is_some() || SavedEvents::of(run).is_some();
+        Ok(match (given, typed) {
+            (None, _) => Source::Directory(None),
+            (Some(Self::Directory(path)), _) => Source::Directory(Some(path)),
+            (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
+            (Some(Self::Several(data)), None) if reads_directory || run.learns_links() => {
+                let path = data.directory.as_deref().ok_or_else(|| other_types(false))?;
+                Source::Directory(Some(path))
+            }
+            (Some(Self::One(data)), None) if reads_directory => {
+                let path = data.directory.as_deref().ok_or_else(|| other_types(true))?;
+                Source::Directory(Some(path))
+            }
+            (Some(Self::One(data)), None) => Source::One(data),
+            (Some(Self::One(_) | Self::Several(_)), of_run) => return Err(other_types(of_run.is_some())),
+        })
     }
 
     /// Scores the model of `run` on `given`, or on the run's dataset.
@@ -101,12 +145,10 @@ impl Data {
     /// # Errors
     /// Those of scoring, or the run has another number of types.
     pub(super) fn scores(given: Option<&Self>, run: &SavedRun, watch: &dyn Progress) -> Result<Scores> {
-        match (SavedTypedRun::of(run), given) {
-            (Some(typed), Some(Self::Several(data))) => typed.scores(data, watch),
-            (Some(typed), None) => typed.scores(&typed.dataset(None)?, watch),
-            (None, Some(Self::One(data))) => run.scores(data, watch),
-            (None, None) => run.scores(&run.dataset(None)?, watch),
-            (of_run, _) => Err(other_types(of_run.is_some())),
+        match Self::source(given, run)? {
+            Source::One(data) => run.scores(data, watch),
+            Source::Several(data, typed) => typed.scores(data, watch),
+            Source::Directory(other) => run.scores_on(other, watch),
         }
     }
 
@@ -117,20 +159,59 @@ impl Data {
     pub(super) fn predict(
         given: Option<&Self>,
         run: &SavedRun,
-        (nodes, original): (Option<&Path>, bool),
+        (nodes, original): (Selection, bool),
         (kind, out): (Kind, &Path),
         watch: &dyn Progress,
     ) -> Result<Written> {
-        let selection = nodes.map_or(Selection::All, Selection::Nodes);
-        match (SavedTypedRun::of(run), given) {
-            (Some(_), _) if original => Err(Error::Usage(
+        let of_several = |typed: SavedTypedRun, data: &data::TypedDataset| match original {
+            true => Err(Error::Usage(
                 "original_ids: datasets of several types are not reordered; leave it out".into(),
             )),
-            (Some(typed), Some(Self::Several(data))) => typed.predict(data, selection, kind, out, watch),
-            (Some(typed), None) => typed.predict(&typed.dataset(None)?, selection, kind, out, watch),
-            (None, Some(Self::One(data))) => run.predict(data, nodes, original, kind, out, watch),
-            (None, None) => run.predict(&run.dataset(None)?, nodes, original, kind, out, watch),
-            (of_run, _) => Err(other_types(of_run.is_some())),
+            false => typed.predict(data, nodes, kind, out, watch),
+        };
+        match (Self::source(given, run)?, SavedTypedRun::of(run)) {
+            (Source::One(data), _) => run.predict_selection(data, nodes, original, kind, out, watch),
+            (Source::Several(data, typed), _) => of_several(typed, data),
+            (Source::Directory(other), Some(typed)) => of_several(typed, &typed.dataset(other)?),
+            (Source::Directory(other), None) => {
+                run.predict_selection(&run.dataset(other)?, nodes, original, kind, out, watch)
+            }
+        }
+    }
+
+    /// Writes embeddings of nodes of `given`, or of the run's dataset.
+    ///
+    /// # Errors
+    /// Those of embeddings, or the run has another number of types.
+    pub(super) fn embed(
+        given: Option<&Self>,
+        run: &SavedRun,
+        (nodes, options): (Selection, EmbedOptions),
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        match Self::source(given, run)? {
+            Source::One(data) => run.embed(data, nodes, options, out, watch),
+            Source::Several(data, typed) => typed.predict(data, nodes, Kind::Embeddings, out, watch),
+            Source::Directory(other) => Ok(run.embed_on(other, nodes, options, out, watch)?.1),
+        }
+    }
+
+    /// Best candidates of nodes of `given`, or of the run's dataset.
+    ///
+    /// # Errors
+    /// Those of candidates, or the run has another number of types.
+    pub(super) fn candidates(
+        given: Option<&Self>,
+        run: &SavedRun,
+        nodes: Selection,
+        options: CandidateOptions,
+        watch: &dyn Progress,
+    ) -> Result<BestLinks> {
+        match Self::source(given, run)? {
+            Source::One(data) => run.candidates(data, nodes, options, watch),
+            Source::Several(..) => run.candidates_on(None, nodes, options, watch),
+            Source::Directory(other) => run.candidates_on(other, nodes, options, watch),
         }
     }
 
@@ -146,12 +227,15 @@ impl Data {
         (kind, out): (Kind, &Path),
         watch: &Arc<dyn Progress>,
     ) -> Result<WrittenNew> {
-        match (SavedTypedRun::of(run), given) {
-            (Some(typed), Some(Self::Several(data))) => typed.predict_new(data, new, kind, out, watch),
-            (Some(typed), None) => typed.predict_new(&typed.dataset(None)?, new, kind, out, watch),
-            (None, Some(Self::One(data))) => run.predict_new(data, new, kind, out, watch),
-            (None, None) => run.predict_new(&run.dataset(None)?, new, kind, out, watch),
-            (of_run, _) => Err(other_types(of_run.is_some())),
+        match (Self::source(given, run)?, SavedTypedRun::of(run)) {
+            (Source::One(data), _) => run.predict_new(data, new, kind, out, watch),
+            (Source::Several(data, typed), _) => typed.predict_new(data, new, kind, out, watch),
+            (Source::Directory(other), Some(typed)) => {
+                typed.predict_new(&typed.dataset(other)?, new, kind, out, watch)
+            }
+            (Source::Directory(other), None) => {
+                run.predict_new(&run.dataset(other)?, new, kind, out, watch)
+            }
         }
     }
 }
@@ -168,8 +252,10 @@ fn other_types(run_has_several: bool) -> Error {
     )
 }
 
-/// Returns true if the directory holds a dataset of several node types, edge types or tasks.
+/// Returns true if the directory holds a dataset of several node types, edge types or tasks, or of
+/// another task than the classification of nodes.
 #[pyfunction]
-pub(super) fn is_typed(path: PathBuf) -> bool {
-    has_several_types(path)
+pub(super) fn is_typed(py: Python<'_>, path: PathBuf) -> bool {
+    let is_other = || typed::open(&path, Verify::Once).is_ok_and(|data| !data.is_one_type());
+    has_several_types(&path) || typed::is_typed(&path) && py.detach(is_other)
 }

@@ -1,9 +1,11 @@
 //! State and speed of this machine, and epoch times of others, as JSON.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{TrainConfig, bench as benches, doctor::examine, options::key};
-use graphmill_plan::{Hardware, Request, measure, plan_run};
+use graphmill_loader::feature::LinkOptions;
+use graphmill_plan::{Hardware, Profile, Request, machines, measure, plan_run, refuse_measured};
 use pyo3::prelude::*;
 
 use super::{
@@ -67,33 +69,67 @@ pub(super) fn options_of_plan() -> Vec<&'static str> {
     [graphmill_plan::options(), Request::OPTIONS.to_vec()].concat()
 }
 
-/// Measures minibatches of a dataset and predicts epochs on other hardware.
+/// Dataset whose minibatches are measured, and its directory; or the file of a profile.
+#[derive(FromPyObject)]
+pub(super) enum Measured<'py> {
+    Here(PyRef<'py, Dataset>, Option<String>),
+    Before(PathBuf),
+}
+
+/// Predicts epochs on other hardware.
 #[pyfunction]
-#[pyo3(signature = (dataset, path, hardware, device_counts, options))]
+#[pyo3(signature = (measured, hardware, device_counts, options))]
 pub(super) fn plan(
     py: Python<'_>,
-    dataset: &Dataset,
-    path: Option<String>,
+    measured: Measured<'_>,
     hardware: &str,
     device_counts: Option<&str>,
     options: &str,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
     let given = configure(&mut config, options, &options_of_plan())?;
+    if let Measured::Before(_) = measured {
+        refuse_measured("profile", &Request::OPTIONS, &given).map_err(error::engine)?;
+    }
     let words = given.iter().filter_map(|name| Some((*name, key(name)?.word(&config)))).collect();
     let mut request = Request::new(config.clone(), words);
-    if let Some(path) = path {
-        request.dataset = path;
+    if let Measured::Here(_, Some(path)) = &measured {
+        request.dataset.clone_from(path);
     }
     if let Some(counts) = device_counts {
         request.set_device_counts(counts).map_err(error::engine)?;
     }
     let hardware = Hardware::find(hardware).map_err(error::engine)?;
     request.refuse_unused(&hardware).map_err(error::engine)?;
+    let profile = match measured {
+        Measured::Before(file) => Profile::open(&file),
+        Measured::Here(dataset, _) => {
+            let data = dataset.data.clone();
+            wait::quietly(py, move |_| on_threads(config.threads, || measure(&config, &data))?)?
+        }
+    };
+    let report = profile.and_then(|profile| plan_run(hardware, profile, &request));
+    serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+}
+
+/// Predicts epochs on one machine like this for each part of a partition, joined by `network`.
+#[pyfunction]
+#[pyo3(signature = (dataset, partition, network, options))]
+pub(super) fn plan_machines(
+    py: Python<'_>,
+    dataset: &Dataset,
+    partition: PathBuf,
+    network: &str,
+    options: &str,
+) -> PyResult<String> {
+    let mut config = TrainConfig::default();
+    let given = configure(&mut config, options, &options_of_plan())?;
+    let network: LinkOptions =
+        network.parse().map_err(|error| error::value(format!("network {error}")))?;
     let data = dataset.data.clone();
     let report = wait::quietly(py, move |_| {
-        let profile = on_threads(config.threads, || measure(&config, &data))??;
-        plan_run(hardware, profile, &request)
+        let parts = PartitionDir::open(&partition)?;
+        on_threads(config.threads, || machines::plan((&config, &given[..]), &data, &parts, network))?
     })?;
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }

@@ -8,7 +8,7 @@ use graphmill_engine::{
 };
 use pyo3::prelude::*;
 
-use super::{error, export, machine};
+use super::{error, export, machine, run::options_of_hotness_report};
 
 /// An option: name, placeholder of its value, default as JSON, help, kind of value, choices.
 type Described = (&'static str, &'static str, String, String, &'static str, Option<Vec<&'static str>>);
@@ -22,7 +22,7 @@ pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
     let taken = match of {
         "train" => names(),
         "hotness" => hotness::options_of_scores(),
-        "hotness_report" => hotness::options(),
+        "hotness_report" => options_of_hotness_report(),
         "partition_report" => [partition::options(), vec!["threads"]].concat(),
         "bench" => bench::options(),
         "plan" => machine::options_of_plan(),

@@ -32,6 +32,7 @@ impl Predictor {
             Some(Data::One(data)) => {
                 Ok(Some(Opened::new(SavedRun::open(&run, last)?, data.as_ref().clone())?))
             }
+            Some(Data::Directory(path)) => Ok(Some(Opened::open(&run, Some(&path), last)?)),
             Some(Data::Several(_)) => Ok(None),
         })?;
         let opened = opened.map_err(error::engine)?;

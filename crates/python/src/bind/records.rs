@@ -14,7 +14,7 @@ pub(super) fn summary(py: Python<'_>, run: PathBuf) -> PyResult<String> {
     serde_json::to_string(&summary).map_err(error::value)
 }
 
-/// Rewrites the report of a run; returns its path.
+/// Rewrites the report of a run or a sweep; returns its path.
 #[pyfunction]
 pub(super) fn write_report(py: Python<'_>, run: PathBuf) -> PyResult<PathBuf> {
     py.detach(|| graphmill_report::write_report(&run)).map_err(error::engine)

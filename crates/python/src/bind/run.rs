@@ -2,7 +2,7 @@
 //! objects.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -17,12 +17,11 @@ use graphmill_engine::{
     observer::{Observer, Progress, Start},
     options::{key, names, suggestion},
     partition as engine_partition,
-    propagation::PropagationOptions,
     record::EpochRecord,
-    saved::{Kind, Propagation, SavedRun, on::NewTables},
+    typed,
 };
 use graphmill_report::Recorder;
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::{exceptions::PyTypeError, prelude::*};
 use serde_json::{Map, Value as Json, json};
 
@@ -31,7 +30,6 @@ use super::{
     dataset::Dataset,
     error,
     given::{Data, Given},
-    tables::{Named, in_memory},
     topology::Topology,
     wait,
 };
@@ -192,125 +190,6 @@ pub(super) fn train(
     serde_json::to_string(&summary).map_err(error::value)
 }
 
-/// Scores a run's model by every metric on every part of the split; returns JSON.
-#[pyfunction]
-#[pyo3(signature = (run, dataset, last, propagate))]
-pub(super) fn evaluate(
-    py: Python<'_>,
-    run: PathBuf,
-    dataset: Option<Given<'_>>,
-    last: bool,
-    propagate: Option<(String, String)>,
-) -> PyResult<String> {
-    let data = dataset.map(|dataset| dataset.data());
-    let scores = wait::quietly(py, move |progress| {
-        Data::scores(data.as_ref(), &opened(&run, last, propagate)?, progress)
-    })?;
-    serde_json::to_string(&scores.map_err(error::engine)?).map_err(error::value)
-}
-
-/// A run with the propagation of this name, whose options are JSON, after its model.
-///
-/// # Errors
-/// The run cannot be opened, or it or an option does not fit the propagation.
-fn opened(run: &Path, last: bool, propagate: Option<(String, String)>) -> Result<SavedRun> {
-    let saved = SavedRun::open(run, last)?;
-    let Some((name, options)) = propagate else { return Ok(saved) };
-    let wrong = |error: serde_json::Error| Error::usage(format!("propagation: {error}"));
-    let options: PropagationOptions = serde_json::from_str(&options).map_err(wrong)?;
-    saved.with_propagation(Propagation::new(&name, options)?)
-}
-
-/// Writes predictions of a run's model to a file; returns their description as JSON.
-#[pyfunction]
-#[pyo3(signature = (run, dataset, nodes, kind, last, original_ids, propagate, out))]
-#[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
-pub(super) fn predict(
-    py: Python<'_>,
-    run: PathBuf,
-    dataset: Option<Given<'_>>,
-    nodes: Option<PathBuf>,
-    kind: &str,
-    last: bool,
-    original_ids: bool,
-    propagate: Option<(String, String)>,
-    out: PathBuf,
-) -> PyResult<String> {
-    let kind = kind_of(kind)?;
-    let data = dataset.map(|dataset| dataset.data());
-    let written = wait::quietly(py, move |progress| {
-        let saved = opened(&run, last, propagate)?;
-        let selected = (nodes.as_deref(), original_ids);
-        Data::predict(data.as_ref(), &saved, selected, (kind, &out), progress)
-    })?;
-    serde_json::to_string(&written.map_err(error::engine)?).map_err(error::value)
-}
-
-/// Kind of predictions by name.
-fn kind_of(name: &str) -> PyResult<Kind> {
-    match name {
-        "classes" => Ok(Kind::Classes),
-        "probabilities" => Ok(Kind::Probabilities),
-        "embeddings" => Ok(Kind::Embeddings),
-        other => Err(error::value(format!("kind '{other}': use classes, probabilities or embeddings"))),
-    }
-}
-
-/// Writes predictions for new nodes to a file; returns their description as JSON and remarks.
-/// The new nodes and their edges are names of files or of tables in memory.
-#[pyfunction]
-#[pyo3(signature = (run, dataset, new, kind, last, out))]
-pub(super) fn predict_new(
-    py: Python<'_>,
-    run: PathBuf,
-    dataset: Option<Given<'_>>,
-    new: (Vec<String>, Vec<String>, Named),
-    kind: &str,
-    last: bool,
-    out: PathBuf,
-) -> PyResult<(String, Vec<String>)> {
-    let kind = kind_of(kind)?;
-    let data = dataset.map(|dataset| dataset.data());
-    let (nodes, edges, tables) = new;
-    let memory = in_memory(&tables);
-    let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
-    let written = wait::quietly_shared(py, move |progress| {
-        Data::predict_new(data.as_ref(), &SavedRun::open(&run, last)?, &new, (kind, &out), &progress)
-    })?;
-    let written = written.map_err(error::engine)?;
-    Ok((serde_json::to_string(&written).map_err(error::value)?, written.notes()))
-}
-
-/// Exports a run's model; returns the files as JSON.
-#[pyfunction]
-#[pyo3(signature = (run, to, out, last))]
-pub(super) fn export_model(
-    py: Python<'_>,
-    run: PathBuf,
-    to: &str,
-    out: PathBuf,
-    last: bool,
-) -> PyResult<String> {
-    let exported = py.detach(|| SavedRun::open(&run, last)?.export_model(to, &out));
-    serde_json::to_string(&exported.map_err(error::engine)?).map_err(error::value)
-}
-
-/// Writes a run with the options of another and these parameters: names, and values row by row in
-/// the layout of exports.
-#[pyfunction]
-#[pyo3(signature = (run, weights, out, last))]
-pub(super) fn import_model(
-    py: Python<'_>,
-    run: PathBuf,
-    weights: Vec<(String, PyReadonlyArray1<'_, f32>)>,
-    out: PathBuf,
-    last: bool,
-) -> PyResult<()> {
-    let weights: Vec<(String, Vec<f32>)> =
-        weights.into_iter().map(|(name, values)| (name, values.as_array().to_vec())).collect();
-    py.detach(|| SavedRun::open(&run, last)?.import_model(&weights, &out)).map_err(error::engine)
-}
-
 /// Scores every node by a hotness metric.
 #[pyfunction]
 #[pyo3(signature = (dataset, metric, options))]
@@ -330,27 +209,42 @@ pub(super) fn hotness<'py>(
     Ok(scores.map_err(error::engine)?.into_pyarray(py))
 }
 
-/// Hit rates of caches, as JSON.
+/// Options of a run that [`hotness_report`] takes; `task` chooses one of a dataset of several types.
+pub(super) fn options_of_hotness_report() -> Vec<&'static str> {
+    [hot::options(), vec!["task"]].concat()
+}
+
+/// Hit rates of caches, as JSON. `policies` has names, and true if they are defaults, of which a
+/// dataset of several types takes those that it defines.
 #[pyfunction]
 #[pyo3(signature = (dataset, policies, samplers, ratios, epochs, options))]
 pub(super) fn hotness_report(
     py: Python<'_>,
-    dataset: &Dataset,
-    policies: Vec<String>,
+    dataset: Given<'_>,
+    policies: (Vec<String>, bool),
     samplers: Vec<String>,
     ratios: Vec<f64>,
     epochs: u64,
     options: &str,
 ) -> PyResult<String> {
-    let mut train = TrainConfig::default();
-    let given = configure(&mut train, options, &hot::options())?;
+    let (mut train, (mut policies, is_default)) = (TrainConfig::default(), policies);
+    let data = dataset.data();
+    if matches!(data, Data::Several(_)) {
+        dataset.locate(&mut train).map_err(error::engine)?;
+        policies.retain(|name| !is_default || typed::hotness::is_defined(name));
+    }
+    let given = configure(&mut train, options, &options_of_hotness_report())?;
     let options = hot::Options { train, policies, samplers, ratios, epochs };
     options.refuse_unused(&given).map_err(error::engine)?;
-    let data = dataset.data.clone();
+    let threads = options.train.threads;
     let report = wait::quietly(py, move |progress| {
-        on_threads(options.train.threads, || hot::run(&options, &data, progress))?
+        on_threads(threads, || match &data {
+            Data::One(data) => Ok(serde_json::to_value(hot::run(&options, data, progress)?)),
+            Data::Several(data) => Ok(serde_json::to_value(typed::hotness::run(&options, data, progress)?)),
+            Data::Directory(path) => Err(Error::usage(format!("{}: open the dataset first", path.display()))),
+        })?
     })?;
-    serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+    Ok(report.map_err(error::engine)?.map_err(error::value)?.to_string())
 }
 
 /// Assigns the nodes of a graph to parts; returns the part of each node.

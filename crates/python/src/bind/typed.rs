@@ -244,6 +244,11 @@ impl TypedDataset {
 }
 
 impl TypedDataset {
+    /// Creates a dataset from Rust's, in memory.
+    pub(super) fn of(data: data::TypedDataset) -> Self {
+        Self { data: Arc::new(data), path: None, report: None }
+    }
+
     /// Opens the directory of an import with this report.
     pub(super) fn opened(
         py: Python<'_>,

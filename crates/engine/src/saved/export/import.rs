@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{SavedRun, check_layers};
+use super::{SavedRun, pyg};
 use crate::{
     Error, Result, RunDir,
     checkpoint::{self, tensors::Tensor},
@@ -17,7 +17,7 @@ impl SavedRun {
     /// The model has no export to PyTorch Geometric; a parameter is missing, unknown, of another
     /// size or not finite; `out` holds a run or cannot be written.
     pub fn import_model(&self, weights: &[(String, Vec<f32>)], out: &Path) -> Result<()> {
-        check_layers(self, "pyg")?;
+        pyg::check(self)?;
         let refuse = |why: String| Err(Error::run(&self.dir, format!("import of a model: {why}")));
         let mut tensors = self.tensors()?;
         if let Some((name, _)) = weights.iter().find(|(name, _)| tensors.iter().all(|old| old.name != *name))

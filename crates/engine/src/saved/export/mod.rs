@@ -19,6 +19,7 @@ mod pyg;
 
 use std::{
     collections::HashMap,
+    fmt::Display,
     path::{Path, PathBuf},
 };
 
@@ -146,30 +147,23 @@ impl SavedRun {
     }
 }
 
-/// Models whose layers other targets build.
-const MODELS: &[&str] = &["sage", "gcn", "gat", "gin"];
-
 /// Samplers whose inference weights the neighbours, which other targets do not.
 const WEIGHTED: &[&str] = &["weighted", "labor", "random-walk"];
 
-/// Refuses models whose layers the target called `to` cannot build.
-fn check_layers(run: &SavedRun, to: &str) -> Result<()> {
+/// Error of a model that the target called `to` cannot represent.
+fn refused(to: &str, why: impl Display) -> Error {
+    Error::usage(format!("--to {to}: {why}; export the weights with --to safetensors"))
+}
+
+/// Refuses models other than `models`, and runs whose outputs a model over blocks does not give.
+fn check_layers(run: &SavedRun, to: &str, models: &[&str]) -> Result<()> {
     let config = run.config();
-    let refuse = |why: String| {
-        let remedy = "export the weights with --to safetensors";
-        Err(Error::usage(format!("--to {to}: {why}; {remedy}")))
-    };
-    if run.is_special() || !MODELS.contains(&config.model.as_str()) {
-        return refuse(format!("--model {} is not one of {}", config.model, one_of(MODELS)));
+    let refuse = |why: String| Err(refused(to, why));
+    if run.is_special() || !models.contains(&config.model.as_str()) {
+        return refuse(format!("--model {} is not one of {}", config.model, one_of(models)));
     }
     if is_link(config) {
         return refuse("the run learned links".into());
-    }
-    let options = config.to_json();
-    for (name, only) in [("aggregator", "mean"), ("sage_combine", "add")] {
-        if config.model == "sage" && options[name] != only {
-            return refuse(format!("--{} {} is not {only}", name.replace('_', "-"), options[name]));
-        }
     }
     if WEIGHTED.contains(&config.sampler.as_str()) {
         return refuse(format!("--sampler {} weights the neighbours", config.sampler));

@@ -5,15 +5,31 @@ use std::path::{Path, PathBuf};
 
 use graphmill_data::atomic::{self, Real};
 
-use super::{SavedRun, check_layers, write_weights};
+use super::{SavedRun, check_layers, refused, write_weights};
 use crate::{Error, Result};
 
 /// Module that builds the model.
 const MODULE: &str = include_str!("model.py");
 
+/// Models that `model.py` builds.
+const MODELS: &[&str] = &["sage", "gcn", "gat", "gin"];
+
+/// Refuses models that `model.py` does not build.
+pub(super) fn check(run: &SavedRun) -> Result<()> {
+    check_layers(run, "pyg", MODELS)?;
+    let options = run.config().to_json();
+    for (name, only) in [("aggregator", "mean"), ("sage_combine", "add")] {
+        if run.config().model == "sage" && options[name] != only {
+            let flag = name.replace('_', "-");
+            return Err(refused("pyg", format!("--{flag} {} is not {only}", options[name])));
+        }
+    }
+    Ok(())
+}
+
 /// Writes the directory `out`.
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
-    check_layers(run, "pyg")?;
+    check(run)?;
     std::fs::create_dir_all(out).map_err(|error| Error::io(out, "create", error))?;
     let [module, options, weights] =
         ["model.py", "model.json", "weights.safetensors"].map(|name| out.join(name));

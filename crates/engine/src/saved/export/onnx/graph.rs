@@ -1,6 +1,8 @@
 //! A graph of ONNX operations under construction. Every value has a name; an operation returns that
 //! of its output.
 
+use std::ops::Range;
+
 use super::message::{
     Attribute, Dim, FLOAT, GraphProto, INT64, Node, Shape, TensorProto, TensorType, Type, ValueInfo,
 };
@@ -81,6 +83,20 @@ impl Graph {
         self.op("Slice", &[x, &zero, count, &zero])
     }
 
+    /// A range of the columns of `x`.
+    pub(super) fn columns(&mut self, x: &str, range: Range<usize>) -> String {
+        let [first, end, one] = [range.start, range.end, 1].map(|n| self.ints(&[1], &[n as i64]));
+        self.op("Slice", &[x, &first, &end, &one])
+    }
+
+    /// Mean of the `parts` of each row, which stand side by side and are `width` wide.
+    pub(super) fn mean_of_parts(&mut self, x: &str, parts: usize, width: usize) -> String {
+        let shape = self.ints(&[3], &[-1, parts as i64, width as i64]);
+        let x = self.op("Reshape", &[x, &shape]);
+        let one = self.ints(&[1], &[1]);
+        self.op_with("ReduceMean", &[&x, &one], vec![Attribute::int("keepdims", 0)])
+    }
+
     /// Reduces rows by destination: `count x width` values that begin as `initial`, of which those
     /// of row `to[e]` take in row `e` of `rows` by `reduction`.
     pub(super) fn scatter(
@@ -92,7 +108,7 @@ impl Graph {
     ) -> String {
         let width = self.ints(&[1], &[width as i64]);
         let shape = self.op_with("Concat", &[count, &width], vec![Attribute::int("axis", 0)]);
-        let initial = self.floats(&format!("initial.{reduction}"), &[], &[initial]);
+        let initial = self.floats(&format!("initial.{initial}"), &[], &[initial]);
         let start = self.op("Expand", &[&initial, &shape]);
         let one = self.ints(&[1], &[1]);
         let indices = self.op("Unsqueeze", &[to, &one]);

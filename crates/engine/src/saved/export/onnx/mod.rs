@@ -9,12 +9,14 @@
 //! | `x` | float, `nodes x F` | feature rows as Graphmill stores them |
 //! | `edge_index.l` | int64, `2 x E` | source row and destination row of each edge of layer `l` |
 //! | `num_dst.l` | int64, `1` | number of destinations |
-//! | `edge_weight.l` | float, `E` | GCN: `1 / sqrt((d_u + 1) (d_v + 1))`, by in-degrees of the graph |
-//! | `self_weight.l` | float, number of destinations | GCN: `1 / (d_v + 1)` |
+//! | `edge_weight.l` | float, `E` | GCN, MixHop: `1 / sqrt((d_u + 1) (d_v + 1))`, by in-degrees of the graph |
+//! | `self_weight.l` | float, number of destinations | GCN, MixHop: `1 / (d_v + 1)` |
 //!
 //! The output `scores` has a row for each destination of the last layer: scores before softmax or
-//! sigmoid, or values at the scale of the targets. GAT adds the destinations' own rows itself.
+//! sigmoid, or values at the scale of the targets. Attention adds the destinations' own rows itself.
+//! A layer of several hops (MixHop) reads a block for each, so `l` counts blocks.
 
+mod conv;
 mod graph;
 mod layers;
 mod message;
@@ -26,8 +28,9 @@ use prost::Message;
 use serde_json::Value as Json;
 
 use self::{
+    conv::{Conv, Edges, Place},
     graph::Graph,
-    layers::{Builder, Edges, Params},
+    layers::{Builder, Params},
     message::{Dim, FLOAT, INT64, Model, OperatorSet, Property},
 };
 use super::{SavedRun, check_layers};
@@ -42,7 +45,8 @@ const MAX_VALUES: usize = (i32::MAX / 4) as usize - (1 << 20);
 
 /// Writes the file `out`.
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
-    check_layers(run, "onnx")?;
+    let models: Vec<&str> = conv::TABLE.iter().map(|conv| conv.model).collect();
+    check_layers(run, "onnx", &models)?;
     if out.extension().is_none_or(|ending| ending != "onnx") {
         let message = format!("{}: --to onnx writes a file; use a name that ends in .onnx", out.display());
         return Err(Error::usage(message));
@@ -56,7 +60,10 @@ pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
         );
         return Err(Error::usage(message));
     }
-    let graph = build(&options, &Params::new(tensors))?;
+    let config = run.config();
+    let conv = conv::TABLE.iter().find(|conv| conv.model == config.model).expect("checked above");
+    let hops = graphmill_nn::layer::hops(&config.model, &config.own);
+    let graph = build(&options, (conv, hops), &Params::new(tensors))?;
     let model = Model {
         ir_version: IR_VERSION,
         producer_name: "graphmill".into(),
@@ -83,7 +90,7 @@ impl Shape<'_> {
 }
 
 /// The whole model.
-fn build(options: &Json, params: &Params) -> Result<message::GraphProto> {
+fn build(options: &Json, (conv, hops): (&Conv, usize), params: &Params) -> Result<message::GraphProto> {
     let shape = Shape(options);
     let layers = shape.number("layers");
     let head_layers = shape.number("head_layers");
@@ -99,12 +106,22 @@ fn build(options: &Json, params: &Params) -> Result<message::GraphProto> {
     for layer in 0..layers {
         let is_last = layer + 1 == layers && head_layers == 0;
         let to = if is_last { shape.number("outputs") } else { shape.number("hidden") };
-        let edges = inputs(&mut builder.graph, layer, shape.word("model") == "gcn");
-        let mut rows = conv(&mut builder, &shape, (&x, &edges), (layer, is_last))?;
-        rows = residual(&mut builder, &shape, (&x, &edges.count), rows, (layer, width == to))?;
+        let (mut rows, mut count) = (x.clone(), String::new());
+        for hop in 1..=hops {
+            let block = layer * hops + hop - 1;
+            let edges = inputs(&mut builder.graph, block, conv.is_weighted);
+            let name = format!("conv.{block}.");
+            let place = Place { shape: &shape, name, width: to, is_last, hop: (hop, hops) };
+            rows = (conv.add)(&mut builder, &place, &rows, &edges)?;
+            count = edges.count;
+        }
+        let block = (layer + 1) * hops - 1;
+        rows = residual(&mut builder, &shape, (&x, &count), rows, (block, width == to))?;
         if !is_last {
-            rows = builder.norm(&rows, shape.word("norm"), &format!("norm.{layer}."))?;
-            rows = builder.activation(&rows, shape.word("activation"))?;
+            rows = builder.norm(&rows, shape.word("norm"), &format!("norm.{block}."))?;
+            if !conv.is_activated {
+                rows = builder.activation(&rows, shape.word("activation"))?;
+            }
         }
         (x, width) = (rows, to);
     }
@@ -119,8 +136,8 @@ fn build(options: &Json, params: &Params) -> Result<message::GraphProto> {
     Ok(builder.graph.finish(&x, dims, "a row for each destination of the last layer"))
 }
 
-/// Declares the block of a layer.
-fn inputs(graph: &mut Graph, layer: usize, has_weights: bool) -> Edges {
+/// Declares a block.
+fn inputs(graph: &mut Graph, layer: usize, is_weighted: bool) -> Edges {
     let edges = || Dim::named(format!("edges.{layer}"));
     let dims = vec![Dim::known(2), edges()];
     let doc = "source row and destination row of each edge";
@@ -131,7 +148,7 @@ fn inputs(graph: &mut Graph, layer: usize, has_weights: bool) -> Edges {
         vec![Dim::known(1)],
         "number of destinations, which are the first rows",
     );
-    let weights = has_weights.then(|| {
+    let weights = is_weighted.then(|| {
         let name = format!("edge_weight.{layer}");
         let of_edges = graph.input(&name, FLOAT, vec![edges()], "1 / sqrt((d_u + 1) (d_v + 1))");
         let rows = vec![Dim::named(format!("destinations.{layer}"))];
@@ -145,37 +162,18 @@ fn inputs(graph: &mut Graph, layer: usize, has_weights: bool) -> Edges {
     Edges { source, target, count, weights }
 }
 
-/// Output of the graph layer number `layer`.
-fn conv(
-    builder: &mut Builder,
-    shape: &Shape,
-    (x, edges): (&str, &Edges),
-    (layer, is_last): (usize, bool),
-) -> Result<String> {
-    let name = format!("conv.{layer}.");
-    match shape.word("model") {
-        "sage" => builder.sage(x, edges, &name),
-        "gcn" => builder.gcn(x, edges, &name),
-        "gat" => {
-            let heads = shape.number(if is_last { "out_heads" } else { "heads" });
-            builder.gat(x, edges, (heads, is_last), &name)
-        }
-        _ => builder.gin(x, edges, shape.word("norm"), &name),
-    }
-}
-
 /// Adds the residual of the destinations' rows of `x`, if the model has one here.
 fn residual(
     builder: &mut Builder,
     shape: &Shape,
     (x, count): (&str, &str),
     rows: String,
-    (layer, same_width): (usize, bool),
+    (block, same_width): (usize, bool),
 ) -> Result<String> {
     let own = match shape.word("residual") {
         "linear" => {
             let own = builder.graph.first(x, count);
-            builder.product(&own, &format!("residual.{layer}."))?
+            builder.product(&own, &format!("residual.{block}."))?
         }
         "identity" if same_width => builder.graph.first(x, count),
         _ => return Ok(rows),

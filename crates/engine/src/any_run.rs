@@ -1,0 +1,215 @@
+//! Scores, embeddings and best candidates of a saved run of any kind: on nodes of one type or
+//! several, on links, with a table of embeddings, or on a stream of events.
+//!
+//! Each method opens the run's dataset, or the one at `other`, as the kind of the run needs it.
+
+use std::path::Path;
+
+use graphmill_core::{End, progress::Progress};
+use graphmill_data::Dataset;
+
+use crate::{
+    Error, Result,
+    embedding::SavedEmbedding,
+    events::SavedEvents,
+    saved::{
+        Kind, SavedRun, Scores, Selection, Written,
+        links::{BestLinks, Reading},
+    },
+    typed::SavedTypedRun,
+};
+
+/// Choice of embeddings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmbedOptions<'a> {
+    /// Node type, for a table of embeddings; the first that the run learned by default.
+    pub node_type: Option<&'a str>,
+    /// True to read all edges, for a run on links, and not those of training only.
+    pub all_edges: bool,
+}
+
+/// Choice of candidates.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CandidateOptions<'a> {
+    /// Number of candidates of each node.
+    pub k: usize,
+    /// True to read all edges, as in [`EmbedOptions::all_edges`].
+    pub all_edges: bool,
+    /// Relation, for a table of embeddings; may be left out if there is one.
+    pub relation: Option<&'a str>,
+    /// True to rank sources of given destinations, for a table of embeddings.
+    pub sources: bool,
+}
+
+impl CandidateOptions<'_> {
+    /// Relation and ranked end of a table of embeddings.
+    fn of_table(&self) -> Result<(&str, End)> {
+        if self.all_edges {
+            let message = "--all-edges: a table of embeddings reads no edges; leave it out";
+            return Err(Error::usage(message));
+        }
+        Ok((self.relation.unwrap_or_default(), if self.sources { End::Source } else { End::Destination }))
+    }
+
+    /// Edges that a run on links reads.
+    fn of_links(&self, run: &SavedRun) -> Result<Reading> {
+        if self.relation.is_some() || self.sources {
+            return Err(Error::usage(
+                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave them out",
+            ));
+        }
+        if !run.learns_links() {
+            return Err(Error::usage(
+                "--top-k and --all-edges: the run learned no links; leave them out, or train with --task link",
+            ));
+        }
+        Ok(if self.all_edges { Reading::All } else { Reading::Training })
+    }
+}
+
+impl SavedRun {
+    /// Computes all metrics on each part of the split.
+    ///
+    /// # Errors
+    /// The dataset or the model cannot be read or do not fit each other, or `watch` stops the work.
+    pub fn scores_on(&self, other: Option<&Path>, watch: &dyn Progress) -> Result<Scores> {
+        if let Some(table) = SavedEmbedding::of(self) {
+            table.scores(&table.dataset(other)?, watch)
+        } else if let Some(events) = SavedEvents::of(self) {
+            events.scores(&events.dataset(other)?, watch)
+        } else if let Some(typed) = SavedTypedRun::of(self) {
+            typed.scores(&typed.dataset(other)?, watch)
+        } else {
+            self.scores(&self.dataset(other)?, watch)
+        }
+    }
+
+    /// Writes embeddings to `out`; returns the name of the dataset, too.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::scores_on`]; an option is not for this kind of run, a node or key is
+    /// unknown, or `out` cannot be written.
+    pub fn embed_on(
+        &self,
+        other: Option<&Path>,
+        selection: Selection,
+        options: EmbedOptions,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<(String, Written)> {
+        if let Some(table) = SavedEmbedding::of(self) {
+            check_all_edges(self, options.all_edges)?;
+            let data = table.dataset(other)?;
+            let written = table.embed(&data, options.node_type.unwrap_or_default(), selection, out)?;
+            return Ok((data.name, written));
+        }
+        if let Some(typed) = SavedTypedRun::of(self) {
+            check_all_edges(self, options.all_edges)?;
+            check_node_type(options)?;
+            let data = typed.dataset(other)?;
+            let written = typed.predict(&data, selection, Kind::Embeddings, out, watch)?;
+            return Ok((data.name, written));
+        }
+        let data = self.dataset(other)?;
+        let written = self.embed(&data, selection, options, out, watch)?;
+        Ok((data.name, written))
+    }
+
+    /// Writes embeddings of nodes of `data`, by a run on nodes of one type or on links.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::embed_on`].
+    pub fn embed(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        options: EmbedOptions,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        check_all_edges(self, options.all_edges)?;
+        check_node_type(options)?;
+        if self.learns_links() {
+            let reading = if options.all_edges { Reading::All } else { Reading::Training };
+            return self.embed_links(data, selection, reading, out, watch);
+        }
+        self.predict_selection(data, selection, false, Kind::Embeddings, out, watch)
+    }
+
+    /// Best candidates of nodes.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::scores_on`]; the run learned no links, an option is not for this kind of
+    /// run, or a node, key or relation is unknown.
+    pub fn candidates_on(
+        &self,
+        other: Option<&Path>,
+        selection: Selection,
+        options: CandidateOptions,
+        watch: &dyn Progress,
+    ) -> Result<BestLinks> {
+        match SavedEmbedding::of(self) {
+            Some(table) => table.best(&table.dataset(other)?, options.of_table()?, selection, options.k),
+            None => {
+                options.of_links(self)?;
+                self.candidates(&self.dataset(other)?, selection, options, watch)
+            }
+        }
+    }
+
+    /// Best candidates of nodes of `data`, by a run on links of one type.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::candidates_on`].
+    pub fn candidates(
+        &self,
+        data: &Dataset,
+        selection: Selection,
+        options: CandidateOptions,
+        watch: &dyn Progress,
+    ) -> Result<BestLinks> {
+        self.best_links(data, selection, options.k, options.of_links(self)?, watch)
+    }
+
+    /// Writes the best candidates of nodes to `out`; returns the name of the dataset, too.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::candidates_on`]; `out` cannot be written or has a format of one type.
+    pub fn write_candidates_on(
+        &self,
+        other: Option<&Path>,
+        selection: Selection,
+        options: CandidateOptions,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<(String, Written)> {
+        if let Some(table) = SavedEmbedding::of(self) {
+            let of = options.of_table()?;
+            let data = table.dataset(other)?;
+            let written = table.predict(&data, of, selection, options.k, out)?;
+            return Ok((data.name, written));
+        }
+        let reading = options.of_links(self)?;
+        let data = self.dataset(other)?;
+        let written = self.predict_links(&data, selection, options.k, reading, out, watch)?;
+        Ok((data.name, written))
+    }
+}
+
+/// Refuses to read all edges in a run that leaves out none.
+fn check_all_edges(run: &SavedRun, all_edges: bool) -> Result<()> {
+    match all_edges && !run.learns_links() {
+        true => Err(Error::usage("--all-edges: only runs on links leave out edges; leave it out")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a node type for a run without a table of embeddings.
+fn check_node_type(options: EmbedOptions) -> Result<()> {
+    match options.node_type {
+        Some(_) => {
+            Err(Error::usage("--node-type: it is for runs of --model embedding or lightgcn; leave it out"))
+        }
+        None => Ok(()),
+    }
+}

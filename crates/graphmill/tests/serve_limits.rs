@@ -155,7 +155,7 @@ fn padded(length: usize) -> String {
 fn bodies_share_a_budget_and_small_ones_are_always_read() {
     let sandbox = trained();
     // a budget of one body beyond the first 16 KiB of each
-    let service = Service::start(&sandbox, "a --timeout 4 --max-body 64K --max-requests 1");
+    let service = Service::start(&sandbox, "a --max-body 64K --max-requests 1");
     let large = 60 << 10;
     let head = format!("{PREDICT}Content-Length: {large}\r\n\r\n");
     let body = padded(large);
@@ -173,7 +173,7 @@ fn bodies_share_a_budget_and_small_ones_are_always_read() {
         if answer.starts_with("HTTP/1.1 503") {
             break;
         }
-        assert!(began.elapsed() < LIMIT, "the slow body does not count: {answer}");
+        assert!(began.elapsed() < END / 2, "the slow body does not count: {answer}");
     }
     assert_eq!(service.client().post("/v1/predict", &padded(16 << 10)).0, 200);
     // the rest of the body arrives, and its share is free again

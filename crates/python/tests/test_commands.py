@@ -3,7 +3,9 @@
 import http.server
 import json
 import os
+import re
 import shutil
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -51,6 +53,50 @@ def test_sweeps_try_all_values_and_resume(data, tmp_path):
     again = graphmill.sweep(out=tmp_path / "t", resume=True)
     assert [trial.to_dict() for trial in again.trials] == [trial.to_dict() for trial in record.trials]
     assert json.loads((tmp_path / "t/sweep.json").read_text())["best"] == record.best
+
+
+def test_the_report_of_a_sweep_is_rewritten(data, tmp_path):
+    graphmill.sweep(data, {"lr": [0.001, 0.01]}, out=tmp_path / "s", min_epochs=3, **OPTIONS)
+    page = tmp_path / "s/report.html"
+    text = page.read_text()
+    page.unlink()
+    assert graphmill.report(tmp_path / "s") == str(page) and page.read_text() == text
+
+
+def test_graphs_of_several_types_are_generated(tmp_path):
+    made = graphmill.generate("typed", nodes=200, classes=4, dim=4, seed=3)
+    assert isinstance(made, graphmill.TypedDataset) and made.path is None and len(made.node_types) == 4
+    stored = graphmill.generate("typed", tmp_path / "shop", nodes=200, classes=4, dim=4, seed=3)
+    assert stored.name == "shop" and stored.num_edges == made.num_edges
+    with pytest.raises(ValueError, match="works in memory"):
+        graphmill.generate("typed", tmp_path / "other", nodes=200, memory=1 << 30)
+    with pytest.raises(ValueError, match="exists"):
+        graphmill.generate("typed", tmp_path / "shop", nodes=200)
+    report = graphmill.hotness_report(stored, fanout=[3, 2], batch_size=32, epochs=1, ratios=[0.5])
+    rates = {row.policy: row.hit_rate for row in report.results}
+    assert rates["optimal"] >= rates["random"] > 0 and report.types
+
+
+def test_plans_take_a_profile_or_a_partition(data, tmp_path):
+    options = {"fanout": [3, 2], "batch_size": 128, "hidden": 8}
+    first = graphmill.plan(data, "v100x8", **options)
+    again = graphmill.plan(hardware="v100x8", profile=first.profile)
+    assert [one.to_dict() for one in again.strategies] == [one.to_dict() for one in first.strategies]
+    (tmp_path / "profile.json").write_text(json.dumps(first.profile.to_dict()))
+    assert graphmill.plan(hardware="v100x8", profile=tmp_path / "profile.json").recommended == first.recommended
+    graphmill.partition_report(data, 2, methods=["hash"], out=tmp_path / "parts", batches=2, fanout=[3, 2], batch_size=128)
+    machines = graphmill.plan(data, partition=tmp_path / "parts", network="125M,50us", **options)
+    assert machines.machines == 2 and machines.method == "hash" and machines.strategies
+    for call, error, message in [
+        (partial(graphmill.plan, data), TypeError, "either hardware"),
+        (partial(graphmill.plan, data, "v100x8", network="1G,1us"), TypeError, "partition="),
+        (partial(graphmill.plan, data, "v100x8", profile=first.profile), TypeError, "leave out dataset"),
+        (partial(graphmill.plan, hardware="v100x8", profile=first.profile, hidden=8), ValueError, "hidden: profile already holds"),
+        (partial(graphmill.plan, data, partition=tmp_path / "parts", network="fast"), ValueError, "network"),
+        (partial(graphmill.plan, data, partition=tmp_path / "parts", cache="lru"), ValueError, "assume no cache"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_wrong_sweeps_are_refused(data, tmp_path):
@@ -141,7 +187,16 @@ def test_services_answer_as_predict_and_stop(data, tmp_path):
         graphmill.serve(run, program=PROGRAM, max_nodes="many")
 
 
+@pytest.mark.skipif(not has_service(), reason="the program graphmill is not built with the service")
+def test_options_of_the_service_are_those_of_the_command():
+    text = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    flags = {flag.replace("-", "_") for flag in re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.MULTILINE)}
+    assert flags - {"listen", "dataset", "help"} == set(graphmill.ServeOptions.__annotations__)
+
+
 def test_services_need_a_run_and_the_program(tmp_path, monkeypatch):
+    with pytest.raises(TypeError, match="serve\\(\\) has no option 'max_node'"):
+        graphmill.serve(tmp_path, max_node=3)
     with pytest.raises(FileNotFoundError, match="no such run directory"):
         graphmill.serve(tmp_path / "nowhere", program=shutil.which("true"))
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)

@@ -21,6 +21,9 @@ loss: float = run.history[0].loss
 run = graphmill.train({"edge_index": [[0], [1]]}, fanout="10,5", host_budget="4G", out="run")
 classes: np.ndarray = run.predict([1, 2], kind="classes")
 graphmill.hotness(graphmill.Dataset.demo(), "presc:1", epochs=2)
+small: graphmill.Dataset = graphmill.generate(nodes=10)
+several: graphmill.TypedDataset = graphmill.generate("typed")
+scores: np.ndarray = graphmill.recommend("run", [1], k=3).scores
 """
 #: mistakes, and words of the message about each
 BAD = [
@@ -32,6 +35,7 @@ BAD = [
     ("graphmill.train(42)", "has incompatible type"),
     ('graphmill.hotness(data, model="gcn")', 'Unexpected keyword argument "model"'),
     ('graphmill.predict("run", kind="colours")', "has incompatible type"),
+    ('graphmill.serve("run", max_node=3)', 'Unexpected keyword argument "max_node"'),
 ]
 
 

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{NodeId, progress::Progress};
+use graphmill_core::progress::Progress;
 use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{
     Matrix,

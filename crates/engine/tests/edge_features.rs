@@ -87,6 +87,30 @@ fn two_types() -> TypedDataset {
     builder.build().unwrap()
 }
 
+/// Places with a neighbour of each group, of which one edge is marked: that from the group of the
+/// class.
+fn marked() -> TypedDataset {
+    let (mut stream, nodes) = (Stream::new(root(&[5])), 600);
+    let label: Vec<i32> = (0..nodes).map(|_| stream.below(CLASSES as u64) as i32).collect();
+    let mut rows = noise(nodes * CLASSES, &mut stream);
+    rows.chunks_mut(CLASSES).enumerate().for_each(|(v, row)| row[v % CLASSES] += 4.0);
+    let (mut src, mut dst, mut marks) = (Vec::new(), Vec::new(), Vec::new());
+    for (v, &label) in (0..).zip(&label) {
+        for group in 0..CLASSES {
+            src.push((stream.below((nodes / CLASSES) as u64) as usize * CLASSES + group) as NodeId);
+            dst.push(v);
+            marks.push(if group == label as usize { 2.0 } else { -2.0 } + stream.normal() as f32 / 4.0);
+        }
+    }
+    let mut builder = TypedBuilder::new("marked");
+    builder.node_type("place", nodes).features(CLASSES, rows);
+    builder.edge_type("place", "road", "place").edges(src, dst).features(1, marks);
+    let parts = [0..300, 300..450, 450..600u32].map(|part| part.collect::<Vec<_>>());
+    let [train, valid, test] = parts;
+    builder.task("kind").on_nodes("place").classes(CLASSES, label).split(train, valid, test);
+    builder.build().unwrap()
+}
+
 /// The dataset in a directory, opened from there.
 fn stored(data: &TypedDataset, dir: &Path) -> TypedDataset {
     data.save(dir).unwrap();
@@ -121,10 +145,16 @@ fn train(config: &TrainConfig, data: &TypedDataset) -> Result<Summary> {
 #[test]
 fn classes_that_only_edge_features_show_are_learned() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, data) in [("one", one_type()), ("two", two_types())] {
+    // attention reads the rows of edges in its scores only
+    let sums = ["gine", "sage-edge", "edge-gated"];
+    for (name, data, models) in [
+        ("one", one_type(), &sums[..]),
+        ("two", two_types(), &sums),
+        ("marked", marked(), &["gatv2-edge", "edge-gated"]),
+    ] {
         let path = dir.path().join(name);
         let data = stored(&data, &path);
-        for model in MODELS {
+        for model in models {
             let summary = train(&config(&path, &[("model", model)]).unwrap(), &data).unwrap();
             assert!(summary.test.score.unwrap() > 0.8, "{name} {model}: {:?}", summary.test);
         }
@@ -207,8 +237,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
 #[test]
 fn saved_runs_score_and_predict_as_the_run_did_even_after_a_move() {
     let dir = tempfile::tempdir().unwrap();
-    let (path, moved, run) =
-        (dir.path().join("data"), dir.path().join("moved"), dir.path().join("run"));
+    let (path, moved, run) = (dir.path().join("data"), dir.path().join("moved"), dir.path().join("run"));
     let data = stored(&one_type(), &path);
     let config = config(&path, &[("model", "gine"), ("epochs", "2")]).unwrap();
     assert_eq!((config.head_layers, config.fanout.0.clone()), (1, vec![-1, 3]), "not those of events");
@@ -239,7 +268,10 @@ fn saved_runs_score_and_predict_as_the_run_did_even_after_a_move() {
     let mut narrow = own.clone();
     narrow.edges[0].features = Some(FeatureTable::dense(1, vec![0f32; own.num_edges()]));
     let message = saved.scores(&narrow, &Quiet).unwrap_err().to_string();
-    assert!(message.contains("place:road:place' have 1 features, but the model was trained on 3"), "{message}");
+    assert!(
+        message.contains("place:road:place' have 1 features, but the model was trained on 3"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -452,9 +452,8 @@ fn formula(
                 let slice = &block.relations[r];
                 let rows = host(&edge_rows(block)[r]);
                 let row = |e: usize| rows.get(e).map_or(&[][..], Vec::as_slice);
-                let edges: Vec<_> = { slice.edges(v) }
-                    .map(|e| (&source(r, slice.indices[e])[..], row(e)))
-                    .collect();
+                let edges: Vec<_> =
+                    { slice.edges(v) }.map(|e| (&source(r, slice.indices[e])[..], row(e))).collect();
                 add(&mut out, &edge_formula(name, &|name| of(r, name), &x[t][v], &edges, width), 1.0);
             }
         }
@@ -805,12 +804,16 @@ fn wrong_batches_and_configurations_are_rejected_with_a_reason() {
     };
     let features = rows(&batch.blocks[0], &[2, 0, 4], 1);
     assert!(run(TypedStep { features: &features, ..batch.step(false) }).contains("7 rows of 2 values"));
-    assert!(run(TypedStep { num_targets: 4, ..batch.step(false) }).contains("4 targets among 3 destinations"));
+    assert!(
+        run(TypedStep { num_targets: 4, ..batch.step(false) }).contains("4 targets among 3 destinations")
+    );
     let three = [&batch.blocks[..], &batch.blocks[1..]].concat();
     assert!(run(TypedStep { blocks: &three, ..batch.step(false) }).contains("3 blocks for 2 layers"));
     assert!(run(batch.step(true)).contains("rows of edges of 2 blocks that do not fit"));
     let mut nodes = batch.nodes.clone();
     nodes[1][0] = 20;
-    assert!(run(TypedStep { nodes: &nodes, ..batch.step(false) }).contains("node 20 of a type with 20 nodes"));
+    assert!(
+        run(TypedStep { nodes: &nodes, ..batch.step(false) }).contains("node 20 of a type with 20 nodes")
+    );
     let _: &dyn Backend = &Reference;
 }

@@ -58,8 +58,7 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     if !given.contains(&"model") && config.model == TrainConfig::default().model && has_types(config) {
         config.model = DEFAULT_MODEL.into();
     }
-    let needs_head =
-        graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
+    let needs_head = graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
     if needs_head && is_typed(config) && config.head_layers == 0 && !given.contains(&"head_layers") {
         config.head_layers = 1;
     }

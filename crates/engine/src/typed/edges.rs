@@ -24,8 +24,7 @@ pub(super) fn tables(config: &TrainConfig, data: &TypedDataset) -> Result<Tables
     }
     let tables = data.edges.iter().map(|edges| table(data, edges)).collect::<Result<Tables>>()?;
     if tables.iter().all(Option::is_none) {
-        let others: Vec<&str> =
-            TABLE.iter().map(|entry| entry.name).filter(|name| !of_model(name)).collect();
+        let others: Vec<&str> = TABLE.iter().map(|entry| entry.name).filter(|name| !of_model(name)).collect();
         let others = match data.nodes.len().max(data.edges.len()) {
             1 => "sage".into(),
             _ => one_of(&others),

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, path::Path};
 use graphmill_core::{NodeId, progress::Progress};
 use graphmill_data::typed::{self, TypedDataset, Verify};
 use graphmill_nn::{
-    Matrix, backend::Cpu, backend::ops::Gather, metric,
+    Matrix,
+    backend::Cpu,
+    backend::ops::Gather,
+    metric,
     typed::{TABLE, TypedModel},
 };
 use rayon::prelude::*;
@@ -137,9 +140,7 @@ impl<'r> SavedTypedRun<'r> {
         }
         let reads_edges = TABLE.get(&self.config().model).is_some_and(|entry| entry.make.reads_edges);
         let widths = now.edge_widths.iter().zip(&own.edge_widths).zip(&own.edge_types);
-        if let Some(((now, own), name)) =
-            { widths }.find(|((now, own), _)| reads_edges && now != own)
-        {
+        if let Some(((now, own), name)) = { widths }.find(|((now, own), _)| reads_edges && now != own) {
             return refuse(format!(
                 "edges of type '{name}' have {now} features, but the model was trained on {own}"
             ));

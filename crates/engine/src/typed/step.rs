@@ -33,10 +33,8 @@ pub(super) fn bytes(
     let mut memory = TypedSeeds::default();
     for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
-        let request = TypedRequest {
-            aggregation: learner.model.aggregation(),
-            ..task.request(key).transposed()
-        };
+        let request =
+            TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;

@@ -11,7 +11,9 @@ use graphmill_core::{
 };
 use graphmill_data::typed::{Seeds, Task, TypedDataset};
 use graphmill_loader::{
-    time::{TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph},
+    time::{
+        TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph,
+    },
     typed::{TypedFanout, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 

@@ -143,8 +143,7 @@ impl EdgeSampler for Neighbor {
         let &HopRequest { graph, hop, dst, .. } = request;
         let Block { indptr, indices, .. } = block;
         let parallel = scratch.parallel;
-        let drawn =
-            draw_offsets(graph, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
+        let drawn = draw_offsets(graph, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
         scratch.parallel = parallel;
         drawn?;
         positions.clear();

@@ -102,7 +102,10 @@ impl TypedModelConfig {
         let (widths, relations) = (self.edge_dims.len(), schema.num_relations());
         if widths != if entry.make.reads_edges { relations } else { 0 } {
             let message = if entry.make.reads_edges {
-                format!("model '{}' reads edge features; pass a width for each of {relations} relations", self.model)
+                format!(
+                    "model '{}' reads edge features; pass a width for each of {relations} relations",
+                    self.model
+                )
             } else {
                 format!("model '{}' does not read edge features; pass no widths", self.model)
             };

@@ -37,7 +37,8 @@
 //! let pass = Pass { backend: &backend, training: false, key: 0 };
 //! let features = [Matrix::zeros(2, 4), Matrix::zeros(1, 0)];
 //! let (blocks, nodes) = ([block], [vec![3, 1], vec![8]]);
-//! let step = TypedStep { blocks: &blocks, features: &features, edges: &[], nodes: &nodes, num_targets: 1 };
+//! let (features, edges) = (&features[..], &[][..]);
+//! let step = TypedStep { blocks: &blocks, features, edges, nodes: &nodes, num_targets: 1 };
 //! model.forward(&pass, &step, &mut acts)?;
 //! assert_eq!((acts.logits().num_rows(), acts.logits().num_cols()), (1, 3));
 //! # Ok::<(), graphmill_nn::Error>(())

@@ -258,10 +258,8 @@ impl TypedModel {
     fn fits_edges(&self, step: &TypedStep) -> bool {
         let has_rows = |(block, edges): (&TypedBlock, &Vec<Matrix>)| {
             let of_slice = block.relations.iter().zip(edges).zip(&self.edge_dims);
-            edges.len() == block.relations.len()
-                && { of_slice }.all(|((slice, rows), &dim)| {
-                    [rows.num_rows(), rows.num_cols()] == [slice.num_edges(), dim]
-                })
+            edges.len() == block.relations.len() && { of_slice }
+                .all(|((slice, rows), &dim)| [rows.num_rows(), rows.num_cols()] == [slice.num_edges(), dim])
         };
         let blocks = if self.edge_dims.is_empty() { 0 } else { step.blocks.len() };
         step.edges.len() == blocks && step.blocks.iter().zip(step.edges).all(has_rows)

@@ -110,6 +110,7 @@ fn step(batch: &TypedExtracted) -> TypedStep<'_> {
     TypedStep {
         blocks: &batch.sampled.blocks,
         features: &batch.features,
+        edges: &batch.edges,
         nodes: &batch.sampled.input_nodes,
         num_targets: batch.sampled.seeds.nodes[0].len(),
     }

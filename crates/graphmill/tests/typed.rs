@@ -261,3 +261,44 @@ fn damage_is_found_by_info() {
     sandbox.write(name, &bytes);
     assert!(sandbox.run("info new").stderr.contains("features.npy: byte "));
 }
+
+#[test]
+fn imported_edge_features_are_trained_scored_and_predicted() {
+    let sandbox = Sandbox::new();
+    let (mut accounts, mut transfers) = (String::from("id,kind,age\n"), String::from("from,to,amount\n"));
+    for i in 0..400u32 {
+        accounts += &format!("acc-{i},{},{}\n", if i % 2 == 1 { "shop" } else { "person" }, i * 7919 % 50);
+        for k in 1..=4 {
+            let amount = if i % 2 == 1 { 60 } else { 40 } + (i * 13 + k * 37) % 30;
+            transfers += &format!("acc-{},acc-{i},{amount}\n", (i * 31 + k * 101) % 400);
+        }
+    }
+    sandbox.write("accounts.csv", accounts);
+    sandbox.write("transfers.csv", transfers);
+    let ends = "--nodes accounts.csv --id id --label kind --edges transfers.csv --src from --dst to";
+    sandbox.ok(&format!("import tables accounts {ends} --edge-features amount"));
+    let options = "--fanout 4,3 --hidden 16 --batch-size 64 --lr 0.01 --epochs 15";
+    for model in ["gine", "sage-edge"] {
+        let summary = sandbox.ok_json(&format!("train accounts --model {model} {options} --out {model}"));
+        assert!(summary["test"]["score"].as_f64().unwrap() > 0.85, "{model}: {}", summary["test"]);
+        assert_eq!(sandbox.ok_json(&format!("eval {model}"))["test"], summary["test"]["score"]);
+    }
+    let summary = sandbox.ok_json(&format!("train accounts {options} --out sage"));
+    assert!(summary["test"]["score"].as_f64().unwrap() < 0.7, "{}", summary["test"]);
+    sandbox.ok("predict gine --out kinds.csv");
+    let kinds = String::from_utf8(sandbox.read("kinds.csv")).unwrap();
+    let right = |(i, line): (usize, &str)| line.ends_with(if i % 2 == 1 { "shop" } else { "person" });
+    assert!(kinds.lines().skip(1).enumerate().filter(|&line| right(line)).count() > 340, "{kinds}");
+    sandbox.write("new.csv", "id,age\nnew,30\n");
+    sandbox.dataset("plain");
+    for (args, why) in [
+        ("train accounts --model gine --sampler labor", "use --sampler neighbor or full"),
+        ("train accounts --model gine --time-dim 8", "leave it out"),
+        ("train plain --model gine", "or a task on nodes whose edges have features"),
+        ("predict gine --on new.csv --out -", "the model reads features of edges"),
+        ("serve gine", "or with edge features"),
+    ] {
+        let outcome = sandbox.run(args);
+        assert!(outcome.status != Some(0) && outcome.stderr.contains(why), "{args}: {}", outcome.stderr);
+    }
+}

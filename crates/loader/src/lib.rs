@@ -56,6 +56,7 @@
 
 mod batch_key;
 pub mod compact;
+mod edge_rows;
 mod fanout;
 pub mod feature;
 pub mod hotness;
@@ -73,6 +74,7 @@ pub mod weights;
 
 pub use batch_key::BatchKey;
 pub use compact::Relabel;
+pub use edge_rows::gather_edges;
 pub use fanout::Fanout;
 pub use feature::{Feature, Traffic};
 pub use graphmill_core::prefetch;

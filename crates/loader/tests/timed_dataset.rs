@@ -5,7 +5,8 @@ use graphmill_data::typed::{self, TableData, TypedBuilder, TypedDataset, Values,
 use graphmill_loader::{
     BatchKey,
     feature::Host,
-    time::{TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph, gather_edges},
+    gather_edges,
+    time::{TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph},
 };
 
 /// Users who buy items at some times, with two features of each sale.

@@ -23,6 +23,14 @@ use graphmill_nn::{
 use support::{Checked, check, distance, dot, nudge, random};
 
 const F: usize = 6;
+/// Widths of the rows of each relation's edges; relation 3 has none.
+const EDGE_DIMS: [usize; 6] = [2, 3, 1, 0, 2, 1];
+
+/// Rows of the edges of a block.
+fn edge_rows(block: &TypedBlock) -> Vec<Matrix> {
+    let slices = block.relations.iter().zip(EDGE_DIMS).zip(80..);
+    slices.map(|((slice, dim), seed)| random(slice.num_edges(), dim, seed)).collect()
+}
 
 fn schema() -> Schema {
     let types = ["a", "b", "c"].map(|name| NodeType::new(name, 20)).to_vec();
@@ -78,11 +86,18 @@ fn cases() -> Vec<Case> {
         ("simple-hgn", "hidden", heads(2, 0.0), 4, false),
         ("simple-hgn", "scores", heads(1, 0.0), 3, true),
         ("simple-hgn", "averaged", heads(2, 0.3), 3, true),
+        ("gine", "edges", OwnOptions::default(), 4, false),
+        ("gatv2-edge", "edges", heads(2, 0.0), 4, false),
+        ("gatv2-edge", "averaged", heads(2, 0.0), 3, true),
+        ("gatv2-edge", "dropout", heads(2, 0.4), 4, false),
+        ("sage-edge", "edges", OwnOptions::default(), 4, false),
+        ("edge-gated", "edges", OwnOptions::default(), 4, false),
     ];
     let schema = schema();
     let made = forms.iter().map(|(row, form, own, out_dim, scores)| {
         let config = TypedLayerConfig {
             schema: &schema,
+            edge_dims: &EDGE_DIMS,
             in_dim: F,
             out_dim: *out_dim,
             number: usize::from(*form != "hidden"),
@@ -126,8 +141,8 @@ fn forward(
     saved: &mut Saved,
 ) -> Vec<Matrix> {
     let mut out = vec![Matrix::default(); 3];
-    let schema = schema();
-    layer.forward(pass, &TypedInput { schema: &schema, block, x }, saved, &mut out).unwrap();
+    let (schema, edges) = (schema(), edge_rows(block));
+    layer.forward(pass, &TypedInput { schema: &schema, block, x, edges: &edges }, saved, &mut out).unwrap();
     out
 }
 
@@ -143,12 +158,12 @@ fn backward(
     x: &[Matrix],
     c: &[Matrix],
 ) -> (Vec<Matrix>, Vec<Matrix>, Vec<Matrix>) {
-    let (schema, mut saved) = (schema(), Saved::default());
+    let (schema, edges, mut saved) = (schema(), edge_rows(block), Saved::default());
     let y = forward(layer, pass, block, x, &mut saved);
     layer.visit_mut(&mut |_, p| p.zero_grad(&Reference));
     let (mut grad, mut x_grad) = (c.to_vec(), vec![Matrix::default(); 3]);
     let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad };
-    layer.backward(pass, &TypedInput { schema: &schema, block, x }, &mut saved, grads);
+    layer.backward(pass, &TypedInput { schema: &schema, block, x, edges: &edges }, &mut saved, grads);
     let mut grads = Vec::new();
     layer.visit(&mut |_, p| grads.push(p.grad.clone()));
     (y, grads, x_grad)
@@ -225,11 +240,12 @@ fn gradients_accumulate() {
     for Case { name, mut layer } in cases() {
         let (x, c) = (rows(&block, &[F; 3], 20), outputs(&block, layer.spec().out_dim));
         let (_, once, _) = backward(layer.as_mut(), &pass, &block, &x, &c);
-        let (schema, mut saved) = (schema(), Saved::default());
+        let (schema, edges, mut saved) = (schema(), edge_rows(&block), Saved::default());
         let y = forward(layer.as_ref(), &pass, &block, &x, &mut saved);
         let (mut grad, mut x_grad) = (c, vec![Matrix::default(); 3]);
         let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad };
-        layer.backward(&pass, &TypedInput { schema: &schema, block: &block, x: &x }, &mut saved, grads);
+        let input = TypedInput { schema: &schema, block: &block, x: &x, edges: &edges };
+        layer.backward(&pass, &input, &mut saved, grads);
         let mut n = 0;
         layer.visit(&mut |_, p| {
             let twice: Vec<f32> = once[n].view().host().iter().map(|g| 2.0 * g).collect();
@@ -431,6 +447,102 @@ fn formula(
                 }
             }
         }
+        _ => {
+            for &r in &into {
+                let slice = &block.relations[r];
+                let rows = host(&edge_rows(block)[r]);
+                let row = |e: usize| rows.get(e).map_or(&[][..], Vec::as_slice);
+                let edges: Vec<_> =
+                    { slice.edges(v) }.map(|e| (&source(r, slice.indices[e])[..], row(e))).collect();
+                add(&mut out, &edge_formula(name, &|name| of(r, name), &x[t][v], &edges, width), 1.0);
+            }
+        }
+    }
+    out
+}
+
+/// The formula of a layer with rows of edges for a destination `x` with the rows of its sources and
+/// edges, by plain loops.
+fn edge_formula<'p>(
+    name: &str,
+    p: &dyn Fn(&str) -> &'p Rows,
+    x: &[f64],
+    edges: &[(&[f64], &[f64])],
+    width: usize,
+) -> Vec<f64> {
+    let mut out = vec![0.0; width];
+    // rows of no columns times weights of no rows are zeros
+    let of_edge = |e: &[f64], weight: &str, width: usize| {
+        if e.is_empty() { vec![0.0; width] } else { times(e, p(weight)) }
+    };
+    let mean = 1.0 / edges.len().max(1) as f64;
+    let sum = |parts: &[Vec<f64>]| {
+        let mut sum = parts[0].clone();
+        parts[1..].iter().for_each(|part| add(&mut sum, part, 1.0));
+        sum
+    };
+    match name {
+        "gine, edges" => {
+            let mut h: Vec<f64> = x.iter().map(|x| (1.0 + p("eps")[0][0]) * x).collect();
+            for (u, e) in edges {
+                let message = sum(&[u.to_vec(), of_edge(e, "edge.weight", F), p("edge.bias")[0].clone()]);
+                add(&mut h, &message.iter().map(|x| x.max(0.0)).collect::<Vec<_>>(), 1.0);
+            }
+            let inner = sum(&[times(&h, p("mlp.0.weight")), p("mlp.0.bias")[0].clone()]);
+            let inner: Vec<f64> = inner.iter().map(|x| x.max(0.0)).collect();
+            add(&mut out, &times(&inner, p("mlp.1.weight")), 1.0);
+            add(&mut out, &p("mlp.1.bias")[0], 1.0);
+        }
+        "sage-edge, edges" => {
+            add(&mut out, &times(x, p("self.weight")), 1.0);
+            add(&mut out, &p("bias")[0], 1.0);
+            for (u, e) in edges {
+                add(&mut out, &times(u, p("neigh.weight")), mean);
+                add(&mut out, &of_edge(e, "edge.weight", width), mean);
+            }
+        }
+        "edge-gated, edges" => {
+            add(&mut out, &times(x, p("self.weight")), 1.0);
+            add(&mut out, &p("bias")[0], 1.0);
+            for (u, e) in edges {
+                let gate = sum(&[
+                    times(x, p("target.weight")),
+                    p("gate.bias")[0].clone(),
+                    times(u, p("source.weight")),
+                    of_edge(e, "edge.weight", width),
+                ]);
+                let value = sum(&[times(u, p("value.weight")), of_edge(e, "edge.value.weight", width)]);
+                let gated = gate.iter().zip(value).map(|(gate, value)| value / (1.0 + (-gate).exp()));
+                add(&mut out, &gated.collect::<Vec<_>>(), 1.0);
+            }
+        }
+        "gatv2-edge, edges" | "gatv2-edge, averaged" => {
+            let all = p("attention")[0].len();
+            let right = sum(&[times(x, p("right.weight")), p("right.bias")[0].clone()]);
+            let mut entries: Vec<_> = edges
+                .iter()
+                .map(|(u, e)| (times(u, p("left.weight")), of_edge(e, "edge.weight", all)))
+                .collect();
+            let mut own = vec![0.0; all];
+            entries.iter().for_each(|(_, edge)| add(&mut own, edge, mean));
+            entries.push((times(x, p("left.weight")), own));
+            add(&mut out, &p("bias")[0], 1.0);
+            for h in 0..2 {
+                let score = |(left, edge): &(Vec<f64>, Vec<f64>)| {
+                    let z: Vec<f64> = sum(&[left.clone(), right.clone(), edge.clone()]);
+                    let z: Vec<f64> = head(&z, h, 2).iter().map(|&z| leaky(z, 0.2)).collect();
+                    product(&z, &head(&p("attention")[0], h, 2))
+                };
+                let alpha = softmax(&entries.iter().map(score).collect::<Vec<_>>());
+                for ((left, _), alpha) in entries.iter().zip(alpha) {
+                    let left = head(left, h, 2);
+                    match name {
+                        "gatv2-edge, averaged" => add(&mut out, &left, alpha / 2.0),
+                        _ => add(&mut out[h * width / 2..][..width / 2], &left, alpha),
+                    }
+                }
+            }
+        }
         _ => unreachable!("{name}"),
     }
     out
@@ -464,13 +576,15 @@ fn layers_compute_their_formulas() {
             }
         }
     }
-    assert_eq!(seen, 10);
+    assert_eq!(seen, 15);
 }
 
 /// A batch of two layers for a model whose type `b` has no features.
 struct Batch {
     blocks: Vec<TypedBlock>,
     features: Vec<Matrix>,
+    /// Rows of edges, for models that read them.
+    edges: Vec<Vec<Matrix>>,
     nodes: Vec<Vec<NodeId>>,
 }
 
@@ -481,13 +595,25 @@ fn batch() -> Batch {
     let features = rows(&blocks[0], &DIMS, 40);
     let nodes =
         blocks[0].num_src.iter().map(|&n| (0..n as u32).map(|v| (v * 3 + 1) % 20).collect()).collect();
-    Batch { blocks, features, nodes }
+    let edges = blocks.iter().map(edge_rows).collect();
+    Batch { blocks, features, edges, nodes }
 }
 
 impl Batch {
-    fn step(&self) -> TypedStep<'_> {
-        TypedStep { blocks: &self.blocks, features: &self.features, nodes: &self.nodes, num_targets: 3 }
+    /// The batch for a model, which may read the rows of edges.
+    fn step(&self, reads_edges: bool) -> TypedStep<'_> {
+        TypedStep {
+            blocks: &self.blocks,
+            features: &self.features,
+            edges: if reads_edges { &self.edges } else { &[] },
+            nodes: &self.nodes,
+            num_targets: 3,
+        }
     }
+}
+
+fn reads_edges(model: &str) -> bool {
+    TABLE.find(model).unwrap().make.reads_edges
 }
 
 fn configs() -> Vec<TypedModelConfig> {
@@ -504,6 +630,7 @@ fn configs() -> Vec<TypedModelConfig> {
         model: model.into(),
         head_layers,
         norm,
+        edge_dims: if reads_edges(model) { EDGE_DIMS.to_vec() } else { Vec::new() },
         ..base.clone()
     };
     let mut all: Vec<TypedModelConfig> = TABLE
@@ -517,8 +644,8 @@ fn configs() -> Vec<TypedModelConfig> {
 const TARGET: Target = Target { node_type: 0, outputs: 3 };
 
 /// Loss of a training pass; the gradients are those of the last call.
-fn loss(model: &TypedModel, pass: &Pass, batch: &Batch, acts: &mut TypedActivations) -> f64 {
-    model.forward(pass, &batch.step(), acts).unwrap();
+fn loss(model: &TypedModel, pass: &Pass, step: &TypedStep, acts: &mut TypedActivations) -> f64 {
+    model.forward(pass, step, acts).unwrap();
     let (logits, grad) = acts.logits_and_grad();
     SoftmaxCrossEntropy { logits, label: &[2, 0, 1], weight: &[], scale: 1.0, grad }.run(pass.backend)
 }
@@ -533,11 +660,12 @@ fn models_match_finite_differences_to_the_learned_rows() {
             config.head_layers = 1;
             config.own.set(SimpleHgnOptions { edge_dim: 3, negative_slope: 1.0 });
         }
+        let step = batch.step(reads_edges(&config.model));
         let mut model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
         let mut acts = TypedActivations::default();
-        loss(&model, &pass, &batch, &mut acts);
+        loss(&model, &pass, &step, &mut acts);
         model.zero_grad(pass.backend);
-        model.backward(&pass, &batch.step(), &mut acts);
+        model.backward(&pass, &step, &mut acts);
         let mut grads = Vec::new();
         model.visit(&mut |name, p| grads.push((name.to_string(), p.grad.clone(), p.trainable)));
         let mut checked = Checked::default();
@@ -551,7 +679,7 @@ fn models_match_finite_differences_to_the_learned_rows() {
                     }
                     m += 1;
                 });
-                loss(&moved, &pass, &batch, &mut TypedActivations::default())
+                loss(&moved, &pass, &step, &mut TypedActivations::default())
             });
         }
         checked += check(&format!("{}: learned rows", config.model), acts.input_grad(1), |i, delta| {
@@ -559,7 +687,7 @@ fn models_match_finite_differences_to_the_learned_rows() {
             let (_, rows) = moved.learned_rows_mut().next().unwrap();
             let v = batch.nodes[1][i / 8] as usize;
             rows.table_mut().view_mut().host()[v * 8 + i % 8] += delta;
-            loss(&moved, &pass, &batch, &mut TypedActivations::default())
+            loss(&moved, &pass, &step, &mut TypedActivations::default())
         });
         checked.assert_all_but_one_in(8, &config.model);
     }
@@ -589,6 +717,7 @@ fn models_overfit_a_batch_and_update_only_its_learned_rows() {
     let batch = batch();
     for config in configs() {
         let config = TypedModelConfig { dropout: 0.0, input_dropout: 0.0, ..config };
+        let of_model = batch.step(reads_edges(&config.model));
         let mut model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
         let before = model.learned_rows().next().unwrap().1.table().clone();
         let mut adam = graphmill_nn::optim::by_name("adam", &OwnOptions::default()).unwrap();
@@ -597,9 +726,9 @@ fn models_overfit_a_batch_and_update_only_its_learned_rows() {
         let mut losses = Vec::new();
         for step in 0..60 {
             let pass = Pass { backend: &backend, training: true, key: step };
-            losses.push(loss(&model, &pass, &batch, &mut acts));
+            losses.push(loss(&model, &pass, &of_model, &mut acts));
             model.zero_grad(&backend);
-            model.backward(&pass, &batch.step(), &mut acts);
+            model.backward(&pass, &of_model, &mut acts);
             adam.begin(0.02);
             sparse.begin(0.02);
             let mut index = 0;
@@ -629,6 +758,7 @@ fn a_single_block_serves_all_layers() {
     let single = TypedStep {
         blocks: std::slice::from_ref(&block),
         features: &features,
+        edges: &[],
         nodes: &nodes,
         num_targets: 2,
     };
@@ -661,6 +791,10 @@ fn wrong_batches_and_configurations_are_rejected_with_a_reason() {
     assert!(fault(both).contains("not together with bases"));
     let blocks = base.clone().with(RgcnOptions { bases: 0, blocks: 5 });
     assert!(fault(blocks).contains("does not divide 64 columns"));
+    let message = fault(TypedModelConfig { model: "sage-edge".into(), ..base.clone() });
+    assert!(message.contains("pass a width for each of 6 relations"), "{message}");
+    let message = fault(TypedModelConfig { edge_dims: vec![1; 6], ..base.clone() });
+    assert!(message.contains("model 'rgcn' does not read edge features"), "{message}");
     let narrow = TypedModel::new(&base, &schema, &[5, 0], TARGET, 3).err().unwrap().to_string();
     assert!(narrow.contains("2 widths for 3 node types"));
 
@@ -669,12 +803,17 @@ fn wrong_batches_and_configurations_are_rejected_with_a_reason() {
         model.forward(&support::pass(true), &step, &mut TypedActivations::default()).unwrap_err().to_string()
     };
     let features = rows(&batch.blocks[0], &[2, 0, 4], 1);
-    assert!(run(TypedStep { features: &features, ..batch.step() }).contains("7 rows of 2 values"));
-    assert!(run(TypedStep { num_targets: 4, ..batch.step() }).contains("4 targets among 3 destinations"));
+    assert!(run(TypedStep { features: &features, ..batch.step(false) }).contains("7 rows of 2 values"));
+    assert!(
+        run(TypedStep { num_targets: 4, ..batch.step(false) }).contains("4 targets among 3 destinations")
+    );
     let three = [&batch.blocks[..], &batch.blocks[1..]].concat();
-    assert!(run(TypedStep { blocks: &three, ..batch.step() }).contains("3 blocks for 2 layers"));
+    assert!(run(TypedStep { blocks: &three, ..batch.step(false) }).contains("3 blocks for 2 layers"));
+    assert!(run(batch.step(true)).contains("rows of edges of 2 blocks that do not fit"));
     let mut nodes = batch.nodes.clone();
     nodes[1][0] = 20;
-    assert!(run(TypedStep { nodes: &nodes, ..batch.step() }).contains("node 20 of a type with 20 nodes"));
+    assert!(
+        run(TypedStep { nodes: &nodes, ..batch.step(false) }).contains("node 20 of a type with 20 nodes")
+    );
     let _: &dyn Backend = &Reference;
 }

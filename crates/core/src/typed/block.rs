@@ -18,6 +18,9 @@ pub struct TypedBlock {
     pub num_src: Vec<usize>,
     /// Edges of each relation, `R`.
     pub relations: Vec<Block>,
+    /// Position in its relation's graph of each edge, `R` lists in the order of the slices' edges;
+    /// empty lists unless the sampler was asked to name the edges.
+    pub positions: Vec<Vec<u64>>,
 }
 
 impl TypedBlock {
@@ -29,6 +32,8 @@ impl TypedBlock {
         }
         self.relations.resize_with(schema.num_relations(), Block::default);
         self.relations.iter_mut().for_each(Block::clear);
+        self.positions.resize_with(schema.num_relations(), Vec::new);
+        self.positions.iter_mut().for_each(Vec::clear);
     }
 
     /// Sets the sizes of every slice to those of its types, and gives a row to each destination of

@@ -11,7 +11,7 @@ use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
 use graphmill_nn::{layer::GatOptions, temporal::CellKind};
 use serde::{Deserialize, Serialize};
 
-use super::TrainConfig;
+use super::{TrainConfig, stored_tasks::learns_nodes};
 
 /// Computation of the rows of nodes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,9 @@ pub fn kind(config: &TrainConfig) -> Option<EventModelKind> {
     TABLE.get(&config.model).map(|entry| entry.make)
 }
 
-/// Returns true if the run learns a stream of events.
+/// Returns true if the run learns a stream of events. Some models also learn tasks on nodes with
+/// edge features, which the task of the dataset decides.
 pub fn is_of_events(config: &TrainConfig) -> bool {
-    kind(config).is_some()
+    let learns_nodes = || graphmill_nn::typed::TABLE.get(&config.model).is_some() && learns_nodes(config);
+    kind(config).is_some() && !learns_nodes()
 }

@@ -1,11 +1,14 @@
 //! Facts about the task of a run, by its option `task` and the dataset's manifest.
 
-use std::path::Path;
-
-use graphmill_data::typed::is_typed;
 use serde_json::Value as Json;
 
-use super::{TrainConfig, embedding::is_table, events::is_of_events, link::LINK};
+use super::{
+    TrainConfig,
+    embedding::is_table,
+    events::is_of_events,
+    link::LINK,
+    stored_tasks::{is_of_nodes, manifest},
+};
 
 /// Returns true if the run learns links of a graph of one node type and one edge type.
 pub fn is_link(config: &TrainConfig) -> bool {
@@ -23,16 +26,6 @@ pub(crate) fn has_default_loss(config: &TrainConfig) -> bool {
 /// Name of the loss of links.
 pub(crate) fn loss_name(config: &TrainConfig) -> &str {
     if config.loss == "auto" { "bce" } else { &config.loss }
-}
-
-/// Manifest of the dataset of several types or tasks, without a check of its checksum.
-fn manifest(config: &TrainConfig) -> Option<Json> {
-    let dir = Path::new(&config.dataset);
-    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
-        return None;
-    }
-    let text = std::fs::read(dir.join("graphmill.json")).ok()?;
-    serde_json::from_slice(&text).ok()
 }
 
 /// Number of entries of a list of the manifest.
@@ -61,8 +54,7 @@ fn is_link_task(config: &TrainConfig) -> bool {
 /// Returns true if a task of the dataset has nodes as rows, each with a time.
 pub fn has_node_times(config: &TrainConfig) -> bool {
     manifest(config).is_some_and(|manifest| {
-        let is_of_nodes = |task: &&Json| task["kind"].as_str().is_some_and(|kind| kind.starts_with("node-"));
-        let mut tasks = manifest["tasks"].as_array().into_iter().flatten().filter(is_of_nodes);
+        let mut tasks = manifest["tasks"].as_array().into_iter().flatten().filter(|task| is_of_nodes(task));
         tasks.any(|task| {
             let file = format!("tasks/{}/time.npy", task["name"].as_str().unwrap_or_default());
             manifest["files"].get(file).is_some()

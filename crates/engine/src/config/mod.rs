@@ -9,6 +9,7 @@ pub mod embedding;
 pub mod events;
 pub mod link;
 pub mod link_task;
+mod stored_tasks;
 mod train;
 mod value;
 

@@ -55,8 +55,13 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return Err(Error::usage(format!(
             "--model {}: it learns a task on edges with times of a dataset in a directory; import one with \
-             graphmill import events or temporal",
-            config.model
+             graphmill import events or temporal{}",
+            config.model,
+            if graphmill_nn::typed::TABLE.get(&config.model).is_some() {
+                ", or a task on nodes whose edges have features with graphmill import tables"
+            } else {
+                ""
+            }
         )));
     }
     Ok(Some(typed::open(dir, config.verify.at_opening())?))

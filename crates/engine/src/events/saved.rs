@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
-    config::events::{EventOptions, is_of_events},
+    config::events::EventOptions,
     record::{OTHER_DATASET_HINT, Origin},
     saved::{PartScores, SavedRun, Scores},
 };
@@ -28,7 +28,7 @@ pub struct SavedEvents<'r> {
 impl<'r> SavedEvents<'r> {
     /// The run, if it learned a stream of events.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
-        is_of_events(&run.config).then_some(Self { run })
+        run.learns_events().then_some(Self { run })
     }
 
     fn config(&self) -> &'r TrainConfig {

@@ -5,7 +5,7 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{EventNeighbors, EventRows, TABLE, kind},
+    config::events::{EventNeighbors, EventRows, TABLE, is_of_events, kind},
 };
 
 /// General options that such a run reads.
@@ -86,7 +86,7 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
 
 /// Fills in the values of the papers, unless they were `given`.
 pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
-    let Some(kind) = kind(config) else { return };
+    let Some(kind) = kind(config).filter(|_| is_of_events(config)) else { return };
     let default = TrainConfig::default();
     let is_free = |name: &str| !given.contains(&name);
     if let Some(EventNeighbors { fanout, draw, carry }) = kind.neighbors {

@@ -27,7 +27,7 @@ use graphmill_nn::{layer, optim, schedule};
 pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
-pub(crate) use types::is_typed;
+pub(crate) use types::reads_edges;
 
 use crate::{
     TrainConfig,
@@ -88,7 +88,9 @@ pub(crate) static AXES: [Axis; 8] = [
         chosen: |config| &config.model,
         rows: || {
             let mut rows = layer::TABLE.groups();
-            rows.extend(graphmill_nn::typed::TABLE.groups());
+            // models of events that also learn nodes have the options of both rows
+            let is_new = |(name, _): &(&str, _)| crate::config::events::TABLE.get(name).is_none();
+            rows.extend(graphmill_nn::typed::TABLE.groups().into_iter().filter(is_new));
             rows.extend(crate::config::embedding::TABLE.groups());
             rows.extend(crate::config::events::TABLE.groups());
             rows

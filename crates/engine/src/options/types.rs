@@ -1,6 +1,6 @@
 //! Runs on datasets of several types beside those on one type: defaults, and refusal of names for
-//! the other kind. A run is on several types if its model is a row of
-//! [`graphmill_nn::typed::TABLE`].
+//! the other kind. A run is on several types, or on the edge features of one, if its model is a row
+//! of [`graphmill_nn::typed::TABLE`] and its task is not a stream of events.
 
 use graphmill_data::typed::has_several_types;
 
@@ -17,17 +17,23 @@ use crate::{
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
 
-/// Returns true if the run trains on several types.
+/// Returns true if the run trains on several types, or on the edge features of one.
 pub(crate) fn is_typed(config: &TrainConfig) -> bool {
-    graphmill_nn::typed::TABLE.get(&config.model).is_some()
+    graphmill_nn::typed::TABLE.get(&config.model).is_some() && !is_of_events(config)
 }
 
-/// Returns true if the dataset has several types or tasks, and the run does not learn links of one
-/// type.
+/// Returns true if the run learns a task on nodes with edge features.
+pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
+    graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges)
+        && !is_of_events(config)
+}
+
+/// Returns true if the dataset has several types or tasks, or the run reads edge features, and the
+/// run does not learn links of one type.
 pub(super) fn has_types(config: &TrainConfig) -> bool {
     !config.dataset.is_empty()
         && !config.is_in_memory()
-        && (has_several_types(&config.dataset) || has_node_times(config))
+        && (has_several_types(&config.dataset) || has_node_times(config) || reads_edges(config))
         && !is_link(config)
         && !is_table(config)
         && !is_of_events(config)
@@ -52,9 +58,8 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
     if !given.contains(&"model") && config.model == TrainConfig::default().model && has_types(config) {
         config.model = DEFAULT_MODEL.into();
     }
-    let keeps_width =
-        graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
-    if keeps_width && config.head_layers == 0 && !given.contains(&"head_layers") {
+    let needs_head = graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
+    if needs_head && is_typed(config) && config.head_layers == 0 && !given.contains(&"head_layers") {
         config.head_layers = 1;
     }
 }

@@ -11,7 +11,7 @@ use graphmill_data::{
     dataset::Normalization,
     generate,
     partition::PartitionDir,
-    typed::TypedDataset,
+    typed::{TaskOn, TypedDataset},
     verification::Verify,
 };
 use graphmill_nn::regression::TargetScale;
@@ -82,6 +82,12 @@ pub struct TypedOrigin {
     pub node_types: Vec<TypeFeatures>,
     /// Names of the edge types.
     pub edge_types: Vec<String>,
+    /// Number of features of each edge type; empty if an older version wrote the run.
+    #[serde(default)]
+    pub edge_widths: Vec<usize>,
+    /// True if the rows of the task are nodes.
+    #[serde(default)]
+    pub is_on_nodes: bool,
 }
 
 /// Features of a node type.
@@ -108,6 +114,8 @@ impl TypedOrigin {
             classes: data.task(task).map(|task| task.names.clone()).unwrap_or_default(),
             node_types: node_types.collect(),
             edge_types: data.edges.iter().map(|edges| edges.edge_type.to_string()).collect(),
+            edge_widths: data.edges.iter().map(|of| of.features.as_ref().map_or(0, |of| of.width)).collect(),
+            is_on_nodes: data.task(task).is_ok_and(|task| matches!(task.on, TaskOn::Nodes(_))),
         }
     }
 }

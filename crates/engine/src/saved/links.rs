@@ -9,7 +9,7 @@ use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names};
 use crate::{
     Error, Result, build,
-    config::link_task::is_link,
+    config::{events::is_of_events, link_task::is_link},
     inference::{Inference, Output},
     link::{LinkMetric, LinkTask, Scored},
     predictions::{Identity, Predictions, Target, Values},
@@ -56,6 +56,12 @@ impl SavedRun {
     /// Returns true if the run learned links.
     pub fn learns_links(&self) -> bool {
         is_link(&self.config)
+    }
+
+    /// Returns true if the run learned a stream of events.
+    pub fn learns_events(&self) -> bool {
+        let types = self.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        !types.is_some_and(|types| types.is_on_nodes) && is_of_events(&self.config)
     }
 
     /// The task and the model of the run on `data`.

@@ -34,7 +34,7 @@ pub use propagated::{Propagation, PropagationRecord};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    config::{events::is_of_events, link_task::is_link},
+    config::link_task::is_link,
     inference::{Inference, Output, class_report, diagnostics, fixed_sample, score},
     memory,
     predictions::{Identity, Predictions, Target},
@@ -192,7 +192,7 @@ impl SavedRun {
     /// # Errors
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
-        if is_of_events(&self.config) {
+        if self.learns_events() {
             return Err(Error::usage(format!(
                 "{}: the run learned a stream of events (--model {}), which only graphmill eval reads",
                 self.dir.display(),

@@ -12,14 +12,14 @@ use graphmill_nn::{
     typed::{Target, TypedModel, TypedModelConfig},
 };
 
-use super::task::TypedTask;
+use super::{edges, task::TypedTask};
 use crate::{Error, Result, TrainConfig, build::by_flag};
 
 /// Copies of learned rows that a run holds: values, two moments, and those of the best epoch.
 const COPIES_OF_ROWS: usize = 4;
 
 /// The model part of a configuration.
-fn model_config(config: &TrainConfig) -> TypedModelConfig {
+fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModelConfig {
     TypedModelConfig {
         model: config.model.clone(),
         hidden: config.hidden,
@@ -29,6 +29,7 @@ fn model_config(config: &TrainConfig) -> TypedModelConfig {
         activation: config.activation,
         norm: config.norm,
         head_layers: config.head_layers,
+        edge_dims: edges::widths(&task.edges),
         own: config.own.clone(),
         ..TypedModelConfig::default()
     }
@@ -52,7 +53,7 @@ pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel
         )));
     }
     let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
-    TypedModel::new(&model_config(config), schema, &dims, target, config.seed).map_err(by_flag)
+    TypedModel::new(&model_config(config, task), schema, &dims, target, config.seed).map_err(by_flag)
 }
 
 /// The order of the seeds.
@@ -87,6 +88,9 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
     let fault = |option: &str, message: String| Error::usage(format!("--{option}: {message}"));
     let fanout: TypedFanout = numbers.parse().map_err(|message| fault("fanout", message))?;
     let entry = sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
+    if !task.edges.is_empty() {
+        edges::check_sampler(config, &config.sampler)?;
+    }
     let schema = task.graph.schema();
     let resolved =
         if entry.make.counts_nodes { fanout.of_types(schema) } else { fanout.of_relations(schema) };

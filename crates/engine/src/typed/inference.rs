@@ -18,7 +18,7 @@
 //! # Memory
 //!
 //! Input and output rows of one layer for the needed nodes of all types, and the neighbourhood of
-//! one chunk. Features are read chunk by chunk.
+//! one chunk. Features are read chunk by chunk, those of edges in the order of their destinations.
 
 use graphmill_core::{
     NodeId,
@@ -26,7 +26,7 @@ use graphmill_core::{
 };
 use graphmill_loader::{
     BatchKey,
-    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use graphmill_nn::{
     Matrix, Pass,
@@ -38,8 +38,8 @@ use rayon::prelude::*;
 use super::{
     build,
     learner::step,
+    tables::{Tables, borrowed},
     task::TypedTask,
-    tiers::{Tables, borrowed},
 };
 use crate::{
     Result, TrainConfig,
@@ -63,6 +63,8 @@ pub(super) struct TypedInference<'a> {
     acts: TypedActivations,
     /// Rows of a chunk's sources, for each type.
     sources: Vec<Matrix>,
+    /// Rows of a chunk's edges, for each edge type, if the model reads them.
+    edges: Vec<Vec<Matrix>>,
 }
 
 /// Nodes of each type, and their rows in ascending order of the nodes.
@@ -102,6 +104,7 @@ impl<'a> TypedInference<'a> {
             memory: TypedSeeds::default(),
             acts: TypedActivations::default(),
             sources: Vec::new(),
+            edges: Vec::new(),
         })
     }
 
@@ -145,8 +148,8 @@ impl<'a> TypedInference<'a> {
             let Some(sampler) = &self.timed else { break };
             let seeds = std::mem::take(&mut self.memory).refill(number, &self.task.seeds(nodes));
             let key = BatchKey { seed: 0, epoch: 0, batch: number };
-            let request = TypedRequest::new(&self.task.graph, key);
-            let batch = sampler.sample(&request, &mut self.workspace, seeds)?.extract(&tables)?;
+            let batch = sampler.sample(&self.task.request(key), &mut self.workspace, seeds)?;
+            let batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
             model.forward(&pass, &step(&batch, self.task.node_type), &mut self.acts)?;
             let rows = if output == Output::Logits { self.acts.logits() } else { self.acts.hidden() };
             if filled == 0 {
@@ -253,7 +256,7 @@ impl<'a> TypedInference<'a> {
         below: &Level,
         nodes: Vec<NodeSet>,
     ) -> Result<Level> {
-        let graph = &self.task.graph;
+        let tables = borrowed(&self.task.edges);
         let width = below.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
         let mut lists: Vec<&[NodeId]> = vec![&[]; nodes.len()];
         let mut level = Vec::with_capacity(nodes.len());
@@ -263,7 +266,7 @@ impl<'a> TypedInference<'a> {
             for ids in set.ids().chunks(self.chunk) {
                 lists[t] = ids;
                 let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
-                let request = TypedRequest::new(graph, BatchKey { seed: 0, epoch: 0, batch: number });
+                let request = self.task.request(BatchKey { seed: 0, epoch: 0, batch: number });
                 let mut batch = self.samplers[l].sample(&request, &mut self.workspace, seeds)?;
                 self.sources.resize_with(nodes.len(), Matrix::default);
                 for (t, x) in self.sources.iter_mut().enumerate() {
@@ -274,7 +277,11 @@ impl<'a> TypedInference<'a> {
                         Gather { src: below.rows[t].view(), ids, dst: x.view_mut() }.run(pass.backend);
                     }
                 }
-                let rows = model.layer_rows(pass, l, &batch.blocks[0], &self.sources, &mut self.acts)?;
+                if !tables.is_empty() {
+                    batch.extract_edges(&tables, &mut self.edges)?;
+                }
+                let inputs = [&self.sources[..], self.edges.first().map_or(&[][..], Vec::as_slice)];
+                let rows = model.layer_rows(pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
                 append(pass, &mut all, set.len(), &mut filled, &rows[t]);
                 self.memory = batch.recycle();
                 number += 1;
@@ -300,7 +307,10 @@ fn append(pass: &Pass, all: &mut Matrix, total: usize, filled: &mut usize, rows:
 
 #[cfg(test)]
 mod tests {
-    use graphmill_data::generate::{GenerateOptions, generate_typed};
+    use graphmill_data::{
+        generate::{GenerateOptions, generate_typed},
+        typed::FeatureTable,
+    };
     use graphmill_loader::typed::{TABLE as SAMPLERS, TypedFanout, TypedOptions};
     use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
     use rayon::ThreadPoolBuilder;
@@ -323,8 +333,9 @@ mod tests {
         let seeds = TypedSeeds::default().refill(0, &task.seeds(nodes));
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let mut workspace = TypedWorkspace::new(task.graph.schema());
-        let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut workspace, seeds).unwrap();
+        let batch = sampler.sample(&task.request(key), &mut workspace, seeds).unwrap();
         let batch = batch.extract(&borrowed(&task.host_tables())).unwrap();
+        let batch = batch.with_edges(&borrowed(&task.edges)).unwrap();
         let (backend, mut acts) = (Cpu::default(), TypedActivations::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
         model.forward(&pass, &step(&batch, task.node_type), &mut acts).unwrap();
@@ -339,7 +350,12 @@ mod tests {
     #[test]
     fn rows_layer_by_layer_are_those_of_one_batch_for_any_threads() {
         let options = GenerateOptions { nodes: 300, classes: 3, dim: 5, ..GenerateOptions::default() };
-        let data = generate_typed("typed", &options).unwrap();
+        let mut data = generate_typed("typed", &options).unwrap();
+        // all edge types but the first have features
+        for (r, edges) in data.edges.iter_mut().enumerate().skip(1) {
+            let values: Vec<f32> = (0..edges.num_edges() * r).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
+            edges.features = Some(FeatureTable::dense(r, values));
+        }
         let task = TypedTask::new(&data, "").unwrap();
         let nodes: Vec<NodeId> = (0..task.num_nodes() as NodeId).rev().step_by(2).collect();
         // the last relation is followed in one layer only
@@ -349,9 +365,11 @@ mod tests {
             let mut config = config(model, head_layers);
             config.fanout_by_name = format!("{last}=0,3").parse().unwrap();
             config.fanout = graphmill_loader::Fanout(vec![2, 2]);
+            let task = TypedTask::new(&data, "").unwrap().with_edges(&config, &data).unwrap();
             let sampler = build::sampler(&config, &task).unwrap();
             let Ok(model) = build::model(&config, &task) else {
-                assert_eq!((&config.model[..], head_layers), ("hgt", 0), "only HGT needs a head");
+                let can_score = MODELS.find(&config.model).unwrap().make.can_score;
+                assert_eq!((can_score, head_layers), (false, 0), "{}", config.model);
                 continue;
             };
             let fanout = TypedFanout::new(vec![-1, -1]).with(last.clone(), vec![0, -1]);

@@ -43,6 +43,7 @@ pub(super) fn step(batch: &TypedExtracted, node_type: usize) -> TypedStep<'_> {
     TypedStep {
         blocks: &batch.sampled.blocks,
         features: &batch.features,
+        edges: &batch.edges,
         nodes: &batch.sampled.input_nodes,
         num_targets: batch.sampled.seeds.nodes[node_type].len(),
     }

@@ -1,15 +1,17 @@
-//! Training on datasets of several node types and edge types: classification of the nodes of one
-//! type. Datasets of one type do not pass through this module.
+//! Training on datasets of several node types and edge types: tasks on the nodes of one type. Of
+//! the datasets of one type, only those whose edge features a model reads pass through this module.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
+//! | `edges.rs` | feature tables of the edges, if the model reads them |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
 //! | `strategy.rs` | order of the stages |
 //! | `pipeline.rs` | sampling and extraction during training |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
+//! | `tables.rs` | feature tables of all types |
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
@@ -22,6 +24,7 @@
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 
 mod build;
+mod edges;
 pub mod hotness;
 mod inference;
 mod learner;
@@ -34,6 +37,7 @@ mod shares;
 mod stages;
 mod step;
 mod strategy;
+mod tables;
 mod task;
 mod tiers;
 mod time;
@@ -44,13 +48,13 @@ use std::path::Path;
 
 use graphmill_data::typed::{self, TypedDataset, has_several_types};
 
-use crate::{Result, TrainConfig, config::link_task::has_node_times};
+use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
 
 pub use saved::SavedTypedRun;
 pub use trainer::train;
 
 /// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
-/// or a task whose rows are nodes at times.
+/// or a task whose rows are nodes at times, or if the run reads edge features.
 ///
 /// # Errors
 /// The dataset cannot be read.
@@ -58,7 +62,7 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     let dir = Path::new(&config.dataset);
     if config.dataset.is_empty()
         || config.is_in_memory()
-        || !(has_several_types(dir) || has_node_times(config))
+        || !(has_several_types(dir) || has_node_times(config) || reads_edges(config))
     {
         return Ok(None);
     }

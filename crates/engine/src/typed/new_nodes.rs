@@ -21,8 +21,9 @@ use super::{
     build,
     inference::TypedInference,
     saved::{Loaded, SavedTypedRun},
+    tables::Tables,
     task::TypedTask,
-    tiers::{self, Tables},
+    tiers,
 };
 use crate::{
     Error, Result,
@@ -115,6 +116,12 @@ fn check(data: &TypedDataset, task: &TypedTask, is_given: impl Fn(usize) -> bool
             "new nodes: the rows of task '{}' have times, and a table of new nodes of '{target}' gives no \
              time for a row; import the tables again with the new rows and their times, and pass --dataset",
             task.name
+        )));
+    }
+    if !task.edges.is_empty() {
+        return Err(Error::usage(format!(
+            "new nodes of '{target}': the model reads features of edges, and tables of new edges give none; \
+             import the tables again with the new rows, and pass --dataset"
         )));
     }
     let learned = (0..data.nodes.len()).find(|&t| is_given(t) && task.features[t].is_none());

@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, path::Path};
 
 use graphmill_core::{NodeId, progress::Progress};
 use graphmill_data::typed::{self, TypedDataset, Verify};
-use graphmill_nn::{Matrix, backend::Cpu, backend::ops::Gather, metric, typed::TypedModel};
+use graphmill_nn::{
+    Matrix,
+    backend::Cpu,
+    backend::ops::Gather,
+    metric,
+    typed::{TABLE, TypedModel},
+};
 use rayon::prelude::*;
 
 use super::{build, inference::TypedInference, position::assign, task::TypedTask, tiers};
@@ -12,7 +18,6 @@ use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
-    options::is_typed,
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
     saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
@@ -31,9 +36,10 @@ pub(super) struct Loaded {
 }
 
 impl<'r> SavedTypedRun<'r> {
-    /// The run, if it was trained on several types.
+    /// The run, if it was trained on several types, or on the edge features of one.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
-        is_typed(&run.config).then_some(Self { run })
+        let has_model = TABLE.get(&run.config.model).is_some();
+        (has_model && !run.learns_events()).then_some(Self { run })
     }
 
     pub(super) fn config(&self) -> &'r TrainConfig {
@@ -80,6 +86,7 @@ impl<'r> SavedTypedRun<'r> {
             self.check_fit(data, own)?;
         }
         let task = TypedTask::new(data, own.map_or(&self.config().task, |own| &own.task))?;
+        let task = task.with_edges(self.config(), data)?;
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
             let message = format!(
@@ -129,6 +136,13 @@ impl<'r> SavedTypedRun<'r> {
                 "its types are {}, but the model was trained on {}",
                 names(&now).join(", "),
                 names(own).join(", ")
+            ));
+        }
+        let reads_edges = TABLE.get(&self.config().model).is_some_and(|entry| entry.make.reads_edges);
+        let widths = now.edge_widths.iter().zip(&own.edge_widths).zip(&own.edge_types);
+        if let Some(((now, own), name)) = { widths }.find(|((now, own), _)| reads_edges && now != own) {
+            return refuse(format!(
+                "edges of type '{name}' have {now} features, but the model was trained on {own}"
             ));
         }
         for (now, own) in now.node_types.iter().zip(&own.node_types) {

@@ -8,7 +8,7 @@ use graphmill_loader::{
     typed::{TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{task::TypedTask, tiers::TypedTiers};
+use super::{tables::borrowed, task::TypedTask, tiers::TypedTiers};
 use crate::{
     Result,
     record::Stages,
@@ -55,8 +55,7 @@ impl EpochBatches<'_> {
         let (from, size) = (number as usize * self.batch_size, self.batch_size);
         let seeds = &self.order[from..self.order.len().min(from + size)];
         let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
-        let request =
-            TypedRequest { aggregation: self.aggregation, ..TypedRequest::new(&self.task.graph, key) };
+        let request = TypedRequest { aggregation: self.aggregation, ..self.task.request(key) };
         attempt(Stage::Sample, number, || {
             let seeds = memory.refill(number, &self.task.seeds(seeds));
             Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
@@ -69,7 +68,10 @@ impl EpochBatches<'_> {
     /// A tier cannot be read; a panic is an error.
     pub(super) fn extract(&self, track: Track, made: Made<TypedSampled>) -> Result<Made<TypedExtracted>> {
         let (clock, number) = (Instant::now(), made.batch.seeds.number);
-        let batch = attempt(Stage::Extract, number, || Ok(made.batch.extract(&self.tiers.tables())?))?;
+        let edges = borrowed(&self.task.edges);
+        let batch = attempt(Stage::Extract, number, || {
+            Ok(made.batch.extract(&self.tiers.tables())?.with_edges(&edges)?)
+        })?;
         let extract = self.timeline.done(track, Stage::Extract, number, clock);
         Ok(Made { batch, spent: Stages { extract, ..made.spent } })
     }

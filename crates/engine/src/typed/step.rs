@@ -6,7 +6,7 @@ use graphmill_loader::{
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{build, learner::TypedLearner, task::TypedTask, visits::batch_size};
+use super::{build, learner::TypedLearner, tables::borrowed, task::TypedTask, visits::batch_size};
 use crate::{Result, TrainConfig};
 
 /// Number of batches that are measured; the largest counts.
@@ -33,12 +33,11 @@ pub(super) fn bytes(
     let mut memory = TypedSeeds::default();
     for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
-        let request = TypedRequest {
-            aggregation: learner.model.aggregation(),
-            ..TypedRequest::new(&task.graph, key).transposed()
-        };
+        let request =
+            TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
-        let batch = sampler.sample(&request, &mut workspace, seeds)?.extract(tables)?;
+        let batch = sampler.sample(&request, &mut workspace, seeds)?;
+        let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
         learner.train(&batch, config.lr)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);

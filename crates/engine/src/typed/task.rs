@@ -11,13 +11,13 @@ use graphmill_core::{
     typed::{NodeType, TypedGraph},
 };
 use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
-use graphmill_loader::{Feature, feature::Host};
+use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
 
-use super::time::TaskTimes;
+use super::{edges, tables::Tables, time::TaskTimes};
 use crate::{
-    Error, Result,
+    Error, Result, TrainConfig,
     record::{DatasetRecord, Traffic, TypeCount, TypeTraffic},
 };
 
@@ -29,6 +29,9 @@ pub(super) struct TypedTask {
     pub(super) graph: TypedGraph,
     /// Feature rows of each type; `None` for a type without features.
     pub(super) features: Vec<Option<Features>>,
+    /// Feature rows of each edge type, `None` for a type without features; empty if the model does
+    /// not read them.
+    pub(super) edges: Tables,
     /// True for a type whose rows are stored as they are trained on, false if they were converted.
     pub(super) is_stored: Vec<bool>,
     /// Times of the seeds and of the graph, if the rows of the task have times.
@@ -80,6 +83,7 @@ impl TypedTask {
             times,
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
+            edges: Vec::new(),
             is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
@@ -88,6 +92,20 @@ impl TypedTask {
             metric: task.metric.clone(),
             classes: task.names.clone(),
         })
+    }
+
+    /// The same task with the feature rows of its edges, if the model of the configuration reads
+    /// them.
+    ///
+    /// # Errors
+    /// No edge type has features, or a value exceeds f32.
+    pub(super) fn with_edges(self, config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
+        Ok(Self { edges: edges::tables(config, data)?, ..self })
+    }
+
+    /// Request for a batch with the rows that the model reads.
+    pub(super) fn request(&self, key: BatchKey) -> TypedRequest<'_> {
+        TypedRequest { positions: !self.edges.is_empty(), ..TypedRequest::new(&self.graph, key) }
     }
 
     /// Feature table of each type in host memory, or mapped.
@@ -164,7 +182,10 @@ pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<St
     let edges = |has: fn(&graphmill_data::typed::EdgeData) -> bool| {
         data.edges.iter().filter(move |edges| has(edges)).map(|edges| edges.edge_type.to_string())
     };
-    let features: Vec<String> = edges(|edges| edges.features.is_some()).collect();
+    let mut features: Vec<String> = edges(|edges| edges.features.is_some()).collect();
+    if !task.edges.is_empty() {
+        features.clear();
+    }
     let times = edges(|edges| edges.time.is_some());
     let mut times: Vec<String> = times
         .chain(data.nodes.iter().filter(|nodes| nodes.time.is_some()).map(|nodes| nodes.name.clone()))

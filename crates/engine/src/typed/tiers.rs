@@ -34,6 +34,7 @@ use graphmill_loader::{
 use super::{
     shares::{self, Competing},
     step,
+    tables::{Tables, borrowed},
     task::TypedTask,
     visits::{self, TypedVisits},
 };
@@ -46,9 +47,6 @@ use crate::{
 
 /// Cache of `auto`: presampled counts, because expectations need one fanout for all edge types.
 const DEFAULT_CACHE: &str = "presc:2";
-
-/// Table of each type in some tier; `None` for a type without features.
-pub(super) type Tables = Vec<Option<Arc<dyn Feature>>>;
 
 /// Feature rows in the tiers of a run.
 pub(super) struct TypedTiers {
@@ -242,11 +240,6 @@ impl TypedTiers {
     pub(super) fn tables(&self) -> Vec<Option<&dyn Feature>> {
         borrowed(&self.tables)
     }
-}
-
-/// References to tables.
-pub(super) fn borrowed(tables: &Tables) -> Vec<Option<&dyn Feature>> {
-    tables.iter().map(Option::as_deref).collect()
 }
 
 /// Name of the cache that a name stands for.

@@ -11,7 +11,9 @@ use graphmill_core::{
 };
 use graphmill_data::typed::{Seeds, Task, TypedDataset};
 use graphmill_loader::{
-    time::{TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph},
+    time::{
+        TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph,
+    },
     typed::{TypedFanout, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
@@ -175,7 +177,11 @@ impl TypedSampler for SeedTimes {
         let of = if request.transposed { of.transposed() } else { of };
         let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
         let seeds = TimeSeeds::new(seeds.number, seeds.nodes, times);
-        Ok(self.sampler.sample(&of, &mut workspace, seeds)?.sampled)
+        let TimeBatch { mut sampled, edges, .. } = self.sampler.sample(&of, &mut workspace, seeds)?;
+        if request.positions {
+            sampled.blocks.iter_mut().zip(edges).for_each(|(block, edges)| block.positions = edges);
+        }
+        Ok(sampled)
     }
 }
 

@@ -51,7 +51,7 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
-    let task = TypedTask::new(data, &config.task)?;
+    let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     let metric = build::metric(config, &task)?;
     if task.split.train.is_empty() {
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));

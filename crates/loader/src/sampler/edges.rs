@@ -1,8 +1,8 @@
 //! Neighbour sampling that names the drawn edges, for layers that read a feature row of each.
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, block::Aggregation};
 
-use super::{BatchRequest, Workspace, neighbor::draw_offsets};
+use super::{BatchRequest, EdgeSampler, HopRequest, HopSampler, Workspace, neighbor::Neighbor};
 use crate::{Fanout, Sampled, Seeds};
 
 /// Uniform neighbour sampling with the positions of the drawn edges.
@@ -23,9 +23,7 @@ use crate::{Fanout, Sampled, Seeds};
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct EdgeNeighbors {
-    fanout: Vec<usize>,
-}
+pub struct EdgeNeighbors(Neighbor);
 
 /// A minibatch with the positions of its edges.
 #[derive(Debug)]
@@ -42,7 +40,7 @@ impl EdgeNeighbors {
     /// # Errors
     /// There are no hops or more than 64, or a fanout is neither -1 nor positive.
     pub fn new(fanout: impl Into<Fanout>) -> Result<Self, String> {
-        Ok(Self { fanout: fanout.into().bounds()? })
+        Neighbor::new(fanout).map(Self)
     }
 
     /// Draws the blocks around the seeds. A pure function of the request and the seeds.
@@ -63,29 +61,20 @@ impl EdgeNeighbors {
                  are not supported; use local blocks without weights, or the neighbor sampler",
             ));
         }
-        let layers = self.fanout.len();
+        let layers = self.0.num_layers();
         let mut batch = seeds.into_sampled(layers);
         let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         nodes.extend_from_slice(&seeds.nodes);
         workspace.relabel.start(nodes);
         let mut edges = vec![Vec::new(); layers];
-        let (mut offsets, mut new) = (Vec::new(), Vec::new());
-        let parallel = workspace.hop.parallel;
-        for (hop, &fanout) in self.fanout.iter().enumerate() {
+        let mut new = Vec::new();
+        for hop in 0..layers {
             let at = layers - 1 - hop;
             let block = &mut blocks[at];
             block.clear();
             block.num_dst = nodes.len();
-            let to = (&mut block.indptr, &mut offsets);
-            let drawn = draw_offsets(graph, fanout, key.hop(hop), nodes, &mut workspace.hop, to);
-            workspace.hop.parallel = parallel;
-            drawn?;
-            for (&v, ends) in nodes.iter().zip(block.indptr.windows(2)) {
-                let start = graph.indptr()[v as usize];
-                let row = &offsets[ends[0] as usize..ends[1] as usize];
-                edges[at].extend(row.iter().map(|&offset| start + u64::from(offset)));
-            }
-            block.indices.extend(edges[at].iter().map(|&edge| graph.indices()[edge as usize]));
+            let draw = HopRequest { graph, hop, dst: nodes, key, aggregation: Aggregation::Other };
+            self.0.sample_hop_edges(&draw, &mut workspace.hop, block, &mut edges[at])?;
             new.clear();
             workspace.relabel.relabel(&mut block.indices, nodes, &mut new);
             nodes.extend_from_slice(&new);

@@ -2,7 +2,7 @@
 
 use graphmill_core::{Block, Result};
 
-use super::{HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbor};
+use super::{EdgeSampler, HopProperties, HopRequest, HopSampler, HopScratch, neighbor::Neighbor};
 
 /// Takes every in-neighbour over `L` hops.
 #[derive(Clone, Debug)]
@@ -29,5 +29,9 @@ impl HopSampler for Full {
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
         self.0.sample_hop(request, scratch, block)
+    }
+
+    fn by_edges(&self) -> Option<&dyn EdgeSampler> {
+        self.0.by_edges()
     }
 }

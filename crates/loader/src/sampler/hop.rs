@@ -136,6 +136,27 @@ pub trait HopSampler: Send + Sync {
     fn by_steps(&self) -> Option<&dyn StepSampler> {
         None
     }
+
+    /// Returns the sampler as one that names the edges it draws, if it can.
+    fn by_edges(&self) -> Option<&dyn EdgeSampler> {
+        None
+    }
+}
+
+/// Draws hops with the positions of their edges, for layers that read a row of each edge.
+pub trait EdgeSampler {
+    /// Draws as [`HopSampler::sample_hop`], and overwrites `positions` by the position in the graph
+    /// of each edge, in the order of the block.
+    ///
+    /// # Errors
+    /// As [`HopSampler::sample_hop`].
+    fn sample_hop_edges(
+        &self,
+        request: &HopRequest,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+        positions: &mut Vec<u64>,
+    ) -> Result<()>;
 }
 
 /// Degrees and single in-neighbours of all nodes, wherever their lists are.

@@ -38,7 +38,7 @@ pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, 
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
 pub use edges::{EdgeNeighbors, EdgeSampled};
 pub use exact_bottom::ExactBottom;
-pub use hop::{HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
+pub use hop::{EdgeSampler, HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub use parts::too_many;
 pub use random_walk::{WalkLength, WalkOptions};

@@ -34,7 +34,9 @@ use std::sync::Mutex;
 use graphmill_core::{Block, Graph, NodeId, Result, keyed};
 use rayon::prelude::*;
 
-use super::{HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, parts::too_many};
+use super::{
+    EdgeSampler, HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, parts::too_many,
+};
 use crate::{Fanout, prefetch::prefetch};
 
 /// Number of nodes whose reads are in flight together.
@@ -121,6 +123,37 @@ impl HopSampler for Neighbor {
         } else {
             draws.draw(dst, indptr, indices, &scratch.tables);
         }
+        Ok(())
+    }
+
+    fn by_edges(&self) -> Option<&dyn EdgeSampler> {
+        Some(self)
+    }
+}
+
+impl EdgeSampler for Neighbor {
+    /// Draws on the calling thread.
+    fn sample_hop_edges(
+        &self,
+        request: &HopRequest,
+        scratch: &mut HopScratch,
+        block: &mut Block,
+        positions: &mut Vec<u64>,
+    ) -> Result<()> {
+        let &HopRequest { graph, hop, dst, .. } = request;
+        let Block { indptr, indices, .. } = block;
+        let parallel = scratch.parallel;
+        let drawn = draw_offsets(graph, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
+        scratch.parallel = parallel;
+        drawn?;
+        positions.clear();
+        for (&v, ends) in dst.iter().zip(indptr.windows(2)) {
+            let start = graph.indptr()[v as usize];
+            let offsets = &indices[ends[0] as usize..ends[1] as usize];
+            positions.extend(offsets.iter().map(|&offset| start + u64::from(offset)));
+        }
+        let sources = indices.iter_mut().zip(positions);
+        sources.for_each(|(source, &mut position)| *source = graph.indices()[position as usize]);
         Ok(())
     }
 }

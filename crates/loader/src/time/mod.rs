@@ -26,7 +26,8 @@
 //! PyTorch Geometric copies the neighbourhood for each seed instead (`disjoint`).
 //!
 //! [`Events`] is a stream of edges in the order of their times, [`LastNeighbors`] the last events
-//! of every node in it. [`gather_edges`] reads feature rows of a batch's edges from any tier.
+//! of every node in it. [`gather_edges`](crate::gather_edges) reads feature rows of a batch's edges
+//! from any tier.
 //!
 //! ```
 //! use graphmill_core::Graph;
@@ -51,7 +52,6 @@
 
 mod batch;
 mod draw;
-mod edge_rows;
 mod events;
 mod index;
 mod last;
@@ -61,7 +61,6 @@ mod relation;
 mod sampler;
 
 pub use batch::{OneTypeBatch, TimeBatch, TimeSeeds};
-pub use edge_rows::gather_edges;
 pub use events::{EventBatch, Events};
 pub use index::{TimeIndex, TimedGraph};
 pub use last::{LastNeighbors, NeighborBatch};

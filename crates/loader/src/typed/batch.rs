@@ -3,11 +3,11 @@
 //! passes its buffers to the next one.
 
 use graphmill_core::{
-    Error, Matrix, NodeId, Result,
+    Block, Error, Matrix, NodeId, Result,
     typed::{Schema, TypedBlock},
 };
 
-use crate::{Feature, Relabel, Traffic};
+use crate::{Feature, Relabel, Traffic, gather_edges};
 
 /// Nodes whose targets a typed minibatch predicts, before sampling.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ struct SpareBuffers {
     blocks: Vec<TypedBlock>,
     input_nodes: Vec<Vec<NodeId>>,
     features: Vec<Matrix>,
+    edges: Vec<Vec<Matrix>>,
+    ids: Vec<NodeId>,
 }
 
 impl TypedSeeds {
@@ -145,7 +147,48 @@ impl TypedSampled {
                 features[t].transpose_sparse();
             }
         }
-        Ok(TypedExtracted { sampled: self, features, traffic })
+        Ok(TypedExtracted { sampled: self, features, edges: Vec::new(), traffic })
+    }
+
+    /// Gathers the feature rows of the edges into `edges`, a matrix for each block and relation; of
+    /// width 0 for a relation without features. `tables` has a table for each relation, `None` for
+    /// one without features. The blocks name their edges
+    /// ([`TypedRequest::positions`](super::TypedRequest::positions)).
+    ///
+    /// # Errors
+    /// The number of tables differs from that of the relations, the blocks do not name their edges,
+    /// an edge has no row, or a tier cannot be read.
+    pub fn extract_edges(
+        &mut self,
+        tables: &[Option<&dyn Feature>],
+        edges: &mut Vec<Vec<Matrix>>,
+    ) -> Result<()> {
+        let Self { seeds, blocks, .. } = self;
+        edges.resize_with(blocks.len(), Vec::new);
+        for (block, edges) in blocks.iter().zip(edges) {
+            let fits = |(slice, named): (&Block, &Vec<u64>)| slice.num_edges() == named.len();
+            let is_named = block.relations.iter().zip(&block.positions).all(fits);
+            if tables.len() != block.relations.len() || !is_named {
+                return Err(Error::invalid(format!(
+                    "typed batch {}: features of edges need a table for each of {} relations, {} are given, \
+                     and blocks that name their edges; request positions of the sampler",
+                    seeds.number,
+                    block.relations.len(),
+                    tables.len()
+                )));
+            }
+            edges.resize_with(tables.len(), Matrix::default);
+            for ((table, positions), rows) in tables.iter().zip(&block.positions).zip(edges) {
+                match table {
+                    Some(table) if !positions.is_empty() => {
+                        gather_edges(*table, positions, &mut seeds.memory.ids, rows)?;
+                    }
+                    Some(table) => rows.resize(0, table.dim()),
+                    None => rows.resize(positions.len(), 0),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the buffers for the next batch.
@@ -164,16 +207,32 @@ pub struct TypedExtracted {
     /// Rows of the input nodes of each type; of width 0 for a type without features. Sparse rows
     /// are transposed too.
     pub features: Vec<Matrix>,
-    /// Rows and bytes read for each type, per tier.
+    /// Rows of the edges of each block and relation, in the order of the slices' edges; empty
+    /// unless [`TypedExtracted::with_edges`] gathered them.
+    pub edges: Vec<Vec<Matrix>>,
+    /// Rows and bytes read for each type, per tier; those of edges are not counted.
     pub traffic: Vec<Traffic>,
 }
 
 impl TypedExtracted {
+    /// The same batch with the feature rows of its edges, unless `tables` is empty.
+    ///
+    /// # Errors
+    /// As for [`TypedSampled::extract_edges`].
+    pub fn with_edges(mut self, tables: &[Option<&dyn Feature>]) -> Result<Self> {
+        if !tables.is_empty() {
+            let mut edges = std::mem::take(&mut self.sampled.seeds.memory.edges);
+            self.sampled.extract_edges(tables, &mut edges)?;
+            self.edges = edges;
+        }
+        Ok(self)
+    }
+
     /// Returns the buffers for the next batch.
     pub fn recycle(self) -> TypedSeeds {
-        let Self { sampled, features, .. } = self;
+        let Self { sampled, features, edges, .. } = self;
         let mut seeds = sampled.recycle();
-        seeds.memory.features = features;
+        (seeds.memory.features, seeds.memory.edges) = (features, edges);
         seeds
     }
 }

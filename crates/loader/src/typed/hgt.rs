@@ -39,7 +39,10 @@ use graphmill_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace};
+use super::{
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace,
+    sampler::cannot_name_edges,
+};
 use crate::{
     BatchKey,
     sampler::{HopScratch, neighbor::draw_offsets},
@@ -188,7 +191,10 @@ impl TypedSampler for Hgt {
         workspace: &mut TypedWorkspace,
         seeds: TypedSeeds,
     ) -> Result<TypedSampled> {
-        let &TypedRequest { graph, key, .. } = request;
+        let &TypedRequest { graph, key, positions, .. } = request;
+        if positions {
+            return Err(cannot_name_edges());
+        }
         let schema = graph.schema();
         let TypedWorkspace { relabel, hop: scratch, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, 1, relabel)?;

@@ -64,11 +64,18 @@ pub struct TypedKind {
     /// True if the fanout counts nodes of each type, false if it counts neighbours by each
     /// relation.
     pub counts_nodes: bool,
+    /// True if its blocks can name their edges ([`TypedRequest::positions`]), which models with
+    /// edge features need.
+    pub names_edges: bool,
 }
 
 impl TypedKind {
     const fn new(make: Make) -> Self {
-        Self { make, counts_nodes: false }
+        Self { make, counts_nodes: false, names_edges: false }
+    }
+
+    const fn naming_edges(self) -> Self {
+        Self { names_edges: true, ..self }
     }
 }
 
@@ -81,14 +88,14 @@ pub static TABLE: Table<TypedKind> = Table::new(
             summary: "k-hop uniform neighbour sampling without replacement, by each relation",
             source: "Hamilton et al., NeurIPS 2017; Schlichtkrull et al., ESWC 2018",
             options: &[],
-            make: TypedKind::new(|with, graph| relations::make("neighbor", with, graph)),
+            make: TypedKind::new(|with, graph| relations::make("neighbor", with, graph)).naming_edges(),
         },
         Entry {
             name: "full",
             summary: "all neighbours by each relation at every hop",
             source: "",
             options: &[],
-            make: TypedKind::new(|with, graph| relations::make("full", with, graph)),
+            make: TypedKind::new(|with, graph| relations::make("full", with, graph)).naming_edges(),
         },
         Entry {
             name: "weighted",
@@ -109,7 +116,7 @@ pub static TABLE: Table<TypedKind> = Table::new(
             summary: "HGSampling: a number of nodes of each type per hop, drawn by their connections",
             source: "Hu, Dong, Wang and Sun, WWW 2020, algorithm 1",
             options: &[OptionGroup::of::<HgtOptions>()],
-            make: TypedKind { make: hgt::make, counts_nodes: true },
+            make: TypedKind { counts_nodes: true, ..TypedKind::new(hgt::make) },
         },
     ],
 );

@@ -34,7 +34,10 @@ use graphmill_core::{
     typed::{Relation, Schema, TypedGraph},
 };
 
-use super::{TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace};
+use super::{
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace,
+    sampler::cannot_name_edges,
+};
 use crate::{
     BatchKey, Fanout,
     sampler::{
@@ -179,7 +182,7 @@ impl TypedSampler for RelationHops {
         workspace: &mut TypedWorkspace,
         seeds: TypedSeeds,
     ) -> Result<TypedSampled> {
-        let &TypedRequest { graph, key, transposed, aggregation } = request;
+        let &TypedRequest { graph, key, transposed, aggregation, positions } = request;
         let (schema, layers) = (graph.schema(), self.num_hops);
         let TypedWorkspace { relabel, hop: scratch, new } = workspace;
         let mut batch = seeds.into_sampled(schema, layers, relabel)?;
@@ -197,7 +200,12 @@ impl TypedSampler for RelationHops {
                 let slice = &mut block.relations[r];
                 let key = self.key(key, schema, r);
                 let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
-                sampler.sample_hop(&draw, scratch, slice)?;
+                if positions {
+                    let sampler = sampler.by_edges().ok_or_else(cannot_name_edges)?;
+                    sampler.sample_hop_edges(&draw, scratch, slice, &mut block.positions[r])?;
+                } else {
+                    sampler.sample_hop(&draw, scratch, slice)?;
+                }
                 new.clear();
                 relabel[src].relabel(&mut slice.indices, &nodes[src], new);
                 nodes[src].extend_from_slice(new);

@@ -1,7 +1,7 @@
 //! The interface of typed samplers, and what they share.
 
 use graphmill_core::{
-    NodeId, Result,
+    Error, NodeId, Result,
     block::Aggregation,
     options::OwnOptions,
     typed::{Schema, TypedGraph},
@@ -32,12 +32,16 @@ pub struct TypedRequest<'a> {
     pub transposed: bool,
     /// The sum over neighbours that layers compute, for samplers that weight edges.
     pub aggregation: Aggregation,
+    /// True to fill in [`TypedBlock::positions`](graphmill_core::typed::TypedBlock::positions),
+    /// which samplers whose row [names edges](super::TypedKind::names_edges) can. The draws are the
+    /// same.
+    pub positions: bool,
 }
 
 impl<'a> TypedRequest<'a> {
-    /// Creates a request for blocks without transposes.
+    /// Creates a request for blocks without transposes and positions of edges.
     pub fn new(graph: &'a TypedGraph, key: BatchKey) -> Self {
-        Self { graph, key, transposed: false, aggregation: Aggregation::Other }
+        Self { graph, key, transposed: false, aggregation: Aggregation::Other, positions: false }
     }
 
     /// The same request for transposed blocks.
@@ -64,7 +68,8 @@ pub trait TypedSampler: Send + Sync {
     /// Draws the blocks around the seeds. A pure function of the request and the seeds.
     ///
     /// # Errors
-    /// The seeds are invalid, or a block would have more edges than 32-bit positions can number.
+    /// The seeds are invalid, a block would have more edges than 32-bit positions can number, or the
+    /// request asks for positions that the sampler cannot name.
     fn sample(
         &self,
         request: &TypedRequest,
@@ -79,6 +84,11 @@ pub fn unreached_types<'a>(sampler: &dyn TypedSampler, schema: &'a Schema, seeds
     let reached = schema.reached(seeds, sampler.num_hops(), |hop, r| sampler.follows(schema, hop, r));
     let types = schema.types().iter().zip(reached);
     types.filter(|(_, reached)| !reached).map(|(node, _)| &node.name[..]).collect()
+}
+
+/// Error of a sampler that is asked for the positions of its edges and cannot name them.
+pub(super) fn cannot_name_edges() -> Error {
+    Error::invalid("the sampler does not name the edges that it draws; use neighbor or full")
 }
 
 /// Scratch buffers that a worker uses for all its typed batches, one after the other.

@@ -373,6 +373,65 @@ fn rows_are_gathered_for_each_type() {
 }
 
 #[test]
+fn samplers_that_name_their_edges_draw_the_same_blocks() {
+    let graph = random_graph(40, 600, 3);
+    let (schema, seeds) = (graph.schema(), vec![(0..20).rev().collect(), vec![2, 1], vec![0]]);
+    for entry in &TABLE {
+        let sampler = make(entry.name, &options("3,2"), &graph);
+        let request = TypedRequest { positions: true, ..TypedRequest::new(&graph, KEY).transposed() };
+        let mut workspace = TypedWorkspace::new(schema);
+        let named = sampler.sample(&request, &mut workspace, TypedSeeds::new(0, seeds.clone()));
+        if !entry.make.names_edges {
+            assert!(named.unwrap_err().to_string().contains("use neighbor or full"), "{}", entry.name);
+            continue;
+        }
+        let named = named.unwrap();
+        assert_same(&named, &sample(&*sampler, &graph, &seeds));
+        let mut edges = 0;
+        for block in &named.blocks {
+            for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
+                let (slice, positions, whole) = (&block.relations[r], &block.positions[r], graph.relation(r));
+                assert_eq!(positions.len(), slice.num_edges());
+                for v in 0..slice.num_dst {
+                    let of_row = slice.edges(v);
+                    let start = whole.indptr()[named.input_nodes[dst][v] as usize];
+                    let end = whole.indptr()[named.input_nodes[dst][v] as usize + 1];
+                    let row: BTreeSet<u64> = positions[of_row.clone()].iter().copied().collect();
+                    assert!(row.len() == of_row.len() && row.iter().all(|e| (start..end).contains(e)));
+                    for e in of_row {
+                        let source = named.input_nodes[src][slice.indices[e] as usize];
+                        assert_eq!(whole.indices()[positions[e] as usize], source);
+                        edges += 1;
+                    }
+                }
+            }
+        }
+        assert!(edges > 50, "{edges}");
+        // rows of the edges of two relations: the position and twice the position
+        let table = |r: usize, factor: usize| {
+            let values: Vec<f32> = (0..graph.relation(r).num_edges()).map(|e| (factor * e) as f32).collect();
+            Host::new(&Features::f32(1, values))
+        };
+        let (first, third) = (table(0, 1), table(2, 2));
+        let positions: Vec<_> = named.blocks.iter().map(|block| block.positions.clone()).collect();
+        let mut tables: Vec<Option<&dyn Feature>> = vec![None; schema.num_relations()];
+        (tables[0], tables[2]) = (Some(&first), Some(&third));
+        let rows = named.extract(&[None, None, None]).unwrap().with_edges(&tables).unwrap();
+        for (edges, positions) in rows.edges.iter().zip(&positions) {
+            for (r, factor) in [(0, 1), (2, 2)] {
+                let expected: Vec<f32> = positions[r].iter().map(|e| (factor * e) as f32).collect();
+                assert_eq!(edges[r].view().host(), expected);
+            }
+            assert_eq!((edges[1].num_rows(), edges[1].num_cols()), (positions[1].len(), 0));
+        }
+        let memory = rows.recycle().refill(1, &[&[1], &[], &[]]);
+        let unnamed = sampler.sample(&TypedRequest::new(&graph, KEY), &mut workspace, memory).unwrap();
+        let message = unnamed.extract(&[None, None, None]).unwrap().with_edges(&tables).unwrap_err();
+        assert!(message.to_string().contains("request positions of the sampler"), "{message}");
+    }
+}
+
+#[test]
 fn wrong_seeds_and_options_are_rejected_with_a_reason() {
     let graph = random_graph(10, 40, 2);
     let fault = |seeds: Vec<Vec<NodeId>>| {

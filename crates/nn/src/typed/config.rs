@@ -30,6 +30,9 @@ pub struct TypedModelConfig {
     /// Dense layers after the others, the last of which computes the scores; with 0, the last
     /// typed layer does.
     pub head_layers: usize,
+    /// Width of the rows of each relation's edges, 0 for a relation without edge features; empty for
+    /// models that do not read them.
+    pub edge_dims: Vec<usize>,
     /// Options of the layers.
     pub own: OwnOptions,
 }
@@ -46,6 +49,7 @@ impl Default for TypedModelConfig {
             input_activation: Activation::Identity,
             norm: NormKind::None,
             head_layers: 0,
+            edge_dims: Vec::new(),
             own: OwnOptions::default(),
         }
     }
@@ -88,12 +92,24 @@ impl TypedModelConfig {
             self.own.check(*group).map_err(|fault| Error::option(&self.own.write(*group), fault))?;
         }
         if target.is_some() && self.head_layers == 0 && !entry.make.can_score {
-            let message = format!("model '{}' keeps the width of its rows; use 1 or more", self.model);
+            let message = format!("model '{}' does not compute scores; use 1 or more", self.model);
             return Err(Error::config("head_layers", 0, message));
         }
         if target.is_none() && self.head_layers > 0 {
             let message = "a model without a target has no scores; use 0";
             return Err(Error::config("head_layers", self.head_layers, message));
+        }
+        let (widths, relations) = (self.edge_dims.len(), schema.num_relations());
+        if widths != if entry.make.reads_edges { relations } else { 0 } {
+            let message = if entry.make.reads_edges {
+                format!(
+                    "model '{}' reads edge features; pass a width for each of {relations} relations",
+                    self.model
+                )
+            } else {
+                format!("model '{}' does not read edge features; pass no widths", self.model)
+            };
+            return Err(Error::config("edge_dims", widths, message));
         }
         if let Some(Target { node_type, outputs }) = target {
             if node_type >= schema.num_types() {

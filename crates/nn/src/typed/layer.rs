@@ -1,7 +1,7 @@
 //! The trait of typed layers, and the values that pass through them.
 //!
 //! Shapes: type `t` has `S_t` sources and `D_t` destinations in a block; `F` and `O` are the widths
-//! of input and output rows, equal for all types.
+//! of input and output rows, equal for all types. Relation `r` has `E_r` edges of `K_r` features.
 
 use clap::Args;
 use graphmill_core::{
@@ -18,6 +18,8 @@ use crate::{Matrix, Param, Pass, Saved, View};
 pub struct TypedLayerConfig<'a> {
     /// Node types and relations.
     pub schema: &'a Schema,
+    /// Width of the rows of each relation's edges, `K_r`, for layers that read them.
+    pub edge_dims: &'a [usize],
     /// Width of the input rows, `F`.
     pub in_dim: usize,
     /// Width of the output rows, `O` (over all heads together if they are concatenated).
@@ -88,6 +90,9 @@ pub struct TypedInput<'a> {
     pub block: &'a TypedBlock,
     /// Input rows of the sources of each type, `S_t x F`.
     pub x: &'a [Matrix],
+    /// Rows of the edges of each relation in the order of its slice, `E_r x K_r`; empty if the
+    /// layer does not read them.
+    pub edges: &'a [Matrix],
 }
 
 impl<'a> TypedInput<'a> {

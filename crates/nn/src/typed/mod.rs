@@ -5,6 +5,8 @@
 //! the operations that layers of one type use. A [`TypedModel`] projects the features of each type
 //! to one width (or learns rows for a type without features), stacks layers, and scores one type.
 //!
+//! Some layers read a row of features for each edge ([`TypedLayerKind::reads_edges`]).
+//!
 //! To add a layer, copy `relation_sum.rs`, change its formula, and add a row to [`TABLE`]. The
 //! tests compare every row's gradients with finite differences, and its results with plain loops.
 //!
@@ -35,7 +37,8 @@
 //! let pass = Pass { backend: &backend, training: false, key: 0 };
 //! let features = [Matrix::zeros(2, 4), Matrix::zeros(1, 0)];
 //! let (blocks, nodes) = ([block], [vec![3, 1], vec![8]]);
-//! let step = TypedStep { blocks: &blocks, features: &features, nodes: &nodes, num_targets: 1 };
+//! let (features, edges) = (&features[..], &[][..]);
+//! let step = TypedStep { blocks: &blocks, features, edges, nodes: &nodes, num_targets: 1 };
 //! model.forward(&pass, &step, &mut acts)?;
 //! assert_eq!((acts.logits().num_rows(), acts.logits().num_cols()), (1, 3));
 //! # Ok::<(), graphmill_nn::Error>(())
@@ -43,6 +46,7 @@
 
 mod activations;
 mod config;
+mod edges;
 mod heads;
 mod hgt;
 mod input;
@@ -60,6 +64,7 @@ mod weights;
 
 pub use activations::TypedActivations;
 pub use config::{Target, TypedModelConfig};
+pub use edges::RelationEdges;
 pub use hgt::Hgt;
 pub use layer::{
     CloneTypedLayer, RelationOptions, Scope, TypedGrads, TypedInput, TypedLayer, TypedLayerConfig,
@@ -94,11 +99,18 @@ pub struct TypedLayerKind {
     /// True if a layer can compute scores. The others keep the width of their rows, so the model
     /// needs a head.
     pub can_score: bool,
+    /// True if it reads a row of features for each edge.
+    pub reads_edges: bool,
 }
 
 impl TypedLayerKind {
     const fn new(make: Make) -> Self {
-        Self { make, on_devices: true, can_score: true }
+        Self { make, on_devices: true, can_score: true, reads_edges: false }
+    }
+
+    /// A layer that reads edge features.
+    const fn of_edges(make: Make) -> Self {
+        Self { on_devices: false, reads_edges: true, ..Self::new(make) }
     }
 }
 
@@ -137,7 +149,7 @@ pub static TABLE: Table<TypedLayerKind> = Table::new(
             summary: "heterogeneous graph transformer: keys, queries and values by type",
             source: "Hu, Dong, Wang and Sun, WWW 2020, arXiv:2003.01332",
             options: &[ATTENTION],
-            make: TypedLayerKind { make: hgt::make, on_devices: false, can_score: false },
+            make: TypedLayerKind { on_devices: false, can_score: false, ..TypedLayerKind::new(hgt::make) },
         },
         Entry {
             name: "simple-hgn",
@@ -145,6 +157,34 @@ pub static TABLE: Table<TypedLayerKind> = Table::new(
             source: "Lv et al., KDD 2021, arXiv:2112.14936",
             options: &[ATTENTION, OptionGroup::of::<SimpleHgnOptions>()],
             make: TypedLayerKind::new(simple_hgn::make),
+        },
+        Entry {
+            name: "gine",
+            summary: "GINE: an MLP on own row and the sum of relu(neighbour + edge features)",
+            source: "Hu et al., ICLR 2020, arXiv:1905.12265",
+            options: &[],
+            make: TypedLayerKind { can_score: false, ..TypedLayerKind::of_edges(edges::gine) },
+        },
+        Entry {
+            name: "gatv2-edge",
+            summary: "GATv2 with edge features: attention to both ends and the edge",
+            source: "Brody, Alon and Yahav, ICLR 2022, arXiv:2105.14491",
+            options: &[ATTENTION],
+            make: TypedLayerKind::of_edges(edges::gatv2),
+        },
+        Entry {
+            name: "sage-edge",
+            summary: "GraphSAGE over neighbours' rows joined with the features of their edges",
+            source: "Hamilton, Ying and Leskovec, NeurIPS 2017, arXiv:1706.02216",
+            options: &[],
+            make: TypedLayerKind::of_edges(edges::sage),
+        },
+        Entry {
+            name: "edge-gated",
+            summary: "residual gated convolution: neighbours' rows gated by both ends and the edge",
+            source: "Bresson and Laurent, 2017, arXiv:1711.07553",
+            options: &[],
+            make: TypedLayerKind::of_edges(edges::gated),
         },
     ],
 );

@@ -40,10 +40,22 @@ pub struct TypedStep<'a> {
     /// Features of the bottom block's sources, `S_t x F_t` each; ignored for types with learned
     /// rows.
     pub features: &'a [Matrix],
+    /// Rows of the edges of each block and relation, `E_r x K_r`; empty for models that do not read
+    /// them.
+    pub edges: &'a [Vec<Matrix>],
     /// Local ids of the bottom block's sources of each type; a node may repeat.
     pub nodes: &'a [Vec<NodeId>],
     /// Number of scored rows: the first destinations of the target type.
     pub num_targets: usize,
+}
+
+impl<'a> TypedStep<'a> {
+    /// Input of layer `l` from the rows `x` below it.
+    fn input(&self, schema: &'a Schema, l: usize, x: &'a [Matrix]) -> TypedInput<'a> {
+        let at = if self.blocks.len() == 1 { 0 } else { l };
+        let edges = self.edges.get(at).map_or(&[][..], Vec::as_slice);
+        TypedInput { schema, block: &self.blocks[at], x, edges }
+    }
 }
 
 /// A typed graph neural network; the [module page](super) describes it.
@@ -56,6 +68,8 @@ pub struct TypedModel {
     activation: Activation,
     dropout: f32,
     target: Option<Target>,
+    /// Width of the rows of each relation's edges; empty if no layer reads them.
+    edge_dims: Vec<usize>,
     /// Full names of the parameters in visiting order.
     names: Vec<String>,
 }
@@ -103,6 +117,7 @@ impl TypedModel {
             let scored = target.filter(|_| is_last);
             let conv = make(&TypedLayerConfig {
                 schema,
+                edge_dims: &config.edge_dims,
                 in_dim: hidden,
                 out_dim: scored.map_or(hidden, |target| target.outputs),
                 number,
@@ -126,7 +141,8 @@ impl TypedModel {
         });
         let (schema, head) = (schema.clone(), head.collect());
         let (activation, dropout) = (config.activation, config.dropout);
-        let mut model = Self { schema, inputs, stages, head, activation, dropout, target, names: Vec::new() };
+        let (edge_dims, names) = (config.edge_dims.clone(), Vec::new());
+        let mut model = Self { schema, inputs, stages, head, activation, dropout, target, edge_dims, names };
         model.names = model.make_names();
         Ok(model)
     }
@@ -238,10 +254,15 @@ impl TypedModel {
         self.visit_mut(&mut |_, p| p.zero_grad(backend));
     }
 
-    /// Block of layer `l`, and the input of that layer.
-    fn input<'a>(&'a self, step: &TypedStep<'a>, l: usize, x: &'a [Matrix]) -> TypedInput<'a> {
-        let block = if step.blocks.len() == 1 { &step.blocks[0] } else { &step.blocks[l] };
-        TypedInput { schema: &self.schema, block, x }
+    /// Returns true if a batch has rows of its edges exactly if the layers read them.
+    fn fits_edges(&self, step: &TypedStep) -> bool {
+        let has_rows = |(block, edges): (&TypedBlock, &Vec<Matrix>)| {
+            let of_slice = block.relations.iter().zip(edges).zip(&self.edge_dims);
+            edges.len() == block.relations.len() && { of_slice }
+                .all(|((slice, rows), &dim)| [rows.num_rows(), rows.num_cols()] == [slice.num_edges(), dim])
+        };
+        let blocks = if self.edge_dims.is_empty() { 0 } else { step.blocks.len() };
+        step.edges.len() == blocks && step.blocks.iter().zip(step.edges).all(has_rows)
     }
 
     /// Checks the sizes of a batch against the model.
@@ -268,6 +289,14 @@ impl TypedModel {
         let (nodes, sources) = (step.nodes.iter().map(Vec::len), &step.blocks[0].num_src);
         if !nodes.eq(sources.iter().copied()) {
             return invalid(format!("{sources:?} sources in the bottom block, but other numbers of nodes"));
+        }
+        if !self.fits_edges(step) {
+            return invalid(format!(
+                "rows of edges of {} blocks that do not fit the edges and the widths {:?} of the model; pass \
+                 a matrix for each block and relation if the model reads edge features",
+                step.edges.len(),
+                self.edge_dims
+            ));
         }
         let top = &step.blocks[step.blocks.len() - 1];
         if let Some(target) = self.target
@@ -299,7 +328,7 @@ impl TypedModel {
         for (l, stage) in self.stages.iter().enumerate() {
             let (below, this) = acts.stages.split_at_mut(l);
             let x = below.last().map_or(&acts.input.out, |below| &below.rows.out);
-            stage.forward(&pass.part(l as u64), &self.input(step, l, x), &mut this[0])?;
+            stage.forward(&pass.part(l as u64), &step.input(&self.schema, l, x), &mut this[0])?;
         }
         let top = acts.stages.last_mut().expect("a model has at least one layer");
         if pass.training {
@@ -342,7 +371,7 @@ impl TypedModel {
     }
 
     /// Computes the rows of layer `l` alone, for inference: for the destinations of `block` in
-    /// every type, from the rows `x` of its sources.
+    /// every type, from the rows `x` of its sources and the rows of its edges.
     ///
     /// # Errors
     /// The block is too large.
@@ -351,11 +380,11 @@ impl TypedModel {
         pass: &Pass,
         l: usize,
         block: &TypedBlock,
-        x: &[Matrix],
+        [x, edges]: [&[Matrix]; 2],
         acts: &'a mut TypedActivations,
     ) -> graphmill_core::Result<&'a [Matrix]> {
         acts.stages.resize_with(self.stages.len(), StageActs::default);
-        let input = TypedInput { schema: &self.schema, block, x };
+        let input = TypedInput { schema: &self.schema, block, x, edges };
         self.stages[l].forward(&pass.part(l as u64), &input, &mut acts.stages[l])?;
         Ok(&acts.stages[l].rows.out)
     }
@@ -400,8 +429,7 @@ impl TypedModel {
         for (l, stage) in self.stages.iter_mut().enumerate().rev() {
             let (below, this) = acts.stages.split_at_mut(l);
             let rows = below.last_mut().map_or(&mut acts.input, |below| &mut below.rows);
-            let block = if step.blocks.len() == 1 { &step.blocks[0] } else { &step.blocks[l] };
-            let input = TypedInput { schema, block, x: &rows.out };
+            let input = step.input(schema, l, &rows.out);
             stage.backward(&pass.part(l as u64), &input, &mut this[0], &mut rows.grad);
         }
         self.inputs.backward(&pass.part(part::INPUT), step.features, &mut acts.input);

@@ -111,7 +111,11 @@ impl Data {
     /// Those of training.
     pub(super) fn train(&self, config: &TrainConfig, context: RunContext) -> Result<Summary> {
         match self {
-            Self::One(data) => graphmill_engine::train(config, data, context),
+            // the features of edges are not part of a dataset of one type
+            Self::One(data) => match typed::open_dataset(config)? {
+                Some(typed) => typed::train(config, &typed, context),
+                None => graphmill_engine::train(config, data, context),
+            },
             Self::Several(_) | Self::Directory(_) => AnyDataset::open(config)?.train(config, context),
         }
     }

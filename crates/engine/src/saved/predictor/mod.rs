@@ -356,7 +356,7 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
     let what = if run.learns_links() || crate::embedding::SavedEmbedding::of(run).is_some() {
         "learned links"
     } else if typed::SavedTypedRun::of(run).is_some() {
-        "learned a graph of several types"
+        "learned a graph of several types or with edge features"
     } else {
         return Ok(());
     };

@@ -15,9 +15,9 @@ use crate::{
     checkpoint::load_params,
     config::embedding::is_table,
     link::LinkMetric,
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Predictions, Target, Values},
     record::{OTHER_DATASET_HINT, Origin},
-    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
+    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// Cutoffs of the metrics that a table of scores has.
@@ -150,7 +150,7 @@ impl<'r> SavedEmbedding<'r> {
         let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
         let [names, of_candidates] =
             [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
-        let own = select(data, &names, selection, fixed.len())?;
+        let own = names.select(selection, fixed.len(), &data.name)?;
         let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
         let ranking = Ranking {
             edges: &edges,
@@ -172,11 +172,11 @@ impl<'r> SavedEmbedding<'r> {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
         let count = nodes.len();
-        let mut identity = identity(names, &nodes);
-        identity.of_candidates = Some(Box::new(self::identity(of_candidates, &[])));
+        let mut identity = names.identity(&nodes);
+        identity.of_candidates = Some(Box::new(of_candidates.identity(&[])));
         let values = Values::Links { candidates, scores };
         target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
-        Ok(written(out, [count, 1], "links"))
+        Ok(Written::of_own(out, [count, 1], "links"))
     }
 
     /// Writes the embeddings of nodes of the type `node_type` (or of the first, if it is empty) to
@@ -202,27 +202,16 @@ impl<'r> SavedEmbedding<'r> {
             return Err(Error::usage(format!("node type '{node_type}' has no embeddings; known: {known}")));
         };
         let names = Names::of_type(data, *t, Vec::new());
-        let nodes = select(data, &names, selection, range.len())?;
+        let nodes = names.select(selection, range.len(), &data.name)?;
         let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
         let mut values = Matrix::default();
         gather(model.last_embeddings(), &rows, &mut values);
         let (count, cols) = (nodes.len(), values.num_cols());
-        let identity = Some(identity(names, &nodes));
+        let identity = Some(names.identity(&nodes));
         let values = Values::Embeddings(values.view().host().to_vec());
         target.write(&Predictions { nodes, cols, values, identity })?;
-        Ok(written(out, [count, cols], "embeddings"))
+        Ok(Written::of_own(out, [count, cols], "embeddings"))
     }
-}
-
-/// Keys of `nodes`.
-fn identity(names: Names, nodes: &[NodeId]) -> Identity {
-    let Names { key_columns, keys, classes } = names;
-    Identity { key_columns, keys, nodes: nodes.to_vec(), classes, ids: nodes.to_vec(), of_candidates: None }
-}
-
-/// Summary of a written table.
-fn written(out: &Path, [rows, cols]: [usize; 2], kind: &'static str) -> Written {
-    Written { out: out.to_path_buf(), rows, cols, kind, same_dataset: Some(true), rescaled: None }
 }
 
 /// Number of a relation.
@@ -238,15 +227,5 @@ fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<u
             .iter()
             .position(|of| of.name == name)
             .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
-    }
-}
-
-/// Nodes of a selection, among the `count` nodes of a type.
-fn select(data: &TypedDataset, names: &Names, selection: Selection, count: usize) -> Result<Vec<NodeId>> {
-    match selection {
-        Selection::Nodes(file) => read_nodes(file, count),
-        Selection::Keys(file) => names.read_list(file, &data.name),
-        Selection::List(words) => names.find_listed(words, count, &data.name),
-        Selection::All => Ok((0..count as NodeId).collect()),
     }
 }

@@ -11,7 +11,8 @@ use graphmill_data::{
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
 
-use crate::{Error, Result, build};
+use super::{Selection, node_list::read_nodes};
+use crate::{Error, Result, build, predictions::Identity};
 
 /// Number of unknown keys that a message lists.
 const EXAMPLES: usize = 5;
@@ -44,6 +45,26 @@ impl Names {
         let columns = key_columns_of(data, &data.nodes[t].name);
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
         Self { key_columns, keys: data.nodes[t].keys.clone(), classes }
+    }
+
+    /// Nodes of a selection among the `count` nodes of a type of `dataset`.
+    ///
+    /// # Errors
+    /// A list cannot be read, or a node or key is unknown.
+    pub(crate) fn select(&self, selection: Selection, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
+        match selection {
+            Selection::Nodes(file) => read_nodes(file, count),
+            Selection::Keys(file) => self.read_list(file, dataset),
+            Selection::List(words) => self.find_listed(words, count, dataset),
+            Selection::All => Ok((0..count as NodeId).collect()),
+        }
+    }
+
+    /// Keys of `nodes`.
+    pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
+        let Self { key_columns, keys, classes } = self;
+        let (nodes, ids) = (nodes.to_vec(), nodes.to_vec());
+        Identity { key_columns, keys, nodes, classes, ids, of_candidates: None }
     }
 
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.

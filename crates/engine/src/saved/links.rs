@@ -6,13 +6,13 @@ use graphmill_core::{End, NodeId, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling};
 use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 
-use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes};
+use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names};
 use crate::{
     Error, Result, build,
     config::link_task::is_link,
     inference::{Inference, Output},
     link::{LinkMetric, LinkTask, Scored},
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Predictions, Target, Values},
 };
 
 /// Sources whose candidates are ranked at once.
@@ -54,7 +54,7 @@ impl SavedRun {
         watch: &dyn Progress,
     ) -> Result<(Matrix, Option<Rescaling>)> {
         let rescaling = self.rescaling(data)?;
-        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let features = self.rows(data, rescaling.as_ref())?;
         let view = match reading {
             Reading::Training => &task.data,
             Reading::All => data,
@@ -110,16 +110,6 @@ impl SavedRun {
         })
     }
 
-    /// Nodes of a selection, which are ids or keys of the dataset.
-    fn selected(&self, data: &Dataset, names: &Names, selection: Selection) -> Result<Vec<NodeId>> {
-        match selection {
-            Selection::Nodes(file) => read_nodes(file, data.num_nodes()),
-            Selection::Keys(file) => names.read_list(file, &data.name),
-            Selection::List(words) => names.find_listed(words, data.num_nodes(), &data.name),
-            Selection::All => Ok((0..data.num_nodes() as NodeId).collect()),
-        }
-    }
-
     /// Writes the `k` best destinations of each selected source with their scores, the best first.
     /// Known edges and the source itself are left out, so a source may have fewer.
     ///
@@ -139,7 +129,7 @@ impl SavedRun {
         target.check_columns()?;
         let (task, model) = self.of_links(data)?;
         let names = Names::of(data, None)?;
-        let sources = self.selected(data, &names, selection)?;
+        let sources = names.select(selection, data.num_nodes(), &data.name)?;
         let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
         let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &all, watch)?;
         let backend = Cpu { precision: build::precision(&self.config) };
@@ -180,7 +170,7 @@ impl SavedRun {
         let target = Target::new(out)?;
         let (task, model) = self.of_links(data)?;
         let names = Names::of(data, None)?;
-        let nodes = self.selected(data, &names, selection)?;
+        let nodes = names.select(selection, data.num_nodes(), &data.name)?;
         let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &nodes, watch)?;
         let (count, cols) = (nodes.len(), rows.num_cols());
         let values = Values::Embeddings(rows.view().host().to_vec());
@@ -198,16 +188,8 @@ impl SavedRun {
         if nodes.is_empty() {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
-        let Names { key_columns, keys, .. } = names;
-        let identity = Identity {
-            key_columns,
-            keys,
-            nodes: nodes.clone(),
-            classes: Vec::new(),
-            ids: nodes.clone(),
-            of_candidates: None,
-        };
-        target.write(&Predictions { nodes, cols, values, identity: Some(identity) })
+        let identity = Some(names.identity(&nodes));
+        target.write(&Predictions { nodes, cols, values, identity })
     }
 
     /// Summary of a written table.

@@ -13,9 +13,9 @@ use crate::{
     checkpoint::load_params,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     options::is_typed,
-    predictions::{Identity, Predictions, Target},
+    predictions::{Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names, read_nodes},
+    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// A run directory that holds a model of several types.
@@ -214,27 +214,14 @@ impl<'r> SavedTypedRun<'r> {
         self.run.check_kind(kind)?;
         let Loaded { task, model } = self.load(data)?;
         let names = Names::of_type(data, task.node_type, self.classes(&task));
-        let nodes: Vec<NodeId> = match selection {
-            Selection::Nodes(file) => read_nodes(file, task.num_nodes())?,
-            Selection::Keys(file) => names.read_list(file, &data.name)?,
-            Selection::List(words) => names.find_listed(words, task.num_nodes(), &data.name)?,
-            Selection::All => (0..task.num_nodes() as NodeId).collect(),
-        };
+        let nodes = names.select(selection, task.num_nodes(), &data.name)?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         let mut inference = self.inference(data, &task)?.watched(watch);
         rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
         let (cols, values) = self.run.values(kind, task.labels.is_multi(), rows);
         let (count, kind) = (nodes.len(), self.run.name_of(kind));
-        let Names { key_columns, keys, classes } = names;
-        let identity = Some(Identity {
-            key_columns,
-            keys,
-            nodes: nodes.clone(),
-            classes,
-            ids: nodes.clone(),
-            of_candidates: None,
-        });
+        let identity = Some(names.identity(&nodes));
         target.write(&Predictions { nodes, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })

@@ -5,6 +5,7 @@ use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     Error,
     embedding::SavedEmbedding,
+    events::SavedEvents,
     predictions::{Target, known},
     saved::{Kind, SavedRun, links::Reading},
     typed::SavedTypedRun,
@@ -20,13 +21,14 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Write a run's embeddings of nodes to a file.\n\n\
              Embeddings are the rows that the decoder of a run on links scores, or the last hidden rows of a \
-             run on labels. Tables start with the node's id, or with its key if the dataset was imported \
+             run on labels. Those of a run on events are as of a time. Tables start with the node's id, or with its key if the dataset was imported \
              from tables; .npy files hold the N x H rows alone.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill embed runs/friends --out friends.parquet\n  \
-             graphmill embed runs/cora --out rows.npy --nodes ids.txt",
+             graphmill embed runs/cora --out rows.npy --nodes ids.txt\n  \
+             graphmill embed runs/visits --at 1500000 --out users.parquet",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
@@ -53,9 +55,11 @@ pub(crate) fn command() -> Command {
         .arg(args::option(
             "node-type",
             "NAME",
-            "Node type to embed, for a table of embeddings",
-            "By default the first type that the run learned. Example: --node-type item",
+            "Node type to embed, for a table of embeddings or events",
+            "By default the first type that the run learned, or the sources of events. Example: --node-type \
+             item",
         ))
+        .arg(args::at())
         .arg(args::flag(
             "all-edges",
             "Read all edges, for a run on links",
@@ -95,14 +99,23 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let message = "--all-edges: only runs on links leave out edges; leave it out";
         return Err(Error::usage(message).into());
     }
+    if SavedEvents::of(&run).is_none() {
+        args::refuse_at(matches)?;
+    }
     let node_type = matches.get_one::<String>("node-type").map(String::as_str);
     if let Some(table) = SavedEmbedding::of(&run) {
         let dataset = table.dataset(other)?;
         let written = table.embed(&dataset, node_type.unwrap_or(""), nodes, out)?;
         return print(matches, &dataset.name, &written);
     }
+    if let Some(events) = SavedEvents::of(&run) {
+        let (dataset, at) = (events.dataset(other)?, args::get_at(matches)?);
+        let written = events.embed(&dataset, (node_type.unwrap_or(""), nodes), at, out, &Quiet)?;
+        return print(matches, &dataset.name, &written);
+    }
     if node_type.is_some() {
-        let message = "--node-type: it is for runs of --model embedding or lightgcn; leave it out";
+        let message = "--node-type: it is for runs of --model embedding or lightgcn, or on events; leave it \
+                       out";
         return Err(Error::usage(message).into());
     }
     let (name, written) = if let Some(typed) = SavedTypedRun::of(&run) {

@@ -10,6 +10,7 @@ use graphmill_core::{End, progress::Quiet};
 use graphmill_engine::{
     Error,
     embedding::SavedEmbedding,
+    events::SavedEvents,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection, Written, links::Reading},
     typed::SavedTypedRun,
@@ -39,6 +40,7 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/cora --out - | head\n  \
              graphmill predict runs/bank --nodes acc-7,acc-9 --probabilities --out -\n  \
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
+             graphmill predict runs/visits --at 1500000 --top-k 10 --out items.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
@@ -114,8 +116,10 @@ fn with_link_options(command: Command) -> Command {
             "K",
             "Write the K best candidates of each node, for a run on links",
             "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known \
-             edge to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
+             edge to the source are left out, but for a run on events, which repeat. --nodes and --keys \
+             select the sources. Example: --top-k 10",
         ))
+        .arg(args::at())
         .arg(args::flag(
             "all-edges",
             "Read all edges, for a run on links",
@@ -160,6 +164,10 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
+    let events = SavedEvents::of(&run);
+    if events.is_none() {
+        args::refuse_at(matches)?;
+    }
     if let Some(table) = SavedEmbedding::of(&run) {
         return of_table(matches, table, other, out);
     }
@@ -170,6 +178,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     if run.learns_links() {
         return links(matches, &run, other, out);
+    }
+    if let Some(events) = events {
+        return of_events(matches, events, other, out);
     }
     if matches.contains_id("top-k") || matches.get_flag("all-edges") {
         let message = "--top-k and --all-edges: the run learned no links; leave them out, or train with \
@@ -258,6 +269,23 @@ fn of_table(
     let relation = matches.get_one::<String>("relation").map_or("", String::as_str);
     let end = if matches.get_flag("sources") { End::Source } else { End::Destination };
     let written = table.predict(&dataset, (relation, end), selection(matches), k, out)?;
+    print(matches, &dataset.name, &written)
+}
+
+/// Writes the best destinations of sources as of a time.
+fn of_events(
+    matches: &ArgMatches,
+    events: SavedEvents,
+    other: Option<&Path>,
+    out: &Path,
+) -> anyhow::Result<()> {
+    let k = top_k(matches)?;
+    if matches.get_flag("all-edges") {
+        let message = "--all-edges: a run on events reads those before --at; leave it out";
+        return Err(Error::usage(message).into());
+    }
+    let (dataset, at) = (events.dataset(other)?, args::get_at(matches)?);
+    let written = events.predict(&dataset, selection(matches), k, at, out, &Quiet)?;
     print(matches, &dataset.name, &written)
 }
 

@@ -144,6 +144,23 @@ impl Matrix {
         }
     }
 
+    /// Adds columns of zeros at the end of each row, up to `cols`, in place. O(rows cols).
+    ///
+    /// # Panics
+    /// The rows are longer already, or shared or sparse.
+    pub fn widen(&mut self, cols: usize) {
+        let (rows, old) = (self.rows, self.cols);
+        assert!(old <= cols, "{cols} columns of {old}");
+        self.move_to_host();
+        self.cols = cols;
+        let all = self.view_mut().host();
+        // from the last row, so that none is overwritten before it moves
+        for r in (0..rows).rev() {
+            all.copy_within(r * old..(r + 1) * old, r * cols);
+            all[r * cols + old..(r + 1) * cols].fill(0.0);
+        }
+    }
+
     /// Keeps the first `rows` rows, with their values.
     ///
     /// # Panics

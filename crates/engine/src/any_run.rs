@@ -22,10 +22,12 @@ use crate::{
 /// Choice of embeddings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmbedOptions<'a> {
-    /// Node type, for a table of embeddings; the first that the run learned by default.
+    /// Node type, for a table of embeddings or events; the first that the run learned by default.
     pub node_type: Option<&'a str>,
     /// True to read all edges, for a run on links, and not those of training only.
     pub all_edges: bool,
+    /// Time that only earlier events are read for, by a run on events; all by default.
+    pub at: Option<i64>,
 }
 
 /// Choice of candidates.
@@ -39,11 +41,14 @@ pub struct CandidateOptions<'a> {
     pub relation: Option<&'a str>,
     /// True to rank sources of given destinations, for a table of embeddings.
     pub sources: bool,
+    /// Time, as in [`EmbedOptions::at`].
+    pub at: Option<i64>,
 }
 
 impl CandidateOptions<'_> {
     /// Relation and ranked end of a table of embeddings.
     fn of_table(&self) -> Result<(&str, End)> {
+        check_at(self.at)?;
         if self.all_edges {
             let message = "--all-edges: a table of embeddings reads no edges; leave it out";
             return Err(Error::usage(message));
@@ -53,17 +58,24 @@ impl CandidateOptions<'_> {
 
     /// Edges that a run on links reads.
     fn of_links(&self, run: &SavedRun) -> Result<Reading> {
-        if self.relation.is_some() || self.sources {
-            return Err(Error::usage(
-                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave them out",
-            ));
-        }
+        check_at(self.at)?;
+        self.check_table()?;
         if !run.learns_links() {
             return Err(Error::usage(
                 "--top-k and --all-edges: the run learned no links; leave them out, or train with --task link",
             ));
         }
         Ok(if self.all_edges { Reading::All } else { Reading::Training })
+    }
+
+    /// Refuses options of a table of embeddings for another run.
+    fn check_table(&self) -> Result<()> {
+        match self.relation.is_some() || self.sources {
+            true => Err(Error::usage(
+                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave them out",
+            )),
+            false => Ok(()),
+        }
     }
 }
 
@@ -97,6 +109,14 @@ impl SavedRun {
         out: &Path,
         watch: &dyn Progress,
     ) -> Result<(String, Written)> {
+        if let Some(events) = SavedEvents::of(self) {
+            check_all_edges(self, options.all_edges)?;
+            let data = events.dataset(other)?;
+            let of = (options.node_type.unwrap_or_default(), selection);
+            let written = events.embed(&data, of, options.at, out, watch)?;
+            return Ok((data.name, written));
+        }
+        check_at(options.at)?;
         if let Some(table) = SavedEmbedding::of(self) {
             check_all_edges(self, options.all_edges)?;
             let data = table.dataset(other)?;
@@ -129,6 +149,7 @@ impl SavedRun {
     ) -> Result<Written> {
         check_all_edges(self, options.all_edges)?;
         check_node_type(options)?;
+        check_at(options.at)?;
         if self.learns_links() {
             let reading = if options.all_edges { Reading::All } else { Reading::Training };
             return self.embed_links(data, selection, reading, out, watch);
@@ -189,6 +210,16 @@ impl SavedRun {
             let written = table.predict(&data, of, selection, options.k, out)?;
             return Ok((data.name, written));
         }
+        if let Some(events) = SavedEvents::of(self) {
+            options.check_table()?;
+            if options.all_edges {
+                let message = "--all-edges: a run on events reads those before --at; leave it out";
+                return Err(Error::usage(message));
+            }
+            let data = events.dataset(other)?;
+            let written = events.predict(&data, selection, options.k, options.at, out, watch)?;
+            return Ok((data.name, written));
+        }
         let reading = options.of_links(self)?;
         let data = self.dataset(other)?;
         let written = self.predict_links(&data, selection, options.k, reading, out, watch)?;
@@ -204,12 +235,22 @@ fn check_all_edges(run: &SavedRun, all_edges: bool) -> Result<()> {
     }
 }
 
-/// Refuses a node type for a run without a table of embeddings.
+/// Refuses a node type for a run without a table of embeddings and without events.
 fn check_node_type(options: EmbedOptions) -> Result<()> {
     match options.node_type {
-        Some(_) => {
-            Err(Error::usage("--node-type: it is for runs of --model embedding or lightgcn; leave it out"))
-        }
+        Some(_) => Err(Error::usage(
+            "--node-type: it is for runs of --model embedding or lightgcn, or on events; leave it out",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a time for a run that learned no events.
+fn check_at(at: Option<i64>) -> Result<()> {
+    match at {
+        Some(at) => Err(Error::usage(format!(
+            "--at {at}: only runs on streams of events look from a time; leave it out"
+        ))),
         None => Ok(()),
     }
 }

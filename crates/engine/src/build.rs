@@ -40,6 +40,7 @@ use crate::{
     Error, Result, TrainConfig,
     config::{FeaturePrecision, Switch},
     config::{link::LinkOptions, link_task::is_link},
+    label_inputs,
     memory::{self, MemoryPlacement, keeps_sparse, table_type},
 };
 
@@ -103,8 +104,8 @@ pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> 
     }
     check_sparse(config, data)?;
     memory::check(config, data)?;
-    let model =
-        Model::new(&model_config(config), data.features.dim, classes, config.seed).map_err(by_flag)?;
+    let inputs = data.features.dim + label_inputs::width(config, classes);
+    let model = Model::new(&model_config(config), inputs, classes, config.seed).map_err(by_flag)?;
     Ok(if is_link(config) { model.with_decoder(decoder(config, classes)?) } else { model })
 }
 

@@ -17,6 +17,7 @@
 //! | --- | --- |
 //! | [`error`], [`machine`], `accelerator` | the error type; cores, devices and their memory; NVIDIA devices |
 //! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
+//! | [`label_inputs`] | labels of training nodes as columns of input rows |
 //! | [`record`], [`checkpoint`] | files of a run |
 //! | `verification` | checksums of features: when they are checked, and what of them was |
 //! | [`inference`] | scores from all neighbours, layer by layer |
@@ -54,6 +55,7 @@ pub mod events;
 pub mod fuzz;
 pub mod hotness;
 pub mod inference;
+pub mod label_inputs;
 pub mod link;
 pub mod machine;
 pub mod memory;

@@ -15,6 +15,7 @@ use graphmill_nn::{
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
     inference::{Inference, Output},
+    label_inputs::LabelColumns,
     observer::{Observer, Progress, Quiet, Start},
     options::names,
     record::{EpochRecord, Summary},
@@ -183,7 +184,8 @@ impl TrainedModel {
         }
         let config = with_directory_of(&self.config, data);
         let backend = self.backend();
-        let features = AllRows::new(&config, data)?;
+        let labels = LabelColumns::new(&config, data, self.model.classes())?;
+        let features = AllRows::new(&config, data)?.with_labels(labels);
         let symmetric = build::symmetric(&self.model, data);
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)

@@ -92,10 +92,10 @@ fn train_from(
 fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let Inputs { config, data, devices, .. } = inputs;
-    let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom } = parts;
+    let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom, labels } = parts;
 
     inputs.files().prepare(config)?.iter().for_each(|note| context.observer.note(note));
-    let tables = Tables::new(&inputs, &*sampler, &*order, bottom)?;
+    let tables = Tables::new(&inputs, &*sampler, &*order, bottom)?.with_labels(labels);
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),

@@ -123,6 +123,7 @@ fn allocations(data: &Dataset, config: &TrainConfig, backend: &dyn Backend) -> V
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),
         own: None,
+        labels: None,
         ahead: None,
     };
     let optimizer = build::optimizer(config).unwrap();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use graphmill_data::{
-    TypedBuilder, TypedDataset,
+    TypedBuilder, TypedDataset, npy,
     typed::{self, EdgeType, Negatives, Verify},
 };
 use graphmill_engine::{
@@ -18,7 +18,7 @@ use graphmill_engine::{
     observer::Quiet,
     options::key,
     record::Summary,
-    saved::SavedRun,
+    saved::{SavedRun, Selection},
 };
 
 /// Users return to their last item most of the time; `count` events of 20 users and 15 items, with
@@ -41,7 +41,12 @@ fn visits(count: u32) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
 
 /// A dataset of visits with features of edges; given negatives if `given`.
 fn shop(dir: &Path, given: bool) -> TypedDataset {
-    let (users, items, times) = visits(600);
+    shop_of(dir, given, visits(600))
+}
+
+/// [`shop`] of 600 visits.
+fn shop_of(dir: &Path, given: bool, visits: (Vec<u32>, Vec<u32>, Vec<i64>)) -> TypedDataset {
+    let (users, items, times) = visits;
     let mut builder = TypedBuilder::new("visits");
     // nodes differ by their features
     let rows =
@@ -176,6 +181,55 @@ fn saved_runs_have_the_scores_of_training_and_of_new_nodes() {
         assert_eq!(valid.scores.contains_key("hits@1"), given);
         let by_batch: Vec<&String> = valid.scores.keys().filter(|name| name.ends_with("-by-batch")).collect();
         assert_eq!(by_batch.len(), 4, "{by_batch:?}");
+    }
+}
+
+#[test]
+fn rows_and_rankings_as_of_a_time_read_no_later_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let (users, mut items, times) = visits(600);
+    let data = shop(&dir.path().join("shop"), false);
+    // other validation and test events from this time on
+    let at = times[460];
+    items[460..].iter_mut().for_each(|item| *item = (*item + 1) % 15);
+    let other = shop_of(&dir.path().join("other"), false, (users, items, times.clone()));
+    for model in ["tgn", "tgat", "jodie", "graphmixer"] {
+        let run = RunDir::create(&dir.path().join(model)).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        run_events(&config(&data, &[("model", model)]).unwrap(), &data, context).unwrap();
+        let saved = SavedRun::open(run.path(), false).unwrap();
+        let events = SavedEvents::of(&saved).unwrap();
+        let rows = |data: &TypedDataset, of: &str, selection: Selection, at: Option<i64>| {
+            let out = dir.path().join("rows.npy");
+            let written = events.embed(data, (of, selection), at, &out, &Quiet).unwrap();
+            assert_eq!((written.kind, written.cols), ("embeddings", 8));
+            npy::open(&out).unwrap().read_as_f32().unwrap()
+        };
+        let all = |data: &TypedDataset, at| rows(data, "", Selection::All, at);
+        let of_users = all(&data, Some(at));
+        assert_eq!(of_users.len(), 20 * 8);
+        assert_eq!(of_users, all(&other, Some(at)), "{model}");
+        assert_ne!(all(&data, None), all(&other, None), "{model}: the events are different");
+        assert_ne!(of_users, all(&data, Some(times[100])), "{model}: earlier rows are different");
+        assert_eq!(rows(&data, "", Selection::List("3,1"), Some(at))[8..], of_users[8..16], "{model}");
+        assert_eq!(rows(&data, "item", Selection::All, Some(at)).len(), 15 * 8);
+
+        let best = |data: &TypedDataset, k, at, threads| {
+            let out = dir.path().join("best.csv");
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| events.predict(data, Selection::All, k, at, &out, &Quiet)).unwrap();
+            fs::read_to_string(&out).unwrap()
+        };
+        let (three, whole) = (best(&data, 3, Some(at), 1), best(&data, 99, Some(at), 3));
+        assert_eq!(three, best(&other, 3, Some(at), 3), "{model}");
+        assert_eq!((three.lines().count(), whole.lines().count()), (1 + 20 * 3, 1 + 20 * 15));
+        let of_first = |text: &str| text.lines().skip(1).take(3).map(String::from).collect::<Vec<_>>();
+        assert_eq!(of_first(&three), of_first(&whole), "{model}");
+        let score = |line: &str| line.rsplit(',').next().unwrap().parse::<f32>().unwrap();
+        let scores: Vec<f32> = whole.lines().skip(1).take(15).map(score).collect();
+        assert!(scores.is_sorted_by(|a, b| a >= b), "{model}: {scores:?}");
+        let error = events.embed(&data, ("shop", Selection::All), None, &dir.path().join("x.npy"), &Quiet);
+        assert!(error.unwrap_err().to_string().contains("use user or item"), "{model}");
     }
 }
 

@@ -290,6 +290,7 @@ fn no_batch_reads_its_own_edges() {
                 symmetric: build::symmetric(&model, data),
                 aggregation: model.aggregation(),
                 own: None,
+                labels: None,
                 ahead: None,
             };
             let (backend, optimizer) = (Cpu::default(), build::optimizer(&config).unwrap());

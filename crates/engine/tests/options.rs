@@ -151,6 +151,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("huber_delta", "2", &[&[]]),
     ("class_weights", "4,1,1", &[&[]]),
     ("focal", "2", &[&[]]),
+    ("label_inputs", "0.5", &[&[]]),
     ("negatives", "degree", &[&[]]),
     ("num_negatives", "3", &[&[]]),
     ("corrupt", "source", &[&[]]),

@@ -224,6 +224,29 @@ pub(crate) fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
     use_threads(matches.get_one::<u64>("threads").map_or(0, |&n| n as usize))
 }
 
+/// The option `--at TIME` of commands on runs of events.
+pub(crate) fn at() -> Arg {
+    let arg = option(
+        "at",
+        "TIME",
+        "Time to look from, for a run on events [default: the end]",
+        "Only events strictly before it are read, for the memory of nodes too. An integer in the units of \
+         the dataset's times. Example: --at 1500000",
+    );
+    arg.allow_hyphen_values(true)
+}
+
+/// The time of `--at`, if given.
+///
+/// # Errors
+/// It is not an integer.
+pub(crate) fn get_at(matches: &ArgMatches) -> Result<Option<i64>, Error> {
+    let Some(word) = matches.get_one::<String>("at") else { return Ok(None) };
+    let wrong =
+        |_| Error::usage(format!("--at {word}: pass an integer in the units of the times of the dataset"));
+    word.parse().map(Some).map_err(wrong)
+}
+
 /// Opens a dataset directory.
 ///
 /// # Errors

@@ -25,8 +25,22 @@ fn a_stream_is_imported_trained_and_scored() {
     let scores = sandbox.ok_json("eval run");
     assert_eq!(scores["test"], summary["test"]["score"]);
     assert!(scores["parts"][1]["scores"]["auc"].is_number(), "{scores}");
+    let best = sandbox.ok("predict run --at 20000 --top-k 2 --nodes 1,2 --out -");
+    assert_eq!((best.lines().next(), best.lines().count()), (Some("source,candidate,score"), 5), "{best}");
+    let items: Vec<&str> = best.lines().skip(1).map(|line| line.split(',').nth(1).unwrap()).collect();
+    assert!(items.iter().all(|item| (13..21).contains(&item.parse().unwrap())), "keys of items: {best}");
+    let written = sandbox.ok_json("embed run --at 20000 --node-type item --out items.npy");
+    assert_eq!((&written["rows"], &written["cols"]), (&8.into(), &8.into()));
+    sandbox.ok("generate sbm graph --nodes 200 --classes 2 --feature-dim 4");
+    sandbox.ok("train graph --epochs 1 --fanout 3 --layers 1 --out other");
     for (args, why) in [
-        ("predict run --out rows.csv", "the run learned a stream of events (--model tgn)"),
+        ("predict run --out rows.csv", "pass --top-k K for the K best candidates of each node"),
+        ("predict run --top-k 3 --at noon --out x.csv", "--at noon: pass an integer in the units"),
+        ("predict run --top-k 3 --all-edges --out x.csv", "--all-edges: a run on events reads those"),
+        ("predict run --top-k 3 --propagate label-propagation --out x.csv", "leave it out"),
+        ("embed run --node-type shop --out x.npy", "use user or item"),
+        ("predict other --at 5 --out x.csv", "--at 5: only runs on streams of events"),
+        ("embed other --at 5 --out x.npy", "--at 5: only runs on streams of events"),
         ("train visits --model tgn --order random", "events are learned in the order of their times"),
         ("train --model tgat", "import one with graphmill import events or temporal"),
     ] {

@@ -87,6 +87,61 @@ fn values_are_learned_standardised_and_predicted_at_their_scale() {
 }
 
 #[test]
+fn rows_with_some_of_several_targets_train_from_the_table_to_the_scores() {
+    let sandbox = Sandbox::new();
+    accounts(&sandbox);
+    // of each row one target is missing, and of some both
+    let text = String::from_utf8(sandbox.read("accounts.csv")).unwrap();
+    let mut table = String::from("account,age,size,balance,limit\n");
+    for (i, line) in text.lines().skip(1).enumerate() {
+        let known: Vec<&str> = line.split(',').take(3).collect();
+        let group = i % 5;
+        let balance =
+            if i % 2 == 0 || i % 10 == 9 { String::new() } else { format!("{}.5", 500 + 100 * group) };
+        let limit = if i % 2 == 1 { String::new() } else { format!("{}.5", 80 - 10 * group) };
+        writeln!(table, "{},{balance},{limit}", known.join(",")).unwrap();
+    }
+    sandbox.write("accounts.csv", table);
+    let import = |out: &str, more: &str| {
+        sandbox.ok(&format!(
+            "import tables {out} --nodes accounts.csv --id account --label balance,limit --edges \
+             transfers.csv --src from --dst to {more}"
+        ))
+    };
+    let report = import("data", "--split random:60,20,20");
+    assert!(report.contains("30 rows without a label"), "{report}");
+    let info = sandbox.ok_json("info data");
+    let summary = sandbox.ok_json(&format!("train data --epochs 40 {TRAIN} --out run"));
+    let dataset = &summary["dataset"];
+    // 270 of 300 rows have a target
+    assert_eq!((&dataset["train"], &dataset["values"]), (&162.into(), &true.into()), "{info}");
+    assert_eq!(summary["epochs"][0]["seeds"], 162);
+    let scores = sandbox.ok_json("eval run");
+    let test = &scores["parts"][2];
+    assert_eq!(test["nodes"], 54);
+    assert!(test["scores"]["r2"].as_f64().unwrap() > 0.8, "{scores}");
+    let text = sandbox.ok("predict run --out - --nodes acc-000,acc-001,acc-009");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((lines.len(), &lines[0][..]), (4, &["account", "value_balance", "value_limit"][..]), "{text}");
+    // each row has both values, at their scales
+    for (line, group) in lines[1..].iter().zip([0.0, 1.0, 4.0]) {
+        let [balance, limit] = [1, 2].map(|c| line[c].parse::<f64>().unwrap());
+        assert!((balance - 500.0 - 100.0 * group).abs() < 120.0, "{line:?}");
+        assert!((limit - 80.0 + 10.0 * group).abs() < 12.0, "{line:?}");
+    }
+    // columns of the report, and of a task that is no regression
+    let refused = sandbox.run(
+        "import tables other --nodes accounts.csv --id account --label balance,limit --task classification",
+    );
+    assert!(refused.stderr.contains("several labels are values of one regression"), "{}", refused.stderr);
+    // new nodes need no target
+    sandbox.write("new.csv", "account,age,size\nacc-900,27,3\n");
+    sandbox.write("more.csv", "from,to\nacc-001,acc-900\nacc-006,acc-900\n");
+    let new = sandbox.ok("predict run --on new.csv --edges more.csv --out -");
+    assert_eq!(new.lines().count(), 2, "{new}");
+}
+
+#[test]
 fn a_run_on_values_resumes_to_the_same_bits() {
     let sandbox = Sandbox::new();
     import(&sandbox, "balance", "data");

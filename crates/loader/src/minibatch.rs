@@ -57,6 +57,8 @@ struct SpareBuffers {
 pub struct Seeds {
     /// Number of the batch within its epoch.
     pub number: u64,
+    /// Number of the epoch, if the rows of the batch depend on it.
+    pub epoch: u64,
     /// Distinct nodes. A subgraph sampler ignores them and sets its own.
     pub nodes: Vec<NodeId>,
     /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch.

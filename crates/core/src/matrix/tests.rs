@@ -79,3 +79,21 @@ fn resizing_keeps_the_memory() {
     m.resize(100, 10);
     assert_eq!(at, m.view().host().as_ptr());
 }
+
+#[test]
+fn wider_rows_keep_their_values_and_end_with_zeros() {
+    let mut m = Matrix::from_slice(3, 2, &[1., 2., 3., 4., 5., 6.]);
+    m.widen(5);
+    assert_eq!(m.num_cols(), 5);
+    assert_eq!(m.view().host(), [1., 2., 0., 0., 0., 3., 4., 0., 0., 0., 5., 6., 0., 0., 0.]);
+    // memory of earlier values
+    m.resize(2, 1);
+    m.view_mut().host().fill(7.0);
+    m.widen(2);
+    assert_eq!(m.view().host(), [7., 0., 7., 0.]);
+    m.widen(2);
+    assert_eq!(m.view().host(), [7., 0., 7., 0.]);
+    let mut none = Matrix::zeros(2, 0);
+    none.widen(1);
+    assert_eq!(none.view().host(), [0., 0.]);
+}

@@ -16,7 +16,7 @@ use super::{
     report::NodeReport,
     rows::{self, Encoder},
     rule::{ColumnRule, Kind},
-    schema::NodeTable,
+    schema::{NodeTable, Target},
     source::Table,
     split::SplitRule,
     targets::{RowInfo, TargetPlan},
@@ -78,6 +78,7 @@ impl<'a> NodePlan<'a> {
             targets: TargetPlan {
                 kind: spec.kind.clone(),
                 target: None,
+                names: spec.label.list(),
                 split: None,
                 rule: spec.split.clone(),
                 columns: Vec::new(),
@@ -87,7 +88,7 @@ impl<'a> NodePlan<'a> {
         };
         if plan.table.is_some() {
             plan.assign_roles(like, faults);
-        } else if spec.label.is_some() || spec.split.is_some() || !spec.columns.is_empty() {
+        } else if !spec.label.is_empty() || spec.split.is_some() || !spec.columns.is_empty() {
             faults
                 .add(&format!("nodes '{}'", spec.kind), "without files there are no columns; name the files");
         }
@@ -108,21 +109,12 @@ impl<'a> NodePlan<'a> {
                 roles[c] = Some(format!("edge to '{}'", foreign.to));
             }
         }
-        let label = spec.label.as_ref().and_then(|column| find(column, faults));
-        if let (Some(c), Some(column)) = (label, &spec.label) {
-            let known = like.and_then(|like| like.target.as_ref());
-            let target = match known {
-                Some(TargetEncoding { classes: Some(names), of, .. }) => {
-                    Some(PlannedTarget::Classes { names: names.clone(), of: *of })
-                }
-                Some(_) => Some(PlannedTarget::Values),
-                None => decide_target(&name, column, &self.profiles[c], spec.task, faults),
-            };
-            roles[c] = target.as_ref().map(|target| match target {
-                PlannedTarget::Classes { names, .. } => format!("label: {} classes", names.len()),
-                PlannedTarget::Values => "target of a regression".into(),
-            });
-            self.targets.target = target.map(|target| (c, target));
+        let labels = spec.label.list();
+        let found: Vec<usize> = labels.iter().filter_map(|column| find(column, faults)).collect();
+        if found.len() == labels.len() {
+            let target = self.target(&name, &found, like, faults);
+            found.iter().for_each(|&c| roles[c] = target.as_ref().map(PlannedTarget::describe));
+            self.targets.target = target.map(|target| (found, target));
         }
         self.targets.split = spec.split.as_ref().and_then(|text| {
             let rule: Result<SplitRule, _> = text.parse();
@@ -150,6 +142,39 @@ impl<'a> NodePlan<'a> {
             find(column, faults);
         }
         self.choose_features(like, roles, faults);
+    }
+
+    /// Chooses the target of these columns. Several are values.
+    fn target(
+        &self,
+        table: &str,
+        columns: &[usize],
+        like: Option<&NodeEncoding>,
+        faults: &mut Faults,
+    ) -> Option<PlannedTarget> {
+        match like.and_then(|like| like.target.as_ref()) {
+            _ if columns.is_empty() => return None,
+            Some(TargetEncoding { classes: Some(names), of, .. }) => {
+                return Some(PlannedTarget::Classes { names: names.clone(), of: *of });
+            }
+            Some(_) => return Some(PlannedTarget::Values),
+            None => {}
+        }
+        let task = match (columns.len(), self.spec.task) {
+            (1, task) => task,
+            (_, Some(Target::Classification)) => {
+                faults.add(
+                    table,
+                    "several labels are values of one regression; leave out the task, or name one label",
+                );
+                return None;
+            }
+            _ => Some(Target::Regression),
+        };
+        let decide =
+            |(&c, name): (&usize, &String)| decide_target(table, name, &self.profiles[c], task, faults);
+        let all: Option<Vec<PlannedTarget>> = columns.iter().zip(&self.targets.names).map(decide).collect();
+        all?.pop()
     }
 
     /// Chooses the encodings of the columns without another role.
@@ -266,7 +291,7 @@ impl<'a> NodePlan<'a> {
             Ok(())
         })?;
         keys.finish()?;
-        info.keep(&keys);
+        info.keep(&keys, self.targets.width());
         report.rows = keys.rows.rows;
         report.repeated_keys = keys.rows.repeated.len() as u64;
         report.repeated_examples = repeated_examples;
@@ -328,20 +353,20 @@ impl<'a> NodePlan<'a> {
         let count = keys.count() as usize;
         read.report.nodes = count as u64;
         read.report.added = keys.added;
-        if let (Some((c, planned)), Some(table)) = (&self.targets.target, &self.table) {
+        if let Some((_, planned)) = &self.targets.target {
             let (classes, of) = match planned {
                 PlannedTarget::Classes { names, of } => (Some(names.clone()), *of),
                 PlannedTarget::Values => (None, Shape::Number),
             };
-            encoding.target = Some(TargetEncoding { column: table.columns[*c].clone(), classes, of });
+            encoding.target = Some(TargetEncoding { column: self.spec.label.clone(), classes, of });
         }
         let task = read.targets.take().map(|mut targets| {
             match &mut targets {
                 TargetPart::Classes(class, _) => class.resize(count, -1),
-                TargetPart::Values(values) => values.resize(count, f32::NAN),
+                TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
             }
             TaskPart {
-                name: self.spec.label.clone().unwrap_or_default(),
+                name: self.targets.names.join("-"),
                 on: kind.clone(),
                 targets,
                 split: std::mem::take(&mut read.split),

@@ -70,8 +70,8 @@ pub(super) struct TaskPart {
 pub(super) enum TargetPart {
     /// Class, -1 if unknown, and the names of the classes.
     Classes(Vec<i32>, Vec<String>),
-    /// Value, NaN if unknown.
-    Values(Vec<f32>),
+    /// Values, NaN if unknown, row by row, and the names of their columns.
+    Values(Vec<f32>, Vec<String>),
 }
 
 /// Record of [`FeaturePart`].
@@ -118,7 +118,7 @@ pub(super) struct KeptTask {
 #[derive(Serialize, Deserialize)]
 pub(super) enum KeptTargets {
     Classes(KeptColumn, Vec<String>),
-    Values(KeptColumn),
+    Values(KeptColumn, Vec<String>),
 }
 
 impl FeaturePart {
@@ -210,9 +210,9 @@ impl TargetPart {
                 KeptTargets::Classes(kept.values(&format!("{name}-class"), class)?, names.clone())
             }
             // Unknown values are NaN, which a column of floats does not hold.
-            Self::Values(values) => {
+            Self::Values(values, names) => {
                 let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-                KeptTargets::Values(kept.values(&format!("{name}-values"), &bits)?)
+                KeptTargets::Values(kept.values(&format!("{name}-values"), &bits)?, names.clone())
             }
         })
     }
@@ -220,9 +220,9 @@ impl TargetPart {
     pub(super) fn restore(part: KeptTargets, kept: &Kept) -> Option<Self> {
         Some(match part {
             KeptTargets::Classes(class, names) => Self::Classes(kept.open(&class)?.to_vec(), names),
-            KeptTargets::Values(values) => {
+            KeptTargets::Values(values, names) => {
                 let bits: Buffer<u32> = kept.open(&values)?;
-                Self::Values(bits.iter().map(|&bits| f32::from_bits(bits)).collect())
+                Self::Values(bits.iter().map(|&bits| f32::from_bits(bits)).collect(), names)
             }
         })
     }

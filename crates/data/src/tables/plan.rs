@@ -183,8 +183,18 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
 pub(super) enum PlannedTarget {
     /// A class per node, with the names of the classes.
     Classes { names: Vec<String>, of: Shape },
-    /// A number per node.
+    /// A number per node, or several.
     Values,
+}
+
+impl PlannedTarget {
+    /// Role of its columns, for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Classes { names, .. } => format!("label: {} classes", names.len()),
+            Self::Values => "target of a regression".into(),
+        }
+    }
 }
 
 /// Chooses the target of the column `name`.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     encoding::EncodedColumn,
     profile::Shape,
-    schema::{EdgeTable, ForeignKey},
+    schema::{EdgeTable, ForeignKey, Names},
     times::TimeUnit,
 };
 
@@ -49,8 +49,8 @@ pub(super) struct NodeEncoding {
 /// Target of a node table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TargetEncoding {
-    /// Name of the column.
-    pub(super) column: String,
+    /// Names of the columns.
+    pub(super) column: Names,
     /// Names of the classes, by class; `None` for numbers.
     pub(super) classes: Option<Vec<String>>,
     /// Type of the values.

@@ -147,9 +147,9 @@ pub struct NodeTable {
     /// Columns of the key.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub id: Names,
-    /// Column of the target.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
+    /// Column of the target, or columns of several values.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub label: Names,
     /// Kind of the target: `classification` or `regression`; inferred if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Target>,

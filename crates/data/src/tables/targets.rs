@@ -20,8 +20,10 @@ use super::{
 pub(super) struct TargetPlan {
     /// Name of the node type.
     pub(super) kind: String,
-    /// Column of the target.
-    pub(super) target: Option<(usize, PlannedTarget)>,
+    /// Columns of the target: one, or several of values.
+    pub(super) target: Option<(Vec<usize>, PlannedTarget)>,
+    /// Names of these columns.
+    pub(super) names: Vec<String>,
     pub(super) split: Option<SplitRule>,
     /// Text of the rule; `None` for the default.
     pub(super) rule: Option<String>,
@@ -48,27 +50,30 @@ impl TargetPlan {
         };
         match &self.target {
             None => {}
-            Some((c, PlannedTarget::Classes { names, of })) => {
-                let value = canonical(batch.columns[*c].get(row), *of);
+            Some((columns, PlannedTarget::Classes { names, of })) => {
+                let c = columns[0];
+                let value = canonical(batch.columns[c].get(row), *of);
                 let class = value.as_ref().and_then(|value| names.iter().position(|name| name == value));
                 if let (Some(value), None) = (&value, class) {
-                    fault(*c, format!("'{value}' is not one of the classes {}", names.join(", ")));
+                    fault(c, format!("'{value}' is not one of the classes {}", names.join(", ")));
                 }
                 info.class.push(class.map_or(-1, |class| class as i32));
             }
-            Some((c, PlannedTarget::Values)) => {
-                let cell = batch.columns[*c].get(row);
-                let value = match parsed(cell, &mut list) {
-                    Cell::Int(x) => x as f32,
-                    Cell::Float(x) => x as f32,
-                    Cell::Missing => f32::NAN,
-                    Cell::Text(text) if is_missing_word(text.trim()) => f32::NAN,
-                    _ => {
-                        fault(*c, format!("'{}' is not a number", cell.text()));
-                        f32::NAN
-                    }
-                };
-                info.value.push(value);
+            Some((columns, PlannedTarget::Values)) => {
+                for &c in columns {
+                    let cell = batch.columns[c].get(row);
+                    let value = match parsed(cell, &mut list) {
+                        Cell::Int(x) => x as f32,
+                        Cell::Float(x) => x as f32,
+                        Cell::Missing => f32::NAN,
+                        Cell::Text(text) if is_missing_word(text.trim()) => f32::NAN,
+                        _ => {
+                            fault(c, format!("'{}' is not a number", cell.text()));
+                            f32::NAN
+                        }
+                    };
+                    info.value.push(value);
+                }
             }
         }
         let part = |parts: &[usize]| parts.first().map_or(3, |&part| part as u8);
@@ -107,7 +112,12 @@ impl TargetPlan {
         }
     }
 
-    /// Divides the labelled nodes by the rule of the split.
+    /// Number of values of each row.
+    pub(super) fn width(&self) -> usize {
+        self.names.len().max(1)
+    }
+
+    /// Divides the labelled nodes by the rule of the split. One of several values is a label.
     pub(super) fn divide(
         &self,
         info: RowInfo,
@@ -116,9 +126,10 @@ impl TargetPlan {
         faults: &mut Faults,
     ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
         let mut parts: [Vec<NodeId>; 3] = Default::default();
-        let count = info.class.len().max(info.value.len());
-        let is_labelled =
-            |v: usize| info.class.get(v).map_or_else(|| !info.value[v].is_nan(), |&class| class >= 0);
+        let width = self.width();
+        let count = info.class.len().max(info.value.len() / width);
+        let has_value = |v: usize| info.value[v * width..][..width].iter().any(|x| !x.is_nan());
+        let is_labelled = |v: usize| info.class.get(v).map_or_else(|| has_value(v), |&class| class >= 0);
         let Some((_, planned)) = &self.target else {
             if self.split.is_some() {
                 faults.add(
@@ -168,7 +179,7 @@ impl TargetPlan {
         report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
         let targets = match planned {
             PlannedTarget::Classes { names, .. } => TargetPart::Classes(info.class, names.clone()),
-            PlannedTarget::Values => TargetPart::Values(info.value),
+            PlannedTarget::Values => TargetPart::Values(info.value, self.names.clone()),
         };
         (Some(targets), parts)
     }
@@ -184,21 +195,21 @@ pub(super) struct RowInfo {
 }
 
 impl RowInfo {
-    /// Keeps the rows that are nodes.
-    pub(super) fn keep(&mut self, keys: &NodeKeys) {
-        fn keep<T>(values: &mut Vec<T>, keys: &NodeKeys) {
-            let mut row = 0;
+    /// Keeps the rows that are nodes; a row has `width` values.
+    pub(super) fn keep(&mut self, keys: &NodeKeys, width: usize) {
+        fn keep<T>(values: &mut Vec<T>, width: usize, keys: &NodeKeys) {
+            let mut at = 0;
             values.retain(|_| {
-                row += 1;
-                keys.rows.id(row - 1).is_some()
+                at += 1;
+                keys.rows.id(((at - 1) / width) as u64).is_some()
             });
         }
         if keys.rows.repeated.is_empty() {
             return;
         }
-        keep(&mut self.class, keys);
-        keep(&mut self.value, keys);
-        keep(&mut self.part, keys);
-        keep(&mut self.time, keys);
+        keep(&mut self.class, 1, keys);
+        keep(&mut self.value, width, keys);
+        keep(&mut self.part, 1, keys);
+        keep(&mut self.time, 1, keys);
     }
 }

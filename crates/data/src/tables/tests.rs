@@ -138,7 +138,7 @@ fn schema_of(nodes: &Path, edges: &Path) -> TableSchema {
             kind: "node".into(),
             files: name(nodes),
             id: Names::One("key".into()),
-            label: Some("label".into()),
+            label: Names::One("label".into()),
             category_limit: CATEGORY_LIMIT,
             ..NodeTable::default()
         }],
@@ -391,7 +391,7 @@ pub(super) fn accounts(dir: &Path, count: usize) -> (PathBuf, PathBuf) {
 pub(super) fn account_schema(nodes: &Path, edges: &Path) -> TableSchema {
     let mut schema = schema_of(nodes, edges);
     schema.nodes[0].id = Names::One("account_id".into());
-    schema.nodes[0].label = Some("segment".into());
+    schema.nodes[0].label = Names::One("segment".into());
     schema.edges[0].src = Names::One("from_account".into());
     schema.edges[0].dst = Names::One("to_account".into());
     schema.edges[0].time = Some("timestamp".into());
@@ -461,7 +461,7 @@ fn other_tables_are_encoded_by_the_statistics_of_a_dataset() {
     }
     assert_eq!(second.report.nodes[0].unknown_values, [("country".to_string(), 50)]);
     // Without labels the names of the classes stay.
-    schema.nodes[0].label = None;
+    schema.nodes[0].label = Names::None;
     let work = Work { memory: Some(1 << 26), ..Work::default() };
     let third = import_tables(&schema, dir.path().join("third"), Some(&like), work).unwrap().dataset;
     let record = third.preprocessing.unwrap();

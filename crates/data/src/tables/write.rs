@@ -68,7 +68,8 @@ pub(super) fn build(
         let to = builder.task(task.name).on_nodes(task.on).split(train, valid, test);
         match task.targets {
             TargetPart::Classes(class, names) => to.classes(names.len(), class).names(names),
-            TargetPart::Values(values) => to.values(1, values),
+            TargetPart::Values(values, names) if names.len() < 2 => to.values(1, values),
+            TargetPart::Values(values, names) => to.values(names.len(), values).names(names),
         };
     }
     builder.preprocessing(parts.preprocessing);

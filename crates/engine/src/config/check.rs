@@ -54,7 +54,8 @@ impl TrainConfig {
         }
         range("quantile", self.quantile, (Bound::Excluded(0.0), Bound::Excluded(1.0)))?;
         range("huber_delta", self.huber_delta, (Bound::Excluded(0.0), Bound::Unbounded))?;
-        range("focal", self.focal, 0.0..=10.0)
+        range("focal", self.focal, 0.0..=10.0)?;
+        range("label_inputs", self.label_inputs, 0.0..=1.0)
     }
 
     fn check_model(&self) -> Result<(), Fault> {

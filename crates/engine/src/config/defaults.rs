@@ -25,6 +25,7 @@ impl Default for TrainConfig {
             huber_delta: 1.0,
             class_weights: "none".into(),
             focal: 0.0,
+            label_inputs: 0.0,
             sampler: "neighbor".into(),
             fanout: Fanout(vec![15, 10]),
             fanout_by_name: String::new(),

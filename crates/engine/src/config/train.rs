@@ -78,6 +78,13 @@ pub struct TrainConfig {
     /// Nodes that are already predicted well count less. Range: 0 to 10. Example: --focal 2.
     #[arg(long, value_name = "GAMMA", help_heading = "Targets", hide_short_help = true)]
     pub focal: f64,
+    /// Share of the training labels that batches read as inputs; 0 for none.
+    ///
+    /// Columns of classes follow the features; the labels of a batch's seeds stay hidden, and
+    /// predictions read all training labels. Set it if neighbours share classes. Range: 0 to 1.
+    /// Example: --label-inputs 0.8.
+    #[arg(long, value_name = "R", help_heading = "Targets", hide_short_help = true)]
+    pub label_inputs: f64,
     /// Sampler.
     ///
     /// Change it for deep models, whose blocks grow fast with neighbor, or to draw by edge weights.

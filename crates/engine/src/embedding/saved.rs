@@ -15,7 +15,7 @@ use crate::{
     checkpoint::load_params,
     config::embedding::is_table,
     link::LinkMetric,
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Predictions, Target, Values},
     record::{OTHER_DATASET_HINT, Origin},
     saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, links::BestLinks},
 };
@@ -150,11 +150,11 @@ impl<'r> SavedEmbedding<'r> {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
         let count = nodes.len();
-        let mut identity = identity(names, &nodes);
-        identity.of_candidates = Some(Box::new(self::identity(of_candidates, &[])));
+        let mut identity = names.identity(&nodes);
+        identity.of_candidates = Some(Box::new(of_candidates.identity(&[])));
         let values = Values::Links { candidates, scores };
         target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
-        Ok(written(out, [count, 1], "links"))
+        Ok(Written::of_own(out, [count, 1], "links"))
     }
 
     /// The pairs that [`SavedEmbedding::predict`] writes.
@@ -229,22 +229,11 @@ impl<'r> SavedEmbedding<'r> {
         let mut values = Matrix::default();
         gather(model.last_embeddings(), &rows, &mut values);
         let (count, cols) = (nodes.len(), values.num_cols());
-        let identity = Some(identity(names, &nodes));
+        let identity = Some(names.identity(&nodes));
         let values = Values::Embeddings(values.view().host().to_vec());
         target.write(&Predictions { nodes, cols, values, identity })?;
-        Ok(written(out, [count, cols], "embeddings"))
+        Ok(Written::of_own(out, [count, cols], "embeddings"))
     }
-}
-
-/// Keys of `nodes`.
-fn identity(names: Names, nodes: &[NodeId]) -> Identity {
-    let Names { key_columns, keys, classes } = names;
-    Identity { key_columns, keys, nodes: nodes.to_vec(), classes, ids: nodes.to_vec(), of_candidates: None }
-}
-
-/// Summary of a written table.
-fn written(out: &Path, [rows, cols]: [usize; 2], kind: &'static str) -> Written {
-    Written { out: out.to_path_buf(), rows, cols, kind, same_dataset: Some(true), rescaled: None }
 }
 
 /// Number of a relation.

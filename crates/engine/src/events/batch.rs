@@ -31,7 +31,7 @@ impl Rows {
     }
 
     /// Row of a node at a time.
-    fn row(&mut self, node: NodeId, time: i64) -> NodeId {
+    pub(super) fn row(&mut self, node: NodeId, time: i64) -> NodeId {
         let Self { nodes, times, numbers, .. } = self;
         *numbers.entry((node, time)).or_insert_with(|| {
             nodes.push(node);

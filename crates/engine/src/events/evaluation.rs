@@ -29,7 +29,9 @@ const DEFAULT_METRIC: &str = "average-precision";
 /// Epoch in the keys of draws for evaluation.
 const EVALUATION: u64 = u64::MAX;
 /// Pairs that are scored at once.
-const MAX_PAIRS: usize = 1 << 14;
+pub(super) const MAX_PAIRS: usize = 1 << 14;
+/// Nodes whose embeddings are computed at once.
+const MAX_ROWS: usize = 1 << 12;
 /// Cutoffs of the metrics that a table of scores has.
 const CUTOFFS: [usize; 3] = [1, 10, 20];
 /// Prefix of the names of scores of events with new nodes.
@@ -104,10 +106,59 @@ impl<'a> Evaluation<'a> {
     /// As for [`BatchEnds::advance`].
     pub(super) fn begin(&mut self, model: &EventModel) -> Result<()> {
         let stream = self.stream;
+        self.begin_with(model, &stream.learned)
+    }
+
+    /// Computes the memory after the events strictly before `time`: those of training that are
+    /// learned, then all later ones, in the batches of scores.
+    ///
+    /// # Errors
+    /// As for [`BatchEnds::advance`].
+    pub(super) fn begin_at(&mut self, model: &EventModel, time: i64) -> Result<()> {
+        let (stream, times) = (self.stream, self.stream.events.time());
+        let learned = stream.learned.partition_point(|&e| times[e as usize] < time);
+        self.begin_with(model, &stream.learned[..learned])?;
+        let end = times.partition_point(|&at| at < time);
+        stream.parts[1..].iter().try_for_each(|part| self.skip(model, part.start..part.end.min(end)))
+    }
+
+    fn begin_with(&mut self, model: &EventModel, learned: &[u32]) -> Result<()> {
         if let Some(memory) = &mut self.memory {
-            memory.clear(stream.start());
+            memory.clear(self.stream.start());
         }
-        stream.learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
+        learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
+    }
+
+    /// Embeddings of `nodes` at `time` by the memory of now, `N x H`. The draws of a node depend on
+    /// it and the seed alone.
+    ///
+    /// # Errors
+    /// A block would have more edges than 32-bit positions can number.
+    pub(super) fn embed(
+        &mut self,
+        model: &EventModel,
+        nodes: &[NodeId],
+        time: i64,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let width = model.width();
+        out.resize(nodes.len(), width);
+        let mut to = out.view_mut().host().chunks_exact_mut(width);
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        for chunk in nodes.chunks(MAX_ROWS) {
+            let rows = &mut self.scratch.rows;
+            rows.clear();
+            let places: Vec<NodeId> = chunk.iter().map(|&v| rows.row(v, time)).collect();
+            self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch: 0 }, false)?;
+            let inputs = (&self.scratch.rows, &self.scratch.near);
+            model.embed(&pass, self.stream, self.memory.as_ref(), inputs, &mut self.state)?;
+            let all = model.embeddings(&self.state).host();
+            for (at, to) in places.iter().zip(&mut to) {
+                to.copy_from_slice(&all[*at as usize * width..][..width]);
+            }
+        }
+        Ok(())
     }
 
     fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {

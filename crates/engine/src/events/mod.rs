@@ -14,6 +14,7 @@
 //! | `evaluation.rs` | scores of validation and test events |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores of a saved run |
+//! | `as_of.rs` | embeddings and best destinations of nodes as of a time |
 //!
 //! # Order
 //!
@@ -22,6 +23,7 @@
 //! begin of an epoch. For scores, it is computed again from the training events, so that scores
 //! depend on the parameters alone: `eval` of a saved run has those of training.
 
+mod as_of;
 mod batch;
 mod evaluation;
 mod history;

@@ -171,8 +171,41 @@ impl EventModel {
     /// outputs for its targets.
     ///
     /// # Errors
-    /// A node has no memory: a bug in the caller.
+    /// As for [`EventModel::embed`].
     pub(super) fn forward(
+        &self,
+        pass: &Pass,
+        stream: &EventStream,
+        memory: Option<&NodeMemory>,
+        (rows, near): (&Rows, &Neighborhood),
+        state: &mut PassState,
+    ) -> Result<()> {
+        self.embed(pass, stream, memory, (rows, near), state)?;
+        let PassState { rows: of_layers, head, scores, .. } = state;
+        self.head.forward(pass, &pairs(rows, of_layers[self.top()].view()), head, scores);
+        Ok(())
+    }
+
+    /// Computes the scores of pairs of embeddings, or the outputs for the targets, into `scores`.
+    pub(super) fn score(&self, pass: &Pass, pairs: &EdgePairs, scores: &mut Matrix) {
+        self.head.forward(pass, pairs, &mut EdgeHeadState::default(), scores);
+    }
+
+    /// Width of the embeddings, `H`.
+    pub(super) fn width(&self) -> usize {
+        self.hidden
+    }
+
+    /// Embeddings of the rows of the last [`EventModel::embed`], `N x H`.
+    pub(super) fn embeddings<'s>(&self, state: &'s PassState) -> View<'s> {
+        state.rows[self.top()].view()
+    }
+
+    /// Computes the rows that the head reads, of the nodes of `rows` at their times.
+    ///
+    /// # Errors
+    /// A node has no memory: a bug in the caller.
+    pub(super) fn embed(
         &self,
         pass: &Pass,
         stream: &EventStream,
@@ -199,8 +232,6 @@ impl EventModel {
             let (below, above) = of_layers.split_at_mut(1);
             projection.forward(pass, below[0].view(), since, &mut above[0]);
         }
-        let pairs = pairs(rows, state.rows[self.top()].view());
-        self.head.forward(pass, &pairs, &mut state.head, &mut state.scores);
         Ok(())
     }
 

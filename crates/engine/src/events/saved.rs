@@ -22,7 +22,7 @@ use crate::{
 /// A run directory of a model of events.
 #[derive(Clone, Copy)]
 pub struct SavedEvents<'r> {
-    run: &'r SavedRun,
+    pub(super) run: &'r SavedRun,
 }
 
 impl<'r> SavedEvents<'r> {
@@ -31,7 +31,7 @@ impl<'r> SavedEvents<'r> {
         run.learns_events().then_some(Self { run })
     }
 
-    fn config(&self) -> &'r TrainConfig {
+    pub(super) fn config(&self) -> &'r TrainConfig {
         &self.run.config
     }
 
@@ -59,17 +59,26 @@ impl<'r> SavedEvents<'r> {
         Ok(data)
     }
 
+    /// Reads the stream of the run's task in `data`, and the model.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset.
+    pub(super) fn load(&self, data: &TypedDataset) -> Result<(EventStream, EventModel)> {
+        let options: EventOptions = self.config().own.get();
+        let stream = EventStream::new(data, &self.config().task, options.new_nodes)?;
+        let mut model = self.run.blame_config(EventModel::new(self.config(), &stream))?;
+        let file = self.run.model_file()?;
+        assign(&file, &load_params(&file)?, &mut model)?;
+        Ok((stream, model))
+    }
+
     /// Computes every metric on validation and test events.
     ///
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
-        let options: EventOptions = self.config().own.get();
-        let stream = EventStream::new(data, &self.config().task, options.new_nodes)?;
+        let (stream, model) = self.load(data)?;
         let chosen = self.run.blame_config(metric(self.config(), &stream))?;
-        let mut model = self.run.blame_config(EventModel::new(self.config(), &stream))?;
-        let file = self.run.model_file()?;
-        assign(&file, &load_params(&file)?, &mut model)?;
         let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), &stream, &model))?;
         rayon::scope(|_| evaluation.begin(&model))?;
         let (mut parts, mut test) = (Vec::new(), None);

@@ -30,6 +30,10 @@ pub(super) struct EventStream {
     /// Training events that are learned: all of them, or those without new nodes.
     pub(super) learned: Vec<u32>,
     pub(super) num_nodes: usize,
+    /// Node types of the sources and of the destinations, by number.
+    pub(super) types: [usize; 2],
+    /// Number of the first node of each of these types.
+    pub(super) first: [usize; 2],
     /// Distinct destinations of the learned events, and of all events.
     pub(super) destinations: [Vec<NodeId>; 2],
     /// Classes or values of the events, if the task is not one of links.
@@ -107,6 +111,8 @@ impl EventStream {
             parts,
             learned,
             num_nodes,
+            types: ends,
+            first: [0, first],
             targets,
             features,
             node_features,
@@ -138,6 +144,11 @@ impl EventStream {
     /// Time of the first event.
     pub(super) fn start(&self) -> i64 {
         self.events.time().first().copied().unwrap_or(0)
+    }
+
+    /// Time after all events.
+    pub(super) fn end(&self) -> i64 {
+        self.events.time().last().map_or(0, |last| last.saturating_add(1))
     }
 
     /// Mean and deviation of the times between the training events of a node, and from the start to

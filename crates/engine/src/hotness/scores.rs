@@ -15,6 +15,7 @@ use graphmill_loader::{
 use super::visits::OrderedVisits;
 use crate::{
     Error, Result, TrainConfig, build,
+    label_inputs::LabelColumns,
     reuse::ReusePlan,
     stage::{Loader, RowAccess},
 };
@@ -123,6 +124,7 @@ pub fn loader<'a>(
         symmetric: None,
         aggregation: graphmill_core::block::Aggregation::Mean,
         own: None,
+        labels: LabelColumns::for_training(config, data, batch_size)?,
         ahead: None,
     })
 }

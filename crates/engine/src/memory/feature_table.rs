@@ -38,8 +38,10 @@ pub(crate) fn keeps_sparse_rows(config: &TrainConfig, rows: usize, cols: usize, 
         Switch::On => true,
         Switch::Off => false,
         Switch::Auto => {
+            // label columns are appended to dense rows
             let wide = matches!(config.feature_precision, FeaturePrecision::Auto | FeaturePrecision::F32)
-                && config.fused != Switch::On;
+                && config.fused != Switch::On
+                && config.label_inputs == 0.0;
             wide && stored as f64 <= MAX_SPARSE_DENSITY * (rows as f64 * cols as f64)
         }
     }

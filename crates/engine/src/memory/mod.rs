@@ -7,7 +7,7 @@ mod feature_table;
 use graphmill_core::{features::FeatureData, memory::available};
 use graphmill_data::Dataset;
 
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, label_inputs};
 pub use feature_table::precision;
 pub(crate) use feature_table::{keeps_sparse, keeps_sparse_rows, row_format, table_bytes, table_type};
 
@@ -111,7 +111,9 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
 /// of one layer that full-neighbour inference stores (of all nodes, or of `--eval-nodes`), and
 /// features converted to another type.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
-    let (v, f, c) = (data.num_nodes() as f64, data.features.dim as f64, data.labels.classes() as f64);
+    let classes = data.labels.classes();
+    let f = (data.features.dim + label_inputs::width(config, classes)) as f64;
+    let (v, c) = (data.num_nodes() as f64, classes as f64);
     let h = config.hidden as f64;
     let v = if config.eval_nodes > 0 { v.min(config.eval_nodes as f64) } else { v };
     let wide = config.layers + config.head_layers + usize::from(config.input_layer);

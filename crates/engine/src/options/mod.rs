@@ -27,6 +27,7 @@ use graphmill_nn::{layer, optim, schedule};
 pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
+pub(crate) use rules::label_columns;
 pub(crate) use types::reads_edges;
 
 use crate::{

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
-    config::{Bottom, Devices, Fanout},
+    config::{Bottom, Devices, Fanout, Switch},
     strategy::{self, Chosen},
 };
 
@@ -26,6 +26,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("huber_delta", targets::of_loss),
     ("class_weights", targets::of_classes),
     ("focal", targets::of_classes),
+    ("label_inputs", |config, _| label_columns(config)),
     ("margin", link::of_loss),
     ("temperature", link::of_loss),
     ("adversarial", link::of_loss),
@@ -73,6 +74,36 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
     }
     let readers = sampler::TABLE.iter().filter(|entry| reads(&entry.make)).map(|entry| entry.name);
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
+}
+
+/// Input rows can have label columns: the run learns classes, each batch has seeds whose labels it
+/// hides, and the processor copies rows for one batch.
+pub(crate) fn label_columns(config: &TrainConfig) -> Read {
+    targets::learns_classes(config)?;
+    by_sampler(config, |kind| !kind.draws_subgraphs())?;
+    let refuse = |why: String, remedy: &str| Err(format!("{why}; use {remedy}, or leave it out"));
+    if Chosen::of(config).is_some_and(|chosen| chosen.draws_in_parts()) {
+        let why = "batches share rows of the bottom layer, but each hides the labels of its own seeds";
+        return refuse(why.into(), "--strategy sequential or pipelined with --reuse none");
+    }
+    if config.bottom == Bottom::Exact {
+        return refuse("--bottom exact stores aggregates of features alone".into(), "--bottom sampled");
+    }
+    if config.fused == Switch::On {
+        return refuse("--fused on reads the features in place, without columns".into(), "--fused auto");
+    }
+    if config.sparse == Switch::On {
+        return refuse("--sparse on keeps the features alone".into(), "--sparse auto");
+    }
+    if *config.devices != Devices::Cpu {
+        let why = format!("--devices {}: the processor appends labels to the rows", config.devices);
+        return refuse(why, "--devices cpu");
+    }
+    if is_partitioned(config) {
+        let why = "a rank has the labels of its own nodes only".into();
+        return refuse(why, "the dataset before graphmill partition");
+    }
+    Ok(())
 }
 
 /// The sampler reads the fanout, and the bottom hop its last number. Otherwise only its length

@@ -14,6 +14,11 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
 
 /// The run learns classes of nodes, by its options.
 pub(super) fn of_classes(config: &TrainConfig, _: &Key) -> Read {
+    learns_classes(config)
+}
+
+/// Rule of [`of_classes`].
+pub(super) fn learns_classes(config: &TrainConfig) -> Read {
     if is_link(config) {
         return Err("the run learns links, which have no classes; leave it out".into());
     }

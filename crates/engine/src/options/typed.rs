@@ -14,6 +14,7 @@ use crate::{TrainConfig, config::Devices, strategy};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
+    ("label_inputs", "the rows of a type have no label columns"),
     ("max_batches", "an epoch has all training nodes"),
     ("bottom", "feature rows are projected before they are aggregated"),
     ("bottom_dir", "feature rows are projected before they are aggregated"),

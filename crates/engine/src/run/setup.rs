@@ -25,9 +25,11 @@ use crate::{
     config::link_task::is_link,
     config::{Bottom, Switch},
     distributed::RankDataset,
+    label_inputs::LabelColumns,
     learner::Learner,
     link::step::LinkObjective,
     memory::{self, MemoryPlacement},
+    options::label_columns,
     reuse::{ReusePlan, RowExchange},
     stage::{Loader, RowAccess},
     stages::target_loss::TargetLoss,
@@ -47,6 +49,8 @@ pub(crate) struct Parts<'d> {
     pub(crate) model: Model,
     /// Aggregation of the stored bottom hop, with `--bottom exact`.
     pub(crate) bottom: Option<Aggregation>,
+    /// Labels that follow the feature rows, if the run has some.
+    pub(crate) labels: Option<LabelColumns>,
 }
 
 impl<'d> Parts<'d> {
@@ -81,7 +85,12 @@ impl<'d> Parts<'d> {
                 "train_mask=",
             ));
         }
+        if config.label_inputs > 0.0 {
+            let flag = format!("--label-inputs {}", config.label_inputs);
+            label_columns(config).map_err(|reason| Error::usage(format!("{flag}: {reason}")))?;
+        }
         let parts = Self {
+            labels: LabelColumns::for_training(config, data, build::batch_size(config, data))?,
             metric: if is_link(config) { None } else { Some(build::metric(config, data)?) },
             strategy: Chosen::find(config)?,
             optimizer: build::optimizer(config)?,
@@ -128,7 +137,8 @@ pub(crate) struct Tables {
     pub(crate) graph: Graph,
     /// The feature rows, for the extract stage.
     pub(crate) feature: Arc<dyn Feature>,
-    /// The same rows, for layers that read them in place and for inference.
+    /// The same rows, for layers that read them in place and for inference; label columns follow,
+    /// if the run has some.
     pub(crate) whole: AllRows,
     /// Description of the tiers, if there are several.
     pub(crate) tiers: Option<String>,
@@ -210,6 +220,12 @@ impl Tables {
         Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared })
     }
 
+    /// The same tables with label columns, if the run has some.
+    #[must_use]
+    pub(crate) fn with_labels(self, labels: Option<LabelColumns>) -> Self {
+        Self { whole: self.whole.with_labels(labels), ..self }
+    }
+
     /// Tables of a rank.
     fn of_rank(
         inputs: &Inputs,
@@ -275,6 +291,7 @@ pub(crate) fn loader<'a>(
         symmetric,
         aggregation: model.aggregation(),
         own: tables.shared.as_ref().map(|(_, book)| book.clone()),
+        labels: tables.whole.labels().cloned(),
         ahead: None,
     };
     let mut orders = model.orders(&first_shapes(&loader)?);
@@ -295,7 +312,8 @@ pub(crate) fn loader<'a>(
     if let (Switch::On, Some(reason)) = (config.fused, tables.not_in_place) {
         return Err(Error::usage(format!("--fused on: {reason}; use --fused auto")));
     }
-    let possible = model.can_read_table(&orders) && !subgraphs && config.bottom == Bottom::Sampled;
+    let holds_inputs = !subgraphs && config.bottom == Bottom::Sampled && loader.labels.is_none();
+    let possible = model.can_read_table(&orders) && holds_inputs;
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(
             "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \

@@ -11,8 +11,8 @@ use graphmill_data::{
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
 
-use super::{Selection, read_nodes};
-use crate::{Error, Result, build};
+use super::{Selection, node_list::read_nodes};
+use crate::{Error, Result, build, predictions::Identity};
 
 /// Number of unknown keys that a message lists.
 const EXAMPLES: usize = 5;
@@ -47,7 +47,7 @@ impl Names {
         Self { key_columns, keys: data.nodes[t].keys.clone(), classes }
     }
 
-    /// Nodes of a selection among `count` nodes.
+    /// Nodes of a selection among the `count` nodes of a type of `dataset`.
     ///
     /// # Errors
     /// A list cannot be read, or a node or key is unknown.
@@ -62,6 +62,13 @@ impl Names {
             },
             Selection::All => Ok((0..count as NodeId).collect()),
         }
+    }
+
+    /// Keys of `nodes`.
+    pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
+        let Self { key_columns, keys, classes } = self;
+        let (nodes, ids) = (nodes.to_vec(), nodes.to_vec());
+        Identity { key_columns, keys, nodes, classes, ids, of_candidates: None }
     }
 
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.

@@ -12,7 +12,7 @@ use crate::{
     config::{events::is_of_events, link_task::is_link},
     inference::{Inference, Output},
     link::{LinkMetric, LinkTask, Scored},
-    predictions::{Identity, Predictions, Target, Values},
+    predictions::{Predictions, Target, Values},
 };
 
 /// Sources whose candidates are ranked at once.
@@ -82,7 +82,7 @@ impl SavedRun {
         watch: &dyn Progress,
     ) -> Result<(Matrix, Option<Rescaling>)> {
         let rescaling = self.rescaling(data)?;
-        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let features = self.rows(data, rescaling.as_ref())?;
         let view = match reading {
             Reading::Training => &task.data,
             Reading::All => data,
@@ -239,16 +239,8 @@ impl SavedRun {
         if nodes.is_empty() {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
-        let Names { key_columns, keys, .. } = names;
-        let identity = Identity {
-            key_columns,
-            keys,
-            nodes: nodes.clone(),
-            classes: Vec::new(),
-            ids: nodes.clone(),
-            of_candidates: None,
-        };
-        target.write(&Predictions { nodes, cols, values, identity: Some(identity) })
+        let identity = Some(names.identity(&nodes));
+        target.write(&Predictions { nodes, cols, values, identity })
     }
 
     /// Summary of a written table.

@@ -10,32 +10,26 @@ pub mod on;
 pub mod predictions;
 pub mod predictor;
 mod propagated;
+mod scores;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use graphmill_core::progress::Progress;
 use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
-use graphmill_nn::{
-    Matrix,
-    backend::Cpu,
-    metric::{self, classes::ClassReport, diagnostics::Diagnostics},
-    model::Model,
-    regression::TargetScale,
-};
+use graphmill_nn::{Matrix, model::Model, regression::TargetScale};
 use serde::Serialize;
 
 pub(crate) use infer::first_largest;
+use node_list::ids_by_original;
+#[cfg(feature = "fuzz")]
 pub(crate) use node_list::read_nodes;
-use node_list::{ids_by_original, select};
 pub use propagated::{Propagation, PropagationRecord};
+pub use scores::{PartScores, Scores};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
     config::link_task::is_link,
-    inference::{Inference, Output, class_report, diagnostics, fixed_sample, score},
+    label_inputs::LabelColumns,
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin},
@@ -79,7 +73,7 @@ pub enum Kind {
     Classes,
     /// `N x C` probabilities (f32).
     Probabilities,
-    /// `N x H` last hidden rows (f32), see [`Output::Embeddings`].
+    /// `N x H` last hidden rows (f32), see [`crate::inference::Output::Embeddings`].
     Embeddings,
 }
 
@@ -111,52 +105,11 @@ pub struct Written {
     pub rescaled: Option<String>,
 }
 
-/// Source of the outputs that are scored.
-enum Outputs {
-    /// The model computes them.
-    By(Box<Model>),
-    /// Outputs of all nodes after a propagation.
-    Of(Box<Matrix>),
-}
-
-/// Scores of a model.
-#[derive(Clone, Debug, Serialize)]
-pub struct Scores {
-    /// Run directory.
-    pub run: PathBuf,
-    /// Name of the dataset.
-    pub dataset: String,
-    /// True if the dataset is the run's training dataset; `None` if the run did not record it.
-    pub same_dataset: Option<bool>,
-    /// Description of the conversion of another dataset's features to the scale of the run, if any.
-    pub rescaled: Option<String>,
-    /// Propagation after the model, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub propagation: Option<PropagationRecord>,
-    /// Metric of the run.
-    pub metric: String,
-    /// Value of this metric on the test nodes.
-    pub test: Option<f64>,
-    /// Scores of each part of the split.
-    pub parts: Vec<PartScores>,
-}
-
-/// Scores of one part of the split.
-#[derive(Clone, Debug, Serialize)]
-pub struct PartScores {
-    /// "train", "valid" or "test".
-    pub part: &'static str,
-    /// Number of scored nodes, or edges of a run on links: all of the part, or at most the run's
-    /// --eval-nodes.
-    pub nodes: usize,
-    /// All metrics by name; `None` if a metric is undefined.
-    pub scores: BTreeMap<String, Option<f64>>,
-    /// Scores of each class and the confusion matrix, of a run that learned classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by_class: Option<ClassReport>,
-    /// Calibration and thresholds of classes, or residuals of values.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub diagnostics: Option<Diagnostics>,
+impl Written {
+    /// Summary of a file of the run's own dataset.
+    pub(crate) fn of_own(out: &Path, [rows, cols]: [usize; 2], kind: &'static str) -> Self {
+        Self { out: out.to_path_buf(), rows, cols, kind, same_dataset: Some(true), rescaled: None }
+    }
 }
 
 impl SavedRun {
@@ -194,7 +147,8 @@ impl SavedRun {
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
         if self.learns_events() {
             return Err(Error::usage(format!(
-                "{}: the run learned a stream of events (--model {}), which only graphmill eval reads",
+                "{}: the run learned a stream of events (--model {}), which only graphmill eval, embed and \
+                 predict --top-k read",
                 self.dir.display(),
                 self.config.model
             )));
@@ -253,12 +207,29 @@ impl SavedRun {
         Rescaling::between(from, to).map_err(|error| Error::dataset(&data.name, error.to_string()))
     }
 
+    /// Input rows of `data`: its features at the scale of the run, followed by the labels of its
+    /// training nodes if the run reads labels.
+    fn rows(&self, data: &Dataset, rescaling: Option<&Rescaling>) -> Result<AllRows> {
+        Ok(self.feature_rows(data, rescaling)?.with_labels(self.label_columns(data)?))
+    }
+
     /// Feature rows of `data` at the scale of the run.
-    fn rows(&self, config: &TrainConfig, data: &Dataset, rescaling: Option<&Rescaling>) -> Result<AllRows> {
+    fn feature_rows(&self, data: &Dataset, rescaling: Option<&Rescaling>) -> Result<AllRows> {
+        let config = &self.config_for(data);
         self.blame_config(match rescaling {
             Some(rescaling) => AllRows::rescaled(config, data, rescaling.clone()),
             None => AllRows::new(config, data),
         })
+    }
+
+    /// Labels of the training nodes of `data` as columns, if the run reads labels.
+    fn label_columns(&self, data: &Dataset) -> Result<Option<LabelColumns>> {
+        self.blame_config(LabelColumns::new(&self.config, data, self.num_classes(data)))
+    }
+
+    /// Number of classes or targets of the run, or of `data` if the run did not record it.
+    fn num_classes(&self, data: &Dataset) -> usize {
+        self.origin.as_ref().map_or(data.labels.classes(), |origin| origin.dataset.classes)
     }
 
     /// Refuses data whose feature width, or with `scored` whose classes, differ from those of the
@@ -314,8 +285,7 @@ impl SavedRun {
     /// # Errors
     /// The weights cannot be read or do not fit the dataset.
     pub fn model(&self, data: &Dataset) -> Result<Model> {
-        let classes = self.origin.as_ref().map_or(data.labels.classes(), |origin| origin.dataset.classes);
-        let mut model = self.blame_config(build::model_of(&self.config, data, classes))?;
+        let mut model = self.blame_config(build::model_of(&self.config, data, self.num_classes(data)))?;
         checkpoint::load_model(&self.model_file()?, &mut model)?;
         Ok(model)
     }
@@ -333,72 +303,6 @@ impl SavedRun {
         let message = "this run has no best model yet, because it has not finished an epoch; continue it \
                        with train --resume";
         Err(Error::format(file, "file", message))
-    }
-
-    /// Computes all metrics on each part of the split. Costs one full-neighbour inference per part.
-    ///
-    /// # Errors
-    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
-    pub fn scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
-        if self.learns_links() {
-            return self.link_scores(data, watch);
-        }
-        self.check_fit(data, true)?;
-        let chosen = self.blame_config(build::metric(&self.config, data))?;
-        let backend = Cpu { precision: build::precision(&self.config) };
-        let rescaling = self.rescaling(data)?;
-        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
-        let outputs = match &self.propagation {
-            Some(propagation) => {
-                let loaded = self.load(data)?;
-                Outputs::Of(Box::new(self.propagated(propagation, (&loaded, data), &features, watch)?))
-            }
-            None => Outputs::By(Box::new(self.model(data)?)),
-        };
-        let symmetric = match &outputs {
-            Outputs::By(model) => build::symmetric(model, data),
-            Outputs::Of(_) => None,
-        };
-        let names = build::class_names(self.trained_on(data)?.as_deref())?;
-        let mut inference =
-            Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, self.config.eval_chunk)
-                .with_neighbors(self.blame_config(build::inference_neighbors(&self.config, data))?)
-                .watched(watch);
-        let mut logits = Matrix::default();
-        let mut parts = Vec::new();
-        let mut test = None;
-        for (part, nodes) in data.split.parts() {
-            let nodes = &fixed_sample(nodes, self.config.eval_nodes)[..];
-            match &outputs {
-                Outputs::Of(all) => logits = select(all, nodes),
-                Outputs::By(model) => {
-                    self.blame_config(inference.run(model, nodes, Output::Logits, &mut logits))?;
-                    self.undo_scale(&mut logits);
-                }
-            }
-            let scores: BTreeMap<String, Option<f64>> = metric::table(data.labels.is_values())
-                .iter()
-                .map(|entry| (entry.name.to_string(), score(entry.make, &logits, data, nodes)))
-                .collect();
-            if part == "test" {
-                test = scores[chosen.name];
-            }
-            let by_class = class_report(&logits, &data.labels, nodes, &names);
-            // propagated scores are probabilities already, of another kind than logits
-            let is_of_model = self.propagation.is_none();
-            let diagnostics = diagnostics(part, &logits, &data.labels, nodes).filter(|_| is_of_model);
-            parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
-        }
-        Ok(Scores {
-            run: self.dir.clone(),
-            dataset: data.name.clone(),
-            same_dataset: self.is_own(data)?,
-            rescaled: rescaling.as_ref().map(Rescaling::description),
-            propagation: self.propagation.as_ref().map(Propagation::record),
-            metric: chosen.name.to_string(),
-            test,
-            parts,
-        })
     }
 
     /// Writes predictions to `out` in the format of its ending.
@@ -467,7 +371,7 @@ impl SavedRun {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
         let rescaling = self.rescaling(data)?;
-        let features = self.rows(&self.config_for(data), data, rescaling.as_ref())?;
+        let features = self.rows(data, rescaling.as_ref())?;
         let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
         let keys::Names { key_columns, keys, classes } = names;
         let identity =

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{SavedRun, infer::LoadedModel};
 use crate::{
     Error, Result,
+    config::events::is_of_events,
     inference::Output,
     propagation::{Known, Method, PropagationOptions, TABLE},
     tiers::AllRows,
@@ -64,9 +65,11 @@ impl SavedRun {
     /// [`SavedRun::predict_selection`].
     ///
     /// # Errors
-    /// The run did not learn one class for each node of a graph of one type.
+    /// The run did not learn one class for each node of a graph of one type, or the method reads
+    /// errors of a model that reads labels.
     pub fn with_propagation(mut self, propagation: Propagation) -> Result<Self> {
         let is_of_classes = !self.learns_links()
+            && !is_of_events(&self.config)
             && self.origin.as_ref().is_some_and(|origin| {
                 origin.typed.is_none() && !origin.dataset.multilabel && !origin.dataset.values
             });
@@ -75,6 +78,13 @@ impl SavedRun {
                 "--propagate {}: the run did not learn one class for each node of a graph of one type; leave \
                  it out",
                 propagation.name()
+            )));
+        }
+        if self.config.label_inputs > 0.0 && propagation.method.make.reads_model {
+            return Err(Error::usage(format!(
+                "--propagate {}: the model reads the labels of the training nodes (--label-inputs {}), so                  its errors on them are not those on other nodes; leave it out",
+                propagation.name(),
+                self.config.label_inputs
             )));
         }
         self.propagation = Some(propagation);

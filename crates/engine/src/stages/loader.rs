@@ -16,7 +16,7 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, label_inputs::LabelColumns};
 
 /// Error of a sampler: wrong usage if the batch is too large for a block, else the failure of a
 /// device or of another rank.
@@ -154,6 +154,8 @@ pub struct Loader<'a> {
     pub aggregation: Aggregation,
     /// Nodes of this rank, if ranks share a batch: each rank takes the seeds that it owns.
     pub own: Option<Arc<NodeOwnership>>,
+    /// Labels that follow the feature rows, if the run has some.
+    pub labels: Option<LabelColumns>,
     /// Batches whose upper blocks were drawn ahead, if a strategy does that.
     pub ahead: Option<Arc<dyn DrawAhead>>,
 }
@@ -197,8 +199,9 @@ impl Loader<'_> {
     ///
     /// # Errors
     /// An edge to learn has no negative.
-    pub fn pick(&self, epoch: u64, order: &[NodeId], number: u64, memory: Seeds) -> Result<Seeds> {
+    pub fn pick(&self, epoch: u64, order: &[NodeId], number: u64, mut memory: Seeds) -> Result<Seeds> {
         let seeds = self.seeds(order, number);
+        memory.epoch = epoch;
         if let Some(links) = self.links {
             let key = BatchKey { seed: self.seed, epoch, batch: number };
             return Ok(links.fill(key, seeds, memory)?);
@@ -217,8 +220,8 @@ impl Loader<'_> {
 
     /// Returns true if these are the seeds that [`Loader::pick`] takes.
     fn has_picked(&self, order: &[NodeId], number: u64, found: &Seeds) -> bool {
-        if self.links.is_some() {
-            return false; // every epoch draws other negatives
+        if self.links.is_some() || self.labels.is_some() {
+            return false; // every epoch draws other negatives, and shows other labels
         }
         let seeds = self.seeds(order, number);
         match &self.own {
@@ -332,13 +335,18 @@ impl Loader<'_> {
     /// # Errors
     /// As [`Loader::extract`].
     pub fn extract_from(&self, feature: &dyn Feature, batch: Drawn) -> Result<Drawn<Extracted>> {
-        Ok(match batch {
-            Drawn::New(batch) => Drawn::New(match self.rows {
-                RowAccess::Gathered | RowAccess::InTable => batch.extract(feature)?,
-                RowAccess::BySlot => batch.extract_by_slot(feature)?,
-            }),
-            Drawn::Again(batch) => Drawn::Again(batch),
-        })
+        let batch = match batch {
+            Drawn::New(batch) => batch,
+            Drawn::Again(batch) => return Ok(Drawn::Again(batch)),
+        };
+        let mut batch = match self.rows {
+            RowAccess::Gathered | RowAccess::InTable => batch.extract(feature)?,
+            RowAccess::BySlot => batch.extract_by_slot(feature)?,
+        };
+        if let Some(labels) = &self.labels {
+            labels.append_to_batch(&mut batch);
+        }
+        Ok(Drawn::New(batch))
     }
 
     /// Bytes of a sampled batch on its way to a trainer.
@@ -391,6 +399,7 @@ mod tests {
                 symmetric: None,
                 aggregation: Aggregation::Mean,
                 own: None,
+                labels: None,
                 ahead: None,
             };
             let (mut workspace, mut held, mut order) = (Workspace::new(8), MiniBatch::default(), Vec::new());
@@ -437,6 +446,7 @@ mod tests {
             symmetric: None,
             aggregation: Aggregation::Mean,
             own: None,
+            labels: None,
             ahead: None,
         };
         let counts = |max_batches, batch_size| {

@@ -18,7 +18,7 @@ use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
-    predictions::{Identity, Predictions, Target},
+    predictions::{Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
     saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
@@ -235,15 +235,7 @@ impl<'r> SavedTypedRun<'r> {
         rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
         let (cols, values) = self.run.values(kind, task.labels.is_multi(), rows);
         let (count, kind) = (nodes.len(), self.run.name_of(kind));
-        let Names { key_columns, keys, classes } = names;
-        let identity = Some(Identity {
-            key_columns,
-            keys,
-            nodes: nodes.clone(),
-            classes,
-            ids: nodes.clone(),
-            of_candidates: None,
-        });
+        let identity = Some(names.identity(&nodes));
         target.write(&Predictions { nodes, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })

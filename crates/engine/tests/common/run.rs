@@ -95,6 +95,7 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
         symmetric: build::symmetric(&model, data),
         aggregation: model.aggregation(),
         own: None,
+        labels: None,
         ahead: None,
     };
     assert_eq!(loader.num_batches(), BATCHES);

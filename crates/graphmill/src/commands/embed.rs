@@ -18,13 +18,14 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Write a run's embeddings of nodes to a file.\n\n\
              Embeddings are the rows that the decoder of a run on links scores, or the last hidden rows of a \
-             run on labels. Tables start with the node's id, or with its key if the dataset was imported \
+             run on labels. Those of a run on events are as of a time. Tables start with the node's id, or with its key if the dataset was imported \
              from tables; .npy files hold the N x H rows alone.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill embed runs/friends --out friends.parquet\n  \
-             graphmill embed runs/cora --out rows.npy --nodes ids.txt",
+             graphmill embed runs/cora --out rows.npy --nodes ids.txt\n  \
+             graphmill embed runs/visits --at 1500000 --out users.parquet",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
@@ -51,9 +52,11 @@ pub(crate) fn command() -> Command {
         .arg(args::option(
             "node-type",
             "NAME",
-            "Node type to embed, for a table of embeddings",
-            "By default the first type that the run learned. Example: --node-type item",
+            "Node type to embed, for a table of embeddings or events",
+            "By default the first type that the run learned, or the sources of events. Example: --node-type \
+             item",
         ))
+        .arg(args::at())
         .arg(args::flag(
             "all-edges",
             "Read all edges, for a run on links",
@@ -90,6 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let options = EmbedOptions {
         node_type: matches.get_one::<String>("node-type").map(String::as_str),
         all_edges: matches.get_flag("all-edges"),
+        at: args::get_at(matches)?,
     };
     let other = args::get_path(matches, "dataset");
     let (name, written) = run.embed_on(other, selection(matches), options, out, &Quiet)?;

@@ -10,6 +10,7 @@ use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     CandidateOptions, Error,
     embedding::SavedEmbedding,
+    events::SavedEvents,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection, Written},
     typed::SavedTypedRun,
@@ -39,6 +40,7 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/cora --out - | head\n  \
              graphmill predict runs/bank --nodes acc-7,acc-9 --probabilities --out -\n  \
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
+             graphmill predict runs/visits --at 1500000 --top-k 10 --out items.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
@@ -114,8 +116,10 @@ fn with_link_options(command: Command) -> Command {
             "K",
             "Write the K best candidates of each node, for a run on links",
             "Rows have a source, a candidate and the score of the pair, the best first. Nodes with a known \
-             edge to the source are left out. --nodes and --keys select the sources. Example: --top-k 10",
+             edge to the source are left out, but for a run on events, which repeat. --nodes and --keys \
+             select the sources. Example: --top-k 10",
         ))
+        .arg(args::at())
         .arg(args::flag(
             "all-edges",
             "Read all edges, for a run on links",
@@ -160,8 +164,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
-    let is_of_links = SavedEmbedding::of(&run).is_some() || run.learns_links();
-    let asks_for_links = ["top-k", "relation"].iter().any(|name| matches.contains_id(name))
+    let is_of_links =
+        SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some() || run.learns_links();
+    let asks_for_links = ["top-k", "relation", "at"].iter().any(|name| matches.contains_id(name))
         || ["all-edges", "sources"].iter().any(|name| matches.get_flag(name));
     if is_of_links || asks_for_links {
         let k = if is_of_links { top_k(matches)? } else { 0 };
@@ -240,6 +245,7 @@ fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> any
         all_edges: matches.get_flag("all-edges"),
         relation: matches.get_one::<String>("relation").map(String::as_str),
         sources: matches.get_flag("sources"),
+        at: args::get_at(matches)?,
     };
     let other = args::get_path(matches, "dataset");
     let (name, written) = run.write_candidates_on(other, selection(matches), options, out, &Quiet)?;

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, Literal, Sequence, overload
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Dataset(Stores):
         edges: Any = None,
         *,
         id: str | list[str] | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         task: str | None = None,
         split: str | None = None,
         features: list[str] | None = None,
@@ -122,7 +122,7 @@ class Dataset(Stores):
             nodes: Table with a row per node. ``None`` takes the keys that edges name.
             edges: Table with a row per edge.
             id: Column of the key, or columns.
-            label: Column to predict; rows without a label are predicted.
+            label: Column to predict, or several of numbers; rows without a label are predicted.
             task: ``"classification"`` or ``"regression"``. Default: by the label.
             split: ``"random:60,20,20"`` (the default), ``"stratified:60,20,20"``,
                 ``"column:NAME"``, ``"masks:TRAIN,VALID,TEST"`` or ``"time:COLUMN:60,20,20"``.

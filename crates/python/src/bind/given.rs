@@ -20,7 +20,7 @@ use graphmill_engine::{
         links::BestLinks,
         on::{NewTables, WrittenNew},
     },
-    typed::SavedTypedRun,
+    typed::{SavedTypedRun, open_dataset as open_typed, train as train_typed},
 };
 use pyo3::prelude::*;
 
@@ -112,8 +112,8 @@ impl Data {
     pub(super) fn train(&self, config: &TrainConfig, context: RunContext) -> Result<Summary> {
         match self {
             // the features of edges are not part of a dataset of one type
-            Self::One(data) => match typed::open_dataset(config)? {
-                Some(typed) => typed::train(config, &typed, context),
+            Self::One(data) => match open_typed(config)? {
+                Some(typed) => train_typed(config, &typed, context),
                 None => graphmill_engine::train(config, data, context),
             },
             Self::Several(_) | Self::Directory(_) => AnyDataset::open(config)?.train(config, context),
@@ -237,9 +237,7 @@ impl Data {
             (Source::Directory(other), Some(typed)) => {
                 typed.predict_new(&typed.dataset(other)?, new, kind, out, watch)
             }
-            (Source::Directory(other), None) => {
-                run.predict_new(&run.dataset(other)?, new, kind, out, watch)
-            }
+            (Source::Directory(other), None) => run.predict_new(&run.dataset(other)?, new, kind, out, watch),
         }
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn predict(
 }
 
 /// Writes embeddings of nodes to a file; returns their description as JSON. `options` are a node
-/// type and whether to read all edges.
+/// type, whether to read all edges, and a time.
 #[pyfunction]
 #[pyo3(signature = (run, dataset, asked, options, last, out))]
 pub(super) fn embed(
@@ -93,13 +93,14 @@ pub(super) fn embed(
     run: PathBuf,
     dataset: Option<Given<'_>>,
     asked: Asked,
-    options: (Option<String>, bool),
+    options: (Option<String>, bool, Option<i64>),
     last: bool,
     out: PathBuf,
 ) -> PyResult<String> {
     let data = dataset.map(|dataset| dataset.data());
     let written = wait::quietly(py, move |progress| {
-        let options = EmbedOptions { node_type: options.0.as_deref(), all_edges: options.1 };
+        let (node_type, all_edges, at) = options;
+        let options = EmbedOptions { node_type: node_type.as_deref(), all_edges, at };
         let saved = SavedRun::open(&run, last)?;
         Data::embed(data.as_ref(), &saved, (selection(&asked), options), &out, progress)
     })?;
@@ -125,7 +126,7 @@ pub(super) fn candidates<'py>(
     let data = dataset.map(|dataset| dataset.data());
     let best = wait::quietly(py, move |progress| {
         let (all_edges, relation, sources) = options;
-        let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources };
+        let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources, at: None };
         let saved = SavedRun::open(&run, last)?;
         Data::candidates(data.as_ref(), &saved, selection(&asked), options, progress)
     })?;

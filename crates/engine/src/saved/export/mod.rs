@@ -38,6 +38,7 @@ use crate::{
     checkpoint::{self, tensors::Tensor},
     config::link_task::is_link,
     embedding::SavedEmbedding,
+    label_inputs,
     typed::SavedTypedRun,
 };
 
@@ -128,7 +129,8 @@ impl SavedRun {
             names.iter().filter_map(|&name| Some((name.to_string(), all.get(name)?.clone()))).collect();
         let origin = self.origin.as_ref();
         if let Some(origin) = origin {
-            options.insert("inputs".into(), json!(origin.dataset.feature_dim));
+            let labels = label_inputs::width(&self.config, origin.dataset.classes);
+            options.insert("inputs".into(), json!(origin.dataset.feature_dim + labels));
             options.insert("outputs".into(), json!(origin.dataset.classes));
             options.insert("multilabel".into(), json!(origin.dataset.multilabel));
             let scale = origin.features.as_ref().and_then(|features| features.normalization.as_ref());

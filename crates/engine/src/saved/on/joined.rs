@@ -117,6 +117,6 @@ impl SavedRun {
     fn rows_followed_by(&self, data: &Dataset, new: &Features) -> Result<AllRows> {
         let (config, rescaling) = (self.config_for(data), self.rescaling(data)?);
         let rows = AllRows::followed_by(&config, data, new, rescaling.as_ref());
-        Ok(AllRows::Rows(self.blame_config(rows)?))
+        Ok(AllRows::Rows(self.blame_config(rows)?).with_labels(self.label_columns(data)?))
     }
 }

@@ -154,7 +154,7 @@ impl Predictor {
         run.check_fit(&data, false)?;
         let names = Names::of(&data, run.trained_on(&data)?.as_deref())?;
         let rescaling = run.rescaling(&data)?;
-        let features = run.rows(&run.config_for(&data), &data, rescaling.as_ref())?;
+        let features = run.rows(&data, rescaling.as_ref())?;
         let loaded = run.load(&data)?;
         let sampler = sampler(&run, &data);
         let index = KeyIndex::new(names.keys.as_ref());

@@ -117,7 +117,13 @@ fn with_node_options(command: Command) -> Command {
              nodes are those that edges name",
         ))
         .arg(args::option("id", "COLUMN", "Column of the key", "Several columns: --id bank,number"))
-        .arg(args::option("label", "COLUMN", "Column to predict", "Rows without a label are predicted"))
+        .arg(args::option(
+            "label",
+            "COLUMNS",
+            "Column to predict, or several of numbers",
+            "Rows without a label are predicted. Several columns, separated by commas, are values that one \
+             model predicts; a row needs one of them to train. Example: --label balance,limit",
+        ))
         .arg(args::option(
             "task",
             "KIND",
@@ -294,7 +300,7 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         kind: kind.clone(),
         files: nodes.into(),
         id: names(matches, "id").into(),
-        label: one("label"),
+        label: names(matches, "label").into(),
         task: parsed(matches, "task")?,
         split: one("split"),
         features: names(matches, "features"),

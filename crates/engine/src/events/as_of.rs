@@ -1,0 +1,185 @@
+//! Embeddings and best destinations of nodes as of a time.
+//!
+//! # Algorithm
+//!
+//! The memory is that after all events strictly before the time, in the batches of an evaluation,
+//! and neighbours are drawn from the same events. No later event is read. Without a time, all
+//! events come before.
+//!
+//! # Cost
+//!
+//! One pass over the events before the time, if the model has a memory. The best destinations take
+//! O(S D H^2) for `S` sources and `D` destinations.
+//!
+//! # Memory
+//!
+//! The embeddings of all destinations and of the selected sources.
+
+use std::path::Path;
+
+use graphmill_core::{NodeId, progress::Progress};
+use graphmill_data::typed::TypedDataset;
+use graphmill_nn::{Matrix, Pass, backend::Cpu, link::EdgePairs};
+
+use super::{
+    evaluation::{Evaluation, MAX_PAIRS},
+    model::EventModel,
+    saved::SavedEvents,
+    stream::EventStream,
+};
+use crate::{
+    Error, Result,
+    predictions::{Predictions, Target, Values},
+    saved::{Selection, Written, keys::Names},
+};
+
+impl SavedEvents<'_> {
+    /// Writes the embeddings of nodes of the type `node_type` (or of the sources, if it is empty)
+    /// as of the time `at` to `out`, in the format of its ending: `N x H` rows that the head of the
+    /// model reads.
+    ///
+    /// # Errors
+    /// The type has no events, a node or key is unknown, the model cannot be read, `out` cannot be
+    /// written, or `watch` stops the work.
+    pub fn embed(
+        &self,
+        data: &TypedDataset,
+        (node_type, selection): (&str, Selection),
+        at: Option<i64>,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        let (stream, model) = self.load(data)?;
+        let name_of = |t: usize| data.nodes[t].name.as_str();
+        let is_named = |&end: &usize| node_type.is_empty() || name_of(stream.types[end]) == node_type;
+        let Some(end) = (0..2).find(is_named) else {
+            let [source, destination] = stream.types.map(name_of);
+            return Err(Error::usage(format!(
+                "--node-type {node_type}: the type has no events of task '{}'; use {source} or {destination}",
+                stream.task
+            )));
+        };
+        let (names, nodes) = selected(data, stream.types[end], selection)?;
+        watch.check()?;
+        let rows = self.rows(&stream, &model, at, &numbers(&stream, end, &nodes))?;
+        let (count, cols) = (nodes.len(), rows.num_cols());
+        let values = Values::Embeddings(rows.view().host().to_vec());
+        let identity = Some(names.identity(&nodes));
+        target.write(&Predictions { nodes, cols, values, identity })?;
+        Ok(Written::of_own(out, [count, cols], "embeddings"))
+    }
+
+    /// Writes the `k` best destinations of each selected source as of the time `at` with their
+    /// scores, the best first. Destinations of earlier events are not left out, because events
+    /// repeat; the source itself is.
+    ///
+    /// # Errors
+    /// The run learned classes or values of events; the model or the list cannot be read; `out`
+    /// cannot be written or has a format of one type; or `watch` stops the work.
+    pub fn predict(
+        &self,
+        data: &TypedDataset,
+        selection: Selection,
+        k: usize,
+        at: Option<i64>,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        target.check_columns()?;
+        let (stream, model) = self.load(data)?;
+        if stream.targets.is_some() {
+            return Err(Error::usage(format!(
+                "--top-k: task '{}' has a class or value for each event, which ranks no destinations; use \
+                 graphmill embed",
+                stream.task
+            )));
+        }
+        let (names, sources) = selected(data, stream.types[0], selection)?;
+        let (of_candidates, candidates) = selected(data, stream.types[1], Selection::All)?;
+        watch.check()?;
+        // the destinations first, so that each has the row of its number
+        let all = [numbers(&stream, 1, &candidates), numbers(&stream, 0, &sources)].concat();
+        let rows = self.rows(&stream, &model, at, &all)?;
+        let is_of_one_type = stream.types[0] == stream.types[1];
+        let (mut nodes, mut best, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, &source) in sources.iter().enumerate() {
+            watch.check()?;
+            let row = (candidates.len() + i) as NodeId;
+            let all = rayon::scope(|_| pair_scores(&model, &rows, row, candidates.len()));
+            let own = is_of_one_type.then_some(source);
+            for candidate in top(&all, own, k) {
+                nodes.push(source);
+                best.push(candidate);
+                scores.push(all[candidate as usize]);
+            }
+        }
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
+        }
+        let count = nodes.len();
+        let mut identity = names.identity(&nodes);
+        identity.of_candidates = Some(Box::new(of_candidates.identity(&[])));
+        let values = Values::Links { candidates: best, scores };
+        target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
+        Ok(Written::of_own(out, [count, 1], "links"))
+    }
+
+    /// Embeddings of nodes of the stream as of a time, `N x H`.
+    fn rows(
+        &self,
+        stream: &EventStream,
+        model: &EventModel,
+        at: Option<i64>,
+        nodes: &[NodeId],
+    ) -> Result<Matrix> {
+        let (time, mut rows) = (at.unwrap_or(stream.end()), Matrix::default());
+        let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), stream, model))?;
+        rayon::scope(|_| {
+            evaluation.begin_at(model, time)?;
+            evaluation.embed(model, nodes, time, &mut rows)
+        })?;
+        Ok(rows)
+    }
+}
+
+/// Scores of the pairs of the node in row `source` with the first `count` rows.
+fn pair_scores(model: &EventModel, rows: &Matrix, source: NodeId, count: usize) -> Vec<f32> {
+    let backend = Cpu::default();
+    let pass = Pass { backend: &backend, training: false, key: 0 };
+    let destinations: Vec<NodeId> = (0..count as NodeId).collect();
+    let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(count));
+    for destination in destinations.chunks(MAX_PAIRS) {
+        let sources = vec![source; destination.len()];
+        let pairs = EdgePairs { nodes: rows.view(), source: &sources, destination, edges: None };
+        model.score(&pass, &pairs, &mut scores);
+        all.extend_from_slice(scores.view().host());
+    }
+    all
+}
+
+/// Numbers of the `k` largest scores without `own`, the largest first and of equal ones the first.
+fn top(scores: &[f32], own: Option<NodeId>, k: usize) -> Vec<NodeId> {
+    let mut order: Vec<NodeId> = (0..scores.len() as NodeId).filter(|v| Some(*v) != own).collect();
+    let by_score =
+        |a: &NodeId, b: &NodeId| scores[*b as usize].total_cmp(&scores[*a as usize]).then_with(|| a.cmp(b));
+    if k < order.len() {
+        order.select_nth_unstable_by(k, by_score);
+        order.truncate(k);
+    }
+    order.sort_unstable_by(by_score);
+    order
+}
+
+/// Numbers in the stream of nodes of the type of an end (0: sources, 1: destinations).
+fn numbers(stream: &EventStream, end: usize, nodes: &[NodeId]) -> Vec<NodeId> {
+    nodes.iter().map(|v| v + stream.first[end] as NodeId).collect()
+}
+
+/// Names of the nodes of the type number `t`, and those of a selection.
+fn selected(data: &TypedDataset, t: usize, selection: Selection) -> Result<(Names, Vec<NodeId>)> {
+    let names = Names::of_type(data, t, Vec::new());
+    let nodes = names.select(selection, data.nodes[t].count, &data.name)?;
+    Ok((names, nodes))
+}

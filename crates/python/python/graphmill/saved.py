@@ -257,15 +257,17 @@ def embed(
     original_ids: bool = False,
     node_type: str | None = None,
     all_edges: bool = False,
+    at: int | None = None,
 ) -> np.ndarray:
     """Embeddings of nodes: rows of the last hidden layer, or those that the decoder of a run on links scores.
 
     Args:
         run: Run, or its directory.
         nodes, keys, dataset, last, original_ids: As of :func:`predict`.
-        node_type: Node type to embed, for a table of embeddings. Default: the first that it learned.
+        node_type: Node type to embed, for a table of embeddings or events. Default: the first that it learned.
         all_edges: Reads all edges, for a run on links. By default those of training only, so that
             embeddings know no edge that validates or tests.
+        at: Time that only earlier events are read for, by a run on a stream of events. Default: all events.
 
     Returns:
         One row per node (``N x H``, float32), in the order of ``nodes``.
@@ -274,13 +276,13 @@ def embed(
         ValueError, OSError: As of :func:`predict`; or an option is not for this kind of run.
     """
     if original_ids:
-        if node_type is not None or all_edges:
-            raise TypeError("original_ids: reordered datasets have one type and no links; leave out node_type and all_edges")
+        if node_type is not None or all_edges or at is not None:
+            raise TypeError("original_ids: reordered datasets have one type and no links; leave out node_type, all_edges and at")
         return predict(run, nodes, kind="embeddings", keys=keys, dataset=dataset, last=last, original_ids=True)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         out = os.path.join(scratch, "embeddings.npy")
         asked = _asked(nodes, keys, scratch)
-        written = _graphmill.embed(run_directory(run), native_of(dataset), asked, (node_type, all_edges), last, out)
+        written = _graphmill.embed(run_directory(run), native_of(dataset), asked, (node_type, all_edges, at), last, out)
         return _read(written, out)
 
 

@@ -62,7 +62,8 @@ impl CandidateOptions<'_> {
         self.check_table()?;
         if !run.learns_links() {
             return Err(Error::usage(
-                "--top-k and --all-edges: the run learned no links; leave them out, or train with --task link",
+                "--top-k and --all-edges: the run learned no links; leave them out, or train with --task \
+                 link",
             ));
         }
         Ok(if self.all_edges { Reading::All } else { Reading::Training })
@@ -72,7 +73,8 @@ impl CandidateOptions<'_> {
     fn check_table(&self) -> Result<()> {
         match self.relation.is_some() || self.sources {
             true => Err(Error::usage(
-                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave them out",
+                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave \
+                 them out",
             )),
             false => Ok(()),
         }

@@ -1,9 +1,9 @@
 //! Bodies of requests: their type, and their limits of bytes and time.
 //!
 //! A body is read before its request counts against [`ServeOptions::max_requests`], so that slow
-//! bodies do not keep other requests out. All bodies in memory share a budget of that many bodies of
-//! the largest size. The first [`FREE`] bytes of a body do not count, so that small requests are
-//! answered while large bodies fill the budget: the bodies of all connections take at most
+//! bodies do not keep other requests out. All bodies in memory share a budget of that many bodies
+//! of the largest size. The first [`FREE`] bytes of a body do not count, so that small requests
+//! are answered while large bodies fill the budget: the bodies of all connections take at most
 //! `max_requests x max_body + max_connections x FREE` bytes.
 //!
 //! [`ServeOptions::max_requests`]: crate::ServeOptions::max_requests

@@ -386,9 +386,9 @@ pub struct TrainConfig {
     pub shuffle_parts: usize,
     /// Ranks that hold the graph and serve it while the others train; 0 for none.
     ///
-    /// The last N ranks become graph stores: they hold all parts, draw neighbours or subgraphs, read
-    /// rows and score. The other ranks hold no part and train, as in BGL. For partitioned datasets;
-    /// fewer than the ranks. Example: --graph-stores 2.
+    /// The last N ranks become graph stores: they hold all parts, draw neighbours or subgraphs,
+    /// read rows and score. The other ranks hold no part and train, as in BGL. For partitioned
+    /// datasets; fewer than the ranks. Example: --graph-stores 2.
     #[arg(long, value_name = "N", help_heading = "Execution", hide_short_help = true)]
     pub graph_stores: usize,
     /// Seconds after which a silent rank is declared dead.

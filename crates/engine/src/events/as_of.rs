@@ -1,7 +1,5 @@
 //! Embeddings and best destinations of nodes as of a time.
 //!
-//! # Algorithm
-//!
 //! The memory is that after all events strictly before the time, in the batches of an evaluation,
 //! and neighbours are drawn from the same events. No later event is read. Without a time, all
 //! events come before.

@@ -5,10 +5,9 @@
 //! Of tasks with classes or values, each event has its own outputs, and metrics are those of
 //! classes or errors of values.
 //!
-//! Average precision and AUC are those of all events of a part together; those whose names end with
-//! `-by-batch` are means over batches, as in the tables of DyGLib (Yu et al., *Towards better dynamic
-//! graph learning*, NeurIPS 2023). Inductive scores are those of the events with a node that training
-//! has not seen.
+//! Average precision and AUC are those of all events of a part together; those whose names end
+//! with `-by-batch` are means over batches, as in published tables. Inductive scores are those of
+//! the events with a node that training has not seen.
 
 use std::{collections::BTreeMap, ops::Range};
 

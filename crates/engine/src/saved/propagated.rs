@@ -82,7 +82,8 @@ impl SavedRun {
         }
         if self.config.label_inputs > 0.0 && propagation.method.make.reads_model {
             return Err(Error::usage(format!(
-                "--propagate {}: the model reads the labels of the training nodes (--label-inputs {}), so                  its errors on them are not those on other nodes; leave it out",
+                "--propagate {}: the model reads the labels of the training nodes (--label-inputs {}), so \
+                 its errors on them are not those on other nodes; leave it out",
                 propagation.name(),
                 self.config.label_inputs
             )));

@@ -12,8 +12,8 @@ use super::tables::Tables;
 use crate::{Error, Result, TrainConfig};
 
 /// Feature table of each edge type, `None` for a type without features; empty if the model of a
-/// configuration does not read them. Rows stay mapped, or are converted to f32 in memory if they are
-/// neither dense f16 nor dense f32.
+/// configuration does not read them. Rows stay mapped, or are converted to f32 in memory if they
+/// are neither dense f16 nor dense f32.
 ///
 /// # Errors
 /// No edge type has features, or a value exceeds f32.

@@ -18,8 +18,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Write a run's embeddings of nodes to a file.\n\n\
              Embeddings are the rows that the decoder of a run on links scores, or the last hidden rows of a \
-             run on labels. Those of a run on events are as of a time. Tables start with the node's id, or with its key if the dataset was imported \
-             from tables; .npy files hold the N x H rows alone.",
+             run on labels. Those of a run on events are as of a time. Tables start with the node's id, or \
+             with its key if the dataset was imported from tables; .npy files hold the N x H rows alone.",
         )
         .after_long_help(
             "Examples:\n  \

@@ -68,8 +68,8 @@ pub trait TypedSampler: Send + Sync {
     /// Draws the blocks around the seeds. A pure function of the request and the seeds.
     ///
     /// # Errors
-    /// The seeds are invalid, a block would have more edges than 32-bit positions can number, or the
-    /// request asks for positions that the sampler cannot name.
+    /// The seeds are invalid, a block would have more edges than 32-bit positions can number, or
+    /// the request asks for positions that the sampler cannot name.
     fn sample(
         &self,
         request: &TypedRequest,

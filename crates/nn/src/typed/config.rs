@@ -30,8 +30,8 @@ pub struct TypedModelConfig {
     /// Dense layers after the others, the last of which computes the scores; with 0, the last
     /// typed layer does.
     pub head_layers: usize,
-    /// Width of the rows of each relation's edges, 0 for a relation without edge features; empty for
-    /// models that do not read them.
+    /// Width of the rows of each relation's edges, 0 for a relation without edge features; empty
+    /// for models that do not read them.
     pub edge_dims: Vec<usize>,
     /// Options of the layers.
     pub own: OwnOptions,

@@ -209,7 +209,8 @@ pub(super) fn hotness<'py>(
     Ok(scores.map_err(error::engine)?.into_pyarray(py))
 }
 
-/// Options of a run that [`hotness_report`] takes; `task` chooses one of a dataset of several types.
+/// Options of a run that [`hotness_report`] takes; `task` chooses one of a dataset of several
+/// types.
 pub(super) fn options_of_hotness_report() -> Vec<&'static str> {
     [hot::options(), vec!["task"]].concat()
 }

@@ -86,7 +86,8 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
     assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
     assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
     assert!((m - 1) * stride + n <= c.len() && n <= stride);
-    // The kernels write columns of the result, so they compute its transpose, unless it is a column.
+    // The kernels write columns of the result, so they compute its transpose, unless it is a
+    // column.
     let [rs, cs] = [stride as isize, 1];
     let (m, n, rs, cs, left, right) =
         if stride > 1 { (n, m, cs, rs, b.transposed(), a.transposed()) } else { (m, n, rs, cs, a, b) };

@@ -273,8 +273,8 @@ impl Builder<'_> {
         Ok(self.graph.op_with("ReduceSum", &[&products, &two], vec![Attribute::int("keepdims", 0)]))
     }
 
-    /// Sums of the neighbours' `rows` (`S x H x C`), weighted by the softmax of the scores (`E x H`)
-    /// over the edges of each destination, with the bias. The last layer takes the mean of the
+    /// Sums of the neighbours' `rows` (`S x H x C`), weighted by the softmax of the scores (`E x
+    /// H`) over the edges of each destination, with the bias. The last layer takes the mean of the
     /// heads, the others stand side by side.
     fn attend(&mut self, rows: &str, score: &str, edges: &Edges, place: &Place) -> Result<String> {
         let (heads, width) = place.heads();

@@ -13,8 +13,8 @@
 //! | `self_weight.l` | float, number of destinations | GCN, MixHop: `1 / (d_v + 1)` |
 //!
 //! The output `scores` has a row for each destination of the last layer: scores before softmax or
-//! sigmoid, or values at the scale of the targets. Attention adds the destinations' own rows itself.
-//! A layer of several hops (MixHop) reads a block for each, so `l` counts blocks.
+//! sigmoid, or values at the scale of the targets. Attention adds the destinations' own rows
+//! itself. A layer of several hops (MixHop) reads a block for each, so `l` counts blocks.
 
 mod conv;
 mod graph;

@@ -161,7 +161,7 @@ fn ranks_that_train_take_the_subgraphs_of_all_stores_in_turns() {
     let apart = train(&with(frozen, "graph_stores=3"), &dir, 4);
     for (a, b) in three.epochs.iter().zip(&apart[0].epochs) {
         assert_eq!(a.seeds, b.seeds);
-        assert_eq!(b.ranks[0].seeds, b.seeds as u64, "one rank trains on all");
+        assert_eq!(b.ranks[0].seeds, b.seeds, "one rank trains on all");
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) fn generate(
 ) -> PyResult<(Option<Dataset>, Option<TypedDataset>)> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
     if TYPED_TABLE.iter().any(|entry| entry.name == generator) {
-        return generate_several(py, generator, &options, (out, replace, memory)).map(|data| (None, Some(data)));
+        return generate_several(py, generator, &options, (out, replace, memory))
+            .map(|data| (None, Some(data)));
     }
     let data = create(py, observe, |progress| match &out {
         Some(out) => generate_to(generator, out, &options, Work { memory, replace, progress }),

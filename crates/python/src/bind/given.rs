@@ -233,9 +233,7 @@ impl Data {
             (Source::Directory(other), Some(typed)) => {
                 typed.predict_new(&typed.dataset(other)?, new, kind, out, watch)
             }
-            (Source::Directory(other), None) => {
-                run.predict_new(&run.dataset(other)?, new, kind, out, watch)
-            }
+            (Source::Directory(other), None) => run.predict_new(&run.dataset(other)?, new, kind, out, watch),
         }
     }
 }

@@ -124,8 +124,7 @@ pub(super) fn plan_machines(
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
     let given = configure(&mut config, options, &options_of_plan())?;
-    let network: LinkOptions =
-        network.parse().map_err(|error| error::value(format!("network {error}")))?;
+    let network: LinkOptions = network.parse().map_err(|error| error::value(format!("network {error}")))?;
     let data = dataset.data.clone();
     let report = wait::quietly(py, move |_| {
         let parts = PartitionDir::open(&partition)?;

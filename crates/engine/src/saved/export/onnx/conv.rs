@@ -1,12 +1,7 @@
 //! The graph layers as ONNX operations. To add a layer, write its operations here and add a row to
 //! [`TABLE`].
 
-use super::{
-    Shape,
-    graph::Target,
-    layers::Builder,
-    message::Attribute,
-};
+use super::{Shape, graph::Target, layers::Builder, message::Attribute};
 use crate::Result;
 
 /// Slope of negative scores in graph attention.

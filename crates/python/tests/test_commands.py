@@ -70,7 +70,7 @@ def test_graphs_of_several_types_are_generated(tmp_path):
     assert stored.name == "shop" and stored.num_edges == made.num_edges
     with pytest.raises(ValueError, match="works in memory"):
         graphmill.generate("typed", tmp_path / "other", nodes=200, memory=1 << 30)
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(ValueError, match="already holds a dataset"):
         graphmill.generate("typed", tmp_path / "shop", nodes=200)
     report = graphmill.hotness_report(stored, fanout=[3, 2], batch_size=32, epochs=1, ratios=[0.5])
     rates = {row.policy: row.hit_rate for row in report.results}

@@ -54,7 +54,7 @@ def test_links_are_trained_scored_recommended_and_embedded(friends, tmp_path):
 
 
 def test_runs_on_classes_have_no_candidates(friends, tmp_path):
-    graphmill.train(friends, out=tmp_path / "run", fanout=[3], layers=1, **OPTIONS)
+    graphmill.train(friends, out=tmp_path / "run", fanout=[3, 3], **OPTIONS)
     with pytest.raises(ValueError, match="learned no links"):
         graphmill.recommend(tmp_path / "run", [1])
     with pytest.raises(ValueError, match="all_edges"):
@@ -112,7 +112,7 @@ def test_nodes_are_predicted_by_keys(tmp_path):
     data = graphmill.Dataset.from_tables(
         nodes, edges, id=["bank", "number"], label="kind", src=["bank", "number"], dst=["to_bank", "to_number"], split="random:100,0,0"
     )
-    graphmill.train(data, out=tmp_path / "run", epochs=1, hidden=4, fanout=[2], layers=1, progress=False)
+    graphmill.train(data, out=tmp_path / "run", epochs=1, hidden=4, fanout=[2, 2], progress=False)
     expected = graphmill.predict(tmp_path / "run", dataset=data, kind="probabilities")
     found = graphmill.predict(tmp_path / "run", dataset=data, keys=[("y", 1), "x|1"], kind="probabilities")
     assert np.array_equal(found, expected[[2, 0]])

@@ -18,7 +18,7 @@ MODELS = [
     {"model": "gin", "norm": "batch"},
     {"model": "gin", "activation": "identity", "residual": "identity"},
     {"model": "sage", "aggregator": "max-pool", "norm": "layer"},
-    {"model": "sage", "aggregator": "max-pool", "head_layers": 1, "residual": "linear"},
+    {"model": "sage", "aggregator": "max-pool", "head_layers": 1, "residual": "linear", "epochs": 8, "lr": 0.01},
     {"model": "sage", "sage_combine": "concat", "hidden": 15, "norm": "l2"},
     {"model": "sage", "sage_combine": "concat", "head_layers": 2, "input_layer": True},
     {"model": "gatv2", "heads": 2, "out_heads": 3, "residual": "linear"},

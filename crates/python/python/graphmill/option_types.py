@@ -379,6 +379,8 @@ class HotnessOptions(TypedDict, total=False):
 class HotnessReportOptions(TypedDict, total=False):
     """Options of :func:`hotness_report`."""
 
+    #: Task to train; without one, the only classification of nodes
+    task: str
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once

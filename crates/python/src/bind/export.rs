@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use graphmill_data::{
+    self as data,
     dataset::{
         Work,
         export::{self, ExportOptions},
     },
     reorder::reorder_to,
     stats,
+    typed::{self, Verify},
 };
 use graphmill_engine::{TrainConfig, node_order};
 use pyo3::prelude::*;
@@ -43,6 +45,10 @@ pub(super) fn export_dataset(
     let lost = py.detach(|| match &data {
         Data::One(data) => export::export(format, data, &out, &options),
         Data::Several(data) => export::export_typed(format, data, &out, &options),
+        Data::Directory(path) => match typed::has_several_types(path) {
+            true => export::export_typed(format, &typed::open(path, Verify::Once)?, &out, &options),
+            false => export::export(format, &data::Dataset::open(path)?, &out, &options),
+        },
     });
     lost.map_err(error::graph)
 }

@@ -97,7 +97,7 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
     sandbox.write("schema.toml", schema);
     let text = sandbox.ok(&format!("{IMPORT} {extra}"));
     assert!(
-        text.contains("note: edge times and features are stored, but no command trains on them"),
+        text.contains("note: edge features are read by --model gine, gatv2-edge, sage-edge and edge-gated; edge times are"),
         "{text}"
     );
     sandbox.ok("import tables again schema.toml --name data");

@@ -269,8 +269,8 @@ impl Source {
     }
 }
 
-/// Order in which assignment `number` distributes `count` parts over the ranks: ascending in the first one,
-/// a shuffle in the others.
+/// Order in which assignment `number` distributes `count` parts over the ranks: ascending in the
+/// first one, a shuffle in the others.
 fn order_of(count: usize, seed: u64, number: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     if number > 0 {

@@ -10,6 +10,7 @@ use graphmill_data::{
         self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, ImportedTables, Names, NodeTable,
         Preprocessing, SplitRule, TableSchema,
     },
+    typed::TypedDataset,
 };
 use graphmill_engine::Error;
 use serde_json::json;
@@ -231,8 +232,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;
-    let has_more = dataset.edges.iter().any(|edges| edges.time.is_some() || edges.features.is_some());
-    let note = has_more.then_some("edge times and features are stored, but no command trains on them yet");
+    let note = readers_of_edges(&dataset);
     if is_json {
         output::json(&json!({
             "name": dataset.name,
@@ -377,4 +377,17 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) 
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
         .transpose()
+}
+
+/// Models that read what the dataset's edges have beside weights.
+fn readers_of_edges(data: &TypedDataset) -> Option<String> {
+    let has_features = data.edges.iter().any(|edges| edges.features.is_some());
+    let has_times = data.edges.iter().any(|edges| edges.time.is_some());
+    let of_features = "edge features are read by --model gine, gatv2-edge, sage-edge and edge-gated";
+    let of_times = "edge times are read by tasks with times and by models of events";
+    let notes: Vec<&str> = [(has_features, of_features), (has_times, of_times)]
+        .into_iter()
+        .filter_map(|(has, note)| has.then_some(note))
+        .collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }

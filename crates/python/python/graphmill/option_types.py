@@ -35,6 +35,8 @@ class TrainOptions(TypedDict, total=False):
     class_weights: str
     #: Exponent of the focal loss; 0 for cross-entropy
     focal: float
+    #: Share of the training labels that batches read as inputs; 0 for none
+    label_inputs: float
     #: Sampler
     sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
     #: Neighbours per node per hop; -1 for all
@@ -655,6 +657,8 @@ class BenchOptions(TypedDict, total=False):
     class_weights: str
     #: Exponent of the focal loss; 0 for cross-entropy
     focal: float
+    #: Share of the training labels that batches read as inputs; 0 for none
+    label_inputs: float
     #: Sampler
     sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
     #: Neighbours per node per hop; -1 for all

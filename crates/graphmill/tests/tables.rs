@@ -97,7 +97,10 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
     sandbox.write("schema.toml", schema);
     let text = sandbox.ok(&format!("{IMPORT} {extra}"));
     assert!(
-        text.contains("note: edge features are read by --model gine, gatv2-edge, sage-edge and edge-gated; edge times are"),
+        text.contains(
+            "note: edge features are read by --model gine, gatv2-edge, sage-edge and edge-gated; edge times \
+             are read by tasks with times and by models of events"
+        ),
         "{text}"
     );
     sandbox.ok("import tables again schema.toml --name data");

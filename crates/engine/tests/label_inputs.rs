@@ -189,7 +189,7 @@ fn runs_have_the_same_bits_for_any_threads_strategy_tiers_and_after_a_resume() {
     let (path, calls) = (dir.path().join("parts"), std::sync::atomic::AtomicUsize::new(0));
     let run = RunDir::create(&path).unwrap();
     let batches = data().split.train.len().div_ceil(32);
-    let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) >= batches + 1;
+    let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > batches;
     let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &stop };
     let outcome = train(&config(&place), &stored, context);
     assert!(matches!(outcome, Err(Error::Interrupted { saved: true, .. })), "{outcome:?}");

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     BatchKey,
-    feature::Host,
+    feature::{Feature, Host},
     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
     subgraph::testing::fits,
 };

@@ -19,7 +19,7 @@ use crate::{
 /// Order of the stages of a run's batches.
 pub(super) enum Strategy {
     /// One stage after the other.
-    Sequential(TypedWorkspace, TypedSeeds),
+    Sequential(Box<(TypedWorkspace, TypedSeeds)>),
     /// Sampling and extraction of later batches during training.
     Pipelined(Pipeline),
 }
@@ -33,7 +33,8 @@ impl Strategy {
         let named = strategy::TABLE.find(&config.strategy).map_err(Error::name)?;
         match named.make.over_types {
             Some(TypedOrder::Sequential) => {
-                Ok(Self::Sequential(TypedWorkspace::new(task.graph.schema()), TypedSeeds::default()))
+                let workspace = TypedWorkspace::new(task.graph.schema());
+                Ok(Self::Sequential(Box::new((workspace, TypedSeeds::default()))))
             }
             Some(TypedOrder::Pipelined) => Ok(Self::Pipelined(Pipeline::new(config, task)?)),
             None => Err(Error::usage(format!(
@@ -49,7 +50,7 @@ impl Strategy {
     /// A stage or `train` fails. Batches before a failed one are trained on.
     pub(super) fn run(&mut self, of: &EpochBatches, batches: Range<u64>, train: &mut Train) -> Result<Flow> {
         let (workspace, memory) = match self {
-            Self::Sequential(workspace, memory) => (workspace, memory),
+            Self::Sequential(own) => &mut **own,
             Self::Pipelined(pipeline) => return pipeline.run(of, batches, train),
         };
         let track = of.timeline.track("main");

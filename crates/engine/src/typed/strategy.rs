@@ -50,10 +50,7 @@ impl Strategy {
     /// A stage or `train` fails. Batches before a failed one are trained on.
     pub(super) fn run(&mut self, of: &EpochBatches, batches: Range<u64>, train: &mut Train) -> Result<Flow> {
         let (workspace, memory) = match self {
-            Self::Sequential(made) => {
-                let (workspace, memory) = &mut **made;
-                (workspace, memory)
-            }
+            Self::Sequential(own) => &mut **own,
             Self::Pipelined(pipeline) => return pipeline.run(of, batches, train),
         };
         let track = of.timeline.track("main");

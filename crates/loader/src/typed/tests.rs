@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    BatchKey,
-    feature::{Feature, Host},
+    BatchKey, Feature,
+    feature::Host,
     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
     subgraph::testing::fits,
 };
@@ -415,7 +415,8 @@ fn samplers_that_name_their_edges_draw_the_same_blocks() {
         let (first, third) = (table(0, 1), table(2, 2));
         let positions: Vec<_> = named.blocks.iter().map(|block| block.positions.clone()).collect();
         let mut tables: Vec<Option<&dyn Feature>> = vec![None; schema.num_relations()];
-        (tables[0], tables[2]) = (Some(&first), Some(&third));
+        tables[0] = Some(&first);
+        tables[2] = Some(&third);
         let rows = named.extract(&[None, None, None]).unwrap().with_edges(&tables).unwrap();
         for (edges, positions) in rows.edges.iter().zip(&positions) {
             for (r, factor) in [(0, 1), (2, 2)] {

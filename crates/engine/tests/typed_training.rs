@@ -85,7 +85,7 @@ fn every_typed_model_trains_with_every_typed_sampler() {
             if sampler.name == "hgt" {
                 options.push(("fanout", "60,60"));
             }
-            // the dataset in memory does not tell tasks on nodes from streams of events
+            // the dataset in memory does not distinguish tasks on nodes from streams of events
             let head_layers = usize::from(!model.make.can_score);
             let config = TrainConfig { model: model.name.into(), head_layers, ..in_memory(&options) };
             let summary = train(&config, &data).unwrap();

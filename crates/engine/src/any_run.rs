@@ -56,6 +56,16 @@ impl CandidateOptions<'_> {
         Ok((self.relation.unwrap_or_default(), if self.sources { End::Source } else { End::Destination }))
     }
 
+    /// Number of candidates and time of a run on events.
+    fn of_events(&self) -> Result<(usize, Option<i64>)> {
+        self.check_table()?;
+        if self.all_edges {
+            let message = "--all-edges: a run on events reads those before --at; leave it out";
+            return Err(Error::usage(message));
+        }
+        Ok((self.k, self.at))
+    }
+
     /// Edges that a run on links reads.
     fn of_links(&self, run: &SavedRun) -> Result<Reading> {
         check_at(self.at)?;
@@ -118,9 +128,9 @@ impl SavedRun {
             let written = events.embed(&data, of, options.at, out, watch)?;
             return Ok((data.name, written));
         }
-        check_at(options.at)?;
         if let Some(table) = SavedEmbedding::of(self) {
             check_all_edges(self, options.all_edges)?;
+            check_at(options.at)?;
             let data = table.dataset(other)?;
             let written = table.embed(&data, options.node_type.unwrap_or_default(), selection, out)?;
             return Ok((data.name, written));
@@ -128,6 +138,7 @@ impl SavedRun {
         if let Some(typed) = SavedTypedRun::of(self) {
             check_all_edges(self, options.all_edges)?;
             check_node_type(options)?;
+            check_at(options.at)?;
             let data = typed.dataset(other)?;
             let written = typed.predict(&data, selection, Kind::Embeddings, out, watch)?;
             return Ok((data.name, written));
@@ -171,12 +182,13 @@ impl SavedRun {
         options: CandidateOptions,
         watch: &dyn Progress,
     ) -> Result<BestLinks> {
-        match SavedEmbedding::of(self) {
-            Some(table) => table.best(&table.dataset(other)?, options.of_table()?, selection, options.k),
-            None => {
-                options.of_links(self)?;
-                self.candidates(&self.dataset(other)?, selection, options, watch)
-            }
+        if let Some(table) = SavedEmbedding::of(self) {
+            table.best(&table.dataset(other)?, options.of_table()?, selection, options.k)
+        } else if let Some(events) = SavedEvents::of(self) {
+            events.best(&events.dataset(other)?, selection, options.of_events()?, watch)
+        } else {
+            options.of_links(self)?;
+            self.candidates(&self.dataset(other)?, selection, options, watch)
         }
     }
 
@@ -213,13 +225,9 @@ impl SavedRun {
             return Ok((data.name, written));
         }
         if let Some(events) = SavedEvents::of(self) {
-            options.check_table()?;
-            if options.all_edges {
-                let message = "--all-edges: a run on events reads those before --at; leave it out";
-                return Err(Error::usage(message));
-            }
+            let of = options.of_events()?;
             let data = events.dataset(other)?;
-            let written = events.predict(&data, selection, options.k, options.at, out, watch)?;
+            let written = events.predict(&data, selection, of, out, watch)?;
             return Ok((data.name, written));
         }
         let reading = options.of_links(self)?;

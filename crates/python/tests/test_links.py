@@ -104,6 +104,13 @@ def test_events_are_learned_and_scored(tmp_path):
     assert graphmill.info(tmp_path / "visits").name == "visits"
     with pytest.raises(ValueError, match="learned a stream of events"):
         graphmill.predict(run)
+    for dataset in (None, tmp_path / "visits", visits):
+        found = graphmill.recommend(run, [0, 3], k=2, dataset=dataset)
+        assert found.nodes.tolist() == [0, 0, 3, 3] and found.scores[0] >= found.scores[1]
+    early = graphmill.recommend(run, [0, 3], k=2, at=100 * 60)
+    assert early.scores.tolist() != found.scores.tolist()
+    with pytest.raises(ValueError, match="--all-edges"):
+        graphmill.recommend(run, all_edges=True)
 
 
 def test_nodes_are_predicted_by_keys(tmp_path):

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Error, Result,
     predictions::{Predictions, Target, Values},
-    saved::{Selection, Written, keys::Names},
+    saved::{Selection, Written, keys::Names, links::BestLinks},
 };
 
 impl SavedEvents<'_> {
@@ -68,24 +68,31 @@ impl SavedEvents<'_> {
         Ok(Written::of_own(out, [count, cols], "embeddings"))
     }
 
-    /// Writes the `k` best destinations of each selected source as of the time `at` with their
-    /// scores, the best first. Destinations of earlier events are not left out, because events
-    /// repeat; the source itself is.
+    /// The `k` best destinations of each selected source as of the time `at`, the best first.
+    /// Destinations of earlier events are not left out, because events repeat; the source itself
+    /// is.
     ///
     /// # Errors
-    /// The run learned classes or values of events; the model or the list cannot be read; `out`
-    /// cannot be written or has a format of one type; or `watch` stops the work.
-    pub fn predict(
+    /// The run learned classes or values of events; the model or the list cannot be read; or `watch`
+    /// stops the work.
+    pub fn best(
         &self,
         data: &TypedDataset,
         selection: Selection,
-        k: usize,
-        at: Option<i64>,
-        out: &Path,
+        (k, at): (usize, Option<i64>),
         watch: &dyn Progress,
-    ) -> Result<Written> {
-        let target = Target::new(out)?;
-        target.check_columns()?;
+    ) -> Result<BestLinks> {
+        Ok(self.best_with(data, selection, (k, at), watch)?.0)
+    }
+
+    /// The best pairs, with the names of sources and destinations.
+    fn best_with(
+        &self,
+        data: &TypedDataset,
+        selection: Selection,
+        (k, at): (usize, Option<i64>),
+        watch: &dyn Progress,
+    ) -> Result<(BestLinks, [Names; 2])> {
         let (stream, model) = self.load(data)?;
         if stream.targets.is_some() {
             return Err(Error::usage(format!(
@@ -101,25 +108,42 @@ impl SavedEvents<'_> {
         let all = [numbers(&stream, 1, &candidates), numbers(&stream, 0, &sources)].concat();
         let rows = self.rows(&stream, &model, at, &all)?;
         let is_of_one_type = stream.types[0] == stream.types[1];
-        let (mut nodes, mut best, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = BestLinks::default();
         for (i, &source) in sources.iter().enumerate() {
             watch.check()?;
             let row = (candidates.len() + i) as NodeId;
-            let all = rayon::scope(|_| pair_scores(&model, &rows, row, candidates.len()));
+            let scores = rayon::scope(|_| pair_scores(&model, &rows, row, candidates.len()));
             let own = is_of_one_type.then_some(source);
-            for candidate in top(&all, own, k) {
-                nodes.push(source);
-                best.push(candidate);
-                scores.push(all[candidate as usize]);
-            }
+            let best = top(&scores, own, k).into_iter();
+            found.extend(source, best.map(|candidate| (candidate, scores[candidate as usize])));
         }
+        Ok((found, [names, of_candidates]))
+    }
+
+    /// Writes the pairs of [`SavedEvents::best`] with their scores.
+    ///
+    /// # Errors
+    /// As for [`SavedEvents::best`]; no pair is left, or `out` cannot be written or has a format of
+    /// one type.
+    pub fn predict(
+        &self,
+        data: &TypedDataset,
+        selection: Selection,
+        of: (usize, Option<i64>),
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let target = Target::new(out)?;
+        target.check_columns()?;
+        let (BestLinks { nodes, candidates, scores }, [names, of_candidates]) =
+            self.best_with(data, selection, of, watch)?;
         if nodes.is_empty() {
             return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
         }
         let count = nodes.len();
         let mut identity = names.identity(&nodes);
         identity.of_candidates = Some(Box::new(of_candidates.identity(&[])));
-        let values = Values::Links { candidates: best, scores };
+        let values = Values::Links { candidates, scores };
         target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
         Ok(Written::of_own(out, [count, 1], "links"))
     }

@@ -308,29 +308,31 @@ def recommend(
     all_edges: bool = False,
     relation: str | None = None,
     sources: bool = False,
+    at: int | None = None,
 ) -> Recommendations:
-    """Best candidates of nodes by a run on links, like ``graphmill predict --top-k``.
+    """Best candidates of nodes by a run on links or events, like ``graphmill predict --top-k``.
 
-    Known edges are left out, so a node may have fewer than ``k``.
+    Known edges are left out, so a node may have fewer than ``k``. Those of events are not, because events repeat.
 
     Args:
-        run: Run on links (``task="link"``) or of a table of embeddings (``model="embedding"`` or
-            ``"lightgcn"``), or its directory.
+        run: Run on links (``task="link"``), on a stream of events, or of a table of embeddings
+            (``model="embedding"`` or ``"lightgcn"``), or its directory.
         nodes: Ids of the sources (``N``), or ``None`` for all.
         k: Number of candidates of each node.
         keys, dataset, last: As of :func:`predict`.
         all_edges: As of :func:`embed`.
         relation: Relation, for a table of embeddings with several.
         sources: Ranks the sources of given destinations, for a table of embeddings.
+        at: As of :func:`embed`.
 
     Raises:
-        ValueError, OSError: The run does not exist or learned no links, or a node, key or relation is
+        ValueError, OSError: The run does not exist or learned no links or events, or a node, key or relation is
             unknown.
     """
     if k < 1:
         raise ValueError(f"k {k}: pass at least 1")
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
-        asked, how = _asked(nodes, keys, scratch), (all_edges, relation, sources)
+        asked, how = _asked(nodes, keys, scratch), (all_edges, relation, sources, at)
         return Recommendations(*_graphmill.candidates(run_directory(run), native_of(dataset), asked, k, how, last))
 
 

@@ -110,8 +110,8 @@ pub(super) fn embed(
 /// Nodes, their candidates, and the scores of the pairs (`N` each).
 type Candidates<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
-/// The `k` best candidates of nodes. `options` are whether to read all edges, a relation, and
-/// whether to rank sources.
+/// The `k` best candidates of nodes. `options` are whether to read all edges, a relation, whether to
+/// rank sources, and a time.
 #[pyfunction]
 #[pyo3(signature = (run, dataset, asked, k, options, last))]
 pub(super) fn candidates<'py>(
@@ -120,13 +120,13 @@ pub(super) fn candidates<'py>(
     dataset: Option<Given<'py>>,
     asked: Asked,
     k: usize,
-    options: (bool, Option<String>, bool),
+    options: (bool, Option<String>, bool, Option<i64>),
     last: bool,
 ) -> PyResult<Candidates<'py>> {
     let data = dataset.map(|dataset| dataset.data());
     let best = wait::quietly(py, move |progress| {
-        let (all_edges, relation, sources) = options;
-        let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources, at: None };
+        let (all_edges, relation, sources, at) = options;
+        let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources, at };
         let saved = SavedRun::open(&run, last)?;
         Data::candidates(data.as_ref(), &saved, selection(&asked), options, progress)
     })?;

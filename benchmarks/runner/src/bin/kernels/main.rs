@@ -6,12 +6,15 @@
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
+//! - `graphmill-kernels typed DATASET --fanout 10,10 --batch-size B`: seeds and edges a second of
+//!   blocks of several types.
 //! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
 //!   simulated cache while a subgraph is aggregated.
 //!
 //! Results that are not `reused` are allocated in every call, as PyTorch's are without `out=`.
 
 mod misses;
+mod typed;
 
 use std::{fs, path::Path, time::Instant};
 
@@ -36,15 +39,19 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, ids, aggregate, gather, gemm or misses, then its paths
+    /// w1, block, ids, aggregate, gather, gemm, typed or misses, then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
     scale: u32,
     #[arg(long, default_value_t = 60_000)]
     nodes: usize,
-    #[arg(long, default_value_t = 10)]
-    fanout: usize,
+    /// Neighbours of a node; of typed: by hop
+    #[arg(long, default_value = "10")]
+    fanout: String,
+    /// Seeds of a typed block
+    #[arg(long, default_value_t = 1024)]
+    batch_size: usize,
     #[arg(long, default_value = "first-seen")]
     sources: String,
     #[arg(long, default_value_t = 100)]
@@ -83,6 +90,10 @@ fn main() -> Result<()> {
         ["ids", dataset, out] => ids(&arguments, dataset, out.as_ref()),
         ["aggregate", block] => rayon::scope(|_| aggregate(&arguments, block.as_ref())),
         ["gather", dataset, ids] => rayon::scope(|_| gather(&arguments, dataset, ids.as_ref())),
+        ["typed", dataset] => {
+            let Arguments { ref fanout, batch_size, repeat, seconds, .. } = arguments;
+            rayon::scope(|_| typed::sample(dataset, &typed::Draws { fanout, batch_size, repeat, seconds }))
+        }
         ["misses", dataset] => {
             let Arguments { draws, frontier, dim, cache_kib, ref slices, .. } = arguments;
             let sizes = misses::Sizes { draws, frontier, dim, cache: cache_kib << 10 };
@@ -122,6 +133,7 @@ fn w1(arguments: &Arguments, out: &str) -> Result<()> {
 /// sources; the others follow as first seen, as our sampler numbers them, or by their global ids.
 fn block(arguments: &Arguments, dataset: &str, out: &Path) -> Result<()> {
     let data = Dataset::open(dataset)?;
+    let fanout = arguments.fanout.parse().context("--fanout: a number for a block of one hop")?;
     let mut train = data.split.train.to_vec();
     let mut stream = Stream::new(key(&[9]));
     stream.shuffle(&mut train);
@@ -130,7 +142,7 @@ fn block(arguments: &Arguments, dataset: &str, out: &Path) -> Result<()> {
     for &node in &train {
         let mut neighbors = data.graph.in_neighbors(node).to_vec();
         stream.shuffle(&mut neighbors);
-        neighbors.truncate(arguments.fanout);
+        neighbors.truncate(fanout);
         drawn.push(neighbors);
     }
     let mut local = vec![NodeId::MAX; data.num_nodes()];

@@ -73,8 +73,8 @@ impl SavedEvents<'_> {
     /// is.
     ///
     /// # Errors
-    /// The run learned classes or values of events; the model or the list cannot be read; or `watch`
-    /// stops the work.
+    /// The run learned classes or values of events; the model or the list cannot be read; or
+    /// `watch` stops the work.
     pub fn best(
         &self,
         data: &TypedDataset,

@@ -226,7 +226,7 @@ fn unusable_options_and_tasks_of_several_types_are_refused() {
     refused("train papers --model gcn", "use --model rsage, rgcn");
     refused("train papers --task price", "known: area");
     refused("train papers --fanout 5,5;likes=1,1", "unknown relation 'likes'");
-    refused("generate typed other --memory 1G", "--memory: generator typed works in memory");
+    refused("generate igbh other --scale 31", "scale 31: 2^31 papers");
     refused("train --model rgcn", "--model rgcn: it is for datasets of several node types");
     assert!(!sandbox.path("runs").exists());
     let mut builder = TypedBuilder::new("links");

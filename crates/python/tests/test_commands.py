@@ -68,8 +68,10 @@ def test_graphs_of_several_types_are_generated(tmp_path):
     assert isinstance(made, graphmill.TypedDataset) and made.path is None and len(made.node_types) == 4
     stored = graphmill.generate("typed", tmp_path / "shop", nodes=200, classes=4, dim=4, seed=3)
     assert stored.name == "shop" and stored.num_edges == made.num_edges
-    with pytest.raises(ValueError, match="works in memory"):
-        graphmill.generate("typed", tmp_path / "other", nodes=200, memory=1 << 30)
+    other = graphmill.generate("igbh", tmp_path / "other", scale=7, dim=4, memory=1 << 26)
+    assert other.node_types == ["paper", "author", "institute", "fos"] and len(other.edge_types) == 8
+    with pytest.raises(ValueError, match="memory: .* pass out"):
+        graphmill.generate("igbh", scale=7, memory=1 << 26)
     with pytest.raises(ValueError, match="already holds a dataset"):
         graphmill.generate("typed", tmp_path / "shop", nodes=200)
     report = graphmill.hotness_report(stored, fanout=[3, 2], batch_size=32, epochs=1, ratios=[0.5])

@@ -40,14 +40,15 @@ pub(super) fn random_classes(nodes: usize, classes: usize, seed: u64) -> Vec<i32
 }
 
 /// Draws features `V x F`: standard normal noise, plus `signal` times the mean of the node's class
-/// if `class` is given. The class means are standard normal.
+/// if `class` is given. The class means are standard normal. The rows have a name that is unique
+/// within the scratch.
 ///
 /// # Errors
 /// Writing to the scratch directory fails.
 pub(super) fn gaussian_features(
     nodes: usize,
     options: &GenerateOptions,
-    scratch: &Scratch,
+    scratch: (&Scratch, &str),
     class: Option<&[i32]>,
 ) -> Result<Features> {
     let dim = options.dim;
@@ -160,7 +161,7 @@ mod tests {
         let plain = GenerateOptions { signal: 0.0, ..options.clone() };
         let class = [0, 1, 0];
         let made = |options: &GenerateOptions, class: Option<&[i32]>| {
-            gaussian_features(3, options, &Scratch::in_memory(), class).unwrap()
+            gaussian_features(3, options, (&Scratch::in_memory(), "features"), class).unwrap()
         };
         let values = |options: &GenerateOptions, class: Option<&[i32]>| match made(options, class).data {
             FeatureData::F32(data) => data.to_vec(),

@@ -33,28 +33,41 @@ pub(super) fn graph(
     draws: usize,
     edge: impl Fn(u64) -> (NodeId, NodeId) + Sync,
 ) -> Result<Graph> {
-    scratch.stage("drawing edges", Some(draws as u64), Unit::Edges);
-    let mut edges =
+    let mut all =
         scratch.edges(if options.directed { EdgeOptions::DIRECTED } else { EdgeOptions::UNDIRECTED });
+    edges(scratch, draws, &edge, |src, dst| all.extend(src, dst))?;
+    all.build(nodes)
+}
+
+/// Passes the ends of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)` to `add`, batch by batch.
+///
+/// # Errors
+/// Those of `add`.
+pub(super) fn edges(
+    scratch: &Scratch,
+    draws: usize,
+    edge: &(impl Fn(u64) -> (NodeId, NodeId) + Sync),
+    mut add: impl FnMut(&[NodeId], &[NodeId]) -> Result<()>,
+) -> Result<()> {
+    scratch.stage("drawing edges", Some(draws as u64), Unit::Edges);
     let (mut src, mut dst) = (Vec::new(), Vec::new());
     for run in runs(draws, EDGES) {
         let ids = run.clone().into_par_iter().with_min_len(1 << 12);
         ids.map(|e| edge(e as u64)).unzip_into_vecs(&mut src, &mut dst);
-        edges.extend(&src, &dst)?;
+        add(&src, &dst)?;
         scratch.done(run.end as u64);
     }
-    drop((src, dst));
-    edges.build(nodes)
+    Ok(())
 }
 
 /// Builds features `V x F` of the type in the options, where `fill(v, row)` computes a row of F
-/// numbers (rounded to nearest for narrower types).
+/// numbers (rounded to nearest for narrower types). `name` is unique within the scratch.
 ///
 /// # Errors
 /// Writing to the scratch directory fails.
 pub(super) fn features(
     options: &GenerateOptions,
-    scratch: &Scratch,
+    (scratch, name): (&Scratch, &str),
     nodes: usize,
     fill: impl Fn(usize, &mut [f32]) + Sync,
 ) -> Result<Features> {
@@ -65,7 +78,8 @@ pub(super) fn features(
     scratch.stage("drawing features", Some(nodes as u64), Unit::Rows);
     let data = match options.feature_type {
         FeatureType::F32 => {
-            FeatureData::F32(rows(options, scratch, nodes, &fill, |values, to| to.extend(values))?.finish()?)
+            let same = |values: &[f32], to: &mut Rows<f32>| to.extend(values);
+            FeatureData::F32(rows(options, (scratch, name), nodes, &fill, same)?.finish()?)
         }
         FeatureType::F16 => {
             let mut half = Vec::new();
@@ -75,7 +89,7 @@ pub(super) fn features(
                 pieces.for_each(|(half, values)| half.convert_from_f32_slice(values));
                 to.extend(&half)
             };
-            FeatureData::F16(rows(options, scratch, nodes, &fill, narrow)?.finish()?)
+            FeatureData::F16(rows(options, (scratch, name), nodes, &fill, narrow)?.finish()?)
         }
     };
     Ok(Features { dim, data })
@@ -84,13 +98,13 @@ pub(super) fn features(
 /// Fills batches of rows and passes each to `add`.
 fn rows<T: Element>(
     options: &GenerateOptions,
-    scratch: &Scratch,
+    (scratch, name): (&Scratch, &str),
     nodes: usize,
     fill: &(impl Fn(usize, &mut [f32]) + Sync),
     mut add: impl FnMut(&[f32], &mut Rows<T>) -> Result<()>,
 ) -> Result<Rows<T>> {
     let dim = options.dim;
-    let mut table = scratch.rows("features", dim)?;
+    let mut table = scratch.rows(name, dim)?;
     let mut values = Vec::new();
     for run in runs(nodes, (VALUES / dim).max(1)) {
         values.resize(run.len() * dim, 0.0);
@@ -123,11 +137,12 @@ mod tests {
 
         let fill =
             |v: usize, row: &mut [f32]| row.iter_mut().zip(0..).for_each(|(x, i)| *x = (v * 3 + i) as f32);
-        let made = features(&options, &Scratch::in_memory(), nodes, fill).unwrap();
+        let made = features(&options, (&Scratch::in_memory(), "features"), nodes, fill).unwrap();
         let FeatureData::F32(data) = &made.data else { panic!("f32 was requested") };
         assert!(data.iter().copied().eq((0..3 * nodes).map(|x| x as f32)));
         let options = GenerateOptions { feature_type: FeatureType::F16, ..options };
-        let FeatureData::F16(half) = features(&options, &Scratch::in_memory(), nodes, fill).unwrap().data
+        let FeatureData::F16(half) =
+            features(&options, (&Scratch::in_memory(), "features"), nodes, fill).unwrap().data
         else {
             panic!("f16 was requested")
         };

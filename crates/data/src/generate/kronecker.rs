@@ -82,7 +82,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     Ok(Dataset {
         name: "kronecker".into(),
         graph,
-        features: gaussian_features(nodes, options, scratch, None)?,
+        features: gaussian_features(nodes, options, (scratch, "features"), None)?,
         labels: Labels::Single { class: class.into(), classes: options.classes },
         split: random_split(nodes, options, |_| true)?,
         graphs: Vec::new(),

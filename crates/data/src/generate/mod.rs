@@ -6,8 +6,10 @@
 
 mod attributes;
 mod draw;
+mod igbh;
 mod kronecker;
 mod options;
+mod relation;
 mod sbm;
 mod typed;
 
@@ -26,6 +28,9 @@ use crate::{
     dataset::work::{self, Work},
     external::Scratch,
 };
+
+/// Suffix of the directory beside the destination that holds data beyond the memory budget.
+const SUFFIX: &str = ".generating";
 
 /// Generates a dataset from options, with edges and features collected in the scratch, so that the
 /// result may exceed memory. Each generator documents the options it reads.
@@ -51,17 +56,28 @@ pub const TABLE: &[Entry<Make>] = &[
     },
 ];
 
-/// Generates a dataset of several types in memory. Each generator documents the options it reads.
-pub type MakeTyped = fn(&GenerateOptions) -> Result<TypedDataset>;
+/// Generates a dataset of several types, with edges and features collected in the scratch. Each
+/// generator documents the options it reads.
+pub type MakeTyped = fn(&GenerateOptions, &Scratch) -> Result<TypedDataset>;
 
 /// Table of the generators of datasets of several types.
-pub const TYPED_TABLE: &[Entry<MakeTyped>] = &[Entry {
-    name: "typed",
-    summary: "papers, authors, topics and institutions, whose classes follow from relations",
-    source: "",
-    options: &[],
-    make: typed::generate,
-}];
+pub const TYPED_TABLE: &[Entry<MakeTyped>] = &[
+    Entry {
+        name: "typed",
+        summary: "papers, authors, topics and institutions, whose classes follow from relations",
+        source: "",
+        options: &[],
+        make: typed::generate,
+    },
+    Entry {
+        name: "igbh",
+        summary: "the types and relations of IGB-H with its proportions, features that carry the class",
+        source: "Khatua and others: IGB: addressing the gaps in labeling, features, heterogeneity, and size \
+            of public graph datasets for deep learning research, KDD 2023",
+        options: &[],
+        make: igbh::generate,
+    },
+];
 
 /// Generates a dataset of several types by the generator `name` in memory.
 ///
@@ -76,7 +92,37 @@ pub const TYPED_TABLE: &[Entry<MakeTyped>] = &[Entry {
 /// # Errors
 /// The generator is unknown, or the options are invalid.
 pub fn generate_typed(name: &str, options: &GenerateOptions) -> Result<TypedDataset> {
-    (find("generator", TYPED_TABLE, name)?.make)(options)
+    (find("generator", TYPED_TABLE, name)?.make)(options, &Scratch::in_memory())
+}
+
+/// Generates a dataset of several types into the directory `dst`, as [`generate_to`] does for one
+/// type.
+///
+/// # Errors
+/// As for [`generate_to`].
+pub fn generate_typed_to(
+    name: &str,
+    dst: impl AsRef<Path>,
+    options: &GenerateOptions,
+    work: Work,
+) -> Result<TypedDataset> {
+    let (entry, dst, replace) = (find("generator", TYPED_TABLE, name)?, dst.as_ref(), work.replace);
+    let make = |scratch: &Scratch| {
+        let mut dataset = (entry.make)(options, scratch)?;
+        if let Some(name) = dst.file_name() {
+            dataset.name = name.to_string_lossy().into_owned();
+        }
+        Ok(dataset)
+    };
+    work::run_saved(work, dst, SUFFIX, identity(name, options), make, |data: &TypedDataset, scratch| {
+        data.save_by_way_of(scratch, dst, replace)
+    })
+}
+
+/// Description of everything that a generated dataset depends on.
+fn identity(name: &str, options: &GenerateOptions) -> impl FnOnce() -> Result<String> {
+    let text = format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION"));
+    || Ok(text)
 }
 
 /// Generates a dataset by the generator `name` in memory.
@@ -119,8 +165,7 @@ pub fn generate_to(
     work: Work,
 ) -> Result<Dataset> {
     let (entry, dst) = (find("generator", TABLE, name)?, dst.as_ref());
-    let identity = || Ok(format!("{} generate {name} {options:?}", env!("CARGO_PKG_VERSION")));
-    work::run(work, dst, ".generating", identity, |scratch| {
+    work::run(work, dst, SUFFIX, identity(name, options), |scratch| {
         let mut dataset = (entry.make)(options, scratch)?;
         if let Some(name) = dst.file_name() {
             dataset.name = name.to_string_lossy().into_owned();

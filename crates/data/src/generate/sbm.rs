@@ -106,7 +106,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<D
     let split = random_split(nodes, options, |v| (community[v as usize] as usize) < first)?;
     let mut class = community;
     class.par_iter_mut().with_min_len(1 << 12).for_each(|class| *class %= options.classes as i32);
-    let features = gaussian_features(nodes, options, scratch, Some(&class))?;
+    let features = gaussian_features(nodes, options, (scratch, "features"), Some(&class))?;
     let class = replace_some(class, options);
     Ok(Dataset {
         name: "sbm".into(),

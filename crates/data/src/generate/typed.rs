@@ -27,7 +27,7 @@
 //!
 //! # Cost
 //!
-//! O(V + E), in memory.
+//! O(V + E).
 //!
 //! # Source
 //!
@@ -37,12 +37,12 @@ use graphmill_core::{
     NodeId, Result,
     keyed::{Stream, key},
 };
-use rayon::prelude::*;
 
 use super::{
     GenerateOptions,
-    attributes::{Purpose, domain, gaussian_features, random_classes, random_split},
+    attributes::{Purpose, domain, gaussian_features, random_split},
     options::{check_nodes, check_share},
+    relation::{Members, Relation},
     sbm::replace_some,
 };
 use crate::{
@@ -60,12 +60,12 @@ const NODE_TYPES: [&str; 4] = ["paper", "author", "topic", "institution"];
 /// Generates the graph of `options`.
 ///
 /// # Errors
-/// A number is out of range, or the graph exceeds the memory.
-pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
+/// A number is out of range, the graph exceeds the memory, or writing to the scratch directory
+/// fails.
+pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<TypedDataset> {
     check_nodes(options.nodes)?;
     check_share("p_in", options.p_in)?;
     check_share("label_noise", options.label_noise)?;
-    let scratch = &Scratch::in_memory();
     let two = if options.directed { 1.0 } else { 2.0 };
     let expected = (DEFAULT_DEGREE * options.nodes as f64 * two).min((options.nodes as f64).powi(2));
     let draws = options.edges_to_draw(options.nodes, expected, scratch)?;
@@ -77,24 +77,29 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
     let mut t = 0;
     let types = counts.map(|count| {
         t += 1;
-        Members::new(random_classes(count, options.classes, of_type(t - 1).seed), options.classes)
+        Members::random(count, &of_type(t - 1))
     });
     let mut builder = TypedBuilder::new("typed");
     for (t, (name, members)) in NODE_TYPES.into_iter().zip(&types).enumerate() {
-        let node_type = builder.node_type(name, members.class.len());
+        let node_type = builder.node_type(name, members.len());
         let class = (name != "paper").then_some(&members.class[..]);
         if name != "topic" {
-            let features = gaussian_features(members.class.len(), &of_type(t as u64), scratch, class)?;
+            let features = gaussian_features(
+                members.len(),
+                &of_type(t as u64),
+                (scratch, &format!("{name}-features")),
+                class,
+            )?;
             FeatureTable::of_features(&features).into_iter().for_each(|table| {
                 node_type.feature_table(table);
             });
         }
         if name == "paper" {
-            let keys = (0..members.class.len() as i64).map(|v| 1_000_000 + 7 * v);
+            let keys = (0..members.len() as i64).map(|v| 1_000_000 + 7 * v);
             node_type.integer_keys(keys.collect::<Vec<_>>());
         }
     }
-    add_edges(&mut builder, options, &types, draws / DRAWN);
+    add_edges(&mut builder, options, scratch, &types, draws / DRAWN)?;
 
     let papers = &types[0].class;
     let split = random_split(papers.len(), options, |_| true)?;
@@ -111,83 +116,48 @@ pub(super) fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
 }
 
 /// Adds `count` edges of each edge type of papers, their reverses, and the employers of authors.
-fn add_edges(builder: &mut TypedBuilder, options: &GenerateOptions, types: &[Members; 4], count: usize) {
-    let ([papers, authors, topics, institutions], half) = (types, options.classes / 2);
-    let draw = |number: u64, to: &Members, offsets: [usize; 2]| {
-        draw_edges(options, number, count, papers, to, offsets)
-    };
-    let reverse = !options.directed;
-    let mut add = |ends: [&str; 3], back: &str, (from, to): (Vec<NodeId>, Vec<NodeId>)| {
-        let edges = builder.edge_type(ends[0], ends[1], ends[2]).edges(from, to);
-        if reverse {
-            edges.with_reverse(back);
-        }
-    };
-    let (paper, author) = draw(0, authors, [0, 0]);
-    add(["author", "writes", "paper"], "written-by", (author, paper));
-    let (paper, author) = draw(1, authors, [half, half]);
-    add(["author", "reviews", "paper"], "reviewed-by", (author, paper));
-    let (paper, topic) = draw(2, topics, [0, half]);
-    add(["paper", "about", "topic"], "covers", (paper, topic));
-    let (mut from, mut to) = draw(3, papers, [0, half]);
-    if reverse {
-        (from, to) = ([&from[..], &to].concat(), [&to[..], &from].concat());
-    }
-    let cites = builder.edge_type("paper", "cites", "paper").edges(from, to);
-    if reverse {
-        cites.reverse_of("cites");
-    }
-    let domain = key(&[domain(options.seed, Purpose::Edge), DRAWN as u64]);
-    let employer = |author: usize| {
-        let mut stream = Stream::new(key(&[domain, author as u64]));
-        institutions.draw(&mut stream, authors.class[author] as usize, options.p_in)
-    };
-    let employers: Vec<NodeId> = (0..authors.class.len()).into_par_iter().map(employer).collect();
-    let all = (0..authors.class.len() as NodeId).collect::<Vec<_>>();
-    builder.edge_type("institution", "employs", "author").edges(employers, all);
-}
-
-/// Nodes of a type by class.
-struct Members {
-    class: Vec<i32>,
-    by_class: Vec<Vec<NodeId>>,
-}
-
-impl Members {
-    fn new(class: Vec<i32>, classes: usize) -> Self {
-        let mut by_class = vec![Vec::new(); classes];
-        class.iter().enumerate().for_each(|(v, &c)| by_class[c as usize].push(v as NodeId));
-        Self { class, by_class }
-    }
-
-    /// A node of this class with probability `p_in`, otherwise any node.
-    fn draw(&self, stream: &mut Stream, class: usize, p_in: f64) -> NodeId {
-        let members = &self.by_class[class % self.by_class.len()];
-        if members.is_empty() || stream.uniform() >= p_in {
-            return stream.below(self.class.len() as u64) as NodeId;
-        }
-        members[stream.below(members.len() as u64) as usize]
-    }
-}
-
-/// Draws `count` edges of edge type `number`: papers, and nodes of `to` whose class is that of the
-/// paper plus one of the `offsets`.
-fn draw_edges(
+fn add_edges<'t>(
+    builder: &mut TypedBuilder,
     options: &GenerateOptions,
-    number: u64,
+    scratch: &Scratch,
+    types: &'t [Members; 4],
     count: usize,
-    papers: &Members,
-    to: &Members,
-    offsets: [usize; 2],
-) -> (Vec<NodeId>, Vec<NodeId>) {
-    let domain = key(&[domain(options.seed, Purpose::Edge), number]);
-    let edge = |e: usize| {
-        let mut stream = Stream::new(key(&[domain, e as u64]));
-        let paper = stream.below(papers.class.len() as u64) as usize;
-        let class = papers.class[paper] as usize + offsets[stream.below(2) as usize];
-        (paper as NodeId, to.draw(&mut stream, class, options.p_in))
+) -> Result<()> {
+    let ([papers, authors, topics, institutions], half) = (types, options.classes / 2);
+    // a paper, and a node of `to` whose class is that of the paper plus one of the `offsets`
+    let draw = |number: u64, to: &'t Members, offsets: [usize; 2]| {
+        let domain = key(&[domain(options.seed, Purpose::Edge), number]);
+        move |e: u64| {
+            let mut stream = Stream::new(key(&[domain, e]));
+            let paper = stream.below(papers.len() as u64) as usize;
+            let class = papers.class[paper] as usize + offsets[stream.below(2) as usize];
+            (paper as NodeId, to.draw(&mut stream, class, options.p_in))
+        }
     };
-    (0..count).into_par_iter().with_min_len(1 << 12).map(edge).unzip()
+    let relation = |ends, [from, to]: [&Members; 2], back| {
+        let reverse = (!options.directed).then_some(back);
+        Relation { ends, nodes: [from.len(), to.len()], reverse }
+    };
+    let swapped = |(paper, other)| (other, paper);
+
+    let writes = relation(["author", "writes", "paper"], [authors, papers], "written-by");
+    let edge = draw(0, authors, [0, 0]);
+    writes.add(builder, scratch, count, |e| swapped(edge(e)))?;
+    let reviews = relation(["author", "reviews", "paper"], [authors, papers], "reviewed-by");
+    let edge = draw(1, authors, [half, half]);
+    reviews.add(builder, scratch, count, |e| swapped(edge(e)))?;
+    let about = relation(["paper", "about", "topic"], [papers, topics], "covers");
+    about.add(builder, scratch, count, draw(2, topics, [0, half]))?;
+    let cites = relation(["paper", "cites", "paper"], [papers, papers], "cites");
+    cites.add(builder, scratch, count, draw(3, papers, [0, half]))?;
+
+    let domain = key(&[domain(options.seed, Purpose::Edge), DRAWN as u64]);
+    let (ends, nodes) = (["institution", "employs", "author"], [institutions.len(), authors.len()]);
+    Relation { ends, nodes, reverse: None }.add(builder, scratch, authors.len(), |author| {
+        let mut stream = Stream::new(key(&[domain, author]));
+        let class = authors.class[author as usize] as usize;
+        (institutions.draw(&mut stream, class, options.p_in), author as NodeId)
+    })
 }
 
 #[cfg(test)]
@@ -195,7 +165,11 @@ mod tests {
     use graphmill_core::Labels;
 
     use super::*;
-    use crate::typed::Targets;
+    use crate::{generate::attributes::random_classes, typed::Targets};
+
+    fn generate(options: &GenerateOptions) -> Result<TypedDataset> {
+        super::generate(options, &Scratch::in_memory())
+    }
 
     fn options() -> GenerateOptions {
         GenerateOptions { nodes: 2000, classes: 4, dim: 6, p_in: 0.8, ..GenerateOptions::default() }

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Command};
 use graphmill_core::table::{self, Entry};
 use graphmill_data::{
     dataset::Work,
-    generate::{FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed},
+    generate::{FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed_to},
     stats, typed,
 };
 use graphmill_engine::Error;
@@ -24,7 +24,8 @@ pub(crate) fn command() -> Command {
              graphmill generate sbm data                           50,000 nodes to learn on\n  \
              graphmill generate sbm hard --p-in 0.3 --signal 0.05  a weaker signal\n  \
              graphmill generate kronecker big --scale 24           16.8 million nodes, skewed degrees\n  \
-             graphmill generate typed shop --nodes 200000          several node and edge types",
+             graphmill generate typed shop --nodes 200000          several node and edge types\n  \
+             graphmill generate igbh papers --scale 20             the shape of IGB-H",
         )
         .arg(args::explain_names(generator, "Generator", &generators(), ""))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true));
@@ -52,7 +53,7 @@ fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "scale",
             "S",
-            format!("Number of nodes, as 2^S (kronecker) [default: {}]", d.scale),
+            format!("Number of nodes, or of papers, as 2^S (kronecker, igbh) [default: {}]", d.scale),
             "Each step doubles the graph, such as --scale 20 for a million nodes",
         ))
         .arg(args::option(
@@ -95,7 +96,7 @@ fn with_graph_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "p-in",
             "P",
-            format!("Fraction of edges inside a class (sbm, typed) [default: {}]", d.p_in),
+            format!("Fraction of edges inside a class (sbm, typed, igbh) [default: {}]", d.p_in),
             "A larger one makes neighbours more informative. From 0 to 1, such as --p-in 0.8",
         ))
         .arg(args::option(
@@ -135,14 +136,14 @@ fn with_attribute_options(command: Command, d: &GenerateOptions) -> Command {
         .arg(args::option(
             "signal",
             "X",
-            format!("Strength of the class in the features (sbm, typed) [default: {}]", d.signal),
+            format!("Strength of the class in the features (sbm, typed, igbh) [default: {}]", d.signal),
             "Length of a class's mean feature vector in units of the noise, per feature. Lower it until a \
              model needs the neighbours, such as --signal 0.05",
         ))
         .arg(args::option(
             "label-noise",
             "P",
-            format!("Fraction of random labels (sbm, typed) [default: {}]", d.label_noise),
+            format!("Fraction of random labels (sbm, typed, igbh) [default: {}]", d.label_noise),
             "It bounds the accuracy that a model can reach. From 0 to 1, such as --label-noise 0.1",
         ))
         .arg(args::option(
@@ -171,41 +172,22 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let name = matches.get_one::<String>("generator").expect("required");
     table::find("generator", &generators(), name).map_err(|e| Error::usage(e.to_string()))?;
     let options = options(matches)?;
-    if TYPED_TABLE.iter().any(|entry| entry.name == name) {
-        return run_typed(matches, name, &options);
-    }
+    let (dst, json) = (args::required_path(matches, "dst"), matches.get_flag("json"));
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: work::on_stderr(matches.get_flag("json")),
+        progress: work::on_stderr(json),
     };
-    let dataset = generate_to(name, args::required_path(matches, "dst"), &options, work).map_err(usage)?;
-    if matches.get_flag("json") {
-        output::json(&stats::info(&dataset))
-    } else {
-        output::text(&format!("{dataset}\n"))
+    if TYPED_TABLE.iter().any(|entry| entry.name == name) {
+        let dataset = generate_typed_to(name, dst, &options, work).map_err(usage)?;
+        return if json {
+            output::json(&typed::info(&dataset))
+        } else {
+            output::text(&format!("{dataset}\n"))
+        };
     }
-}
-
-/// Generates a dataset of several types and prints its sizes.
-fn run_typed(matches: &ArgMatches, name: &str, options: &GenerateOptions) -> anyhow::Result<()> {
-    if args::get_memory(matches)?.is_some() {
-        return Err(Error::usage(format!(
-            "--memory: generator {name} works in memory; lower --nodes or --edges, or leave it out"
-        ))
-        .into());
-    }
-    let (dst, replace) = (args::required_path(matches, "dst"), matches.get_flag("force"));
-    let mut dataset = generate_typed(name, options).map_err(usage)?;
-    if let Some(name) = dst.file_name() {
-        dataset.name = name.to_string_lossy().into_owned();
-    }
-    if replace { dataset.save_replacing(dst) } else { dataset.save(dst) }?;
-    if matches.get_flag("json") {
-        output::json(&typed::info(&dataset))
-    } else {
-        output::text(&format!("{dataset}\n"))
-    }
+    let dataset = generate_to(name, dst, &options, work).map_err(usage)?;
+    if json { output::json(&stats::info(&dataset)) } else { output::text(&format!("{dataset}\n")) }
 }
 
 /// Converts an error of options to wrong usage.

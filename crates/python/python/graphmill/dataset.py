@@ -624,7 +624,7 @@ class Dataset(Stores):
 
 @overload
 def generate(
-    generator: Literal["typed"],
+    generator: Literal["typed", "igbh"],
     out: str | os.PathLike[str] | None = ...,
     *,
     replace: bool = ...,
@@ -661,17 +661,17 @@ def generate(
 
     Args:
         generator: ``"sbm"`` (a block model with labels to learn), ``"kronecker"`` (a skewed
-            graph, like R-MAT) or ``"typed"`` (papers, authors, topics and institutions, whose
-            classes follow from relations), which works in memory.
+            graph, like R-MAT), and of several types ``"typed"`` (papers, authors, topics and
+            institutions, whose classes follow from relations) or ``"igbh"`` (the shape of IGB-H).
         out: Directory to write. ``None`` generates in memory.
         replace: Replaces a dataset at ``out``.
-        memory: Memory budget in bytes, with ``out``.
+        memory: Memory budget in bytes, which needs ``out``.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
         **options: Options of ``graphmill generate``: ``nodes``, ``scale``, ``degree``, ``classes``,
             ``dim``, ``signal``, ``p_in``, ``seed``, ...
 
     Returns:
-        A :class:`Dataset`, or a :class:`TypedDataset` of ``"typed"``.
+        A :class:`Dataset`, or a :class:`TypedDataset` of ``"typed"`` and ``"igbh"``.
 
     Raises:
         ValueError: The generator or an option is unknown, or a value is out of range.

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_core::{
+    View, ViewMut,
+    accelerator::DeviceMemory,
+    matrix::{TableData, TableType},
+};
 use graphmill_loader::{
     Feature,
     feature::cached::CacheLayout,
@@ -93,11 +97,15 @@ pub(crate) fn draws_on_devices(_: &str) -> bool {
     false
 }
 
-/// Rows that devices read in place.
-pub(crate) enum StoredRows {}
+/// Rows behind the caches of devices.
+pub(crate) enum RowsBehind {}
 
-impl StoredRows {
-    pub(crate) fn new(gpu: &Gpu, _: &TableData, _: usize) -> Result<Self> {
+impl RowsBehind {
+    pub(crate) fn table(gpu: &Gpu, _: &TableData, _: usize) -> Result<Self> {
+        match *gpu {}
+    }
+
+    pub(crate) fn tier(gpu: &Gpu, _: Arc<dyn Feature>, _: TableType) -> Self {
         match *gpu {}
     }
 
@@ -105,7 +113,15 @@ impl StoredRows {
         match *self {}
     }
 
+    pub(crate) fn is_tier(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn is_copy(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn maps_on_device(&self, _: &str) -> bool {
         match *self {}
     }
 

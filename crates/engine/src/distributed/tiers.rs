@@ -25,10 +25,10 @@ use graphmill_loader::{Feature, MinibatchSampler, order::SeedOrder};
 use super::RankDataset;
 use crate::{
     Error, Result, TrainConfig,
-    cache_kind::{Kind, kind, resolve_cache},
+    cache_kind::{Kind, counts_training, kind, resolve_cache},
     config::Devices,
     strategy::{self, Chosen, StrategyContext},
-    tiers::{Batches, LinkedTiers, Plan, Presampling, rows_within},
+    tiers::{Batches, LateCache, LinkedTiers, Plan, Presampling, rows_within},
 };
 
 /// Host cache of a rank: its policy, and its number of rows.
@@ -38,9 +38,9 @@ struct HostCache<'c> {
 }
 
 impl RankDataset {
-    /// The rows as the stages of a run with these options read them, and the description of their
-    /// tiers. All ranks call this at the same time: hotness is that of the rank's shares of the
-    /// batches, whose neighbours the other ranks serve.
+    /// The rows as the stages of a run with these options read them, the caches that are filled
+    /// during the run, and the description of the tiers. All ranks call this at the same time:
+    /// hotness is that of the rank's shares of the batches, whose neighbours the other ranks serve.
     ///
     /// # Errors
     /// Options contradict each other, rows cannot be fetched, or the memory of a cache cannot be
@@ -51,23 +51,30 @@ impl RankDataset {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
         presampling: &Presampling,
-    ) -> Result<(Arc<dyn Feature>, String)> {
+    ) -> Result<(LinkedTiers, String)> {
         let own = self.ranks.book();
+        let without_devices = |feature, late: Option<LateCache>| LinkedTiers {
+            feature,
+            links: Vec::new(),
+            late: late.into_iter().collect(),
+        };
         if !own.trains() {
-            return Ok((self.feature(), self.describe(config)));
+            return Ok((without_devices(self.feature(), None), self.describe(config)));
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
-        let (rows, mut text) = match self.assigned() {
+        let (rows, filled_later, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
-                let (others, text) = self.host_rows(&batches)?;
+                let (others, late, text) = self.host_rows(&batches)?;
                 assigned.cache_others(others);
-                (assigned.clone() as Arc<dyn Feature>, text)
+                (assigned.clone() as Arc<dyn Feature>, late, text)
             }
-            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
+            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, None, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
-        let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
+        let Some(plan) = self.device_plan(config)? else {
+            return Ok((without_devices(rows, filled_later), text));
+        };
         let by_device = strategy::is_by_device(config);
         let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
         // by device, the strategy divides the memory of each device
@@ -78,9 +85,10 @@ impl RankDataset {
         };
         let reuse = divides.then(|| strategy::reuse_plan_of(&context())).transpose()?;
         let batches = Batches { reuse: reuse.as_ref(), ..batches };
-        let LinkedTiers { feature: rows, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
+        let mut tiers = plan.add_devices(&batches, rows.clone(), &Quiet)?;
+        tiers.late.extend(filled_later);
         text = format!("{text}; {}", plan.describe_devices());
-        Ok((rows, text))
+        Ok((tiers, text))
     }
 
     /// Plan of the tiers of simulated devices, if the options name some.
@@ -91,9 +99,10 @@ impl RankDataset {
         }
     }
 
-    /// The rows behind the host cache, if there is one, and their description.
-    fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, String)> {
-        let (config, book) = (batches.config, self.ranks.book());
+    /// The rows behind the host cache, if there is one, that cache if it is filled during the run,
+    /// and their description.
+    fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, Option<LateCache>, String)> {
+        let config = batches.config;
         let (nodes, has) = (self.data.num_nodes(), self.describe(config));
         let HostCache { policy, slots } = self.host_cache(config)?;
         let on_disk = self.own.is_on_disk();
@@ -107,20 +116,21 @@ impl RankDataset {
             }
         };
         if slots == 0 {
-            return Ok((self.feature(), text));
+            return Ok((self.feature(), None, text));
         }
         let kind = kind(policy)?;
-        let hottest: Vec<NodeId> = match kind {
-            Kind::Dynamic(_) => Vec::new(),
+        let hottest: Option<Vec<NodeId>> = match kind {
+            Kind::Dynamic(_) => Some(Vec::new()),
+            Kind::Pinned if counts_training(policy) => None,
             Kind::Pinned => {
                 let scores = batches
                     .scores(policy, &Quiet)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                let cached = |&v: &NodeId| on_disk || !book.is_own(v);
-                by_scores(&scores)?.into_iter().filter(cached).take(slots).collect()
+                Some(self.own.cached_first(&self.ranks, slots)(&by_scores(&scores)?))
             }
         };
-        Ok((self.own.with_host_cache(&self.ranks, kind, slots, &hottest)?, text))
+        let (rows, late) = self.own.with_host_cache(&self.ranks, kind, slots, hottest.as_deref())?;
+        Ok((rows, late, text))
     }
 
     /// Host cache that the options request.

@@ -34,7 +34,7 @@ use crate::{
     stage::{Loader, RowAccess},
     stages::target_loss::TargetLoss,
     strategy::{self, AllReduce, Chosen, Nvidia, RoundOptions, StrategyContext},
-    tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, Plan, counted_epochs},
+    tiers::{AllRows, Batches, BuiltTiers, GpuTiers, LateCache, LinkedTiers, Plan, counted_epochs},
 };
 
 /// Parts that options name. Making them checks all options, before any long work.
@@ -74,7 +74,7 @@ impl<'d> Parts<'d> {
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
-        counted_epochs(config, strategy::draws_in_parts(config), is_alone)?;
+        counted_epochs(config, strategy::draws_in_parts(config))?;
         let model = build::model(config, data)?;
         let bottom = bottom::aggregation(config, data, &model, is_alone)?;
         if data.split.train.is_empty() {
@@ -185,7 +185,7 @@ impl Tables {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
             let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
             let on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
-            let (feature, whole) = (on.feature.clone(), AllRows::Table(on.table.clone()));
+            let (feature, whole) = (on.feature.clone(), on.whole.clone());
             let tiers = Some(on.description.clone());
             return Ok(Self {
                 graph,
@@ -233,12 +233,13 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = view.tiers(inputs.config, sampler, order, inputs.presampling)?;
+        let (LinkedTiers { feature, late, .. }, tiers) =
+            view.tiers(inputs.config, sampler, order, inputs.presampling)?;
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
         // inference reads rows of all ranks, and only the layout of this table
         let whole = AllRows::Table(Host::new(&view.data.features).matrix());
         let graph = view.data.graph.clone();
-        let (links, late) = (Vec::new(), Vec::new());
+        let links = Vec::new();
         let (tiers, not_in_place) = (Some(tiers), Some("rows of other ranks arrive in a batch's own rows"));
         Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus: None, shared })
     }

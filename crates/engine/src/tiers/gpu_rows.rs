@@ -10,7 +10,7 @@ use graphmill_loader::{
 
 use crate::{
     Result,
-    accelerator::{Gpu, StoredRows},
+    accelerator::{Gpu, RowsBehind},
 };
 
 /// Rows on each device, by policy.
@@ -23,7 +23,7 @@ pub(super) enum CachedRows {
 
 /// Caches of devices, all of the same size, ready to be placed.
 pub(super) struct GpuCaches {
-    pub(super) stored: StoredRows,
+    pub(super) behind: RowsBehind,
     pub(super) policy: String,
     /// Number of rows of each cache.
     pub(super) slots: usize,
@@ -46,27 +46,29 @@ impl GpuCaches {
     /// train, they read the rows of the others.
     ///
     /// # Errors
-    /// Devices do not support the policy, or an allocation fails.
+    /// The rows cannot be read, or an allocation fails.
     pub(super) fn place(&self, gpus: &[Gpu], samplers: usize) -> Result<DeviceRows> {
         let (samplers, holders) = gpus.split_at(samplers);
         let mut cached = vec![0; samplers.len()];
         let readers = match &self.rows {
             CachedRows::Dynamic => {
-                let mut readers = in_host(&self.stored, samplers)?;
+                let mut readers = in_host(&self.behind, samplers)?;
                 for gpu in holders {
-                    readers.push(self.stored.dynamic(gpu, self.slots, &self.policy)?);
+                    readers.push(self.behind.dynamic(gpu, self.slots, &self.policy)?);
                     cached.push(self.slots);
                 }
                 readers
             }
             CachedRows::Pinned(ranking) => {
-                let layout = CacheLayout::new(ranking, self.slots, holders.len(), self.placement);
+                // a device reads rows of others in place of those in host memory, not of a tier
+                let placement = if self.behind.is_tier() { Placement::Private } else { self.placement };
+                let layout = CacheLayout::new(ranking, self.slots, holders.len(), placement);
                 cached.extend(layout.rows_by_device(holders.len()));
-                let reads_others = self.may_train && self.placement != Placement::Private;
+                let reads_others = self.may_train && placement != Placement::Private;
                 let others = if reads_others { samplers } else { &[] };
-                let mut of_holders = self.stored.tiered(holders, others, &layout)?;
+                let mut of_holders = self.behind.tiered(holders, others, &layout)?;
                 let of_others = of_holders.split_off(holders.len());
-                let mut readers = if reads_others { of_others } else { in_host(&self.stored, samplers)? };
+                let mut readers = if reads_others { of_others } else { in_host(&self.behind, samplers)? };
                 readers.append(&mut of_holders);
                 readers
             }
@@ -79,7 +81,7 @@ impl GpuCaches {
 ///
 /// # Errors
 /// An allocation fails.
-pub(super) fn in_host(stored: &StoredRows, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
-    let readers = gpus.iter().map(|gpu| stored.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
+pub(super) fn in_host(behind: &RowsBehind, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
+    let readers = gpus.iter().map(|gpu| behind.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
     Ok(readers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }

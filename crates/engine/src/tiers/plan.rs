@@ -23,6 +23,7 @@ use super::{
     all_rows::AllRows,
     batches::Batches,
     cache::Cache,
+    gpu::of_host,
     new_cache::{BuiltCache, NewCache},
     presampling::LateCache,
     rescaled::Rescaled,
@@ -386,7 +387,7 @@ pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<Stri
     }
     let (flag, policy) = match config.num_devices() {
         0 if config.cache_ratio.0.is_none() => ("cache", &config.cache),
-        1.. if config.cuda_devices().is_empty() => ("host-cache", &config.host_cache),
+        1.. => ("host-cache", &config.host_cache),
         _ => return None,
     };
     (policy != AUTO).then(|| {
@@ -420,6 +421,7 @@ impl AllRows {
     /// # Errors
     /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        let config = &of_host(config);
         if let Some(Plan { host: Some(_), format, .. }) = Plan::new(config, data)? {
             return Ok(Self::Rows(stored_rows(config, data, format)?));
         }
@@ -432,7 +434,7 @@ impl AllRows {
     /// # Errors
     /// As [`AllRows::new`].
     pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
-        let rows: Arc<dyn Feature> = match Plan::new(config, data)? {
+        let rows: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
             Some(Plan { host: Some(_), .. }) => disk(config, data)?,
             // unrounded values: rounding happens once, after the conversion
             _ => Arc::new(Host::new(&data.features)),
@@ -452,7 +454,7 @@ impl AllRows {
         new: &Features,
         rescaling: Option<&Rescaling>,
     ) -> Result<Arc<dyn Feature>> {
-        let known: Arc<dyn Feature> = match Plan::new(config, data)? {
+        let known: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
             Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
             _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
         };

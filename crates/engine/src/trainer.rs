@@ -254,8 +254,9 @@ impl Trainer<'_> {
         if !online.fill(epoch as u64)? {
             return Ok(());
         }
-        if strategy::is_by_device(self.inputs.config) {
-            // each device has a cache of its own, or a share of a pool
+        let config = self.inputs.config;
+        if strategy::is_by_device(config) && config.cuda_devices().is_empty() {
+            // each simulated device has a cache of its own, or a share of a pool
             self.strategy.prepare(self.loader, &self.position.learner)?;
         }
         self.observer.note(&format!("the minibatches of {epoch} epochs were counted, and fill the caches"));

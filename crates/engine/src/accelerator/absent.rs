@@ -15,7 +15,7 @@ use graphmill_loader::{
 use graphmill_nn::Backend;
 
 use super::samplers::Samplers;
-use crate::{Error, Result, record::NvidiaRecord};
+use crate::{Error, Result, cache_kind::Fill, record::NvidiaRecord};
 
 /// Arithmetic of dense products.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +126,10 @@ impl RowsBehind {
     }
 
     pub(crate) fn dynamic(&self, _: &Gpu, _: usize, _: &str) -> Result<Arc<dyn Feature>> {
+        match *self {}
+    }
+
+    pub(crate) fn late(&self, _: &Gpu, _: usize) -> Result<(Arc<dyn Feature>, Fill)> {
         match *self {}
     }
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   cpu:        host cache (--cache, --cache-ratio, --host-budget)  ─►  network, and disk
-//!   virtual:N:  device cache (--cache)
+//!   virtual:N, cuda:N:  device cache (--cache)
 //!                 ─►  host cache (--host-cache, --host-budget)      ─►  network, and disk
 //! ```
 //!
-//! An NVIDIA device computes, but reads rows that host memory has gathered, as `cpu` does.
+//! Each of several NVIDIA devices of a rank has a cache of its own; the host reads the rows that it
+//! misses.
 //!
 //! Own rows are in host memory, in front of which nothing is cached there, unless they exceed
 //! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
@@ -20,15 +21,16 @@
 use std::sync::Arc;
 
 use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
-use graphmill_loader::{Feature, MinibatchSampler, order::SeedOrder};
+use graphmill_loader::{Feature, MinibatchSampler, feature::Host, order::SeedOrder};
 
 use super::RankDataset;
 use crate::{
     Error, Result, TrainConfig,
+    accelerator::{ComputeDevices, SamplingDevices},
     cache_kind::{Kind, counts_training, kind, resolve_cache},
     config::Devices,
     strategy::{self, Chosen, StrategyContext},
-    tiers::{Batches, LateCache, LinkedTiers, Plan, Presampling, rows_within},
+    tiers::{AllRows, Batches, GpuTiers, HostRows, LateCache, LinkedTiers, Plan, Presampling, rows_within},
 };
 
 /// Host cache of a rank: its policy, and its number of rows.
@@ -37,9 +39,20 @@ struct HostCache<'c> {
     slots: usize,
 }
 
+/// Feature tiers of a rank.
+pub(crate) struct RankTiers {
+    pub(crate) feature: Arc<dyn Feature>,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
+    /// The rows as NVIDIA devices read them, if the rank has some.
+    pub(crate) on_gpus: Option<GpuTiers>,
+    /// Description for the user.
+    pub(crate) text: String,
+}
+
 impl RankDataset {
-    /// The rows as the stages of a run with these options read them, the caches that are filled
-    /// during the run, and the description of the tiers. All ranks call this at the same time:
+    /// The rows as the stages of a run with these options read them, on these NVIDIA devices, of
+    /// which some may only sample. All ranks call this at the same time:
     /// hotness is that of the rank's shares of the batches, whose neighbours the other ranks serve.
     ///
     /// # Errors
@@ -51,15 +64,17 @@ impl RankDataset {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
         presampling: &Presampling,
-    ) -> Result<(LinkedTiers, String)> {
+        (computers, sampling): (&ComputeDevices, Option<SamplingDevices>),
+    ) -> Result<RankTiers> {
         let own = self.ranks.book();
-        let without_devices = |feature, late: Option<LateCache>| LinkedTiers {
+        let without_devices = |feature, late: Option<LateCache>, text| RankTiers {
             feature,
-            links: Vec::new(),
             late: late.into_iter().collect(),
+            on_gpus: None,
+            text,
         };
         if !own.trains() {
-            return Ok((without_devices(self.feature(), None), self.describe(config)));
+            return Ok(without_devices(self.feature(), None, self.describe(config)));
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
@@ -72,31 +87,40 @@ impl RankDataset {
             Some(assigned) => (assigned.clone() as Arc<dyn Feature>, None, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
-        let Some(plan) = self.device_plan(config)? else {
-            return Ok((without_devices(rows, filled_later), text));
-        };
         let by_device = strategy::is_by_device(config);
-        let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
-        // by device, the strategy divides the memory of each device
-        let divides = !by_device && config.device_budget.0 > 0 && Chosen::find(config)?.reuses_rows();
+        let has_gpus = !computers.gpus().is_empty();
+        // by device, the strategy divides the memory of each simulated device
+        let divides = match has_gpus {
+            true => config.cache_ratio.0.is_none(),
+            false => !by_device && config.device_budget.0 > 0,
+        };
         let context = || {
             let context = StrategyContext::new(config, data, sampler, order, &rows);
             StrategyContext { own: Some(own), exchange: Some(&*self.ranks), ..context }
         };
+        let divides = divides && *config.devices != Devices::Cpu && Chosen::find(config)?.reuses_rows();
         let reuse = divides.then(|| strategy::reuse_plan_of(&context())).transpose()?;
         let batches = Batches { reuse: reuse.as_ref(), ..batches };
-        let mut tiers = plan.add_devices(&batches, rows.clone(), &Quiet)?;
-        tiers.late.extend(filled_later);
+        if let Some(gpu) = computers.gpus().first() {
+            let host = HostRows::of_tier(gpu, rows.clone(), self.layout(), text);
+            let mut on = GpuTiers::in_front_of(host, computers, batches, sampling)?;
+            let mut tiers = without_devices(on.feature.clone(), filled_later, on.description.clone());
+            tiers.late.append(&mut on.late);
+            return Ok(RankTiers { on_gpus: Some(on), ..tiers });
+        }
+        let Some(plan) = Plan::new(config, data)?.filter(Plan::has_devices) else {
+            return Ok(without_devices(rows, filled_later, text));
+        };
+        let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
+        let LinkedTiers { feature, mut late, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
+        late.extend(filled_later);
         text = format!("{text}; {}", plan.describe_devices());
-        Ok((tiers, text))
+        Ok(RankTiers { feature, late, on_gpus: None, text })
     }
 
-    /// Plan of the tiers of simulated devices, if the options name some.
-    fn device_plan(&self, config: &TrainConfig) -> Result<Option<Plan>> {
-        match &*config.devices {
-            Devices::Virtual(_) => Plan::new(config, &self.data),
-            Devices::Cpu | Devices::Cuda(_) => Ok(None),
-        }
+    /// The layout of all rows, without rows: inference reads rows of all ranks.
+    pub(crate) fn layout(&self) -> AllRows {
+        AllRows::Table(Host::new(&self.data.features).matrix())
     }
 
     /// The rows behind the host cache, if there is one, that cache if it is filled during the run,
@@ -136,7 +160,7 @@ impl RankDataset {
     /// Host cache that the options request.
     fn host_cache<'c>(&self, config: &'c TrainConfig) -> Result<HostCache<'c>> {
         let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
-        let has_devices = matches!(&*config.devices, Devices::Virtual(_));
+        let has_devices = *config.devices != Devices::Cpu;
         let name = if has_devices { &config.host_cache } else { &config.cache };
         let policy = resolve_cache(name, &config.order, "lru");
         let rows = if self.own.is_on_disk() { nodes } else { nodes - self.ranks.book().num_own() };

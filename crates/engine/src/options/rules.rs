@@ -393,6 +393,9 @@ fn several_devices(config: &TrainConfig) -> Read {
 /// Several devices share a static cache, or have dynamic caches of their own.
 fn placement(config: &TrainConfig, key: &Key) -> Read {
     several_devices(config)?;
+    if is_partitioned(config) && !config.cuda_devices().is_empty() {
+        return Err("over ranks each NVIDIA device caches rows of its own; leave it out".into());
+    }
     // without a ratio, simulated devices share all rows, or as many as fit into their budgets
     if is_partitioned(config) || config.cache_ratio.0.is_some() {
         cache(config, key)?;

@@ -18,7 +18,7 @@
 
 use std::{
     slice,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
 use graphmill_core::{
@@ -32,13 +32,14 @@ use super::{
     cache::Cache,
     gpu_rows::{CachedRows, DeviceRows, GpuCaches, in_host},
     plan::{BuiltTiers, Plan},
+    presampling::LateCache,
     step,
 };
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Gpu, RowsBehind, SamplingDevices, TOPOLOGY_SHARE},
     build,
-    cache_kind::{Kind, follows_ids, kind, resolve_cache},
+    cache_kind::{Kind, counts_training, follows_ids, kind, resolve_cache},
     config::Switch,
     memory::{self, MemoryPlacement, MemoryPlacements},
     reuse::ReusePlan,
@@ -55,13 +56,15 @@ const STEPS: f64 = 1.5;
 /// Feature tiers of the run's NVIDIA devices.
 pub(crate) struct GpuTiers {
     /// Feature rows of the devices.
-    placed: RwLock<DeviceRows>,
+    placed: Arc<RwLock<DeviceRows>>,
     /// The caches, if [`GpuTiers::place`] places them again.
     caches: Option<GpuCaches>,
     /// Feature rows as the first device reads them, wherever the caches are.
     pub(crate) feature: Arc<dyn Feature>,
     /// All rows, in the lowest tier.
     pub(crate) whole: AllRows,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
     /// Description of the tiers for the user.
     pub(crate) description: String,
 }
@@ -70,6 +73,8 @@ pub(crate) struct GpuTiers {
 pub(crate) struct HostRows {
     behind: RowsBehind,
     whole: AllRows,
+    /// Caches of the host that are filled during the run.
+    late: Vec<LateCache>,
     /// Description for the user, such as "the host all".
     text: String,
 }
@@ -93,12 +98,12 @@ impl HostRows {
         let config = &if stays_sparse { TrainConfig { sparse: Switch::On, ..dense } } else { dense };
         if let Some(mut plan) = Plan::new(config, data)? {
             let batches = Batches { config, ..*batches };
-            let BuiltTiers { feature, whole, .. } =
+            let BuiltTiers { feature, whole, late, .. } =
                 plan.build(batches, MemoryPlacements::both(placement), &Quiet)?;
             let text = plan.to_string();
             let text = text.split_once(": ").map_or(text.as_str(), |(_, tiers)| tiers).to_string();
             let behind = RowsBehind::tier(gpu, feature, memory::table_type(config, data));
-            return Ok(Self { behind, whole, text });
+            return Ok(Self { behind, whole, late, text });
         }
         let (rows, table) = build::features(config, data, placement)?;
         let Some(values) = rows.table() else {
@@ -108,12 +113,14 @@ impl HostRows {
         };
         let behind = RowsBehind::table(gpu, &values, data.features.dim)?;
         let in_place = if behind.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
-        Ok(Self { behind, whole: AllRows::Table(table), text: format!("the host all, {in_place}") })
+        let text = format!("the host all, {in_place}");
+        Ok(Self { behind, whole: AllRows::Table(table), late: Vec::new(), text })
     }
 
     /// Rows of a tier that the host reads, which `text` describes; `whole` are all rows.
     pub(crate) fn of_tier(gpu: &Gpu, rows: Arc<dyn Feature>, whole: AllRows, text: String) -> Self {
-        Self { behind: RowsBehind::tier(gpu, rows, TableType::F32), whole, text }
+        let behind = RowsBehind::tier(gpu, rows, TableType::F32);
+        Self { behind, whole, late: Vec::new(), text }
     }
 }
 
@@ -158,18 +165,22 @@ impl GpuTiers {
         // rows on devices are dense
         let config = &TrainConfig { sparse: Switch::Off, ..batches.config.clone() };
         let batches = Batches { config, ..batches };
-        let HostRows { behind, whole, text } = host;
+        let HostRows { behind, whole, mut late, text } = host;
         let rows = data.num_nodes();
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         // the first device always samples, and the last one never
         let balanced = sampling.is_some_and(|of| of.count.is_none());
         let trainers = &devices[sampling.map_or(0, |of| of.count.unwrap_or(1))..];
+        // the processor draws from the graph of a rank
+        let has_graph = sampling.is_none() && batches.own.is_none();
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(trainers, &batches, &behind, policy, sampling.is_none())?,
+            None => capacity(trainers, &batches, &behind, policy, has_graph)?,
         };
+        let counted = Arc::new(OnceLock::new());
         let cached = match kind(policy)? {
             Kind::Dynamic(_) => CachedRows::Dynamic,
+            Kind::Pinned if counts_training(policy) => CachedRows::Counted(counted.clone()),
             Kind::Pinned if slots == 0 || slots == rows => CachedRows::Pinned((0..rows as NodeId).collect()),
             Kind::Pinned => {
                 let scores = batches
@@ -189,8 +200,11 @@ impl GpuTiers {
         } else {
             placed.readers[0].clone()
         };
-        let caches = balanced.then_some(caches);
-        Ok(Self { placed: RwLock::new(placed), caches, feature, whole, description })
+        let (caches, placed) = (balanced.then_some(caches), Arc::new(RwLock::new(placed)));
+        if counts_training(policy) {
+            late.push(late_cache(counted, placed.clone()));
+        }
+        Ok(Self { placed, caches, feature, whole, late, description })
     }
 
     /// Devices that only sample, if their number follows from times and [`GpuTiers::place`] then
@@ -217,6 +231,16 @@ impl GpuTiers {
         let placed = self.placed.read().unwrap_or_else(PoisonError::into_inner);
         placed.readers.get(gpu).cloned().zip(placed.cached.get(gpu).copied())
     }
+}
+
+/// The caches of devices wherever they are placed, which a ranking fills.
+fn late_cache(known: Arc<OnceLock<Vec<NodeId>>>, placed: Arc<RwLock<DeviceRows>>) -> LateCache {
+    LateCache::new(move |ranking| {
+        // for caches that are placed later
+        let _ = known.set(ranking.to_vec());
+        let placed = placed.read().unwrap_or_else(PoisonError::into_inner);
+        placed.fills.iter().try_for_each(|fill| fill(ranking))
+    })
 }
 
 /// Describes the rows of devices: `held` rows on each that holds some, of `rows` rows.

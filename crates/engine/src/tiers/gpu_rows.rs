@@ -1,6 +1,9 @@
 //! Feature rows on NVIDIA devices: the devices that hold cached rows, and a reader for each device.
 
-use std::{slice, sync::Arc};
+use std::{
+    slice,
+    sync::{Arc, OnceLock},
+};
 
 use graphmill_core::NodeId;
 use graphmill_loader::{
@@ -11,6 +14,7 @@ use graphmill_loader::{
 use crate::{
     Result,
     accelerator::{Gpu, RowsBehind},
+    cache_kind::Fill,
 };
 
 /// Rows on each device, by policy.
@@ -19,6 +23,8 @@ pub(super) enum CachedRows {
     Dynamic,
     /// The first of these rows, hottest first.
     Pinned(Vec<NodeId>),
+    /// The first rows of a ranking that the run sets once it has counted its first minibatches.
+    Counted(Arc<OnceLock<Vec<NodeId>>>),
 }
 
 /// Caches of devices, all of the same size, ready to be placed.
@@ -39,6 +45,8 @@ pub(super) struct DeviceRows {
     pub(super) readers: Vec<Arc<dyn Feature>>,
     /// Number of rows that each device holds.
     pub(super) cached: Vec<usize>,
+    /// Fills the caches whose rows the run chooses.
+    pub(super) fills: Vec<Fill>,
 }
 
 impl GpuCaches {
@@ -49,12 +57,25 @@ impl GpuCaches {
     /// The rows cannot be read, or an allocation fails.
     pub(super) fn place(&self, gpus: &[Gpu], samplers: usize) -> Result<DeviceRows> {
         let (samplers, holders) = gpus.split_at(samplers);
-        let mut cached = vec![0; samplers.len()];
+        let (mut cached, mut fills) = (vec![0; samplers.len()], Vec::new());
         let readers = match &self.rows {
             CachedRows::Dynamic => {
                 let mut readers = in_host(&self.behind, samplers)?;
                 for gpu in holders {
                     readers.push(self.behind.dynamic(gpu, self.slots, &self.policy)?);
+                    cached.push(self.slots);
+                }
+                readers
+            }
+            CachedRows::Counted(ranking) => {
+                let mut readers = in_host(&self.behind, samplers)?;
+                for gpu in holders {
+                    let (reader, fill) = self.behind.late(gpu, self.slots)?;
+                    if let Some(ranking) = ranking.get() {
+                        fill(ranking)?;
+                    }
+                    readers.push(reader);
+                    fills.push(fill);
                     cached.push(self.slots);
                 }
                 readers
@@ -73,7 +94,7 @@ impl GpuCaches {
                 readers
             }
         };
-        Ok(DeviceRows { readers, cached })
+        Ok(DeviceRows { readers, cached, fills })
     }
 }
 

@@ -27,6 +27,7 @@ use graphmill_loader::hotness;
 
 use crate::{
     Error, Result, TrainConfig,
+    cache_kind::Fill,
     hotness::OrderedVisits,
     record::{PresamplingCost, PresamplingRecord},
     stage::Loader,
@@ -43,9 +44,6 @@ pub(crate) struct Presampling {
 
 /// A cache whose rows are chosen during the run.
 pub(crate) struct LateCache(Fill);
-
-/// Loads the hottest rows of a ranking of all nodes into a cache.
-type Fill = Box<dyn Fn(&[NodeId]) -> Result<()> + Send + Sync>;
 
 impl LateCache {
     /// A cache that `fill` loads with the hottest rows of a ranking.
@@ -71,9 +69,6 @@ pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool) -> Result<
                 "--epochs {} ends before a cache is filled; raise --epochs, or {before}",
                 config.epochs
             ));
-        }
-        if !config.cuda_devices().is_empty() {
-            return refuse(format!("NVIDIA devices fill their caches before the first epoch; {before}"));
         }
         if reuses_rows {
             return refuse(format!(

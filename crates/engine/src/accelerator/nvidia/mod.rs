@@ -23,7 +23,7 @@ use graphmill_cuda::{
 pub(crate) use graphmill_cuda::{driver::Arithmetic, sampler::is_drawn_on_devices as draws_on_devices};
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::CacheLayout,
+    feature::cached::{CacheLayout, Late},
     policy::{self, fifo::Fifo},
     sampler::{SamplerOptions, Source},
 };
@@ -32,6 +32,7 @@ use graphmill_nn::Backend;
 use super::samplers::Samplers;
 use crate::{
     Error, Result,
+    cache_kind::{Fill, counts_training, is_metric},
     record::{GraphRecord, NvidiaRecord},
 };
 pub(crate) use meter::Meter;
@@ -42,7 +43,7 @@ pub(crate) struct Gpu {
     backend: Cuda,
     /// Bytes of the graph, and of cached feature rows, in its memory.
     topology_bytes: AtomicU64,
-    cache_bytes: AtomicU64,
+    cache_bytes: Arc<AtomicU64>,
 }
 
 impl Gpu {
@@ -53,7 +54,7 @@ impl Gpu {
     pub(crate) fn open(number: usize, budget: u64, arithmetic: Arithmetic, graphs: bool) -> Result<Self> {
         let device = graphmill_cuda::open(number, budget)?;
         let backend = Cuda::new(&device, arithmetic)?.with_graphs(graphs);
-        let (topology_bytes, cache_bytes) = (AtomicU64::default(), AtomicU64::default());
+        let (topology_bytes, cache_bytes) = (AtomicU64::default(), Arc::default());
         Ok(Self { device, backend, topology_bytes, cache_bytes })
     }
 
@@ -212,7 +213,7 @@ impl RowsBehind {
     /// Returns true if the maps of a cache by this policy or metric are on the device.
     pub(crate) fn maps_on_device(&self, name: &str) -> bool {
         let on_device = Policy::ALL.iter().any(|(policy, _)| *policy == name);
-        !self.is_tier() && (on_device || policy::TABLE.get(name).is_none())
+        !self.is_tier() && (on_device || is_metric(name) && !counts_training(name))
     }
 
     /// The rows behind a dynamic cache of `slots` rows on the device.
@@ -263,6 +264,26 @@ impl RowsBehind {
         let rows = Cached::new(&gpu.device, self.0.clone(), policy)?.holding(ids)?;
         gpu.cache_bytes.store(rows.device_bytes(), Ordering::Relaxed);
         Ok(Arc::new(rows))
+    }
+
+    /// The rows as the device reads them, all from behind until the cache is filled: then the
+    /// device holds the first `slots` rows of a ranking.
+    ///
+    /// # Errors
+    /// An allocation fails.
+    pub(crate) fn late(&self, gpu: &Gpu, slots: usize) -> Result<(Arc<dyn Feature>, Fill)> {
+        let late = Arc::new(Late::new(self.holding(gpu, &[])?));
+        let (rows, behind, num_rows) = (late.clone(), self.0.clone(), self.num_rows());
+        let (device, cache_bytes) = (gpu.device.clone(), gpu.cache_bytes.clone());
+        let fill = move |ranking: &[NodeId]| {
+            let ids = &ranking[..slots.min(ranking.len())];
+            let policy = Box::new(Fifo::new(num_rows, ids.len()));
+            let cache = Cached::new(&device, behind.clone(), policy)?.holding(ids)?;
+            cache_bytes.store(cache.device_bytes(), Ordering::Relaxed);
+            late.fill(Arc::new(cache));
+            Ok(())
+        };
+        Ok((rows, Box::new(fill)))
     }
 
     fn num_rows(&self) -> usize {

@@ -145,7 +145,7 @@ fn policies_and_tiers_of_the_host_change_no_result() {
             &[(&format!("{budget} --cache-ratio 0.2"), ["device", "disk"]), (online, ["device", "host"])],
         ),
         (
-            "sparse",
+            "wide",
             "sparse",
             "--devices cuda:0",
             &[("--sparse on", ["device", "device"]), ("--sparse on --cache-ratio 0.2", ["device", "host"])],

@@ -68,12 +68,6 @@ impl OwnRows {
         let budget = config.host_budget.0;
         let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
         let on_disk = budget > 0 && stored > budget;
-        if on_disk && sparse.is_some() {
-            return Err(Error::usage(format!(
-                "--host-budget {budget}: rows beyond the host's memory are read from a file of dense rows, \
-                 and this rank's are sparse ({stored} bytes); raise it, or use --sparse off"
-            )));
-        }
         let kinds: Vec<Option<TableType>> =
             parts.iter().map(|part| part.dataset.features.data.kind()).collect();
         let kind = match kinds[..] {
@@ -82,6 +76,13 @@ impl OwnRows {
         };
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in parts {
+            if let (true, FeatureData::Csr(rows)) = (on_disk, &part.dataset.features.data) {
+                let path = dir.part_path(part.number);
+                let file = Arc::new(build::sparse_disk(path.as_ref(), rows, &part.dataset.features)?);
+                let kind = memory::table_type(config, &part.dataset);
+                tables.push(if sparse.is_some() { file } else { Arc::new(Rounded::new(file, kind)) });
+                continue;
+            }
             if on_disk {
                 let table = StoredTable::features(dir.part_path(part.number))?;
                 let file = build::disk(&table, part.dataset.features.verifier())?;
@@ -121,6 +122,11 @@ impl OwnRows {
     /// Returns true if the rows are read from files.
     pub(super) fn is_on_disk(&self) -> bool {
         self.on_disk
+    }
+
+    /// Returns true if a cache in host memory also holds own rows: dense ones on disk.
+    pub(super) fn caches_own(&self) -> bool {
+        self.on_disk && self.sparse.is_none()
     }
 
     /// Bytes of a row in a cache of the host.
@@ -205,15 +211,17 @@ impl OwnRows {
         Ok((rows, filled_later))
     }
 
-    /// The first `slots` rows of a ranking that a host cache holds: those of other ranks or, if own
+    /// The first `slots` rows of a ranking that a host cache holds: those of other ranks or, if dense own
     /// rows are on disk, of all.
     pub(super) fn cached_first(
         &self,
         ranks: &Ranks,
         slots: usize,
     ) -> impl Fn(&[NodeId]) -> Vec<NodeId> + Send + Sync + use<> {
-        let (on_disk, book) = (self.on_disk, ranks.book().clone());
-        move |ranking| ranking.iter().copied().filter(|&v| on_disk || !book.is_own(v)).take(slots).collect()
+        let (caches_own, book) = (self.caches_own(), ranks.book().clone());
+        move |ranking| {
+            ranking.iter().copied().filter(|&v| caches_own || !book.is_own(v)).take(slots).collect()
+        }
     }
 
     fn sparse_rows(&self, ranks: &Ranks, mean: usize) -> SparseRankRows {

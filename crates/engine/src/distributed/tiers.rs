@@ -52,8 +52,8 @@ pub(crate) struct RankTiers {
 
 impl RankDataset {
     /// The rows as the stages of a run with these options read them, on these NVIDIA devices, of
-    /// which some may only sample. All ranks call this at the same time:
-    /// hotness is that of the rank's shares of the batches, whose neighbours the other ranks serve.
+    /// which some may only sample. All ranks call this at the same time: hotness is that of the
+    /// rank's shares of the batches, whose neighbours the other ranks serve.
     ///
     /// # Errors
     /// Options contradict each other, rows cannot be fetched, or the memory of a cache cannot be
@@ -108,9 +108,11 @@ impl RankDataset {
             tiers.late.append(&mut on.late);
             return Ok(RankTiers { on_gpus: Some(on), ..tiers });
         }
-        let Some(plan) = Plan::new(config, data)?.filter(Plan::has_devices) else {
-            return Ok(without_devices(rows, filled_later, text));
+        let plan = match &*config.devices {
+            Devices::Virtual(_) => Plan::new(config, data)?,
+            Devices::Cpu | Devices::Cuda(_) => None,
         };
+        let Some(plan) = plan else { return Ok(without_devices(rows, filled_later, text)) };
         let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
         let LinkedTiers { feature, mut late, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
         late.extend(filled_later);
@@ -163,7 +165,7 @@ impl RankDataset {
         let has_devices = *config.devices != Devices::Cpu;
         let name = if has_devices { &config.host_cache } else { &config.cache };
         let policy = resolve_cache(name, &config.order, "lru");
-        let rows = if self.own.is_on_disk() { nodes } else { nodes - self.ranks.book().num_own() };
+        let rows = if self.own.caches_own() { nodes } else { nodes - self.ranks.book().num_own() };
         let fit = match budget {
             0 => usize::MAX,
             _ => rows_within(policy, nodes, self.own.cached_bytes(), self.own.left_of(budget)),

@@ -83,7 +83,7 @@ impl Plan {
     /// without a cache in front.
     ///
     /// # Errors
-    /// Sparse rows beyond the host's memory, or inconsistent options.
+    /// Inconsistent options.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
         if !config.cuda_devices().is_empty() {
             return Ok(None); // their tiers are in `gpu`
@@ -141,13 +141,6 @@ impl Plan {
                 "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
                  memory only; write it to a directory with graphmill generate",
             ));
-        }
-        if plan.host.is_some() && matches!(data.features.data, FeatureData::Csr(_)) {
-            return Err(Error::usage(format!(
-                "{}: rows beyond the host's memory are read from a file of dense rows, and this dataset's \
-                 are sparse ({table} bytes); raise --host-budget, or import it again with dense features",
-                if beyond { format!("--host-budget {budget}") } else { "--cache-ratio".to_string() }
-            )));
         }
         Ok(Some(plan))
     }
@@ -406,6 +399,14 @@ pub(super) fn disk(config: &TrainConfig, data: &Dataset) -> Result<Arc<Disk>> {
 
 /// Rows of that file in this form.
 fn stored_rows(config: &TrainConfig, data: &Dataset, format: RowFormat) -> Result<Arc<dyn Feature>> {
+    if let FeatureData::Csr(rows) = &data.features.data {
+        let file = Arc::new(build::sparse_disk(Path::new(&config.dataset), rows, &data.features)?);
+        return Ok(match format {
+            RowFormat::Sparse => file,
+            // dense rows
+            RowFormat::Dense(kind) => Arc::new(Rounded::new(file, kind)),
+        });
+    }
     let file = disk(config, data)?;
     Ok(match format {
         RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
@@ -435,6 +436,9 @@ impl AllRows {
     /// As [`AllRows::new`].
     pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
         let rows: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
+            Some(Plan { host: Some(_), .. }) if data.features.data.kind().is_none() => {
+                stored_rows(config, data, RowFormat::Sparse)?
+            }
             Some(Plan { host: Some(_), .. }) => disk(config, data)?,
             // unrounded values: rounding happens once, after the conversion
             _ => Arc::new(Host::new(&data.features)),

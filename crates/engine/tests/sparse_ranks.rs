@@ -144,7 +144,7 @@ fn sparse_rows_in_files_change_no_bit() {
     for sparse in ["on", "off"] {
         let base = with(config(), &format!("sparse={sparse}"));
         let memory = over_ranks(&base, &dir, 2).remove(0);
-        for options in ["host_budget=1", "host_budget=1 cache=lru cache_ratio=0.3"] {
+        for options in ["host_budget=1", "host_budget=10000 cache=lru"] {
             let summary = over_ranks(&with(base.clone(), options), &dir, 2).remove(0);
             assert_eq!(bits(&summary), bits(&memory), "{sparse} {options}");
             assert!(summary.epochs[1].traffic.disk.rows > 0, "{sparse} {options}");

@@ -131,10 +131,9 @@ fn sparse_data() -> Dataset {
     data
 }
 
-/// Loss and rows of the near tiers in every epoch.
-fn near(summary: &Summary) -> Vec<(u64, u64)> {
-    let rows = |epoch: &EpochRecord| epoch.ranks.iter().map(|rank| rank.near_rows).sum();
-    summary.epochs.iter().map(|epoch| (epoch.loss.to_bits(), rows(epoch))).collect()
+/// Loss, and rows that came from other ranks, in every epoch.
+fn remote(summary: &Summary) -> Vec<(u64, u64)> {
+    summary.epochs.iter().map(|epoch| (epoch.loss.to_bits(), epoch.traffic.remote.rows)).collect()
 }
 
 #[test]
@@ -196,7 +195,7 @@ fn resumed(config: &TrainConfig, dir: &PartitionDir, path: &Path, updates: usize
     };
     assert!(matches!(run(false), Err(Error::Interrupted { .. })));
     let summary = run(true).unwrap();
-    (near(&summary), summary.presampling.unwrap().drawn_batches)
+    (remote(&summary), summary.presampling.unwrap().drawn_batches)
 }
 
 #[test]
@@ -216,7 +215,7 @@ fn a_resumed_rank_fills_the_rows_that_it_would_have_counted() {
         for updates in [batches + 2, 3 * batches + 1] {
             let path = temporary.path().join(format!("{i}-{updates}"));
             let (epochs, drawn) = resumed(&config, &dir, &path, updates as usize);
-            assert_eq!(epochs, near(&whole), "{options} after {updates} updates");
+            assert_eq!(epochs, remote(&whole), "{options} after {updates} updates");
             assert!((1..=2 * batches).contains(&drawn), "{options}: {drawn} of {batches} batches an epoch");
         }
     }

@@ -47,8 +47,9 @@ impl Negatives {
         let known = KnownEdges::new(nodes, known.0, &destinations).map_err(|e| e.to_string())?;
         let candidates = first..first + num_dst as u32;
         let make = TABLE.find(name).map_err(|e| e.to_string())?.make;
+        let (end, candidates_of) = (End::Destination, &candidates);
         let source =
-            NegativeSource { known: &known, end: End::Destination, candidates: &candidates, node_time: None };
+            NegativeSource { known: &known, end, candidates: candidates_of, node_time: None, lists: None };
         let sampler = make(&source).map_err(|e| e.to_string())?;
         Ok(Self { known, sampler, first, candidates, amount, together })
     }
@@ -63,6 +64,7 @@ impl Negatives {
         let mut drawn = vec![0; positives.len() * each];
         let request = NegativeRequest {
             known: &self.known,
+            relation: 0,
             end: End::Destination,
             candidates: &self.candidates,
             positives: &shifted,

@@ -130,17 +130,17 @@ pub struct LinkOptions {
     ///
     /// Range: 2 to 10000.
     #[arg(long, value_name = "N")]
-    pub walk_length: usize,
+    pub walk_nodes: usize,
     /// Walks of each node in an epoch of --positives walks.
     ///
     /// Range: 1 to 10000.
     #[arg(long, value_name = "N")]
-    pub walks: usize,
+    pub walks_per_node: usize,
     /// Most steps between the nodes of a pair of --positives walks.
     ///
     /// A larger window relates nodes that are further apart. Range: 1 to 10000.
     #[arg(long, value_name = "N")]
-    pub window: usize,
+    pub walk_window: usize,
     /// Return parameter of walks: p of node2vec.
     ///
     /// A step back to the last node has the weight 1/p; a large p avoids it. Range: 0.001 to 1000.
@@ -215,9 +215,9 @@ impl Default for LinkOptions {
             decoder_hidden: 64,
             embedding_dim: 0,
             positives: Positives::Edges,
-            walk_length: 20,
-            walks: 1,
-            window: 5,
+            walk_nodes: 20,
+            walks_per_node: 1,
+            walk_window: 5,
             walk_p: 1.0,
             walk_q: 1.0,
             negatives: "uniform".into(),
@@ -242,9 +242,9 @@ impl OptionSet for LinkOptions {
         named("negatives", link::TABLE.find(&self.negatives).map(drop))?;
         range("decoder_hidden", self.decoder_hidden, 1..=1 << 20)?;
         range("embedding_dim", self.embedding_dim, ..=1 << 20)?;
-        range("walk_length", self.walk_length, 2..=10_000)?;
-        range("walks", self.walks, 1..=10_000)?;
-        range("window", self.window, 1..=10_000)?;
+        range("walk_nodes", self.walk_nodes, 2..=10_000)?;
+        range("walks_per_node", self.walks_per_node, 1..=10_000)?;
+        range("walk_window", self.walk_window, 1..=10_000)?;
         range("walk_p", self.walk_p, 1e-3..=1e3)?;
         range("walk_q", self.walk_q, 1e-3..=1e3)?;
         range("hard_candidates", self.hard_candidates, 1..=1 << 16)?;
@@ -267,7 +267,7 @@ impl OptionSet for LinkOptions {
             }
             "negatives_file" => of_negatives("file"),
             "hard_candidates" => of_negatives("hard"),
-            "walk_length" | "walks" | "window" | "walk_p" | "walk_q"
+            "walk_nodes" | "walks_per_node" | "walk_window" | "walk_p" | "walk_q"
                 if self.positives == Positives::Edges =>
             {
                 Some("--positives edges makes no walks; use --positives walks".into())
@@ -303,7 +303,8 @@ impl LinkOptions {
     }
     /// Rule of walks, if the positives are pairs of walks.
     pub fn walk_rule(&self) -> Option<WalkRule> {
-        let Self { walk_length: length, walks, window, walk_p: p, walk_q: q, .. } = *self;
+        let Self { walk_nodes: length, walks_per_node: walks, walk_window: window, .. } = *self;
+        let (p, q) = (self.walk_p, self.walk_q);
         (self.positives == Positives::Walks).then_some(WalkRule { length, walks, window, p, q })
     }
 }

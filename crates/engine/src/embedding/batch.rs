@@ -80,7 +80,7 @@ impl<'a> Batches<'a> {
         if let Some(PairsOfWalks { walks, .. }) = &batches.walks {
             // pairs come in both directions
             batches.ends = vec![End::Destination];
-            let (count, length) = (walks.len(), links.walk_length);
+            let (count, length) = (walks.len(), links.walk_nodes);
             let note =
                 format!("seeds are {count} walks of {length} nodes, and positives pairs of their nodes");
             batches.notes.push(note);

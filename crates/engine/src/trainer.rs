@@ -273,6 +273,9 @@ impl Trainer<'_> {
         if verdict.is_best {
             self.position.keep_best(verdict.scored.map(|valid| valid.score))?;
         }
+        if self.position.state.epoch + 1 < self.inputs.config.epochs {
+            self.scorer.rank_negatives(&self.position.learner)?;
+        }
         self.meter.span("score", clock);
         let RunPosition { learner, state, .. } = &mut self.position;
         let devices = self.strategy.devices();

@@ -230,7 +230,7 @@ fn unusable_options_are_refused_with_a_remedy() {
             "the score of --decoder rotate is a distance",
         ),
         (&circle, &[("decoder", "complex"), ("gamma", "3")], "--decoder complex is no distance"),
-        (&circle, &[("decoder", "complex"), ("metric", "auc")], "tables rank all candidates"),
+        (&circle, &[("decoder", "complex"), ("metric", "auc")], "are ranked among all candidates"),
         (&circle, &[("decoder", "complex"), ("layers", "3")], "its rows are not propagated"),
         (&shop, &[("fanout", "5,5")], "its parameters are a row for each node"),
         (&shop, &[("disjoint", "0.5")], "tables read no messages over edges"),

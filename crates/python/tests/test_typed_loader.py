@@ -177,6 +177,16 @@ def test_triplets_and_labels():
             )
             sources = np.repeat(batch.n_id[batch.src_index], amount)
             assert not set(zip(sources, batch.n_id[batch.dst_neg_index].ravel())) & pairs_of(data.edge_index)
+    # negatives of own pairs, without those that are edges
+    count = data.num_nodes
+    pairs = np.stack([np.repeat(np.arange(count), 3), np.arange(3 * count) * 7 % count])
+    own = pairs_of(pairs) - pairs_of(data.edge_index) - {(v, v) for v in range(count)}
+    for batch in links_of(data, neg_sampling=graphmill.NegativeSampling("binary", 2, pairs=pairs)):
+        drawn = batch.n_id[batch.edge_label_index][:, len(batch.input_id) :]
+        listed = {u for u, _ in own}
+        assert {(u, v) for u, v in pairs_of(drawn) if u in listed} <= own and not pairs_of(drawn) & pairs_of(data.edge_index)
+    with pytest.raises(ValueError, match="leave one of the two out"):
+        graphmill.NegativeSampling(method="degree", pairs=pairs)
     edges, labels = data.edge_index[:, :20], np.arange(20) % 3
     batch = next(iter(links_of(data, edges, edge_label=labels, batch_size=20)))
     np.testing.assert_array_equal(batch.edge_label, labels)

@@ -95,6 +95,14 @@ pub(crate) trait BatchRun {
     /// Rows cannot be read.
     fn score(&mut self, learner: &mut Self::Learner, part: Part) -> Result<Option<Scored>>;
 
+    /// Ends an epoch that another one follows, after its score and before its checkpoint.
+    ///
+    /// # Errors
+    /// Rows cannot be read.
+    fn end_epoch(&mut self, _learner: &mut Self::Learner) -> Result<()> {
+        Ok(())
+    }
+
     /// Scores by class of the part that was scored last, if the seeds have classes.
     fn by_class(&self) -> Option<ClassReport> {
         None

@@ -135,6 +135,9 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         if is_best {
             session.position.keep_best(scored.map(|valid| valid.score))?;
         }
+        if session.position.state.run.epoch + 1 < session.config.epochs {
+            run.end_epoch(&mut session.position.learner)?;
+        }
         session.meter.span("score", clock);
         let (state, lr) = (&session.position.state, session.lr(session.batches - 1));
         let seconds = clock.elapsed().as_secs_f64();

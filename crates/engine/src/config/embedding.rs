@@ -13,7 +13,7 @@ use graphmill_nn::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{TrainConfig, link::LinkOptions};
+use super::{TrainConfig, link::LinkOptions, stored_tasks::manifest};
 
 /// A kind of model whose parameters are a row for each node.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +35,9 @@ pub static TABLE: Table<TableModel> = Table::new(
     &[
         Entry {
             name: "embedding",
-            summary: "a row for each node: knowledge graphs and matrix factorization",
-            source: "Bordes et al., NeurIPS 2013; Koren, Bell and Volinsky, Computer 2009",
+            summary: "a row for each node: knowledge graphs, matrix factorization and, by walks, node2vec",
+            source: "Bordes et al., NeurIPS 2013; Koren, Bell and Volinsky, Computer 2009; Grover and \
+                     Leskovec, KDD 2016",
             options: OPTIONS,
             make: TableModel { propagates: false },
         },
@@ -134,6 +135,14 @@ impl OptionSet for EmbeddingOptions {
 /// The kind of model, if it is a table.
 pub fn kind(config: &TrainConfig) -> Option<TableModel> {
     TABLE.get(&config.model).map(|entry| entry.make)
+}
+
+/// Returns true if the dataset stores a link task.
+pub(crate) fn has_link_task(config: &TrainConfig) -> bool {
+    manifest(config).is_some_and(|manifest| {
+        let mut tasks = manifest["tasks"].as_array().into_iter().flatten();
+        tasks.any(|task| task["kind"] == "link-prediction")
+    })
 }
 
 /// Returns true if the run trains a table of embeddings.

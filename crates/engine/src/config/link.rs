@@ -7,7 +7,7 @@ use graphmill_core::{
     by_name, by_word,
     options::{Fault, OptionSet, range},
 };
-use graphmill_loader::link::{self, Corrupt, Exclude};
+use graphmill_loader::link::{self, Corrupt, Exclude, WalkRule};
 use graphmill_nn::link::decoder;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -40,7 +40,17 @@ pub enum ExcludedFromMessages {
     WithReverses,
 }
 
-by_name!(ReplacedEnds, ExcludedFromMessages);
+/// Pairs of nodes that a run learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Positives {
+    /// The training edges.
+    Edges,
+    /// Nodes that occur together on random walks over the training edges.
+    Walks,
+}
+
+by_name!(ReplacedEnds, ExcludedFromMessages, Positives);
 
 /// Shares of the edges that train, validate and test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,12 +119,59 @@ pub struct LinkOptions {
     /// The last layer has this width. Example: --embedding-dim 16.
     #[arg(long, value_name = "N")]
     pub embedding_dim: usize,
-    /// Negative edges: uniform, degree or in-batch.
+    /// Positive pairs: edges or walks.
+    ///
+    /// Edges are the training edges. Walks are pairs of nodes that occur together on random walks
+    /// over them, as in node2vec and unsupervised GraphSAGE: the seeds of a batch are --batch-size
+    /// walks. Example: --positives walks --negatives degree --num-negatives 5.
+    #[arg(long, value_name = "PAIRS")]
+    pub positives: Positives,
+    /// Nodes of a walk of --positives walks.
+    ///
+    /// Range: 2 to 10000.
+    #[arg(long, value_name = "N")]
+    pub walk_nodes: usize,
+    /// Walks of each node in an epoch of --positives walks.
+    ///
+    /// Range: 1 to 10000.
+    #[arg(long, value_name = "N")]
+    pub walks_per_node: usize,
+    /// Most steps between the nodes of a pair of --positives walks.
+    ///
+    /// A larger window relates nodes that are further apart. Range: 1 to 10000.
+    #[arg(long, value_name = "N")]
+    pub walk_window: usize,
+    /// Return parameter of walks: p of node2vec.
+    ///
+    /// A step back to the last node has the weight 1/p; a large p avoids it. Range: 0.001 to 1000.
+    #[arg(long, value_name = "X")]
+    pub walk_p: f64,
+    /// In-out parameter of walks: q of node2vec.
+    ///
+    /// A step to a node without an edge with the last node has the weight 1/q: a small q leads away,
+    /// and a large one stays near. Range: 0.001 to 1000.
+    #[arg(long, value_name = "X")]
+    pub walk_q: f64,
+    /// Negative edges: uniform, degree, in-batch, file or hard.
     ///
     /// Uniform draws exact non-edges. Degree prefers nodes of many edges. In-batch takes ends of
-    /// the other edges of a batch, whose embeddings are computed anyway.
+    /// the other edges of a batch, whose embeddings are computed anyway. File reads
+    /// --negatives-file. Hard draws from the best non-edges by the model of the last epoch.
     #[arg(long, value_name = "NAME")]
     pub negatives: String,
+    /// Pairs that --negatives file draws from: a .npy file.
+    ///
+    /// Integers of two columns, source and destination, or three: source, relation, destination. An
+    /// edge draws from the pairs with its other end and, if no non-edge is among them, uniformly.
+    /// Example: --negatives file --negatives-file pairs.npy.
+    #[arg(long, value_name = "PATH")]
+    pub negatives_file: String,
+    /// Best non-edges of each node that --negatives hard draws from.
+    ///
+    /// The model ranks all nodes for each node at the end of an epoch. Fewer are harder, and more of
+    /// them are edges that are not known. Range: 1 to 65536.
+    #[arg(long, value_name = "K")]
+    pub hard_candidates: usize,
     /// Negatives of each edge.
     ///
     /// More give better rankings and take more time. Range: 1 to 65536.
@@ -157,7 +214,15 @@ impl Default for LinkOptions {
             decoder: "dot".into(),
             decoder_hidden: 64,
             embedding_dim: 0,
+            positives: Positives::Edges,
+            walk_nodes: 20,
+            walks_per_node: 1,
+            walk_window: 5,
+            walk_p: 1.0,
+            walk_q: 1.0,
             negatives: "uniform".into(),
+            negatives_file: String::new(),
+            hard_candidates: 100,
             num_negatives: 1,
             corrupt: ReplacedEnds::Auto,
             exclude: ExcludedFromMessages::WithReverses,
@@ -177,15 +242,42 @@ impl OptionSet for LinkOptions {
         named("negatives", link::TABLE.find(&self.negatives).map(drop))?;
         range("decoder_hidden", self.decoder_hidden, 1..=1 << 20)?;
         range("embedding_dim", self.embedding_dim, ..=1 << 20)?;
+        range("walk_nodes", self.walk_nodes, 2..=10_000)?;
+        range("walks_per_node", self.walks_per_node, 1..=10_000)?;
+        range("walk_window", self.walk_window, 1..=10_000)?;
+        range("walk_p", self.walk_p, 1e-3..=1e3)?;
+        range("walk_q", self.walk_q, 1e-3..=1e3)?;
+        range("hard_candidates", self.hard_candidates, 1..=1 << 16)?;
+        if self.negatives == "file" && self.negatives_file.is_empty() {
+            let message = "it draws from the pairs of a file; pass --negatives-file PATH".into();
+            return Err(Fault { option: Some("negatives".into()), message });
+        }
         range("num_negatives", self.num_negatives, 1..=1 << 16)?;
         range("disjoint", self.disjoint, 0.0..1.0)
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let unused = option == "decoder_hidden" && self.decoder != "mlp";
-        unused.then(|| {
-            format!("--decoder {} has no hidden layer; use --decoder mlp, or leave it out", self.decoder)
-        })
+        let of_negatives = |name: &str| {
+            (self.negatives != name)
+                .then(|| format!("--negatives {} does not read it; use --negatives {name}", self.negatives))
+        };
+        let reason = match option {
+            "decoder_hidden" if self.decoder != "mlp" => {
+                Some(format!("--decoder {} has no hidden layer; use --decoder mlp", self.decoder))
+            }
+            "negatives_file" => of_negatives("file"),
+            "hard_candidates" => of_negatives("hard"),
+            "walk_nodes" | "walks_per_node" | "walk_window" | "walk_p" | "walk_q"
+                if self.positives == Positives::Edges =>
+            {
+                Some("--positives edges makes no walks; use --positives walks".into())
+            }
+            "exclude" | "disjoint" if self.positives == Positives::Walks => {
+                Some("walks read all training edges; use --positives edges".into())
+            }
+            _ => None,
+        };
+        reason.map(|reason| format!("{reason}, or leave it out"))
     }
 }
 
@@ -199,13 +291,20 @@ impl LinkOptions {
         }
     }
 
-    /// Edges that blocks leave out. Disjoint supervision edges are not in the graph.
+    /// Edges that blocks leave out. Disjoint supervision edges are not in the graph, and pairs of
+    /// walks are not predicted edges.
     pub fn excluded(&self) -> Exclude {
         match self.exclude {
-            _ if self.disjoint > 0.0 => Exclude::Nothing,
+            _ if self.disjoint > 0.0 || self.positives == Positives::Walks => Exclude::Nothing,
             ExcludedFromMessages::None => Exclude::Nothing,
             ExcludedFromMessages::Edges => Exclude::Edges,
             ExcludedFromMessages::WithReverses => Exclude::WithReverses,
         }
+    }
+    /// Rule of walks, if the positives are pairs of walks.
+    pub fn walk_rule(&self) -> Option<WalkRule> {
+        let Self { walk_nodes: length, walks_per_node: walks, walk_window: window, .. } = *self;
+        let (p, q) = (self.walk_p, self.walk_q);
+        (self.positives == Positives::Walks).then_some(WalkRule { length, walks, window, p, q })
     }
 }

@@ -1,11 +1,14 @@
 //! Batches of queries: supervision edges with their negatives.
 
-use std::ops::Range;
+use std::{ops::Range, path::Path, sync::Arc};
 
 use graphmill_core::{End, NodeId, keyed::key};
 use graphmill_loader::{
     BatchKey,
-    link::{self, Corrupt, KnownEdges, NegativeRequest, NegativeSampler, NegativeSource},
+    link::{
+        self, Corrupt, Known, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource,
+        Walks,
+    },
 };
 use graphmill_nn::link::table::QueryBatch;
 use rayon::prelude::*;
@@ -14,6 +17,7 @@ use super::edges::LinkEdges;
 use crate::{
     Error, Result, TrainConfig,
     config::{embedding::EmbeddingOptions, link::LinkOptions},
+    link::lists::{self, FileLists},
 };
 
 /// Part of the key of negatives.
@@ -30,12 +34,26 @@ pub(super) struct Batches<'a> {
     subsampling: bool,
     /// Samplers by end and candidates; empty if there are no negatives.
     samplers: Vec<(End, Range<NodeId>, Box<dyn NegativeSampler>)>,
+    /// Walks whose pairs are the positives in the place of the edges, if any.
+    walks: Option<PairsOfWalks>,
+    /// Lists that negatives are drawn from, if any.
+    lists: Option<Arc<NegativeLists>>,
+    /// Facts for the user.
+    pub(super) notes: Vec<String>,
+}
+
+/// Pairs of walks, whose ends are any rows.
+struct PairsOfWalks {
+    walks: Walks,
+    rows: Range<NodeId>,
+    /// The training edges in both directions.
+    known: KnownEdges,
 }
 
 /// Ends of an edge that are replaced by candidates.
 pub(super) fn ends(config: &TrainConfig, edges: &LinkEdges) -> Vec<End> {
     // relations have queries for both ends, users have queries for items
-    match config.own.get::<LinkOptions>().ends(edges.relations.len() > 1) {
+    match config.own.get::<LinkOptions>().ends(edges.relations.len() > 1 || edges.undirected) {
         Corrupt::Destination => vec![End::Destination],
         Corrupt::Source => vec![End::Source],
         Corrupt::Both => vec![End::Destination, End::Source],
@@ -46,7 +64,7 @@ impl<'a> Batches<'a> {
     /// Prepares the batches of a configuration.
     ///
     /// # Errors
-    /// The sampler of negatives is unknown, or has nothing to draw.
+    /// The sampler of negatives is unknown, or has nothing to draw; or the edges have no walks.
     pub(super) fn new(config: &TrainConfig, edges: &'a LinkEdges) -> Result<Self> {
         let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
         let mut batches = Self {
@@ -55,22 +73,34 @@ impl<'a> Batches<'a> {
             num_negatives: links.num_negatives,
             subsampling: options.subsampling,
             samplers: Vec::new(),
+            walks: PairsOfWalks::new(&links, &options, edges)?,
+            lists: None,
+            notes: Vec::new(),
         };
+        if let Some(PairsOfWalks { walks, .. }) = &batches.walks {
+            // pairs come in both directions
+            batches.ends = vec![End::Destination];
+            let (count, length) = (walks.len(), links.walk_nodes);
+            let note =
+                format!("seeds are {count} walks of {length} nodes, and positives pairs of their nodes");
+            batches.notes.push(note);
+        }
         if options.one_vs_all {
             batches.num_negatives = 0;
             return Ok(batches);
         }
         let make = link::TABLE.find(&links.negatives).map_err(Error::name)?.make;
-        let [train, ..] = &edges.parts;
-        let sources: Vec<NodeId> = train.iter().map(|&[source, ..]| source).collect();
-        let destinations: Vec<NodeId> = train.iter().map(|&[.., destination]| destination).collect();
+        batches.lists = batches.read_lists(&links)?;
+        let [sources, destinations] = edges.learned_ends();
         let known = KnownEdges::new(edges.num_rows(), &sources, &destinations)?;
         for &end in &batches.ends {
-            for relation in &edges.relations {
-                let candidates = &relation.candidates[end as usize];
-                let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && range == candidates;
+            for relation in 0..edges.relations.len() {
+                let candidates = batches.candidates(relation as u32, end).clone();
+                let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && *range == candidates;
                 if !batches.samplers.iter().any(has) {
-                    let sampler = make(&NegativeSource { known: &known, end, candidates, node_time: None })?;
+                    let (candidates, lists) = (&candidates, batches.lists.as_ref());
+                    let source = NegativeSource { known: &known, end, candidates, node_time: None, lists };
+                    let sampler = make(&source)?;
                     batches.samplers.push((end, candidates.clone(), sampler));
                 }
             }
@@ -78,13 +108,77 @@ impl<'a> Batches<'a> {
         Ok(batches)
     }
 
-    /// Replaces `out` by the queries of the training edges with these numbers.
+    /// Lists that negatives are drawn from.
+    fn read_lists(&mut self, links: &LinkOptions) -> Result<Option<Arc<NegativeLists>>> {
+        match links.negatives.as_str() {
+            "file" => {
+                let candidates: Vec<_> =
+                    self.edges.relations.iter().map(|relation| relation.candidates.clone()).collect();
+                let learned = &self.edges.learned;
+                let is_edge =
+                    |[u, r, v]: [u32; 3]| learned.ends_of(r, End::Destination, u).binary_search(&v).is_ok();
+                let path = Path::new(&links.negatives_file);
+                let FileLists { lists, note } = lists::read(path, &candidates, &is_edge)?;
+                self.notes.push(note);
+                Ok(Some(Arc::new(lists)))
+            }
+            "hard" => Ok(Some(Arc::default())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Lists of hard negatives, if the run draws them.
+    pub(super) fn hard(&self, config: &TrainConfig) -> Option<Arc<NegativeLists>> {
+        let is_hard = config.own.get::<LinkOptions>().negatives == "hard";
+        self.lists.clone().filter(|_| is_hard)
+    }
+
+    /// Ends of queries with the relations and rows that are fixed in some query of training:
+    /// ascending.
+    pub(super) fn queries(&self) -> Vec<(End, u32, Vec<NodeId>)> {
+        let mut all = Vec::new();
+        for &end in &self.ends {
+            let mut fixed: Vec<(u32, NodeId)> = match &self.walks {
+                Some(of) => of.rows.clone().map(|row| (0, row)).collect(),
+                None => {
+                    let fixed = |&[u, r, v]: &[u32; 3]| (r, if end == End::Source { v } else { u });
+                    self.edges.parts[0].iter().map(fixed).collect()
+                }
+            };
+            fixed.par_sort_unstable();
+            fixed.dedup();
+            let of_relations = fixed.chunk_by(|a, b| a.0 == b.0);
+            all.extend(of_relations.map(|of| (end, of[0].0, of.iter().map(|query| query.1).collect())));
+        }
+        all
+    }
+
+    /// Number of seeds of an epoch: edges or walks.
+    pub(super) fn num_seeds(&self) -> usize {
+        self.walks.as_ref().map_or(self.edges.parts[0].len(), |of| of.walks.len())
+    }
+
+    /// Rows that may replace an end of an edge of a relation.
+    fn candidates(&self, relation: u32, end: End) -> &Range<NodeId> {
+        match &self.walks {
+            Some(of) => &of.rows,
+            None => &self.edges.relations[relation as usize].candidates[end as usize],
+        }
+    }
+
+    /// Replaces `out` by the queries of the training edges, or of the walks, with these numbers.
     ///
     /// # Errors
     /// An edge has no negative.
     pub(super) fn fill(&self, of: BatchKey, numbers: &[NodeId], out: &mut QueryBatch) -> Result<()> {
         out.clear();
-        let edges: Vec<[u32; 3]> = numbers.iter().map(|&i| self.edges.parts[0][i as usize]).collect();
+        let edges: Vec<[u32; 3]> = match &self.walks {
+            Some(PairsOfWalks { walks, .. }) => {
+                let pairs = walks.pairs(of.seed, of.epoch, numbers)?;
+                pairs.into_iter().map(|(u, v)| [u, 0, v]).collect()
+            }
+            None => numbers.iter().map(|&i| self.edges.parts[0][i as usize]).collect(),
+        };
         for &end in &self.ends {
             let negatives = self.negatives(of, end, &edges)?;
             for (i, &[source, relation, destination]) in edges.iter().enumerate() {
@@ -126,13 +220,15 @@ impl<'a> Batches<'a> {
         let groups: Vec<&[usize]> = order.chunk_by(|&a, &b| edges[a][1] == edges[b][1]).collect();
         let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
             let relation = edges[group[0]][1];
-            let candidates = &self.edges.relations[relation as usize].candidates[end as usize];
+            let candidates = self.candidates(relation, end);
             let positives: Vec<(NodeId, NodeId)> =
                 group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
-            let known = self.edges.learned.of_relation(relation);
+            let of_relation = self.edges.learned.of_relation(relation);
+            let known: &dyn Known = self.walks.as_ref().map_or(&of_relation, |of| &of.known);
             let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into()];
             let request = NegativeRequest {
-                known: &known,
+                known,
+                relation,
                 end,
                 candidates,
                 positives: &positives,
@@ -153,5 +249,43 @@ impl<'a> Batches<'a> {
             }
         }
         Ok(out)
+    }
+}
+
+impl PairsOfWalks {
+    /// Prepares the walks of a run, if its positives are their pairs.
+    ///
+    /// # Errors
+    /// There are several relations, which walks do not tell apart, or pairs are compared with all
+    /// candidates.
+    fn new(links: &LinkOptions, options: &EmbeddingOptions, edges: &LinkEdges) -> Result<Option<Self>> {
+        let Some(rule) = links.walk_rule() else { return Ok(None) };
+        let refuse = |why: String| Err(Error::usage(format!("--positives walks: {why}")));
+        if edges.relations.len() > 1 {
+            return refuse(format!(
+                "their pairs have no relation, and there are {}; choose one with --task, or use --positives \
+                 edges",
+                edges.relations.len()
+            ));
+        }
+        if options.one_vs_all || options.subsampling {
+            return refuse(
+                "--one-vs-all and --subsampling are for edges; leave them out, or use --positives edges"
+                    .into(),
+            );
+        }
+        let [mut from, mut to] = edges.learned_ends();
+        let walks = Walks::new(edges.num_rows(), &from, &to, rule)?;
+        if walks.is_empty() {
+            return refuse("all training edges lead from a node to itself; use another dataset".into());
+        }
+        let count = from.len();
+        from.extend_from_within(..);
+        to.extend_from_within(..);
+        for i in 0..count {
+            (from[count + i], to[count + i]) = (to[i], from[i]);
+        }
+        let known = KnownEdges::new(edges.num_rows(), &from, &to)?;
+        Ok(Some(Self { walks, rows: 0..edges.num_rows() as NodeId, known }))
     }
 }

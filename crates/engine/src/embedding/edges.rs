@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use graphmill_core::NodeId;
-use graphmill_data::typed::{Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_core::{End, Graph, NodeId};
+use graphmill_data::typed::{Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::link::KnownTriples;
 
 use crate::{
-    Error, Result,
-    config::link::LINK,
+    Error, Result, TrainConfig,
+    config::link::{LINK, LinkOptions},
+    link::{
+        evaluate::RandomPairs,
+        split::{self, Edge},
+    },
     record::{DatasetRecord, TypeCount},
 };
 
@@ -41,17 +45,25 @@ pub(super) struct LinkEdges {
     pub(super) learned: KnownTriples,
     /// Edges of all parts.
     pub(super) known: KnownTriples,
+    /// True if the only relation is undirected: each edge is known in both directions.
+    pub(super) undirected: bool,
+    /// Pairs that the edges that validate and test are compared with, if the tasks have some.
+    pub(super) pairs: [Option<Vec<Edge>>; 2],
     /// Customary metric, if all tasks have the same.
     pub(super) metric: Option<String>,
 }
 
 impl LinkEdges {
-    /// Reads the link task `name` of a dataset, or all of them if the name is empty or `link`.
+    /// Reads the link task that the configuration names, or all of them if it names none or `link`.
+    /// The edges of a dataset of one edge type without a link task are split at random.
     ///
     /// # Errors
     /// The dataset has no such task, two tasks are on the same edge type, or no edge trains.
-    pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
-        let tasks = choose(data, name)?;
+    pub(super) fn new(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
+        let tasks = choose(data, &config.task)?;
+        if tasks.is_empty() {
+            return Self::of_shares(data, config);
+        }
         let schema = data.schema()?;
         let mut types = BTreeMap::new();
         for task in &tasks {
@@ -89,12 +101,83 @@ impl LinkEdges {
                 "its link task has no training edges; add some to the split",
             ));
         }
-        let learned = KnownTriples::new(&parts[0])?;
-        let known = KnownTriples::new(&parts.concat())?;
+        let undirected = match &tasks[..] {
+            [Task { on: TaskOn::Edges(on), .. }] => data.edge_type(on)?.is_undirected(),
+            _ => false,
+        };
+        let pairs = match &tasks[..] {
+            [task] => [1, 2].map(|part| given_pairs(task, part, &relations[0].candidates)),
+            _ => [None, None],
+        };
+        let [learned, known] = known(&parts, undirected)?;
         let metric = tasks[0].metric.clone().filter(|_| tasks.iter().all(|t| t.metric == tasks[0].metric));
         let task = if let [task] = &tasks[..] { task.name.clone() } else { LINK.into() };
         let types = types.into_iter().collect();
-        Ok(Self { task, relations, types, parts, learned, known, metric })
+        Ok(Self { task, relations, types, parts, learned, known, undirected, pairs, metric })
+    }
+
+    /// Splits the edges of the only edge type by `--split-edges`.
+    ///
+    /// # Errors
+    /// There are no edges, or 2^32 nodes or more.
+    fn of_shares(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
+        let of_type = &data.edges[0];
+        let graph = Graph::new(of_type.indptr.clone(), of_type.indices.clone())?;
+        let undirected = of_type.is_undirected();
+        let shares = config.own.get::<LinkOptions>().split_edges.0;
+        let mut parts = split::split(split::distinct(&graph, undirected), shares, config.seed);
+        if undirected {
+            split::directed(&mut parts[0], config.seed);
+        }
+        let parts = parts.map(|edges| edges.into_iter().map(|(u, v)| [u, 0, v]).collect::<Vec<Triple>>());
+        if parts[0].is_empty() {
+            return Err(Error::dataset(&data.name, "it has no edges to learn; import it with edges"));
+        }
+        let nodes = 0..graph.num_nodes() as NodeId;
+        let name = of_type.edge_type.name.clone();
+        let candidates = [nodes.clone(), nodes.clone()];
+        let [learned, known] = known(&parts, undirected)?;
+        Ok(Self {
+            task: LINK.into(),
+            relations: vec![Relation { name, candidates, types: [0, 0] }],
+            types: vec![(0, nodes)],
+            parts,
+            learned,
+            known,
+            undirected,
+            pairs: [None, None],
+            metric: None,
+        })
+    }
+
+    /// Draws pairs for the parts that have none, to compare as many edges with them as there are:
+    /// functions of `--seed`.
+    ///
+    /// # Errors
+    /// Almost all pairs have an edge.
+    pub(super) fn draw_pairs(&mut self, data: &TypedDataset, config: &TrainConfig) -> Result<()> {
+        let known = &self.known;
+        let random = RandomPairs {
+            name: &data.name,
+            candidates: self.relations[0].candidates.clone(),
+            undirected: self.undirected,
+            is_known: &|(u, v)| known.ends_of(0, End::Destination, u).binary_search(&v).is_ok(),
+        };
+        for ((pairs, edges), name) in self.pairs.iter_mut().zip(&self.parts[1..]).zip(["valid", "test"]) {
+            let count = match config.eval_nodes {
+                0 => edges.len(),
+                most => edges.len().min(most),
+            };
+            if pairs.is_none() && count > 0 {
+                *pairs = Some(random.draw(count, (name, config.seed))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sources and destinations of the training edges.
+    pub(super) fn learned_ends(&self) -> [Vec<NodeId>; 2] {
+        [0, 2].map(|end| self.parts[0].iter().map(|edge| edge[end]).collect())
     }
 
     /// Number of rows of the table.
@@ -120,12 +203,32 @@ impl LinkEdges {
     }
 }
 
-/// The link tasks of a run.
+/// Training edges and edges of all parts; in both directions if they are `undirected`.
+fn known(parts: &[Vec<Triple>; 3], undirected: bool) -> Result<[KnownTriples; 2]> {
+    let of = |mut edges: Vec<Triple>| -> Result<KnownTriples> {
+        if undirected {
+            let reverses: Vec<Triple> = edges.iter().map(|&[u, r, v]| [v, r, u]).collect();
+            edges.extend(reverses);
+        }
+        Ok(KnownTriples::new(&edges)?)
+    };
+    Ok([of(parts[0].clone())?, of(parts.concat())?])
+}
+
+/// Pairs that a task compares all edges of a part with.
+fn given_pairs(task: &Task, part: usize, candidates: &[Range<NodeId>; 2]) -> Option<Vec<Edge>> {
+    let Some(Negatives::Pairs(pairs)) = &task.negatives[part] else { return None };
+    let [sources, destinations] = candidates;
+    Some(pairs.chunks_exact(2).map(|pair| (pair[0] + sources.start, pair[1] + destinations.start)).collect())
+}
+
+/// The link tasks of a run; none if the dataset of one edge type has none.
 fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Vec<&'d Task>> {
     let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
     if name.is_empty() || name == LINK {
         let all: Vec<&Task> = data.tasks.iter().filter(is_link).collect();
-        if all.is_empty() {
+        let is_one_type = data.nodes.len() == 1 && data.edges.len() == 1;
+        if all.is_empty() && !is_one_type {
             let message = "it has no link prediction task, which tables of embeddings learn; import it with \
                            such a task, or choose another --model";
             return Err(Error::dataset(&data.name, message));
@@ -190,7 +293,7 @@ mod tests {
         let mut builder = builder();
         let buys = EdgeType::new("user", "buys", "item");
         builder.task("buys").on_edges(buys).pair_seeds(vec![0, 1, 2, 3, 1, 0]).split([0, 1], [], [2]);
-        let edges = LinkEdges::new(&builder.build().unwrap(), "").unwrap();
+        let edges = LinkEdges::new(&builder.build().unwrap(), &TrainConfig::default()).unwrap();
         assert_eq!((edges.num_rows(), &edges.task[..]), (7, "buys"));
         assert_eq!(edges.parts, [vec![[0, 0, 4], [2, 0, 6]], vec![], vec![[1, 0, 3]]]);
         assert_eq!(edges.relations[0].candidates, [0..3, 3..7]);
@@ -200,7 +303,8 @@ mod tests {
     #[test]
     fn unusable_tasks_are_refused_with_a_remedy() {
         let message = |builder: TypedBuilder, name: &str| {
-            LinkEdges::new(&builder.build().unwrap(), name).map(drop).unwrap_err().to_string()
+            let config = TrainConfig { task: name.into(), ..TrainConfig::default() };
+            LinkEdges::new(&builder.build().unwrap(), &config).map(drop).unwrap_err().to_string()
         };
         assert!(message(builder(), "").contains("it has no link prediction task"));
         let buys = || EdgeType::new("user", "buys", "item");

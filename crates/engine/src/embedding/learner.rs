@@ -1,8 +1,9 @@
 //! The train stage: one batch of queries in, one update of the rows out.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::NodeId;
+use graphmill_loader::link::NegativeLists;
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -36,6 +37,8 @@ pub(super) struct TableLearner {
     pub(super) step: u64,
     /// True if the model is that of the last update, false while an update is incomplete.
     pub(super) is_whole: bool,
+    /// Lists of hard negatives by the ranking of the last epoch, if the run draws them.
+    pub(super) hard: Option<Arc<NegativeLists>>,
     loss: LinkLoss,
     options: LinkLossOptions,
     penalty: Option<Penalty>,
@@ -76,6 +79,7 @@ impl TableLearner {
             optimizer: (rows::TABLE.find(&options.row_optimizer).map_err(Error::name)?.make)(),
             step: 0,
             is_whole: true,
+            hard: None,
             loss: loss::TABLE.find(loss_name(config)).map_err(Error::name)?.make,
             options: config.own.get(),
             all: options.one_vs_all.then(|| first.clone()),

@@ -23,7 +23,10 @@ mod trainer;
 
 use std::path::Path;
 
-use graphmill_data::typed::{self, TypedDataset, Verify, is_typed};
+use graphmill_data::{
+    Dataset,
+    typed::{self, TypedDataset, Verify, is_typed},
+};
 
 use crate::{Error, Result, TrainConfig, config::embedding::is_table};
 
@@ -39,12 +42,25 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         return Ok(None);
     }
     let dir = Path::new(&config.dataset);
-    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+    if config.dataset.is_empty() || config.is_in_memory() {
         return Err(Error::usage(format!(
-            "--model {}: it learns the link tasks of a dataset in a directory; import one with graphmill \
-             import interactions, triples or ogb-links",
+            "--model {}: it learns the edges of a dataset in a directory; import one with graphmill import, \
+             such as interactions, triples or edges",
             config.model
         )));
     }
-    Ok(Some(typed::open(dir, Verify::Once)?))
+    open(dir).map(Some)
+}
+
+/// Opens the dataset in `dir`, whatever its format.
+///
+/// # Errors
+/// The dataset cannot be read.
+fn open(dir: &Path) -> Result<TypedDataset> {
+    if is_typed(dir) {
+        return Ok(typed::open(dir, Verify::Once)?);
+    }
+    let data = Dataset::open_with(dir, Verify::Once)?;
+    let typed = TypedDataset::from_dataset(&data);
+    Ok(TypedDataset { checksum: data.checksum.clone(), directory: Some(dir.to_path_buf()), ..typed })
 }

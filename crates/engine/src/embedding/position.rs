@@ -4,6 +4,7 @@
 //! model.safetensors       embedding.rows, decoder.NAME: the parameters of the relations
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   0.KIND of rows and 1.KIND of relations
+//! history.safetensors     lists of hard negatives, if the run draws them
 //! state.json              the position
 //! ```
 
@@ -13,9 +14,10 @@ use graphmill_nn::Matrix;
 
 use super::{learner::TableLearner, model::TableModel};
 use crate::{
-    Result,
+    Error, Result,
     batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
     checkpoint::{self, tensors::Tensor},
+    link::lists,
 };
 
 /// Copies `tensors` of the file `path` to the model.
@@ -45,7 +47,11 @@ impl BatchLearner for TableLearner {
         self.prepare();
         checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
         self.optimizer.set_steps(state.steps);
-        Ok(())
+        match &self.hard {
+            Some(lists) => lists::restore(lists, state.history)
+                .map_err(|what| Error::format(path, "lists of negatives", format!("{what}; train again"))),
+            None => Ok(()),
+        }
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
@@ -55,7 +61,13 @@ impl BatchLearner for TableLearner {
         self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
         let [moments, params] = [&moments, &params].map(|of| Tensor::borrow_all(of));
         let steps = self.optimizer.steps();
-        write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
+        let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
+        write(SavedTensors {
+            params: &params,
+            moments: &moments,
+            steps,
+            history: &Tensor::borrow_all(&lists),
+        })
     }
 
     fn num_updates(&self) -> u64 {

@@ -5,7 +5,8 @@
 //! Metrics of single edges rank the true end of each edge, for each end that is a query, among all
 //! nodes of its type without other known edges. Metrics of lists, such as recall, make one query of
 //! all edges of a node in the part: the candidates are all nodes without a known edge of an earlier
-//! part. Ties have their mean rank.
+//! part. Ties have their mean rank. Metrics of classification compare the edges of the only relation
+//! with pairs without an edge.
 //!
 //! # Source
 //!
@@ -22,6 +23,7 @@
 use std::collections::BTreeMap;
 
 use graphmill_core::{End, NodeId};
+use graphmill_loader::link::KnownTriples;
 use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
@@ -35,7 +37,10 @@ use super::{
     edges::{LinkEdges, Triple},
     learner::gather,
 };
-use crate::{inference::fixed_sample, link::LinkMetric};
+use crate::{
+    inference::fixed_sample,
+    link::{LinkMetric, Scored, split::Edge},
+};
 
 /// Queries that are ranked at once.
 const CHUNK: usize = 1 << 14;
@@ -62,9 +67,21 @@ struct Query {
 }
 
 impl Ranking<'_> {
-    /// Metrics of a part of the split by name, and the number of ranked edges.
+    /// Metrics of a part of the split by name, and the number of ranked edges. Metrics of pairs are
+    /// left out if the part has none.
     pub(super) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> (BTreeMap<String, f64>, usize) {
         let (mut scores, mut count) = (BTreeMap::new(), 0);
+        let pooled: Vec<LinkMetric> = metrics.iter().filter(|m| m.is_pooled()).cloned().collect();
+        if let (false, Some(pairs)) = (pooled.is_empty(), &self.edges.pairs[part - 1]) {
+            let backend = Cpu::default();
+            let pass = Pass { backend: &backend, training: false, key: 0 };
+            let scored = Scored { decoder: self.decoder, pass, embeddings: self.embeddings.view() };
+            let edges: Vec<Edge> =
+                self.sample(&self.edges.parts[part]).into_iter().map(|&[u, _, v]| (u, v)).collect();
+            count = edges.len();
+            let values = scored.against_pairs(&edges, pairs, &pooled);
+            scores.extend(values.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        }
         for of_lists in [false, true] {
             let own: Vec<&LinkMetric> =
                 metrics.iter().filter(|m| !m.is_pooled() && m.is_of_lists() == of_lists).collect();
@@ -153,10 +170,16 @@ impl Ranking<'_> {
     }
 
     /// The `k` best candidates of each node as the end of an edge of `relation`, with their scores.
-    /// Known edges are left out.
-    pub(super) fn top(&self, relation: u32, end: End, nodes: &[NodeId], k: usize) -> Vec<Vec<(NodeId, f32)>> {
+    /// The `known` edges are left out.
+    pub(super) fn top(
+        &self,
+        known: &KnownTriples,
+        (relation, end): (u32, End),
+        nodes: &[NodeId],
+        k: usize,
+    ) -> Vec<Vec<(NodeId, f32)>> {
         let query = |&fixed: &NodeId| {
-            let excluded = self.edges.known.ends_of(relation, end, fixed).to_vec();
+            let excluded = known.ends_of(relation, end, fixed).to_vec();
             Query { end, relation, fixed, targets: Vec::new(), excluded }
         };
         let queries: Vec<Query> = nodes.iter().map(query).collect();

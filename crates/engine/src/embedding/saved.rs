@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use graphmill_core::{End, NodeId, progress::Progress};
-use graphmill_data::typed::{self, TypedDataset, Verify};
+use graphmill_data::typed::TypedDataset;
 use graphmill_nn::{Matrix, backend::Cpu};
 
 use super::{
@@ -56,7 +56,7 @@ impl<'r> SavedEmbedding<'r> {
             Some(path) => path,
             None => Origin::locate_of(origin, run, self.config())?.unwrap_or(Path::new("")),
         };
-        let data = typed::open(path, Verify::Once)?;
+        let data = super::open(path)?;
         let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
         if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
             let message = format!(
@@ -71,7 +71,7 @@ impl<'r> SavedEmbedding<'r> {
 
     /// Reads the edges of the run's tasks, and loads the model with its embeddings.
     fn load(&self, data: &TypedDataset) -> Result<Loaded> {
-        let edges = LinkEdges::new(data, &self.config().task)?;
+        let edges = LinkEdges::new(data, self.config())?;
         let mut model = self.run.blame_config(TableModel::new(self.config(), &edges))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;
@@ -86,8 +86,11 @@ impl<'r> SavedEmbedding<'r> {
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
-        let Loaded { edges, model } = self.load(data)?;
+        let Loaded { mut edges, model } = self.load(data)?;
         let chosen = self.run.blame_config(metric(self.config(), &edges))?;
+        if chosen.is_pooled() {
+            edges.draw_pairs(data, self.config())?;
+        }
         let mut metrics = vec![chosen.clone()];
         let all = CUTOFFS.into_iter().flat_map(LinkMetric::all);
         // lists only for tasks of lists: metrics of one kind are not comparable with the other
@@ -193,7 +196,7 @@ impl<'r> SavedEmbedding<'r> {
             ends: &[],
             max: 0,
         };
-        let best = rayon::scope(|_| ranking.top(number as u32, end, &rows, k));
+        let best = rayon::scope(|_| ranking.top(&edges.known, (number as u32, end), &rows, k));
         let mut found = BestLinks::default();
         for (&node, best) in own.iter().zip(best) {
             found.extend(node, best.into_iter().map(|(row, score)| (row - replaced.start, score)));

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    config::link::LinkOptions,
     link::LinkMetric,
     record::{DatasetRecord, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
@@ -38,10 +39,15 @@ const DEFAULT_METRIC: &str = "mrr";
 /// As for [`crate::train`]; the dataset has no link task, or the decoder does not fit it.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
-    let edges = LinkEdges::new(data, &config.task)?;
+    let mut edges = LinkEdges::new(data, config)?;
     let metric = metric(config, &edges)?;
-    let learner = TableLearner::new(config, &edges)?;
-    let numbers: Vec<NodeId> = (0..edges.parts[0].len() as NodeId).collect();
+    if metric.is_pooled() {
+        edges.draw_pairs(data, config)?;
+    }
+    let batches = Batches::new(config, &edges)?;
+    let mut learner = TableLearner::new(config, &edges)?;
+    learner.hard = batches.hard(config);
+    let numbers: Vec<NodeId> = (0..batches.num_seeds() as NodeId).collect();
     context.observer.note("rows of the table: the host holds all; batches one after the other");
     context.observer.note(&format!(
         "{} rows and {} relations learn {} edges; {} validate, {} test",
@@ -51,11 +57,12 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         edges.parts[1].len(),
         edges.parts[2].len()
     ));
+    batches.notes.iter().for_each(|note| context.observer.note(note));
     let run = TableRun {
         config,
         data,
         edges: &edges,
-        batches: Batches::new(config, &edges)?,
+        batches,
         order: Random::new(&numbers, config.seed),
         batch_size: if config.batch_size == 0 { numbers.len() } else { config.batch_size },
         ends: ends(config, &edges),
@@ -67,15 +74,17 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
 
 /// The metric of the run: that of the configuration, else of the tasks.
 pub(super) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetric> {
-    let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(|m| !m.is_pooled()));
+    let is_single = edges.relations.len() == 1;
+    let fits = |metric: LinkMetric| is_single || !metric.is_pooled();
+    let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(fits));
     let name = match config.metric.as_str() {
         "auto" => own.unwrap_or(DEFAULT_METRIC),
         given => given,
     };
     let metric = LinkMetric::find(name)?;
-    if metric.is_pooled() {
-        let message = "it compares edges with pairs without an edge, and tables rank all candidates; use \
-                       --metric mrr, hits@10, recall@20 or ndcg@20";
+    if !is_single && metric.is_pooled() {
+        let message = "it compares edges with pairs without an edge, and the edges of several relations are \
+                       ranked among all candidates; use --metric mrr or hits@10, or choose one with --task";
         return Err(Error::usage(format!("--metric {name}: {message}")));
     }
     Ok(metric)
@@ -112,7 +121,7 @@ impl BatchRun for TableRun<'_> {
     }
 
     fn num_seeds(&self) -> usize {
-        self.edges.parts[0].len()
+        self.batches.num_seeds()
     }
 
     fn num_batches(&self) -> u64 {
@@ -179,5 +188,32 @@ impl BatchRun for TableRun<'_> {
             scores.get(&self.metric.name()).copied()
         });
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
+    }
+    fn end_epoch(&mut self, learner: &mut TableLearner) -> Result<()> {
+        let Some(lists) = learner.hard.clone() else { return Ok(()) };
+        let (model, k) = (&mut learner.model, self.config.own.get::<LinkOptions>().hard_candidates);
+        let queries = self.batches.queries();
+        for end in [End::Source, End::Destination] {
+            let of_end = queries.iter().filter(|query| query.0 == end);
+            let ranked = rayon::scope(|_| {
+                model.embeddings(&Cpu::default());
+                let ranking = Ranking {
+                    edges: self.edges,
+                    decoder: &*model.decoder,
+                    embeddings: model.last_embeddings(),
+                    ends: &self.ends,
+                    max: 0,
+                };
+                let best = |(_, relation, fixed): &(End, u32, Vec<NodeId>)| {
+                    let best = ranking.top(&self.edges.learned, (*relation, end), fixed, k);
+                    let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(id, _)| id).collect();
+                    let lists = fixed.iter().zip(best).map(|(&v, best)| (*relation, v, ids(best)));
+                    lists.collect::<Vec<(u32, NodeId, Vec<NodeId>)>>()
+                };
+                of_end.flat_map(best).collect::<Vec<_>>()
+            });
+            lists.replace(end, ranked);
+        }
+        Ok(())
     }
 }

@@ -22,7 +22,10 @@
 //!
 //! The embeddings, `V x F`, and a block of scores.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Range,
+};
 
 use graphmill_core::{
     End, NodeId,
@@ -108,6 +111,26 @@ impl Scored<'_> {
         all
     }
 
+    /// Values of metrics by name, if all `edges` are compared with the same `pairs`; `None` for those
+    /// that are not defined against pairs.
+    pub(crate) fn against_pairs(
+        &self,
+        edges: &[Edge],
+        pairs: &[Edge],
+        metrics: &[LinkMetric],
+    ) -> BTreeMap<String, Option<f64>> {
+        let (positive, negative) = (self.pairs(edges), self.pairs(pairs));
+        let ranks = ranks_among(&positive, &negative);
+        let relevant: Vec<u32> = (0..positive.len() as u32).collect();
+        let all = [positive, negative].concat();
+        let query = [Query { scores: &all, relevant: &relevant }];
+        let value = |metric: &LinkMetric| match metric.is_pooled() {
+            true => metric.entry.make.score(&query, metric.k),
+            false => mean(metric, &ranks).filter(|_| !metric.is_of_lists()),
+        };
+        metrics.iter().map(|metric| (metric.name(), value(metric))).collect()
+    }
+
     /// The `k` best candidates of each of the `nodes`, which are the other ends than `end`, with
     /// their scores. Nodes with a known edge, and the node itself, are left out.
     pub fn top(&self, nodes: &[NodeId], end: End, known: &KnownEdges, k: usize) -> Vec<Vec<(NodeId, f32)>> {
@@ -171,7 +194,7 @@ fn left_out(known: &KnownEdges, end: End, node: NodeId, targets: &[NodeId]) -> V
 }
 
 /// The end of an edge.
-fn end_of(edge: Edge, end: End) -> NodeId {
+pub(crate) fn end_of(edge: Edge, end: End) -> NodeId {
     match end {
         End::Source => edge.0,
         End::Destination => edge.1,
@@ -205,7 +228,14 @@ impl LinkEvaluation {
         let numbers: Vec<NodeId> = (0..part.edges.len() as NodeId).collect();
         let kept = crate::inference::fixed_sample(&numbers, max);
         let edges: Vec<Edge> = kept.iter().map(|&i| part.edges[i as usize]).collect();
-        let pairs = || random_pairs(task, edges.len(), key(&[seed, PAIRS, part_key(name)]));
+        let nodes = 0..task.known.num_nodes() as NodeId;
+        let random = RandomPairs {
+            name: &task.data.name,
+            candidates: [nodes.clone(), nodes],
+            undirected: task.undirected,
+            is_known: &|(u, v)| task.known.contains(u, v),
+        };
+        let pairs = || random.draw(edges.len(), (name, seed));
         let against = match (task.candidates, part.negatives) {
             (Candidates::All, _) => Against::All(match ends {
                 Corrupt::Destination => vec![End::Destination],
@@ -273,17 +303,7 @@ impl LinkEvaluation {
                 let [of_edges, of_lists]: [Vec<Vec<f64>>; 2] = [ranks(false), ranks(true)];
                 of(&|metric| mean(metric, if metric.is_of_lists() { &of_lists } else { &of_edges }))
             }
-            Against::Pairs(pairs) => {
-                let (positive, negative) = (scored.pairs(&self.edges), scored.pairs(pairs));
-                let ranks = ranks_among(&positive, &negative);
-                let relevant: Vec<u32> = (0..positive.len() as u32).collect();
-                let all = [positive, negative].concat();
-                let query = [Query { scores: &all, relevant: &relevant }];
-                of(&|metric| match metric.is_pooled() {
-                    true => metric.entry.make.score(&query, metric.k),
-                    false => mean(metric, &ranks).filter(|_| !metric.is_of_lists()),
-                })
-            }
+            Against::Pairs(pairs) => scored.against_pairs(&self.edges, pairs, metrics),
             Against::Ends { end, each, nodes } => {
                 let scores = self.with_negatives(scored, *end, *each, nodes);
                 let queries: Vec<Query> =
@@ -354,30 +374,46 @@ fn part_key(name: &str) -> u64 {
     name.bytes().fold(0, |key, byte| key << 8 | u64::from(byte))
 }
 
-/// Distinct random pairs of two nodes without a known edge, in either direction if the graph is
-/// undirected.
-///
-/// # Errors
-/// Almost all pairs have an edge.
-fn random_pairs(task: &LinkTask, count: usize, key: u64) -> Result<Vec<Edge>> {
-    let nodes = task.known.num_nodes() as u64;
-    let mut stream = Stream::new(key);
-    let (mut pairs, mut seen) = (Vec::with_capacity(count), HashSet::new());
-    for _ in 0..count {
-        let mut draw = || (stream.below(nodes) as NodeId, stream.below(nodes) as NodeId);
-        let found = (0..MAX_TRIES).map(|_| draw()).find(|&(u, v)| {
-            let name = if task.undirected { (u.min(v), u.max(v)) } else { (u, v) };
-            u != v && !task.known.contains(u, v) && seen.insert(name)
-        });
-        pairs.push(found.ok_or_else(|| {
-            Error::dataset(
-                &task.data.name,
-                format!(
-                    "it has fewer than {count} pairs of nodes without an edge to compare {count} edges with; \
-                     use --candidates all, or --eval-nodes with fewer edges"
-                ),
-            )
-        })?);
+/// Pairs to draw at random.
+pub(crate) struct RandomPairs<'a> {
+    /// Name of the dataset.
+    pub(crate) name: &'a str,
+    /// Nodes that may be sources and destinations.
+    pub(crate) candidates: [Range<NodeId>; 2],
+    /// True if a pair and its reverse are the same.
+    pub(crate) undirected: bool,
+    /// Returns true for known edges.
+    pub(crate) is_known: &'a dyn Fn(Edge) -> bool,
+}
+
+impl RandomPairs<'_> {
+    /// Draws distinct random pairs of two nodes without a known edge, in either direction if the
+    /// graph is undirected. They are functions of the `seed` and the `part` of this name.
+    ///
+    /// # Errors
+    /// Almost all pairs have an edge.
+    pub(crate) fn draw(&self, count: usize, (part, seed): (&str, u64)) -> Result<Vec<Edge>> {
+        let [sources, destinations] = &self.candidates;
+        let mut stream = Stream::new(key(&[seed, PAIRS, part_key(part)]));
+        let (mut pairs, mut seen) = (Vec::with_capacity(count), HashSet::new());
+        for _ in 0..count {
+            let mut draw = || {
+                [sources, destinations].map(|of| of.start + stream.below(of.len() as u64) as NodeId).into()
+            };
+            let found = (0..MAX_TRIES).map(|_| draw()).find(|&(u, v): &Edge| {
+                let name = if self.undirected { (u.min(v), u.max(v)) } else { (u, v) };
+                u != v && !(self.is_known)((u, v)) && seen.insert(name)
+            });
+            pairs.push(found.ok_or_else(|| {
+                Error::dataset(
+                    self.name,
+                    format!(
+                        "it has fewer than {count} pairs of nodes without an edge to compare {count} edges \
+                         with; use --candidates all, or --eval-nodes with fewer edges"
+                    ),
+                )
+            })?);
+        }
+        Ok(pairs)
     }
-    Ok(pairs)
 }

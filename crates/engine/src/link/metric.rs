@@ -32,6 +32,8 @@ impl LinkMetric {
                 (of, Some(k.ok_or_else(message)?))
             }
         };
+        // the name of the metric in datasets and in metrics of labels
+        let of = if of == "roc-auc" { "auc" } else { of };
         let entry = TABLE.find(of).map_err(|error| {
             wrong(format!("{error}; hits, recall, precision, map and ndcg take a cutoff, such as hits@10"))
         })?;
@@ -73,7 +75,8 @@ mod tests {
     #[test]
     fn names_have_cutoffs_where_the_metric_uses_them() {
         let name = |name: &str| LinkMetric::find(name).map(|metric| metric.name());
-        for (given, full) in [("mrr", "mrr"), ("hits", "hits@10"), ("hits@50", "hits@50"), ("auc", "auc")] {
+        for (given, full) in [("mrr", "mrr"), ("hits", "hits@10"), ("hits@50", "hits@50"), ("roc-auc", "auc")]
+        {
             assert_eq!(name(given).unwrap(), full);
         }
         for (wrong, why) in [

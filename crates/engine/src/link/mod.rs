@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `task.rs`, `split.rs` | edges that train, validate and test, and the graph that is read |
 //! | `step.rs` | loss of a batch of links, and the gradients of embeddings |
+//! | `lists.rs` | lists that negatives are drawn from |
 //! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
 //! | `check.rs` | parts of a run that do not know links |
 
 mod check;
 pub mod evaluate;
+pub(crate) mod lists;
 pub mod metric;
 pub mod split;
 pub mod step;

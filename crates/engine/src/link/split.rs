@@ -30,7 +30,7 @@ pub type Edge = (NodeId, NodeId);
 
 /// Edges without those of a node to itself, each once: both directions of an edge of an
 /// `undirected` graph are one edge. Ascending by destination, then by source.
-pub(super) fn distinct(graph: &Graph, undirected: bool) -> Vec<Edge> {
+pub(crate) fn distinct(graph: &Graph, undirected: bool) -> Vec<Edge> {
     let mut edges = Vec::with_capacity(graph.num_edges() / if undirected { 2 } else { 1 });
     for v in 0..graph.num_nodes() as NodeId {
         let sources = graph.in_neighbors(v).iter().filter(|&&u| u < v || !undirected && u != v);
@@ -43,7 +43,7 @@ pub(super) fn distinct(graph: &Graph, undirected: bool) -> Vec<Edge> {
 
 /// Shuffles edges and cuts them into parts of these shares; parts with a share above 0 have at
 /// least one edge if there are enough.
-pub(super) fn split(mut edges: Vec<Edge>, shares: [f64; 3], seed: u64) -> [Vec<Edge>; 3] {
+pub(crate) fn split(mut edges: Vec<Edge>, shares: [f64; 3], seed: u64) -> [Vec<Edge>; 3] {
     Stream::new(key(&[seed, ORDER])).shuffle(&mut edges);
     let (count, sum) = (edges.len(), shares.iter().sum::<f64>());
     let size = |share: f64| {
@@ -58,7 +58,7 @@ pub(super) fn split(mut edges: Vec<Edge>, shares: [f64; 3], seed: u64) -> [Vec<E
 }
 
 /// Gives each edge one of its two directions at random, for graphs that have both.
-pub(super) fn directed(edges: &mut [Edge], seed: u64) {
+pub(crate) fn directed(edges: &mut [Edge], seed: u64) {
     let key = key(&[seed, DIRECTION]);
     for edge in edges {
         let ends = u64::from(edge.0.min(edge.1)) << 32 | u64::from(edge.0.max(edge.1));

@@ -1,15 +1,16 @@
 //! The link task of a run: the edges that train, validate and test, and the graph that is read.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use graphmill_core::{End, Graph, Labels, NodeId, Split, symmetry::is_symmetric};
 use graphmill_data::{
     Dataset,
     typed::{self, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed},
 };
-use graphmill_loader::link::{KnownEdges, LinkSource};
+use graphmill_loader::link::{KnownEdges, LinkSource, NegativeLists, Walks};
 
 use super::{
+    lists::{self, FileLists},
     metric::LinkMetric,
     split::{self, Edge},
 };
@@ -65,6 +66,12 @@ pub struct LinkTask {
     pub metric: LinkMetric,
     /// Candidates of the run: pairs or all, unless the task has negatives.
     pub candidates: Candidates,
+    /// Walks whose pairs are learned in the place of `train`, if any. The training ids are their
+    /// numbers.
+    pub walks: Option<Arc<Walks>>,
+    /// Lists that negatives are drawn from, if any; those of hard negatives are empty before the
+    /// first ranking.
+    pub lists: Option<Arc<NegativeLists>>,
     /// Facts for the user.
     pub notes: Vec<String>,
 }
@@ -118,7 +125,13 @@ impl LinkTask {
         let has_given = test.negatives.is_some() || valid.negatives.is_some();
         let (metric, candidates) = judge(config, &options, metric.as_deref(), has_given)?;
         let dim = if options.embedding_dim == 0 { config.hidden } else { options.embedding_dim };
-        let numbers: Vec<NodeId> = (0..train.len() as NodeId).collect();
+        let walks = walks(&options, &graph, &mut notes)?;
+        if walks.as_ref().is_some_and(|walks| walks.is_empty()) {
+            return Err(without("edges for walks"));
+        }
+        let lists = lists(&options, &known_to_training, &mut notes)?;
+        let seeds = walks.as_ref().map_or(train.len(), |walks| walks.len());
+        let numbers: Vec<NodeId> = (0..seeds as NodeId).collect();
         Ok(Self {
             data: Dataset {
                 graph,
@@ -136,6 +149,8 @@ impl LinkTask {
             undirected,
             metric,
             candidates,
+            walks,
+            lists,
             notes,
         })
     }
@@ -147,11 +162,19 @@ impl LinkTask {
     pub fn source(&self, config: &TrainConfig) -> Result<LinkSource> {
         let options: LinkOptions = config.own.get();
         let known = self.known_to_training.clone();
-        let mut source = LinkSource::new(self.train.clone(), known, &options.negatives)?;
+        let (train, lists) = (self.train.clone(), self.lists.as_ref());
+        let mut source = LinkSource::with_lists(train, known, &options.negatives, lists)?;
+        source.walks.clone_from(&self.walks);
         source.num_negatives = options.num_negatives;
         source.corrupt = options.ends(self.undirected);
         source.exclude = options.excluded();
         Ok(source)
+    }
+
+    /// Lists of hard negatives, if the run draws them.
+    pub fn hard(&self, config: &TrainConfig) -> Option<Arc<NegativeLists>> {
+        let is_hard = config.own.get::<LinkOptions>().negatives == "hard";
+        self.lists.clone().filter(|_| is_hard)
     }
 
     /// Edges of the part of this name.
@@ -161,6 +184,42 @@ impl LinkTask {
             "test" => self.test.clone(),
             _ => LinkPart { edges: self.train.to_vec(), negatives: None },
         }
+    }
+}
+
+/// Walks over the edges that batches read, if they are the positives.
+fn walks(options: &LinkOptions, graph: &Graph, notes: &mut Vec<String>) -> Result<Option<Arc<Walks>>> {
+    let Some(rule) = options.walk_rule() else { return Ok(None) };
+    let rows = (0..graph.num_nodes() as NodeId).map(|v| graph.in_neighbors(v));
+    let sources: Vec<NodeId> = rows.clone().flatten().copied().collect();
+    let destinations: Vec<NodeId> =
+        (0..).zip(rows).flat_map(|(v, row)| std::iter::repeat_n(v, row.len())).collect();
+    let walks = Walks::new(graph.num_nodes(), &sources, &destinations, rule)?;
+    let weights = if graph.edge_weight().is_some() { "; they do not read the weights of edges" } else { "" };
+    notes.push(format!(
+        "seeds are {} walks of {} nodes, and positives pairs of their nodes{weights}",
+        walks.len(),
+        rule.length
+    ));
+    Ok(Some(Arc::new(walks)))
+}
+
+/// Lists that negatives are drawn from.
+fn lists(
+    options: &LinkOptions,
+    known: &KnownEdges,
+    notes: &mut Vec<String>,
+) -> Result<Option<Arc<NegativeLists>>> {
+    match options.negatives.as_str() {
+        "file" => {
+            let (nodes, path) = (0..known.num_nodes() as NodeId, Path::new(&options.negatives_file));
+            let is_edge = |[u, _, v]: [u32; 3]| known.contains(u, v);
+            let FileLists { lists, note } = lists::read(path, &[[nodes.clone(), nodes]], &is_edge)?;
+            notes.push(note);
+            Ok(Some(Arc::new(lists)))
+        }
+        "hard" => Ok(Some(Arc::default())),
+        _ => Ok(None),
     }
 }
 

@@ -7,7 +7,7 @@ use super::{keys::Key, link, reasons::Read, rules};
 use crate::{
     TrainConfig,
     config::{
-        embedding::{EmbeddingOptions, OPTIONS, kind},
+        embedding::{EmbeddingOptions, OPTIONS, has_link_task, kind},
         link::LinkOptions,
     },
 };
@@ -42,8 +42,7 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("embedding_dim", "--hidden is the width of the rows"),
     ("exclude", NO_MESSAGES),
     ("disjoint", NO_MESSAGES),
-    ("split_edges", "the dataset's link tasks have a split"),
-    ("candidates", "edges are ranked among all nodes"),
+    ("candidates", "--metric says what edges are compared with"),
 ];
 
 /// Rule of an option of such a run.
@@ -89,6 +88,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
         "distance_norm" if links.decoder != "transe" => {
             refuse(format!("--decoder {} has no such norm; use --decoder transe", links.decoder))
         }
+        "split_edges" if has_link_task(config) => refuse("the dataset's link tasks have a split".into()),
         "negatives" | "num_negatives" if options.one_vs_all => {
             refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all false".into())
         }

@@ -2,7 +2,7 @@
 
 use crate::config::link_task::loss_name;
 pub use crate::config::{
-    link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, ReplacedEnds},
+    link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, Positives, ReplacedEnds},
     link_task::is_link,
 };
 

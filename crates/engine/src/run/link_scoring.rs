@@ -1,10 +1,10 @@
 //! Scores of a model of links: its metric on the edges that validate and test, and the loss of the
 //! former.
 
-use graphmill_core::NodeId;
+use graphmill_core::{End, NodeId};
 use graphmill_loader::{
     BatchKey, Seeds,
-    link::{Exclude, LinkSource},
+    link::{Corrupt, Exclude, LinkSource, NegativeLists},
 };
 use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 
@@ -13,6 +13,7 @@ use crate::{
     config::link::LinkOptions,
     link::{
         LinkEvaluation, LinkTask, Scored,
+        evaluate::end_of,
         step::{LinkObjective, LinkScratch},
     },
 };
@@ -32,6 +33,7 @@ pub(crate) struct LinkScorer<'a> {
     /// Edges that validate, with negatives.
     source: LinkSource,
     objective: LinkObjective,
+    options: LinkOptions,
     seed: u64,
     backend: Cpu,
     scratch: LinkScratch,
@@ -56,6 +58,7 @@ impl<'a> LinkScorer<'a> {
             nodes: (0..task.data.num_nodes() as NodeId).collect(),
             source,
             objective: LinkObjective::new(config, task.data.num_nodes())?,
+            options,
             seed: config.seed,
             backend: Cpu { precision: build::precision(config) },
             scratch: LinkScratch::default(),
@@ -68,6 +71,30 @@ impl<'a> LinkScorer<'a> {
         let scored = Scored { decoder: model.decoder()?, pass, embeddings: embeddings.view() };
         let edges = if is_test { &self.test } else { &self.valid };
         edges.score(&scored, &self.task.known, &self.task.metric)
+    }
+
+    /// Replaces the lists of hard negatives by the best non-edges of each node, by the embeddings of
+    /// all nodes. Edges that training does not know are non-edges.
+    pub(crate) fn rank_negatives(&self, model: &Model, lists: &NegativeLists, embeddings: &Matrix) {
+        let Some(decoder) = model.decoder() else { return };
+        let pass = Pass { backend: &self.backend, training: false, key: 0 };
+        let scored = Scored { decoder, pass, embeddings: embeddings.view() };
+        let ends: &[End] = match self.options.ends(self.task.undirected) {
+            Corrupt::Destination => &[End::Destination],
+            Corrupt::Source => &[End::Source],
+            Corrupt::Both => &[End::Destination, End::Source],
+        };
+        for &end in ends {
+            let mut fixed = self.nodes.clone();
+            if self.task.walks.is_none() {
+                fixed = self.task.train.iter().map(|&edge| end_of(edge, end.other())).collect();
+                fixed.sort_unstable();
+                fixed.dedup();
+            }
+            let best = scored.top(&fixed, end, &self.task.known_to_training, self.options.hard_candidates);
+            let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(node, _)| node).collect();
+            lists.replace(end, fixed.into_iter().zip(best).map(|(node, best)| (0, node, ids(best))));
+        }
     }
 
     /// Mean loss of the edges that validate, against negatives that are the same in every epoch.

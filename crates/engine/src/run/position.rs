@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Error, Result, RunDir,
     learner::Learner,
+    link::lists,
     record::{Best, EpochRecord, Origin, partition_of_older},
     stage::Loader,
     timeline::Timeline,
@@ -81,9 +82,13 @@ impl<'a> RunPosition<'a> {
         self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.epoch))?;
         peers.resume(&mut self.state.sums);
         let reuse = std::mem::take(&mut self.state.reuse);
-        self.learner.history.restore(reuse, saved.history).map_err(|what| {
-            Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"))
-        })
+        let [hard, history] = lists::divide(saved.history);
+        let refuse =
+            |what| Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"));
+        if let Some(lists) = &self.learner.hard {
+            lists::restore(lists, &hard).map_err(refuse)?;
+        }
+        self.learner.history.restore(reuse, history).map_err(refuse)
     }
 
     /// Writes the origin and the options of the run into its directory, if it has one.

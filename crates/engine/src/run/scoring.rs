@@ -22,6 +22,7 @@ use crate::{
         DIAGNOSED_TRAIN_NODES, Inference, Output, class_report, diagnosed_parts, diagnostics, fixed_sample,
         score,
     },
+    learner::Learner,
     record::{TestScore, ValidationScore},
     stage::Loader,
     tiers::AllRows,
@@ -155,6 +156,19 @@ impl<'a> Scorer<'a> {
         };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
+    }
+
+    /// Ranks the hard negatives of the next epoch by the model, if the run draws some.
+    ///
+    /// # Errors
+    /// Features cannot be read.
+    pub(crate) fn rank_negatives(&mut self, learner: &Learner) -> Result<()> {
+        let Self { judge: Judge::Links(links), inference, logits, .. } = self else { return Ok(()) };
+        let Some(lists) = &learner.hard else { return Ok(()) };
+        let model = &learner.model;
+        inference.run(model, &links.nodes, Output::Logits, logits)?;
+        rayon::scope(|_| links.rank_negatives(model, lists, logits));
+        Ok(())
     }
 
     /// Score of the model on the test nodes, if there are any, its scores by class and diagnostics.

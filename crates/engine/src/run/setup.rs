@@ -350,7 +350,8 @@ pub(crate) fn learner<'a>(
         learner.exchange = Some(view.ranks.clone());
     }
     learner.context.targets = Arc::new(TargetLoss::new(config, data)?);
-    if inputs.links.is_some() {
+    if let Some(links) = inputs.links {
+        learner.hard = links.hard(config);
         learner.context.links = Some(LinkObjective::new(config, data.num_nodes())?);
     }
     Ok(learner)

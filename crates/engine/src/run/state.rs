@@ -10,6 +10,7 @@ use super::CheckpointWriter;
 use crate::{
     Error, Result, RunDir, TrainConfig, checkpoint,
     learner::Learner,
+    link::lists,
     record::{Best, DatasetRecord, EpochTotals},
     reuse,
 };
@@ -89,7 +90,8 @@ impl RunState {
             return Ok(());
         }
         self.reuse = learner.history.position();
-        let history = learner.history.tensors();
+        let mut history = learner.history.tensors();
+        history.extend(learner.hard.iter().flat_map(|hard| lists::tensors(hard)));
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
     }
 }

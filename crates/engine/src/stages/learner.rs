@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{Labels, NodeId, keyed};
-use graphmill_loader::{Extracted, Sampled};
+use graphmill_loader::{Extracted, Sampled, link::NegativeLists};
 use graphmill_nn::{
     Backend, Matrix, Pass, ProductOrder, View, ViewMut,
     model::{Activations, Model, Part, StepInput},
@@ -202,6 +202,8 @@ pub struct Learner<'a> {
     pub staleness: u64,
     /// Versions of the bottom layer's parameters, if rows are reused.
     pub history: Arc<History>,
+    /// Lists of hard negatives by the ranking of the last epoch, in a run on links that draws them.
+    pub hard: Option<Arc<NegativeLists>>,
     /// Sum of gradients over ranks, if several ranks share batches.
     pub exchange: Option<Arc<dyn GradientExchange>>,
     /// True if the model is that of the last update, false while an update is incomplete.
@@ -240,6 +242,7 @@ impl<'a> Learner<'a> {
             step: 0,
             staleness: 0,
             history: Arc::default(),
+            hard: None,
             exchange: None,
             is_whole: true,
             scratch: Matrix::default(),

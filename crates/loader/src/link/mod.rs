@@ -41,13 +41,17 @@
 mod batch;
 mod excluded;
 mod known;
+mod listed;
 mod negatives;
 mod source;
 mod triples;
+mod walks;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
 pub use known::{Known, KnownEdges};
+pub use listed::NegativeLists;
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};
+pub use walks::{WalkRule, Walks};

@@ -1,6 +1,6 @@
 //! Negative edges: pairs without a known edge, each made of a positive edge by replacing one end.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{
     End, Error, NodeId, Result,
@@ -10,7 +10,10 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::known::Known;
+use super::{
+    known::Known,
+    listed::{self, NegativeLists},
+};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -22,6 +25,8 @@ const MIN_TASK_LEN: usize = 1 << 12;
 pub struct NegativeRequest<'a> {
     /// Edges that are no negatives.
     pub known: &'a dyn Known,
+    /// Relation of the positives; 0 if there is one.
+    pub relation: u32,
     /// End that is replaced.
     pub end: End,
     /// Nodes that may replace it.
@@ -65,7 +70,8 @@ impl NegativeRequest<'_> {
         rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
     }
 
-    fn no_negative(&self, (source, destination): (NodeId, NodeId)) -> Error {
+    /// The error of a positive whose other end is linked to all candidates.
+    pub(super) fn no_negative(&self, (source, destination): (NodeId, NodeId)) -> Error {
         let (fixed, what) = match self.end {
             End::Source => (destination, "source"),
             End::Destination => (source, "destination"),
@@ -118,6 +124,8 @@ pub struct NegativeSource<'a> {
     pub candidates: &'a Range<NodeId>,
     /// Time from which each node exists (`V`), if they have times.
     pub node_time: Option<&'a [i64]>,
+    /// Negatives of each node, for samplers that draw from lists.
+    pub lists: Option<&'a Arc<NegativeLists>>,
 }
 
 /// Constructor of a sampler of negatives.
@@ -155,6 +163,8 @@ pub static TABLE: Table<Make> = Table::new(
             options: &[],
             make: |source| Ok(Box::new(Existing::new(source)?)),
         },
+        listed::FILE,
+        listed::HARD,
     ],
 );
 
@@ -287,9 +297,10 @@ mod tests {
 
     fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
         let candidates = 0..known.num_nodes() as NodeId;
-        let source = NegativeSource { known, end, candidates: &candidates, node_time: None };
+        let source = NegativeSource { known, end, candidates: &candidates, node_time: None, lists: None };
         let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
-        let request = NegativeRequest { known, end, candidates: &candidates, positives, latest: &[], key: 5 };
+        let candidates = &candidates;
+        let request = NegativeRequest { known, relation: 0, end, candidates, positives, latest: &[], key: 5 };
         let mut out = vec![0; positives.len() * 3];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| sampler.draw(&request, &mut out)).unwrap();
@@ -334,7 +345,7 @@ mod tests {
             let candidates = 0..20;
             let node_times = Some(&node_time[..]);
             let made =
-                NegativeSource { known: &known, end, candidates: &candidates, node_time: node_times };
+                NegativeSource { known: &known, end, candidates: &candidates, node_time: node_times, lists: None };
             let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
             let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
                 let exists = |&w: &u32| node_time[w as usize] <= time;
@@ -346,7 +357,8 @@ mod tests {
                 let latest: Vec<i64> = edges.iter().map(|e| e.2).collect();
                 let (known, candidates, key) = (&known, &candidates, 5);
                 let (positives, latest) = (&positives[..], &latest[..]);
-                let request = NegativeRequest { known, end, candidates, positives, latest, key };
+                let request =
+                    NegativeRequest { known, relation: 0, end, candidates, positives, latest, key };
                 let mut out = vec![0; edges.len() * 40];
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| sampler.draw(&request, &mut out)).map(|()| out)
@@ -370,7 +382,13 @@ mod tests {
     fn existing_negatives_need_times() {
         let known = KnownEdges::new(3, &[0], &[1]).unwrap();
         let make = |node_time: Option<&[i64]>| {
-            let source = NegativeSource { known: &known, end: End::Source, candidates: &(0..3), node_time };
+            let source = NegativeSource {
+                known: &known,
+                end: End::Source,
+                candidates: &(0..3),
+                node_time,
+                lists: None,
+            };
             Existing::new(&source).err().unwrap().to_string()
         };
         assert!(make(None).contains("the nodes have no times"));
@@ -395,6 +413,7 @@ mod tests {
         let known = KnownEdges::new(3, &[0, 0], &[1, 2]).unwrap();
         let request = NegativeRequest {
             known: &known,
+            relation: 0,
             end: End::Destination,
             candidates: &(0..3),
             positives: &[(0, 1)],

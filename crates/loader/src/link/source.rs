@@ -7,7 +7,9 @@ use graphmill_core::{End, Error, NodeId, Result, keyed::key};
 use super::{
     LinkBatch,
     known::KnownEdges,
+    listed::NegativeLists,
     negatives::{NegativeRequest, NegativeSampler, NegativeSource, TABLE},
+    walks::Walks,
 };
 use crate::{BatchKey, Seeds};
 
@@ -57,6 +59,9 @@ pub struct LinkSource {
     pub corrupt: Corrupt,
     /// Edges that blocks leave out.
     pub exclude: Exclude,
+    /// Walks whose pairs of nodes are the positives in the place of `edges`, if any: the numbers
+    /// that [`LinkSource::fill`] takes are those of walks.
+    pub walks: Option<Arc<Walks>>,
     /// Samplers of sources and of destinations.
     samplers: [Arc<dyn NegativeSampler>; 2],
 }
@@ -89,6 +94,20 @@ impl LinkSource {
         Self::with_times(edges, known, negatives, candidates, None)
     }
 
+    /// [`LinkSource::new`] with the lists that negatives are drawn from, if `negatives` needs some.
+    ///
+    /// # Errors
+    /// As [`LinkSource::new`].
+    pub fn with_lists(
+        edges: impl Into<Arc<[(NodeId, NodeId)]>>,
+        known: Arc<KnownEdges>,
+        negatives: &str,
+        lists: Option<&Arc<NegativeLists>>,
+    ) -> Result<Self> {
+        let all = 0..known.num_nodes() as NodeId;
+        Self::with_all(edges, known, negatives, [all.clone(), all], (None, lists))
+    }
+
     /// [`LinkSource::with_candidates`] with the time from which each node exists (`V`), for
     /// negatives that exist at the time of their edge. Set [`LinkSource::latest`] to these times.
     ///
@@ -101,10 +120,20 @@ impl LinkSource {
         candidates: [Range<NodeId>; 2],
         node_time: Option<&[i64]>,
     ) -> Result<Self> {
+        Self::with_all(edges, known, negatives, candidates, (node_time, None))
+    }
+
+    fn with_all(
+        edges: impl Into<Arc<[(NodeId, NodeId)]>>,
+        known: Arc<KnownEdges>,
+        negatives: &str,
+        candidates: [Range<NodeId>; 2],
+        (node_time, lists): (Option<&[i64]>, Option<&Arc<NegativeLists>>),
+    ) -> Result<Self> {
         let make = TABLE.find(negatives)?.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
             let candidates = &candidates[end as usize];
-            Ok(make(&NegativeSource { known: &*known, end, candidates, node_time })?.into())
+            Ok(make(&NegativeSource { known: &*known, end, candidates, node_time, lists })?.into())
         };
         let samplers = [sampler(End::Source)?, sampler(End::Destination)?];
         Ok(Self {
@@ -116,16 +145,17 @@ impl LinkSource {
             num_negatives: 1,
             corrupt: Corrupt::default(),
             exclude: Exclude::default(),
+            walks: None,
             samplers,
         })
     }
 
-    /// Makes the seeds of a batch of the edges with these numbers: both ends of the edges and of
-    /// their negatives, in first-seen order. A pure function of the key and the numbers,
+    /// Makes the seeds of a batch of the edges, or walks, with these numbers: both ends of the edges
+    /// and of their negatives, in first-seen order. A pure function of the key and the numbers,
     /// independent of the number of threads.
     ///
     /// # Errors
-    /// A number is not below that of the edges, or an edge has no negative.
+    /// A number is not below that of the edges or walks, or an edge has no negative.
     pub fn fill(&self, batch: BatchKey, numbers: &[NodeId], mut seeds: Seeds) -> Result<Seeds> {
         let mut links = seeds.links.take().unwrap_or_default();
         seeds = seeds.refill(batch.batch, []);
@@ -135,7 +165,10 @@ impl LinkSource {
                 Error::invalid(format!("edge {number} of {} supervision edges", self.edges.len()))
             })
         };
-        let positives = numbers.iter().map(edge).collect::<Result<Vec<_>>>()?;
+        let positives = match &self.walks {
+            Some(walks) => walks.pairs(batch.seed, batch.epoch, numbers)?,
+            None => numbers.iter().map(edge).collect::<Result<Vec<_>>>()?,
+        };
         let latest: Vec<i64> = match &self.latest[..] {
             [] => Vec::new(),
             latest if latest.len() == self.edges.len() => {
@@ -186,6 +219,7 @@ impl LinkSource {
                 let number = end as usize;
                 let request = NegativeRequest {
                     known: &*self.known,
+                    relation: 0,
                     end,
                     candidates: &self.candidates[number],
                     positives,

@@ -48,7 +48,7 @@ pub struct KnownTriples {
 
 /// Lists of ends by relation and fixed end.
 #[derive(Clone, Debug, Default)]
-struct Index {
+pub(super) struct Index {
     /// Relation and fixed end of each list, ascending.
     keys: Vec<u64>,
     /// Range of each list, `P + 1`.
@@ -57,8 +57,14 @@ struct Index {
     ends: Vec<NodeId>,
 }
 
+/// Key of the list of a relation and a fixed end.
+pub(super) fn list_key(relation: u32, node: NodeId) -> u64 {
+    u64::from(relation) << 32 | u64::from(node)
+}
+
 impl Index {
-    fn new(mut pairs: Vec<(u64, NodeId)>) -> Self {
+    /// Sorts pairs of a key and an end; repeated pairs count once.
+    pub(super) fn new(mut pairs: Vec<(u64, NodeId)>) -> Self {
         pairs.par_sort_unstable();
         pairs.dedup();
         let mut index = Self::default();
@@ -73,8 +79,35 @@ impl Index {
         index
     }
 
+    /// Lists with these keys, ascending and distinct, one after the other.
+    pub(super) fn of_lists(lists: impl IntoIterator<Item = (u64, Vec<NodeId>)>) -> Self {
+        let mut index = Self { starts: vec![0], ..Self::default() };
+        for (key, list) in lists {
+            index.keys.push(key);
+            index.ends.extend(list);
+            index.starts.push(index.ends.len());
+        }
+        index
+    }
+
     fn list(&self, key: u64) -> Range<usize> {
         self.keys.binary_search(&key).map_or(0..0, |i| self.starts[i]..self.starts[i + 1])
+    }
+
+    /// List of a key, empty if there is none.
+    pub(super) fn of(&self, key: u64) -> &[NodeId] {
+        &self.ends[self.list(key)]
+    }
+
+    /// Number of nodes in all lists.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Keys and lists, ascending by key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &[NodeId])> {
+        let lists = self.starts.windows(2).map(|ends| &self.ends[ends[0]..ends[1]]);
+        self.keys.iter().copied().zip(lists)
     }
 }
 
@@ -88,21 +121,19 @@ impl KnownTriples {
             let message = format!("{} known edges; below 2^32 are supported", triples.len());
             return Err(Error::invalid(message));
         }
-        let key = |relation: u32, node: NodeId| u64::from(relation) << 32 | u64::from(node);
-        let sources = triples.par_iter().map(|&[h, r, t]| (key(r, t), h)).collect();
-        let destinations = triples.par_iter().map(|&[h, r, t]| (key(r, h), t)).collect();
+        let sources = triples.par_iter().map(|&[h, r, t]| (list_key(r, t), h)).collect();
+        let destinations = triples.par_iter().map(|&[h, r, t]| (list_key(r, h), t)).collect();
         Ok(Self { by_end: [Index::new(sources), Index::new(destinations)] })
     }
 
     /// Ends of the edges of `node` by `relation`, if it is the other end than `end`: ascending.
     pub fn ends_of(&self, relation: u32, end: End, node: NodeId) -> &[NodeId] {
-        let index = &self.by_end[end as usize];
-        &index.ends[index.list(u64::from(relation) << 32 | u64::from(node))]
+        self.by_end[end as usize].of(list_key(relation, node))
     }
 
     /// Number of distinct edges.
     pub fn len(&self) -> usize {
-        self.by_end[0].ends.len()
+        self.by_end[0].len()
     }
 
     /// Returns true if there are no edges.

@@ -25,11 +25,14 @@ class NegativeSampling:
         amount: Negatives of each positive. For triplets it is rounded up.
         method: ``"uniform"``, ``"degree"`` (destinations by their degree to the power of 0.75) or
             ``"in-batch"`` (destinations of other positives of the batch).
+        pairs: Pairs (``2 x N``) that negatives are drawn from, in the place of ``method``: those of
+            the positive's source that are no edges; if there are none, uniform negatives.
     """
 
     mode: str = "binary"
     amount: float = 1
     method: str = "uniform"
+    pairs: Any = None
 
     def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
@@ -38,6 +41,12 @@ class NegativeSampling:
             raise ValueError(f"amount {self.amount}: use a number above 0")
         if self.is_triplet():
             self.amount = math.ceil(self.amount)
+        if self.pairs is not None:
+            if self.method not in ("uniform", "file"):
+                raise ValueError(f"method '{self.method}': negatives are drawn from pairs; leave one of the two out")
+            self.method = "file"
+        elif self.method == "file":
+            raise ValueError("method 'file': pass the pairs, or another method")
 
     def is_binary(self) -> bool:
         """Returns true for pairs with labels."""
@@ -214,8 +223,11 @@ class LinkNeighborLoader(Loader):
 
     def _reseed(self) -> None:
         graph, (src, dst, _) = self._graph, self._graph.relations[self._r]
-        negatives, known = None, None
+        negatives, known, listed = None, None, None
         if self.neg_sampling is not None:
+            if self.neg_sampling.pairs is not None:
+                given = _pairs(self.neg_sampling.pairs, "pairs")
+                listed = (np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1]))
             negatives = (self.neg_sampling.method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
             lists = [graph.edges_of(self._r), self._edges] + ([] if self._known is None else [self._known])
             all_known = np.concatenate([np.asarray(edges, np.int64) for edges in lists], axis=1)
@@ -227,6 +239,7 @@ class LinkNeighborLoader(Loader):
             "exclude": self._exclude(),
             "negatives": negatives,
             "known": known,
+            "listed": listed,
         }
         weights = weights_of(self._weight_attr, graph)
         self._source = _graphmill.TypedSource(

@@ -85,6 +85,8 @@ class NeighborSampler(BaseSampler):
         if index.time is not None:
             raise NotImplementedError("NeighborSampler: times of edges are not supported; leave out edge_label_time")
         graph, negatives = self._graph, NegativeSampling.of(neg_sampling)
+        if negatives is not None and negatives.pairs is not None:
+            raise NotImplementedError("NeighborSampler: pairs of negatives are not supported; use LinkNeighborLoader")
         r = graph.relation(index.input_type) if self.typed else 0
         row, col = (end.cpu().numpy().astype(np.int64) for end in (index.row, index.col))
         how = None if negatives is None else (negatives.method, float(negatives.amount), negatives.is_triplet())
@@ -116,7 +118,7 @@ class NeighborSampler(BaseSampler):
         elif kind[0] == kind[2]:
             exclude.append((r, True))
         exclude = exclude if self.exclude else []
-        return {"types": (src, dst), "src": none, "dst": none, "exclude": exclude, "negatives": how, "known": known}
+        return {"types": (src, dst), "src": none, "dst": none, "exclude": exclude, "negatives": how, "known": known, "listed": None}
 
     def _output(self, arrays: tuple, metadata: tuple) -> Any:
         _, _, nodes, edge_index, edges, tree, _, num_nodes, num_edges, _ = arrays

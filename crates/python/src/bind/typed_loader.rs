@@ -51,6 +51,8 @@ struct GivenLinks<'py> {
     /// together.
     negatives: Option<(String, f64, bool)>,
     known: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    /// Pairs that negatives are drawn from.
+    listed: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 }
 
 #[pymethods]
@@ -193,7 +195,7 @@ fn inputs_of(
         let nodes = array::nodes("input_nodes", &nodes, topology.types[of].1)?;
         return Ok(TypedInputs::Nodes { of, nodes, disjoint });
     }
-    let GivenLinks { types, src, dst, exclude, negatives, known } = given.extract()?;
+    let GivenLinks { types, src, dst, exclude, negatives, known, listed } = given.extract()?;
     let counts = (topology.types[types.0].1, topology.types[types.1].1);
     let from = array::nodes("edge_label_index[0]", &src, counts.0)?;
     let to = array::nodes("edge_label_index[1]", &dst, counts.1)?;
@@ -207,9 +209,16 @@ fn inputs_of(
                     array::nodes("known edges[1]", &dst, counts.1)?,
                 ),
             };
+            let listed = match listed {
+                None => None,
+                Some((src, dst)) => {
+                    let src = array::nodes("pairs[0]", &src, counts.0)?;
+                    Some((src, array::nodes("pairs[1]", &dst, counts.1)?))
+                }
+            };
             let ends = (counts.0, counts.1, types.0 == types.1);
             let known = (&known.0[..], &known.1[..]);
-            let made = py.detach(|| Negatives::new(&name, ends, known, (amount, together)));
+            let made = py.detach(|| Negatives::new(&name, ends, known, listed, (amount, together)));
             Some(made.map_err(error::value)?)
         }
     };

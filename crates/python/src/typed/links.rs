@@ -1,9 +1,13 @@
 //! Seeds of batches of links: both ends of supervision edges and of their negatives.
 
+use std::sync::Arc;
+
 use graphmill_core::{End, keyed};
 use graphmill_loader::{
     BatchKey,
-    link::{ExcludedEdges, KnownEdges, NegativeRequest, NegativeSampler, NegativeSource, TABLE},
+    link::{
+        ExcludedEdges, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource, TABLE,
+    },
 };
 
 use super::Seeds;
@@ -27,7 +31,8 @@ pub struct Negatives {
 impl Negatives {
     /// Prepares negatives among `num_dst` destinations, which are not among the `known` edges:
     /// `amount` for each positive, drawn by the row `name` of the loader's table. With `same_type`
-    /// sources and destinations share their ids, and no node is linked to itself.
+    /// sources and destinations share their ids, and no node is linked to itself. The row `file`
+    /// draws from the pairs `listed`.
     ///
     /// # Errors
     /// A number is out of range, the row is unknown, or there is nothing to draw from.
@@ -35,6 +40,7 @@ impl Negatives {
         name: &str,
         (num_src, num_dst, same_type): (usize, usize, bool),
         known: (&[u32], &[u32]),
+        listed: Option<(Vec<u32>, Vec<u32>)>,
         (amount, together): (f64, bool),
     ) -> Result<Self, String> {
         if !(amount > 0.0 && amount <= 1e6) {
@@ -47,8 +53,17 @@ impl Negatives {
         let known = KnownEdges::new(nodes, known.0, &destinations).map_err(|e| e.to_string())?;
         let candidates = first..first + num_dst as u32;
         let make = TABLE.find(name).map_err(|e| e.to_string())?.make;
-        let source =
-            NegativeSource { known: &known, end: End::Destination, candidates: &candidates, node_time: None };
+        let lists = listed.map(|(src, dst)| {
+            let triples: Vec<[u32; 3]> = src.into_iter().zip(dst).map(|(u, v)| [u, 0, v + first]).collect();
+            Arc::new(NegativeLists::of_triples(&triples))
+        });
+        let source = NegativeSource {
+            known: &known,
+            end: End::Destination,
+            candidates: &candidates,
+            node_time: None,
+            lists: lists.as_ref(),
+        };
         let sampler = make(&source).map_err(|e| e.to_string())?;
         Ok(Self { known, sampler, first, candidates, amount, together })
     }
@@ -63,6 +78,7 @@ impl Negatives {
         let mut drawn = vec![0; positives.len() * each];
         let request = NegativeRequest {
             known: &self.known,
+            relation: 0,
             end: End::Destination,
             candidates: &self.candidates,
             positives: &shifted,

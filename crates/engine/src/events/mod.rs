@@ -1,5 +1,5 @@
-//! Training on streams of events: their links, classes or values, by TGN, TGAT, DyGFormer and layers
-//! with rows of edges.
+//! Training on streams of events: their links, classes or values, by TGN, TGAT, DyGFormer and
+//! layers with rows of edges.
 //!
 //! | file | contents |
 //! | --- | --- |

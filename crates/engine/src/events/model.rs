@@ -7,8 +7,8 @@
 //! the sampled events of a row, with their features and the time since them. JODIE reads no
 //! neighbours: it scales the row by the time since the node's last event, in deviations of the
 //! times between training events. DyGFormer reads the histories of both ends together
-//! ([`graphmill_nn::temporal::DygFormer`]). The head scores a pair by two dense layers over the rows of both
-//! ends.
+//! ([`graphmill_nn::temporal::DygFormer`]). The head scores a pair by two dense layers over the rows
+//! of both ends.
 //!
 //! # Source
 //!

@@ -51,8 +51,8 @@ pub struct DygFormerConfig {
 /// # Algorithm
 ///
 /// The history of a node is the node itself and the nodes of its last events. A token `i` of the
-/// pair `(u, v)` is node `n` at an event `e`, a time `d` ago, and occurs `a` times in the history of
-/// `u` and `b` times in that of `v`:
+/// pair `(u, v)` is node `n` at an event `e`, a time `d` ago, and occurs `a` times in the history
+/// of `u` and `b` times in that of `v`:
 ///
 /// ```text
 /// token[i] = [x[n] | edge[e] | phi(d) | f(a) + f(b)],   f(c) = relu(c w + b_0) W_1 + b_1

@@ -72,8 +72,8 @@ struct GivenTimes<'py> {
 
 #[pymethods]
 impl TypedSource {
-    /// Draws neighbours by each relation, or nodes of each type if `samples` are given. With `times`
-    /// ([`GivenTimes`]) every input has a neighbourhood of its own.
+    /// Draws neighbours by each relation, or nodes of each type if `samples` are given. With
+    /// `times` ([`GivenTimes`]) every input has a neighbourhood of its own.
     #[new]
     #[pyo3(signature = (
         types, relations, tables, *, seed, inputs, fanout = None, samples = None, replace = false,

@@ -101,7 +101,10 @@ fn every_model_of_events_learns_returning_users() {
     let dir = tempfile::tempdir().unwrap();
     let data = shop(dir.path(), false);
     for entry in &events::TABLE {
-        let options = [("model", entry.name), ("epochs", "12"), ("lr", "0.01"), ("hidden", "16")];
+        let mut options = vec![("model", entry.name), ("epochs", "12"), ("lr", "0.01"), ("hidden", "16")];
+        if entry.name == "dygformer" {
+            options.extend([("channel_dim", "8"), ("lr", "0.003")]);
+        }
         let summary = train(&data, &options).unwrap();
         assert!(summary.epochs[11].loss < summary.epochs[0].loss, "{}", entry.name);
         assert_eq!((&summary.test.metric[..], summary.epochs[0].seeds), ("average-precision", 420));
@@ -126,6 +129,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("gatv2-edge", &[("fanout", "4,3"), ("heads", "2")]),
         ("jodie", &[("new_nodes", "0.1")]),
         ("graphmixer", &[("dropout", "0.2")]),
+        ("dygformer", &[("patch_size", "2"), ("channel_dim", "4"), ("dropout", "0.2")]),
         ("tgn", &[("fanout", "4,3"), ("time_draw", "recency"), ("time_half_life", "600")]),
     ] {
         let more = [("model", case), ("epochs", "2"), ("checkpoint_batches", "2"), ("schedule", "cosine")];
@@ -193,7 +197,7 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
     let at = times[460];
     items[460..].iter_mut().for_each(|item| *item = (*item + 1) % 15);
     let other = shop_of(&dir.path().join("other"), false, (users, items, times.clone()));
-    for model in ["tgn", "tgat", "jodie", "graphmixer"] {
+    for model in ["tgn", "tgat", "jodie", "graphmixer", "dygformer"] {
         let run = RunDir::create(&dir.path().join(model)).unwrap();
         let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
         run_events(&config(&data, &[("model", model)]).unwrap(), &data, context).unwrap();
@@ -205,14 +209,23 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
             assert_eq!((written.kind, written.cols), ("embeddings", 8));
             npy::open(&out).unwrap().read_as_f32().unwrap()
         };
-        let all = |data: &TypedDataset, at| rows(data, "", Selection::All, at);
-        let of_users = all(&data, Some(at));
-        assert_eq!(of_users.len(), 20 * 8);
-        assert_eq!(of_users, all(&other, Some(at)), "{model}");
-        assert_ne!(all(&data, None), all(&other, None), "{model}: the events are different");
-        assert_ne!(of_users, all(&data, Some(times[100])), "{model}: earlier rows are different");
-        assert_eq!(rows(&data, "", Selection::List("3,1"), Some(at))[8..], of_users[8..16], "{model}");
-        assert_eq!(rows(&data, "item", Selection::All, Some(at)).len(), 15 * 8);
+        if model == "dygformer" {
+            let out = dir.path().join("rows.npy");
+            let error = events.embed(&data, ("", Selection::All), Some(at), &out, &Quiet).unwrap_err();
+            assert!(error.to_string().contains("a node has no embedding"), "{error}");
+        } else {
+            let all = |data: &TypedDataset, at| rows(data, "", Selection::All, at);
+            let of_users = all(&data, Some(at));
+            assert_eq!(of_users.len(), 20 * 8);
+            assert_eq!(of_users, all(&other, Some(at)), "{model}");
+            assert_ne!(all(&data, None), all(&other, None), "{model}: the events are different");
+            assert_ne!(of_users, all(&data, Some(times[100])), "{model}: earlier rows are different");
+            assert_eq!(rows(&data, "", Selection::List("3,1"), Some(at))[8..], of_users[8..16], "{model}");
+            assert_eq!(rows(&data, "item", Selection::All, Some(at)).len(), 15 * 8);
+            let error =
+                events.embed(&data, ("shop", Selection::All), None, &dir.path().join("x.npy"), &Quiet);
+            assert!(error.unwrap_err().to_string().contains("use user or item"), "{model}");
+        }
 
         let best = |data: &TypedDataset, k, at, threads| {
             let out = dir.path().join("best.csv");
@@ -228,8 +241,6 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
         let score = |line: &str| line.rsplit(',').next().unwrap().parse::<f32>().unwrap();
         let scores: Vec<f32> = whole.lines().skip(1).take(15).map(score).collect();
         assert!(scores.is_sorted_by(|a, b| a >= b), "{model}: {scores:?}");
-        let error = events.embed(&data, ("shop", Selection::All), None, &dir.path().join("x.npy"), &Quiet);
-        assert!(error.unwrap_err().to_string().contains("use user or item"), "{model}");
     }
 }
 
@@ -291,8 +302,14 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("metric", "mrr")], "no destinations to rank events against"),
         (&[("new_nodes", "1")], "--new-nodes"),
         (&[("decoder", "dot")], "--model tgn does not use it"),
-        (&[("model", "gine"), ("event_heads", "2")], "it is for the attention of tgn and tgat"),
-        (&[("model", "gine"), ("learn_frequencies", "true")], "it is for the attention of tgn and tgat, and"),
+        (&[("model", "gine"), ("event_heads", "2")], "it is for the attention of tgn, tgat and dygformer"),
+        (
+            &[("model", "gine"), ("learn_frequencies", "true")],
+            "it is for the attention of tgn, tgat and dygfo",
+        ),
+        (&[("model", "dygformer"), ("fanout", "4,3")], "has one hop; use --layers 1"),
+        (&[("model", "dygformer"), ("event_heads", "3")], "does not divide the 200 columns"),
+        (&[("model", "tgn"), ("patch_size", "2")], "--model tgn does not use it"),
         (&[("model", "jodie"), ("fanout", "4")], "it reads no neighbours"),
         (&[("model", "jodie"), ("time_window", "9000")], "--model jodie does not use it"),
         (&[("model", "gatv2-edge"), ("heads", "3")], "does not divide 8 columns"),

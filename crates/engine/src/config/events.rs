@@ -22,6 +22,8 @@ pub enum EventRows {
     Edges(&'static str),
     /// JODIE's projection of the memory to the time, without neighbours.
     Projection,
+    /// DyGFormer's transformer over the events of both ends of a pair. A node alone has no row.
+    Pairs,
 }
 
 /// A kind of model of events.
@@ -69,6 +71,13 @@ const WITHOUT_NEIGHBORS: &[OptionGroup] = &[OptionGroup::of::<EventOptions>()];
 /// Option groups of those with GATv2.
 const GAT_OPTIONS: &[OptionGroup] =
     &[OptionGroup::of::<TimeOptions>(), OptionGroup::of::<EventOptions>(), OptionGroup::of::<GatOptions>()];
+
+/// Option groups of DyGFormer.
+const PAIR_OPTIONS: &[OptionGroup] = &[
+    OptionGroup::of::<TimeOptions>(),
+    OptionGroup::of::<EventOptions>(),
+    OptionGroup::of::<DygFormerOptions>(),
+];
 
 /// Table of these models.
 pub static TABLE: Table<EventModelKind> = Table::new(
@@ -119,6 +128,17 @@ pub static TABLE: Table<EventModelKind> = Table::new(
             make: EventModelKind::of_edges("mixer", &[20]),
         },
         Entry {
+            name: "dygformer",
+            summary: "DyGFormer: a transformer over the last events of both ends, with common neighbours",
+            source: "Yu et al., NeurIPS 2023, arXiv:2303.13047",
+            options: PAIR_OPTIONS,
+            make: EventModelKind {
+                memory: None,
+                rows: EventRows::Pairs,
+                neighbors: EventNeighbors::last(&[31]),
+            },
+        },
+        Entry {
             name: "gine",
             summary: "GINE over the last events: an MLP on own row and the sum of relu(neighbour + event)",
             source: "Hu et al., ICLR 2020, arXiv:1905.12265",
@@ -156,7 +176,7 @@ pub struct EventOptions {
     /// Width of the encodings of times.
     #[arg(long, value_name = "N")]
     pub time_dim: usize,
-    /// Heads of the attention to neighbours; they divide --hidden.
+    /// Heads of the attention; they divide --hidden, or for dygformer four times --channel-dim.
     #[arg(long, value_name = "N")]
     pub event_heads: usize,
     /// Learn the frequencies of the encodings of times, as the papers do.
@@ -185,6 +205,39 @@ impl OptionSet for EventOptions {
         range("time_dim", self.time_dim, 1..=1 << 16)?;
         range("event_heads", self.event_heads, 1..=1 << 10)?;
         range("new_nodes", self.new_nodes, (Bound::Included(0.0), Bound::Excluded(1.0)))
+    }
+}
+
+/// Options of DyGFormer. Its histories are the --fanout last events of a node, and the node.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DygFormerOptions {
+    /// Events of a history that are one token of the transformer.
+    ///
+    /// A long history needs larger patches: the transformer compares all patches of both ends. The
+    /// paper has 1 for histories of 32 events and grows it with their length, so that a history has
+    /// 32 patches. Example: --fanout 255 --patch-size 8.
+    #[arg(long, value_name = "N")]
+    pub patch_size: usize,
+    /// Width of each of the four channels of a patch (nodes, events, times, common neighbours).
+    #[arg(long, value_name = "N")]
+    pub channel_dim: usize,
+    /// Layers of the transformer.
+    #[arg(long, value_name = "N")]
+    pub transformer_layers: usize,
+}
+
+impl Default for DygFormerOptions {
+    fn default() -> Self {
+        Self { patch_size: 1, channel_dim: 50, transformer_layers: 2 }
+    }
+}
+
+impl OptionSet for DygFormerOptions {
+    fn check(&self) -> Result<(), Fault> {
+        range("patch_size", self.patch_size, 1..=1 << 16)?;
+        range("channel_dim", self.channel_dim, 1..=1 << 14)?;
+        range("transformer_layers", self.transformer_layers, 1..=64)
     }
 }
 

@@ -49,6 +49,14 @@ impl SavedEvents<'_> {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         let (stream, model) = self.load(data)?;
+        if model.is_of_pairs() {
+            return Err(Error::usage(format!(
+                "{}: a row of --model {} depends on both nodes of a pair, so a node has no embedding; score \
+                 pairs with graphmill predict --top-k",
+                self.run.dir.display(),
+                self.config().model
+            )));
+        }
         let name_of = |t: usize| data.nodes[t].name.as_str();
         let is_named = |&end: &usize| node_type.is_empty() || name_of(stream.types[end]) == node_type;
         let Some(end) = (0..2).find(is_named) else {
@@ -104,15 +112,13 @@ impl SavedEvents<'_> {
         let (names, sources) = selected(data, stream.types[0], selection)?;
         let (of_candidates, candidates) = selected(data, stream.types[1], Selection::All)?;
         watch.check()?;
-        // the destinations first, so that each has the row of its number
-        let all = [numbers(&stream, 1, &candidates), numbers(&stream, 0, &sources)].concat();
-        let rows = self.rows(&stream, &model, at, &all)?;
+        let ends = [numbers(&stream, 0, &sources), numbers(&stream, 1, &candidates)];
+        let mut scorer = self.scorer(&stream, &model, at, &ends)?;
         let is_of_one_type = stream.types[0] == stream.types[1];
         let mut found = BestLinks::default();
         for (i, &source) in sources.iter().enumerate() {
             watch.check()?;
-            let row = (candidates.len() + i) as NodeId;
-            let scores = rayon::scope(|_| pair_scores(&model, &rows, row, candidates.len()));
+            let scores = rayon::scope(|_| scorer.scores(i))?;
             let own = is_of_one_type.then_some(source);
             let best = top(&scores, own, k).into_iter();
             found.extend(source, best.map(|candidate| (candidate, scores[candidate as usize])));
@@ -148,6 +154,26 @@ impl SavedEvents<'_> {
         Ok(Written::of_own(out, [count, 1], "links"))
     }
 
+    /// Prepares the scores of `[sources, destinations]`, nodes of the stream, as of a time.
+    fn scorer<'s>(
+        &'s self,
+        stream: &'s EventStream,
+        model: &'s EventModel,
+        at: Option<i64>,
+        ends: &'s [Vec<NodeId>; 2],
+    ) -> Result<Scorer<'s>> {
+        let [sources, destinations] = ends;
+        if !model.is_of_pairs() {
+            // the destinations first, so that each has the row of its number
+            let rows = self.rows(stream, model, at, &[&destinations[..], sources].concat())?;
+            return Ok(Scorer::OfRows { model, rows, destinations: destinations.len() });
+        }
+        let time = at.unwrap_or(stream.end());
+        let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), stream, model))?;
+        rayon::scope(|_| evaluation.begin_at(model, time))?;
+        Ok(Scorer::OfPairs { model, evaluation: Box::new(evaluation), ends, time })
+    }
+
     /// Embeddings of nodes of the stream as of a time, `N x H`.
     fn rows(
         &self,
@@ -163,6 +189,30 @@ impl SavedEvents<'_> {
             evaluation.embed(model, nodes, time, &mut rows)
         })?;
         Ok(rows)
+    }
+}
+
+/// Scores of a source with all destinations.
+enum Scorer<'s> {
+    /// By the embeddings of all destinations, then of the sources.
+    OfRows { model: &'s EventModel, rows: Matrix, destinations: usize },
+    /// By a model whose rows are those of pairs.
+    OfPairs { model: &'s EventModel, evaluation: Box<Evaluation<'s>>, ends: &'s [Vec<NodeId>; 2], time: i64 },
+}
+
+impl Scorer<'_> {
+    /// Scores of source number `i`.
+    fn scores(&mut self, i: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::OfRows { model, rows, destinations } => {
+                Ok(pair_scores(model, rows, (*destinations + i) as NodeId, *destinations))
+            }
+            Self::OfPairs { model, evaluation, ends: [sources, destinations], time } => {
+                let mut out = Vec::with_capacity(destinations.len());
+                evaluation.score_pairs(model, (sources[i], destinations), *time, &mut out)?;
+                Ok(out)
+            }
+        }
     }
 }
 

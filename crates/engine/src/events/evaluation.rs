@@ -29,6 +29,8 @@ const DEFAULT_METRIC: &str = "average-precision";
 const EVALUATION: u64 = u64::MAX;
 /// Pairs that are scored at once.
 pub(super) const MAX_PAIRS: usize = 1 << 14;
+/// Pairs that are scored at once by a model whose rows are those of pairs.
+const MAX_OWN_ROWS: usize = 1 << 9;
 /// Nodes whose embeddings are computed at once.
 const MAX_ROWS: usize = 1 << 12;
 /// Cutoffs of the metrics that a table of scores has.
@@ -160,6 +162,36 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
+    /// Adds the scores of the pairs of `source` with `destinations` at `time` to `out`, by the memory
+    /// of now. The draws of a node depend on it and the seed alone.
+    ///
+    /// # Errors
+    /// A block would have more edges than 32-bit positions can number.
+    pub(super) fn score_pairs(
+        &mut self,
+        model: &EventModel,
+        (source, destinations): (NodeId, &[NodeId]),
+        time: i64,
+        out: &mut Vec<f32>,
+    ) -> Result<()> {
+        for chunk in destinations.chunks(max_pairs(model)) {
+            self.scratch.rows.clear();
+            chunk.iter().for_each(|&v| self.scratch.rows.push(source, v, time));
+            self.score_rows(model, 0)?;
+            out.extend_from_slice(self.state.scores.view().host());
+        }
+        Ok(())
+    }
+
+    /// Scores the pairs of the scratch, by the draws of batch number `batch`.
+    fn score_rows(&mut self, model: &EventModel, batch: u64) -> Result<()> {
+        self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch }, false)?;
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let inputs = (&self.scratch.rows, &self.scratch.near);
+        model.forward(&pass, self.stream, self.memory.as_ref(), inputs, &mut self.state)
+    }
+
     fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
@@ -197,7 +229,7 @@ impl<'a> Evaluation<'a> {
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
             let of_batch = &chosen[next..next + count];
-            for piece in of_batch.chunks((MAX_PAIRS / (1 + each)).max(1)) {
+            for piece in of_batch.chunks((max_pairs(model) / (1 + each)).max(1)) {
                 self.score_piece(model, part, piece, each, &mut scores)?;
             }
             next += count;
@@ -235,12 +267,7 @@ impl<'a> Evaluation<'a> {
                 }
             }
         }
-        let batch = events.first().map_or(0, |&e| e.into());
-        self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch }, false)?;
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
-        let inputs = (&self.scratch.rows, &self.scratch.near);
-        model.forward(&pass, stream, self.memory.as_ref(), inputs, &mut self.state)?;
+        self.score_rows(model, events.first().map_or(0, |&e| e.into()))?;
         out.extend_from_slice(self.state.scores.view().host());
         Ok(())
     }
@@ -314,6 +341,11 @@ impl ScoredPart {
         }
         scores
     }
+}
+
+/// Pairs that a model scores at once.
+fn max_pairs(model: &EventModel) -> usize {
+    if model.is_of_pairs() { MAX_OWN_ROWS } else { MAX_PAIRS }
 }
 
 /// Number of events of a batch.

@@ -1,5 +1,5 @@
-//! Training on streams of events: their links, classes or values, by TGN, TGAT and layers with
-//! rows of edges.
+//! Training on streams of events: their links, classes or values, by TGN, TGAT, DyGFormer and
+//! layers with rows of edges.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | `history.rs` | the graph of events, from which neighbours are drawn |
 //! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |
 //! | `model.rs` | memory, layers and head of a configuration |
+//! | `pair.rs` | DyGFormer: the rows of both ends of a pair together |
 //! | `hop.rs` | attention, or a layer with rows of edges |
 //! | `learner.rs` | loss, gradients, update, and the memory after a batch |
 //! | `target.rs` | classes and values of events, of tasks that are not links |
@@ -30,6 +31,7 @@ mod history;
 mod hop;
 mod learner;
 mod model;
+mod pair;
 mod position;
 mod saved;
 mod stream;

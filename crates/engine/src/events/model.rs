@@ -6,8 +6,9 @@
 //! The row of a node is its memory (TGN, JODIE) plus its projected features. Each layer attends to
 //! the sampled events of a row, with their features and the time since them. JODIE reads no
 //! neighbours: it scales the row by the time since the node's last event, in deviations of the
-//! times between training events. The head scores a pair by two dense layers over the rows of both
-//! ends.
+//! times between training events. DyGFormer reads the histories of both ends together
+//! ([`graphmill_nn::temporal::DygFormer`]). The head scores a pair by two dense layers over the rows
+//! of both ends.
 //!
 //! # Source
 //!
@@ -40,6 +41,7 @@ use graphmill_nn::{
 use super::{
     batch::{Neighborhood, Rows},
     hop::{Hop, HopState},
+    pair::{PairModel, PairState},
     stream::EventStream,
     target::EventTargets,
 };
@@ -60,6 +62,8 @@ pub(super) struct EventModel {
     layers: Vec<Hop>,
     /// Projection of rows to their times, and the mean and deviation of the times between events.
     projection: Option<(TimeProjection, [f64; 2])>,
+    /// Rows of both ends of a pair together, in the place of all parts above.
+    pairs: Option<Box<PairModel>>,
     head: EdgeHead,
     hidden: usize,
 }
@@ -79,6 +83,7 @@ pub(super) struct PassState {
     /// Standardized time since the last event of each row's node.
     since: Vec<f32>,
     hops: Vec<HopState>,
+    pairs: PairState,
     head: EdgeHeadState,
     pub(super) scores: Matrix,
     pub(super) scores_grad: Matrix,
@@ -103,23 +108,26 @@ impl EventModel {
             )));
         }
         let key = |part| key(&[config.seed, MODEL, part]);
-        let hops = if is_of(EventRows::Projection) { 0 } else { config.layers };
+        let has_hops = !is_of(EventRows::Projection) && !is_of(EventRows::Pairs);
+        let hops = if has_hops { config.layers } else { 0 };
         let name = kind.and_then(|kind| match kind.rows {
             EventRows::Edges(name) => Some(name),
-            EventRows::Attention | EventRows::Projection => None,
+            EventRows::Attention | EventRows::Projection | EventRows::Pairs => None,
         });
         let layers = (0..hops).map(|l| Hop::new(config, name, l, edge_dim, key(3 + l as u64)));
         let projection = || (TimeProjection::new(hidden, config.dropout as f32, key(3)), stream.intervals());
+        let pairs = || PairModel::new(config, stream, key(3)).map(Box::new);
         let cell = kind.and_then(|kind| kind.memory);
         let updater = |cell| MemoryUpdater::new(cell, hidden, edge_dim, options.time_dim, key(1));
         let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
         let of_features =
             |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
         let mut model = Self {
-            input: stream.node_features.as_ref().map(of_features),
+            input: stream.node_features.as_ref().filter(|_| !is_of(EventRows::Pairs)).map(of_features),
             updater: cell.map(updater),
             layers: layers.collect::<Result<_>>()?,
             projection: is_of(EventRows::Projection).then(projection),
+            pairs: is_of(EventRows::Pairs).then(pairs).transpose()?,
             head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
             hidden,
         };
@@ -153,6 +161,9 @@ impl EventModel {
         }
         self.projection.iter().for_each(|(of, _)| of.visit(&mut |param| named("rows", param)));
         self.head.visit(&mut |param| named("head", param));
+        if let Some(pairs) = &self.pairs {
+            pairs.visit(&mut |name, param| see(&format!("pairs.{name}"), param));
+        }
     }
 
     /// Visits every parameter mutably, in the order of [`EventModel::visit`].
@@ -165,6 +176,9 @@ impl EventModel {
         }
         self.projection.iter_mut().for_each(|(of, _)| of.visit_mut(&mut |param| named("rows", param)));
         self.head.visit_mut(&mut |param| named("head", param));
+        if let Some(pairs) = &mut self.pairs {
+            pairs.visit_mut(&mut |name, param| see(&format!("pairs.{name}"), param));
+        }
     }
 
     /// Computes the score of each pair of `rows` into [`PassState::scores`], `P x 1`, or the
@@ -180,6 +194,12 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) -> Result<()> {
+        if let Some(model) = &self.pairs {
+            model.forward(pass, stream, (rows, near), &mut state.pairs);
+            let PassState { pairs, head, scores, .. } = state;
+            self.head.forward(pass, &pairs.pairs(), head, scores);
+            return Ok(());
+        }
         self.embed(pass, stream, memory, (rows, near), state)?;
         let PassState { rows: of_layers, head, scores, .. } = state;
         self.head.forward(pass, &pairs(rows, of_layers[self.top()].view()), head, scores);
@@ -189,6 +209,11 @@ impl EventModel {
     /// Computes the scores of pairs of embeddings, or the outputs for the targets, into `scores`.
     pub(super) fn score(&self, pass: &Pass, pairs: &EdgePairs, scores: &mut Matrix) {
         self.head.forward(pass, pairs, &mut EdgeHeadState::default(), scores);
+    }
+
+    /// Returns true if rows are those of pairs, so that a node alone has no embedding.
+    pub(super) fn is_of_pairs(&self) -> bool {
+        self.pairs.is_some()
     }
 
     /// Width of the embeddings, `H`.
@@ -285,8 +310,15 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) {
-        let PassState { rows: of_layers, hops, head, scores, scores_grad, grads, since, .. } = state;
+        let PassState {
+            rows: of_layers, hops, pairs: of_pairs, head, scores, scores_grad, grads, since, ..
+        } = state;
         let [grad, next] = grads;
+        if let Some(model) = &mut self.pairs {
+            self.head.backward(pass, &of_pairs.pairs(), head, scores.view(), scores_grad, grad);
+            model.backward(pass, of_pairs, grad.view());
+            return;
+        }
         let pairs = pairs(rows, of_layers[self.top()].view());
         self.head.backward(pass, &pairs, head, scores.view(), scores_grad, grad);
         if let Some((projection, _)) = &mut self.projection {

@@ -46,6 +46,9 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
         return match key.name {
             "patience" => rules::several_scores(config, key),
             "fanout" | "layers" if !has_neighbors => refuse("it reads no neighbours"),
+            "layers" if rows == Some(EventRows::Pairs) && config.layers != 1 => {
+                refuse("its histories are of one hop, and --transformer-layers is its depth")
+            }
             "fanout" if !config.fanout_by_name.is_empty() => refuse("its events are of one edge type"),
             name if READ.contains(&name) => Ok(()),
             "max_batches" => refuse("an epoch has all training events, in their order"),
@@ -71,11 +74,11 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
                 .into())
         }
         "out_heads" => refuse("all its layers join their heads"),
-        "event_heads" if rows != Some(EventRows::Attention) => {
-            refuse("it is for the attention of tgn and tgat")
+        "event_heads" if !matches!(rows, Some(EventRows::Attention | EventRows::Pairs)) => {
+            refuse("it is for the attention of tgn, tgat and dygformer")
         }
         "learn_frequencies" if matches!(rows, Some(EventRows::Edges(_))) => {
-            refuse("it is for the attention of tgn and tgat, and for memory")
+            refuse("it is for the attention of tgn, tgat and dygformer, and for memory")
         }
         "time_carry" if config.layers == 1 => {
             Err("it bounds the hops after the first, and --layers is 1; leave it out".into())
@@ -118,6 +121,10 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
         config.lr = 1e-4;
     }
     if is_free("hidden") && config.hidden == default.hidden {
-        config.hidden = if matches!(kind.rows, EventRows::Edges(_)) { 128 } else { 100 };
+        config.hidden = match kind.rows {
+            EventRows::Edges(_) => 128,
+            EventRows::Pairs => 172,
+            EventRows::Attention | EventRows::Projection => 100,
+        };
     }
 }

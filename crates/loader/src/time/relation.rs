@@ -102,12 +102,16 @@ impl RelationDraws<'_> {
     fn admit(&self, of: Destinations, admitted: &mut Vec<Range<u32>>) {
         let (graph, index) =
             (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
+        let indptr = graph.indptr();
         admitted.resize(of.nodes.len(), 0..0);
         let find = |(first, out): (usize, &mut [Range<u32>])| {
             for (i, to) in out.iter_mut().enumerate() {
                 let at = first * RUN + i;
+                if let Some(&ahead) = of.nodes.get(at + 2 * PREFETCH_DISTANCE) {
+                    prefetch(indptr, ahead as usize);
+                }
                 if let Some(&ahead) = of.nodes.get(at + PREFETCH_DISTANCE) {
-                    prefetch(graph.indptr(), ahead as usize);
+                    index.prefetch_row(indptr[ahead as usize], indptr[ahead as usize + 1]);
                 }
                 let (oldest, latest) = self.options.admitted(of.times[at]);
                 *to = index.admitted(graph, of.nodes[at], oldest, latest);
@@ -125,14 +129,15 @@ impl RelationDraws<'_> {
         let (graph, index) =
             (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
         let Run { rows, sources, positions, times } = run;
-        let base = indptr[rows.start];
-        for i in rows {
-            let edges = (indptr[i] - base) as usize..(indptr[i + 1] - base) as usize;
+        let (base, starts) = (indptr[rows.start], graph.indptr());
+        let edges_of = |i: usize| (indptr[i] - base) as usize..(indptr[i + 1] - base) as usize;
+        for i in rows.clone() {
+            let edges = edges_of(i);
             if edges.is_empty() {
                 continue;
             }
             let (v, range) = (of.nodes[i], &admitted[i]);
-            let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
+            let [start, end] = [starts[v as usize], starts[v as usize + 1]];
             let parts = [self.key, v.into(), range.start.into(), range.end.into()];
             let out = &mut sources[edges.clone()];
             draw(self.options, index.row(start, end), range.clone(), &mut Stream::new(key(&parts)), out);
@@ -145,15 +150,43 @@ impl RelationDraws<'_> {
                     }
                 }
             }
-            for (source, position) in out.iter_mut().zip(&mut positions[edges]) {
-                *position = index.position(start, *source);
+            for (place, position) in out.iter().zip(&mut positions[edges]) {
+                *position = start + u64::from(*place);
             }
         }
-        for (e, source) in sources.iter_mut().enumerate() {
-            if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
-                prefetch(graph.indices(), ahead as usize);
+        self.resolve(of, rows, edges_of, (sources, positions));
+    }
+
+    /// Replaces the places in `positions` by positions in the graph, and fills in the sources. The
+    /// reads are at random addresses, so a pass over all edges prefetches them.
+    fn resolve(
+        &self,
+        of: Destinations,
+        rows: Range<usize>,
+        edges_of: impl Fn(usize) -> Range<usize>,
+        (sources, positions): (&mut [NodeId], &mut [u64]),
+    ) {
+        let (graph, index) =
+            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
+        let (starts, indices) = (graph.indptr(), graph.indices());
+        let Some(order) = index.order() else {
+            for (e, source) in sources.iter_mut().enumerate() {
+                if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
+                    prefetch(indices, ahead as usize);
+                }
+                *source = indices[positions[e] as usize];
             }
-            *source = graph.indices()[positions[e] as usize];
+            return;
+        };
+        for i in rows {
+            let start = starts[of.nodes[i] as usize];
+            for e in edges_of(i) {
+                if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
+                    prefetch(order, ahead as usize);
+                }
+                let [offset, source] = order[positions[e] as usize];
+                (positions[e], sources[e]) = (start + u64::from(offset), source);
+            }
         }
     }
 }

@@ -46,7 +46,9 @@ impl CellKind {
 ///
 /// # Shapes
 /// - `gru.input.weight`: `I x 3M` (r, z, n); `gru.hidden.weight`: `M x 3M`; biases: `1 x 3M`
-/// - `rnn.input.weight`: `I x M`; `rnn.hidden.weight`: `M x M`; biases: `1 x M`
+/// - `rnn.input.weight`: `I x M`; `rnn.hidden.weight`: `M x M`; biases: `1 x M`. All begin uniform in
+///   `[-1 / sqrt(M), 1 / sqrt(M)]`, as in PyTorch: with larger weights, states keep the noise of old
+///   inputs for long.
 #[derive(Clone, Debug)]
 pub struct RecurrentCell {
     kind: CellKind,
@@ -82,11 +84,19 @@ impl RecurrentCell {
     pub fn new(kind: CellKind, input: usize, state: usize, key: u64) -> Self {
         let (key, [of_input, of_state]) = (|part| keyed::key(&[key, part]), kind.names());
         let width = kind.parts() * state;
-        Self {
+        let mut cell = Self {
             kind,
             input: Linear::named(of_input, input, width, true, key(0)),
             hidden: Linear::named(of_state, state, width, true, key(1)),
+        };
+        if kind == CellKind::Rnn {
+            let (bound, mut stream) = (1.0 / (state.max(1) as f64).sqrt(), keyed::Stream::new(key(2)));
+            cell.visit_mut(&mut |param| {
+                let values = param.value.view_mut().host().iter_mut();
+                values.for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
+            });
         }
+        cell
     }
 
     /// Width of the states, `M`.

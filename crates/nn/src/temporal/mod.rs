@@ -4,6 +4,7 @@
 //! - [`TemporalAttention`]: attention to neighbours with the time since their events (TGAT, TGN).
 //! - [`RecurrentCell`]: a gated recurrent unit, or a plain cell.
 //! - [`NodeMemory`], [`MemoryUpdater`]: the memory of TGN, with messages that wait for one batch.
+//! - [`DygFormer`]: a transformer over the histories of both nodes of a pair.
 //! - [`TimeProjection`]: rows of nodes some time after their last events (JODIE).
 //!
 //! # Order of a batch
@@ -20,12 +21,18 @@
 
 mod attention;
 mod cell;
+mod channel;
+mod dygformer;
 mod encoding;
 mod memory;
+mod pair_tokens;
 mod projection;
+mod transformer;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
 pub use cell::{CellKind, CellState, RecurrentCell};
+pub use dygformer::{DygFormer, DygFormerConfig, DygFormerState};
 pub use encoding::TimeEncoding;
 pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};
+pub use pair_tokens::PairInput;
 pub use projection::TimeProjection;

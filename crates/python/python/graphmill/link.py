@@ -13,7 +13,7 @@ from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
 from .loader import Loader
-from .neighbor import hops_per_type, refuse_of_types, weights_of
+from .neighbor import Temporal, hops_per_type, refuse_of_types, weights_of
 
 
 @dataclass
@@ -83,9 +83,13 @@ class LinkNeighborLoader(Loader):
     - for triplets instead ``src_index`` (``P``), ``dst_pos_index`` (``P``) and ``dst_neg_index``
       (``P``, or ``P x amount``).
     - ``input_id`` (``P``): positions of the edges in ``edge_label_index``.
+    - with ``edge_label_time`` also ``edge_label_time`` (``P + negatives``): times of the edges, and
+      for a negative that of its positive; for triplets ``seed_time`` (``P``).
+    - ``batch`` (``N``), if neighbourhoods are disjoint: positive whose ends, or whose negative's
+      ends, each node was sampled for.
 
     On a graph of several types these are values of the edge type; ``src_index`` and the others are
-    values of the node types.
+    values of the node types, as is ``seed_time``.
 
     Two things differ from PyTorch Geometric. With ``exclude_supervision_edges`` no batch holds an
     edge that it predicts, nor its reverse, in any hop. Negatives are never edges: each replaces the
@@ -97,6 +101,11 @@ class LinkNeighborLoader(Loader):
         edge_label_index: Edges to predict (``2 x K``), or ``None`` for all edges. On a graph of
             several types an edge type, or a pair of an edge type and one of these.
         edge_label: Label of each edge.
+        edge_label_time: Time of each edge (``K`` integers), with ``time_attr``: the hops around its
+            ends and those of its negatives have edges up to this time, which includes others of the
+            same time. To leave these out, pass times less 1.
+        time_attr, temporal_strategy: As for :class:`graphmill.NeighborLoader`. With times of nodes,
+            a negative destination exists at the time of its positive.
         neg_sampling: A :class:`graphmill.NegativeSampling`, ``"binary"`` or ``"triplet"``, a dict
             of its arguments, or PyTorch Geometric's class.
         neg_sampling_ratio: Older form of ``neg_sampling``: the amount of binary negatives.
@@ -112,8 +121,10 @@ class LinkNeighborLoader(Loader):
 
     Raises:
         TypeError: An array has a wrong type, or an argument is unknown.
-        ValueError: An id is out of range, or a source has edges to all destinations.
-        NotImplementedError: The arguments ask for temporal sampling or another ``subgraph_type``.
+        ValueError: An id is out of range, a source has edges to all destinations (that exist at the
+            time), or one of ``edge_label_time`` and ``time_attr`` is missing.
+        NotImplementedError: The arguments ask for another ``subgraph_type``, for times together with
+            weights, or for negatives of other methods than ``"uniform"`` with times of nodes.
 
     Example:
         >>> import numpy as np, graphmill
@@ -156,8 +167,6 @@ class LinkNeighborLoader(Loader):
         **kwargs: Any,
     ):
         for name, value in (
-            ("time_attr", time_attr),
-            ("edge_label_time", edge_label_time),
             ("transform_sampler_output", transform_sampler_output),
             ("neighbor_sampler", neighbor_sampler),
         ):
@@ -168,13 +177,19 @@ class LinkNeighborLoader(Loader):
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         self.data, self.neg_sampling = data, NegativeSampling.of(neg_sampling)
         self.num_neighbors = hops_per_type(data, num_neighbors)
-        self.replace, self.disjoint = bool(replace), bool(disjoint)
+        if (edge_label_time is None) != (time_attr is None):
+            given, missing = ("time_attr", "edge_label_time") if edge_label_time is None else ("edge_label_time", "time_attr")
+            raise ValueError(f"{given}: without {missing} no time bounds the neighbours of an edge; pass both or neither")
+        # times bound the hops of each edge
+        self.replace, self.disjoint = bool(replace), bool(disjoint) or time_attr is not None
         self.subgraph_type = "directional" if directed else "induced"
         if directed:
             self.subgraph_type = str(getattr(subgraph_type, "value", subgraph_type))
         self.exclude_supervision_edges, self.reverse_edge_type = exclude_supervision_edges, reverse_edge_type
         self._how, self._given = (output, pin_memory), (edge_label_index, edge_label, input_id, known_edges)
         self._weight_attr = weight_attr
+        self._time = Temporal(time_attr, edge_label_time, temporal_strategy)
+        self._time.check(self)
         self._open()
 
     def _open(self) -> None:
@@ -204,6 +219,7 @@ class LinkNeighborLoader(Loader):
                 raise ValueError("edge_label: triplets have no labels; leave it out, or use neg_sampling='binary'")
             if count and self._labels.dtype.kind in "iuf" and self._labels.min() == 0:
                 self._labels = self._labels + 1
+        self._times = self._time.of_types(self._graph, count)
         self._reseed()
 
     def _exclude(self) -> list[tuple[int, bool]]:
@@ -225,10 +241,15 @@ class LinkNeighborLoader(Loader):
         graph, (src, dst, _) = self._graph, self._graph.relations[self._r]
         negatives, known, listed = None, None, None
         if self.neg_sampling is not None:
+            method = self.neg_sampling.method
             if self.neg_sampling.pairs is not None:
                 given = _pairs(self.neg_sampling.pairs, "pairs")
                 listed = (np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1]))
-            negatives = (self.neg_sampling.method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
+            if self._times is not None and dst in self._times["nodes"]:
+                if method != "uniform":
+                    raise NotImplementedError(f"LinkNeighborLoader: method '{method}' draws destinations that may not exist yet; use 'uniform' with time_attr")
+                method, self._times["destinations"] = "existing", self._times["nodes"][dst]
+            negatives = (method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
             lists = [graph.edges_of(self._r), self._edges] + ([] if self._known is None else [self._known])
             all_known = np.concatenate([np.asarray(edges, np.int64) for edges in lists], axis=1)
             known = (np.ascontiguousarray(all_known[0]), np.ascontiguousarray(all_known[1]))
@@ -252,6 +273,7 @@ class LinkNeighborLoader(Loader):
             replace=self.replace,
             weights=weights,
             disjoint=self.disjoint,
+            times=self._times,
         )
 
     def __call__(self, index: Any) -> Any:
@@ -278,11 +300,14 @@ class LinkNeighborLoader(Loader):
                 del links[name]
         links["input_id"] = value(inputs if self._input_id is None else self._input_id[inputs])
         positives = len(inputs)
+        times = None if self._times is None else self._times["inputs"][inputs]
         if self.neg_sampling is not None and self.neg_sampling.is_triplet():
             sources["src_index"] = value(src[:positives])
             destinations["dst_pos_index"] = value(dst[:positives])
             negatives = dst[positives:]
             amount = int(self.neg_sampling.amount)
+            if times is not None:
+                sources["seed_time"] = destinations["seed_time"] = value(times)
             destinations["dst_neg_index"] = value(negatives if amount == 1 else negatives.reshape(positives, amount))
             return batch
         links["edge_label_index"] = value(np.stack([src, dst]))
@@ -293,6 +318,9 @@ class LinkNeighborLoader(Loader):
             labels = np.concatenate([labels, zeros])
         if labels is not None:
             links["edge_label"] = value(np.ascontiguousarray(labels))
+        if times is not None:
+            # negative k is one of positive k modulo P
+            links["edge_label_time"] = value(np.resize(times, len(src)))
         return batch
 
     _made = (*Loader._made, "_edges", "_known", "_labels", "_input_id")

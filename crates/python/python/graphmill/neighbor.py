@@ -53,7 +53,7 @@ class NeighborLoader(Loader):
         time_attr: Name of a node or edge attribute with times (``N`` or ``E`` integers). A seed's
             neighbourhood, in all hops, has the edges up to its time, by their own times or those of
             their sources; every seed then has a separate one, as with ``disjoint``. On a graph of
-            one type.
+            several types, edges of types without such times always exist.
         temporal_strategy: ``"uniform"`` samples among these edges; ``"last"`` takes the last ones.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
@@ -74,7 +74,7 @@ class NeighborLoader(Loader):
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
             number is out of range.
-        NotImplementedError: The arguments ask for times, a ``subgraph_type`` or tiers that graphs of
+        NotImplementedError: The arguments ask for a ``subgraph_type`` or tiers that graphs of
             several types do not support; or for times together with weights or another
             ``subgraph_type`` than ``"directional"``.
 
@@ -148,9 +148,12 @@ class NeighborLoader(Loader):
             if len(self._input_id) != len(self.input_nodes):
                 raise ValueError(f"input_id: {len(self._input_id)} values for {len(self.input_nodes)} input nodes")
         self._weights = weights_of(self._weight_attr, self._graph)
-        self._times = self._time.of(self._graph, self.input_nodes)
         if self.input_type is None:
+            self._times = self._time.of(self._graph, self.input_nodes)
             self._tier()
+        else:
+            number = self._graph.number(self.input_type)
+            self._times = self._time.of_types(self._graph, number, self.input_nodes)
         self._reseed()
 
     def _tier(self) -> None:
@@ -170,6 +173,7 @@ class NeighborLoader(Loader):
                 replace=self.replace,
                 weights=self._weights,
                 disjoint=self.disjoint,
+                times=self._times,
             )
             return
         self._source = _graphmill.Source.neighbors(
@@ -193,7 +197,10 @@ class NeighborLoader(Loader):
 
     def _yield(self, arrays: tuple) -> Any:
         if self.input_type is not None:
-            return typed_batch(self._output, arrays, self.input_type, self._input_id)
+            batch = typed_batch(self._output, arrays, self.input_type, self._input_id)
+            if self._time.input_time is not None and self._times is not None:
+                batch[self.input_type]["seed_time"] = self._output.value(self._times["inputs"][arrays[1]])
+            return batch
         _, inputs, n_id, edge_index, e_id, tree, _, tables, num_nodes, num_edges = arrays
         value = self._output.value
         batch = self._output.batch(n_id, edge_index, e_id, tables)
@@ -217,7 +224,7 @@ class Temporal:
     input_time: Any
     strategy: str
 
-    def check(self, loader: NeighborLoader) -> None:
+    def check(self, loader: Any) -> None:
         """Refuses arguments that do not go together."""
         kind = type(loader).__name__
         if self.strategy not in ("uniform", "last"):
@@ -228,8 +235,6 @@ class Temporal:
             if self.strategy != "uniform":
                 raise ValueError("temporal_strategy: without time_attr no edge is the last one; pass time_attr too")
             return
-        if is_typed(loader.data):
-            raise NotImplementedError(f"{kind}: time_attr needs a graph of one type; use torch_geometric's NeighborLoader for others")
         if loader.subgraph_type != "directional":
             raise NotImplementedError(f"{kind}: time_attr with subgraph_type '{loader.subgraph_type}' would add edges of later times; use 'directional'")
         if loader._weight_attr is not None:
@@ -255,6 +260,43 @@ class Temporal:
         else:
             of_inputs = times[inputs]
         return whose == "edges", times, np.ascontiguousarray(of_inputs), self.strategy == "last"
+
+
+    def of_types(self, graph: Any, inputs: int, nodes: Any = None) -> dict[str, Any] | None:
+        """Arguments of a source of several types, whose inputs are ``nodes`` of type number ``inputs``.
+
+        Without ``nodes`` they are that many edges, whose times are given.
+        """
+        if self.time_attr is None:
+            return None
+        name = self.time_attr
+        found = {
+            kind: {number: times_of(rows, f"time_attr '{name}'") for column, whose, number, rows in graph.tables if (column, whose) == (name, kind)}
+            for kind in ("nodes", "edges")
+        }
+        of_edges = not found["nodes"]
+        if of_edges and not found["edges"]:
+            known = ", ".join(sorted({column for column, *_ in graph.tables})) or "none"
+            raise ValueError(f"time_attr '{name}': no node or edge attribute has this name; known: {known}")
+        given = "input_time" if nodes is not None else "edge_label_time"
+        count = inputs if nodes is None else len(nodes)
+        if self.input_time is not None:
+            of_inputs = times_of(self.input_time, given)
+            if len(of_inputs) != count:
+                raise ValueError(f"{given}: {len(of_inputs)} times for {count} inputs; pass a time for each")
+        elif inputs in found["nodes"]:
+            of_inputs = found["nodes"][inputs][nodes]
+        else:
+            raise ValueError(f"time_attr '{name}': nodes of type '{graph.types[inputs][0]}' have no times; pass input_time")
+        relations = [found["edges"].get(r) if of_edges else found["nodes"].get(src) for r, (src, *_) in enumerate(graph.relations)]
+        return {
+            "relations": relations,
+            "of_edges": of_edges,
+            "is_last": self.strategy == "last",
+            "inputs": np.ascontiguousarray(of_inputs),
+            "nodes": found["nodes"],
+            "destinations": None,
+        }
 
 
 def times_of(values: Any, name: str) -> np.ndarray:

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 
 use super::{array, error};
-use crate::typed::links::Negatives;
+use crate::typed::links::{Given, Negatives};
 
 /// Negatives of the positives `src[i]` to `dst[i]`: sources and destinations.
 #[pyfunction]
@@ -32,9 +32,10 @@ pub(super) fn negatives<'py>(
     );
     let drawn = py.detach(|| {
         let ends = (sizes.0, sizes.1, same_type);
-        let negatives = Negatives::new(method, ends, (&known.0, &known.1), None, (amount, together))?;
+        let negatives =
+            Negatives::new(method, ends, (&known.0, &known.1), (amount, together), Given::default())?;
         let positives: Vec<(u32, u32)> = src.into_iter().zip(dst).collect();
-        negatives.draw(BatchKey { seed, epoch: 0, batch: 0 }, &positives)
+        negatives.draw(BatchKey { seed, epoch: 0, batch: 0 }, &positives, &[])
     });
     let drawn = drawn.map_err(error::value)?;
     let column =

@@ -10,13 +10,16 @@ use pyo3::{
 
 use super::{array, dataset::Dataset, error, loader::Schedule, topology::Topology, wait};
 use crate::{
-    method::draw::{Draws, Weights},
+    method::{
+        draw::{Draws, Weights},
+        times::{Times, TimesOf},
+    },
     prefetch::Prefetch,
     table::Table,
     typed::{
         Relation, TypedMethod, TypedTopology,
         hgt::TypedBudgets,
-        links::{Links, Negatives},
+        links::{Given, Links, Negatives},
         neighbors::TypedNeighbors,
         source::{self, TypedBatch, TypedInputs, TypedOf},
     },
@@ -55,13 +58,28 @@ struct GivenLinks<'py> {
     listed: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
 }
 
+/// Times that bound the hops of every input, as Python gives them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenTimes<'py> {
+    /// Times of each relation's edges, or of the nodes of its source type; `None` without times.
+    relations: Vec<Option<Bound<'py, PyArray1<i64>>>>,
+    of_edges: bool,
+    is_last: bool,
+    /// Time of each input.
+    inputs: Bound<'py, PyArray1<i64>>,
+    /// Time from which each destination of negatives exists.
+    destinations: Option<Bound<'py, PyArray1<i64>>>,
+}
+
 #[pymethods]
 impl TypedSource {
-    /// Draws neighbours by each relation, or nodes of each type if `samples` are given.
+    /// Draws neighbours by each relation, or nodes of each type if `samples` are given. With
+    /// `times` ([`GivenTimes`]) every input has a neighbourhood of its own.
     #[new]
     #[pyo3(signature = (
         types, relations, tables, *, seed, inputs, fanout = None, samples = None, replace = false,
-        weights = None, disjoint = false
+        weights = None, disjoint = false, times = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn new(
@@ -76,6 +94,7 @@ impl TypedSource {
         replace: bool,
         weights: Option<Vec<Option<Bound<'_, PyArray1<f64>>>>>,
         disjoint: bool,
+        times: Option<GivenTimes<'_>>,
     ) -> PyResult<Self> {
         let relations = relations.into_iter().map(|(src, dst, topology)| Relation {
             src,
@@ -90,9 +109,12 @@ impl TypedSource {
             None => Box::new(TypedNeighbors {
                 fanout: fanouts(fanout.unwrap_or_default())?,
                 draws: draws(py, &topology, replace, weights)?,
+                times: times
+                    .as_ref()
+                    .map_or_else(|| Ok(Vec::new()), |given| times_of(py, &topology, given))?,
             }),
         };
-        let inputs = inputs_of(py, &topology, inputs, disjoint)?;
+        let inputs = inputs_of(py, &topology, inputs, disjoint || times.is_some(), times.as_ref())?;
         let (mut rows, mut layout) = (Vec::new(), Vec::new());
         for item in tables {
             let (name, of, number, given): (String, String, usize, Bound<'_, PyAny>) = item.extract()?;
@@ -183,17 +205,43 @@ fn draws(
     topology.relations.iter().zip(weights).map(each).collect()
 }
 
+/// Order by time of the edges of each relation.
+fn times_of(
+    py: Python<'_>,
+    topology: &TypedTopology,
+    given: &GivenTimes<'_>,
+) -> PyResult<Vec<Option<Times>>> {
+    let each = |(relation, times): (&Relation, &Option<Bound<'_, PyArray1<i64>>>)| {
+        let Some(times) = times else { return Ok(None) };
+        let times = integers("time_attr", times)?;
+        let sources = TimesOf::Sources(topology.types[relation.src].1);
+        let of = if given.of_edges { TimesOf::Edges } else { sources };
+        let is_last = given.is_last;
+        let sorted = py.detach(|| Times::new(&relation.topology, of, &times, is_last));
+        Ok(Some(sorted.map_err(error::value)?))
+    };
+    topology.relations.iter().zip(&given.relations).map(each).collect()
+}
+
+/// Values of an array of times.
+fn integers(name: &str, array: &Bound<'_, PyArray1<i64>>) -> PyResult<Vec<i64>> {
+    let array = array.try_readonly().map_err(error::value)?;
+    Ok(array.as_slice().map_err(|_| array::not_contiguous(name))?.to_vec())
+}
+
 /// Inputs: a pair of a type and its nodes, or the fields of [`GivenLinks`].
 fn inputs_of(
     py: Python<'_>,
     topology: &TypedTopology,
     given: &Bound<'_, PyAny>,
     disjoint: bool,
+    times: Option<&GivenTimes<'_>>,
 ) -> PyResult<TypedInputs> {
+    let latest = times.map_or_else(|| Ok(Vec::new()), |given| integers("input_time", &given.inputs))?;
     if !given.is_instance_of::<PyDict>() {
         let (of, nodes): (usize, Bound<'_, PyAny>) = given.extract()?;
         let nodes = array::nodes("input_nodes", &nodes, topology.types[of].1)?;
-        return Ok(TypedInputs::Nodes { of, nodes, disjoint });
+        return Ok(TypedInputs::Nodes { of, nodes, latest, disjoint });
     }
     let GivenLinks { types, src, dst, exclude, negatives, known, listed } = given.extract()?;
     let counts = (topology.types[types.0].1, topology.types[types.1].1);
@@ -218,12 +266,15 @@ fn inputs_of(
             };
             let ends = (counts.0, counts.1, types.0 == types.1);
             let known = (&known.0[..], &known.1[..]);
-            let made = py.detach(|| Negatives::new(&name, ends, known, listed, (amount, together)));
+            let exist = times.and_then(|given| given.destinations.as_ref());
+            let exist = exist.map(|times| integers("time_attr", times)).transpose()?;
+            let given = Given { listed, times: exist.as_deref() };
+            let made = py.detach(|| Negatives::new(&name, ends, known, (amount, together), given));
             Some(made.map_err(error::value)?)
         }
     };
     let edges = from.into_iter().zip(to).collect();
-    Ok(TypedInputs::Links(Box::new(Links { types, edges, negatives, exclude, disjoint })))
+    Ok(TypedInputs::Links(Box::new(Links { types, edges, latest, negatives, exclude, disjoint })))
 }
 
 /// Iterator over the batches of an epoch.

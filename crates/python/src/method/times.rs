@@ -16,6 +16,8 @@ use crate::topology::Topology;
 pub enum TimesOf {
     /// A time per node: an edge exists from that of its source on.
     Nodes,
+    /// A time per source of a relation between two types, of this many.
+    Sources(usize),
     /// A time per edge, in the order of the user's list.
     Edges,
 }
@@ -37,13 +39,14 @@ impl Times {
         let graph = topology.graph();
         let (expected, what) = match of {
             TimesOf::Nodes => (graph.num_nodes(), "nodes"),
+            TimesOf::Sources(count) => (count, "nodes"),
             TimesOf::Edges => (graph.num_edges(), "edges"),
         };
         if times.len() != expected {
             return Err(format!("{} times for {expected} {what}; pass one for each", times.len()));
         }
         let index = match of {
-            TimesOf::Nodes => TimeIndex::new(graph, None, Some(times)),
+            TimesOf::Nodes | TimesOf::Sources(_) => TimeIndex::new(graph, None, Some(times)),
             TimesOf::Edges => TimeIndex::new(graph, Some(&Buffer::from(topology.arrange(times))), None),
         };
         Ok(Self { index: index.map_err(|e| e.to_string())?, is_last })
@@ -51,7 +54,7 @@ impl Times {
 
     /// Appends the drawn positions of the edges of `v` that exist at `latest` to `out`, relative to
     /// the start of its row. Draws by `draws`, which has no weights.
-    pub(super) fn draw(
+    pub(crate) fn draw(
         &self,
         (topology, draws): (&Topology, &Draws),
         (v, latest): (NodeId, i64),

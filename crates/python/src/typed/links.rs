@@ -28,11 +28,22 @@ pub struct Negatives {
     together: bool,
 }
 
+/// Negatives of each positive, and true to list those of a positive together.
+pub type Amount = (f64, bool);
+
+/// What some rows of the table of negatives draw from.
+#[derive(Debug, Default)]
+pub struct Given<'g> {
+    /// Pairs of the row `file`.
+    pub listed: Option<(Vec<u32>, Vec<u32>)>,
+    /// Time from which each destination exists, for rows that read it.
+    pub times: Option<&'g [i64]>,
+}
+
 impl Negatives {
     /// Prepares negatives among `num_dst` destinations, which are not among the `known` edges:
     /// `amount` for each positive, drawn by the row `name` of the loader's table. With `same_type`
-    /// sources and destinations share their ids, and no node is linked to itself. The row `file`
-    /// draws from the pairs `listed`.
+    /// sources and destinations share their ids, and no node is linked to itself.
     ///
     /// # Errors
     /// A number is out of range, the row is unknown, or there is nothing to draw from.
@@ -40,8 +51,8 @@ impl Negatives {
         name: &str,
         (num_src, num_dst, same_type): (usize, usize, bool),
         known: (&[u32], &[u32]),
-        listed: Option<(Vec<u32>, Vec<u32>)>,
-        (amount, together): (f64, bool),
+        (amount, together): Amount,
+        Given { listed, times }: Given,
     ) -> Result<Self, String> {
         if !(amount > 0.0 && amount <= 1e6) {
             return Err(format!("amount {amount}: use a number above 0 and at most 1000000"));
@@ -57,22 +68,29 @@ impl Negatives {
             let triples: Vec<[u32; 3]> = src.into_iter().zip(dst).map(|(u, v)| [u, 0, v + first]).collect();
             Arc::new(NegativeLists::of_triples(&triples))
         });
+        let times = times.map(|times| [vec![i64::MIN; first as usize], times.to_vec()].concat());
         let source = NegativeSource {
             known: &known,
             end: End::Destination,
             candidates: &candidates,
-            node_time: None,
+            node_time: times.as_deref(),
             lists: lists.as_ref(),
         };
         let sampler = make(&source).map_err(|e| e.to_string())?;
         Ok(Self { known, sampler, first, candidates, amount, together })
     }
 
-    /// Draws the negatives of these positives: source and destination of each.
+    /// Draws the negatives of these positives, which have the times `latest` unless it is empty:
+    /// source and destination of each.
     ///
     /// # Errors
     /// A source is linked to all destinations.
-    pub fn draw(&self, key: BatchKey, positives: &[(u32, u32)]) -> Result<Vec<(u32, u32)>, String> {
+    pub fn draw(
+        &self,
+        key: BatchKey,
+        positives: &[(u32, u32)],
+        latest: &[i64],
+    ) -> Result<Vec<(u32, u32)>, String> {
         let each = self.amount.ceil() as usize;
         let shifted: Vec<(u32, u32)> = positives.iter().map(|&(u, v)| (u, v + self.first)).collect();
         let mut drawn = vec![0; positives.len() * each];
@@ -82,7 +100,7 @@ impl Negatives {
             end: End::Destination,
             candidates: &self.candidates,
             positives: &shifted,
-            latest: &[],
+            latest,
             key: keyed::key(&[key.seed, key.epoch, key.batch, NEGATIVES]),
         };
         self.sampler.draw(&request, &mut drawn).map_err(|e| e.to_string())?;
@@ -95,6 +113,11 @@ impl Negatives {
         let all = (0..each).flat_map(|k| (0..positives.len()).map(move |i| (i, k)));
         Ok(all.take(count).map(|(i, k)| of(i, k)).collect())
     }
+
+    /// Positive of negative number `i` of a batch of `positives`.
+    fn positive(&self, i: usize, positives: usize) -> usize {
+        if self.together { i / (self.amount.ceil() as usize).max(1) } else { i % positives.max(1) }
+    }
 }
 
 /// Supervision edges of a relation.
@@ -103,6 +126,9 @@ pub struct Links {
     pub types: (usize, usize),
     /// Source and destination of each edge.
     pub edges: Vec<(u32, u32)>,
+    /// Time of each edge, which bounds the hops around its ends and those of its negatives; empty
+    /// without times.
+    pub latest: Vec<i64>,
     /// Negatives, if any.
     pub negatives: Option<Negatives>,
     /// Relations whose copies of a batch's edges no hop follows; true for reverse edges.
@@ -119,27 +145,32 @@ pub struct Pairs {
     pub src: Vec<u32>,
     /// Position of each destination.
     pub dst: Vec<u32>,
-    /// Pair of each tree, if trees are disjoint.
+    /// Positive of each tree, if trees are disjoint.
     pub of_tree: Vec<u32>,
 }
 
 impl Links {
-    /// Makes the seeds of a batch of these `positives` of a graph with `types` node types.
+    /// Makes the seeds of a batch of these `positives` of a graph with `types` node types. `latest`
+    /// has their times, or is empty.
     ///
     /// # Errors
     /// An edge has no negative.
     pub fn seeds(
         &self,
         key: BatchKey,
-        positives: &[(u32, u32)],
+        (positives, latest): (&[(u32, u32)], &[i64]),
         types: usize,
     ) -> Result<(Seeds, Pairs), String> {
         let mut all = positives.to_vec();
         if let Some(negatives) = &self.negatives {
-            all.extend(negatives.draw(key, positives)?);
+            all.extend(negatives.draw(key, positives, latest)?);
         }
         let mut seeds = Seeds { nodes: vec![Vec::new(); types], ..Seeds::default() };
-        let pairs = if self.disjoint { self.trees(&all, &mut seeds) } else { self.shared(&all, &mut seeds) };
+        let pairs = if self.disjoint {
+            self.trees(&all, (positives.len(), latest), &mut seeds)
+        } else {
+            self.shared(&all, &mut seeds)
+        };
         for &(r, _) in &self.exclude {
             if seeds.excluded.iter().all(|(of, _)| *of != r) {
                 let rules = self.exclude.iter().filter(|(of, _)| *of == r);
@@ -169,18 +200,31 @@ impl Links {
         }
     }
 
-    /// Adds each end with a tree of its own: the sources of all pairs, then the destinations.
-    fn trees(&self, all: &[(u32, u32)], seeds: &mut Seeds) -> Pairs {
+    /// Adds each end with a tree of its own: the sources, then the destinations. The negatives of a
+    /// triplet have the source of their positive.
+    fn trees(&self, all: &[(u32, u32)], (positives, latest): (usize, &[i64]), seeds: &mut Seeds) -> Pairs {
         let (src, dst) = self.types;
-        let count = all.len() as u32;
+        let positive = |i: usize| match &self.negatives {
+            Some(negatives) if i >= positives => negatives.positive(i - positives, positives),
+            _ => i,
+        };
+        let is_triplet = self.negatives.as_ref().is_some_and(|negatives| negatives.together);
+        let sources = if is_triplet { positives } else { all.len() };
+        let (from, to) = (sources as u32, all.len() as u32);
         let mut tree = vec![Vec::new(); seeds.nodes.len()];
-        seeds.nodes[src].extend(all.iter().map(|pair| pair.0));
-        tree[src].extend(0..count);
-        let first = if src == dst { count } else { 0 };
+        seeds.nodes[src].extend(all[..sources].iter().map(|pair| pair.0));
+        tree[src].extend(0..from);
+        let first = if src == dst { from } else { 0 };
         seeds.nodes[dst].extend(all.iter().map(|pair| pair.1));
-        tree[dst].extend(count..2 * count);
+        tree[dst].extend(from..from + to);
         seeds.tree = Some(tree);
-        let of_tree = (0..count).chain(0..count).collect();
-        Pairs { src: (0..count).collect(), dst: (first..first + count).collect(), of_tree }
+        let of_tree: Vec<usize> = (0..sources).chain(0..all.len()).map(positive).collect();
+        seeds.latest = (!latest.is_empty()).then(|| of_tree.iter().map(|&p| latest[p]).collect());
+        let source = |i: usize| if is_triplet { positive(i) } else { i };
+        Pairs {
+            src: (0..all.len()).map(|i| source(i) as u32).collect(),
+            dst: (first..first + to).collect(),
+            of_tree: of_tree.into_iter().map(|p| p as u32).collect(),
+        }
     }
 }

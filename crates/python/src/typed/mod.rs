@@ -49,6 +49,8 @@ pub struct Seeds {
     pub nodes: Vec<Vec<u32>>,
     /// Tree of each seed, if trees are disjoint.
     pub tree: Option<Vec<Vec<u32>>>,
+    /// Latest time of an edge of each tree, if times bound the hops.
+    pub latest: Option<Vec<i64>>,
     /// Edges that no hop may follow, by relation.
     pub excluded: Vec<(usize, ExcludedEdges)>,
 }

@@ -5,7 +5,10 @@ use graphmill_core::keyed;
 use graphmill_loader::{BatchKey, link::ExcludedEdges, sampler::neighbor::draw_offsets};
 
 use super::{Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, places::Places};
-use crate::{method::draw::Draws, topology::Topology};
+use crate::{
+    method::{draw::Draws, times::Times},
+    topology::Topology,
+};
 
 /// Destinations drawn at a time.
 const RUN: usize = 256;
@@ -17,6 +20,9 @@ pub struct TypedNeighbors {
     pub fanout: Vec<Vec<Option<usize>>>,
     /// Rule by which the edges of each relation are drawn.
     pub draws: Vec<Draws>,
+    /// Edges of each relation in the order of their times; `None` for a relation whose edges always
+    /// existed, and an empty list without times. Every seed then has a tree.
+    pub times: Vec<Option<Times>>,
 }
 
 impl TypedMethod for TypedNeighbors {
@@ -29,6 +35,11 @@ impl TypedMethod for TypedNeighbors {
         out: &mut TypedDrawn,
     ) -> Result<(), String> {
         let (types, relations) = (topology.types.len(), topology.relations.len());
+        if !self.times.is_empty() && (seeds.latest.is_none() || seeds.tree.is_none()) {
+            return Err(
+                "the seeds have no times, which bound the edges of this graph; pass their times".into()
+            );
+        }
         out.clear(types, relations);
         let mut tree = seeds.tree.clone();
         scratch.places.start(tree.is_some());
@@ -51,7 +62,8 @@ impl TypedMethod for TypedNeighbors {
                 let fanout = self.fanout[r][hop];
                 if fanout != Some(0) && from < to {
                     let excluded = seeds.excluded.iter().find(|(of, _)| *of == r).map(|(_, edges)| edges);
-                    let expand = Expand { r, fanout, of_hop, draws: &self.draws[r], excluded };
+                    let times = self.times.get(r).and_then(Option::as_ref).zip(seeds.latest.as_deref());
+                    let expand = Expand { r, fanout, of_hop, draws: &self.draws[r], times, excluded };
                     expand.run(topology, from..to, tree.as_mut(), scratch, out)?;
                 }
                 edges_per_hop[r].push(out.relations[r].edges.len() - before);
@@ -77,6 +89,8 @@ struct Expand<'a> {
     /// Key of the draws.
     of_hop: u64,
     draws: &'a Draws,
+    /// Order of the edges, and the latest time of each tree.
+    times: Option<(&'a Times, &'a [i64])>,
     excluded: Option<&'a ExcludedEdges>,
 }
 
@@ -124,8 +138,18 @@ impl Expand<'_> {
         offsets.clear();
         indptr.push(0);
         for (i, &v) in chunk.iter().enumerate() {
-            let row = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
-            self.draws.draw(row, self.fanout, self.stream(trees.map(|trees| trees[i]), v), draw, offsets);
+            let (tree, fanout) = (trees.map(|trees| trees[i]), self.fanout);
+            let stream = self.stream(tree, v);
+            match self.times.zip(tree) {
+                Some(((times, latest), tree)) => {
+                    let seen = (v, latest[tree as usize]);
+                    times.draw((topology, self.draws), seen, fanout, stream, draw, offsets);
+                }
+                None => {
+                    let row = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
+                    self.draws.draw(row, fanout, stream, draw, offsets);
+                }
+            }
             let end = u32::try_from(offsets.len());
             indptr
                 .push(end.map_err(|_| "a batch has 2^32 edges or more; lower batch_size or num_neighbors")?);

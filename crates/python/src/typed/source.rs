@@ -35,6 +35,8 @@ pub enum TypedInputs {
         of: usize,
         /// Their ids.
         nodes: Vec<u32>,
+        /// Time of each, which bounds its hops; empty without times.
+        latest: Vec<i64>,
         /// True to draw a separate neighbourhood for each.
         disjoint: bool,
     },
@@ -56,9 +58,16 @@ impl TypedInputs {
         self.len() == 0
     }
 
-    /// Checks the ids against the graph.
+    /// Checks the ids against the graph, and the number of times.
     fn check(&self, topology: &TypedTopology) -> Result<(), String> {
         let count = |t: usize| topology.types[t].1;
+        let latest = match self {
+            Self::Nodes { latest, .. } => latest,
+            Self::Links(links) => &links.latest,
+        };
+        if !latest.is_empty() && latest.len() != self.len() {
+            return Err(format!("{} times for {} inputs; pass a time for each", latest.len(), self.len()));
+        }
         match self {
             Self::Nodes { of, nodes, .. } => check(count(*of), "input_nodes", nodes),
             Self::Links(links) => {
@@ -75,20 +84,27 @@ impl TypedInputs {
         match self {
             Self::Links(links) => {
                 let positives: Vec<(u32, u32)> = numbers.iter().map(|&i| links.edges[i as usize]).collect();
-                links.seeds(key, &positives, types).map(|(seeds, pairs)| (seeds, Some(pairs)))
+                let latest = chosen(&links.latest, numbers);
+                links.seeds(key, (&positives, &latest), types).map(|(seeds, pairs)| (seeds, Some(pairs)))
             }
-            Self::Nodes { of, nodes, disjoint } => {
+            Self::Nodes { of, nodes, latest, disjoint } => {
                 let mut seeds = Seeds { nodes: vec![Vec::new(); types], ..Seeds::default() };
                 seeds.nodes[*of].extend(numbers.iter().map(|&i| nodes[i as usize]));
                 if *disjoint {
                     let mut tree = vec![Vec::new(); types];
                     tree[*of].extend(0..numbers.len() as u32);
                     seeds.tree = Some(tree);
+                    seeds.latest = (!latest.is_empty()).then(|| chosen(latest, numbers));
                 }
                 Ok((seeds, None))
             }
         }
     }
+}
+
+/// Times of the inputs of a batch; empty without times.
+fn chosen(latest: &[i64], numbers: &[u64]) -> Vec<i64> {
+    if latest.is_empty() { Vec::new() } else { numbers.iter().map(|&i| latest[i as usize]).collect() }
 }
 
 /// A typed minibatch. Arrays of ids are `i64`.
@@ -225,7 +241,7 @@ impl TypedSource {
         check(count(links.types.0), "row", &src)?;
         check(count(links.types.1), "col", &dst)?;
         let key = BatchKey { seed: self.seed, epoch, batch: number };
-        let (seeds, pairs) = links.seeds(key, edges, self.topology.types.len())?;
+        let (seeds, pairs) = links.seeds(key, (edges, &[]), self.topology.types.len())?;
         let numbers: Vec<u64> = (0..edges.len() as u64).collect();
         self.alone(|work| self.finish(key, &numbers, (&seeds, Some(pairs)), &Pool::new(0), work))
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{
     hgt::TypedBudgets,
-    links::{Links, Negatives},
+    links::{Given, Links, Negatives},
     neighbors::TypedNeighbors,
     source::{TypedBatch, TypedInputs, TypedOf, TypedSource},
     *,
@@ -112,13 +112,14 @@ proptest! {
         let (_, _, from, to) = lists().swap_remove(0);
         let narrow = |ids: Vec<i64>| ids.into_iter().map(|id| id as u32).collect::<Vec<u32>>();
         let (from, to) = (narrow(from), narrow(to));
-        let negatives = Negatives::new("uniform", (40, 60, false), (&from, &to), None, (1.5, together)).unwrap();
+        let (how, given) = ((1.5, together), Given::default());
+        let negatives = Negatives::new("uniform", (40, 60, false), (&from, &to), how, given).unwrap();
         let edges: Vec<(u32, u32)> = from.into_iter().zip(to).collect();
         let exclude = vec![(0, false), (1, true)];
         let (types, negatives) = ((0, 1), Some(negatives));
-        let links = Links { types, edges: edges.clone(), negatives, exclude, disjoint };
+        let links = Links { types, edges: edges.clone(), negatives, exclude, disjoint, latest: Vec::new() };
         let positives: Vec<_> = numbers.iter().map(|&i| edges[i as usize]).collect();
-        let (seeds, pairs) = links.seeds(KEY, &positives, 2).unwrap();
+        let (seeds, pairs) = links.seeds(KEY, (&positives, &[]), 2).unwrap();
         let draws = vec![Draws { replace, weights: None }; 3];
         let drawn = draw(&TypedNeighbors { draws, ..neighbors(&[3, -1]) }, &seeds);
         assert_edges(&drawn);
@@ -166,7 +167,7 @@ fn typed_epochs_do_not_depend_on_threads_or_the_first_batch() {
         (TypedOf::Nodes(1), Table::Rows(Rows::of(&x, 1))),
         (TypedOf::Edges(1), Table::Rows(Rows::of(&weights, 1))),
     ];
-    let inputs = TypedInputs::Nodes { of: 1, nodes: (0..60).collect(), disjoint: false };
+    let inputs = TypedInputs::Nodes { of: 1, nodes: (0..60).collect(), latest: Vec::new(), disjoint: false };
     let source = TypedSource::new(topology(), inputs, tables, Box::new(neighbors(&[3, 2])), 5).unwrap();
     let bytes = |batch: &TypedBatch| -> Vec<u8> {
         let TypedBatch { inputs, nodes, edge_index, edges, tables, .. } = batch;

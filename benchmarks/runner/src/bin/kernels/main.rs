@@ -8,12 +8,15 @@
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
 //! - `graphmill-kernels typed DATASET --fanout 10,10 --batch-size B`: seeds and edges a second of
 //!   blocks of several types.
+//! - `graphmill-kernels times DATASET --hops 10,10 --draw uniform|last|recency [--apart]`: edges per
+//!   second of samplers with and without times.
 //! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
 //!   simulated cache while a subgraph is aggregated.
 //!
 //! Results that are not `reused` are allocated in every call, as PyTorch's are without `out=`.
 
 mod misses;
+mod times;
 mod typed;
 
 use std::{fs, path::Path, time::Instant};
@@ -39,7 +42,7 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, ids, aggregate, gather, gemm, typed or misses, then its paths
+    /// w1, block, ids, aggregate, gather, gemm, times, typed or misses, then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
@@ -69,6 +72,16 @@ struct Arguments {
     /// rows, theorem or copied
     #[arg(long, default_value = "theorem")]
     slices: String,
+    /// Neighbours per node and hop, their draw, and seeds of a batch
+    #[arg(long, default_value = "10,10")]
+    hops: String,
+    #[arg(long, default_value = "uniform")]
+    draw: String,
+    #[arg(long, default_value_t = 1024)]
+    batch: usize,
+    /// Gives each seed another time
+    #[arg(long)]
+    apart: bool,
     /// Threads; 0 for all cores
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -99,6 +112,10 @@ fn main() -> Result<()> {
             let sizes = misses::Sizes { draws, frontier, dim, cache: cache_kib << 10 };
             println!("{}", misses::misses(dataset, sizes, misses::Walk::named(slices)?)?);
             Ok(())
+        }
+        ["times", dataset] => {
+            let Arguments { ref hops, ref draw, batch, apart, repeat, .. } = arguments;
+            times::times(dataset, &times::Sampled { hops, draw, apart, batch, repeat })
         }
         ["gemm"] => rayon::scope(|_| gemm(&arguments)),
         _ => bail!("unknown words {words:?}; see --help"),

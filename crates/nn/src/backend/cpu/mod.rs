@@ -32,7 +32,7 @@ use super::{
         Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
         HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
         LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients, gelu,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
 };
@@ -50,6 +50,7 @@ mod dot_attention;
 mod edge_sum;
 mod epilogue;
 mod factors;
+mod gelu;
 mod gemm;
 #[cfg(target_arch = "x86_64")]
 mod gemm_bf16;
@@ -78,9 +79,6 @@ mod update;
 
 pub use level::{Level, with_level};
 pub use slicing::{Slicing, with_slicing};
-
-/// Cost of an exponential relative to reading a value.
-const GELU_COST: usize = 16;
 
 /// Precision of the factors in dense products. Sums and all stored values are f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -286,19 +284,11 @@ impl ElementOps for Cpu {
     }
 
     fn gelu(&self, op: Checked<GeluForward>) {
-        let GeluForward { x, out } = op.into_inner();
-        let x = x.host();
-        rows::elements(out.host(), GELU_COST, |first, out| {
-            out.iter_mut().zip(&x[first..]).for_each(|(out, &x)| *out = gelu::gelu(x));
-        });
+        gelu::forward(op.into_inner());
     }
 
     fn gelu_backward(&self, op: Checked<GeluBackward>) {
-        let GeluBackward { x, grad } = op.into_inner();
-        let x = x.host();
-        rows::elements(grad.host(), GELU_COST, |first, grad| {
-            grad.iter_mut().zip(&x[first..]).for_each(|(grad, &x)| *grad *= gelu::slope(x));
-        });
+        gelu::backward(op.into_inner());
     }
 
     fn fill(&self, value: f32, x: ViewMut) {

@@ -24,7 +24,7 @@ pub use builder::DatasetBuilder;
 pub use graphs::{GraphParts, NamedGraph};
 pub(crate) use graphs::{restrict, validate as validate_graphs};
 pub use normalization::{Normalization, Rescaling};
-pub use stored_table::StoredTable;
+pub use stored_table::{StoredSparse, StoredTable};
 pub use work::Work;
 
 use graphmill_core::{

@@ -33,7 +33,7 @@ use std::path::Path;
 
 pub use check::check_target;
 use graphmill_core::Result;
-pub(super) use names::{FEATURES, FEATURES_INDPTR};
+pub(super) use names::{FEATURES, FEATURES_INDICES, FEATURES_INDPTR, FEATURES_VALUES};
 use read::open;
 use write::Unwritten;
 

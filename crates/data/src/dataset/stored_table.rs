@@ -7,10 +7,10 @@ use half::f16;
 
 use super::{
     manifest::{self, Manifest},
-    native::{FEATURES, FEATURES_INDPTR},
+    native::{FEATURES, FEATURES_INDICES, FEATURES_INDPTR, FEATURES_VALUES},
 };
 use crate::{
-    npy::{self, Element},
+    npy::{self, Dtype, Element},
     signed::SignedManifest,
     typed::{self, StoredFeatures},
 };
@@ -38,18 +38,7 @@ impl StoredTable {
     /// The directory holds no dataset, the dataset has no features or sparse ones, or the file
     /// disagrees with the manifest.
     pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
-        let dir = dir.as_ref();
-        if typed::is_typed(dir) {
-            return Self::features_of_type(dir, 0);
-        }
-        let manifest = Manifest::read(dir)?;
-        let features = StoredFeatures {
-            path: FEATURES.into(),
-            entry: manifest.files.get(FEATURES).cloned(),
-            is_sparse: manifest.files.contains_key(FEATURES_INDPTR),
-            shape: [manifest.nodes, manifest.feature_dim],
-        };
-        Self::open(dir, features)
+        Self::open(dir.as_ref(), features_of(dir.as_ref())?)
     }
 
     /// Locates the feature rows of node type number `t` of the dataset of format 2 in `dir`.
@@ -97,6 +86,71 @@ impl StoredTable {
                 ),
             )),
         }
+    }
+}
+
+/// Files of the features of the dataset in `dir`.
+fn features_of(dir: &Path) -> Result<StoredFeatures> {
+    if typed::is_typed(dir) {
+        return typed::stored_features(dir, 0);
+    }
+    let manifest = Manifest::read(dir)?;
+    Ok(StoredFeatures {
+        path: FEATURES.into(),
+        entry: manifest.files.get(FEATURES).cloned(),
+        is_sparse: manifest.files.contains_key(FEATURES_INDPTR),
+        shape: [manifest.nodes, manifest.feature_dim],
+    })
+}
+
+/// The stored values of sparse feature rows in two files: 4 bytes each, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSparse {
+    /// Path of the file of columns, and offset of the first one in bytes.
+    pub columns: (PathBuf, u64),
+    /// Path of the file of values, and offset of the first one in bytes.
+    pub values: (PathBuf, u64),
+    /// Number of stored values.
+    pub stored: usize,
+}
+
+impl StoredSparse {
+    /// Locates the sparse feature rows of the dataset in `dir`. Reads the manifest and the arrays'
+    /// headers, and no row.
+    ///
+    /// # Errors
+    /// The directory holds no dataset, its features are not sparse, or a file has another type.
+    pub fn features(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref();
+        let StoredFeatures { path, is_sparse, .. } = features_of(dir)?;
+        if !is_sparse {
+            let message = "the dataset has no sparse features to read from files";
+            return Err(Error::format(dir.join(manifest::FILE_NAME), "files", message));
+        }
+        let file = |name: &str, dtype: Dtype| -> Result<((PathBuf, u64), usize)> {
+            let array = npy::open(dir.join(&path).with_file_name(name))?;
+            match array.shape[..] {
+                [stored] if array.dtype == dtype => {
+                    Ok(((array.path().to_path_buf(), array.offset() as u64), stored))
+                }
+                _ => Err(Error::format(
+                    array.path(),
+                    "header",
+                    format!(
+                        "has shape {:?} and type {}, not one row of {dtype}; restore the file or import the \
+                         data again",
+                        array.shape, array.dtype
+                    ),
+                )),
+            }
+        };
+        let (columns, stored) = file(FEATURES_INDICES, u32::DTYPE)?;
+        let (values, of_values) = file(FEATURES_VALUES, f32::DTYPE)?;
+        if stored != of_values {
+            let message = format!("has {of_values} values for {stored} columns; import the data again");
+            return Err(Error::format(values.0, "header", message));
+        }
+        Ok(Self { columns, values, stored })
     }
 }
 
@@ -157,6 +211,11 @@ mod tests {
         let dir = root.path().join("data");
         save(Features::csr(SparseRows::from_dense(2, &[0.0, 1.0, 0.0, 0.0]).unwrap()), &dir);
         assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("sparse"));
+        let StoredSparse { columns, values, stored } = StoredSparse::features(&dir).unwrap();
+        let bytes = |(path, offset): (PathBuf, u64)| {
+            std::fs::read(path).unwrap()[offset as usize..][..4 * stored].to_vec()
+        };
+        assert_eq!((bytes(columns), bytes(values)), (vec![1, 0, 0, 0], 1f32.to_le_bytes().to_vec()));
         save(Features::default(), &dir);
         assert!(StoredTable::features(&dir).unwrap_err().to_string().contains("no features"));
         assert!(

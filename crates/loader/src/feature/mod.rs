@@ -6,6 +6,7 @@ pub mod host;
 pub mod link;
 mod rounded;
 mod scatter;
+mod sparse_disk;
 mod stream;
 mod traffic;
 mod widen;
@@ -20,6 +21,7 @@ pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 pub use link::{Access, Link, LinkOptions, LinkTraffic, Linked};
 pub use rounded::Rounded;
+pub use sparse_disk::SparseDisk;
 pub use traffic::{TierTraffic, Traffic};
 pub use widen::widen_sparse;
 

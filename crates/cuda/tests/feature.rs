@@ -5,23 +5,24 @@ mod device;
 use std::sync::Arc;
 
 use graphmill_core::{
-    Matrix, NodeId,
+    Features, Matrix, NodeId,
     accelerator::DeviceMemory,
+    features::FeatureData,
     keyed,
     matrix::{TableData, TableType},
 };
 use graphmill_cuda::{
     Device, Queue,
     driver::shim::{Options, Order},
-    feature::{Dynamic, Policy, Stored, Tiered},
+    feature::{Behind, Cached, Dynamic, Policy, Stored, Tiered},
 };
 use graphmill_loader::{
     Feature,
     feature::{
-        DeviceFeature, OutputRows,
+        DeviceFeature, Host, OutputRows,
         cached::{CacheLayout, Placement},
     },
-    policy::{CachePolicy, MISS, fifo::Fifo},
+    policy::{self, CachePolicy, MISS, fifo::Fifo, lru::Lru},
 };
 use half::{bf16, f16};
 use proptest::prelude::*;
@@ -264,6 +265,61 @@ proptest! {
         }
         read_on_host(&cache, &wide, &[0, rows as NodeId - 1, 0]);
     }
+
+    #[test]
+    fn policies_of_the_host_give_its_hits(
+        (rows, dim, kind) in (1usize..90, dims(), kinds()),
+        (slots, order, policy) in (0usize..100, orders(), 0..policy::TABLE.iter().len()),
+        is_tier in any::<bool>(),
+        batches in batches(90),
+    ) {
+        let (data, wide) = table(rows, dim, kind);
+        let device = device(0, order);
+        let behind = behind(&device, &data, dim, is_tier);
+        let make = policy::TABLE.iter().nth(policy).unwrap().make;
+        let cache = Cached::new(&device, behind.clone(), make(rows, slots)).unwrap();
+        let mut policy = make(rows, slots);
+        let mut found = Vec::new();
+        for ids in &batches {
+            let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+            policy.look_up(&ids, &mut found);
+            let missing: Vec<NodeId> =
+                ids.iter().zip(&found).filter(|(_, slot)| **slot == MISS).map(|(&v, _)| v).collect();
+            if !missing.is_empty() {
+                policy.admit(&missing, &mut found);
+            }
+            let hits = (ids.len() - missing.len()) as u64;
+            prop_assert_eq!(read(&cache, &wide, &ids), [hits, 0, missing.len() as u64]);
+        }
+        // a fixed set of rows
+        let held: Vec<NodeId> = ranking(rows, 7).into_iter().take(slots).collect();
+        let fixed = Cached::new(&device, behind, Box::new(Fifo::new(rows, held.len()))).unwrap();
+        let fixed = fixed.holding(&held).unwrap();
+        prop_assert_eq!(fixed.device_bytes(), held.len() as u64 * fixed.row_bytes());
+        for ids in &batches {
+            let ids: Vec<NodeId> = ids.iter().map(|v| v % rows as NodeId).collect();
+            let hits = ids.iter().filter(|v| held.contains(v)).count() as u64;
+            prop_assert_eq!(read(&fixed, &wide, &ids), [hits, 0, ids.len() as u64 - hits]);
+            read_on_host(&fixed, &wide, &ids);
+        }
+    }
+}
+
+/// The table, or a tier of the host that reads it.
+fn behind(device: &Arc<Device>, data: &TableData, dim: usize, is_tier: bool) -> Behind {
+    if !is_tier {
+        return Behind::Table(Stored::new(device, data, dim).unwrap());
+    }
+    let (kind, data) = match data {
+        TableData::F32(values) => (TableType::F32, FeatureData::F32(values.clone())),
+        TableData::F16(values) => (TableType::F16, FeatureData::F16(values.clone())),
+        TableData::Bf16(values) => {
+            let wide: Vec<f32> = values.iter().map(|x| x.to_f32()).collect();
+            (TableType::Bf16, FeatureData::F32(wide.into()))
+        }
+    };
+    let host = Host::resident(&Features { dim, data }, kind).unwrap();
+    Behind::Tier(Arc::new(host), kind)
 }
 
 /// Model of the hand, step by step.
@@ -356,11 +412,12 @@ fn ids_on_the_device_are_not_copied() {
     let assigned = CacheLayout::new(&ranking(90, 3), 30, 1, Placement::Interleave);
     let tier = Tiered::new(std::slice::from_ref(&device), &stored, &assigned).unwrap().pop().unwrap();
     let cache = Dynamic::new(&device, &stored, 20, Policy::Fifo).unwrap();
+    let lru = Cached::new(&device, Behind::Table(stored), Box::new(Lru::new(90, 20))).unwrap();
     for first in 0..3 {
         let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();
         let drawn: Arc<dyn DeviceMemory> = Arc::new(queue.upload(&ids).unwrap());
         queue.synchronize().unwrap();
-        for feature in [&tier as &dyn DeviceFeature, &cache] {
+        for feature in [&tier as &dyn DeviceFeature, &cache, &lru] {
             let mut out = Matrix::default();
             let traffic = feature.gather_on_device(&ids, &drawn, &mut out).unwrap();
             assert_eq!(traffic.total().rows, 40);

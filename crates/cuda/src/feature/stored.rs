@@ -11,7 +11,7 @@ use graphmill_loader::{
     feature::{OutputRows, TierTraffic},
 };
 
-use crate::{Buffer, Device, Queue, block::Resident, device::WARP, mapped::Mapped};
+use crate::{Buffer, Device, Queue, block::Resident, device::WARP, driver::Address, mapped::Mapped};
 
 /// All rows, dense, in page-locked host memory that the devices of a process share.
 #[derive(Debug)]
@@ -29,6 +29,23 @@ pub(super) struct Copying {
     pub(super) group: u32,
     /// Number of the value type in the kernels.
     pub(super) kind: u32,
+}
+
+impl Copying {
+    /// The widest reads of rows of `dim` values that both a table at this address and aligned
+    /// device memory allow.
+    pub(super) fn of(dim: usize, kind: TableType, table: Address) -> Self {
+        let row_bytes = dim * kind.width();
+        let aligned = row_bytes as u64 | table.0;
+        let unit = [16u64, 4].into_iter().find(|unit| aligned.is_multiple_of(*unit)).unwrap_or(2);
+        let lanes = (row_bytes as u64).div_ceil(unit).next_power_of_two().min(WARP.into());
+        let kind = match kind {
+            TableType::F32 => 0,
+            TableType::F16 => 1,
+            TableType::Bf16 => 2,
+        };
+        Self { row_bytes, unit: unit as u32, group: lanes as u32, kind }
+    }
 }
 
 impl Stored {
@@ -74,16 +91,7 @@ impl Stored {
 
     /// The widest reads that both the table's rows and aligned device memory allow.
     pub(super) fn copying(&self) -> Copying {
-        let row_bytes = self.row_bytes();
-        let aligned = row_bytes as u64 | self.mapped.address().0;
-        let unit = [16u64, 4].into_iter().find(|unit| aligned.is_multiple_of(*unit)).unwrap_or(2);
-        let lanes = (row_bytes as u64).div_ceil(unit).next_power_of_two().min(WARP.into());
-        let kind = match self.data.kind() {
-            TableType::F32 => 0,
-            TableType::F16 => 1,
-            TableType::Bf16 => 2,
-        };
-        Copying { row_bytes, unit: unit as u32, group: lanes as u32, kind }
+        Copying::of(self.dim, self.data.kind(), self.mapped.address())
     }
 
     /// Checks that all rows exist.
@@ -91,12 +99,20 @@ impl Stored {
     /// # Errors
     /// A row is beyond the table.
     pub(super) fn check(&self, ids: &[NodeId]) -> Result<()> {
-        let last = ids.iter().copied().max().unwrap_or(0);
-        if ids.is_empty() || (last as usize) < self.num_rows() {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("row {last} is beyond the feature table of {} rows", self.num_rows())))
+        check(ids, self.num_rows())
     }
+}
+
+/// Checks that all of these rows of a table with `rows` exist.
+///
+/// # Errors
+/// A row is beyond the table.
+pub(super) fn check(ids: &[NodeId], rows: usize) -> Result<()> {
+    let last = ids.iter().copied().max().unwrap_or(0);
+    if ids.is_empty() || (last as usize) < rows {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("row {last} is beyond the feature table of {rows} rows")))
 }
 
 /// Copies blocks that the host drew to the device, in a stream other than the compute stream.

@@ -262,7 +262,7 @@ fn parts_as_clusters(path: &Path, share: usize) -> (Dataset, PartitionDir) {
         GenerateOptions { nodes: 896, degree: Some(20.0), classes: 4, dim: 12, ..Default::default() };
     let mut data = generate("sbm", &options).unwrap();
     let all = usize::from(PARTS) + share - 1;
-    assert!(data.split.train.len() % 4 == 0);
+    assert!(data.split.train.len().is_multiple_of(4));
     let is_train = |v: usize| data.split.train.contains(&(v as u32));
     let mut shuffled: Vec<usize> = (0..data.num_nodes()).collect();
     shuffled.sort_by_key(|&v| (is_train(v), keyed::key(&[v as u64])));

@@ -203,9 +203,10 @@ fn a_resumed_rank_fills_the_rows_that_it_would_have_counted() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let saint = "sampler=saint-rw batch_size=60 walk_length=3 shuffle_parts=1";
-    for (i, options) in ["", "devices=virtual:2 strategy=time-sharing", &format!("devices=virtual:1 {saint}")]
-        .into_iter()
-        .enumerate()
+    let subgraphs = format!("devices=virtual:1 {saint}");
+    let of_stores = format!("graph_stores=1 {subgraphs}");
+    for (i, options) in
+        ["", "devices=virtual:2 strategy=time-sharing", &subgraphs, &of_stores].into_iter().enumerate()
     {
         let base = "epochs=4 cache=presc-online:2 cache_ratio=0.2 batches_per_update=1";
         let config = with(config(), &format!("{base} {options}"));

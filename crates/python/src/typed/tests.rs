@@ -112,7 +112,8 @@ proptest! {
         let (_, _, from, to) = lists().swap_remove(0);
         let narrow = |ids: Vec<i64>| ids.into_iter().map(|id| id as u32).collect::<Vec<u32>>();
         let (from, to) = (narrow(from), narrow(to));
-        let negatives = Negatives::new("uniform", (40, 60, false), (&from, &to), None, (1.5, together)).unwrap();
+        let (ends, known, how) = ((40, 60, false), (&from[..], &to[..]), (1.5, together));
+        let negatives = Negatives::new("uniform", ends, known, None, how).unwrap();
         let edges: Vec<(u32, u32)> = from.into_iter().zip(to).collect();
         let exclude = vec![(0, false), (1, true)];
         let (types, negatives) = ((0, 1), Some(negatives));

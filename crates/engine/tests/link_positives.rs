@@ -137,9 +137,11 @@ fn walks_learn_communities() {
     ] {
         let summary = train(&config(&dataset, &options), 2);
         assert!(summary.test.score.unwrap() > least, "{options}: {:?}", summary.test);
-        // a walk of each node; with an encoder, the pairs are counted
-        let is_walks = summary.epochs[0].seeds == 240;
-        assert!(is_walks || options.starts_with(WALKS) && summary.epochs[0].seeds > 2000, "{options}");
+        // a walk of each node with a training edge; with an encoder, the pairs are counted
+        let seeds = summary.epochs[0].seeds;
+        let is_expected =
+            if options.starts_with(WALKS) { seeds > 2000 } else { (220..=240).contains(&seeds) };
+        assert!(is_expected, "{options}: {seeds} seeds");
         let [first, last] = [0, summary.epochs.len() - 1].map(|epoch| summary.epochs[epoch].loss);
         assert!(last < first, "{options}: {first} {last}");
     }

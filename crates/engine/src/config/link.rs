@@ -148,8 +148,8 @@ pub struct LinkOptions {
     pub walk_p: f64,
     /// In-out parameter of walks: q of node2vec.
     ///
-    /// A step to a node without an edge with the last node has the weight 1/q: a small q leads away,
-    /// and a large one stays near. Range: 0.001 to 1000.
+    /// A step to a node without an edge with the last node has the weight 1/q: a small q leads
+    /// away, and a large one stays near. Range: 0.001 to 1000.
     #[arg(long, value_name = "X")]
     pub walk_q: f64,
     /// Negative edges: uniform, degree, in-batch, file or hard.
@@ -168,8 +168,8 @@ pub struct LinkOptions {
     pub negatives_file: String,
     /// Best non-edges of each node that --negatives hard draws from.
     ///
-    /// The model ranks all nodes for each node at the end of an epoch. Fewer are harder, and more of
-    /// them are edges that are not known. Range: 1 to 65536.
+    /// The model ranks all nodes for each node at the end of an epoch. Fewer are harder, and more
+    /// of them are edges that are not known. Range: 1 to 65536.
     #[arg(long, value_name = "K")]
     pub hard_candidates: usize,
     /// Negatives of each edge.

@@ -256,7 +256,7 @@ impl PairsOfWalks {
     /// Prepares the walks of a run, if its positives are their pairs.
     ///
     /// # Errors
-    /// There are several relations, which walks do not tell apart, or pairs are compared with all
+    /// There are several relations, which walks do not distinguish, or pairs are compared with all
     /// candidates.
     fn new(links: &LinkOptions, options: &EmbeddingOptions, edges: &LinkEdges) -> Result<Option<Self>> {
         let Some(rule) = links.walk_rule() else { return Ok(None) };

@@ -5,8 +5,8 @@
 //! Metrics of single edges rank the true end of each edge, for each end that is a query, among all
 //! nodes of its type without other known edges. Metrics of lists, such as recall, make one query of
 //! all edges of a node in the part: the candidates are all nodes without a known edge of an earlier
-//! part. Ties have their mean rank. Metrics of classification compare the edges of the only relation
-//! with pairs without an edge.
+//! part. Ties have their mean rank. Metrics of classification compare the edges of the only
+//! relation with pairs without an edge.
 //!
 //! # Source
 //!

@@ -111,8 +111,8 @@ impl Scored<'_> {
         all
     }
 
-    /// Values of metrics by name, if all `edges` are compared with the same `pairs`; `None` for those
-    /// that are not defined against pairs.
+    /// Values of metrics by name, if all `edges` are compared with the same `pairs`; `None` for
+    /// those that are not defined against pairs.
     pub(crate) fn against_pairs(
         &self,
         edges: &[Edge],

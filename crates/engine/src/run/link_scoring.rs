@@ -73,8 +73,8 @@ impl<'a> LinkScorer<'a> {
         edges.score(&scored, &self.task.known, &self.task.metric)
     }
 
-    /// Replaces the lists of hard negatives by the best non-edges of each node, by the embeddings of
-    /// all nodes. Edges that training does not know are non-edges.
+    /// Replaces the lists of hard negatives by the best non-edges of each node, by the embeddings
+    /// of all nodes. Edges that training does not know are non-edges.
     pub(crate) fn rank_negatives(&self, model: &Model, lists: &NegativeLists, embeddings: &Matrix) {
         let Some(decoder) = model.decoder() else { return };
         let pass = Pass { backend: &self.backend, training: false, key: 0 };

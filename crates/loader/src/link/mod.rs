@@ -41,7 +41,7 @@
 mod batch;
 mod excluded;
 mod known;
-mod listed;
+mod lists;
 mod negatives;
 mod source;
 mod triples;
@@ -50,7 +50,7 @@ mod walks;
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
 pub use known::{Known, KnownEdges};
-pub use listed::NegativeLists;
+pub use lists::NegativeLists;
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};

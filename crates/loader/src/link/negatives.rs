@@ -10,10 +10,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{
-    known::Known,
-    listed::{self, NegativeLists},
-};
+use super::{known::Known, lists::NegativeLists};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -70,8 +67,7 @@ impl NegativeRequest<'_> {
         rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
     }
 
-    /// The error of a positive whose other end is linked to all candidates.
-    pub(super) fn no_negative(&self, (source, destination): (NodeId, NodeId)) -> Error {
+    fn no_negative(&self, (source, destination): (NodeId, NodeId)) -> Error {
         let (fixed, what) = match self.end {
             End::Source => (destination, "source"),
             End::Destination => (source, "destination"),
@@ -163,8 +159,20 @@ pub static TABLE: Table<Make> = Table::new(
             options: &[],
             make: |source| Ok(Box::new(Existing::new(source)?)),
         },
-        listed::FILE,
-        listed::HARD,
+        Entry {
+            name: "file",
+            summary: "nodes that --negatives-file lists for the other end, else uniform",
+            source: "",
+            options: &[],
+            make: |source| Listed::make(source, "a file; pass --negatives-file PATH"),
+        },
+        Entry {
+            name: "hard",
+            summary: "the --hard-candidates best non-edges by the model of the last epoch",
+            source: "Ying et al., KDD 2018, section 3.4",
+            options: &[],
+            make: |source| Listed::make(source, "the rankings of a run; choose uniform"),
+        },
     ],
 );
 
@@ -288,6 +296,46 @@ impl NegativeSampler for Existing {
     }
 }
 
+/// Draws from the lists.
+struct Listed {
+    lists: Arc<NegativeLists>,
+}
+
+impl Listed {
+    fn make(source: &NegativeSource, need: &str) -> Result<Box<dyn NegativeSampler>> {
+        match source.lists {
+            Some(lists) => Ok(Box::new(Self { lists: lists.clone() })),
+            None => Err(Error::invalid(format!("negatives from lists: they need {need}"))),
+        }
+    }
+}
+
+impl NegativeSampler for Listed {
+    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
+        let end = request.end;
+        let each = out.len() / request.positives.len().max(1);
+        let fill = |(i, row): (usize, &mut [NodeId])| {
+            let edge = request.positives[i];
+            let fixed = if end == End::Source { edge.1 } else { edge.0 };
+            let fits =
+                |u: &NodeId| request.candidates.contains(u) && request.known.is_negative(end, edge, *u);
+            let own = |listed: &[NodeId]| listed.iter().copied().filter(fits).collect();
+            let listed: Vec<NodeId> = self.lists.with(request.relation, end, fixed, own);
+            let mut stream = Stream::new(key(&[request.key, i as u64]));
+            for node in row {
+                let found = match listed.len() {
+                    0 => request.known.draw(end, edge, request.candidates, &mut stream),
+                    len => Some(listed[stream.below(len as u64) as usize]),
+                };
+                *node = found.ok_or_else(|| request.no_negative(edge))?;
+            }
+            Ok(())
+        };
+        let rows = out.par_chunks_exact_mut(each.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -343,9 +391,13 @@ mod tests {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().map(|e| (e.0, e.1)).unzip();
             let known = KnownEdges::new(20, &source, &destination).unwrap();
             let candidates = 0..20;
-            let node_times = Some(&node_time[..]);
-            let made =
-                NegativeSource { known: &known, end, candidates: &candidates, node_time: node_times, lists: None };
+            let made = NegativeSource {
+                known: &known,
+                end,
+                candidates: &candidates,
+                node_time: Some(&node_time[..]),
+                lists: None,
+            };
             let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
             let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
                 let exists = |&w: &u32| node_time[w as usize] <= time;

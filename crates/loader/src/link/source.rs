@@ -7,7 +7,7 @@ use graphmill_core::{End, Error, NodeId, Result, keyed::key};
 use super::{
     LinkBatch,
     known::KnownEdges,
-    listed::NegativeLists,
+    lists::NegativeLists,
     negatives::{NegativeRequest, NegativeSampler, NegativeSource, TABLE},
     walks::Walks,
 };
@@ -150,9 +150,9 @@ impl LinkSource {
         })
     }
 
-    /// Makes the seeds of a batch of the edges, or walks, with these numbers: both ends of the edges
-    /// and of their negatives, in first-seen order. A pure function of the key and the numbers,
-    /// independent of the number of threads.
+    /// Makes the seeds of a batch of the edges, or walks, with these numbers: both ends of the
+    /// edges and of their negatives, in first-seen order. A pure function of the key and the
+    /// numbers, independent of the number of threads.
     ///
     /// # Errors
     /// A number is not below that of the edges or walks, or an edge has no negative.

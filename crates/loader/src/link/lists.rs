@@ -1,11 +1,12 @@
-//! Negatives drawn from a list of each node: those of a file, and those that the model ranks high.
+//! Lists of negatives of each node: those of a file, or those that the model ranks high.
 //!
 //! # Algorithm
 //!
 //! The other end of a positive has a list of nodes for the end that is replaced. Negatives are
 //! drawn with replacement from the nodes of the list that are candidates and have no known edge
 //! with the other end, all equally likely. If no such node is left, they are drawn as `uniform`
-//! draws them, so the negatives of any list are exact non-edges.
+//! draws them, so the negatives of any list are exact non-edges. The sampler is that of the rows
+//! `file` and `hard` of the table.
 //!
 //! # Source
 //!
@@ -23,38 +24,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use graphmill_core::{
-    End, Error, NodeId, Result,
-    keyed::{Stream, key},
-    table::Entry,
-};
+use graphmill_core::{End, Error, NodeId, Result};
 use rayon::prelude::*;
 
-use super::{
-    negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource},
-    triples::{Index, list_key},
-};
-
-/// Least number of positives of a task.
-const MIN_TASK_LEN: usize = 64;
-
-/// Row of the negatives of a file.
-pub(super) const FILE: Entry<Make> = Entry {
-    name: "file",
-    summary: "nodes that --negatives-file lists for the other end, else uniform",
-    source: "",
-    options: &[],
-    make: |source| Listed::make(source, "a file; pass --negatives-file PATH"),
-};
-
-/// Row of hard negatives.
-pub(super) const HARD: Entry<Make> = Entry {
-    name: "hard",
-    summary: "the --hard-candidates best non-edges by the model of the last epoch; uniform in the first",
-    source: "Ying et al., KDD 2018, section 3.4",
-    options: &[],
-    make: |source| Listed::make(source, "the rankings of a run; choose uniform"),
-};
+use super::triples::{Index, list_key};
 
 /// A list of negatives for each relation and other end, which may be replaced between epochs.
 ///
@@ -90,6 +63,17 @@ impl NegativeLists {
     /// Nodes for `end`, if `node` is the other end of an edge of this relation.
     pub fn of(&self, relation: u32, end: End, node: NodeId) -> Vec<NodeId> {
         self.index(end).of(list_key(relation, node)).to_vec()
+    }
+
+    /// Nodes of [`NegativeLists::of`] without a copy: `see` reads them.
+    pub(super) fn with<R>(
+        &self,
+        relation: u32,
+        end: End,
+        node: NodeId,
+        see: impl FnOnce(&[NodeId]) -> R,
+    ) -> R {
+        see(self.index(end).of(list_key(relation, node)))
     }
 
     /// Number of nodes in the lists of an end.
@@ -139,52 +123,12 @@ impl NegativeLists {
     }
 }
 
-/// Draws from the lists.
-struct Listed {
-    lists: Arc<NegativeLists>,
-}
-
-impl Listed {
-    fn make(source: &NegativeSource, need: &str) -> Result<Box<dyn NegativeSampler>> {
-        match source.lists {
-            Some(lists) => Ok(Box::new(Self { lists: lists.clone() })),
-            None => Err(Error::invalid(format!("negatives from lists: they need {need}"))),
-        }
-    }
-}
-
-impl NegativeSampler for Listed {
-    fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
-        let (end, index) = (request.end, self.lists.index(request.end));
-        let each = out.len() / request.positives.len().max(1);
-        let fill = |(i, row): (usize, &mut [NodeId])| {
-            let edge = request.positives[i];
-            let fixed = if end == End::Source { edge.1 } else { edge.0 };
-            let fits =
-                |u: &NodeId| request.candidates.contains(u) && request.known.is_negative(end, edge, *u);
-            let listed = index.of(list_key(request.relation, fixed));
-            let listed: Vec<NodeId> = listed.iter().copied().filter(fits).collect();
-            let mut stream = Stream::new(key(&[request.key, i as u64]));
-            for node in row {
-                let found = match listed.len() {
-                    0 => request.known.draw(end, edge, request.candidates, &mut stream),
-                    len => Some(listed[stream.below(len as u64) as usize]),
-                };
-                *node = found.ok_or_else(|| request.no_negative(edge))?;
-            }
-            Ok(())
-        };
-        let rows = out.par_chunks_exact_mut(each.max(1)).enumerate();
-        rows.with_min_len(MIN_TASK_LEN).try_for_each(fill)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::link::{KnownEdges, TABLE};
+    use crate::link::{KnownEdges, NegativeRequest, NegativeSource, TABLE};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
@@ -201,11 +145,11 @@ mod tests {
             let known = KnownEdges::new(24, &source, &destination).unwrap();
             let triples: Vec<[u32; 3]> = listed.iter().map(|&(u, v)| [u, 0, v]).collect();
             let lists = Arc::new(NegativeLists::of_triples(&triples));
-            let (candidates, lists) = (0..24, Some(&lists));
-            let source = NegativeSource { known: &known, end, candidates: &candidates, node_time: None, lists };
+            let (known, candidates, lists) = (&known, &(0..24), Some(&lists));
+            let source = NegativeSource { known, end, candidates, node_time: None, lists };
             let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
             let draw = |threads: usize| {
-                let (known, candidates, positives) = (&known, &candidates, &edges[..]);
+                let positives = &edges[..];
                 let request =
                     NegativeRequest { known, relation: 0, end, candidates, positives, latest: &[], key: 5 };
                 let mut out = vec![0; edges.len() * 4];
@@ -242,8 +186,8 @@ mod tests {
         let known = KnownEdges::new(3, &[0], &[1]).unwrap();
         let (end, candidates) = (End::Source, &(0..3));
         let source = NegativeSource { known: &known, end, candidates, node_time: None, lists: None };
-        for (entry, remedy) in [(FILE, "--negatives-file"), (HARD, "choose uniform")] {
-            let error = (entry.make)(&source).err().unwrap().to_string();
+        for (name, remedy) in [("file", "--negatives-file"), ("hard", "choose uniform")] {
+            let error = (TABLE.find(name).unwrap().make)(&source).err().unwrap().to_string();
             assert!(error.contains(remedy), "{error}");
         }
     }

@@ -1,25 +1,29 @@
 //! Components of a run, built from a configuration and a dataset. Training, `eval` and `predict`
 //! share them.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use graphmill_core::{
-    Labels, NodeId,
+    Features, Labels, NodeId, SparseRows,
     features::FeatureData,
     keyed,
+    matrix::TableType,
     options::{OptionGroup, OptionSet},
     table,
 };
 use graphmill_data::{
     Dataset,
-    dataset::StoredTable,
+    dataset::{StoredSparse, StoredTable},
     generate, npy,
     partition::PartitionDir,
     typed::{self, Task, TaskKind, is_typed},
     verification::{ChunkVerifier, Verify},
 };
 use graphmill_loader::{
-    feature::{Disk, DiskOptions, Host},
+    feature::{Disk, DiskOptions, Host, SparseDisk},
     order,
     sampler::{self, WeightOptions, inference::InferenceNeighbors, weighted::EdgeWeights},
     subgraph::cluster::ClusterOptions,
@@ -196,6 +200,19 @@ pub(crate) fn disk(table: &StoredTable, verifier: Option<&ChunkVerifier>) -> Res
     let &StoredTable { ref path, offset, rows, dim, kind } = table;
     let disk = Disk::open(path, offset, dim, kind, rows, &DiskOptions::default())?;
     Ok(disk.verified_by(verifier))
+}
+
+/// Opens the files of the sparse rows `rows`, those of the dataset in `dir`. Verifies them before.
+///
+/// # Errors
+/// The rows are damaged, or a file cannot be opened.
+pub(crate) fn sparse_disk(dir: &Path, rows: &SparseRows, features: &Features) -> Result<SparseDisk> {
+    features.verify()?;
+    let StoredSparse { columns, values, stored } = StoredSparse::features(dir)?;
+    let open = |(path, offset): (PathBuf, u64)| {
+        Disk::open(path, offset, 1, TableType::F32, stored, &DiskOptions::default())
+    };
+    Ok(SparseDisk::new(rows.num_cols(), rows.indptr().clone(), open(columns)?, open(values)?)?)
 }
 
 /// The feature rows, with the table that layers read in place. The table is sparse if

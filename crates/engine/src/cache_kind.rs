@@ -1,6 +1,7 @@
 //! The two kinds of cache that `--cache` names: static rows pinned by a metric, and dynamic rows
 //! that a policy admits and evicts.
 
+use graphmill_core::NodeId;
 use graphmill_loader::{hotness, order, policy};
 
 use crate::{Error, Result};
@@ -50,6 +51,9 @@ fn metric(name: &str) -> Option<&'static hotness::Metric> {
     let name = name.split(':').next().unwrap_or(name);
     hotness::TABLE.get(name).map(|entry| &entry.make)
 }
+
+/// Loads the hottest rows of a ranking of all nodes into a cache.
+pub(crate) type Fill = Box<dyn Fn(&[NodeId]) -> Result<()> + Send + Sync>;
 
 /// Kind of a cache.
 pub(crate) enum Kind {

@@ -116,7 +116,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer)?;
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
-    let epochs = counted_epochs(config, strategy.reuses_rows(), inputs.view.is_none())?;
+    let epochs = counted_epochs(config, strategy.reuses_rows())?;
     let online = |epochs| OnlineCounts::new(epochs, &data.graph, inputs.presampling, &tables.late);
     let mut trainer = Trainer {
         inputs,
@@ -187,7 +187,7 @@ impl Trainer<'_> {
             self.position.resume(&self.peers, self.observer)?;
             if let Some(online) = &mut self.online {
                 let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
-                online.replay(self.loader, epoch, batch)?;
+                online.replay(self.loader, (epoch, batch), &|epoch| self.peers.begin_draws(epoch))?;
                 online.fill(epoch)?;
             }
         }
@@ -254,8 +254,9 @@ impl Trainer<'_> {
         if !online.fill(epoch as u64)? {
             return Ok(());
         }
-        if strategy::is_by_device(self.inputs.config) {
-            // each device has a cache of its own, or a share of a pool
+        let config = self.inputs.config;
+        if strategy::is_by_device(config) && config.cuda_devices().is_empty() {
+            // each simulated device has a cache of its own, or a share of a pool
             self.strategy.prepare(self.loader, &self.position.learner)?;
         }
         self.observer.note(&format!("the minibatches of {epoch} epochs were counted, and fill the caches"));

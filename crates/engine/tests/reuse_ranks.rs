@@ -11,8 +11,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use graphmill_core::keyed;
+use graphmill_core::{Graph, keyed};
 use graphmill_data::{
+    Dataset,
     generate::{GenerateOptions, generate},
     partition::PartitionDir,
 };
@@ -254,22 +255,65 @@ fn of_subgraphs(options: &str) -> TrainConfig {
     settled(&format!("sampler=saint-rw batch_size=60 walk_length=2 sample_coverage=5 {options}"))
 }
 
-/// Epochs whose subgraphs are the parts: one update by all of them, in one process and over as many
-/// ranks.
-#[test]
-fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
+/// A graph in four parts, of which the first has `share` parts of all nodes and training nodes, and
+/// the others one each.
+fn parts_as_clusters(path: &Path, share: usize) -> (Dataset, PartitionDir) {
     let options =
         GenerateOptions { nodes: 896, degree: Some(20.0), classes: 4, dim: 12, ..Default::default() };
-    let (data, temporary) = (generate("sbm", &options).unwrap(), tempfile::tempdir().unwrap());
-    // in one process, parts have weights by their nodes with neighbours and their training nodes
-    assert!((0..896).all(|v| data.graph.in_degree(v) > 0) && data.split.train.len() % 4 == 0);
+    let mut data = generate("sbm", &options).unwrap();
+    let all = usize::from(PARTS) + share - 1;
+    assert!(data.split.train.len().is_multiple_of(4));
     let is_train = |v: usize| data.split.train.contains(&(v as u32));
     let mut shuffled: Vec<usize> = (0..data.num_nodes()).collect();
     shuffled.sort_by_key(|&v| (is_train(v), keyed::key(&[v as u64])));
     let mut of = vec![0; data.num_nodes()];
-    shuffled.iter().enumerate().for_each(|(i, &v)| of[v] = (i % usize::from(PARTS)) as u16);
+    let part = |i: usize| (i % all).saturating_sub(share - 1) as u16;
+    shuffled.iter().enumerate().for_each(|(i, &v)| of[v] = part(i));
+    // a rank draws no node without neighbours in its part, so every node has one
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for v in 0..of.len() {
+        let near = (1..=of.len()).map(|i| (v + i) % of.len()).find(|&u| of[u] == of[v]).unwrap();
+        let mut neighbors = [data.graph.in_neighbors(v as u32), &[near as u32]].concat();
+        neighbors.sort_unstable();
+        neighbors.dedup();
+        indices.append(&mut neighbors);
+        indptr.push(indices.len() as u64);
+    }
+    data.graph = Graph::new(indptr.into(), indices.into()).unwrap();
+    let dir = partitioned_by(&data, of, path);
+    (data, dir)
+}
+
+/// Subgraphs of different sizes have the weights of their nodes, in a round of one process and over
+/// ranks.
+#[test]
+fn subgraphs_of_different_sizes_have_the_losses_of_one_process() {
+    let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("parts");
-    let dir = partitioned_by(&data, of, &path);
+    let (data, dir) = parts_as_clusters(&path, 3);
+    let clusters = format!("sampler=cluster clusters={} parts_per_batch=1 sample_coverage=0", path.display());
+    for options in ["", "model=gat", "strategy=time-sharing devices=virtual:1"] {
+        let base = with(config(), &format!("epochs=5 lr=0.05 {clusters} {options}"));
+        let several = "strategy=time-sharing devices=virtual:4 batches_per_update=4";
+        let one = alone(&with(base.clone(), several), &data);
+        let many = over_ranks(&base, &dir, 4);
+        for (a, b) in one.epochs.iter().zip(&many[0].epochs) {
+            assert!(close(b.loss, a.loss), "{options}: {} and {}", b.loss, a.loss);
+            let (x, y) = (a.valid_loss.unwrap(), b.valid_loss.unwrap());
+            assert!(close(y, x), "{options}: validation {y} and {x}");
+        }
+        assert!(one.epochs[4].loss < one.epochs[0].loss, "{options}: the parameters change");
+        assert!(many.iter().all(|summary| bits(summary) == bits(&many[0])), "{options}");
+    }
+}
+
+/// Epochs whose subgraphs are the parts: one update by all of them, in one process and over as many
+/// ranks.
+#[test]
+fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("parts");
+    let (data, dir) = parts_as_clusters(&path, 1);
     let clusters = format!("sampler=cluster clusters={} parts_per_batch=1 sample_coverage=0", path.display());
     // without a row that is older than its batch, and with all gradients
     let exact = "reuse=layered devices=virtual:1 super_batch=1 hot_prefetch=off hot_gradient=kept";

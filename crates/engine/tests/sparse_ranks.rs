@@ -108,6 +108,50 @@ fn devices_and_budgets_of_every_rank_keep_rows_sparse() {
     }
 }
 
+/// Rows beyond host memory are read from the files of columns and values, by one process and by
+/// every rank.
+#[test]
+fn sparse_rows_in_files_change_no_bit() {
+    let (data, temporary) = (sparse(), tempfile::tempdir().unwrap());
+    let path = temporary.path().join("data");
+    data.save(&path).unwrap();
+    let stored = TrainConfig { dataset: path.to_string_lossy().into_owned(), ..config() };
+    let data = Dataset::open(&path).unwrap();
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for sparse in ["auto", "on", "off"] {
+        let stored = with(stored.clone(), &format!("sparse={sparse}"));
+        let memory = alone(&stored, &data);
+        for options in [
+            "host_budget=1",
+            "host_budget=16000 cache=degree",
+            "host_budget=16000 cache=lru",
+            "host_budget=16000 host_cache=degree devices=virtual:1 cache_ratio=0.1",
+        ] {
+            let files = alone(&with(stored.clone(), options), &data);
+            assert_eq!(bits(&files), bits(&memory), "{sparse} {options}");
+            let (epoch, whole) = (&files.epochs[1], &memory.epochs[1]);
+            assert_eq!(epoch.valid_loss.map(f64::to_bits), whole.valid_loss.map(f64::to_bits), "{options}");
+            let traffic = epoch.traffic;
+            assert_eq!(traffic.rows(), whole.traffic.rows(), "{sparse} {options}");
+            assert!(traffic.disk.rows > 0, "{sparse} {options}: {traffic:?}");
+            let is_cached = options.contains("16000");
+            assert_eq!(traffic.host.rows + traffic.device.rows > 0, is_cached, "{sparse} {options}");
+            if sparse != "off" {
+                assert_eq!(traffic.total().bytes, whole.traffic.total().bytes, "{sparse} {options}");
+            }
+        }
+    }
+    for sparse in ["on", "off"] {
+        let base = with(config(), &format!("sparse={sparse}"));
+        let memory = over_ranks(&base, &dir, 2).remove(0);
+        for options in ["host_budget=1", "host_budget=10000 cache=lru"] {
+            let summary = over_ranks(&with(base.clone(), options), &dir, 2).remove(0);
+            assert_eq!(bits(&summary), bits(&memory), "{sparse} {options}");
+            assert!(summary.epochs[1].traffic.disk.rows > 0, "{sparse} {options}");
+        }
+    }
+}
+
 #[test]
 fn subgraphs_of_assigned_parts_read_sparse_rows() {
     let (data, temporary) = (sparse(), tempfile::tempdir().unwrap());

@@ -5,9 +5,15 @@ mod ranks;
 #[path = "common/set.rs"]
 mod set;
 
-use graphmill_data::partition::PartitionDir;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use graphmill_core::{Features, SparseRows};
+use graphmill_data::{Dataset, partition::PartitionDir};
 use graphmill_engine::{
-    RunContext, TrainConfig,
+    Error, RunContext, RunDir, TrainConfig,
     observer::Quiet,
     record::{EpochRecord, Summary},
     trainer::over_ranks,
@@ -114,6 +120,108 @@ fn devices_of_every_rank_cache_rows_of_all_ranks() {
     assert_eq!((bits, epoch.hit_rate), (losses, Some(1.0)));
 }
 
+/// The dataset of the tests with two of 120 features for each node.
+fn sparse_data() -> Dataset {
+    let (mut data, dim) = (data(), 120);
+    let mut table = vec![0.0; data.num_nodes() * dim];
+    for (v, row) in table.chunks_exact_mut(dim).enumerate() {
+        (row[v % 7], row[7 + v % 113]) = (1.0, 0.5);
+    }
+    data.features = Features::csr(SparseRows::from_dense(dim, &table).unwrap());
+    data
+}
+
+/// Loss, and rows that came from other ranks, in every epoch.
+fn remote(summary: &Summary) -> Vec<(u64, u64)> {
+    summary.epochs.iter().map(|epoch| (epoch.loss.to_bits(), epoch.traffic.remote.rows)).collect()
+}
+
+#[test]
+fn online_counts_of_a_rank_fill_its_caches() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let sparse = partitioned(&sparse_data(), &temporary.path().join("sparse"));
+    let saint = "sampler=saint-rw batch_size=60 walk_length=3 shuffle_parts=1";
+    for (options, dir, size) in [
+        ("cache_ratio=0.2", &dir, 3),
+        ("host_budget=14000", &dir, 2),
+        ("cache_ratio=0.2 graph_stores=2", &dir, 3),
+        ("cache_ratio=0.2", &sparse, 2),
+        ("cache_ratio=0.2 devices=virtual:1 strategy=pipelined", &dir, 2),
+        ("cache_ratio=0.2 devices=virtual:2 strategy=time-sharing", &dir, 2),
+        ("cache_ratio=0.2 devices=virtual:2 strategy=factored num_samplers=1 updates=asynchronous", &dir, 2),
+        (&format!("cache_ratio=0.2 devices=virtual:1 {saint}"), &dir, 2),
+    ] {
+        let config = with(config(), &format!("epochs=4 model=sage cache=presc-online:2 {options}"));
+        let online = train(&config, dir, size).remove(0);
+        let plain = train(&with(config.clone(), "cache=degree"), dir, size).remove(0);
+        if !options.contains("asynchronous") {
+            assert_eq!(bits(&online), bits(&plain), "{options}");
+        }
+        let cost = online.presampling.unwrap();
+        assert_eq!(cost.drawn_batches, 0, "{options}");
+        assert!(cost.counted_batches > 0, "{options}");
+        let of = |epoch: usize| {
+            let traffic = online.epochs[epoch].traffic;
+            if options.contains("virtual") {
+                traffic.device.rows + traffic.peer.rows
+            } else {
+                traffic.host.rows
+            }
+        };
+        let rows = online.epochs[2].traffic.rows();
+        assert!(of(2) * 20 > of(1) * 20 + rows, "{options}: {} and {} of {rows}", of(1), of(2));
+        if options.contains("virtual") {
+            assert_eq!((of(0), of(1)), (0, 0), "{options}");
+        }
+    }
+}
+
+/// A run over two ranks that stops after `updates` updates and is resumed: loss and rows of every
+/// epoch, and the batches that were drawn again.
+fn resumed(config: &TrainConfig, dir: &PartitionDir, path: &Path, updates: usize) -> (Vec<(u64, u64)>, u64) {
+    let run = |resume: bool| {
+        let mut summaries = on_ranks(2, PATIENCE, |rank, post| {
+            let left = AtomicUsize::new(updates);
+            let stop = || rank == 0 && !resume && left.fetch_sub(1, Relaxed) == 1;
+            let run = (rank == 0).then(|| match resume {
+                false => RunDir::create(path).unwrap(),
+                true => RunDir::reopen(path).unwrap(),
+            });
+            let context = RunContext { run: run.as_ref(), resume, observer: &mut Quiet, stop: &stop };
+            over_ranks::train(config, dir, post, context)
+        });
+        summaries.swap_remove(0)
+    };
+    assert!(matches!(run(false), Err(Error::Interrupted { .. })));
+    let summary = run(true).unwrap();
+    (remote(&summary), summary.presampling.unwrap().drawn_batches)
+}
+
+#[test]
+fn a_resumed_rank_fills_the_rows_that_it_would_have_counted() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let saint = "sampler=saint-rw batch_size=60 walk_length=3 shuffle_parts=1";
+    let subgraphs = format!("devices=virtual:1 {saint}");
+    let of_stores = format!("graph_stores=1 {subgraphs}");
+    for (i, options) in
+        ["", "devices=virtual:2 strategy=time-sharing", &subgraphs, &of_stores].into_iter().enumerate()
+    {
+        let base = "epochs=4 cache=presc-online:2 cache_ratio=0.2 batches_per_update=1";
+        let config = with(config(), &format!("{base} {options}"));
+        let whole = train(&config, &dir, 2).remove(0);
+        let batches = whole.presampling.unwrap().counted_batches / 2;
+        // while batches are counted, and after the caches are filled
+        for updates in [batches + 2, 3 * batches + 1] {
+            let path = temporary.path().join(format!("{i}-{updates}"));
+            let (epochs, drawn) = resumed(&config, &dir, &path, updates as usize);
+            assert_eq!(epochs, remote(&whole), "{options} after {updates} updates");
+            assert!((1..=2 * batches).contains(&drawn), "{options}: {drawn} of {batches} batches an epoch");
+        }
+    }
+}
+
 #[test]
 fn proximity_order_lets_a_small_cache_hit_more() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
@@ -153,8 +261,6 @@ fn impossible_tiers_are_refused() {
     for (options, why) in [
         ("host_budget=9000 cache_ratio=0.9", "--cache-ratio 0.9: 810 rows of 48 bytes"),
         ("devices=virtual:1 device_budget=1000", "--device-budget 1000"),
-        ("devices=cuda:0,1", "--devices cuda:0,1: over several ranks each rank computes on one"),
-        ("devices=cuda:0 strategy=time-sharing", "use --strategy sequential or pipelined"),
     ] {
         let config = with(config(), options);
         for end in on_ranks(2, PATIENCE, |_, post| {

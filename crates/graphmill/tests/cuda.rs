@@ -100,6 +100,81 @@ fn a_cache_of_some_rows_on_the_device_changes_no_result() {
     }
 }
 
+/// The host runs the policies that kernels cannot, and reads the rows that a device misses if they
+/// are sparse or in files. The rows, and so the weights, are the same.
+#[test]
+fn policies_and_tiers_of_the_host_change_no_result() {
+    let sandbox = Sandbox::new();
+    let bytes = sandbox.dataset("data").features.bytes();
+    sandbox.sparse_dataset("sparse");
+    let run = |data: &str, options: &str, out: &str| {
+        let args = format!("train {data} {SMALL} --epochs 2 {options} --out {out} --json");
+        on_shim(&sandbox, &args).succeeded().json()
+    };
+    let budget = format!("--host-budget {}", bytes / 2);
+    let online = "--cache presc-online:1 --cache-ratio 0.25";
+    for (name, data, devices, settings) in [
+        (
+            "one",
+            "data",
+            "--devices cuda:0",
+            &[
+                ("--cache lru --cache-ratio 0.25", ["device", "host"]),
+                ("--cache lfu --cache-ratio 0.25", ["device", "host"]),
+                ("--cache s3-fifo --cache-ratio 0.25 --strategy pipelined", ["device", "host"]),
+                (&format!("{budget} --cache degree --cache-ratio 0.25 --host-cache lru"), ["device", "disk"]),
+                (&format!("{budget} --cache sieve --cache-ratio 0.1 --host-cache degree"), ["host", "disk"]),
+                (&format!("{budget} --host-cache presc-online:1 --cache-ratio 0"), ["host", "disk"]),
+                (online, ["device", "host"]),
+            ][..],
+        ),
+        (
+            "two",
+            "data",
+            "--devices cuda:0,1 --strategy time-sharing",
+            &[
+                ("--cache lru --cache-ratio 0.25", ["device", "host"]),
+                (&format!("{budget} --cache degree --cache-ratio 0.25"), ["device", "disk"]),
+                (online, ["device", "host"]),
+            ],
+        ),
+        (
+            "balanced",
+            "data",
+            "--devices cuda:0,1,2 --strategy factored --num-samplers 0 --batches-per-update 2",
+            &[(&format!("{budget} --cache-ratio 0.2"), ["device", "disk"]), (online, ["device", "host"])],
+        ),
+        (
+            "wide",
+            "sparse",
+            "--devices cuda:0",
+            &[("--sparse on", ["device", "device"]), ("--sparse on --cache-ratio 0.2", ["device", "host"])],
+        ),
+    ] {
+        run(data, devices, name);
+        let expected = sandbox.results(name);
+        for (i, (options, tiers)) in settings.iter().enumerate() {
+            let out = format!("{name}-{i}");
+            let summary = run(data, &format!("{devices} {options}"), &out);
+            assert!(sandbox.results(&out).weights == expected.weights, "{name} {options}: the weights");
+            let traffic = &summary["epochs"][1]["traffic"];
+            for tier in tiers {
+                assert!(number(&traffic[tier]["rows"]) > 0.0, "{name} {options}: {tier} in {traffic}");
+            }
+            if options.contains("online") {
+                let before = &summary["epochs"][0]["traffic"];
+                assert_eq!(number(&before["device"]["rows"]), 0.0, "{name} {options}: {before}");
+            }
+        }
+    }
+    // a resumed run counts again what fills the cache
+    let args = format!("train data {SMALL} {online} --devices cuda:0 --out part");
+    on_shim(&sandbox, &format!("{args} --epochs 2")).succeeded();
+    on_shim(&sandbox, &format!("{args} --epochs 3 --resume")).succeeded();
+    on_shim(&sandbox, &format!("{} --epochs 3", args.replace("part", "whole"))).succeeded();
+    sandbox.results("part").assert_same(&sandbox.results("whole"), "resumed");
+}
+
 #[test]
 fn strategies_and_samplers_run_on_devices() {
     let sandbox = Sandbox::new();

@@ -277,5 +277,26 @@ fn every_rank_computes_on_an_nvidia_device() {
     let summary: Value = serde_json::from_slice(&first.stdout).unwrap();
     let reuse = &summary["epochs"][1]["reuse"];
     assert!(reuse["reused_rows"].as_u64() > Some(0) && reuse["made_rows"].as_u64() > Some(0), "{reuse}");
+
+    // several devices of each rank, each with a cache; host memory reads what they miss
+    for (name, options) in [
+        ("sharing", "--strategy time-sharing --cache lru --cache-ratio 0.2"),
+        ("factored", "--strategy factored --num-samplers 1 --cache degree --cache-ratio 0.2"),
+        ("disk", "--strategy time-sharing --cache presc-online:1 --cache-ratio 0.2 --host-budget 50000"),
+    ] {
+        let expected = losses(&on(&format!("{name}-v"), &format!("{options} --devices virtual:2")));
+        let [first, again] =
+            ["d", "e"].map(|run| on(&format!("{name}-{run}"), &format!("{options} --devices cuda:0,1")));
+        let got = losses(&first);
+        assert!(expected.iter().zip(&got).all(|(a, b)| (a - b).abs() < 2e-3), "{name}: {got:?}");
+        assert_eq!(losses(&again), got, "{name}: the same bits");
+        let summary: Value = serde_json::from_slice(&first.stdout).unwrap();
+        let traffic = &summary["epochs"][1]["traffic"];
+        let rows = |tier: &str| traffic[tier]["rows"].as_u64();
+        assert!(rows("device") > Some(0) && rows("remote") > Some(0), "{name}: {traffic}");
+        assert_eq!(rows("disk") > Some(0), name == "disk", "{name}: {traffic}");
+        assert_eq!(summary["nvidia"].as_array().map(Vec::len), Some(2), "{name}");
+    }
+    let summary: Value = serde_json::from_slice(&first.stdout).unwrap();
     assert!(summary["nvidia"][0]["peak_bytes"].as_u64() > Some(0), "{}", summary["nvidia"]);
 }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData};
+use graphmill_core::{
+    View, ViewMut,
+    accelerator::DeviceMemory,
+    matrix::{TableData, TableType},
+};
 use graphmill_loader::{
     Feature,
     feature::cached::CacheLayout,
@@ -11,7 +15,7 @@ use graphmill_loader::{
 use graphmill_nn::Backend;
 
 use super::samplers::Samplers;
-use crate::{Error, Result, record::NvidiaRecord};
+use crate::{Error, Result, cache_kind::Fill, record::NvidiaRecord};
 
 /// Arithmetic of dense products.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +97,15 @@ pub(crate) fn draws_on_devices(_: &str) -> bool {
     false
 }
 
-/// Rows that devices read in place.
-pub(crate) enum StoredRows {}
+/// Rows behind the caches of devices.
+pub(crate) enum RowsBehind {}
 
-impl StoredRows {
-    pub(crate) fn new(gpu: &Gpu, _: &TableData, _: usize) -> Result<Self> {
+impl RowsBehind {
+    pub(crate) fn table(gpu: &Gpu, _: &TableData, _: usize) -> Result<Self> {
+        match *gpu {}
+    }
+
+    pub(crate) fn tier(gpu: &Gpu, _: Arc<dyn Feature>, _: TableType) -> Self {
         match *gpu {}
     }
 
@@ -105,11 +113,23 @@ impl StoredRows {
         match *self {}
     }
 
+    pub(crate) fn is_tier(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn is_copy(&self) -> bool {
         match *self {}
     }
 
+    pub(crate) fn maps_on_device(&self, _: &str) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn dynamic(&self, _: &Gpu, _: usize, _: &str) -> Result<Arc<dyn Feature>> {
+        match *self {}
+    }
+
+    pub(crate) fn late(&self, _: &Gpu, _: usize) -> Result<(Arc<dyn Feature>, Fill)> {
         match *self {}
     }
 

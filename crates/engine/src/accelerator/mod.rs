@@ -9,7 +9,7 @@
 mod devices;
 mod samplers;
 
-pub(crate) use devices::{AllReduce, Arithmetic, Gpu, Meter, StoredRows, draws_on_devices};
+pub(crate) use devices::{AllReduce, Arithmetic, Gpu, Meter, RowsBehind, draws_on_devices};
 pub(crate) use samplers::Samplers;
 pub use samplers::SamplingDevices;
 

@@ -17,7 +17,7 @@ use graphmill_loader::{
 };
 
 use super::measure::{Bench, DIM, Limit, random};
-use crate::{Result, accelerator::StoredRows};
+use crate::{Result, accelerator::RowsBehind};
 
 /// Number of rows of a call.
 const ROWS: usize = 300_000;
@@ -61,7 +61,7 @@ fn on_device(bench: &mut Bench, ids: &[u32], width: usize) -> Result<()> {
     let (copy, link) = (bench.machine.copy()?, bench.machine.link()?.unwrap_or(f64::INFINITY));
     for (storage, host) in tables(nodes, width)? {
         let values = host.table().expect("rows in host memory are a table");
-        let stored = StoredRows::new(gpu, &values, width)?;
+        let stored = RowsBehind::table(gpu, &values, width)?;
         let inside = Limit { value: copy, of: "copy within the device", row: None };
         let outside = Limit { value: link, of: "copy from the host", row: None };
         for (place, held, limit) in [("device", &all[..], inside), ("host, read in place", &[], outside)] {

@@ -295,7 +295,7 @@ pub struct TrainConfig {
     /// their minibatches. Compare them with graphmill hotness.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers")]
     pub cache: String,
-    /// Hotness or policy of the host's cache behind simulated devices.
+    /// Hotness or policy of the host's cache behind devices.
     ///
     /// Takes the names of --cache. It needs --host-budget. Example: --host-cache lru.
     #[arg(long, value_name = "POLICY", help_heading = "Feature tiers", hide_short_help = true)]

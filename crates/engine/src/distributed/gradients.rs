@@ -66,8 +66,8 @@ impl Gradients {
         }
     }
 
-    /// Waits for the sums and writes them to the model's gradients.
-    pub(super) fn finish(&mut self, model: &mut Model) -> Result<()> {
+    /// Waits for the sums and writes them, times `scale`, to the model's gradients.
+    pub(super) fn finish(&mut self, model: &mut Model, scale: f32) -> Result<()> {
         for part in std::mem::take(&mut self.sent) {
             let ended = |_| Error::invalid("the thread that sums gradients has ended");
             let (number, mut values) = self.done.recv().map_err(ended)??;
@@ -77,7 +77,7 @@ impl Gradients {
                 let to = if param.trainable { &mut param.grad } else { &mut param.value };
                 let to = to.view_mut().host();
                 let (these, others) = rest.split_at(to.len());
-                to.copy_from_slice(these);
+                to.iter_mut().zip(these).for_each(|(to, &sum)| *to = scale * sum);
                 rest = others;
             });
             self.spare.push(values);

@@ -23,6 +23,7 @@
 
 mod assigned_parts;
 mod dataset;
+mod exchange;
 mod gradients;
 mod inference;
 mod own_rows;
@@ -41,6 +42,7 @@ pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
 pub use ranks::Ranks;
 pub(crate) use subgraphs::RankSubgraphs;
+pub(crate) use tiers::RankTiers;
 
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};
@@ -48,7 +50,7 @@ use graphmill_loader::order::{self, OrderKind, OverRanks};
 use crate::{Error, Result, TrainConfig, strategy};
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
-/// threads, and the number of its NVIDIA device.
+/// threads, and the numbers of its NVIDIA devices, of which all ranks have equally many.
 pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<TrainConfig> {
     let text = words::pack(&vec![(String::new(), config.to_toml().into_bytes())]);
     let received = Collective::new(post.clone()).broadcast(ranks::class::OPTIONS, text)?;
@@ -58,37 +60,13 @@ pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<Train
         agreed.read_text(&text.unwrap_or_default(), Path::new("rank 0's options"))?;
         agreed.dataset.clone_from(&config.dataset);
         agreed.threads = config.threads;
-        if agreed.cuda_devices().len() == 1 && config.cuda_devices().len() == 1 {
+        let [own, others] = [config, &agreed].map(|config| config.cuda_devices().len());
+        if own > 0 && own == others {
             // ranks of one machine compute on different devices
             agreed.devices.clone_from(&config.devices);
         }
     }
     Ok(agreed)
-}
-
-/// Refuses NVIDIA devices that a rank does not use, and options that its device ignores: its rows
-/// come from other ranks, so host memory gathers them, and the device has no cache of its own.
-fn check_nvidia(config: &TrainConfig) -> Result<()> {
-    let devices = config.cuda_devices();
-    if devices.is_empty() {
-        return Ok(());
-    }
-    let refuse =
-        |why: &str| Err(Error::usage(format!("--devices {}: over several ranks {why}", config.devices)));
-    if devices.len() > 1 {
-        return refuse(
-            "each rank computes on one NVIDIA device; start a rank for each device, with its own number in \
-             --devices cuda:N",
-        );
-    }
-    if strategy::is_by_device(config) {
-        return refuse(&format!(
-            "--strategy {} divides the devices of a rank, and a rank has one NVIDIA device; use --strategy \
-             sequential or pipelined",
-            config.strategy
-        ));
-    }
-    Ok(())
 }
 
 /// Refuses options that need more of the graph than a rank has.
@@ -105,7 +83,6 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     if !chosen.is_some_and(|chosen| chosen.is_over_ranks()) {
         return refuse("reuse", &config.reuse, "use none");
     }
-    check_nvidia(config)?;
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;
     if !order::TABLE.get(&config.order).is_some_and(is_available) {
         let names = order::TABLE.iter().filter(|entry| is_available(entry)).map(|entry| entry.name);

@@ -19,7 +19,7 @@ use graphmill_loader::{
     Feature,
     feature::{
         Host, Rounded,
-        cached::{CacheLayout, Dynamic, Level, Pinned, Placement, SparseCache},
+        cached::{CacheLayout, Dynamic, Late, Level, Pinned, Placement, SparseCache},
     },
     policy::{CachePolicy, fifo::Fifo},
 };
@@ -30,6 +30,7 @@ use crate::{
     cache_kind::Kind,
     config::Switch,
     memory::{self, keeps_sparse_rows},
+    tiers::LateCache,
 };
 
 /// Rows of a rank's own parts.
@@ -67,12 +68,6 @@ impl OwnRows {
         let budget = config.host_budget.0;
         let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
         let on_disk = budget > 0 && stored > budget;
-        if on_disk && sparse.is_some() {
-            return Err(Error::usage(format!(
-                "--host-budget {budget}: rows beyond the host's memory are read from a file of dense rows, \
-                 and this rank's are sparse ({stored} bytes); raise it, or use --sparse off"
-            )));
-        }
         let kinds: Vec<Option<TableType>> =
             parts.iter().map(|part| part.dataset.features.data.kind()).collect();
         let kind = match kinds[..] {
@@ -81,6 +76,13 @@ impl OwnRows {
         };
         let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
         for part in parts {
+            if let (true, FeatureData::Csr(rows)) = (on_disk, &part.dataset.features.data) {
+                let path = dir.part_path(part.number);
+                let file = Arc::new(build::sparse_disk(path.as_ref(), rows, &part.dataset.features)?);
+                let kind = memory::table_type(config, &part.dataset);
+                tables.push(if sparse.is_some() { file } else { Arc::new(Rounded::new(file, kind)) });
+                continue;
+            }
             if on_disk {
                 let table = StoredTable::features(dir.part_path(part.number))?;
                 let file = build::disk(&table, part.dataset.features.verifier())?;
@@ -122,6 +124,11 @@ impl OwnRows {
         self.on_disk
     }
 
+    /// Returns true if a cache in host memory also holds own rows: dense ones on disk.
+    pub(super) fn caches_own(&self) -> bool {
+        self.on_disk && self.sparse.is_none()
+    }
+
     /// Bytes of a row in a cache of the host.
     pub(super) fn cached_bytes(&self) -> u64 {
         match self.sparse {
@@ -150,7 +157,7 @@ impl OwnRows {
 
     /// [`OwnRows::with_others`] with a cache in host memory of `slots` rows, of other ranks or, if
     /// own rows are on disk, of all: the `hottest` ones (at most `slots`), or those that a policy
-    /// keeps.
+    /// keeps. Without `hottest`, the cache of a metric is filled later.
     ///
     /// # Errors
     /// The rows cannot be fetched, or the memory cannot be allocated.
@@ -159,8 +166,8 @@ impl OwnRows {
         ranks: &Ranks,
         kind: Kind,
         slots: usize,
-        hottest: &[NodeId],
-    ) -> Result<Arc<dyn Feature>> {
+        hottest: Option<&[NodeId]>,
+    ) -> Result<(Arc<dyn Feature>, Option<LateCache>)> {
         let nodes = ranks.book().num_nodes();
         if let Some(mean) = self.sparse {
             let (policy, is_static): (Box<dyn CachePolicy>, _) = match kind {
@@ -168,19 +175,53 @@ impl OwnRows {
                 Kind::Pinned => (Box::new(Fifo::new(nodes, slots)), true),
             };
             let rows = self.sparse_rows(ranks, mean).with_cache(SparseCache::new(policy, is_static));
-            rows.fill(hottest)?;
-            return Ok(Arc::new(rows));
+            let rows = Arc::new(rows);
+            if let Some(hottest) = hottest {
+                rows.fill(hottest)?;
+                return Ok((rows, None));
+            }
+            let (filled, choose) = (rows.clone(), self.cached_first(ranks, slots));
+            return Ok((rows, Some(LateCache::new(move |ranking| Ok(filled.fill(&choose(ranking))?)))));
         }
+        let mut filled_later = None;
         let behind: Arc<dyn Feature> =
             if self.on_disk { self.with_others(ranks) } else { Arc::new(self.remote(ranks)) };
         let cached: Arc<dyn Feature> = match kind {
             Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
             Kind::Pinned => {
-                let held = CacheLayout::new(hottest, slots, 1, Placement::Shard);
-                Arc::new(Pinned::new(held, TableType::F32, behind, Level::Host)?)
+                let pinned = move |hottest: &[NodeId], behind| {
+                    let held = CacheLayout::new(hottest, slots, 1, Placement::Shard);
+                    Pinned::new(held, TableType::F32, behind, Level::Host)
+                };
+                match hottest {
+                    Some(hottest) => Arc::new(pinned(hottest, behind)?),
+                    None => {
+                        let (late, choose) = (Arc::new(Late::new(behind)), self.cached_first(ranks, slots));
+                        let rows = late.clone();
+                        filled_later = Some(LateCache::new(move |ranking| {
+                            late.fill(Arc::new(pinned(&choose(ranking), late.behind().clone())?));
+                            Ok(())
+                        }));
+                        rows
+                    }
+                }
             }
         };
-        Ok(if self.on_disk { cached } else { self.before(ranks, cached) })
+        let rows = if self.on_disk { cached } else { self.before(ranks, cached) };
+        Ok((rows, filled_later))
+    }
+
+    /// The first `slots` rows of a ranking that a host cache holds: those of other ranks or, if dense own
+    /// rows are on disk, of all.
+    pub(super) fn cached_first(
+        &self,
+        ranks: &Ranks,
+        slots: usize,
+    ) -> impl Fn(&[NodeId]) -> Vec<NodeId> + Send + Sync + use<> {
+        let (caches_own, book) = (self.caches_own(), ranks.book().clone());
+        move |ranking| {
+            ranking.iter().copied().filter(|&v| caches_own || !book.is_own(v)).take(slots).collect()
+        }
     }
 
     fn sparse_rows(&self, ranks: &Ranks, mean: usize) -> SparseRankRows {

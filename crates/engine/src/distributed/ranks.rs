@@ -1,14 +1,11 @@
 //! The ranks of a run, from the view of one of them.
 
-use std::{
-    cell::Cell,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError, RwLock,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-use graphmill_core::{Matrix, keyed};
+use graphmill_core::Matrix;
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
     messenger::HEADER,
@@ -18,8 +15,8 @@ use graphmill_distributed::{
     sampler::{LISTS, SAMPLE},
     subgraphs::SUBGRAPH,
 };
-use graphmill_loader::{Extracted, Feature, Traffic, feature::LinkTraffic};
-use graphmill_nn::model::{Model, Part};
+use graphmill_loader::{Feature, Traffic, feature::LinkTraffic};
+use graphmill_nn::model::Model;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -30,7 +27,6 @@ use super::{
 use crate::{
     Error, Result, RunDir,
     checkpoint::{self, Checkpoint},
-    learner::{BatchShare, GradientExchange, StepContext},
     record::{EpochTotals, RankRecord},
 };
 
@@ -78,16 +74,16 @@ fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
 /// methods in the same order.
 pub struct Ranks {
     pub(super) all: Collective,
-    book: Arc<NodeOwnership>,
-    gradients: Mutex<Gradients>,
-    steps: AtomicU64,
+    pub(super) book: Arc<NodeOwnership>,
+    pub(super) gradients: Mutex<Gradients>,
+    pub(super) steps: AtomicU64,
     meetings: AtomicU64,
     /// Number of exchanges of reused rows, which run beside the others.
     pub(super) reused: AtomicU64,
-    wants_stop: AtomicBool,
-    stops: AtomicBool,
+    pub(super) wants_stop: AtomicBool,
+    pub(super) stops: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
-    seeds: AtomicU64,
+    pub(super) seeds: AtomicU64,
     /// Counts of the messenger: before the epoch while it runs, then in the epoch.
     counts: Mutex<Counts>,
     /// Nanoseconds that the sampling services spent on writing replies.
@@ -382,105 +378,5 @@ impl Ranks {
         *counts = if begin { now } else { now.since(&counts) };
         drop(counts);
         self.meet()
-    }
-}
-
-/// Parts of a model, in the order in which its backward pass completes them.
-fn parts(model: &Model) -> impl Iterator<Item = Part> + use<> {
-    let layers = (0..model.num_layers()).rev().map(Part::Layer);
-    [Part::Head].into_iter().chain(layers).chain([Part::Input])
-}
-
-impl Ranks {
-    /// Sums losses and numbers of seeds over ranks, one pair per batch, and agrees on a stop.
-    fn exchange_losses(&self, own: &[(f64, usize)]) -> Result<Vec<(f64, usize)>> {
-        let mut words = vec![u32::from(self.wants_stop.load(Relaxed))];
-        for &(loss, seeds) in own {
-            let bits = loss.to_bits();
-            words.extend([bits as u32, (bits >> 32) as u32, seeds as u32]);
-        }
-        let gathered = self.all.gather(self.steps.fetch_add(1, Relaxed), &words)?;
-        let (mut sums, mut stops) = (vec![(0.0, 0); own.len()], false);
-        for (rank, words) in gathered.iter().enumerate() {
-            let Some((&stop, losses)) = words.split_first() else { continue };
-            if losses.len() != 3 * own.len() {
-                let message = format!("losses of {} batches, not of {}", losses.len() / 3, own.len());
-                return Err(graphmill_core::Error::Peer { rank, message }.into());
-            }
-            stops |= stop == 1;
-            for ((sum, seeds), words) in sums.iter_mut().zip(losses.chunks_exact(3)) {
-                *sum += f64::from_bits(u64::from(words[1]) << 32 | u64::from(words[0]));
-                *seeds += words[2] as usize;
-            }
-        }
-        self.stops.store(stops, Relaxed);
-        self.seeds.fetch_add(own.iter().map(|own| own.1 as u64).sum(), Relaxed);
-        Ok(sums)
-    }
-}
-
-impl GradientExchange for Ranks {
-    fn gradient(
-        &self,
-        context: &mut StepContext,
-        model: &mut Model,
-        batch: &Extracted,
-        number: u64,
-    ) -> Result<(f64, usize)> {
-        if !self.book.trains() {
-            model.zero_grad(context.backend);
-            return Ok(self.exchange_losses(&[(0.0, 0)])?[0]);
-        }
-        let (own, seeds) = (batch.sampled.num_seeds(), &batch.sampled.seeds);
-        let share = match seeds.global_size {
-            Some(all) => seeds.nodes.len() as f64 / all as f64,
-            None => 1.0 / self.book.num_trainers() as f64,
-        };
-        let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_sent = Cell::new(false);
-        let mut after = |model: &mut Model, part: Part| {
-            is_sent.set(true);
-            gradients.begin(model, part, share as f32);
-        };
-        let key = keyed::key(&[context.seed, number, self.rank() as u64, 0x6472_6f70]);
-        let loss = if seeds.nodes.is_empty() {
-            0.0
-        } else {
-            context.gradient_by_part(model, batch, key, &mut after)
-        };
-        if !is_sent.get() {
-            // without seeds, or with a loss that is not finite, the other ranks still wait for the
-            // sums of all parts
-            model.zero_grad(context.backend);
-            for part in parts(model) {
-                after(model, part);
-            }
-        }
-        let sums = self.exchange_losses(&[(loss * share, own)])?;
-        gradients.finish(model)?;
-        Ok(sums[0])
-    }
-
-    fn round(&self, model: &mut Model, batches: &[BatchShare]) -> Result<Vec<(f64, usize)>> {
-        if !self.book.trains() {
-            return self.exchange_losses(&vec![(0.0, 0); batches.len()]);
-        }
-        let own: usize = batches.iter().map(|batch| batch.nodes).sum();
-        let all: Option<usize> = batches.iter().map(|batch| batch.global).sum();
-        let share = all.map_or(1.0 / self.book.num_trainers() as f64, |all| own as f64 / all.max(1) as f64);
-        let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in parts(model) {
-            gradients.begin(model, part, share as f32);
-        }
-        let losses = batches.iter().map(|batch| {
-            let share = match batch.global {
-                Some(all) => batch.nodes as f64 / all.max(1) as f64,
-                None => 1.0 / self.book.num_trainers() as f64,
-            };
-            (batch.loss * share, batch.seeds)
-        });
-        let sums = self.exchange_losses(&losses.collect::<Vec<_>>())?;
-        gradients.finish(model)?;
-        Ok(sums)
     }
 }

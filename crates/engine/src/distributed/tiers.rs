@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   cpu:        host cache (--cache, --cache-ratio, --host-budget)  ─►  network, and disk
-//!   virtual:N:  device cache (--cache)
+//!   virtual:N, cuda:N:  device cache (--cache)
 //!                 ─►  host cache (--host-cache, --host-budget)      ─►  network, and disk
 //! ```
 //!
-//! An NVIDIA device computes, but reads rows that host memory has gathered, as `cpu` does.
+//! Each of several NVIDIA devices of a rank has a cache of its own; the host reads the rows that it
+//! misses.
 //!
 //! Own rows are in host memory, in front of which nothing is cached there, unless they exceed
 //! `--host-budget`: then they are read from the part's file, and the host cache holds own rows and
@@ -20,15 +21,16 @@
 use std::sync::Arc;
 
 use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
-use graphmill_loader::{Feature, MinibatchSampler, order::SeedOrder};
+use graphmill_loader::{Feature, MinibatchSampler, feature::Host, order::SeedOrder};
 
 use super::RankDataset;
 use crate::{
     Error, Result, TrainConfig,
-    cache_kind::{Kind, kind, resolve_cache},
+    accelerator::{ComputeDevices, SamplingDevices},
+    cache_kind::{Kind, counts_training, kind, resolve_cache},
     config::Devices,
     strategy::{self, Chosen, StrategyContext},
-    tiers::{Batches, LinkedTiers, Plan, Presampling, rows_within},
+    tiers::{AllRows, Batches, GpuTiers, HostRows, LateCache, LinkedTiers, Plan, Presampling, rows_within},
 };
 
 /// Host cache of a rank: its policy, and its number of rows.
@@ -37,10 +39,21 @@ struct HostCache<'c> {
     slots: usize,
 }
 
+/// Feature tiers of a rank.
+pub(crate) struct RankTiers {
+    pub(crate) feature: Arc<dyn Feature>,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
+    /// The rows as NVIDIA devices read them, if the rank has some.
+    pub(crate) on_gpus: Option<GpuTiers>,
+    /// Description for the user.
+    pub(crate) text: String,
+}
+
 impl RankDataset {
-    /// The rows as the stages of a run with these options read them, and the description of their
-    /// tiers. All ranks call this at the same time: hotness is that of the rank's shares of the
-    /// batches, whose neighbours the other ranks serve.
+    /// The rows as the stages of a run with these options read them, on these NVIDIA devices, of
+    /// which some may only sample. All ranks call this at the same time: hotness is that of the
+    /// rank's shares of the batches, whose neighbours the other ranks serve.
     ///
     /// # Errors
     /// Options contradict each other, rows cannot be fetched, or the memory of a cache cannot be
@@ -51,49 +64,71 @@ impl RankDataset {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
         presampling: &Presampling,
-    ) -> Result<(Arc<dyn Feature>, String)> {
+        (computers, sampling): (&ComputeDevices, Option<SamplingDevices>),
+    ) -> Result<RankTiers> {
         let own = self.ranks.book();
+        let without_devices = |feature, late: Option<LateCache>, text| RankTiers {
+            feature,
+            late: late.into_iter().collect(),
+            on_gpus: None,
+            text,
+        };
         if !own.trains() {
-            return Ok((self.feature(), self.describe(config)));
+            return Ok(without_devices(self.feature(), None, self.describe(config)));
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
-        let (rows, mut text) = match self.assigned() {
+        let (rows, filled_later, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
-                let (others, text) = self.host_rows(&batches)?;
+                let (others, late, text) = self.host_rows(&batches)?;
                 assigned.cache_others(others);
-                (assigned.clone() as Arc<dyn Feature>, text)
+                (assigned.clone() as Arc<dyn Feature>, late, text)
             }
-            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, self.describe(config)),
+            Some(assigned) => (assigned.clone() as Arc<dyn Feature>, None, self.describe(config)),
             None => self.host_rows(&batches)?,
         };
-        let Some(plan) = self.device_plan(config)? else { return Ok((rows, text)) };
         let by_device = strategy::is_by_device(config);
-        let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
-        // by device, the strategy divides the memory of each device
-        let divides = !by_device && config.device_budget.0 > 0 && Chosen::find(config)?.reuses_rows();
+        let has_gpus = !computers.gpus().is_empty();
+        // by device, the strategy divides the memory of each simulated device
+        let divides = match has_gpus {
+            true => config.cache_ratio.0.is_none(),
+            false => !by_device && config.device_budget.0 > 0,
+        };
         let context = || {
             let context = StrategyContext::new(config, data, sampler, order, &rows);
             StrategyContext { own: Some(own), exchange: Some(&*self.ranks), ..context }
         };
+        let divides = divides && *config.devices != Devices::Cpu && Chosen::find(config)?.reuses_rows();
         let reuse = divides.then(|| strategy::reuse_plan_of(&context())).transpose()?;
         let batches = Batches { reuse: reuse.as_ref(), ..batches };
-        let LinkedTiers { feature: rows, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
-        text = format!("{text}; {}", plan.describe_devices());
-        Ok((rows, text))
-    }
-
-    /// Plan of the tiers of simulated devices, if the options name some.
-    fn device_plan(&self, config: &TrainConfig) -> Result<Option<Plan>> {
-        match &*config.devices {
-            Devices::Virtual(_) => Plan::new(config, &self.data),
-            Devices::Cpu | Devices::Cuda(_) => Ok(None),
+        if let Some(gpu) = computers.gpus().first() {
+            let host = HostRows::of_tier(gpu, rows.clone(), self.layout(), text);
+            let mut on = GpuTiers::in_front_of(host, computers, batches, sampling)?;
+            let mut tiers = without_devices(on.feature.clone(), filled_later, on.description.clone());
+            tiers.late.append(&mut on.late);
+            return Ok(RankTiers { on_gpus: Some(on), ..tiers });
         }
+        let plan = match &*config.devices {
+            Devices::Virtual(_) => Plan::new(config, data)?,
+            Devices::Cpu | Devices::Cuda(_) => None,
+        };
+        let Some(plan) = plan else { return Ok(without_devices(rows, filled_later, text)) };
+        let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
+        let LinkedTiers { feature, mut late, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
+        late.extend(filled_later);
+        text = format!("{text}; {}", plan.describe_devices());
+        Ok(RankTiers { feature, late, on_gpus: None, text })
     }
 
-    /// The rows behind the host cache, if there is one, and their description.
-    fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, String)> {
-        let (config, book) = (batches.config, self.ranks.book());
+    /// The layout of all rows, without rows: inference reads rows of all ranks.
+    pub(crate) fn layout(&self) -> AllRows {
+        AllRows::Table(Host::new(&self.data.features).matrix())
+    }
+
+    /// The rows behind the host cache, if there is one, that cache if it is filled during the run,
+    /// and their description.
+    fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, Option<LateCache>, String)> {
+        let config = batches.config;
         let (nodes, has) = (self.data.num_nodes(), self.describe(config));
         let HostCache { policy, slots } = self.host_cache(config)?;
         let on_disk = self.own.is_on_disk();
@@ -107,29 +142,30 @@ impl RankDataset {
             }
         };
         if slots == 0 {
-            return Ok((self.feature(), text));
+            return Ok((self.feature(), None, text));
         }
         let kind = kind(policy)?;
-        let hottest: Vec<NodeId> = match kind {
-            Kind::Dynamic(_) => Vec::new(),
+        let hottest: Option<Vec<NodeId>> = match kind {
+            Kind::Dynamic(_) => Some(Vec::new()),
+            Kind::Pinned if counts_training(policy) => None,
             Kind::Pinned => {
                 let scores = batches
                     .scores(policy, &Quiet)
                     .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
-                let cached = |&v: &NodeId| on_disk || !book.is_own(v);
-                by_scores(&scores)?.into_iter().filter(cached).take(slots).collect()
+                Some(self.own.cached_first(&self.ranks, slots)(&by_scores(&scores)?))
             }
         };
-        Ok((self.own.with_host_cache(&self.ranks, kind, slots, &hottest)?, text))
+        let (rows, late) = self.own.with_host_cache(&self.ranks, kind, slots, hottest.as_deref())?;
+        Ok((rows, late, text))
     }
 
     /// Host cache that the options request.
     fn host_cache<'c>(&self, config: &'c TrainConfig) -> Result<HostCache<'c>> {
         let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
-        let has_devices = matches!(&*config.devices, Devices::Virtual(_));
+        let has_devices = *config.devices != Devices::Cpu;
         let name = if has_devices { &config.host_cache } else { &config.cache };
         let policy = resolve_cache(name, &config.order, "lru");
-        let rows = if self.own.is_on_disk() { nodes } else { nodes - self.ranks.book().num_own() };
+        let rows = if self.own.caches_own() { nodes } else { nodes - self.ranks.book().num_own() };
         let fit = match budget {
             0 => usize::MAX,
             _ => rows_within(policy, nodes, self.own.cached_bytes(), self.own.left_of(budget)),

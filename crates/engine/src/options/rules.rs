@@ -347,12 +347,9 @@ fn cache(config: &TrainConfig, key: &Key) -> Read {
 fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu => Err("the cache of --devices cpu is --cache; use it instead".into()),
-        Devices::Virtual(_) if config.host_budget.0 == 0 => {
+        _ if config.host_budget.0 == 0 => {
             let has = if is_partitioned(config) { "caches none of other ranks" } else { "holds all rows" };
             Err(format!("host memory without a budget {has}; set --host-budget, or leave it out"))
-        }
-        Devices::Cuda(_) => {
-            Err("with NVIDIA devices, host memory holds all rows and needs no cache; leave it out".into())
         }
         _ => Ok(()),
     }
@@ -396,6 +393,9 @@ fn several_devices(config: &TrainConfig) -> Read {
 /// Several devices share a static cache, or have dynamic caches of their own.
 fn placement(config: &TrainConfig, key: &Key) -> Read {
     several_devices(config)?;
+    if is_partitioned(config) && !config.cuda_devices().is_empty() {
+        return Err("over ranks each NVIDIA device caches rows of its own; leave it out".into());
+    }
     // without a ratio, simulated devices share all rows, or as many as fit into their budgets
     if is_partitioned(config) || config.cache_ratio.0.is_some() {
         cache(config, key)?;

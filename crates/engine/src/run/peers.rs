@@ -62,6 +62,24 @@ impl Peers {
         if let Some(ranks) = &self.ranks {
             ranks.count_bytes(true)?;
         }
+        self.assign(epoch)
+    }
+
+    /// Prepares draws of an epoch outside of it: assigns its parts. Returns false if this rank is a
+    /// graph store, which draws none for itself.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn begin_draws(&self, epoch: u64) -> Result<bool> {
+        let Some(ranks) = &self.ranks else { return Ok(true) };
+        // no rank draws from the previous assignment any more
+        ranks.meet()?;
+        self.assign(epoch)?;
+        Ok(ranks.book().trains())
+    }
+
+    /// Assigns the parts of an epoch.
+    fn assign(&self, epoch: u64) -> Result<()> {
         self.assigned.as_ref().map_or(Ok(()), |parts| parts.assign_for(epoch))?;
         match &self.ranks {
             // ranks that train draw from the parts of the stores

@@ -24,6 +24,7 @@ use crate::{
     },
     record::{TestScore, ValidationScore},
     stage::Loader,
+    tiers::AllRows,
 };
 
 /// Scores a model on the validation and test nodes, by full-neighbour inference.
@@ -78,6 +79,7 @@ impl<'a> Scorer<'a> {
         let backend = match view {
             // rows between layers are served from host memory
             Some(_) => devices.cpu(),
+            None if !matches!(tables.whole, AllRows::Table(_)) => devices.cpu(),
             None => devices.inference(data, model),
         };
         let symmetric = loader.symmetric.as_deref();

@@ -7,10 +7,7 @@ use graphmill_core::{Graph, block::Aggregation, keyed, progress::Quiet, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Feature, MinibatchSampler, Seeds, Workspace,
-    feature::{Host, Link},
-    link::LinkSource,
-    order::SeedOrder,
+    Feature, MinibatchSampler, Seeds, Workspace, feature::Link, link::LinkSource, order::SeedOrder,
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -24,7 +21,7 @@ use crate::{
     bottom, build,
     config::link_task::is_link,
     config::{Bottom, Switch},
-    distributed::RankDataset,
+    distributed::{RankDataset, RankTiers},
     label_inputs::LabelColumns,
     learner::Learner,
     link::step::LinkObjective,
@@ -74,7 +71,7 @@ impl<'d> Parts<'d> {
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
-        counted_epochs(config, strategy::draws_in_parts(config), is_alone)?;
+        counted_epochs(config, strategy::draws_in_parts(config))?;
         let model = build::model(config, data)?;
         let bottom = bottom::aggregation(config, data, &model, is_alone)?;
         if data.split.train.is_empty() {
@@ -184,9 +181,9 @@ impl Tables {
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
             let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
-            let on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
-            let (feature, whole) = (on.feature.clone(), AllRows::Table(on.table.clone()));
-            let tiers = Some(on.description.clone());
+            let mut on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
+            let (feature, whole) = (on.feature.clone(), on.whole.clone());
+            let (tiers, late) = (Some(on.description.clone()), std::mem::take(&mut on.late));
             return Ok(Self {
                 graph,
                 feature,
@@ -194,7 +191,7 @@ impl Tables {
                 tiers,
                 not_in_place: Some("no kernel of NVIDIA devices reads rows from several tiers"),
                 links: Vec::new(),
-                late: Vec::new(),
+                late,
                 on_gpus: Some(on),
                 shared: None,
             });
@@ -233,14 +230,13 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let (feature, tiers) = view.tiers(inputs.config, sampler, order, inputs.presampling)?;
+        let Inputs { config, devices, presampling, .. } = *inputs;
+        let RankTiers { feature, late, on_gpus, text } =
+            view.tiers(config, sampler, order, presampling, (devices, sampling_devices(inputs)))?;
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
-        // inference reads rows of all ranks, and only the layout of this table
-        let whole = AllRows::Table(Host::new(&view.data.features).matrix());
-        let graph = view.data.graph.clone();
-        let (links, late) = (Vec::new(), Vec::new());
-        let (tiers, not_in_place) = (Some(tiers), Some("rows of other ranks arrive in a batch's own rows"));
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus: None, shared })
+        let (graph, whole, links) = (view.data.graph.clone(), view.layout(), Vec::new());
+        let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
+        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared })
     }
 }
 

@@ -147,7 +147,7 @@ fn num_seeds(batch: &Sampled) -> usize {
 pub trait GradientExchange: Send + Sync {
     /// Leaves the gradient of the whole batch in the model; `batch` is this rank's share of it.
     /// Returns the mean loss over all its seeds, and their number. With subgraph samplers every
-    /// rank draws its own subgraph, and all subgraphs have equal weight. `number` is the batch's
+    /// rank draws its own subgraph, which has the weight of its nodes. `number` is the batch's
     /// number in the run.
     ///
     /// # Errors

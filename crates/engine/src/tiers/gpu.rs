@@ -3,11 +3,13 @@
 //! ```text
 //!   cuda:N:  device (--cache, --cache-ratio, --device-budget)
 //!            ─►  its peers (--placement)
-//!            ─►  host, page-locked: kernels read it in place
+//!            ─►  host, page-locked: kernels read it in place; or tiers that the host reads
 //! ```
 //!
-//! Host memory holds all rows, but the host gathers none: one kernel looks up the tier of each row
-//! and copies the row from there.
+//! If host memory holds all rows, the host gathers none: one kernel looks up the tier of each row
+//! and copies the row from there. Otherwise the host reads the rows that a device misses, from a
+//! cache and the disk (`--host-budget`), from sparse rows (`--sparse on`), or from other ranks; each
+//! device then reads its own rows only.
 //!
 //! If some devices only sample ([`SamplingDevices`]), they hold the graph and no rows, and the
 //! others hold rows in its place (FGNN, section 4). A Sampler that trains for the rest of an epoch
@@ -16,26 +18,30 @@
 
 use std::{
     slice,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use graphmill_core::{Matrix, NodeId, node_order::by_scores, progress::Quiet};
-use graphmill_data::Dataset;
+use graphmill_core::{
+    NodeId, features::FeatureData, matrix::TableType, node_order::by_scores, progress::Quiet,
+};
 use graphmill_loader::Feature;
 
 use super::{
+    all_rows::AllRows,
     batches::Batches,
     cache::Cache,
     gpu_rows::{CachedRows, DeviceRows, GpuCaches, in_host},
+    plan::{BuiltTiers, Plan},
+    presampling::LateCache,
     step,
 };
 use crate::{
     Error, Result, TrainConfig,
-    accelerator::{ComputeDevices, Gpu, SamplingDevices, StoredRows, TOPOLOGY_SHARE},
+    accelerator::{ComputeDevices, Gpu, RowsBehind, SamplingDevices, TOPOLOGY_SHARE},
     build,
-    cache_kind::{Kind, follows_ids, kind, resolve_cache},
+    cache_kind::{Kind, counts_training, follows_ids, kind, resolve_cache},
     config::Switch,
-    memory::{self, MemoryPlacement},
+    memory::{self, MemoryPlacement, MemoryPlacements},
     reuse::ReusePlan,
 };
 
@@ -50,15 +56,82 @@ const STEPS: f64 = 1.5;
 /// Feature tiers of the run's NVIDIA devices.
 pub(crate) struct GpuTiers {
     /// Feature rows of the devices.
-    placed: RwLock<DeviceRows>,
+    placed: Arc<RwLock<DeviceRows>>,
     /// The caches, if [`GpuTiers::place`] places them again.
     caches: Option<GpuCaches>,
     /// Feature rows as the first device reads them, wherever the caches are.
     pub(crate) feature: Arc<dyn Feature>,
-    /// All rows, in host memory.
-    pub(crate) table: Matrix,
+    /// All rows, in the lowest tier.
+    pub(crate) whole: AllRows,
+    /// Caches that are filled during the run.
+    pub(crate) late: Vec<LateCache>,
     /// Description of the tiers for the user.
     pub(crate) description: String,
+}
+
+/// The rows behind the caches of devices.
+pub(crate) struct HostRows {
+    behind: RowsBehind,
+    whole: AllRows,
+    /// Caches of the host that are filled during the run.
+    late: Vec<LateCache>,
+    /// Description for the user, such as "the host all".
+    text: String,
+}
+
+impl HostRows {
+    /// The rows of a run: in page-locked memory, or sparse, or in a cache of the host and on disk.
+    ///
+    /// # Errors
+    /// Options that the rows do not support, or a failed allocation.
+    fn new(gpu: &Gpu, batches: &Batches, placement: MemoryPlacement) -> Result<Self> {
+        let data = batches.data;
+        let config = of_host(batches.config);
+        let dense = TrainConfig { sparse: Switch::Off, ..config.clone() };
+        let budget = config.host_budget.0;
+        let is_beyond = budget > 0 && memory::table_bytes(&dense, data) > budget;
+        let stays_sparse = match config.sparse {
+            Switch::On => true,
+            Switch::Auto => is_beyond && matches!(data.features.data, FeatureData::Csr(_)),
+            Switch::Off => false,
+        };
+        let config = &if stays_sparse { TrainConfig { sparse: Switch::On, ..dense } } else { dense };
+        if let Some(mut plan) = Plan::new(config, data)? {
+            let batches = Batches { config, ..*batches };
+            let BuiltTiers { feature, whole, late, .. } =
+                plan.build(batches, MemoryPlacements::both(placement), &Quiet)?;
+            let text = plan.to_string();
+            let text = text.split_once(": ").map_or(text.as_str(), |(_, tiers)| tiers).to_string();
+            let behind = RowsBehind::tier(gpu, feature, memory::table_type(config, data));
+            return Ok(Self { behind, whole, late, text });
+        }
+        let (rows, table) = build::features(config, data, placement)?;
+        let Some(values) = rows.table() else {
+            let rows: Arc<dyn Feature> = Arc::new(rows);
+            let whole = AllRows::Rows(rows.clone());
+            return Ok(Self::of_tier(gpu, rows, whole, "the host all, sparse".into()));
+        };
+        let behind = RowsBehind::table(gpu, &values, data.features.dim)?;
+        let in_place = if behind.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
+        let text = format!("the host all, {in_place}");
+        Ok(Self { behind, whole: AllRows::Table(table), late: Vec::new(), text })
+    }
+
+    /// Rows of a tier that the host reads, which `text` describes; `whole` are all rows.
+    pub(crate) fn of_tier(gpu: &Gpu, rows: Arc<dyn Feature>, whole: AllRows, text: String) -> Self {
+        let behind = RowsBehind::tier(gpu, rows, TableType::F32);
+        Self { behind, whole, late: Vec::new(), text }
+    }
+}
+
+/// The options of a run for the tiers behind its NVIDIA devices: those of a run on the processor
+/// whose cache is `--host-cache`.
+pub(super) fn of_host(config: &TrainConfig) -> TrainConfig {
+    if config.cuda_devices().is_empty() {
+        return config.clone();
+    }
+    let TrainConfig { devices, cache_ratio, .. } = TrainConfig::default();
+    TrainConfig { devices, cache_ratio, cache: config.host_cache.clone(), ..config.clone() }
 }
 
 impl GpuTiers {
@@ -74,29 +147,40 @@ impl GpuTiers {
         placement: MemoryPlacement,
         sampling: Option<SamplingDevices>,
     ) -> Result<Self> {
-        let data = batches.data;
-        let config = &dense(batches.config, data)?;
+        let host = HostRows::new(&computers.gpus()[0], &batches, placement)?;
+        Self::in_front_of(host, computers, batches, sampling)
+    }
+
+    /// [`GpuTiers::new`] in front of these rows.
+    ///
+    /// # Errors
+    /// As [`GpuTiers::new`].
+    pub(crate) fn in_front_of(
+        host: HostRows,
+        computers: &ComputeDevices,
+        batches: Batches,
+        sampling: Option<SamplingDevices>,
+    ) -> Result<Self> {
+        let (data, devices) = (batches.data, computers.gpus());
+        // rows on devices are dense
+        let config = &TrainConfig { sparse: Switch::Off, ..batches.config.clone() };
         let batches = Batches { config, ..batches };
-        let devices = computers.gpus();
-        let (host, table) = build::features(config, data, placement)?;
-        let (rows, dim) = (data.num_nodes(), data.features.dim);
-        let Some(values) = host.table() else {
-            return Err(Error::dataset(
-                &data.name,
-                "its features are sparse in memory, but NVIDIA devices store dense rows; use --devices cpu",
-            ));
-        };
-        let stored = StoredRows::new(&devices[0], &values, dim)?;
+        let HostRows { behind, whole, mut late, text } = host;
+        let rows = data.num_nodes();
         let policy = resolve_cache(&config.cache, &config.order, "fifo");
         // the first device always samples, and the last one never
         let balanced = sampling.is_some_and(|of| of.count.is_none());
         let trainers = &devices[sampling.map_or(0, |of| of.count.unwrap_or(1))..];
+        // the processor draws from the graph of a rank
+        let has_graph = sampling.is_none() && batches.own.is_none();
         let slots = match config.cache_ratio.0 {
             Some(ratio) => ((ratio * rows as f64).round() as usize).min(rows),
-            None => capacity(trainers, &batches, &stored, policy, sampling.is_none())?,
+            None => capacity(trainers, &batches, &behind, policy, has_graph)?,
         };
+        let counted = Arc::new(OnceLock::new());
         let cached = match kind(policy)? {
             Kind::Dynamic(_) => CachedRows::Dynamic,
+            Kind::Pinned if counts_training(policy) => CachedRows::Counted(counted.clone()),
             Kind::Pinned if slots == 0 || slots == rows => CachedRows::Pinned((0..rows as NodeId).collect()),
             Kind::Pinned => {
                 let scores = batches
@@ -106,17 +190,21 @@ impl GpuTiers {
             }
         };
         let (placement, may_train) = (*config.placement, sampling.is_some_and(|of| of.may_train));
-        let caches = GpuCaches { stored, policy: policy.into(), slots, rows: cached, placement, may_train };
+        let caches = GpuCaches { behind, policy: policy.into(), slots, rows: cached, placement, may_train };
         let samplers = if balanced { devices.len() - 1 } else { devices.len() - trainers.len() };
         let placed = caches.place(devices, samplers)?;
-        let description = describe(&caches, &placed.cached[samplers..], rows, sampling);
+        let held = describe(&caches, &placed.cached[samplers..], rows, sampling);
+        let description = format!("feature rows: {held}, {text}");
         let feature = if balanced {
-            in_host(&caches.stored, &devices[..1])?.remove(0)
+            in_host(&caches.behind, &devices[..1])?.remove(0)
         } else {
             placed.readers[0].clone()
         };
-        let caches = balanced.then_some(caches);
-        Ok(Self { placed: RwLock::new(placed), caches, feature, table, description })
+        let (caches, placed) = (balanced.then_some(caches), Arc::new(RwLock::new(placed)));
+        if counts_training(policy) {
+            late.push(late_cache(counted, placed.clone()));
+        }
+        Ok(Self { placed, caches, feature, whole, late, description })
     }
 
     /// Devices that only sample, if their number follows from times and [`GpuTiers::place`] then
@@ -145,12 +233,21 @@ impl GpuTiers {
     }
 }
 
-/// Description of the tiers: `held` rows on each device that holds some, of `rows` rows.
+/// The caches of devices wherever they are placed, which a ranking fills.
+fn late_cache(known: Arc<OnceLock<Vec<NodeId>>>, placed: Arc<RwLock<DeviceRows>>) -> LateCache {
+    LateCache::new(move |ranking| {
+        // for caches that are placed later
+        let _ = known.set(ranking.to_vec());
+        let placed = placed.read().unwrap_or_else(PoisonError::into_inner);
+        placed.fills.iter().try_for_each(|fill| fill(ranking))
+    })
+}
+
+/// Describes the rows of devices: `held` rows on each that holds some, of `rows` rows.
 fn describe(caches: &GpuCaches, held: &[usize], rows: usize, sampling: Option<SamplingDevices>) -> String {
-    let GpuCaches { stored, policy, slots, .. } = caches;
+    let GpuCaches { behind, policy, slots, .. } = caches;
     let range = held.iter().copied().min().zip(held.iter().copied().max());
     let cache = Cache { policy: policy.clone(), slots: *slots, rows_per_device: range };
-    let in_place = if stored.is_copy() { "in a page-locked copy" } else { "page-locked in place" };
     let (holds, each) = match (sampling, held.len()) {
         (None, 1) => ("a device holds", ""),
         (None, _) => ("devices hold", " each"),
@@ -162,23 +259,8 @@ fn describe(caches: &GpuCaches, held: &[usize], rows: usize, sampling: Option<Sa
     };
     let part = cache.percent(rows);
     let policy = if *slots == 0 || *slots == rows { String::new() } else { format!(" ({policy})") };
-    format!("feature rows: {holds} {part}{each}{policy}, the host all, {in_place}")
-}
-
-/// Checks the options of sparse rows and of the host's budget, and returns them with dense rows.
-fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
-    if config.sparse == Switch::On {
-        return Err(Error::usage("--sparse on: NVIDIA devices store dense rows; use --sparse auto"));
-    }
-    if config.host_budget.0 > 0 && data.features.bytes() as u64 > config.host_budget.0 {
-        return Err(Error::usage(format!(
-            "--host-budget {}: NVIDIA devices read rows from host memory, which must hold all {} bytes of \
-             them; leave it out",
-            config.host_budget.0,
-            data.features.bytes()
-        )));
-    }
-    Ok(TrainConfig { sparse: Switch::Off, ..config.clone() })
+    let alone = if behind.is_tier() && held.len() > 1 { ", none those of others" } else { "" };
+    format!("{holds} {part}{each}{policy}{alone}")
 }
 
 /// Number of rows of a cache by `policy` that fit on each of `gpus` beside sampling and training,
@@ -187,14 +269,14 @@ fn dense(config: &TrainConfig, data: &Dataset) -> Result<TrainConfig> {
 fn capacity(
     gpus: &[Gpu],
     batches: &Batches,
-    stored: &StoredRows,
+    behind: &RowsBehind,
     policy: &str,
     with_graph: bool,
 ) -> Result<usize> {
     let Batches { data, reuse, .. } = *batches;
     let Some(gpu) = gpus.first() else { return Ok(0) };
     let rows = data.num_nodes();
-    let cold = in_host(stored, slice::from_ref(gpu))?.remove(0);
+    let cold = in_host(behind, slice::from_ref(gpu))?.remove(0);
     let meter =
         step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
     let step = step::measured(batches, &*cold, &meter)?;
@@ -202,7 +284,8 @@ fn capacity(
     gpu.check()?;
     let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
     // the location of every row, unless a boundary locates it
-    let map = if follows_ids(policy) { 0.0 } else { 4.0 * rows as f64 };
+    let has_map = behind.maps_on_device(policy) && !follows_ids(policy);
+    let map = if has_map { 4.0 * rows as f64 } else { 0.0 };
     let free = |gpu: &Gpu| {
         let budget = gpu.budget() as f64;
         let topology = if with_graph { memory::topology(data).min(TOPOLOGY_SHARE * budget) } else { 0.0 };
@@ -210,7 +293,7 @@ fn capacity(
     };
     let free = gpus.iter().map(free).fold(f64::INFINITY, f64::min);
     // a dynamic policy has the holder of each row and a mark of its use
-    let of_row = if matches!(kind(policy)?, Kind::Dynamic(_)) { 8.0 } else { 0.0 };
-    let each = stored.row_bytes() as f64 + of_row;
+    let of_row = if has_map && matches!(kind(policy)?, Kind::Dynamic(_)) { 8.0 } else { 0.0 };
+    let each = behind.row_bytes() as f64 + of_row;
     Ok(((free.max(0.0) / each) as usize).min(rows))
 }

@@ -1,6 +1,9 @@
 //! Feature rows on NVIDIA devices: the devices that hold cached rows, and a reader for each device.
 
-use std::{slice, sync::Arc};
+use std::{
+    slice,
+    sync::{Arc, OnceLock},
+};
 
 use graphmill_core::NodeId;
 use graphmill_loader::{
@@ -10,7 +13,8 @@ use graphmill_loader::{
 
 use crate::{
     Result,
-    accelerator::{Gpu, StoredRows},
+    accelerator::{Gpu, RowsBehind},
+    cache_kind::Fill,
 };
 
 /// Rows on each device, by policy.
@@ -19,11 +23,13 @@ pub(super) enum CachedRows {
     Dynamic,
     /// The first of these rows, hottest first.
     Pinned(Vec<NodeId>),
+    /// The first rows of a ranking that the run sets once it has counted its first minibatches.
+    Counted(Arc<OnceLock<Vec<NodeId>>>),
 }
 
 /// Caches of devices, all of the same size, ready to be placed.
 pub(super) struct GpuCaches {
-    pub(super) stored: StoredRows,
+    pub(super) behind: RowsBehind,
     pub(super) policy: String,
     /// Number of rows of each cache.
     pub(super) slots: usize,
@@ -39,6 +45,8 @@ pub(super) struct DeviceRows {
     pub(super) readers: Vec<Arc<dyn Feature>>,
     /// Number of rows that each device holds.
     pub(super) cached: Vec<usize>,
+    /// Fills the caches whose rows the run chooses.
+    pub(super) fills: Vec<Fill>,
 }
 
 impl GpuCaches {
@@ -46,32 +54,47 @@ impl GpuCaches {
     /// train, they read the rows of the others.
     ///
     /// # Errors
-    /// Devices do not support the policy, or an allocation fails.
+    /// The rows cannot be read, or an allocation fails.
     pub(super) fn place(&self, gpus: &[Gpu], samplers: usize) -> Result<DeviceRows> {
         let (samplers, holders) = gpus.split_at(samplers);
-        let mut cached = vec![0; samplers.len()];
+        let (mut cached, mut fills) = (vec![0; samplers.len()], Vec::new());
         let readers = match &self.rows {
             CachedRows::Dynamic => {
-                let mut readers = in_host(&self.stored, samplers)?;
+                let mut readers = in_host(&self.behind, samplers)?;
                 for gpu in holders {
-                    readers.push(self.stored.dynamic(gpu, self.slots, &self.policy)?);
+                    readers.push(self.behind.dynamic(gpu, self.slots, &self.policy)?);
+                    cached.push(self.slots);
+                }
+                readers
+            }
+            CachedRows::Counted(ranking) => {
+                let mut readers = in_host(&self.behind, samplers)?;
+                for gpu in holders {
+                    let (reader, fill) = self.behind.late(gpu, self.slots)?;
+                    if let Some(ranking) = ranking.get() {
+                        fill(ranking)?;
+                    }
+                    readers.push(reader);
+                    fills.push(fill);
                     cached.push(self.slots);
                 }
                 readers
             }
             CachedRows::Pinned(ranking) => {
-                let layout = CacheLayout::new(ranking, self.slots, holders.len(), self.placement);
+                // a device reads rows of others in place of those in host memory, not of a tier
+                let placement = if self.behind.is_tier() { Placement::Private } else { self.placement };
+                let layout = CacheLayout::new(ranking, self.slots, holders.len(), placement);
                 cached.extend(layout.rows_by_device(holders.len()));
-                let reads_others = self.may_train && self.placement != Placement::Private;
+                let reads_others = self.may_train && placement != Placement::Private;
                 let others = if reads_others { samplers } else { &[] };
-                let mut of_holders = self.stored.tiered(holders, others, &layout)?;
+                let mut of_holders = self.behind.tiered(holders, others, &layout)?;
                 let of_others = of_holders.split_off(holders.len());
-                let mut readers = if reads_others { of_others } else { in_host(&self.stored, samplers)? };
+                let mut readers = if reads_others { of_others } else { in_host(&self.behind, samplers)? };
                 readers.append(&mut of_holders);
                 readers
             }
         };
-        Ok(DeviceRows { readers, cached })
+        Ok(DeviceRows { readers, cached, fills })
     }
 }
 
@@ -79,7 +102,7 @@ impl GpuCaches {
 ///
 /// # Errors
 /// An allocation fails.
-pub(super) fn in_host(stored: &StoredRows, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
-    let readers = gpus.iter().map(|gpu| stored.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
+pub(super) fn in_host(behind: &RowsBehind, gpus: &[Gpu]) -> Result<Vec<Arc<dyn Feature>>> {
+    let readers = gpus.iter().map(|gpu| behind.tiered(slice::from_ref(gpu), &[], &CacheLayout::default()));
     Ok(readers.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }

@@ -25,7 +25,7 @@ pub(crate) use all_rows::AllRows;
 pub(crate) use batches::Batches;
 pub(crate) use cache::{map_bytes, rows_within};
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
-pub(crate) use gpu::GpuTiers;
+pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
 pub(crate) use joined::Joined;
 pub(crate) use new_cache::NewCache;

@@ -60,8 +60,13 @@ impl NewCache<'_> {
         if counts_training(policy) {
             let late = Arc::new(Late::new(behind));
             let rows: Arc<dyn Feature> = late.clone();
-            let late = LateCache { late, slots, devices, placement, format, level, peer_link };
-            return Ok(BuiltCache { rows, held: (slots, slots), late: Some(late) });
+            let cache = LateCache::new(move |ranking| {
+                let layout = CacheLayout::new(ranking, slots, devices, placement);
+                let cache = Pinned::new(layout, format, late.behind().clone(), level)?;
+                late.fill(Arc::new(cache.with_peer_link(peer_link.clone())));
+                Ok(())
+            });
+            return Ok(BuiltCache { rows, held: (slots, slots), late: Some(cache) });
         }
         Ok(match kind(policy)? {
             Kind::Dynamic(make) => {

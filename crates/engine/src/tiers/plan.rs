@@ -23,6 +23,7 @@ use super::{
     all_rows::AllRows,
     batches::Batches,
     cache::Cache,
+    gpu::of_host,
     new_cache::{BuiltCache, NewCache},
     presampling::LateCache,
     rescaled::Rescaled,
@@ -82,7 +83,7 @@ impl Plan {
     /// without a cache in front.
     ///
     /// # Errors
-    /// Sparse rows beyond the host's memory, or inconsistent options.
+    /// Inconsistent options.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Option<Self>> {
         if !config.cuda_devices().is_empty() {
             return Ok(None); // their tiers are in `gpu`
@@ -140,13 +141,6 @@ impl Plan {
                 "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
                  memory only; write it to a directory with graphmill generate",
             ));
-        }
-        if plan.host.is_some() && matches!(data.features.data, FeatureData::Csr(_)) {
-            return Err(Error::usage(format!(
-                "{}: rows beyond the host's memory are read from a file of dense rows, and this dataset's \
-                 are sparse ({table} bytes); raise --host-budget, or import it again with dense features",
-                if beyond { format!("--host-budget {budget}") } else { "--cache-ratio".to_string() }
-            )));
         }
         Ok(Some(plan))
     }
@@ -386,7 +380,7 @@ pub(crate) fn unused_policy(config: &TrainConfig, data: &Dataset) -> Option<Stri
     }
     let (flag, policy) = match config.num_devices() {
         0 if config.cache_ratio.0.is_none() => ("cache", &config.cache),
-        1.. if config.cuda_devices().is_empty() => ("host-cache", &config.host_cache),
+        1.. => ("host-cache", &config.host_cache),
         _ => return None,
     };
     (policy != AUTO).then(|| {
@@ -405,6 +399,14 @@ pub(super) fn disk(config: &TrainConfig, data: &Dataset) -> Result<Arc<Disk>> {
 
 /// Rows of that file in this form.
 fn stored_rows(config: &TrainConfig, data: &Dataset, format: RowFormat) -> Result<Arc<dyn Feature>> {
+    if let FeatureData::Csr(rows) = &data.features.data {
+        let file = Arc::new(build::sparse_disk(Path::new(&config.dataset), rows, &data.features)?);
+        return Ok(match format {
+            RowFormat::Sparse => file,
+            // dense rows
+            RowFormat::Dense(kind) => Arc::new(Rounded::new(file, kind)),
+        });
+    }
     let file = disk(config, data)?;
     Ok(match format {
         RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
@@ -420,6 +422,7 @@ impl AllRows {
     /// # Errors
     /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        let config = &of_host(config);
         if let Some(Plan { host: Some(_), format, .. }) = Plan::new(config, data)? {
             return Ok(Self::Rows(stored_rows(config, data, format)?));
         }
@@ -432,7 +435,10 @@ impl AllRows {
     /// # Errors
     /// As [`AllRows::new`].
     pub(crate) fn rescaled(config: &TrainConfig, data: &Dataset, rescaling: Rescaling) -> Result<Self> {
-        let rows: Arc<dyn Feature> = match Plan::new(config, data)? {
+        let rows: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
+            Some(Plan { host: Some(_), .. }) if data.features.data.kind().is_none() => {
+                stored_rows(config, data, RowFormat::Sparse)?
+            }
             Some(Plan { host: Some(_), .. }) => disk(config, data)?,
             // unrounded values: rounding happens once, after the conversion
             _ => Arc::new(Host::new(&data.features)),
@@ -452,7 +458,7 @@ impl AllRows {
         new: &Features,
         rescaling: Option<&Rescaling>,
     ) -> Result<Arc<dyn Feature>> {
-        let known: Arc<dyn Feature> = match Plan::new(config, data)? {
+        let known: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
             Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
             _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
         };

@@ -20,22 +20,14 @@
 //!
 //! 4 bytes per node of the graph until the caches are filled.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Instant,
-};
+use std::{sync::OnceLock, time::Instant};
 
 use graphmill_core::{Graph, NodeId, node_order::by_scores, progress::Quiet};
-use graphmill_loader::{
-    feature::{
-        Link,
-        cached::{CacheLayout, Late, Level, Pinned, Placement, RowFormat},
-    },
-    hotness,
-};
+use graphmill_loader::hotness;
 
 use crate::{
     Error, Result, TrainConfig,
+    cache_kind::Fill,
     hotness::OrderedVisits,
     record::{PresamplingCost, PresamplingRecord},
     stage::Loader,
@@ -51,24 +43,12 @@ pub(crate) struct Presampling {
 }
 
 /// A cache whose rows are chosen during the run.
-pub(crate) struct LateCache {
-    pub(super) late: Arc<Late>,
-    /// Number of rows on each device.
-    pub(super) slots: usize,
-    pub(super) devices: usize,
-    pub(super) placement: Placement,
-    pub(super) format: RowFormat,
-    pub(super) level: Level,
-    pub(super) peer_link: Arc<Link>,
-}
+pub(crate) struct LateCache(Fill);
 
 impl LateCache {
-    /// Loads the hottest rows of a ranking.
-    fn fill(&self, ranking: &[NodeId]) -> Result<()> {
-        let layout = CacheLayout::new(ranking, self.slots, self.devices, self.placement);
-        let cache = Pinned::new(layout, self.format, self.late.behind().clone(), self.level)?;
-        self.late.fill(Arc::new(cache.with_peer_link(self.peer_link.clone())));
-        Ok(())
+    /// A cache that `fill` loads with the hottest rows of a ranking.
+    pub(crate) fn new(fill: impl Fn(&[NodeId]) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Box::new(fill))
     }
 }
 
@@ -77,7 +57,7 @@ impl LateCache {
 ///
 /// # Errors
 /// The run fills its caches before training, or ends before they are filled.
-pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool, is_alone: bool) -> Result<Option<u64>> {
+pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool) -> Result<Option<u64>> {
     let (mut most, flags) = (None, [("cache", &config.cache), ("host-cache", &config.host_cache)]);
     for (flag, name) in flags {
         let refuse = |why: String| Err(Error::usage(format!("--{flag} {name}: {why}")));
@@ -90,16 +70,10 @@ pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool, is_alone: 
                 config.epochs
             ));
         }
-        if !config.cuda_devices().is_empty() {
-            return refuse(format!("NVIDIA devices fill their caches before the first epoch; {before}"));
-        }
         if reuses_rows {
             return refuse(format!(
                 "batches that reuse rows read others than a resumed run would count; {before}"
             ));
-        }
-        if !is_alone {
-            return refuse(format!("ranks fill their caches before the first epoch; {before}"));
         }
         if most.is_some_and(|most| most != epochs) {
             return refuse(
@@ -143,15 +117,24 @@ impl<'a> OnlineCounts<'a> {
     }
 
     /// Counts the minibatches before batch `batch` of an epoch again, for a run that resumes there.
+    /// `begin` prepares an epoch to be drawn, and returns false if this rank draws none.
     ///
     /// # Errors
-    /// A batch cannot be drawn.
-    pub(crate) fn replay(&mut self, loader: &Loader, epoch: u64, batch: u64) -> Result<()> {
+    /// A batch cannot be drawn, or `begin` fails.
+    pub(crate) fn replay(
+        &mut self,
+        loader: &Loader,
+        (epoch, batch): (u64, u64),
+        begin: &dyn Fn(u64) -> Result<bool>,
+    ) -> Result<()> {
         let clock = Instant::now();
         let visits = OrderedVisits::new(loader, &Quiet);
         let mut order = Vec::new();
         let counts = &mut self.counts;
         for number in 0..self.epochs.min(epoch + 1) {
+            if !begin(number)? {
+                continue;
+            }
             let end = if number < epoch { loader.num_batches() } else { batch };
             loader.order(number, &mut order);
             let mut see = |nodes: &[NodeId]| nodes.iter().for_each(|&v| counts[v as usize] += 1);
@@ -173,7 +156,7 @@ impl<'a> OnlineCounts<'a> {
         }
         let clock = Instant::now();
         let ranking = by_scores(&hotness::by_counts(self.graph, &std::mem::take(&mut self.counts)))?;
-        self.caches.iter().try_for_each(|cache| cache.fill(&ranking))?;
+        self.caches.iter().try_for_each(|LateCache(fill)| fill(&ranking))?;
         let _ = self.presampling.ranking.set(ranking);
         let seconds = clock.elapsed().as_secs_f64();
         self.presampling.cost.add(PresamplingRecord { seconds, ..PresamplingRecord::default() });

@@ -7,10 +7,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use graphmill_core::{View, ViewMut, accelerator::DeviceMemory, matrix::TableData, units};
+use graphmill_core::{
+    NodeId, View, ViewMut,
+    accelerator::DeviceMemory,
+    matrix::{TableData, TableType},
+    units,
+};
 use graphmill_cuda::{
     Cuda, Device,
-    feature::{Dynamic, Policy, Stored, Tiered},
+    feature::{Behind, Cached, Dynamic, Policy, Stored, Tiered},
     queue::Memory,
     replay::Counts,
     sampler::SamplerPlacement,
@@ -18,7 +23,8 @@ use graphmill_cuda::{
 pub(crate) use graphmill_cuda::{driver::Arithmetic, sampler::is_drawn_on_devices as draws_on_devices};
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::CacheLayout,
+    feature::cached::{CacheLayout, Late},
+    policy::{self, fifo::Fifo},
     sampler::{SamplerOptions, Source},
 };
 use graphmill_nn::Backend;
@@ -26,6 +32,7 @@ use graphmill_nn::Backend;
 use super::samplers::Samplers;
 use crate::{
     Error, Result,
+    cache_kind::{Fill, counts_training, is_metric},
     record::{GraphRecord, NvidiaRecord},
 };
 pub(crate) use meter::Meter;
@@ -36,7 +43,7 @@ pub(crate) struct Gpu {
     backend: Cuda,
     /// Bytes of the graph, and of cached feature rows, in its memory.
     topology_bytes: AtomicU64,
-    cache_bytes: AtomicU64,
+    cache_bytes: Arc<AtomicU64>,
 }
 
 impl Gpu {
@@ -47,7 +54,7 @@ impl Gpu {
     pub(crate) fn open(number: usize, budget: u64, arithmetic: Arithmetic, graphs: bool) -> Result<Self> {
         let device = graphmill_cuda::open(number, budget)?;
         let backend = Cuda::new(&device, arithmetic)?.with_graphs(graphs);
-        let (topology_bytes, cache_bytes) = (AtomicU64::default(), AtomicU64::default());
+        let (topology_bytes, cache_bytes) = (AtomicU64::default(), Arc::default());
         Ok(Self { device, backend, topology_bytes, cache_bytes })
     }
 
@@ -168,64 +175,122 @@ pub(super) fn samplers(
     })
 }
 
-/// Rows in host memory that devices read in place.
-pub(crate) struct StoredRows(Arc<Stored>);
+/// Rows behind the caches of devices.
+pub(crate) struct RowsBehind(Behind);
 
-impl StoredRows {
-    /// Page-locks the rows of `values`, of `dim` values each.
+impl RowsBehind {
+    /// Page-locks the rows of `values`, of `dim` values each, which devices then read in place.
     ///
     /// # Errors
     /// The system refuses to page-lock them.
-    pub(crate) fn new(gpu: &Gpu, values: &TableData, dim: usize) -> Result<Self> {
-        Ok(Self(Stored::new(&gpu.device, values, dim)?))
+    pub(crate) fn table(gpu: &Gpu, values: &TableData, dim: usize) -> Result<Self> {
+        Ok(Self(Behind::Table(Stored::new(&gpu.device, values, dim)?)))
     }
 
-    /// Bytes of a row.
+    /// Rows of a tier that the host reads; devices hold them as values of type `kind`.
+    pub(crate) fn tier(_: &Gpu, rows: Arc<dyn Feature>, kind: TableType) -> Self {
+        Self(Behind::Tier(rows, kind))
+    }
+
+    /// Bytes of a row on a device.
     pub(crate) fn row_bytes(&self) -> usize {
-        self.0.row_bytes()
+        match &self.0 {
+            Behind::Table(table) => table.row_bytes(),
+            Behind::Tier(rows, kind) => rows.dim() * kind.width(),
+        }
+    }
+
+    /// Returns true if the host reads the rows.
+    pub(crate) fn is_tier(&self) -> bool {
+        matches!(self.0, Behind::Tier(..))
     }
 
     /// Returns true if they are a page-locked copy.
     pub(crate) fn is_copy(&self) -> bool {
-        self.0.mapped().is_copy()
+        matches!(&self.0, Behind::Table(table) if table.mapped().is_copy())
+    }
+
+    /// Returns true if the maps of a cache by this policy or metric are on the device.
+    pub(crate) fn maps_on_device(&self, name: &str) -> bool {
+        let on_device = Policy::ALL.iter().any(|(policy, _)| *policy == name);
+        !self.is_tier() && (on_device || is_metric(name) && !counts_training(name))
     }
 
     /// The rows behind a dynamic cache of `slots` rows on the device.
     ///
     /// # Errors
-    /// Devices do not support the policy, or an allocation fails.
-    pub(crate) fn dynamic(&self, gpu: &Gpu, slots: usize, policy: &str) -> Result<Arc<dyn Feature>> {
-        let Some(&(_, policy)) = Policy::ALL.iter().find(|(name, _)| *name == policy) else {
-            let known: Vec<&str> = Policy::ALL.iter().map(|(name, _)| *name).collect();
-            let known = known.join(" and ");
-            return Err(Error::usage(format!(
-                "--cache {policy}: the dynamic policies of NVIDIA devices are {known}; use one of them, or \
-                 a hotness"
-            )));
-        };
-        let rows = Dynamic::new(&gpu.device, &self.0, slots, policy)?;
+    /// The policy is unknown, or an allocation fails.
+    pub(crate) fn dynamic(&self, gpu: &Gpu, slots: usize, name: &str) -> Result<Arc<dyn Feature>> {
+        let on_device = Policy::ALL.iter().find(|(policy, _)| *policy == name);
+        if let (Behind::Table(table), Some(&(_, policy))) = (&self.0, on_device) {
+            let rows = Dynamic::new(&gpu.device, table, slots, policy)?;
+            gpu.cache_bytes.store(rows.device_bytes(), Ordering::Relaxed);
+            return Ok(Arc::new(rows));
+        }
+        let make = policy::TABLE.find(name).map_err(Error::name)?.make;
+        let rows = Cached::new(&gpu.device, self.0.clone(), make(self.num_rows(), slots))?;
         gpu.cache_bytes.store(rows.device_bytes(), Ordering::Relaxed);
         Ok(Arc::new(rows))
     }
 
     /// The rows as each of `gpus` reads them, which hold those of `held`, and then as each of
-    /// `others` reads them: from `gpus` if all devices can read each other's memory.
+    /// `others` reads them: from `gpus` if all devices can read each other's memory. If the host
+    /// reads the rows, each of `gpus` holds all of `held`, and reads no rows of the others.
     ///
     /// # Errors
-    /// An allocation fails.
+    /// The rows cannot be read, or an allocation fails.
     pub(crate) fn tiered(
         &self,
         gpus: &[Gpu],
         others: &[Gpu],
         held: &CacheLayout,
     ) -> Result<Vec<Arc<dyn Feature>>> {
+        let Behind::Table(table) = &self.0 else {
+            let of_gpus = gpus.iter().map(|gpu| self.holding(gpu, &held.ids));
+            return of_gpus.chain(others.iter().map(|gpu| self.holding(gpu, &[]))).collect();
+        };
         let [on, beside] = [gpus, others]
             .map(|gpus| -> Vec<Arc<Device>> { gpus.iter().map(|gpu| gpu.device.clone()).collect() });
-        let tiers = Tiered::with_readers(&on, &beside, &self.0, held)?;
+        let tiers = Tiered::with_readers(&on, &beside, table, held)?;
         for (gpu, tier) in gpus.iter().chain(others).zip(&tiers) {
             gpu.cache_bytes.store(tier.device_bytes(), Ordering::Relaxed);
         }
         Ok(tiers.into_iter().map(|tier| Arc::new(tier) as Arc<dyn Feature>).collect())
+    }
+
+    /// The rows behind a cache of the rows `ids` on the device.
+    fn holding(&self, gpu: &Gpu, ids: &[NodeId]) -> Result<Arc<dyn Feature>> {
+        let policy = Box::new(Fifo::new(self.num_rows(), ids.len()));
+        let rows = Cached::new(&gpu.device, self.0.clone(), policy)?.holding(ids)?;
+        gpu.cache_bytes.store(rows.device_bytes(), Ordering::Relaxed);
+        Ok(Arc::new(rows))
+    }
+
+    /// The rows as the device reads them, all from behind until the cache is filled: then the
+    /// device holds the first `slots` rows of a ranking.
+    ///
+    /// # Errors
+    /// An allocation fails.
+    pub(crate) fn late(&self, gpu: &Gpu, slots: usize) -> Result<(Arc<dyn Feature>, Fill)> {
+        let late = Arc::new(Late::new(self.holding(gpu, &[])?));
+        let (rows, behind, num_rows) = (late.clone(), self.0.clone(), self.num_rows());
+        let (device, cache_bytes) = (gpu.device.clone(), gpu.cache_bytes.clone());
+        let fill = move |ranking: &[NodeId]| {
+            let ids = &ranking[..slots.min(ranking.len())];
+            let policy = Box::new(Fifo::new(num_rows, ids.len()));
+            let cache = Cached::new(&device, behind.clone(), policy)?.holding(ids)?;
+            cache_bytes.store(cache.device_bytes(), Ordering::Relaxed);
+            late.fill(Arc::new(cache));
+            Ok(())
+        };
+        Ok((rows, Box::new(fill)))
+    }
+
+    fn num_rows(&self) -> usize {
+        match &self.0 {
+            Behind::Table(table) => table.num_rows(),
+            Behind::Tier(rows, _) => rows.num_rows(),
+        }
     }
 }
 

@@ -83,7 +83,7 @@ fn moved_model(config: DygFormerConfig) -> DygFormer {
 #[test]
 fn gradients_match_finite_differences() {
     for (patch, layers, dropout, edge_dim) in [(1, 2, 0.0, 3), (2, 1, 0.3, 0)] {
-        let config = DygFormerConfig { patch, layers, dropout, edge_dim, ..CONFIG };
+        let config = DygFormerConfig { patch, layers, dropout, edge_dim, channel_dim: 1, ..CONFIG };
         let (of, mut model) = (Histories::new(&config), moved_model(config));
         let (mut state, c) = (DygFormerState::default(), random(8, config.out_dim, 4));
         let out = of.run(&model, &pass(true), &mut state);

@@ -162,8 +162,8 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// Adds the scores of the pairs of `source` with `destinations` at `time` to `out`, by the memory
-    /// of now. The draws of a node depend on it and the seed alone.
+    /// Adds the scores of the pairs of `source` with `destinations` at `time` to `out`, by the
+    /// memory of now. The draws of a node depend on it and the seed alone.
     ///
     /// # Errors
     /// A block would have more edges than 32-bit positions can number.

@@ -7,8 +7,8 @@
 //! the sampled events of a row, with their features and the time since them. JODIE reads no
 //! neighbours: it scales the row by the time since the node's last event, in deviations of the
 //! times between training events. DyGFormer reads the histories of both ends together
-//! ([`graphmill_nn::temporal::DygFormer`]). The head scores a pair by two dense layers over the rows
-//! of both ends.
+//! ([`graphmill_nn::temporal::DygFormer`]). The head scores a pair by two dense layers over the
+//! rows of both ends.
 //!
 //! # Source
 //!
@@ -122,13 +122,15 @@ impl EventModel {
         let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
         let of_features =
             |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
+        let head = EdgeHead::new([hidden, 0], hidden, outputs, key(2));
         let mut model = Self {
             input: stream.node_features.as_ref().filter(|_| !is_of(EventRows::Pairs)).map(of_features),
             updater: cell.map(updater),
             layers: layers.collect::<Result<_>>()?,
             projection: is_of(EventRows::Projection).then(projection),
             pairs: is_of(EventRows::Pairs).then(pairs).transpose()?,
-            head: EdgeHead::new([hidden, 0], hidden, outputs, key(2)),
+            // rows of JODIE grow with the time since the last event
+            head: if is_of(EventRows::Projection) { head.with_small_weights() } else { head },
             hidden,
         };
         if !options.learn_frequencies {

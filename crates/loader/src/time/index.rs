@@ -22,8 +22,9 @@
 //! # Memory
 //!
 //! 16 bytes per edge: the time, and beside each offset its source, so that a draw reads one cache
-//! line. They lie in huge pages, because draws read them at random. If the rows are in the order of their times already, nothing is allocated
-//! where times are those of the edges, and 8 bytes where they are those of nodes.
+//! line. They lie in huge pages, because draws read them at random. If the rows are in the order of
+//! their times already, nothing is allocated where times are those of the edges, and 8 bytes where
+//! they are those of nodes.
 
 use std::ops::Range;
 
@@ -145,8 +146,8 @@ impl TimeIndex {
         low as u32..high as u32
     }
 
-    /// Prefetches the times that [`TimeIndex::admitted`] reads first of the row from position `start`
-    /// to `end` in the graph.
+    /// Prefetches the times that [`TimeIndex::admitted`] reads first of the row from position
+    /// `start` to `end` in the graph.
     #[inline]
     pub(super) fn prefetch_row(&self, start: u64, end: u64) {
         if let Some(time) = self.time.as_ref().filter(|_| start < end) {

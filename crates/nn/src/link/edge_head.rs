@@ -8,7 +8,7 @@ use crate::{
         Activation, Dropout,
         ops::{EpilogueBackward, EpilogueForward, Gather},
     },
-    layer::Linear,
+    layer::{Init, Linear},
 };
 
 /// Edges to score.
@@ -65,6 +65,26 @@ impl EdgeHead {
             edge: (edge_dim > 0).then(|| plain("edge.weight", edge_dim, 2)),
             out: Linear::named(["out.weight", "out.bias"], inner, outputs, true, key(3)),
         }
+    }
+
+    /// The same head with the initial weights of PyTorch's dense layers over joined rows, whose
+    /// bound is `1 / sqrt(in)`: for rows that are not of unit size.
+    #[must_use]
+    pub fn with_small_weights(mut self) -> Self {
+        let joined = [Some(&self.source), Some(&self.destination), self.edge.as_ref()];
+        let joined: usize = joined.into_iter().flatten().map(Linear::in_dim).sum();
+        let own = self.out.in_dim();
+        let shrink = |linear: &mut Linear, fan_in: usize| {
+            let (from, to) = (linear.in_dim() as f64, linear.out_dim() as f64);
+            let by = Init::FanIn.bound(fan_in as f64, to) / Init::Glorot.bound(from, to);
+            let values = linear.weight_mut().value.view_mut().host().iter_mut();
+            values.for_each(|x| *x = (f64::from(*x) * by) as f32);
+        };
+        shrink(&mut self.source, joined);
+        shrink(&mut self.destination, joined);
+        self.edge.iter_mut().for_each(|edge| shrink(edge, joined));
+        shrink(&mut self.out, own);
+        self
     }
 
     /// Visits every parameter, always in the same order.

@@ -46,9 +46,9 @@ impl CellKind {
 ///
 /// # Shapes
 /// - `gru.input.weight`: `I x 3M` (r, z, n); `gru.hidden.weight`: `M x 3M`; biases: `1 x 3M`
-/// - `rnn.input.weight`: `I x M`; `rnn.hidden.weight`: `M x M`; biases: `1 x M`. All begin uniform in
-///   `[-1 / sqrt(M), 1 / sqrt(M)]`, as in PyTorch: with larger weights, states keep the noise of old
-///   inputs for long.
+/// - `rnn.input.weight`: `I x M`; `rnn.hidden.weight`: `M x M`; biases: `1 x M`. All begin uniform
+///   in `[-1 / sqrt(M), 1 / sqrt(M)]`, as in PyTorch: with larger weights, states keep the noise of
+///   old inputs for long.
 #[derive(Clone, Debug)]
 pub struct RecurrentCell {
     kind: CellKind,

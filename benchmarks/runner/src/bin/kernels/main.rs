@@ -6,10 +6,8 @@
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
-//! - `graphmill-kernels typed DATASET --fanout 10,10 --batch-size B`: seeds and edges a second of
-//!   blocks of several types.
-//! - `graphmill-kernels times DATASET --hops 10,10 --draw uniform|last|recency [--apart]`: edges per
-//!   second of samplers with and without times.
+//! - `graphmill-kernels times DATASET --hops 10,10 --draw uniform|last|recency [--apart]`: edges
+//!   per second of samplers with and without times.
 //! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
 //!   simulated cache while a subgraph is aggregated.
 //!

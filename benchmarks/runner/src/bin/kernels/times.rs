@@ -22,7 +22,7 @@ use serde_json::json;
 /// Time above those of all edges.
 const LATEST: i64 = 1000;
 
-/// What is sampled.
+/// Batches to sample.
 pub(crate) struct Sampled<'a> {
     /// Neighbours per node and hop, such as `10,10`.
     pub(crate) hops: &'a str,
@@ -34,7 +34,8 @@ pub(crate) struct Sampled<'a> {
     pub(crate) repeat: usize,
 }
 
-/// Prints the edges per second of both samplers in their best runs, and their ratio, each as a line of JSON.
+/// Prints the edges per second of both samplers in their best runs, and their ratio, each as a line
+/// of JSON.
 pub(crate) fn times(dataset: &str, of: &Sampled) -> Result<()> {
     let data = Dataset::open(dataset)?;
     let graph = data.graph.to_huge_pages()?;

@@ -165,7 +165,7 @@ impl SavedEvents<'_> {
         let [sources, destinations] = ends;
         if !model.is_of_pairs() {
             // the destinations first, so that each has the row of its number
-            let rows = self.rows(stream, model, at, &[&destinations[..], sources].concat())?;
+            let rows = Box::new(self.rows(stream, model, at, &[&destinations[..], sources].concat())?);
             return Ok(Scorer::OfRows { model, rows, destinations: destinations.len() });
         }
         let time = at.unwrap_or(stream.end());
@@ -195,7 +195,7 @@ impl SavedEvents<'_> {
 /// Scores of a source with all destinations.
 enum Scorer<'s> {
     /// By the embeddings of all destinations, then of the sources.
-    OfRows { model: &'s EventModel, rows: Matrix, destinations: usize },
+    OfRows { model: &'s EventModel, rows: Box<Matrix>, destinations: usize },
     /// By a model whose rows are those of pairs.
     OfPairs { model: &'s EventModel, evaluation: Box<Evaluation<'s>>, ends: &'s [Vec<NodeId>; 2], time: i64 },
 }

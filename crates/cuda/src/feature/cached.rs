@@ -1,6 +1,6 @@
 //! Row cache on a device whose policy runs on the host, in front of a table or of any tier.
 //!
-//! # Algorithm
+//! # Reads
 //!
 //! ```text
 //!   ids ─► policy ─► hits ──────────────────────────────────► kernel: slots ─► result

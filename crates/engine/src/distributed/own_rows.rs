@@ -211,8 +211,8 @@ impl OwnRows {
         Ok((rows, filled_later))
     }
 
-    /// The first `slots` rows of a ranking that a host cache holds: those of other ranks or, if dense own
-    /// rows are on disk, of all.
+    /// The first `slots` rows of a ranking that a host cache holds: those of other ranks or, if
+    /// dense own rows are on disk, of all.
     pub(super) fn cached_first(
         &self,
         ranks: &Ranks,

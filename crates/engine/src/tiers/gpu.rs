@@ -8,8 +8,8 @@
 //!
 //! If host memory holds all rows, the host gathers none: one kernel looks up the tier of each row
 //! and copies the row from there. Otherwise the host reads the rows that a device misses, from a
-//! cache and the disk (`--host-budget`), from sparse rows (`--sparse on`), or from other ranks; each
-//! device then reads its own rows only.
+//! cache and the disk (`--host-budget`), from sparse rows (`--sparse on`), or from other ranks;
+//! each device then reads its own rows only.
 //!
 //! If some devices only sample ([`SamplingDevices`]), they hold the graph and no rows, and the
 //! others hold rows in its place (FGNN, section 4). A Sampler that trains for the rest of an epoch
@@ -31,7 +31,7 @@ use super::{
     batches::Batches,
     cache::Cache,
     gpu_rows::{CachedRows, DeviceRows, GpuCaches, in_host},
-    plan::{BuiltTiers, Plan},
+    plan::{BuiltTiers, Plan, of_host},
     presampling::LateCache,
     step,
 };
@@ -122,16 +122,6 @@ impl HostRows {
         let behind = RowsBehind::tier(gpu, rows, TableType::F32);
         Self { behind, whole, late: Vec::new(), text }
     }
-}
-
-/// The options of a run for the tiers behind its NVIDIA devices: those of a run on the processor
-/// whose cache is `--host-cache`.
-pub(super) fn of_host(config: &TrainConfig) -> TrainConfig {
-    if config.cuda_devices().is_empty() {
-        return config.clone();
-    }
-    let TrainConfig { devices, cache_ratio, .. } = TrainConfig::default();
-    TrainConfig { devices, cache_ratio, cache: config.host_cache.clone(), ..config.clone() }
 }
 
 impl GpuTiers {

@@ -23,7 +23,6 @@ use super::{
     all_rows::AllRows,
     batches::Batches,
     cache::Cache,
-    gpu::of_host,
     new_cache::{BuiltCache, NewCache},
     presampling::LateCache,
     rescaled::Rescaled,
@@ -76,6 +75,16 @@ pub(crate) struct LinkedTiers {
     pub(crate) links: Vec<Arc<Link>>,
     /// Caches that are filled during the run.
     pub(crate) late: Vec<LateCache>,
+}
+
+/// The options of a run for the tiers behind its NVIDIA devices: those of a run on the processor
+/// whose cache is `--host-cache`.
+pub(super) fn of_host(config: &TrainConfig) -> TrainConfig {
+    if config.cuda_devices().is_empty() {
+        return config.clone();
+    }
+    let TrainConfig { devices, cache_ratio, .. } = TrainConfig::default();
+    TrainConfig { devices, cache_ratio, cache: config.host_cache.clone(), ..config.clone() }
 }
 
 impl Plan {

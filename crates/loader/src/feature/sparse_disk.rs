@@ -1,6 +1,6 @@
 //! Sparse features that stay in files.
 //!
-//! # Algorithm
+//! # Reads
 //!
 //! Columns and values of the stored values are two files. A row is a run of both, whose place the
 //! starts of the rows give, so a request reads the stored values of its rows as rows of one value:
@@ -12,8 +12,8 @@
 //!
 //! # Memory
 //!
-//! The starts of the rows (8 bytes each), and for a request 20 bytes per stored value. Files have at
-//! most 2^32 - 1 stored values.
+//! The starts of the rows (8 bytes each), and for a request 20 bytes per stored value. Files have
+//! at most 2^32 - 1 stored values.
 
 use std::time::Instant;
 

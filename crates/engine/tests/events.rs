@@ -233,7 +233,7 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
         let best = |data: &TypedDataset, k, at, threads| {
             let out = dir.path().join("best.csv");
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| events.predict(data, Selection::All, k, at, &out, &Quiet)).unwrap();
+            pool.install(|| events.predict(data, Selection::All, (k, at), &out, &Quiet)).unwrap();
             fs::read_to_string(&out).unwrap()
         };
         let (three, whole) = (best(&data, 3, Some(at), 1), best(&data, 99, Some(at), 3));

@@ -28,7 +28,7 @@ pub(super) fn generate(
 ) -> PyResult<(Option<Dataset>, Option<TypedDataset>)> {
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
     if out.is_none() && memory.is_some() {
-        return Err(error::value("memory: data beyond a budget is kept on the disk; pass out, too".into()));
+        return Err(error::value("memory: data beyond a budget is kept on the disk; pass out, too"));
     }
     if TYPED_TABLE.iter().any(|entry| entry.name == generator) {
         let data = create(py, observe, |progress| match &out {

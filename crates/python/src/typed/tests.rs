@@ -40,7 +40,7 @@ fn topology() -> TypedTopology {
 
 fn neighbors(fanout: &[i64]) -> TypedNeighbors {
     let fanout = fanout.iter().map(|&k| usize::try_from(k).ok()).collect();
-    TypedNeighbors { fanout: vec![fanout; 3], draws: vec![Draws::default(); 3] }
+    TypedNeighbors { fanout: vec![fanout; 3], draws: vec![Draws::default(); 3], times: vec![] }
 }
 
 fn draw(method: &dyn TypedMethod, seeds: &Seeds) -> TypedDrawn {
@@ -72,7 +72,7 @@ proptest! {
         disjoint: bool,
     ) {
         let tree = disjoint.then(|| vec![vec![], (0..papers.len() as u32).collect()]);
-        let seeds = Seeds { nodes: vec![vec![], papers.clone()], tree, excluded: vec![] };
+        let seeds = Seeds { nodes: vec![vec![], papers.clone()], tree, latest: None, excluded: vec![] };
         let drawn = draw(&neighbors(&fanout), &seeds);
         assert_edges(&drawn);
         prop_assert_eq!(&drawn.nodes[1][..papers.len()], &papers[..]);

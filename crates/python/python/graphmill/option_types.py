@@ -56,7 +56,7 @@ class TrainOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "dygformer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers
@@ -109,7 +109,7 @@ class TrainOptions(TypedDict, total=False):
     #: weighted-reverse-pagerank, presc, presc-online, analytic, posterior, stored-order, optimal,
     #: fifo, lru, lfu, sieve, s3-fifo
     cache: str
-    #: Hotness or policy of the host's cache behind simulated devices
+    #: Hotness or policy of the host's cache behind devices
     host_cache: str
     #: Spread of cached rows over devices
     placement: Word
@@ -221,8 +221,24 @@ class TrainOptions(TypedDict, total=False):
     decoder_hidden: int
     #: Width of the embeddings; 0 for that of hidden
     embedding_dim: int
+    #: Positive pairs
+    positives: Literal["edges", "walks"]
+    #: Nodes of a walk of positives walks
+    walk_nodes: int
+    #: Walks of each node in an epoch of positives walks
+    walks_per_node: int
+    #: Most steps between the nodes of a pair of positives walks
+    walk_window: int
+    #: Return parameter of walks: p of node2vec
+    walk_p: float
+    #: In-out parameter of walks: q of node2vec
+    walk_q: float
     #: Negative edges
-    negatives: Literal["uniform", "degree", "in-batch", "existing"]
+    negatives: Literal["uniform", "degree", "in-batch", "existing", "file", "hard"]
+    #: Pairs that negatives file draws from: a .npy file
+    negatives_file: str | os.PathLike[str]
+    #: Best non-edges of each node that negatives hard draws from
+    hard_candidates: int
     #: Negatives of each edge
     num_negatives: int
     #: Ends that negatives replace
@@ -269,12 +285,20 @@ class TrainOptions(TypedDict, total=False):
     time_carry: Literal["seed", "edge"]
     #: Width of the encodings of times [default: 100]
     time_dim: int
-    #: Heads of the attention to neighbours; they divide hidden [default: 2]
+    #: Heads of the attention; they divide hidden, or for dygformer four times channel_dim
+    #: [default: 2]
     event_heads: int
     #: Learn the frequencies of the encodings of times, as the papers do
     learn_frequencies: bool
     #: Fraction of the nodes whose events are left out of training
     new_nodes: float
+    #: Events of a history that are one token of the transformer
+    patch_size: int
+    #: Width of each of the four channels of a patch (nodes, events, times, common neighbours)
+    #: [default: 50]
+    channel_dim: int
+    #: Layers of the transformer [default: 2]
+    transformer_layers: int
     #: Momentum: weight of the velocity [default: 0.9]
     momentum: float
     #: Epochs of a step, of the descent or of patience; 0 chooses
@@ -537,7 +561,7 @@ class PlanOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "dygformer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers
@@ -676,7 +700,7 @@ class BenchOptions(TypedDict, total=False):
     #: Keep sparse feature rows sparse
     sparse: Literal["auto", "on", "off"]
     #: Layer type
-    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
+    model: Literal["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage", "rsage", "rgcn", "rgat", "hgt", "simple-hgn", "embedding", "lightgcn", "tgn", "tgat", "jodie", "graphmixer", "dygformer", "gine", "gatv2-edge", "sage-edge", "edge-gated"]
     #: Number of graph layers; must match fanout
     layers: int
     #: Width of the hidden layers
@@ -723,7 +747,7 @@ class BenchOptions(TypedDict, total=False):
     #: weighted-reverse-pagerank, presc, presc-online, analytic, posterior, stored-order, optimal,
     #: fifo, lru, lfu, sieve, s3-fifo
     cache: str
-    #: Hotness or policy of the host's cache behind simulated devices
+    #: Hotness or policy of the host's cache behind devices
     host_cache: str
     #: Spread of cached rows over devices
     placement: Word
@@ -815,8 +839,24 @@ class BenchOptions(TypedDict, total=False):
     decoder_hidden: int
     #: Width of the embeddings; 0 for that of hidden
     embedding_dim: int
+    #: Positive pairs
+    positives: Literal["edges", "walks"]
+    #: Nodes of a walk of positives walks
+    walk_nodes: int
+    #: Walks of each node in an epoch of positives walks
+    walks_per_node: int
+    #: Most steps between the nodes of a pair of positives walks
+    walk_window: int
+    #: Return parameter of walks: p of node2vec
+    walk_p: float
+    #: In-out parameter of walks: q of node2vec
+    walk_q: float
     #: Negative edges
-    negatives: Literal["uniform", "degree", "in-batch", "existing"]
+    negatives: Literal["uniform", "degree", "in-batch", "existing", "file", "hard"]
+    #: Pairs that negatives file draws from: a .npy file
+    negatives_file: str | os.PathLike[str]
+    #: Best non-edges of each node that negatives hard draws from
+    hard_candidates: int
     #: Negatives of each edge
     num_negatives: int
     #: Ends that negatives replace
@@ -863,12 +903,20 @@ class BenchOptions(TypedDict, total=False):
     time_carry: Literal["seed", "edge"]
     #: Width of the encodings of times [default: 100]
     time_dim: int
-    #: Heads of the attention to neighbours; they divide hidden [default: 2]
+    #: Heads of the attention; they divide hidden, or for dygformer four times channel_dim
+    #: [default: 2]
     event_heads: int
     #: Learn the frequencies of the encodings of times, as the papers do
     learn_frequencies: bool
     #: Fraction of the nodes whose events are left out of training
     new_nodes: float
+    #: Events of a history that are one token of the transformer
+    patch_size: int
+    #: Width of each of the four channels of a patch (nodes, events, times, common neighbours)
+    #: [default: 50]
+    channel_dim: int
+    #: Layers of the transformer [default: 2]
+    transformer_layers: int
     #: Momentum: weight of the velocity [default: 0.9]
     momentum: float
     #: Epochs of a step, of the descent or of patience; 0 chooses

@@ -109,7 +109,7 @@ def test_events_are_learned_and_scored(tmp_path):
         assert found.nodes.tolist() == [0, 0, 3, 3] and found.scores[0] >= found.scores[1]
     early = graphmill.recommend(run, [0, 3], k=2, at=100 * 60)
     assert early.scores.tolist() != found.scores.tolist()
-    with pytest.raises(ValueError, match="--all-edges"):
+    with pytest.raises(ValueError, match="all_edges: a run on events"):
         graphmill.recommend(run, all_edges=True)
 
 

@@ -39,7 +39,8 @@ pub(super) fn graph(
     all.build(nodes)
 }
 
-/// Passes the ends of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)` to `add`, batch by batch.
+/// Passes the ends of the edges `edge(0)`, `edge(1)`, .. `edge(draws - 1)` to `add`, batch by
+/// batch.
 ///
 /// # Errors
 /// Those of `add`.

@@ -17,8 +17,8 @@
 //! likely, with degrees that follow a power law of exponent 3. All nodes have features, which carry
 //! their class.
 //!
-//! Reads the options `scale`, `classes`, `edges`, `degree`, `p_in`, `directed` (no reverses), `dim`,
-//! `feature_type`, `signal`, `label_noise`, the split and `seed`. `edges` or `degree` scale the
+//! Reads the options `scale`, `classes`, `edges`, `degree`, `p_in`, `directed` (no reverses),
+//! `dim`, `feature_type`, `signal`, `label_noise`, the split and `seed`. `edges` or `degree` scale the
 //! edges of the papers; the authors' are one each.
 //!
 //! # Cost

@@ -31,7 +31,7 @@ pub struct Negatives {
 /// Negatives of each positive, and true to list those of a positive together.
 pub type Amount = (f64, bool);
 
-/// What some rows of the table of negatives draw from.
+/// Pairs and times that some rows of the table of negatives draw from.
 #[derive(Debug, Default)]
 pub struct Given<'g> {
     /// Pairs of the row `file`.

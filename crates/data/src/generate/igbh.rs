@@ -18,8 +18,8 @@
 //! their class.
 //!
 //! Reads the options `scale`, `classes`, `edges`, `degree`, `p_in`, `directed` (no reverses),
-//! `dim`, `feature_type`, `signal`, `label_noise`, the split and `seed`. `edges` or `degree` scale the
-//! edges of the papers; the authors' are one each.
+//! `dim`, `feature_type`, `signal`, `label_noise`, the split and `seed`. `edges` or `degree` scale
+//! the edges of the papers; the authors' are one each.
 //!
 //! # Cost
 //!

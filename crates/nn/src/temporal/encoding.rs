@@ -60,8 +60,12 @@ impl TimeEncoding {
         });
     }
 
-    /// Adds to the gradients of both parameters; `grad` (`R x d`) is that of the encoding.
+    /// Adds to the gradients of both parameters, if they are trainable; `grad` (`R x d`) is that of
+    /// the encoding.
     pub fn backward(&mut self, differences: &[f64], grad: View) {
+        if !self.weight.trainable && !self.bias.trainable {
+            return;
+        }
         let dim = self.dim();
         let (weight, bias) = (self.weight.value.view().host(), self.bias.value.view().host());
         let grad = grad.host();

@@ -129,3 +129,16 @@ def spread(times):
         "max_seconds": max(times),
         "runs": len(times),
     }
+
+
+def epoch_record(epoch, losses, clock):
+    """Fields of an epoch that began at `clock` and whose batches had these losses."""
+    seconds = time.perf_counter() - clock
+    return {"epoch": epoch, "loss": sum(losses) / len(losses), "seconds": seconds, "batches": len(losses)}
+
+
+def read_manifest(dataset):
+    """Manifest of a directory of format 2, and the number of nodes of each type."""
+    with open(os.path.join(dataset, "graphmill.json")) as file:
+        manifest = json.load(file)
+    return manifest, {node["name"]: node["nodes"] for node in manifest["node_types"]}

@@ -3,17 +3,16 @@
 
     events.py DATASET --epochs 3
 
-DATASET is a directory of format 2 with one edge type whose edges have times. An epoch reads the first 70 % of the
-events in batches of 200 by time, with a random destination for each, and starts with an empty memory. Widths are the
-defaults of `graphmill train --model tgn`; evaluation is left out.
+DATASET is a directory of format 2 with one edge type whose edges have times. An epoch reads the
+first 70 % of the events in batches of 200 by time, with a random destination for each, and starts
+with an empty memory. Evaluation is left out.
 """
 
 import argparse
-import json
 import os
 import time
 
-from common import array, emit, set_threads
+from common import array, emit, epoch_record, read_manifest, set_threads
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -40,9 +39,7 @@ from torch_geometric.nn.models.tgn import IdentityMessage, LastAggregator, LastN
 
 def stream(path):
     """Training events of the first edge type by time, the number of nodes, and the first destination."""
-    with open(os.path.join(path, "graphmill.json")) as file:
-        manifest = json.load(file)
-    counts = {node["name"]: node["nodes"] for node in manifest["node_types"]}
+    manifest, counts = read_manifest(path)
     edge = manifest["edge_types"][0]
     directory = os.path.join(path, "edges", edge["directory"])
     indptr, sources = array(directory, "indptr"), array(directory, "indices")
@@ -128,6 +125,5 @@ for epoch in range(1, options.epochs + 1):
         losses.append(float(loss.detach()))
         if len(losses) == options.max_batches:
             break
-    seconds = time.perf_counter() - clock
-    epochs.append({"epoch": epoch, "loss": sum(losses) / len(losses), "seconds": seconds, "batches": len(losses)})
+    epochs.append(epoch_record(epoch, losses, clock))
 emit(system="pyg", epochs=epochs)

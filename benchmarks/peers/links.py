@@ -3,15 +3,16 @@
 
     links.py DATASET --system pyg --fanout 10,10 --max-batches 24 --epochs 3
 
-A batch has edges of the graph and a random negative for each; the score of a pair is the dot product of its embeddings,
-and the loss is the binary cross-entropy. DGL leaves out the edges of a batch and their reverses while it samples, as
-Graphmill does; PyTorch Geometric does not. Fanouts are from the seeds outward.
+A batch has edges of the graph and a random negative for each; the score of a pair is the dot
+product of its embeddings, and the loss is the binary cross-entropy. DGL leaves out the edges of a
+batch and their reverses while it samples, as Graphmill does; PyTorch Geometric does not. Fanouts
+are from the seeds outward.
 """
 
 import argparse
 import time
 
-from common import array, dgl_graph, dgl_sampler, emit, features, pyg_data, pyg_sampler, set_threads
+from common import dgl_graph, dgl_sampler, emit, epoch_record, features, pyg_data, pyg_sampler, set_threads
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -130,6 +131,5 @@ for epoch in range(1, options.epochs + 1):
         losses.append(float(loss.detach()))
         if len(losses) == options.max_batches:
             break
-    seconds = time.perf_counter() - clock
-    epochs.append({"epoch": epoch, "loss": sum(losses) / len(losses), "seconds": seconds, "batches": len(losses)})
+    epochs.append(epoch_record(epoch, losses, clock))
 emit(system=options.system, epochs=epochs)

@@ -4,17 +4,16 @@
     tables.py DATASET --system pyg --max-batches 24 --epochs 3      a directory of format 2 of items of users
     tables.py TRIPLES --system pykeen --decoder complex --epochs 3  train.txt and test.txt, or a .tar.gz of them
 
-`--rank` ranks both ends of all test triples among all entities without other true triples, after no training, and
-prints the seconds of the ranking instead.
+`--rank` ranks both ends of all test triples among all entities without other true triples, after no
+training, and prints the seconds of the ranking instead.
 """
 
 import argparse
-import json
 import os
 import tarfile
 import time
 
-from common import array, emit, set_threads
+from common import array, emit, epoch_record, read_manifest, set_threads
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -41,9 +40,7 @@ def lightgcn():
     """Epochs of LightGCN: the whole propagation at every step, a negative item for each pair."""
     from torch_geometric.nn import LightGCN
 
-    with open(os.path.join(options.dataset, "graphmill.json")) as file:
-        manifest = json.load(file)
-    counts = {node["name"]: node["nodes"] for node in manifest["node_types"]}
+    manifest, counts = read_manifest(options.dataset)
     task = manifest["tasks"][0]
     ends = task["on"]["edges"]
     directory = os.path.join(options.dataset, "tasks", task["directory"])
@@ -68,8 +65,7 @@ def lightgcn():
             losses.append(float(loss.detach()))
             if len(losses) == options.max_batches:
                 break
-        seconds = time.perf_counter() - clock
-        epochs.append({"epoch": epoch, "loss": sum(losses) / len(losses), "seconds": seconds, "batches": len(losses)})
+        epochs.append(epoch_record(epoch, losses, clock))
     emit(system="pyg", epochs=epochs)
 
 

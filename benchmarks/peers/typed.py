@@ -4,20 +4,20 @@
     typed.py DATASET --system dgl --model rgcn --fanout 10,10 --max-batches 24 --epochs 3
     typed.py DATASET --system pyg --model none --fanout 10,10 --repeat 5
 
-DATASET is a directory of format 2. A model has a linear map for each node type with features, an embedding for each
-other, and layers that sum over the edge types: `rgcn` the mean of the neighbours, `rgat` attention, both with weights
-of their own and separate weights of a node's own row. `--model none` prints seeds and edges a second. Batches of DGL
-come from the sampler without the loader around it, its fastest setting; those of PyTorch Geometric from its loader.
-Fanouts are by edge type, from the seeds outward.
+DATASET is a directory of format 2. A model has a linear map for each node type with features, an
+embedding for each other, and layers that sum over the edge types: `rgcn` the mean of the
+neighbours, `rgat` attention, both with weights of their own and separate weights of a node's own
+row. `--model none` prints seeds and edges a second. Batches of DGL come from the sampler without
+the loader around it, its fastest setting; those of PyTorch Geometric from its loader. Fanouts are
+by edge type, from the seeds outward.
 """
 
 import argparse
-import json
 import os
 import statistics
 import time
 
-from common import array, dgl_sampler, emit, pyg_sampler, set_threads, skip
+from common import array, dgl_sampler, emit, epoch_record, pyg_sampler, read_manifest, set_threads, skip
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -47,9 +47,7 @@ class Dataset:
     """Types, edges and the first task of a dataset of format 2."""
 
     def __init__(self, path):
-        with open(os.path.join(path, "graphmill.json")) as file:
-            manifest = json.load(file)
-        self.counts = {node["name"]: node["nodes"] for node in manifest["node_types"]}
+        manifest, self.counts = read_manifest(path)
         self.features, self.edges = {}, {}
         for node in manifest["node_types"]:
             directory = os.path.join(path, "nodes", node["directory"])
@@ -260,8 +258,8 @@ class Pyg:
         return rows[self.data.target][: batch[self.data.target].batch_size]
 
 
-def train_epoch(system, model, optimizers, order):
-    """Mean loss, seconds and number of the batches of an epoch, from the first draw to the last update."""
+def train_epoch(system, model, optimizers, number, order):
+    """Record of an epoch, from the first draw to the last update."""
     model.train()
     losses, clock = [], time.perf_counter()
     for batch, features, labels in system.batches(order):
@@ -274,7 +272,7 @@ def train_epoch(system, model, optimizers, order):
         losses.append(float(loss.detach()))
         if len(losses) == options.max_batches:
             break
-    return sum(losses) / len(losses), time.perf_counter() - clock, len(losses)
+    return epoch_record(number, losses, clock)
 
 
 def rates(system, data):
@@ -305,10 +303,7 @@ else:
     model = Net(data, system.make)
     optimizers = model.optimizers()
     generator = torch.Generator().manual_seed(options.seed)
-    epochs = []
-    for epoch in range(1, options.epochs + 1):
-        loss, seconds, batches = train_epoch(
-            system, model, optimizers, lambda: torch.randperm(len(data.train), generator=generator)
-        )
-        epochs.append({"epoch": epoch, "loss": loss, "seconds": seconds, "batches": batches})
+    order = lambda: torch.randperm(len(data.train), generator=generator)
+    numbers = range(1, options.epochs + 1)
+    epochs = [train_epoch(system, model, optimizers, number, order) for number in numbers]
     emit(system=options.system, epochs=epochs)

@@ -87,8 +87,7 @@ pub(super) fn generate(options: &GenerateOptions, scratch: &Scratch) -> Result<T
 
     // a key of its own for each type, as draws are keyed by the node
     let of_type = |t: u64| GenerateOptions { seed: key(&[options.seed, t]), ..options.clone() };
-    let types: Vec<Members> =
-        counts.iter().zip(0..).map(|(&count, t)| Members::random(count, &of_type(t))).collect();
+    let types = [0, 1, 2, 3].map(|t| Members::random(counts[t], &of_type(t as u64)));
     let mut builder = TypedBuilder::new("igbh");
     for ((name, members), t) in NODE_TYPES.into_iter().zip(&types).zip(0..) {
         let rows = (scratch, &*format!("{name}-features"));
@@ -118,10 +117,10 @@ fn add_edges<'t>(
     builder: &mut TypedBuilder,
     options: &GenerateOptions,
     scratch: &Scratch,
-    types: &'t [Members],
+    types: &'t [Members; 4],
     draws: usize,
 ) -> Result<()> {
-    let [papers, authors, institutes, fields] = types else { unreachable!("there are four types") };
+    let [papers, authors, institutes, fields] = types;
     let domain = domain(options.seed, Purpose::Edge);
     let stream = |number: u64, e: u64| Stream::new(key(&[domain, number, e]));
     let relation = |ends, [from, to]: [&Members; 2], back| {

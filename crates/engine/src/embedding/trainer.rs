@@ -14,6 +14,7 @@ use super::{
     batch::{Batches, ends},
     edges::LinkEdges,
     learner::TableLearner,
+    model::TableModel,
     ranking::Ranking,
 };
 use crate::{
@@ -105,6 +106,15 @@ struct TableRun<'a> {
     queries: QueryBatch,
 }
 
+impl TableRun<'_> {
+    /// The ranking of all rows by the model, of at most `max` edges of a part; 0 for all.
+    fn ranking<'r>(&'r self, model: &'r mut TableModel, max: usize) -> Ranking<'r> {
+        model.embeddings(&Cpu::default());
+        let (decoder, embeddings) = (&*model.decoder, model.last_embeddings());
+        Ranking { edges: self.edges, decoder, embeddings, ends: &self.ends, max }
+    }
+}
+
 impl BatchRun for TableRun<'_> {
     type Learner = TableLearner;
 
@@ -174,46 +184,30 @@ impl BatchRun for TableRun<'_> {
     }
 
     fn score(&mut self, learner: &mut TableLearner, part: Part) -> Result<Option<Scored>> {
-        let model = &mut learner.model;
         let score = rayon::scope(|_| {
-            model.embeddings(&Cpu::default());
-            let ranking = Ranking {
-                edges: self.edges,
-                decoder: &*model.decoder,
-                embeddings: model.last_embeddings(),
-                ends: &self.ends,
-                max: self.config.eval_nodes,
-            };
+            let ranking = self.ranking(&mut learner.model, self.config.eval_nodes);
             let (scores, _) = ranking.scores(1 + part as usize, std::slice::from_ref(&self.metric));
             scores.get(&self.metric.name()).copied()
         });
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }
+
     fn end_epoch(&mut self, learner: &mut TableLearner) -> Result<()> {
         let Some(lists) = learner.hard.clone() else { return Ok(()) };
-        let (model, k) = (&mut learner.model, self.config.own.get::<LinkOptions>().hard_candidates);
+        let k = self.config.own.get::<LinkOptions>().hard_candidates;
         let queries = self.batches.queries();
-        for end in [End::Source, End::Destination] {
-            let of_end = queries.iter().filter(|query| query.0 == end);
-            let ranked = rayon::scope(|_| {
-                model.embeddings(&Cpu::default());
-                let ranking = Ranking {
-                    edges: self.edges,
-                    decoder: &*model.decoder,
-                    embeddings: model.last_embeddings(),
-                    ends: &self.ends,
-                    max: 0,
-                };
+        rayon::scope(|_| {
+            let ranking = self.ranking(&mut learner.model, 0);
+            for end in [End::Source, End::Destination] {
                 let best = |(_, relation, fixed): &(End, u32, Vec<NodeId>)| {
                     let best = ranking.top(&self.edges.learned, (*relation, end), fixed, k);
                     let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(id, _)| id).collect();
                     let lists = fixed.iter().zip(best).map(|(&v, best)| (*relation, v, ids(best)));
                     lists.collect::<Vec<(u32, NodeId, Vec<NodeId>)>>()
                 };
-                of_end.flat_map(best).collect::<Vec<_>>()
-            });
-            lists.replace(end, ranked);
-        }
+                lists.replace(end, queries.iter().filter(|query| query.0 == end).flat_map(best));
+            }
+        });
         Ok(())
     }
 }

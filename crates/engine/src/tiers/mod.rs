@@ -11,6 +11,10 @@ mod all_rows;
 mod batches;
 mod cache;
 mod device_cache;
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(unreachable_code, unused_variables, reason = "without NVIDIA support no device exists")
+)]
 mod gpu;
 mod gpu_rows;
 #[cfg(feature = "tables")]

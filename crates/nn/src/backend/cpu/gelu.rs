@@ -129,33 +129,4 @@ mod tests {
             assert!(units[4].is_nan() && slopes[4].is_nan());
         }
     }
-
-    /// Nanoseconds per value of the kernels and of their definitions in f64; run it by hand:
-    /// `cargo test --release -p graphmill-nn --lib gelu -- --ignored --nocapture`.
-    #[test]
-    #[ignore = "a measurement, not a test"]
-    fn times_beside_f64() {
-        let count = 1 << 20;
-        let values: Vec<f32> = (0..count).map(|i| (i % 1013) as f32 / 128.0 - 4.0).collect();
-        let (x, mut out) = (Matrix::from_slice(1, count, &values), Matrix::zeros(1, count));
-        let best = |run: &mut dyn FnMut()| {
-            let time = |_| {
-                let start = std::time::Instant::now();
-                run();
-                start.elapsed().as_secs_f64() * 1e9 / count as f64
-            };
-            (0..9).map(time).fold(f64::INFINITY, f64::min)
-        };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        pool.install(|| {
-            let f32_unit =
-                best(&mut || GeluForward { x: x.view(), out: out.view_mut() }.run(&Cpu::default()));
-            let f64_unit = best(&mut || GeluForward { x: x.view(), out: out.view_mut() }.on_host());
-            let f32_slope =
-                best(&mut || GeluBackward { x: x.view(), grad: out.view_mut() }.run(&Cpu::default()));
-            let f64_slope = best(&mut || GeluBackward { x: x.view(), grad: out.view_mut() }.on_host());
-            println!("unit: {f32_unit:.2} ns, in f64 {f64_unit:.2} ns");
-            println!("slope: {f32_slope:.2} ns, in f64 {f64_slope:.2} ns");
-        });
-    }
 }

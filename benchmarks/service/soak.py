@@ -151,9 +151,11 @@ class Soak:
         """Runs requests on connections that only a kill may break."""
         connection = None
         while not self.stopped.is_set():
-            epoch = self.service.epoch
+            if connection is None or work == self.malformed:
+                # a kill since then breaks the connection, also while this client sleeps
+                epoch = self.service.epoch
+                connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=60)
             try:
-                connection = connection or http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=60)
                 work(connection, draw)
             except (OSError, http.client.HTTPException) as error:
                 connection = None

@@ -21,13 +21,18 @@ OPTIONS = {"epochs": 2, "hidden": 16, "fanout": [5, 5], "seed": 1, "batch_size":
         {"model": "gat", "heads": 2, "out_heads": 3, "activation": "leaky-relu"},
         {"model": "gin", "norm": "batch"},
         {"model": "gin", "activation": "identity"},
+        {"model": "sage", "aggregator": "max-pool", "residual": "linear"},
+        {"model": "sage", "sage_combine": "concat", "norm": "batch", "hidden": 15},
+        {"model": "gatv2", "heads": 2, "out_heads": 3, "norm": "layer"},
+        {"model": "mixhop", "hops": 3, "hidden": 18, "norm": "batch", "residual": "linear", "sampler": "full"},
+        {"model": "pinsage", "activation": "elu", "residual": "identity", "norm": "layer"},
     ],
     ids=str,
 )
 def test_outputs_agree_with_predict_on_every_node(sbm, tmp_path, options):
     import torch
 
-    graphmill.train(sbm, out=tmp_path / "run", **OPTIONS, **options)
+    graphmill.train(sbm, out=tmp_path / "run", **{**OPTIONS, **options})
     model = graphmill.load_model(tmp_path / "run")
     assert isinstance(model, torch.nn.Module) and not model.training
     x, edge_index = torch.as_tensor(np.asarray(sbm.x)), torch.as_tensor(np.asarray(sbm.edge_index), dtype=torch.int64)
@@ -51,13 +56,21 @@ def test_exports_are_not_replaced_silently(sbm, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"model": "sage", "norm": "batch"}, {"model": "gcn", "head_layers": 1}, {"model": "gat", "heads": 2}, {"model": "gin", "norm": "batch"}],
+    [
+        {"model": "sage", "norm": "batch"},
+        {"model": "gcn", "head_layers": 1},
+        {"model": "gat", "heads": 2},
+        {"model": "gatv2", "heads": 2},
+        {"model": "gin", "norm": "batch"},
+        {"model": "mixhop", "norm": "batch", "fanout": [5, 5, 5, 5]},
+        {"model": "pinsage"},
+    ],
     ids=str,
 )
 def test_a_module_that_was_trained_further_becomes_a_run(sbm, tmp_path, options):
     import torch
 
-    graphmill.train(sbm, out=tmp_path / "run", **OPTIONS, **options)
+    graphmill.train(sbm, out=tmp_path / "run", **{**OPTIONS, **options})
     model = graphmill.load_model(tmp_path / "run")
     before = graphmill.predict(tmp_path / "run", dataset=sbm, kind="probabilities")
     x, edge_index = torch.as_tensor(np.asarray(sbm.x)), torch.as_tensor(np.asarray(sbm.edge_index), dtype=torch.int64)

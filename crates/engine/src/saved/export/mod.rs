@@ -121,6 +121,7 @@ impl SavedRun {
             "input_dropout",
             "aggregator",
             "sage_combine",
+            "hops",
             "heads",
             "out_heads",
             "attention_dropout",

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, SimpleConv
 
 ACTIVATIONS = {"relu": F.relu, "elu": F.elu, "leaky-relu": F.leaky_relu, "identity": lambda x: x}
 
@@ -43,18 +43,69 @@ class L2Norm(nn.Module):
         return F.normalize(x, dim=1)
 
 
+class PowersConv(nn.Module):
+    """Parts of the rows, part `k` of which is aggregated `k` times: MixHop, and GraphSAGE that concatenates."""
+
+    def __init__(self, width, out, hops, aggregate, last):
+        super().__init__()
+        self.hops, self.last = hops, last
+        self.lin = nn.Linear(width, (hops + 1) * out if last else out, bias=False)
+        self.bias = nn.Parameter(torch.zeros(out))
+        self.aggregate = SimpleConv(aggregate)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        x, powers = self.lin(x), self.hops + 1
+        small, wider = divmod(x.shape[1], powers)
+        for stay in range(self.hops, 0, -1):
+            # the first parts are the wider ones by a column
+            at = stay * small + min(stay, wider)
+            x = torch.cat([x[:, :at], self.aggregate(x[:, at:], edge_index, edge_weight)], dim=1)
+        if self.last:
+            x = x.reshape(x.shape[0], powers, -1).mean(dim=1)
+        return x + self.bias
+
+
+class PinSageConv(nn.Module):
+    """The own row and the mean of the neighbours' dense rows, at unit length unless they are the scores."""
+
+    def __init__(self, width, out, activation, last):
+        super().__init__()
+        self.activation, self.last = activation, last
+        inner = width if last else out
+        self.pool = nn.Linear(width, inner)
+        self.lin_l, self.lin_r = nn.Linear(inner, out), nn.Linear(width, out, bias=False)
+        self.aggregate = SimpleConv("mean")
+
+    def forward(self, x, edge_index):
+        neighbors = self.aggregate(self.activation(self.pool(x)), edge_index)
+        rows = self.lin_l(neighbors) + self.lin_r(x)
+        return rows if self.last else F.normalize(self.activation(rows), dim=1)
+
+
 def make_conv(options, width, out, last):
-    """Graph layer number `l` with untrained parameters."""
+    """Graph layer with untrained parameters."""
     kind = options["model"]
     if kind == "sage":
+        if options["aggregator"] == "max-pool":
+            return SAGEConv(width, out, aggr="max", project=True)
+        if options["sage_combine"] == "concat":
+            return PowersConv(width, out, 1, "mean", last)
         return SAGEConv(width, out, aggr="mean")
     if kind == "gcn":
         return GCNConv(width, out, normalize=False, add_self_loops=False)
-    if kind == "gat":
+    if kind == "mixhop":
+        return PowersConv(width, out, options["hops"], "sum", last)
+    if kind == "pinsage":
+        return PinSageConv(width, out, ACTIVATIONS[options["activation"]], last)
+    if kind in ("gat", "gatv2"):
         heads = options["out_heads"] if last else options["heads"]
         size = out if last else out // heads
         dropout = options["attention_dropout"]
-        return GATConv(width, size, heads, concat=not last, dropout=dropout, add_self_loops=False)
+        layer = GATConv if kind == "gat" else GATv2Conv
+        conv = layer(width, size, heads, concat=not last, dropout=dropout, add_self_loops=False)
+        if kind == "gatv2":
+            conv.lin_l.bias = None  # the bias of the other end says the same of the scores
+        return conv
     inner = [nn.Linear(width, out)] + ([nn.BatchNorm1d(out)] if options["norm"] == "batch" else [])
     return GINConv(nn.Sequential(*inner, nn.ReLU(), nn.Linear(out, out)), train_eps=True)
 
@@ -92,19 +143,19 @@ class GraphmillModel(nn.Module):
         self.register_buffer("mean", torch.tensor(scale["mean"]))
         self.register_buffer("deviation", torch.tensor(scale["deviation"]))
 
-    def after(self, x):
-        """Activation and dropout."""
-        x = ACTIVATIONS[self.options["activation"]](x)
+    def after(self, x, activated=False):
+        """Activation, unless the layer applied it, and dropout."""
+        x = x if activated else ACTIVATIONS[self.options["activation"]](x)
         return F.dropout(x, self.options["dropout"], self.training)
 
     def edges(self, edge_index, nodes):
-        """Edges that the layers read, with their weights (GCN) or None."""
+        """Edges that the layers read, with their weights (GCN, MixHop) or None."""
         kind = self.options["model"]
-        if kind not in ("gcn", "gat"):
+        if kind not in ("gcn", "mixhop", "gat", "gatv2"):
             return edge_index, None
         loops = torch.arange(nodes, device=edge_index.device)
         with_loops = torch.cat([edge_index, torch.stack([loops, loops])], dim=1)
-        if kind == "gat":
+        if kind in ("gat", "gatv2"):
             return with_loops, None
         degree = torch.zeros(nodes, device=edge_index.device)
         degree.scatter_add_(0, edge_index[1], torch.ones(edge_index.shape[1], device=edge_index.device))
@@ -122,7 +173,7 @@ class GraphmillModel(nn.Module):
             rows = conv(x, edge_index) if weight is None else conv(x, edge_index, weight)
             if options["residual"] == "linear" or options["residual"] == "identity" and x.shape == rows.shape:
                 rows = rows + residual(x)
-            x = rows if last else self.after(norm(rows))
+            x = rows if last else self.after(norm(rows), isinstance(conv, PinSageConv))
         for i, linear in enumerate(self.head):
             x = linear(x) if i + 1 == len(self.head) else self.after(linear(x))
         return x * self.deviation + self.mean if options["target_scale"] else x
@@ -146,17 +197,26 @@ class GraphmillModel(nn.Module):
 
         if self.input is not None:
             put_linear(self.input, "input.")
+        hops = self.options["hops"] if self.options["model"] == "mixhop" else 1
         for layer, conv in enumerate(self.convs):
-            name = f"conv.{layer}."
-            if isinstance(conv, SAGEConv):
+            # a layer of several hops has the weights in its first one, and the rest in its last one
+            name, end = f"conv.{layer * hops}.", (layer + 1) * hops - 1
+            if isinstance(conv, (SAGEConv, PinSageConv)):
+                pool = conv.pool if isinstance(conv, PinSageConv) else conv.lin if conv.project else None
+                if pool is not None:
+                    put_linear(pool, f"{name}pool.")
                 found[f"{name}neigh.weight"], found[f"{name}self.weight"] = [conv.lin_l.weight], [conv.lin_r.weight]
                 found[f"{name}bias"] = [conv.lin_l.bias]
-            elif isinstance(conv, GCNConv):
-                found[f"{name}weight"], found[f"{name}bias"] = [conv.lin.weight], [conv.bias]
+            elif isinstance(conv, (GCNConv, PowersConv)):
+                found[f"{name}weight"], found[f"conv.{end}.bias"] = [conv.lin.weight], [conv.bias]
             elif isinstance(conv, GATConv):
                 linear = conv.lin if getattr(conv, "lin", None) is not None else conv.lin_src
                 found[f"{name}weight"], found[f"{name}bias"] = [linear.weight], [conv.bias]
                 found[f"{name}source"], found[f"{name}target"] = [conv.att_src], [conv.att_dst]
+            elif isinstance(conv, GATv2Conv):
+                put_linear(conv.lin_l, f"{name}left.")
+                put_linear(conv.lin_r, f"{name}right.")
+                found[f"{name}attention"], found[f"{name}bias"] = [conv.att], [conv.bias]
             else:
                 found[f"{name}eps"] = [conv.eps]
                 put_linear(conv.nn[0], f"{name}mlp.0.")
@@ -164,9 +224,9 @@ class GraphmillModel(nn.Module):
                 if isinstance(conv.nn[1], nn.BatchNorm1d):
                     put_norm(conv.nn[1], f"{name}mlp.")
             if isinstance(self.norms[layer], (nn.BatchNorm1d, nn.LayerNorm)):
-                put_norm(self.norms[layer], f"norm.{layer}.")
+                put_norm(self.norms[layer], f"norm.{end}.")
             if isinstance(self.residuals[layer], nn.Linear):
-                put_linear(self.residuals[layer], f"residual.{layer}.")
+                put_linear(self.residuals[layer], f"residual.{end}.")
         for i, linear in enumerate(self.head):
             put_linear(linear, f"head.{i}.")
         return found

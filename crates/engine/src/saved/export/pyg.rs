@@ -5,26 +5,18 @@ use std::path::{Path, PathBuf};
 
 use graphmill_data::atomic::{self, Real};
 
-use super::{SavedRun, check_layers, refused, write_weights};
+use super::{SavedRun, check_layers, write_weights};
 use crate::{Error, Result};
 
 /// Module that builds the model.
 const MODULE: &str = include_str!("model.py");
 
 /// Models that `model.py` builds.
-const MODELS: &[&str] = &["sage", "gcn", "gat", "gin"];
+const MODELS: &[&str] = &["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage"];
 
 /// Refuses models that `model.py` does not build.
 pub(super) fn check(run: &SavedRun) -> Result<()> {
-    check_layers(run, "pyg", MODELS)?;
-    let options = run.config().to_json();
-    for (name, only) in [("aggregator", "mean"), ("sage_combine", "add")] {
-        if run.config().model == "sage" && options[name] != only {
-            let flag = name.replace('_', "-");
-            return Err(refused("pyg", format!("--{flag} {} is not {only}", options[name])));
-        }
-    }
-    Ok(())
+    check_layers(run, "pyg", MODELS)
 }
 
 /// Writes the directory `out`.
@@ -38,4 +30,15 @@ pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
     atomic::replace(&mut Real, &options, text.as_bytes())?;
     atomic::replace(&mut Real, &module, MODULE.as_bytes())?;
     Ok(vec![module, options, weights])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_layer_has_a_module() {
+        let layers: BTreeSet<&str> = graphmill_nn::layer::TABLE.iter().map(|entry| entry.name).collect();
+        assert_eq!(super::MODELS.iter().copied().collect::<BTreeSet<_>>(), layers);
+    }
 }

@@ -3,7 +3,10 @@
 use graphmill_data::{Dataset, typed::TypedDataset};
 
 use crate::{
-    Result, RunContext, TrainConfig, build, config::link_task::is_link, embedding, events, record::Summary,
+    Result, RunContext, TrainConfig, build,
+    config::link_task::{is_link, is_typed_link},
+    embedding, events,
+    record::Summary,
     trainer, typed,
 };
 
@@ -13,6 +16,8 @@ pub enum AnyDataset {
     OneType(Box<Dataset>),
     /// Several types of nodes or edges, or nodes with times.
     Typed(Box<TypedDataset>),
+    /// Several types of nodes or edges whose links are learned.
+    TypedLinks(Box<TypedDataset>),
     /// Edges for a table of embeddings.
     Table(Box<TypedDataset>),
     /// A stream of events.
@@ -33,6 +38,7 @@ impl AnyDataset {
         }
         let of_types = if is_link(config) { None } else { typed::open_dataset(config)? };
         match of_types {
+            Some(data) if is_typed_link(config) => Ok(Self::TypedLinks(Box::new(data))),
             Some(data) => Ok(Self::Typed(Box::new(data))),
             None => Ok(Self::OneType(Box::new(build::open_dataset(config)?))),
         }
@@ -42,7 +48,7 @@ impl AnyDataset {
     pub fn name(&self) -> &str {
         match self {
             Self::OneType(data) => &data.name,
-            Self::Typed(data) | Self::Table(data) | Self::Events(data) => &data.name,
+            Self::Typed(data) | Self::TypedLinks(data) | Self::Table(data) | Self::Events(data) => &data.name,
         }
     }
 
@@ -50,7 +56,9 @@ impl AnyDataset {
     pub fn describe(&self) -> String {
         match self {
             Self::OneType(data) => data.to_string(),
-            Self::Typed(data) | Self::Table(data) | Self::Events(data) => data.to_string(),
+            Self::Typed(data) | Self::TypedLinks(data) | Self::Table(data) | Self::Events(data) => {
+                data.to_string()
+            }
         }
     }
 
@@ -62,6 +70,7 @@ impl AnyDataset {
         match self {
             Self::OneType(data) => trainer::train(config, data, context),
             Self::Typed(data) => typed::train(config, data, context),
+            Self::TypedLinks(data) => typed::links::train(config, data, context),
             Self::Table(data) => embedding::train(config, data, context),
             Self::Events(data) => events::train(config, data, context),
         }

@@ -16,13 +16,13 @@ use crate::{
         Kind, SavedRun, Scores, Selection, Written,
         links::{BestLinks, Reading},
     },
-    typed::SavedTypedRun,
+    typed::{SavedTypedRun, links::SavedTypedLinks},
 };
 
 /// Choice of embeddings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmbedOptions<'a> {
-    /// Node type, for a table of embeddings or events; the first that the run learned by default.
+    /// Node type, for a table of embeddings, links of several types or events; the first that the run learned by default.
     pub node_type: Option<&'a str>,
     /// True to read all edges, for a run on links, and not those of training only.
     pub all_edges: bool,
@@ -37,9 +37,9 @@ pub struct CandidateOptions<'a> {
     pub k: usize,
     /// True to read all edges, as in [`EmbedOptions::all_edges`].
     pub all_edges: bool,
-    /// Relation, for a table of embeddings; may be left out if there is one.
+    /// Relation, for a table of embeddings or links of several types; may be left out if there is one.
     pub relation: Option<&'a str>,
-    /// True to rank sources of given destinations, for a table of embeddings.
+    /// True to rank sources of given destinations, for a table of embeddings or links of several types.
     pub sources: bool,
     /// Time, as in [`EmbedOptions::at`].
     pub at: Option<i64>,
@@ -54,6 +54,14 @@ impl CandidateOptions<'_> {
             return Err(Error::usage(message));
         }
         Ok((self.relation.unwrap_or_default(), if self.sources { End::Source } else { End::Destination }))
+    }
+
+    /// Relation and ranked end of links of several types, and the edges that are read.
+    fn of_typed_links(&self) -> Result<((&str, End), Reading)> {
+        check_at(self.at)?;
+        let end = if self.sources { End::Source } else { End::Destination };
+        let reading = if self.all_edges { Reading::All } else { Reading::Training };
+        Ok(((self.relation.unwrap_or_default(), end), reading))
     }
 
     /// Number of candidates and time of a run on events.
@@ -83,8 +91,8 @@ impl CandidateOptions<'_> {
     fn check_table(&self) -> Result<()> {
         match self.relation.is_some() || self.sources {
             true => Err(Error::usage(
-                "--relation and --sources: they are for runs of --model embedding or lightgcn; leave \
-                 them out",
+                "--relation and --sources: they are for runs of --model embedding or lightgcn, or on links \
+                 of several types; leave them out",
             )),
             false => Ok(()),
         }
@@ -101,6 +109,8 @@ impl SavedRun {
             table.scores(&table.dataset(other)?, watch)
         } else if let Some(events) = SavedEvents::of(self) {
             events.scores(&events.dataset(other)?, watch)
+        } else if let Some(links) = SavedTypedLinks::of(self) {
+            links.scores(&links.dataset(other)?, watch)
         } else if let Some(typed) = SavedTypedRun::of(self) {
             typed.scores(&typed.dataset(other)?, watch)
         } else {
@@ -133,6 +143,14 @@ impl SavedRun {
             check_at(options.at)?;
             let data = table.dataset(other)?;
             let written = table.embed(&data, options.node_type.unwrap_or_default(), selection, out)?;
+            return Ok((data.name, written));
+        }
+        if let Some(links) = SavedTypedLinks::of(self) {
+            check_at(options.at)?;
+            let data = links.dataset(other)?;
+            let reading = if options.all_edges { Reading::All } else { Reading::Training };
+            let of = (options.node_type.unwrap_or_default(), selection);
+            let written = links.embed(&data, of, reading, out, watch)?;
             return Ok((data.name, written));
         }
         if let Some(typed) = SavedTypedRun::of(self) {
@@ -186,6 +204,9 @@ impl SavedRun {
             table.best(&table.dataset(other)?, options.of_table()?, selection, options.k)
         } else if let Some(events) = SavedEvents::of(self) {
             events.best(&events.dataset(other)?, selection, options.of_events()?, watch)
+        } else if let Some(links) = SavedTypedLinks::of(self) {
+            let (of, reading) = options.of_typed_links()?;
+            links.best(&links.dataset(other)?, of, (selection, options.k, reading), watch)
         } else {
             options.of_links(self)?;
             self.candidates(&self.dataset(other)?, selection, options, watch)
@@ -230,6 +251,12 @@ impl SavedRun {
             let written = events.predict(&data, selection, of, out, watch)?;
             return Ok((data.name, written));
         }
+        if let Some(links) = SavedTypedLinks::of(self) {
+            let (of, reading) = options.of_typed_links()?;
+            let data = links.dataset(other)?;
+            let written = links.predict(&data, of, (selection, options.k, reading), out, watch)?;
+            return Ok((data.name, written));
+        }
         let reading = options.of_links(self)?;
         let data = self.dataset(other)?;
         let written = self.predict_links(&data, selection, options.k, reading, out, watch)?;
@@ -249,7 +276,8 @@ fn check_all_edges(run: &SavedRun, all_edges: bool) -> Result<()> {
 fn check_node_type(options: EmbedOptions) -> Result<()> {
     match options.node_type {
         Some(_) => Err(Error::usage(
-            "--node-type: it is for runs of --model embedding or lightgcn, or on events; leave it out",
+            "--node-type: it is for runs of --model embedding or lightgcn, on links of several types, or on \
+             events; leave it out",
         )),
         None => Ok(()),
     }

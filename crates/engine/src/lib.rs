@@ -28,7 +28,7 @@
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
-//! | `batchwise` | the loop of a run of one batch after the other, which [`typed`] and [`embedding`] share |
+//! | `batchwise`, `relational` | what [`typed`] and [`embedding`] share: the loop of a run of one batch after the other; links by relation |
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |
@@ -64,6 +64,7 @@ pub mod options;
 pub mod partition;
 pub mod propagation;
 pub mod record;
+mod relational;
 pub mod reuse;
 pub mod run;
 pub mod saved;

@@ -17,6 +17,30 @@ pub fn is_link(config: &TrainConfig) -> bool {
         && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
+/// Returns true if the run learns links of a graph of several node types or edge types by a model
+/// that reads messages: `--task` is `link`, or names a link task or an edge type.
+pub fn is_typed_link(config: &TrainConfig) -> bool {
+    if config.task.is_empty() || is_table(config) || is_of_events(config) {
+        return false;
+    }
+    manifest(config).is_some_and(|manifest| {
+        let is_several = len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1;
+        let list = |name: &str| manifest[name].as_array().map_or(&[][..], Vec::as_slice);
+        let task = config.task.as_str();
+        let named = list("tasks").iter().find(|of| of["name"] == task);
+        let is_link = match named {
+            Some(named) => named["kind"] == "link-prediction",
+            None => task == LINK || list("edge_types").iter().any(|of| edge_type_name(of) == task),
+        };
+        is_several && is_link
+    })
+}
+
+/// Name of an edge type of the manifest, as `--task` writes it.
+fn edge_type_name(of: &Json) -> String {
+    ["source", "name", "destination"].map(|part| of[part].as_str().unwrap_or_default()).join(":")
+}
+
 /// Returns true if a run on nodes has the default loss of its targets. Files of earlier runs hold
 /// the name of the default of links, whatever the task.
 pub(crate) fn has_default_loss(config: &TrainConfig) -> bool {

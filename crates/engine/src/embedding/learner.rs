@@ -15,14 +15,12 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{
-    edges::LinkEdges,
-    model::{TableModel, relations},
-};
+use super::model::{TableModel, relations};
 use crate::{
     Error, Result, TrainConfig,
     config::{embedding::EmbeddingOptions, link_task::loss_name},
     record::BatchOutcome,
+    relational::LinkEdges,
 };
 
 /// Tables of the optimiser.

@@ -1,23 +1,19 @@
 //! Training of models that are tables of embeddings: knowledge graphs, matrix factorization and
-//! LightGCN.
+//! LightGCN. Their edges, negatives and rankings are those of `relational`.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `trainer.rs` | a run: read it first |
-//! | `edges.rs` | edges to learn and to rank, of the link tasks of a dataset |
 //! | `batch.rs` | batches of queries with negatives |
 //! | `model.rs` | rows, decoder and propagation of a configuration |
 //! | `learner.rs` | loss, gradients and updates of rows |
-//! | `ranking.rs` | ranks of edges among all candidates |
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;
-mod edges;
 mod learner;
 mod model;
 mod position;
-mod ranking;
 mod saved;
 mod trainer;
 

@@ -11,7 +11,6 @@ use graphmill_nn::{
     },
 };
 
-use super::edges::LinkEdges;
 use crate::{
     Error, Result, TrainConfig,
     build::by_flag,
@@ -19,6 +18,7 @@ use crate::{
         embedding::{EmbeddingOptions, kind},
         link::LinkOptions,
     },
+    relational::LinkEdges,
 };
 
 /// Copies of the rows that a run holds: values, gradient, two moments, and those of the best epoch.
@@ -132,6 +132,12 @@ impl TableModel {
     /// Rows of the last [`TableModel::embeddings`].
     pub(super) fn last_embeddings(&self) -> &Matrix {
         if self.propagation.is_some() { &self.propagated } else { &self.rows }
+    }
+
+    /// The decoder, with the rows of the last [`TableModel::embeddings`].
+    pub(super) fn into_embeddings(self) -> (Box<dyn Decoder>, Matrix) {
+        let Self { rows, decoder, propagation, propagated, .. } = self;
+        (decoder, if propagation.is_some() { propagated } else { rows })
     }
 
     /// Penalty of the rows of a batch.

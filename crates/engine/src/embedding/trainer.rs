@@ -10,25 +10,17 @@ use graphmill_loader::{
 };
 use graphmill_nn::{backend::Cpu, link::table::QueryBatch};
 
-use super::{
-    batch::{Batches, ends},
-    edges::LinkEdges,
-    learner::TableLearner,
-    model::TableModel,
-    ranking::Ranking,
-};
+use super::{batch::Batches, learner::TableLearner, model::TableModel};
 use crate::{
-    Error, Result, RunContext, TrainConfig,
+    Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
     link::LinkMetric,
     record::{DatasetRecord, Stages, Summary, Traffic},
+    relational::{LinkEdges, Ranking, ends, metric},
     strategy::{Flow, attempt},
     timeline::Stage,
 };
-
-/// Metric of a run whose tasks name none.
-const DEFAULT_METRIC: &str = "mrr";
 
 /// Trains a table of embeddings on the link tasks of a dataset and evaluates it. Runs on the
 /// current rayon pool.
@@ -71,24 +63,6 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         queries: QueryBatch::default(),
     };
     batchwise::train(config, run, learner, context, began)
-}
-
-/// The metric of the run: that of the configuration, else of the tasks.
-pub(super) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetric> {
-    let is_single = edges.relations.len() == 1;
-    let fits = |metric: LinkMetric| is_single || !metric.is_pooled();
-    let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(fits));
-    let name = match config.metric.as_str() {
-        "auto" => own.unwrap_or(DEFAULT_METRIC),
-        given => given,
-    };
-    let metric = LinkMetric::find(name)?;
-    if !is_single && metric.is_pooled() {
-        let message = "it compares edges with pairs without an edge, and the edges of several relations are \
-                       ranked among all candidates; use --metric mrr or hits@10, or choose one with --task";
-        return Err(Error::usage(format!("--metric {name}: {message}")));
-    }
-    Ok(metric)
 }
 
 /// A run of a table of embeddings.
@@ -196,18 +170,7 @@ impl BatchRun for TableRun<'_> {
         let Some(lists) = learner.hard.clone() else { return Ok(()) };
         let k = self.config.own.get::<LinkOptions>().hard_candidates;
         let queries = self.batches.queries();
-        rayon::scope(|_| {
-            let ranking = self.ranking(&mut learner.model, 0);
-            for end in [End::Source, End::Destination] {
-                let best = |(_, relation, fixed): &(End, u32, Vec<NodeId>)| {
-                    let best = ranking.top(&self.edges.learned, (*relation, end), fixed, k);
-                    let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(id, _)| id).collect();
-                    let lists = fixed.iter().zip(best).map(|(&v, best)| (*relation, v, ids(best)));
-                    lists.collect::<Vec<(u32, NodeId, Vec<NodeId>)>>()
-                };
-                lists.replace(end, queries.iter().filter(|query| query.0 == end).flat_map(best));
-            }
-        });
+        rayon::scope(|_| self.ranking(&mut learner.model, 0).harden(&lists, &queries, k));
         Ok(())
     }
 }

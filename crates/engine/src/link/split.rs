@@ -41,9 +41,17 @@ pub(crate) fn distinct(graph: &Graph, undirected: bool) -> Vec<Edge> {
     edges
 }
 
+/// Edges between nodes of two types, each once. Ascending by destination, then by source.
+pub(crate) fn all(graph: &Graph) -> Vec<Edge> {
+    let rows = (0..graph.num_nodes() as NodeId).map(|v| (v, graph.in_neighbors(v)));
+    let mut edges: Vec<Edge> = rows.flat_map(|(v, row)| row.iter().map(move |&u| (u, v))).collect();
+    edges.dedup();
+    edges
+}
+
 /// Shuffles edges and cuts them into parts of these shares; parts with a share above 0 have at
 /// least one edge if there are enough.
-pub(crate) fn split(mut edges: Vec<Edge>, shares: [f64; 3], seed: u64) -> [Vec<Edge>; 3] {
+pub(crate) fn split<E>(mut edges: Vec<E>, shares: [f64; 3], seed: u64) -> [Vec<E>; 3] {
     Stream::new(key(&[seed, ORDER])).shuffle(&mut edges);
     let (count, sum) = (edges.len(), shares.iter().sum::<f64>());
     let size = |share: f64| {
@@ -69,7 +77,7 @@ pub(crate) fn directed(edges: &mut [Edge], seed: u64) {
 }
 
 /// Edges with their reverses, ascending by destination, then by source: a set to search.
-pub(super) fn set<'e>(edges: impl IntoIterator<Item = &'e Edge>, reverses: bool) -> Vec<Edge> {
+pub(crate) fn set<'e>(edges: impl IntoIterator<Item = &'e Edge>, reverses: bool) -> Vec<Edge> {
     let mut all = Vec::new();
     for &(u, v) in edges {
         all.push((v, u));
@@ -83,15 +91,15 @@ pub(super) fn set<'e>(edges: impl IntoIterator<Item = &'e Edge>, reverses: bool)
 }
 
 /// Returns true if a [`set`] has the edge.
-pub(super) fn contains(set: &[Edge], (u, v): Edge) -> bool {
+pub(crate) fn contains(set: &[Edge], (u, v): Edge) -> bool {
     set.binary_search(&(v, u)).is_ok()
 }
 
-/// The graph without the edges of a [`set`]. O(E log R).
+/// The graph of one type or of a relation between two, without the edges of a [`set`]. O(E log R).
 ///
 /// # Errors
 /// None in practice: the rest of a sound graph is sound.
-pub(super) fn without(graph: &Graph, removed: &[Edge]) -> Result<Graph> {
+pub(crate) fn without(graph: &Graph, removed: &[Edge]) -> Result<Graph> {
     let (mut indptr, mut indices) = (vec![0u64], Vec::with_capacity(graph.num_edges()));
     let mut weights = graph.edge_weight().map(|_| Vec::with_capacity(graph.num_edges()));
     for v in 0..graph.num_nodes() as NodeId {
@@ -110,11 +118,7 @@ pub(super) fn without(graph: &Graph, removed: &[Edge]) -> Result<Graph> {
         }
         indptr.push(indices.len() as u64);
     }
-    let rest = Graph::new(indptr.into(), indices.into())?;
-    match weights {
-        Some(weights) => rest.with_edge_weight(weights.into()),
-        None => Ok(rest),
-    }
+    Graph::of_sound_edges(indptr.into(), indices.into(), weights.map(Into::into))
 }
 
 #[cfg(test)]

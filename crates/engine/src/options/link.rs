@@ -3,7 +3,7 @@
 use crate::config::link_task::loss_name;
 pub use crate::config::{
     link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, Positives, ReplacedEnds},
-    link_task::is_link,
+    link_task::{is_link, is_typed_link},
 };
 
 use super::{keys::Key, reasons::Read};

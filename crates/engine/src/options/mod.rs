@@ -123,7 +123,9 @@ pub(crate) static AXES: [Axis; 8] = [
         flag: "task",
         chosen: |config| if config.task.is_empty() { "(none)" } else { &config.task },
         rows: || vec![(link::LINK, LINK_GROUPS)],
-        read: |config| Some(if link::is_link(config) { LINK_GROUPS } else { &[] }),
+        read: |config| {
+            Some(if link::is_link(config) || link::is_typed_link(config) { LINK_GROUPS } else { &[] })
+        },
     },
 ];
 

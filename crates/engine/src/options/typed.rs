@@ -2,10 +2,12 @@
 
 use graphmill_core::options::OptionGroup;
 use graphmill_loader::time::TimeOptions;
+use graphmill_nn::link::loss::LinkLossOptions;
 
 use super::{
-    AXES,
+    AXES, LINK_GROUPS,
     keys::Key,
+    link::{self, is_typed_link},
     reasons::{Read, Rule, unread, use_or_leave_out},
     rules,
     types::has_types,
@@ -66,13 +68,50 @@ const SHARED: &[&str] = &[
     "peer_link",
 ];
 
+/// Options that a run on links of several types does not read, with the reason.
+const UNREAD_OF_LINKS: &[(&str, &str)] = &[
+    ("embedding_dim", "--hidden is the width of the embeddings"),
+    ("candidates", "--metric says what edges are compared with"),
+    ("head_layers", "the decoder scores the rows of the last layer"),
+    ("out_heads", "the last layer has those of --heads"),
+    ("positives", WALKS),
+    ("walk_nodes", WALKS),
+    ("walks_per_node", WALKS),
+    ("walk_window", WALKS),
+    ("walk_p", WALKS),
+    ("walk_q", WALKS),
+    ("device_budget", ON_PROCESSOR),
+    ("cache", ALL_IN_HOST),
+    ("host_cache", ALL_IN_HOST),
+    ("cache_ratio", ALL_IN_HOST),
+    ("host_budget", ALL_IN_HOST),
+    ("placement", ON_PROCESSOR),
+    ("quantile", NO_TARGETS),
+    ("huber_delta", NO_TARGETS),
+    ("class_weights", NO_TARGETS),
+    ("focal", NO_TARGETS),
+];
+const WALKS: &str = "the positives are edges";
+const ALL_IN_HOST: &str = "the host holds all rows";
+const NO_TARGETS: &str = "links have no targets";
+
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
+    let learns_links = is_typed_link(config);
+    if let Some((_, reason)) = UNREAD_OF_LINKS.iter().find(|(name, _)| learns_links && *name == key.name) {
+        return Err(format!("links of several types do not use it, because {reason}; leave it out"));
+    }
+    if learns_links && key.name == "max_batches" {
+        return Ok(());
+    }
     if let Some((_, reason)) = UNREAD.iter().find(|(name, _)| *name == key.name) {
         return Err(format!("training on several types does not use it, because {reason}; leave it out"));
     }
     if let Some(group) = key.group {
         own(config, key, group)?;
+    }
+    if learns_links && key.name == "loss" {
+        return Ok(());
     }
     let own = RULES.iter().find(|(name, _)| *name == key.name);
     let is_shared = SHARED.contains(&key.name);
@@ -166,6 +205,13 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
         return match &config.sampler[..] {
             "neighbor" | "full" => config.own.unused(group, key.name).map_or(Ok(()), Err),
             other => Err(format!("--sampler {other} ignores times; use --sampler neighbor, or leave it out")),
+        };
+    }
+    if LINK_GROUPS.contains(&group) {
+        return match is_typed_link(config) {
+            true if group == OptionGroup::of::<LinkLossOptions>() => link::of_loss(config, key),
+            true => config.own.unused(group, key.name).map_or(Ok(()), Err),
+            false => Err("the task is on nodes; use --task link, or leave it out".into()),
         };
     }
     let mut reason = None;

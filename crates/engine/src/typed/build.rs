@@ -1,7 +1,7 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use graphmill_core::{memory::available, options::one_of, table};
+use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table};
 use graphmill_loader::{
     order::{self, SeedOrder},
     time::TimeOptions,
@@ -19,7 +19,7 @@ use crate::{Error, Result, TrainConfig, build::by_flag};
 const COPIES_OF_ROWS: usize = 4;
 
 /// The model part of a configuration.
-fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModelConfig {
+pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModelConfig {
     TypedModelConfig {
         model: config.model.clone(),
         hidden: config.hidden,
@@ -40,8 +40,15 @@ fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModelConfig {
 /// # Errors
 /// An unknown name, inconsistent numbers, or learned rows that exceed the memory of this machine.
 pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel> {
-    let schema = task.graph.schema();
-    let dims = task.feature_dims();
+    let (schema, dims) = (task.graph.schema(), task.feature_dims());
+    check_learned_rows(config, task)?;
+    let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
+    TypedModel::new(&model_config(config, task), schema, &dims, target, config.seed).map_err(by_flag)
+}
+
+/// Refuses learned rows that exceed the memory of this machine.
+pub(super) fn check_learned_rows(config: &TrainConfig, task: &TypedTask) -> Result<()> {
+    let (schema, dims) = (task.graph.schema(), task.feature_dims());
     let learned: usize =
         schema.types().iter().zip(&dims).filter(|(_, dim)| **dim == 0).map(|(node, _)| node.count).sum();
     let bytes = learned.saturating_mul(config.hidden).saturating_mul(4 * COPIES_OF_ROWS);
@@ -52,8 +59,7 @@ pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel
             config.hidden
         )));
     }
-    let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
-    TypedModel::new(&model_config(config, task), schema, &dims, target, config.seed).map_err(by_flag)
+    Ok(())
 }
 
 /// The order of the seeds.
@@ -61,9 +67,21 @@ pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel
 /// # Errors
 /// An unknown name, or an order that reads the edges of one type.
 pub(super) fn order<'t>(config: &TrainConfig, task: &'t TypedTask) -> Result<Box<dyn SeedOrder + 't>> {
+    order_of(config, &task.split.train, &task.labels)
+}
+
+/// The order of the seeds `train`, which have these labels.
+///
+/// # Errors
+/// As [`order`].
+pub(super) fn order_of<'t>(
+    config: &TrainConfig,
+    train: &'t [NodeId],
+    labels: &'t Labels,
+) -> Result<Box<dyn SeedOrder + 't>> {
     let entry = order::TABLE.find(&config.order).map_err(Error::name)?;
     match entry.make.of_labels {
-        Some(make) => Ok(make(config.seed, &task.split.train, &task.labels)),
+        Some(make) => Ok(make(config.seed, train, labels)),
         None => {
             let usable = order::TABLE.iter().filter(|row| row.make.of_labels.is_some()).map(|row| row.name);
             let usable: Vec<&str> = usable.collect();

@@ -175,12 +175,7 @@ impl<'a> TypedInference<'a> {
         // without a head, the last layer computes the scores, and its own input is the embedding
         let scored = output == Output::Logits || model.has_head();
         let layers = model.num_layers() - usize::from(!scored);
-        let mut needed = self.needed(nodes, layers).into_iter();
-        let bottom = needed.next().expect("the input of the first layer");
-        let mut level = self.input_level(model, &pass, bottom)?;
-        for (l, nodes) in needed.enumerate() {
-            level = self.layer_level(model, &pass, l, &level, nodes)?;
-        }
+        let level = self.level(model, &pass, &self.task.seeds(nodes), layers)?;
         let mut ids = nodes.to_vec();
         level.nodes[t].number(&mut ids);
         let rows = &level.rows[t];
@@ -204,12 +199,61 @@ impl<'a> TypedInference<'a> {
         Ok(())
     }
 
-    /// Nodes of each type that each of `layers` layers reads, from the bottom up, and last the
-    /// wanted `nodes` of the task's type.
-    fn needed(&self, nodes: &[NodeId], layers: usize) -> Vec<Vec<NodeSet>> {
+    /// Computes the rows of all layers for all nodes of the types `types`, by a model without scores:
+    /// its embeddings, one type after the other.
+    ///
+    /// # Errors
+    /// As for [`TypedInference::run`].
+    pub(super) fn embed(
+        &mut self,
+        model: &TypedModel,
+        types: impl IntoIterator<Item = usize>,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let schema = self.task.graph.schema();
+        let mut all = vec![Vec::new(); schema.num_types()];
+        types.into_iter().for_each(|t| all[t] = (0..schema.types()[t].count as NodeId).collect());
+        rayon::scope(|_| {
+            let backend = Cpu::default();
+            let pass = Pass { backend: &backend, training: false, key: 0 };
+            let lists: Vec<&[NodeId]> = all.iter().map(Vec::as_slice).collect();
+            let level = self.level(model, &pass, &lists, model.num_layers())?;
+            let width = level.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
+            out.resize(all.iter().map(Vec::len).sum(), width);
+            let mut filled = 0;
+            for rows in &level.rows {
+                pass.backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
+                filled += rows.num_rows();
+            }
+            Ok(())
+        })
+    }
+
+    /// Computes the rows of `layers` layers for the nodes of each type in `lists`.
+    fn level(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        lists: &[&[NodeId]],
+        layers: usize,
+    ) -> Result<Level> {
+        let mut needed = self.needed(lists, layers).into_iter();
+        let bottom = needed.next().expect("the input of the first layer");
+        let mut level = self.input_level(model, pass, bottom)?;
+        for (l, nodes) in needed.enumerate() {
+            level = self.layer_level(model, pass, l, &level, nodes)?;
+        }
+        Ok(level)
+    }
+
+    /// Nodes of each type that each of `layers` layers reads, from the bottom up, and last those of
+    /// `lists`.
+    fn needed(&self, lists: &[&[NodeId]], layers: usize) -> Vec<Vec<NodeSet>> {
         let (graph, schema) = (&self.task.graph, self.task.graph.schema());
         let marks: Vec<Marks> = schema.types().iter().map(|node| Marks::new(node.count)).collect();
-        nodes.iter().for_each(|&v| marks[self.task.node_type].mark(v));
+        for (marks, nodes) in marks.iter().zip(lists) {
+            nodes.iter().for_each(|&v| marks.mark(v));
+        }
         let sets = || marks.iter().map(Marks::set).collect::<Vec<NodeSet>>();
         let mut needed = vec![sets()];
         for sampler in self.samplers[..layers].iter().rev() {

@@ -1,5 +1,5 @@
-//! Training on datasets of several node types and edge types: tasks on the nodes of one type. Of
-//! the datasets of one type, only those whose edge features a model reads pass through this module.
+//! Training on datasets of several node types and edge types: tasks on the nodes of one type, and
+//! links. Of the datasets of one type, only those whose edge features a model reads pass through this module.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -22,12 +22,14 @@
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores and predictions of a run |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
+//! | [`links`] | links as a task: edges, decoder, rankings |
 
 mod build;
 mod edges;
 pub mod hotness;
 mod inference;
 mod learner;
+pub mod links;
 #[cfg(feature = "tables")]
 mod new_nodes;
 mod pipeline;

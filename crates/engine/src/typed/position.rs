@@ -9,7 +9,11 @@
 
 use std::path::Path;
 
-use graphmill_nn::{Matrix, typed::TypedModel};
+use graphmill_nn::{
+    Matrix,
+    optim::{Optimizer, SparseAdam},
+    typed::TypedModel,
+};
 use serde::{Deserialize, Serialize};
 
 use super::learner::TypedLearner;
@@ -41,7 +45,7 @@ fn rows_name(model: &TypedModel, t: usize) -> String {
 }
 
 /// Visits the dense parameters and the learned rows by name, always in the same order.
-fn visit(model: &TypedModel, see: &mut dyn FnMut(&str, &Matrix)) {
+pub(super) fn visit(model: &TypedModel, see: &mut dyn FnMut(&str, &Matrix)) {
     model.visit(&mut |name, param| see(name, &param.value));
     for (t, rows) in model.learned_rows() {
         see(&rows_name(model, t), rows.table());
@@ -53,13 +57,45 @@ fn visit(model: &TypedModel, see: &mut dyn FnMut(&str, &Matrix)) {
 /// # Errors
 /// The tensors are those of another model; the message names the first that differs.
 pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut TypedModel) -> Result<()> {
+    checkpoint::assign(path, tensors, |see| visit_mut(model, see))
+}
+
+/// Visits the dense parameters and the learned rows mutably, in the order of [`visit`].
+pub(super) fn visit_mut(model: &mut TypedModel, see: &mut dyn FnMut(&str, &mut Matrix)) {
     let names: Vec<String> = model.learned_rows().map(|(t, _)| rows_name(model, t)).collect();
-    checkpoint::assign(path, tensors, |see| {
-        model.visit_mut(&mut |name, param| see(name, &mut param.value));
-        for ((_, rows), name) in model.learned_rows_mut().zip(&names) {
-            see(name, rows.table_mut());
-        }
-    })
+    model.visit_mut(&mut |name, param| see(name, &mut param.value));
+    for ((_, rows), name) in model.learned_rows_mut().zip(&names) {
+        see(name, rows.table_mut());
+    }
+}
+
+/// Moments of the optimisers of a model, by name.
+pub(super) fn moments(model: &TypedModel, optimizer: &dyn Optimizer, sparse: &mut SparseAdam) -> Vec<Tensor> {
+    // copies, because the visitors' matrices live only during the call
+    let mut moments = Vec::new();
+    optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
+    model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
+    sparse.visit_state_mut(&mut |name, matrix| moments.push(Tensor::copy(&format!("rows.{name}"), matrix)));
+    moments
+}
+
+/// Restores the moments of the optimisers of a model, of which the dense ones are prepared.
+///
+/// # Errors
+/// The tensors are those of another model; the message names the first that differs.
+pub(super) fn restore_moments(
+    path: &Path,
+    state: &RestoredState,
+    (model, optimizer, sparse): (&TypedModel, &mut dyn Optimizer, &mut SparseAdam),
+) -> Result<()> {
+    model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
+    checkpoint::assign(path, state.moments, |see| {
+        optimizer.visit_state_mut(see);
+        sparse.visit_state_mut(&mut |name, matrix| see(&format!("rows.{name}"), matrix));
+    })?;
+    optimizer.set_steps(state.steps);
+    sparse.set_steps(state.steps);
+    Ok(())
 }
 
 /// Reference to a matrix for writing.
@@ -89,24 +125,12 @@ impl BatchLearner for TypedLearner<'_> {
             optimizer.prepare(index, param);
             index += 1;
         });
-        model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
-        checkpoint::assign(path, state.moments, |see| {
-            optimizer.visit_state_mut(see);
-            sparse.visit_state_mut(&mut |name, matrix| see(&format!("rows.{name}"), matrix));
-        })?;
-        optimizer.set_steps(state.steps);
-        sparse.set_steps(state.steps);
-        Ok(())
+        restore_moments(path, state, (model, &mut **optimizer, sparse))
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
         let Self { model, optimizer, sparse, .. } = self;
-        // copies, because the visitors' matrices live only during the call
-        let mut moments = Vec::new();
-        optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
-        model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
-        sparse
-            .visit_state_mut(&mut |name, matrix| moments.push(Tensor::copy(&format!("rows.{name}"), matrix)));
+        let moments = moments(model, &**optimizer, sparse);
         let moments: Vec<TensorRef> = moments.iter().map(Tensor::borrow).collect();
         let mut params = Vec::new();
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));

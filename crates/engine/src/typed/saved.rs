@@ -17,6 +17,7 @@ use super::{build, inference::TypedInference, position::assign, task::TypedTask,
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
+    config::link_task::is_typed_link,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     predictions::{Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
@@ -36,10 +37,10 @@ pub(super) struct Loaded {
 }
 
 impl<'r> SavedTypedRun<'r> {
-    /// The run, if it was trained on several types, or on the edge features of one.
+    /// The run, if it was trained on nodes of several types, or on the edge features of one.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
         let has_model = TABLE.get(&run.config.model).is_some();
-        (has_model && !run.learns_events()).then_some(Self { run })
+        (has_model && !run.learns_events() && !is_typed_link(&run.config)).then_some(Self { run })
     }
 
     pub(super) fn config(&self) -> &'r TrainConfig {
@@ -122,7 +123,7 @@ impl<'r> SavedTypedRun<'r> {
 
     /// Refuses data of other types, widths or scales than those of the run's dataset, and other
     /// nodes for a type with learned rows.
-    fn check_fit(&self, data: &TypedDataset, own: &TypedOrigin) -> Result<()> {
+    pub(super) fn check_fit(&self, data: &TypedDataset, own: &TypedOrigin) -> Result<()> {
         let refuse = |what: String| {
             let message = format!("{what}; pass a dataset with the types and features of the run's");
             Err(Error::dataset(&data.name, message))

@@ -8,7 +8,10 @@ use graphmill_loader::{
     typed::{TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{tables::borrowed, task::TypedTask, tiers::TypedTiers};
+use super::{
+    tables::{Tables, borrowed},
+    task::TypedTask,
+};
 use crate::{
     Result,
     record::Stages,
@@ -16,13 +19,32 @@ use crate::{
     timeline::{Stage, Timeline, Track},
 };
 
+/// Makes the seeds of batches.
+pub(super) trait SeedSource: Sync {
+    /// Makes the seeds of the batch `key` from `part`, its part of the epoch's order. A pure function
+    /// of both.
+    ///
+    /// # Errors
+    /// An edge has no negative.
+    fn fill(&self, key: BatchKey, part: &[NodeId], memory: TypedSeeds) -> Result<TypedSeeds>;
+}
+
+impl SeedSource for TypedTask {
+    /// Nodes of the task's type.
+    fn fill(&self, key: BatchKey, part: &[NodeId], memory: TypedSeeds) -> Result<TypedSeeds> {
+        Ok(memory.refill(key.batch, &self.seeds(part)))
+    }
+}
+
 /// The batches of an epoch: a batch is a function of its number.
 #[derive(Clone, Copy)]
 pub(super) struct EpochBatches<'e> {
     pub(super) task: &'e TypedTask,
+    pub(super) source: &'e dyn SeedSource,
     pub(super) sampler: &'e dyn TypedSampler,
-    pub(super) tiers: &'e TypedTiers,
-    /// This epoch's order of the training nodes.
+    /// Feature table of each type.
+    pub(super) tables: &'e Tables,
+    /// This epoch's order of the training nodes or edges.
     pub(super) order: &'e [NodeId],
     pub(super) batch_size: usize,
     pub(super) seed: u64,
@@ -57,7 +79,7 @@ impl EpochBatches<'_> {
         let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
         let request = TypedRequest { aggregation: self.aggregation, ..self.task.request(key) };
         attempt(Stage::Sample, number, || {
-            let seeds = memory.refill(number, &self.task.seeds(seeds));
+            let seeds = self.source.fill(key, seeds, memory)?;
             Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
         })
     }
@@ -70,7 +92,7 @@ impl EpochBatches<'_> {
         let (clock, number) = (Instant::now(), made.batch.seeds.number);
         let edges = borrowed(&self.task.edges);
         let batch = attempt(Stage::Extract, number, || {
-            Ok(made.batch.extract(&self.tiers.tables())?.with_edges(&edges)?)
+            Ok(made.batch.extract(&borrowed(self.tables))?.with_edges(&edges)?)
         })?;
         let extract = self.timeline.done(track, Stage::Extract, number, clock);
         Ok(Made { batch, spent: Stages { extract, ..made.spent } })

@@ -15,10 +15,10 @@ use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
 
-use super::{edges, tables::Tables, time::TaskTimes};
+use super::{edges, position::TypeCounts, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
-    record::{DatasetRecord, Traffic, TypeCount, TypeTraffic},
+    record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
 
 /// A task on the nodes of one type, and the data that it is learned from.
@@ -94,6 +94,28 @@ impl TypedTask {
         })
     }
 
+    /// The data of a task on links, which has no targets: the features of `data`, with the edges of
+    /// `graph`.
+    ///
+    /// # Errors
+    /// Features exceed f32.
+    pub(super) fn of_links(data: &TypedDataset, name: &str, graph: TypedGraph) -> Result<Self> {
+        Ok(Self {
+            name: name.into(),
+            graph,
+            features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
+            edges: Vec::new(),
+            is_stored: data.nodes.iter().map(is_stored).collect(),
+            times: None,
+            node_type: 0,
+            labels: Labels::Single { class: Buffer::default(), classes: 0 },
+            scale: None,
+            split: Split::default(),
+            metric: None,
+            classes: Vec::new(),
+        })
+    }
+
     /// The same task with the feature rows of its edges, if the model of the configuration reads
     /// them.
     ///
@@ -155,6 +177,16 @@ impl TypedTask {
             traffic,
         };
         with_features.map(record).collect()
+    }
+
+    /// The record of an epoch with its counts by type.
+    pub(super) fn complete(&self, record: EpochRecord, counts: &TypeCounts, has_device: bool) -> EpochRecord {
+        EpochRecord {
+            node_types: self.count_nodes(|t| counts.nodes.get(t).copied().unwrap_or(0)),
+            edge_types: self.count_edges(|r| counts.edges.get(r).copied().unwrap_or(0)),
+            type_traffic: self.traffic(&counts.traffic, has_device),
+            ..record
+        }
     }
 
     /// Record of the dataset. Features, classes and the split are those of the task.
@@ -223,8 +255,8 @@ fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
         ([task], _) => Ok(task),
         ([], [task]) => Err(other_kind(data, task)),
         ([], _) => {
-            let message = "it has no task on nodes, classification or regression, which is what training on \
-                           several types learns; add one to the dataset";
+            let message = "it has no task on nodes, classification or regression; add one to the dataset, or \
+                           learn links with --task link";
             Err(Error::dataset(&data.name, message))
         }
         _ => {
@@ -243,6 +275,7 @@ fn other_kind(data: &TypedDataset, task: &Task) -> Error {
     let kind = task.kind().map_or("of an unknown kind", TaskKind::name);
     let usable: Vec<&str> = data.tasks.iter().filter(is_usable).map(|task| &task.name[..]).collect();
     let remedy = match &usable[..] {
+        _ if task.kind() == Some(TaskKind::LinkPrediction) => format!("use --task {}", task.name),
         [] => "add such a task to the dataset".to_string(),
         names => format!("use --task {}", one_of(names)),
     };

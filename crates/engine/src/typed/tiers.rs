@@ -235,11 +235,6 @@ impl TypedTiers {
             }),
         })
     }
-
-    /// Table of each type.
-    pub(super) fn tables(&self) -> Vec<Option<&dyn Feature>> {
-        borrowed(&self.tables)
-    }
 }
 
 /// Name of the cache that a name stands for.

@@ -173,8 +173,9 @@ impl<'a> BatchRun for TypedRun<'a> {
         let timeline = session.meter().timeline();
         let of = EpochBatches {
             task: self.task,
+            source: self.task,
             sampler: self.sampler,
-            tiers: self.tiers,
+            tables: &self.tiers.tables,
             order,
             batch_size: batch_size(self.config, self.task),
             seed: self.config.seed,
@@ -188,10 +189,7 @@ impl<'a> BatchRun for TypedRun<'a> {
             let (lr, learner) = (session.lr(number), session.learner());
             let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
-            let traffic = batch.traffic.iter().fold(Traffic::default(), |mut sum, &of| {
-                sum += of;
-                sum
-            });
+            let traffic = total(&batch.traffic);
             let done = Completed { number, outcome, traffic, spent };
             let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
             Ok((flow, batch.recycle()))
@@ -234,12 +232,7 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
-        EpochRecord {
-            node_types: self.task.count_nodes(|t| counts.nodes.get(t).copied().unwrap_or(0)),
-            edge_types: self.task.count_edges(|r| counts.edges.get(r).copied().unwrap_or(0)),
-            type_traffic: self.task.traffic(&counts.traffic, self.has_devices()),
-            ..record
-        }
+        self.task.complete(record, counts, self.has_devices())
     }
 
     fn by_class(&self) -> Option<ClassReport> {
@@ -255,8 +248,16 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 }
 
+/// Traffic of a batch over all types.
+pub(super) fn total(of_types: &[Traffic]) -> Traffic {
+    of_types.iter().fold(Traffic::default(), |mut sum, &of| {
+        sum += of;
+        sum
+    })
+}
+
 /// Adds the edges of a batch, and its nodes, edges and traffic by type.
-fn add(batch: &TypedExtracted, sums: &mut EpochTotals, counts: &mut TypeCounts) {
+pub(super) fn add(batch: &TypedExtracted, sums: &mut EpochTotals, counts: &mut TypeCounts) {
     let TypedExtracted { sampled, traffic, .. } = batch;
     sums.edges += sampled.num_edges() as u64;
     sums.bottom_edges += sampled.blocks.first().map_or(0, |block| block.num_edges()) as u64;

@@ -42,6 +42,13 @@ impl LinkBatch {
         position.clear();
     }
 
+    /// Gives the seeds other positions: the seed at position `p` gets `to[p]`.
+    pub fn renumber(&mut self, to: &[NodeId]) {
+        let Self { source, destination, position, .. } = self;
+        let ends = source.iter_mut().chain(destination).chain(position.values_mut());
+        ends.for_each(|at| *at = to[*at as usize]);
+    }
+
     /// Adds the pair of two nodes; a node that is not among the seeds is appended to them.
     pub fn push(&mut self, source: NodeId, destination: NodeId, seeds: &mut Vec<NodeId>) {
         let mut at = |node: NodeId| {

@@ -58,7 +58,8 @@ impl ExcludedEdges {
     }
 
     /// Removes the edges from a hop that was drawn from `graph` for the destinations `dst`: a block
-    /// whose indices are still node ids. O(D log n + E).
+    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D log n
+    /// + E).
     ///
     /// Weights that estimate a mean over the `d` neighbours of a node are scaled to the mean over
     /// the neighbours that are left: by `d / (d - e)`, if `e` of them are excluded, or by the
@@ -71,6 +72,7 @@ impl ExcludedEdges {
         aggregation: Aggregation,
         by_weight: bool,
         block: &mut Block,
+        mut positions: Option<&mut Vec<u64>>,
     ) {
         if self.is_empty() {
             return;
@@ -90,6 +92,9 @@ impl ExcludedEdges {
                 if weighted {
                     block.edge_weight[to] = block.edge_weight[e];
                 }
+                if let Some(positions) = &mut positions {
+                    positions[to] = positions[e];
+                }
                 to += 1;
             }
             if weighted && !excluded.is_empty() && aggregation == Aggregation::Mean {
@@ -102,6 +107,9 @@ impl ExcludedEdges {
         block.indices.truncate(to);
         if weighted {
             block.edge_weight.truncate(to);
+        }
+        if let Some(positions) = positions {
+            positions.truncate(to);
         }
     }
 
@@ -142,12 +150,13 @@ mod tests {
     fn excluded_edges_leave_their_rows_alone() {
         let mut excluded = ExcludedEdges::default();
         excluded.refill([(2, 0), (0, 4), (4, 0)]);
-        let mut block = hop(&[]);
-        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        let (mut block, mut positions) = (hop(&[]), vec![0, 1, 2, 3, 4]);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block, Some(&mut positions));
         assert_eq!((&block.indptr[..], &block.indices[..]), (&[0, 2, 3][..], &[1, 3, 2][..]));
+        assert_eq!(positions, [0, 2, 4]);
         excluded.refill([]);
         let mut block = hop(&[]);
-        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block, None);
         assert_eq!(block.indices, hop(&[]).indices);
     }
 
@@ -157,14 +166,14 @@ mod tests {
         excluded.refill([(2, 0)]);
         let third = 1.0 / 3.0;
         let mut block = hop(&[third, third, third, 0.5, 0.5]);
-        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block, None);
         assert_eq!(block.edge_weight, [0.5, 0.5, 0.5, 0.5]);
         let mut block = hop(&[1.0; 5]);
-        excluded.remove_from(&graph(), &[0, 4], Aggregation::Sum, false, &mut block);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Sum, false, &mut block, None);
         assert_eq!(block.edge_weight, [1.0; 4]);
         let weighted = graph().with_edge_weight(vec![1.0, 2.0, 1.0, 1.0, 1.0].into()).unwrap();
         let mut block = hop(&[0.25, 0.5, 0.25, 0.5, 0.5]);
-        excluded.remove_from(&weighted, &[0, 4], Aggregation::Mean, true, &mut block);
+        excluded.remove_from(&weighted, &[0, 4], Aggregation::Mean, true, &mut block, None);
         assert_eq!(block.edge_weight, [0.5, 0.5, 0.5, 0.5]);
     }
 
@@ -173,7 +182,7 @@ mod tests {
         let mut excluded = ExcludedEdges::default();
         excluded.refill([(1, 0), (2, 0), (3, 0)]);
         let mut block = hop(&[0.2; 5]);
-        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block);
+        excluded.remove_from(&graph(), &[0, 4], Aggregation::Mean, false, &mut block, None);
         assert_eq!((&block.indptr[..], &block.edge_weight[..]), (&[0, 0, 2][..], &[0.2, 0.2][..]));
     }
 }

@@ -120,7 +120,7 @@ impl HopStack {
                 sampler.sample_hop(&request, scratch, block)?;
                 if let Some(excluded) = excluded {
                     let by_weight = properties.reads_edge_weights;
-                    excluded.remove_from(graph, dst, layout.aggregation, by_weight, block);
+                    excluded.remove_from(graph, dst, layout.aggregation, by_weight, block, None);
                 }
                 if let Some(symmetric) = layout.symmetric {
                     symmetric.fill(graph, dst, block);

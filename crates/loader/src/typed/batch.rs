@@ -7,7 +7,10 @@ use graphmill_core::{
     typed::{Schema, TypedBlock},
 };
 
-use crate::{Feature, Relabel, Traffic, gather_edges};
+use crate::{
+    Feature, Relabel, Traffic, gather_edges,
+    link::{ExcludedEdges, LinkBatch},
+};
 
 /// Nodes whose targets a typed minibatch predicts, before sampling.
 #[derive(Debug, Default)]
@@ -16,6 +19,11 @@ pub struct TypedSeeds {
     pub number: u64,
     /// Distinct nodes of each type by local id, `T` lists.
     pub nodes: Vec<Vec<NodeId>>,
+    /// Pairs to score, in a batch of links: their ends are numbers of seeds, those of one type after
+    /// those of another. The edges to leave out are in `excluded`.
+    pub links: Option<Box<LinkBatch>>,
+    /// Edges of each relation that no hop may read, by local ids; empty if there are none.
+    pub excluded: Vec<ExcludedEdges>,
     memory: SpareBuffers,
 }
 
@@ -42,16 +50,26 @@ impl TypedSeeds {
         Self::new(number, all)
     }
 
-    /// Replaces the seeds by those of batch `number`, a list for each type, and keeps the buffers.
+    /// Replaces the seeds by those of batch `number`, a list for each type, without pairs of links,
+    /// and keeps the buffers.
     #[must_use]
     pub fn refill(mut self, number: u64, nodes: &[&[NodeId]]) -> Self {
         self.number = number;
+        if let Some(links) = &mut self.links {
+            links.clear();
+        }
+        self.excluded.clear();
         self.nodes.resize_with(nodes.len(), Vec::new);
         for (to, from) in self.nodes.iter_mut().zip(nodes) {
             to.clear();
             to.extend_from_slice(from);
         }
         self
+    }
+
+    /// Edges of relation `r` that no hop may read, if there are any.
+    pub fn excluded(&self, r: usize) -> Option<&ExcludedEdges> {
+        self.excluded.get(r).filter(|excluded| !excluded.is_empty())
     }
 
     /// Returns the next state for a sampler to fill: `blocks` cleared blocks, and the seeds as the

@@ -33,7 +33,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use clap::Args;
 use graphmill_core::{
-    Block, NodeId, Result, keyed,
+    Block, NodeId, Result,
+    block::Aggregation,
+    keyed,
     options::{Fault, OptionSet, range},
     typed::{Relation, Schema, TypedGraph},
 };
@@ -108,10 +110,11 @@ impl Hgt {
         Ok(Self { nodes, num_hops: with.fanout.all.len(), max_degree: options.max_degree })
     }
 
-    /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`: row ends and sources.
+    /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`, without the excluded edges of
+    /// the seeds: row ends and sources.
     fn draw(
         &self,
-        (graph, r): (&TypedGraph, usize),
+        (graph, r, seeds): (&TypedGraph, usize, &TypedSeeds),
         key: [u64; 2],
         dst: &[NodeId],
         scratch: &mut HopScratch,
@@ -129,13 +132,16 @@ impl Hgt {
             let drawn = out.indptr[i] as usize..out.indptr[i + 1] as usize;
             out.indices[drawn].iter_mut().for_each(|offset| *offset = row[*offset as usize]);
         }
+        if let Some(excluded) = seeds.excluded(r) {
+            excluded.remove_from(relation, dst, Aggregation::Other, false, out, None);
+        }
         Ok(())
     }
 
     /// Adds to the budgets of the sources of `nodes[t][from[t]..]` for all types.
     fn add_budgets(
         &self,
-        graph: &TypedGraph,
+        (graph, seeds): (&TypedGraph, &TypedSeeds),
         key: u64,
         (nodes, from): (&[Vec<NodeId>], &[usize]),
         inside: &[HashSet<NodeId>],
@@ -144,7 +150,7 @@ impl Hgt {
     ) -> Result<()> {
         let mut drawn = Block::default();
         for (r, &Relation { src, dst, .. }) in graph.schema().relations().iter().enumerate() {
-            self.draw((graph, r), [key, part::BUDGET], &nodes[dst][from[dst]..], scratch, &mut drawn)?;
+            self.draw((graph, r, seeds), [key, part::BUDGET], &nodes[dst][from[dst]..], scratch, &mut drawn)?;
             for ends in drawn.indptr.windows(2) {
                 let row = &drawn.indices[ends[0] as usize..ends[1] as usize];
                 for u in row.iter().filter(|u| !inside[src].contains(u)) {
@@ -198,14 +204,14 @@ impl TypedSampler for Hgt {
         let schema = graph.schema();
         let TypedWorkspace { relabel, hop: scratch, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, 1, relabel)?;
-        let nodes = &mut batch.input_nodes;
+        let TypedSampled { seeds, input_nodes: nodes, .. } = &mut batch;
         let mut inside: Vec<HashSet<NodeId>> =
             nodes.iter().map(|ids| ids.iter().copied().collect()).collect();
         let mut budgets: Budgets = vec![BTreeMap::new(); schema.num_types()];
         let mut from = vec![0; schema.num_types()];
         for hop in 0..self.num_hops {
             let key = BatchKey::hop(key, hop);
-            self.add_budgets(graph, key, (nodes, &from), &inside, scratch, &mut budgets)?;
+            self.add_budgets((graph, seeds), key, (nodes, &from), &inside, scratch, &mut budgets)?;
             from = nodes.iter().map(Vec::len).collect();
             for (t, budget) in budgets.iter_mut().enumerate() {
                 for u in race(budget, self.nodes[t][hop], keyed::key(&[key, part::RACE, t as u64])) {
@@ -230,14 +236,15 @@ impl Hgt {
         batch: &mut TypedSampled,
     ) -> Result<()> {
         let &TypedRequest { graph, key, transposed, .. } = request;
-        let (schema, nodes, block) = (graph.schema(), &batch.input_nodes, &mut batch.blocks[0]);
+        let TypedSampled { seeds, input_nodes: nodes, blocks } = batch;
+        let (schema, nodes, block) = (graph.schema(), &*nodes, &mut blocks[0]);
         let (key, mut outside) = (key.hop(self.num_hops), Vec::new());
         for count in [&mut block.num_dst, &mut block.num_src] {
             count.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
         }
         for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
             let slice = &mut block.relations[r];
-            self.draw((graph, r), [key, part::EDGES], &nodes[dst], scratch, slice)?;
+            self.draw((graph, r, seeds), [key, part::EDGES], &nodes[dst], scratch, slice)?;
             // nodes outside of the sample get larger numbers
             outside.clear();
             relabel[src].start(&nodes[src]);

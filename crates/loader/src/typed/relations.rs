@@ -186,7 +186,7 @@ impl TypedSampler for RelationHops {
         let (schema, layers) = (graph.schema(), self.num_hops);
         let TypedWorkspace { relabel, hop: scratch, new } = workspace;
         let mut batch = seeds.into_sampled(schema, layers, relabel)?;
-        let TypedSampled { blocks, input_nodes: nodes, .. } = &mut batch;
+        let TypedSampled { seeds, blocks, input_nodes: nodes } = &mut batch;
         for (hop, block) in blocks.iter_mut().rev().enumerate() {
             block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
@@ -205,6 +205,11 @@ impl TypedSampler for RelationHops {
                     sampler.sample_hop_edges(&draw, scratch, slice, &mut block.positions[r])?;
                 } else {
                     sampler.sample_hop(&draw, scratch, slice)?;
+                }
+                if let Some(excluded) = seeds.excluded(r) {
+                    let by_weight = sampler.properties().reads_edge_weights;
+                    let named = positions.then_some(&mut block.positions[r]);
+                    excluded.remove_from(draw.graph, dst, aggregation, by_weight, slice, named);
                 }
                 new.clear();
                 relabel[src].relabel(&mut slice.indices, &nodes[src], new);

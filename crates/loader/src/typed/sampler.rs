@@ -65,7 +65,8 @@ pub trait TypedSampler: Send + Sync {
     /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
 
-    /// Draws the blocks around the seeds. A pure function of the request and the seeds.
+    /// Draws the blocks around the seeds, without the edges that the seeds exclude. A pure function
+    /// of the request and the seeds.
     ///
     /// # Errors
     /// The seeds are invalid, a block would have more edges than 32-bit positions can number, or

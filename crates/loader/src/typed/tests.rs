@@ -13,9 +13,25 @@ use super::*;
 use crate::{
     BatchKey, Feature,
     feature::Host,
+    link::ExcludedEdges,
     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
     subgraph::testing::fits,
 };
+
+/// Edges of a batch that a sampler drew with some of relation 0, 2 or 4 excluded.
+fn excluded_of(edges: &[(usize, NodeId, NodeId)], schema: &Schema, every: usize) -> Vec<ExcludedEdges> {
+    let mut lists = vec![Vec::new(); schema.num_relations()];
+    for &(r, u, v) in edges.iter().filter(|edge| edge.0 % 2 == 0).step_by(every) {
+        let Relation { src, dst, .. } = schema.relations()[r];
+        lists[r].push((u - schema.range(src).start as NodeId, v - schema.range(dst).start as NodeId));
+    }
+    let excluded = |list: Vec<(NodeId, NodeId)>| {
+        let mut excluded = ExcludedEdges::default();
+        excluded.refill(list);
+        excluded
+    };
+    lists.into_iter().map(excluded).collect()
+}
 
 const KEY: BatchKey = BatchKey { seed: 9, epoch: 2, batch: 5 };
 
@@ -459,4 +475,52 @@ fn wrong_seeds_and_options_are_rejected_with_a_reason() {
     assert!(refused("hgt", &options("2;d=1"), &graph).contains("unknown node type 'd'"));
     let walks = RelationHops::new("random-walk", &options("2"), &graph).err().unwrap();
     assert!(walks.contains("cannot draw by a relation"), "{walks}");
+}
+
+proptest! {
+    #[test]
+    fn no_sampler_draws_an_excluded_edge(
+        nodes in 4usize..30,
+        edges in 1usize..120,
+        seed in 0u64..1000,
+        every in 1usize..4,
+    ) {
+        let graph = random_graph(nodes, edges, seed);
+        let schema = graph.schema();
+        let seeds = [vec![0, 1], vec![0], vec![]];
+        for entry in TABLE.iter() {
+            let sampler = make(entry.name, &options("3,2"), &graph);
+            let of = |batch: &TypedSampled| -> Vec<(usize, NodeId, NodeId)> {
+                let blocks = batch.blocks.iter();
+                blocks.flat_map(|block| edges_of(block, &batch.input_nodes, schema)).collect()
+            };
+            let before = of(&sample(&*sampler, &graph, &seeds));
+            let excluded = excluded_of(&before, schema, every);
+            let batch = |positions: bool| {
+                let seeds = TypedSeeds { excluded: excluded.clone(), ..TypedSeeds::new(0, seeds.to_vec()) };
+                let request = TypedRequest { positions, ..TypedRequest::new(&graph, KEY).transposed() };
+                sampler.sample(&request, &mut TypedWorkspace::new(schema), seeds).unwrap()
+            };
+            let after = batch(false);
+            for &(r, u, v) in &of(&after) {
+                let Relation { src, dst, .. } = schema.relations()[r];
+                let [u, v] = [(u, src), (v, dst)].map(|(v, t)| v - schema.range(t).start as NodeId);
+                prop_assert!(!excluded[r].contains(u, v), "{}: {r} {u} {v}", entry.name);
+            }
+            prop_assert!(after.blocks.iter().all(|block| block.relations.iter().all(fits)));
+            if entry.make.names_edges {
+                let named = batch(true);
+                prop_assert_eq!(of(&named), of(&after));
+                for block in &named.blocks {
+                    for ((r, slice), positions) in block.relations.iter().enumerate().zip(&block.positions) {
+                        prop_assert_eq!(slice.num_edges(), positions.len());
+                        let src = schema.relations()[r].src;
+                        let sources = slice.indices.iter().map(|&u| named.input_nodes[src][u as usize]);
+                        let stored = positions.iter().map(|&e| graph.relation(r).indices()[e as usize]);
+                        prop_assert!(sources.eq(stored), "{}", entry.name);
+                    }
+                }
+            }
+        }
+    }
 }

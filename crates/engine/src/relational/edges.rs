@@ -1,10 +1,14 @@
 //! Edges that a run learns and ranks: the link tasks of a dataset, each a relation.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use graphmill_core::{End, Graph, NodeId};
-use graphmill_data::typed::{Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_data::typed::{EdgeType, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::link::KnownTriples;
+use rayon::prelude::*;
 
 use crate::{
     Error, Result, TrainConfig,
@@ -17,70 +21,63 @@ use crate::{
 };
 
 /// Source, relation and destination of an edge.
-pub(super) type Triple = [u32; 3];
+pub(crate) type Triple = [u32; 3];
 
 /// A relation: a link task.
 #[derive(Clone, Debug)]
-pub(super) struct Relation {
+pub(crate) struct Relation {
     /// Name of the task.
-    pub(super) name: String,
+    pub(crate) name: String,
+    /// Edge type that the edges belong to.
+    pub(crate) on: EdgeType,
     /// Rows that may be sources, and those that may be destinations.
-    pub(super) candidates: [Range<NodeId>; 2],
+    pub(crate) candidates: [Range<NodeId>; 2],
     /// Numbers of the node types of both ends in the dataset.
-    pub(super) types: [usize; 2],
+    pub(crate) types: [usize; 2],
 }
 
 /// Edges of the tasks of a run. Nodes are numbered by the rows of the table: those of the types
 /// that edges join, one type after the other.
 #[derive(Clone, Debug)]
-pub(super) struct LinkEdges {
+pub(crate) struct LinkEdges {
     /// Name of the task, or `link` for all link tasks.
-    pub(super) task: String,
-    pub(super) relations: Vec<Relation>,
+    pub(crate) task: String,
+    pub(crate) relations: Vec<Relation>,
     /// Node types of the rows, with the rows of each.
-    pub(super) types: Vec<(usize, Range<NodeId>)>,
+    pub(crate) types: Vec<(usize, Range<NodeId>)>,
     /// Edges that train, validate and test.
-    pub(super) parts: [Vec<Triple>; 3],
+    pub(crate) parts: [Vec<Triple>; 3],
     /// Training edges, which training takes as no negatives.
-    pub(super) learned: KnownTriples,
+    pub(crate) learned: KnownTriples,
     /// Edges of all parts.
-    pub(super) known: KnownTriples,
+    pub(crate) known: KnownTriples,
     /// True if the only relation is undirected: each edge is known in both directions.
-    pub(super) undirected: bool,
+    pub(crate) undirected: bool,
     /// Pairs that the edges that validate and test are compared with, if the tasks have some.
-    pub(super) pairs: [Option<Vec<Edge>>; 2],
+    pub(crate) pairs: [Option<Vec<Edge>>; 2],
     /// Customary metric, if all tasks have the same.
-    pub(super) metric: Option<String>,
+    pub(crate) metric: Option<String>,
 }
 
 impl LinkEdges {
     /// Reads the link task that the configuration names, or all of them if it names none or `link`.
-    /// The edges of a dataset of one edge type without a link task are split at random.
+    /// The edges of an edge type that it names, and those of a dataset of one edge type without a
+    /// link task, are split at random.
     ///
     /// # Errors
     /// The dataset has no such task, two tasks are on the same edge type, or no edge trains.
-    pub(super) fn new(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
-        let tasks = choose(data, &config.task)?;
-        if tasks.is_empty() {
-            return Self::of_shares(data, config);
-        }
+    pub(crate) fn new(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
+        let tasks = match choose(data, &config.task)? {
+            Chosen::Tasks(tasks) => tasks,
+            Chosen::EdgesOf(r) => return Self::of_shares(data, r, config),
+        };
         let schema = data.schema()?;
-        let mut types = BTreeMap::new();
+        let mut ends = Vec::new();
         for task in &tasks {
             let TaskOn::Edges(on) = &task.on else { continue };
-            for end in [&on.source, &on.destination] {
-                types.insert(schema.node_type(end)?, 0..0);
-            }
+            ends.extend([schema.node_type(&on.source)?, schema.node_type(&on.destination)?]);
         }
-        let mut rows = 0;
-        for (&t, range) in &mut types {
-            let count = data.nodes[t].count;
-            let end = u32::try_from(rows as usize + count).map_err(|_| {
-                Error::dataset(&data.name, "its link tasks join 2^32 nodes or more; choose one with --task")
-            })?;
-            *range = rows..end;
-            rows = end;
-        }
+        let types = rows_of(data, &ends)?;
         let (mut relations, mut parts) = (Vec::new(), [const { Vec::new() }; 3]);
         for (r, task) in (0..).zip(&tasks) {
             let TaskOn::Edges(on) = &task.on else { continue };
@@ -93,7 +90,7 @@ impl LinkEdges {
             let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
             let candidates = ends.map(|t| types[&t].clone());
             read(data, task, r, &candidates, &mut parts)?;
-            relations.push(Relation { name: task.name.clone(), candidates, types: ends });
+            relations.push(Relation { name: task.name.clone(), on: on.clone(), candidates, types: ends });
         }
         if parts[0].is_empty() {
             return Err(Error::dataset(
@@ -116,31 +113,36 @@ impl LinkEdges {
         Ok(Self { task, relations, types, parts, learned, known, undirected, pairs, metric })
     }
 
-    /// Splits the edges of the only edge type by `--split-edges`.
+    /// Splits the edges of edge type `r` by `--split-edges`.
     ///
     /// # Errors
     /// There are no edges, or 2^32 nodes or more.
-    fn of_shares(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
-        let of_type = &data.edges[0];
-        let graph = Graph::new(of_type.indptr.clone(), of_type.indices.clone())?;
+    fn of_shares(data: &TypedDataset, r: usize, config: &TrainConfig) -> Result<Self> {
+        let (of_type, schema) = (&data.edges[r], data.schema()?);
+        let on = &of_type.edge_type;
+        let graph = Graph::of_sound_edges(of_type.indptr.clone(), of_type.indices.clone(), None)?;
         let undirected = of_type.is_undirected();
         let shares = config.own.get::<LinkOptions>().split_edges.0;
-        let mut parts = split::split(split::distinct(&graph, undirected), shares, config.seed);
+        let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
+        let edges = if ends[0] == ends[1] { split::distinct(&graph, undirected) } else { split::all(&graph) };
+        let mut parts = split::split(edges, shares, config.seed);
         if undirected {
             split::directed(&mut parts[0], config.seed);
         }
-        let parts = parts.map(|edges| edges.into_iter().map(|(u, v)| [u, 0, v]).collect::<Vec<Triple>>());
+        let types = rows_of(data, &ends)?;
+        let candidates = ends.map(|t| types[&t].clone());
+        let [sources, destinations] = [candidates[0].start, candidates[1].start];
+        let triple = |(u, v): Edge| [sources + u, 0, destinations + v];
+        let parts = parts.map(|edges| edges.into_iter().map(triple).collect::<Vec<Triple>>());
         if parts[0].is_empty() {
             return Err(Error::dataset(&data.name, "it has no edges to learn; import it with edges"));
         }
-        let nodes = 0..graph.num_nodes() as NodeId;
-        let name = of_type.edge_type.name.clone();
-        let candidates = [nodes.clone(), nodes.clone()];
+        let name = if data.edges.len() == 1 { on.name.clone() } else { on.to_string() };
         let [learned, known] = known(&parts, undirected)?;
         Ok(Self {
-            task: LINK.into(),
-            relations: vec![Relation { name, candidates, types: [0, 0] }],
-            types: vec![(0, nodes)],
+            task: if data.edges.len() == 1 { LINK.into() } else { name.clone() },
+            relations: vec![Relation { name, on: on.clone(), candidates, types: ends }],
+            types: types.into_iter().collect(),
             parts,
             learned,
             known,
@@ -155,7 +157,7 @@ impl LinkEdges {
     ///
     /// # Errors
     /// Almost all pairs have an edge.
-    pub(super) fn draw_pairs(&mut self, data: &TypedDataset, config: &TrainConfig) -> Result<()> {
+    pub(crate) fn draw_pairs(&mut self, data: &TypedDataset, config: &TrainConfig) -> Result<()> {
         let known = &self.known;
         let random = RandomPairs {
             name: &data.name,
@@ -175,18 +177,35 @@ impl LinkEdges {
         Ok(())
     }
 
+    /// Node type and id in it of row `row` of the table.
+    pub(crate) fn node(&self, row: NodeId) -> (usize, NodeId) {
+        let (t, range) = &self.types[self.types.partition_point(|(_, range)| range.end <= row)];
+        (*t, row - range.start)
+    }
+
     /// Sources and destinations of the training edges.
-    pub(super) fn learned_ends(&self) -> [Vec<NodeId>; 2] {
+    pub(crate) fn learned_ends(&self) -> [Vec<NodeId>; 2] {
         [0, 2].map(|end| self.parts[0].iter().map(|edge| edge[end]).collect())
     }
 
+    /// Relations with the rows that are fixed if candidates replace this end of the training edges:
+    /// ascending.
+    pub(crate) fn fixed(&self, end: End) -> Vec<(u32, Vec<NodeId>)> {
+        let of = |&[u, r, v]: &Triple| (r, if end == End::Source { v } else { u });
+        let mut fixed: Vec<(u32, NodeId)> = self.parts[0].iter().map(of).collect();
+        fixed.par_sort_unstable();
+        fixed.dedup();
+        let of_relations = fixed.chunk_by(|a, b| a.0 == b.0);
+        of_relations.map(|of| (of[0].0, of.iter().map(|query| query.1).collect())).collect()
+    }
+
     /// Number of rows of the table.
-    pub(super) fn num_rows(&self) -> usize {
+    pub(crate) fn num_rows(&self) -> usize {
         self.types.last().map_or(0, |(_, range)| range.end as usize)
     }
 
     /// Record of the dataset. The split is that of the tasks.
-    pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
+    pub(crate) fn record(&self, data: &TypedDataset) -> DatasetRecord {
         let count = |name: String, count: usize| TypeCount { name, count: count as u64 };
         DatasetRecord {
             name: data.name.clone(),
@@ -222,25 +241,56 @@ fn given_pairs(task: &Task, part: usize, candidates: &[Range<NodeId>; 2]) -> Opt
     Some(pairs.chunks_exact(2).map(|pair| (pair[0] + sources.start, pair[1] + destinations.start)).collect())
 }
 
-/// The link tasks of a run; none if the dataset of one edge type has none.
-fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Vec<&'d Task>> {
+/// Rows of the table by node type: those of the types `ends`, one type after the other.
+fn rows_of(data: &TypedDataset, ends: &[usize]) -> Result<BTreeMap<usize, Range<NodeId>>> {
+    let (mut types, mut rows) = (BTreeMap::new(), 0);
+    for &t in ends.iter().collect::<BTreeSet<_>>() {
+        let end = u32::try_from(rows as usize + data.nodes[t].count).map_err(|_| {
+            Error::dataset(&data.name, "its link tasks join 2^32 nodes or more; choose one with --task")
+        })?;
+        types.insert(t, rows..end);
+        rows = end;
+    }
+    Ok(types)
+}
+
+/// Edges that a run learns.
+enum Chosen<'d> {
+    /// Those of link tasks.
+    Tasks(Vec<&'d Task>),
+    /// Those of an edge type, by its number.
+    EdgesOf(usize),
+}
+
+/// The link tasks or the edge type of a run.
+fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Chosen<'d>> {
     let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
     if name.is_empty() || name == LINK {
         let all: Vec<&Task> = data.tasks.iter().filter(is_link).collect();
-        let is_one_type = data.nodes.len() == 1 && data.edges.len() == 1;
-        if all.is_empty() && !is_one_type {
-            let message = "it has no link prediction task, which tables of embeddings learn; import it with \
-                           such a task, or choose another --model";
-            return Err(Error::dataset(&data.name, message));
+        if !all.is_empty() {
+            return Ok(Chosen::Tasks(all));
         }
-        return Ok(all);
+        if data.nodes.len() == 1 && data.edges.len() == 1 {
+            return Ok(Chosen::EdgesOf(0));
+        }
+        let types: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
+        let message = format!(
+            "it has no link prediction task; import it with one, or learn the edges of one type by --task {}",
+            types.join(" or ")
+        );
+        return Err(Error::dataset(&data.name, message));
+    }
+    if data.tasks.iter().all(|task| task.name != name)
+        && let Some(r) = data.edges.iter().position(|edges| edges.edge_type.to_string() == name)
+    {
+        return Ok(Chosen::EdgesOf(r));
     }
     let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
     if is_link(&task) {
-        return Ok(vec![task]);
+        return Ok(Chosen::Tasks(vec![task]));
     }
     let kind = task.kind().map_or("of an unknown kind", TaskKind::name);
-    let message = format!("task '{name}' is {kind}, and tables of embeddings learn link-prediction");
+    let message = format!("task '{name}' is {kind}, and links are learned by link-prediction");
     Err(Error::dataset(&data.name, format!("{message}; choose another task, or leave --task out")))
 }
 

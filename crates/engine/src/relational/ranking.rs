@@ -23,20 +23,18 @@
 use std::collections::BTreeMap;
 
 use graphmill_core::{End, NodeId};
-use graphmill_loader::link::KnownTriples;
+use graphmill_loader::link::{KnownTriples, NegativeLists};
 use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
+    layer::gather_rows,
     link::{
         decoder::Decoder,
         rank::full::{FullRanking, Lists},
     },
 };
 
-use super::{
-    edges::{LinkEdges, Triple},
-    learner::gather,
-};
+use super::edges::{LinkEdges, Triple};
 use crate::{
     inference::fixed_sample,
     link::{LinkMetric, Scored, split::Edge},
@@ -46,15 +44,15 @@ use crate::{
 const CHUNK: usize = 1 << 14;
 
 /// Edges of a model, ranked by its embeddings.
-pub(super) struct Ranking<'a> {
-    pub(super) edges: &'a LinkEdges,
-    pub(super) decoder: &'a dyn Decoder,
+pub(crate) struct Ranking<'a> {
+    pub(crate) edges: &'a LinkEdges,
+    pub(crate) decoder: &'a dyn Decoder,
     /// Embeddings of all rows.
-    pub(super) embeddings: &'a Matrix,
+    pub(crate) embeddings: &'a Matrix,
     /// Ends that are queries of single edges.
-    pub(super) ends: &'a [End],
+    pub(crate) ends: &'a [End],
     /// Most edges, or lists, of a part that are ranked; 0 for all.
-    pub(super) max: usize,
+    pub(crate) max: usize,
 }
 
 /// A query: a fixed end with the candidates to rank and to leave out.
@@ -69,7 +67,7 @@ struct Query {
 impl Ranking<'_> {
     /// Metrics of a part of the split by name, and the number of ranked edges. Metrics of pairs are
     /// left out if the part has none.
-    pub(super) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> (BTreeMap<String, f64>, usize) {
+    pub(crate) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> (BTreeMap<String, f64>, usize) {
         let (mut scores, mut count) = (BTreeMap::new(), 0);
         let pooled: Vec<LinkMetric> = metrics.iter().filter(|m| m.is_pooled()).cloned().collect();
         if let (false, Some(pairs)) = (pooled.is_empty(), &self.edges.pairs[part - 1]) {
@@ -171,7 +169,7 @@ impl Ranking<'_> {
 
     /// The `k` best candidates of each node as the end of an edge of `relation`, with their scores.
     /// The `known` edges are left out.
-    pub(super) fn top(
+    pub(crate) fn top(
         &self,
         known: &KnownTriples,
         (relation, end): (u32, End),
@@ -190,6 +188,19 @@ impl Ranking<'_> {
             }
         });
         best
+    }
+
+    /// Replaces lists of hard negatives by the `k` best non-edges of each row that queries fix.
+    pub(crate) fn harden(&self, lists: &NegativeLists, queries: &[(End, u32, Vec<NodeId>)], k: usize) {
+        for end in [End::Source, End::Destination] {
+            let best = |(_, relation, fixed): &(End, u32, Vec<NodeId>)| {
+                let best = self.top(&self.edges.learned, (*relation, end), fixed, k);
+                let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(id, _)| id).collect();
+                let lists = fixed.iter().zip(best).map(|(&v, best)| (*relation, v, ids(best)));
+                lists.collect::<Vec<(u32, NodeId, Vec<NodeId>)>>()
+            };
+            lists.replace(end, queries.iter().filter(|query| query.0 == end).flat_map(best));
+        }
     }
 
     /// Calls `work` with the numbers of queries of the same end and candidates, the first candidate
@@ -211,7 +222,7 @@ impl Ranking<'_> {
             let (end, range) = candidates(numbers[0]);
             let fixed: Vec<NodeId> = numbers.iter().map(|&i| queries[i].fixed).collect();
             let relation: Vec<u32> = numbers.iter().map(|&i| queries[i].relation).collect();
-            gather(self.embeddings, &fixed, &mut rows);
+            gather_rows(&backend, self.embeddings.view(), &fixed, &mut rows);
             let (mut starts, mut excluded) = (vec![0], Vec::new());
             for &i in numbers {
                 let own = queries[i].excluded.iter().filter(|id| range.contains(id));

@@ -1,0 +1,61 @@
+//! Links by relation: the link tasks of a dataset of any number of node types and edge types, each
+//! a relation. Tables of embeddings and models of several types learn and rank them alike.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `edges.rs` | edges to learn and to rank |
+//! | `negatives.rs` | negatives of the edges of each relation |
+//! | `ranking.rs` | ranks of edges among all candidates |
+//! | `saved.rs` | scores, best candidates and embeddings of a model that was trained |
+
+mod edges;
+mod negatives;
+mod ranking;
+mod saved;
+
+use graphmill_core::End;
+use graphmill_loader::link::Corrupt;
+
+pub(crate) use self::{
+    edges::{LinkEdges, Relation, Triple},
+    negatives::{AnyRow, RelationNegatives},
+    ranking::Ranking,
+    saved::Embedded,
+};
+use crate::{Error, Result, TrainConfig, config::link::LinkOptions, link::LinkMetric};
+
+/// Metric of a run whose tasks name none.
+const DEFAULT_METRIC: &str = "mrr";
+
+/// Ends of an edge that are replaced by candidates.
+pub(crate) fn ends(config: &TrainConfig, edges: &LinkEdges) -> Vec<End> {
+    match corrupt(config, edges) {
+        Corrupt::Destination => vec![End::Destination],
+        Corrupt::Source => vec![End::Source],
+        Corrupt::Both => vec![End::Destination, End::Source],
+    }
+}
+
+/// Ends of an edge that negatives replace.
+pub(crate) fn corrupt(config: &TrainConfig, edges: &LinkEdges) -> Corrupt {
+    // relations have queries for both ends, users have queries for items
+    config.own.get::<LinkOptions>().ends(edges.relations.len() > 1 || edges.undirected)
+}
+
+/// The metric of the run: that of the configuration, else of the tasks.
+pub(crate) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetric> {
+    let is_single = edges.relations.len() == 1;
+    let fits = |metric: LinkMetric| is_single || !metric.is_pooled();
+    let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(fits));
+    let name = match config.metric.as_str() {
+        "auto" => own.unwrap_or(DEFAULT_METRIC),
+        given => given,
+    };
+    let metric = LinkMetric::find(name)?;
+    if !is_single && metric.is_pooled() {
+        let message = "it compares edges with pairs without an edge, and the edges of several relations are \
+                       ranked among all candidates; use --metric mrr or hits@10, or choose one with --task";
+        return Err(Error::usage(format!("--metric {name}: {message}")));
+    }
+    Ok(metric)
+}

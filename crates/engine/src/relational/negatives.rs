@@ -1,0 +1,150 @@
+//! Negatives of edges by relation.
+
+use std::{ops::Range, path::Path, sync::Arc};
+
+use graphmill_core::{End, NodeId, keyed::key};
+use graphmill_loader::{
+    BatchKey,
+    link::{self, Known, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource},
+};
+use rayon::prelude::*;
+
+use super::edges::{LinkEdges, Triple};
+use crate::{
+    Error, Result,
+    config::link::LinkOptions,
+    link::lists::{self, FileLists},
+};
+
+/// Part of the key of negatives.
+const NEGATIVES: u64 = 0x6e65_6761_7469_7665;
+
+/// Rows that negatives of every edge are drawn from, whatever its relation.
+pub(crate) struct AnyRow {
+    pub(crate) rows: Range<NodeId>,
+    /// Edges that are no negatives.
+    pub(crate) known: KnownEdges,
+}
+
+/// Draws negatives for the edges of each relation. A draw is a function of its key, for any number
+/// of threads.
+pub(crate) struct RelationNegatives<'a> {
+    edges: &'a LinkEdges,
+    /// Samplers by end and candidates.
+    samplers: Vec<(End, Range<NodeId>, Box<dyn NegativeSampler>)>,
+    any_row: Option<AnyRow>,
+    /// Lists that negatives are drawn from, if any.
+    lists: Option<Arc<NegativeLists>>,
+    /// Facts for the user.
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> RelationNegatives<'a> {
+    /// Prepares draws for these ends of `edges`.
+    ///
+    /// # Errors
+    /// The sampler of negatives is unknown, or has nothing to draw.
+    pub(crate) fn new(
+        options: &LinkOptions,
+        edges: &'a LinkEdges,
+        ends: &[End],
+        any_row: Option<AnyRow>,
+    ) -> Result<Self> {
+        let make = link::TABLE.find(&options.negatives).map_err(Error::name)?.make;
+        let mut negatives = Self { edges, samplers: Vec::new(), any_row, lists: None, notes: Vec::new() };
+        negatives.lists = negatives.read_lists(options)?;
+        let [sources, destinations] = edges.learned_ends();
+        let known = KnownEdges::new(edges.num_rows(), &sources, &destinations)?;
+        for &end in ends {
+            for relation in 0..edges.relations.len() {
+                let candidates = negatives.candidates(relation as u32, end).clone();
+                let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && *range == candidates;
+                if !negatives.samplers.iter().any(has) {
+                    let (candidates, lists) = (&candidates, negatives.lists.as_ref());
+                    let source = NegativeSource { known: &known, end, candidates, node_time: None, lists };
+                    let sampler = make(&source)?;
+                    negatives.samplers.push((end, candidates.clone(), sampler));
+                }
+            }
+        }
+        Ok(negatives)
+    }
+
+    /// Lists that negatives are drawn from.
+    fn read_lists(&mut self, options: &LinkOptions) -> Result<Option<Arc<NegativeLists>>> {
+        match options.negatives.as_str() {
+            "file" => {
+                let candidates: Vec<_> =
+                    self.edges.relations.iter().map(|relation| relation.candidates.clone()).collect();
+                let learned = &self.edges.learned;
+                let is_edge =
+                    |[u, r, v]: [u32; 3]| learned.ends_of(r, End::Destination, u).binary_search(&v).is_ok();
+                let path = Path::new(&options.negatives_file);
+                let FileLists { lists, note } = lists::read(path, &candidates, &is_edge)?;
+                self.notes.push(note);
+                Ok(Some(Arc::new(lists)))
+            }
+            "hard" => Ok(Some(Arc::default())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Lists of hard negatives, if the run draws them.
+    pub(crate) fn hard(&self, options: &LinkOptions) -> Option<Arc<NegativeLists>> {
+        self.lists.clone().filter(|_| options.negatives == "hard")
+    }
+
+    /// Rows that may replace an end of an edge of a relation.
+    fn candidates(&self, relation: u32, end: End) -> &Range<NodeId> {
+        match &self.any_row {
+            Some(of) => &of.rows,
+            None => &self.edges.relations[relation as usize].candidates[end as usize],
+        }
+    }
+
+    /// `each` negatives of each edge at this end, those of an edge together. The edges of a relation
+    /// are drawn together.
+    ///
+    /// # Errors
+    /// An edge has no negative.
+    pub(crate) fn draw(&self, of: BatchKey, end: End, edges: &[Triple], each: usize) -> Result<Vec<NodeId>> {
+        let mut out = vec![0; edges.len() * each];
+        if each == 0 {
+            return Ok(out);
+        }
+        let mut order: Vec<usize> = (0..edges.len()).collect();
+        order.sort_by_key(|&i| edges[i][1]);
+        let groups: Vec<&[usize]> = order.chunk_by(|&a, &b| edges[a][1] == edges[b][1]).collect();
+        let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
+            let relation = edges[group[0]][1];
+            let candidates = self.candidates(relation, end);
+            let positives: Vec<(NodeId, NodeId)> =
+                group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
+            let of_relation = self.edges.learned.of_relation(relation);
+            let known: &dyn Known = self.any_row.as_ref().map_or(&of_relation, |of| &of.known);
+            let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into()];
+            let request = NegativeRequest {
+                known,
+                relation,
+                end,
+                candidates,
+                positives: &positives,
+                latest: &[],
+                key: key(&parts),
+            };
+            let mut drawn = vec![0; group.len() * each];
+            let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
+            if let Some((.., sampler)) = self.samplers.iter().find(fits) {
+                sampler.draw(&request, &mut drawn)?;
+            }
+            Ok(drawn)
+        };
+        let drawn: Vec<Vec<NodeId>> = groups.par_iter().map(draw).collect::<Result<_>>()?;
+        for (group, drawn) in groups.iter().zip(&drawn) {
+            for (&i, row) in group.iter().zip(drawn.chunks(each)) {
+                out[i * each..(i + 1) * each].copy_from_slice(row);
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,180 @@
+//! Scores, best candidates and embeddings of a model of links.
+
+use std::{collections::BTreeMap, path::Path};
+
+use graphmill_core::{End, NodeId, progress::Progress};
+use graphmill_data::typed::TypedDataset;
+use graphmill_nn::{Matrix, backend::Cpu, layer::gather_rows, link::decoder::Decoder};
+
+use super::{LinkEdges, Ranking, ends, metric};
+use crate::{
+    Error, Result,
+    link::LinkMetric,
+    predictions::{Predictions, Target, Values},
+    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, links::BestLinks},
+};
+
+/// Cutoffs of the metrics that a table of scores has.
+const CUTOFFS: [usize; 3] = [1, 10, 20];
+
+/// Edges of a dataset, with the decoder of a model and its embeddings of their ends.
+pub(crate) struct Embedded {
+    pub(crate) edges: LinkEdges,
+    pub(crate) decoder: Box<dyn Decoder>,
+    /// A row for each row of the edges.
+    pub(crate) rows: Matrix,
+}
+
+impl Embedded {
+    fn ranking<'r>(&'r self, ends: &'r [End], max: usize) -> Ranking<'r> {
+        Ranking { edges: &self.edges, decoder: &*self.decoder, embeddings: &self.rows, ends, max }
+    }
+
+    /// Computes all metrics of rankings on the parts that validate and test.
+    ///
+    /// # Errors
+    /// Almost all pairs have an edge, or `watch` stops the work.
+    pub(crate) fn scores(
+        &mut self,
+        run: &SavedRun,
+        data: &TypedDataset,
+        watch: &dyn Progress,
+    ) -> Result<Scores> {
+        let config = &run.config;
+        let chosen = run.blame_config(metric(config, &self.edges))?;
+        if chosen.is_pooled() {
+            self.edges.draw_pairs(data, config)?;
+        }
+        let mut metrics = vec![chosen.clone()];
+        let all = CUTOFFS.into_iter().flat_map(LinkMetric::all);
+        // lists only for tasks of lists: metrics of one kind are not comparable with the other
+        metrics.extend(all.filter(|metric| metric.is_of_lists() == chosen.is_of_lists()));
+        let ends = ends(config, &self.edges);
+        let ranking = self.ranking(&ends, config.eval_nodes);
+        let (mut parts, mut test) = (Vec::new(), None);
+        for (number, part) in [(1, "valid"), (2, "test")] {
+            watch.check()?;
+            // training edges are known: their ranks say nothing about new edges
+            if self.edges.parts[number].is_empty() {
+                continue;
+            }
+            let (scores, nodes) = rayon::scope(|_| ranking.scores(number, &metrics));
+            if part == "test" {
+                test = scores.get(&chosen.name()).copied();
+            }
+            let scores: BTreeMap<String, Option<f64>> =
+                scores.into_iter().map(|(name, score)| (name, Some(score))).collect();
+            parts.push(PartScores { part, nodes, scores, by_class: None, diagnostics: None });
+        }
+        Ok(Scores {
+            run: run.dir.clone(),
+            dataset: data.name.clone(),
+            same_dataset: Some(true),
+            rescaled: None,
+            propagation: None,
+            metric: chosen.name(),
+            test,
+            parts,
+        })
+    }
+
+    /// Writes the pairs of [`Embedded::best`] to `target`, the file `out`.
+    ///
+    /// # Errors
+    /// Those of [`Embedded::best`]; no pair is left, or the file cannot be written.
+    pub(crate) fn predict(
+        &self,
+        data: &TypedDataset,
+        of: (&str, End),
+        (selection, k): (Selection, usize),
+        (target, out): (&Target, &Path),
+    ) -> Result<Written> {
+        let (best, [names, of_candidates]) = self.best(data, of, selection, k)?;
+        let BestLinks { nodes, candidates, scores } = best;
+        if nodes.is_empty() {
+            return Err(Error::dataset(&data.name, "no row is left to write; select other nodes"));
+        }
+        let count = nodes.len();
+        let mut identity = names.identity(&nodes);
+        identity.of_candidates = Some(Box::new(of_candidates.identity(&[])));
+        let values = Values::Links { candidates, scores };
+        target.write(&Predictions { nodes, cols: 1, values, identity: Some(identity) })?;
+        Ok(Written::of_own(out, [count, 1], "links"))
+    }
+
+    /// The `k` best candidates of each selected node with their scores, the best first, as the `end`
+    /// of an edge of the task `relation` (or of the only one, if it is empty), with the names of the
+    /// nodes and of the candidates. Known edges are left out, so a node may have fewer.
+    ///
+    /// # Errors
+    /// The relation is unknown, or a node or key is unknown.
+    pub(crate) fn best(
+        &self,
+        data: &TypedDataset,
+        (relation, end): (&str, End),
+        selection: Selection,
+        k: usize,
+    ) -> Result<(BestLinks, [Names; 2])> {
+        let number = find_relation(data, &self.edges, relation)?;
+        let of = &self.edges.relations[number];
+        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
+        let names = [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
+        let own = names[0].select(selection, fixed.len(), &data.name)?;
+        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
+        let ranking = self.ranking(&[], 0);
+        let best = rayon::scope(|_| ranking.top(&self.edges.known, (number as u32, end), &rows, k));
+        let mut found = BestLinks::default();
+        for (&node, best) in own.iter().zip(best) {
+            found.extend(node, best.into_iter().map(|(row, score)| (row - replaced.start, score)));
+        }
+        Ok((found, names))
+    }
+
+    /// Writes the embeddings of nodes of the type `node_type` (or of the first, if it is empty) to
+    /// `target`, the file `out`, with their keys.
+    ///
+    /// # Errors
+    /// The type has no rows, a node or key is unknown, or the file cannot be written.
+    pub(crate) fn embed(
+        &self,
+        data: &TypedDataset,
+        node_type: &str,
+        selection: Selection,
+        (target, out): (&Target, &Path),
+    ) -> Result<Written> {
+        let edges = &self.edges;
+        let name_of = |t: usize| data.nodes[t].name.as_str();
+        let found = edges.types.iter().find(|(t, _)| node_type.is_empty() || name_of(*t) == node_type);
+        let Some((t, range)) = found else {
+            let known: Vec<&str> = edges.types.iter().map(|(t, _)| name_of(*t)).collect();
+            let known = known.join(", ");
+            return Err(Error::usage(format!("node type '{node_type}' has no embeddings; known: {known}")));
+        };
+        let names = Names::of_type(data, *t, Vec::new());
+        let nodes = names.select(selection, range.len(), &data.name)?;
+        let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
+        let mut values = Matrix::default();
+        rayon::scope(|_| gather_rows(&Cpu::default(), self.rows.view(), &rows, &mut values));
+        let (count, cols) = (nodes.len(), values.num_cols());
+        let identity = Some(names.identity(&nodes));
+        let values = Values::Embeddings(values.view().host().to_vec());
+        target.write(&Predictions { nodes, cols, values, identity })?;
+        Ok(Written::of_own(out, [count, cols], "embeddings"))
+    }
+}
+
+/// Number of a relation.
+fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<usize> {
+    let names = || edges.relations.iter().map(|of| of.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (name, &edges.relations[..]) {
+        ("", [_]) => Ok(0),
+        ("", _) => {
+            let message = format!("it has several relations; choose one of {}", names());
+            Err(Error::dataset(&data.name, message))
+        }
+        (name, all) => all
+            .iter()
+            .position(|of| of.name == name)
+            .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
+    }
+}

@@ -1,0 +1,209 @@
+//! The train stage of links on several types: embeddings of the seeds, scores of their pairs, one
+//! update.
+
+use std::sync::Arc;
+
+use graphmill_core::keyed::{self, key};
+use graphmill_loader::{link::NegativeLists, typed::TypedExtracted};
+use graphmill_nn::{
+    Backend, Matrix, Pass,
+    backend::Cpu,
+    link::decoder::{self, Decoder, DecoderConfig},
+    optim::{AdamOptions, Optimizer, SparseAdam},
+    typed::{TypedActivations, TypedModel, TypedModelConfig, TypedStep},
+};
+
+use super::{super::build, task::TypedLinks};
+use crate::{
+    Error, Result, TrainConfig,
+    build::{by_flag, optimizer},
+    config::{embedding::EmbeddingOptions, link::LinkOptions, link_task::loss_name},
+    link::step::{LinkObjective, LinkScratch},
+    record::BatchOutcome,
+};
+
+/// Part of the key of the decoder's initial values, and of its passes.
+const DECODER: u64 = 0x6465_636f_6465;
+
+/// Encoder and decoder of a run.
+pub(super) struct LinkModel {
+    /// Embeddings of nodes from their neighbours.
+    pub(super) encoder: TypedModel,
+    /// Scores of pairs of embeddings.
+    pub(super) decoder: Box<dyn Decoder>,
+}
+
+impl LinkModel {
+    /// Creates the model of a configuration with its initial values.
+    ///
+    /// # Errors
+    /// An unknown name, impossible numbers, or a decoder that does not know the relations.
+    pub(super) fn new(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
+        let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
+        let name = &links.decoder;
+        let kind = decoder::TABLE.find(name).map_err(Error::name)?.make;
+        let relations = of.edges.relations.len();
+        if relations > 1 && !kind.knows_relations {
+            let known = decoder::TABLE.iter().filter(|entry| entry.make.knows_relations);
+            let known = known.map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+            return Err(Error::usage(format!(
+                "--decoder {name}: it scores edges of all {relations} relations alike; use one of {known}, \
+                 or choose one relation with --task"
+            )));
+        }
+        let decoder = (kind.make)(&DecoderConfig {
+            dim: config.hidden,
+            relations,
+            hidden: links.decoder_hidden,
+            gamma: options.gamma as f32,
+            norm: options.distance_norm,
+            key: key(&[config.seed, DECODER]),
+        });
+        let of_model = TypedModelConfig { head_layers: 0, ..build::model_config(config, &of.inputs) };
+        let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
+        build::check_learned_rows(config, &of.inputs)?;
+        let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
+        Ok(Self { encoder, decoder: decoder.map_err(by_flag)? })
+    }
+}
+
+/// Model, optimisers and scratch memory.
+pub(super) struct LinkLearner {
+    pub(super) model: LinkModel,
+    /// Optimiser of the dense parameters of the encoder, then of the decoder.
+    pub(super) optimizer: Box<dyn Optimizer>,
+    /// Optimiser of learned rows.
+    pub(super) sparse: SparseAdam,
+    /// Lists of hard negatives by the ranking of the last epoch, if the run draws them.
+    pub(super) hard: Option<Arc<NegativeLists>>,
+    /// Number of updates so far, on which dropout depends.
+    pub(super) step: u64,
+    /// True if the model is that of the last update, false while an update is incomplete.
+    pub(super) is_whole: bool,
+    objective: LinkObjective,
+    weight_decay: f32,
+    seed: u64,
+    backend: Cpu,
+    acts: TypedActivations,
+    scratch: LinkScratch,
+    /// Embeddings of the seeds, those of one type after those of another, and their gradients.
+    rows: [Matrix; 2],
+}
+
+impl LinkLearner {
+    /// Creates the learner of a run before its first update.
+    ///
+    /// # Errors
+    /// An option of the model, the optimiser or the loss is impossible.
+    pub(super) fn new(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
+        let candidates = of.edges.relations.iter().map(|relation| relation.candidates[1].len());
+        let (least, most) = (candidates.clone().min().unwrap_or(0), candidates.max().unwrap_or(0));
+        if loss_name(config) == "sampled-softmax" && least != most {
+            return Err(Error::usage(
+                "--loss sampled-softmax: it corrects scores for the number of candidates, which the \
+                 relations do not share; choose one with --task, or use --loss info-nce",
+            ));
+        }
+        Ok(Self {
+            model: LinkModel::new(config, of)?,
+            optimizer: optimizer(config)?,
+            sparse: SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?,
+            hard: None,
+            step: 0,
+            is_whole: true,
+            objective: LinkObjective::new(config, most)?,
+            weight_decay: config.weight_decay as f32,
+            seed: config.seed,
+            backend: Cpu::default(),
+            acts: TypedActivations::default(),
+            scratch: LinkScratch::default(),
+            rows: Default::default(),
+        })
+    }
+
+    /// Forward, loss, backward, update. If the loss is not finite, no parameter changes.
+    ///
+    /// # Errors
+    /// The batch does not fit the model.
+    pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
+        // on a thread of the pool, so that no operation has to wake one
+        rayon::scope(|_| self.learn(batch, lr))
+    }
+
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
+        let Self { model: LinkModel { encoder, decoder }, backend, acts, scratch, .. } = self;
+        let seeds = &batch.sampled.seeds;
+        let Some(links) = seeds.links.as_deref() else {
+            return Err(graphmill_core::Error::invalid("a batch of links without pairs").into());
+        };
+        let key = keyed::key(&[self.seed, self.step, 0x6472_6f70]);
+        let pass = Pass { backend, training: true, key };
+        let step = TypedStep {
+            blocks: &batch.sampled.blocks,
+            features: &batch.features,
+            edges: &batch.edges,
+            nodes: &batch.sampled.input_nodes,
+            num_targets: 0,
+        };
+        encoder.forward(&pass, &step, acts)?;
+        let [rows, grad] = &mut self.rows;
+        let width = gather_seeds(backend, acts, &seeds.nodes, rows);
+        grad.resize(rows.num_rows(), width);
+        // a backward pass changes running statistics
+        self.is_whole = false;
+        decoder.visit_mut(&mut |param| param.zero_grad(backend));
+        let of_pairs = (rows.view(), grad.view_mut());
+        let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
+        let outcome = BatchOutcome { loss, grad_norm: None, seeds: links.positives };
+        if !loss.is_finite() {
+            self.is_whole = true;
+            return Ok(outcome);
+        }
+        scatter_seeds(backend, acts, &seeds.nodes, grad);
+        encoder.zero_grad(backend);
+        encoder.backward(&pass, &step, acts);
+        self.optimizer.begin(lr as f32);
+        self.sparse.begin(lr as f32);
+        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
+        encoder.visit_mut(&mut |_, param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        decoder.visit_mut(&mut |param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        encoder.update_learned_rows(backend, &mut self.sparse, &batch.sampled.input_nodes, acts);
+        self.step += 1;
+        self.is_whole = true;
+        Ok(outcome)
+    }
+}
+
+/// Copies the embeddings of the seeds, those of one type after those of another. Returns their width.
+fn gather_seeds(
+    backend: &dyn Backend,
+    acts: &TypedActivations,
+    seeds: &[Vec<u32>],
+    rows: &mut Matrix,
+) -> usize {
+    let with_seeds = || seeds.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty());
+    let width = with_seeds().map(|(t, _)| acts.rows(t).num_cols()).max().unwrap_or(0);
+    rows.resize(seeds.iter().map(Vec::len).sum(), width);
+    let mut first = 0;
+    for (t, nodes) in with_seeds() {
+        backend.copy(acts.rows(t).rows(0..nodes.len()), rows.rows_mut(first..first + nodes.len()));
+        first += nodes.len();
+    }
+    width
+}
+
+/// Writes the gradients of the seeds' embeddings, the inverse of [`gather_seeds`].
+fn scatter_seeds(backend: &dyn Backend, acts: &mut TypedActivations, seeds: &[Vec<u32>], grad: &Matrix) {
+    let mut first = 0;
+    for (t, nodes) in seeds.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
+        let mut to = acts.rows_grad(t);
+        backend.copy(grad.view().rows(first..first + nodes.len()), to.rows_mut(0..nodes.len()));
+        first += nodes.len();
+    }
+}

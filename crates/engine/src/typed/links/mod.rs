@@ -1,0 +1,23 @@
+//! Links of datasets of several types: encoders that read the typed graph, and a decoder with
+//! parameters for each relation.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `trainer.rs` | a run: read it first |
+//! | `task.rs` | edges to learn, and the graph that batches read |
+//! | `batch.rs` | seeds of a batch: ends of edges and of negatives, and excluded edges |
+//! | `learner.rs` | embeddings, scores, loss, update |
+//! | `position.rs` | files of a checkpoint |
+//! | `saved.rs` | scores, best candidates and embeddings of a run |
+
+mod batch;
+mod learner;
+mod position;
+mod saved;
+mod task;
+mod trainer;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{saved::SavedTypedLinks, trainer::train};

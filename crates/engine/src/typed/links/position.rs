@@ -1,0 +1,104 @@
+//! Files of a run of links on several types: what a checkpoint holds and restores.
+//!
+//! ```text
+//! model.safetensors       those of a run on nodes, and decoder.NAME: the parameters of the decoder
+//! best.safetensors        the same of the best epoch
+//! optimizer.safetensors   those of a run on nodes; dense parameters of the decoder are the last
+//! history.safetensors     lists of hard negatives, if the run draws them
+//! state.json              the position, and counts by type of the current epoch
+//! ```
+
+use std::path::Path;
+
+use graphmill_nn::Matrix;
+
+use super::{
+    super::position::{self, TypeCounts},
+    learner::{LinkLearner, LinkModel},
+};
+use crate::{
+    Error, Result,
+    batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
+    checkpoint::{self, tensors::Tensor},
+    link::lists,
+};
+
+/// Copies `tensors` of the file `path` to the model.
+///
+/// # Errors
+/// The tensors are those of another model; the message names the first that differs.
+pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut LinkModel) -> Result<()> {
+    let LinkModel { encoder, decoder } = model;
+    checkpoint::assign(path, tensors, |see| {
+        position::visit_mut(encoder, see);
+        decoder.visit_mut(&mut |param| see(&format!("decoder.{}", param.name), &mut param.value));
+    })
+}
+
+impl LinkModel {
+    /// Visits every matrix by name, always in the same order.
+    fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        position::visit(&self.encoder, see);
+        self.decoder.visit(&mut |param| see(&format!("decoder.{}", param.name), &param.value));
+    }
+}
+
+impl BatchLearner for LinkLearner {
+    type Counts = TypeCounts;
+
+    fn num_params(&self) -> usize {
+        let mut count = self.model.encoder.num_params();
+        self.model.decoder.visit(&mut |param| count += param.value.num_rows() * param.value.num_cols());
+        count
+    }
+
+    fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+        self.model.visit(see);
+    }
+
+    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
+        assign(path, tensors, &mut self.model)
+    }
+
+    fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
+        let Self { model: LinkModel { encoder, decoder }, optimizer, sparse, .. } = self;
+        let mut index = 0;
+        encoder.visit(&mut |_, param| {
+            optimizer.prepare(index, param);
+            index += 1;
+        });
+        decoder.visit(&mut |param| {
+            optimizer.prepare(index, param);
+            index += 1;
+        });
+        position::restore_moments(path, state, (encoder, &mut **optimizer, sparse))?;
+        match &self.hard {
+            Some(lists) => lists::restore(lists, state.history)
+                .map_err(|what| Error::format(path, "lists of negatives", format!("{what}; train again"))),
+            None => Ok(()),
+        }
+    }
+
+    fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
+        let mut params = Vec::new();
+        self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
+        let Self { model, optimizer, sparse, .. } = self;
+        let moments = position::moments(&model.encoder, &**optimizer, sparse);
+        let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
+        let [params, moments, history] = [&params, &moments, &lists].map(|of| Tensor::borrow_all(of));
+        let steps = self.optimizer.steps();
+        write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
+    }
+
+    fn num_updates(&self) -> u64 {
+        self.step
+    }
+
+    fn set_num_updates(&mut self, updates: u64) {
+        self.step = updates;
+    }
+
+    fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+}

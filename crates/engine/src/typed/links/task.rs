@@ -1,0 +1,185 @@
+//! Edges that a run learns on a dataset of several types, and the graph that its batches read.
+//!
+//! # Algorithm
+//!
+//! Edges that validate or test are removed from the graph, with their reverses, before a batch is
+//! drawn. Training edges that repeat one of them, or are its reverse, are not learned.
+
+use graphmill_core::typed::TypedGraph;
+use graphmill_data::typed::{EdgeType, TypedDataset};
+
+use super::super::task::TypedTask;
+use crate::{
+    Error, Result, TrainConfig,
+    config::link::LinkOptions,
+    link::split::{self, Edge},
+    relational::{LinkEdges, Relation, Triple},
+};
+
+/// Numbers of the graph's relations that hold the edges of a relation of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Relation of the edges.
+    pub(super) forward: usize,
+    /// Relation of their reverses, if there is one; an undirected relation is its own.
+    pub(super) reverse: Option<usize>,
+}
+
+/// Links that a run learns.
+pub(super) struct TypedLinks {
+    pub(super) edges: LinkEdges,
+    /// Features, and the graph that batches read.
+    pub(super) inputs: TypedTask,
+    /// Relations of the graph that hold the edges of each relation of the task.
+    pub(super) held: Vec<Held>,
+    /// Facts for the user.
+    pub(super) notes: Vec<String>,
+}
+
+impl TypedLinks {
+    /// Finds the links that a run learns, and removes those that validate or test from the graph.
+    ///
+    /// # Errors
+    /// The dataset has no such task, no edge is left to learn, or features exceed f32.
+    pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
+        let mut edges = LinkEdges::new(data, config)?;
+        let held = held(data, &edges)?;
+        let [train, valid, test] = &edges.parts;
+        let mut notes = vec![format!(
+            "{} relations: {} edges train, {} validate, {} test",
+            edges.relations.len(),
+            train.len(),
+            valid.len(),
+            test.len()
+        )];
+        let before = train.len();
+        let mut removed = Removed::new(&held, &edges, &[valid, test]);
+        let is_new = |edge: &Triple| !removed.has(held[edge[1] as usize].forward, local(&edges, *edge));
+        let kept: Vec<Triple> = train.iter().copied().filter(is_new).collect();
+        if kept.len() < before {
+            notes.push(format!(
+                "{} training edges are not learned: they repeat edges that validate or test, or are their \
+                 reverses",
+                before - kept.len()
+            ));
+        }
+        edges.parts[0] = kept;
+        let options: LinkOptions = config.own.get();
+        if options.disjoint > 0.0 {
+            let shares = [options.disjoint, 1.0 - options.disjoint, 0.0];
+            let train = std::mem::take(&mut edges.parts[0]);
+            let [learned, read, _] = split::split(train, shares, config.seed ^ 1);
+            notes.push(format!(
+                "{} edges are learned, and {} others are read (--disjoint)",
+                learned.len(),
+                read.len()
+            ));
+            edges.parts[0] = learned;
+            let [train, valid, test] = &edges.parts;
+            removed = Removed::new(&held, &edges, &[train, valid, test]);
+        }
+        if edges.parts[0].is_empty() {
+            let message = "no edge is left to learn: all repeat edges that validate or test, or are their \
+                           reverses; change the split of the task";
+            return Err(Error::dataset(&data.name, message));
+        }
+        let graph = removed.leave(&data.graph()?)?;
+        notes.extend(leaks(data, &held, &removed, &graph));
+        let inputs = TypedTask::of_links(data, &edges.task, graph)?;
+        Ok(Self { edges, inputs, held, notes })
+    }
+
+    /// Numbers of the node types with embeddings, ascending.
+    pub(super) fn types(&self) -> impl Iterator<Item = usize> {
+        self.edges.types.iter().map(|(t, _)| *t)
+    }
+}
+
+/// Relations of the graph that hold the edges of each relation of a task.
+fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<Held>> {
+    let of = |on: &EdgeType| -> Result<usize> {
+        let found = data.edges.iter().position(|edges| edges.edge_type == *on);
+        found.ok_or_else(|| Error::dataset(&data.name, format!("it has no edge type {on}")))
+    };
+    let held = |relation: &Relation| {
+        let forward = of(&relation.on)?;
+        let reverse = data.edges[forward].reverse.as_ref();
+        let reverse = reverse.map(|name| of(&relation.on.reversed(name))).transpose()?;
+        Ok(Held { forward, reverse })
+    };
+    edges.relations.iter().map(held).collect()
+}
+
+/// Ends of an edge of a task by local ids.
+fn local(edges: &LinkEdges, [u, r, v]: Triple) -> Edge {
+    let [sources, destinations] = &edges.relations[r as usize].candidates;
+    (u - sources.start, v - destinations.start)
+}
+
+/// Facts about edge types that hold the reverses of removed edges without being declared so.
+fn leaks<'n>(
+    data: &'n TypedDataset,
+    held: &'n [Held],
+    removed: &'n Removed,
+    graph: &'n TypedGraph,
+) -> impl Iterator<Item = String> + 'n {
+    let relations = graph.schema().relations();
+    let of_pair = held.iter().flat_map(|of| (0..relations.len()).map(move |r| (of, r)));
+    of_pair.filter_map(move |(of, r)| {
+        let own = &relations[of.forward];
+        let faces = relations[r].src == own.dst && relations[r].dst == own.src;
+        if !faces || r == of.forward || of.reverse == Some(r) {
+            return None;
+        }
+        let set = removed.0.get(of.forward)?;
+        let is_reverse = |&&(v, u): &&Edge| graph.relation(r).in_neighbors(u).binary_search(&v).is_ok();
+        let count = set.iter().filter(is_reverse).count();
+        (count > 0 && 2 * count >= set.len()).then(|| {
+            format!(
+                "edges of type {} are the reverses of {count} of {} edges of type {} that validate or test, \
+                 and batches read them: declare the reverse when you build the dataset, or pass --fanout {}=0 \
+                 with the other numbers",
+                data.edges[r].edge_type,
+                set.len(),
+                data.edges[of.forward].edge_type,
+                data.edges[r].edge_type
+            )
+        })
+    })
+}
+
+/// Edges of each relation of the graph that batches do not read, by local ids: [`split::set`]s.
+struct Removed(Vec<Vec<Edge>>);
+
+impl Removed {
+    /// The edges of these parts with their reverses.
+    fn new(held: &[Held], edges: &LinkEdges, parts: &[&Vec<Triple>]) -> Self {
+        let relations = held.iter().flat_map(|of| [Some(of.forward), of.reverse]).flatten();
+        let mut lists = vec![Vec::new(); relations.max().map_or(0, |last| last + 1)];
+        for &edge in parts.iter().copied().flatten() {
+            let of = held[edge[1] as usize];
+            let (u, v) = local(edges, edge);
+            lists[of.forward].push((u, v));
+            if let Some(reverse) = of.reverse {
+                lists[reverse].push((v, u));
+            }
+        }
+        Self(lists.iter().map(|list| split::set(list, false)).collect())
+    }
+
+    /// Returns true if an edge of relation `r` of the graph is removed.
+    fn has(&self, r: usize, edge: Edge) -> bool {
+        self.0.get(r).is_some_and(|set| split::contains(set, edge))
+    }
+
+    /// The graph without these edges.
+    fn leave(&self, graph: &TypedGraph) -> Result<TypedGraph> {
+        let rest = graph.relations().iter().enumerate().map(|(r, relation)| {
+            match self.0.get(r).filter(|set| !set.is_empty()) {
+                Some(set) => split::without(relation, set),
+                None => Ok(relation.clone()),
+            }
+        });
+        Ok(TypedGraph::new(graph.schema().clone(), rest.collect::<graphmill_core::Result<_>>()?)?)
+    }
+}

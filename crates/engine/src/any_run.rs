@@ -22,7 +22,8 @@ use crate::{
 /// Choice of embeddings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EmbedOptions<'a> {
-    /// Node type, for a table of embeddings, links of several types or events; the first that the run learned by default.
+    /// Node type, for a table of embeddings, links of several types or events; the first that the
+    /// run learned by default.
     pub node_type: Option<&'a str>,
     /// True to read all edges, for a run on links, and not those of training only.
     pub all_edges: bool,
@@ -37,9 +38,11 @@ pub struct CandidateOptions<'a> {
     pub k: usize,
     /// True to read all edges, as in [`EmbedOptions::all_edges`].
     pub all_edges: bool,
-    /// Relation, for a table of embeddings or links of several types; may be left out if there is one.
+    /// Relation, for a table of embeddings or links of several types; may be left out if there is
+    /// one.
     pub relation: Option<&'a str>,
-    /// True to rank sources of given destinations, for a table of embeddings or links of several types.
+    /// True to rank sources of given destinations, for a table of embeddings or links of several
+    /// types.
     pub sources: bool,
     /// Time, as in [`EmbedOptions::at`].
     pub at: Option<i64>,
@@ -100,6 +103,14 @@ impl CandidateOptions<'_> {
 }
 
 impl SavedRun {
+    /// Returns true if the run learned links of any kind or events, so that it ranks candidates.
+    pub fn ranks_links(&self) -> bool {
+        self.learns_links()
+            || SavedTypedLinks::of(self).is_some()
+            || SavedEmbedding::of(self).is_some()
+            || SavedEvents::of(self).is_some()
+    }
+
     /// Computes all metrics on each part of the split.
     ///
     /// # Errors

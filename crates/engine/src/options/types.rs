@@ -59,7 +59,12 @@ pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
         config.model = DEFAULT_MODEL.into();
     }
     let needs_head = graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| !entry.make.can_score);
-    if needs_head && is_typed(config) && !is_typed_link(config) && config.head_layers == 0 && !given.contains(&"head_layers") {
+    if needs_head
+        && is_typed(config)
+        && !is_typed_link(config)
+        && config.head_layers == 0
+        && !given.contains(&"head_layers")
+    {
         config.head_layers = 1;
     }
 }

@@ -102,8 +102,8 @@ impl<'a> RelationNegatives<'a> {
         }
     }
 
-    /// `each` negatives of each edge at this end, those of an edge together. The edges of a relation
-    /// are drawn together.
+    /// `each` negatives of each edge at this end, those of an edge together. The edges of a
+    /// relation are drawn together.
     ///
     /// # Errors
     /// An edge has no negative.

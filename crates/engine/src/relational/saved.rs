@@ -102,9 +102,9 @@ impl Embedded {
         Ok(Written::of_own(out, [count, 1], "links"))
     }
 
-    /// The `k` best candidates of each selected node with their scores, the best first, as the `end`
-    /// of an edge of the task `relation` (or of the only one, if it is empty), with the names of the
-    /// nodes and of the candidates. Known edges are left out, so a node may have fewer.
+    /// The `k` best candidates of each selected node with their scores, the best first, as the
+    /// `end` of an edge of the task `relation` (or of the only one, if it is empty), with the names
+    /// of the nodes and of the candidates. Known edges are left out, so a node may have fewer.
     ///
     /// # Errors
     /// The relation is unknown, or a node or key is unknown.

@@ -199,8 +199,8 @@ impl<'a> TypedInference<'a> {
         Ok(())
     }
 
-    /// Computes the rows of all layers for all nodes of the types `types`, by a model without scores:
-    /// its embeddings, one type after the other.
+    /// Computes the rows of all layers for all nodes of the types `types`, by a model without
+    /// scores: its embeddings, one type after the other.
     ///
     /// # Errors
     /// As for [`TypedInference::run`].
@@ -221,7 +221,7 @@ impl<'a> TypedInference<'a> {
             let width = level.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
             out.resize(all.iter().map(Vec::len).sum(), width);
             let mut filled = 0;
-            for rows in &level.rows {
+            for rows in level.rows.iter().filter(|rows| rows.num_rows() > 0) {
                 pass.backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
                 filled += rows.num_rows();
             }

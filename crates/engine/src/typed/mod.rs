@@ -1,5 +1,6 @@
 //! Training on datasets of several node types and edge types: tasks on the nodes of one type, and
-//! links. Of the datasets of one type, only those whose edge features a model reads pass through this module.
+//! links. Of the datasets of one type, only those whose edge features a model reads pass through
+//! this module.
 //!
 //! | file | contents |
 //! | --- | --- |

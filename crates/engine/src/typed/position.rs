@@ -14,9 +14,8 @@ use graphmill_nn::{
     optim::{Optimizer, SparseAdam},
     typed::TypedModel,
 };
-use serde::{Deserialize, Serialize};
 
-use super::learner::TypedLearner;
+use super::{learner::TypedLearner, task::TypeCounts};
 use crate::{
     Result,
     batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
@@ -24,20 +23,7 @@ use crate::{
         self,
         tensors::{Tensor, TensorRef},
     },
-    record::Traffic,
 };
-
-/// Counts by type of an epoch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct TypeCounts {
-    /// Input nodes of each node type.
-    pub(super) nodes: Vec<u64>,
-    /// Sampled edges of each edge type.
-    pub(super) edges: Vec<u64>,
-    /// Rows and bytes read of each node type.
-    #[serde(default)]
-    pub(super) traffic: Vec<Traffic>,
-}
 
 /// Name of the learned rows of a type in files.
 fn rows_name(model: &TypedModel, t: usize) -> String {

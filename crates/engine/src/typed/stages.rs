@@ -21,8 +21,8 @@ use crate::{
 
 /// Makes the seeds of batches.
 pub(super) trait SeedSource: Sync {
-    /// Makes the seeds of the batch `key` from `part`, its part of the epoch's order. A pure function
-    /// of both.
+    /// Makes the seeds of the batch `key` from `part`, its part of the epoch's order. A pure
+    /// function of both.
     ///
     /// # Errors
     /// An edge has no negative.

@@ -14,12 +14,25 @@ use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind,
 use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::{edges, position::TypeCounts, tables::Tables, time::TaskTimes};
+use super::{edges, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
+
+/// Counts by type of an epoch.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct TypeCounts {
+    /// Input nodes of each node type.
+    pub(super) nodes: Vec<u64>,
+    /// Sampled edges of each edge type.
+    pub(super) edges: Vec<u64>,
+    /// Rows and bytes read of each node type.
+    #[serde(default)]
+    pub(super) traffic: Vec<Traffic>,
+}
 
 /// A task on the nodes of one type, and the data that it is learned from.
 pub(super) struct TypedTask {
@@ -444,7 +457,7 @@ mod tests {
         links.task("next").on_edges(EdgeType::new("user", "buys", "item"));
         let message = error(links, "");
         assert!(message.contains("task 'next' is link-prediction on user:buys:item"), "{message}");
-        assert!(message.ends_with("add such a task to the dataset"), "{message}");
+        assert!(message.ends_with("use --task next"), "{message}");
         let mut two = churn(builder());
         two.task("kind").on_nodes("item").classes(2, vec![0, 1]).split([0], [1], []);
         let message = error(two, "");

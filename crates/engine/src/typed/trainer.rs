@@ -19,10 +19,9 @@ use super::{
     build,
     inference::TypedInference,
     learner::TypedLearner,
-    position::TypeCounts,
     stages::{EpochBatches, Made},
     strategy::Strategy,
-    task::{TypedTask, unread_columns},
+    task::{TypeCounts, TypedTask, unread_columns},
     tiers::TypedTiers,
     visits::batch_size,
 };

@@ -5,7 +5,7 @@ mod diagnostics;
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{embedding::SavedEmbedding, events::SavedEvents, saved::SavedRun};
+use graphmill_engine::saved::SavedRun;
 
 use super::propagate;
 use crate::{args, output};
@@ -61,9 +61,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(propagation) = &scores.propagation {
         output::note(&format!("scores after --propagate {}", propagation.method));
     }
-    let is_of_edges =
-        run.learns_links() || SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some();
-    let what = if is_of_edges { "edges" } else { "nodes" };
+    let what = if run.ranks_links() { "edges" } else { "nodes" };
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());

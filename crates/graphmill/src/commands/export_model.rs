@@ -18,8 +18,8 @@ pub(crate) fn command() -> Command {
              Safetensors is a file of the weights, oriented as in PyTorch. Pyg is a directory with model.py, \
              a torch.nn.Module of PyTorch Geometric's layers, its options and the weights; the outputs of \
              the module agree with graphmill predict on every node. Onnx is a file of the model whose inputs \
-             are feature rows and the edges of each layer, for runtimes without graph libraries. Both take every \
-             model of one node type that reads no edge features.",
+             are feature rows and the edges of each layer, for runtimes without graph libraries. Both take \
+             every model of one node type that reads no edge features.",
         )
         .after_long_help(
             "Examples:\n  \

@@ -9,8 +9,6 @@ use clap::{ArgGroup, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{
     CandidateOptions, Error,
-    embedding::SavedEmbedding,
-    events::SavedEvents,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection, Written},
     typed::SavedTypedRun,
@@ -164,8 +162,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
-    let is_of_links =
-        SavedEmbedding::of(&run).is_some() || SavedEvents::of(&run).is_some() || run.learns_links();
+    let is_of_links = run.ranks_links();
     let asks_for_links = ["top-k", "relation", "at"].iter().any(|name| matches.contains_id(name))
         || ["all-edges", "sources"].iter().any(|name| matches.get_flag(name));
     if is_of_links || asks_for_links {

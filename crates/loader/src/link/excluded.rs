@@ -58,8 +58,8 @@ impl ExcludedEdges {
     }
 
     /// Removes the edges from a hop that was drawn from `graph` for the destinations `dst`: a block
-    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D log n
-    /// + E).
+    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D log
+    /// n + E).
     ///
     /// Weights that estimate a mean over the `d` neighbours of a node are scaled to the mean over
     /// the neighbours that are left: by `d / (d - e)`, if `e` of them are excluded, or by the

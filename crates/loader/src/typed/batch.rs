@@ -19,8 +19,8 @@ pub struct TypedSeeds {
     pub number: u64,
     /// Distinct nodes of each type by local id, `T` lists.
     pub nodes: Vec<Vec<NodeId>>,
-    /// Pairs to score, in a batch of links: their ends are numbers of seeds, those of one type after
-    /// those of another. The edges to leave out are in `excluded`.
+    /// Pairs to score, in a batch of links: their ends are numbers of seeds, those of one type
+    /// after those of another. The edges to leave out are in `excluded`.
     pub links: Option<Box<LinkBatch>>,
     /// Edges of each relation that no hop may read, by local ids; empty if there are none.
     pub excluded: Vec<ExcludedEdges>,

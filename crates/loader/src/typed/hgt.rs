@@ -110,8 +110,8 @@ impl Hgt {
         Ok(Self { nodes, num_hops: with.fanout.all.len(), max_degree: options.max_degree })
     }
 
-    /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`, without the excluded edges of
-    /// the seeds: row ends and sources.
+    /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`, without the excluded edges
+    /// of the seeds: row ends and sources.
     fn draw(
         &self,
         (graph, r, seeds): (&TypedGraph, usize, &TypedSeeds),

@@ -131,7 +131,7 @@ impl Data {
             (None, _) => Source::Directory(None),
             (Some(Self::Directory(path)), _) => Source::Directory(Some(path)),
             (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
-            (Some(Self::Several(data)), None) if reads_directory || run.learns_links() => {
+            (Some(Self::Several(data)), None) if run.ranks_links() => {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(false))?;
                 Source::Directory(Some(path))
             }

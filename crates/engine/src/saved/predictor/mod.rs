@@ -353,7 +353,7 @@ fn draws(sampler: &Draws, seed: u64) -> Result<Arc<InferenceNeighbors>> {
 
 /// Refuses runs that are not answered node by node.
 fn refuse_others(run: &SavedRun) -> Result<()> {
-    let what = if run.learns_links() || crate::embedding::SavedEmbedding::of(run).is_some() {
+    let what = if run.ranks_links() {
         "learned links"
     } else if typed::SavedTypedRun::of(run).is_some() {
         "learned a graph of several types or with edge features"

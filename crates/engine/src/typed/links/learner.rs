@@ -180,7 +180,8 @@ impl LinkLearner {
     }
 }
 
-/// Copies the embeddings of the seeds, those of one type after those of another. Returns their width.
+/// Copies the embeddings of the seeds, those of one type after those of another. Returns their
+/// width.
 fn gather_seeds(
     backend: &dyn Backend,
     acts: &TypedActivations,
@@ -202,8 +203,8 @@ fn gather_seeds(
 fn scatter_seeds(backend: &dyn Backend, acts: &mut TypedActivations, seeds: &[Vec<u32>], grad: &Matrix) {
     let mut first = 0;
     for (t, nodes) in seeds.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
-        let mut to = acts.rows_grad(t);
-        backend.copy(grad.view().rows(first..first + nodes.len()), to.rows_mut(0..nodes.len()));
+        let from = grad.view().rows(first..first + nodes.len());
+        backend.copy(from, acts.rows_grad(t).rows(0..nodes.len()));
         first += nodes.len();
     }
 }

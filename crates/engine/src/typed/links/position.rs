@@ -13,7 +13,7 @@ use std::path::Path;
 use graphmill_nn::Matrix;
 
 use super::{
-    super::position::{self, TypeCounts},
+    super::{position, task::TypeCounts},
     learner::{LinkLearner, LinkModel},
 };
 use crate::{

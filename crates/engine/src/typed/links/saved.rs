@@ -18,7 +18,10 @@ use crate::{
     config::link_task::is_typed_link,
     predictions::Target,
     relational::Embedded,
-    saved::{SavedRun, Scores, Selection, Written, links::{BestLinks, Reading}},
+    saved::{
+        SavedRun, Scores, Selection, Written,
+        links::{BestLinks, Reading},
+    },
 };
 
 /// A run directory that holds a model of links of several types.

@@ -4,6 +4,15 @@
 //!
 //! Edges that validate or test are removed from the graph, with their reverses, before a batch is
 //! drawn. Training edges that repeat one of them, or are its reverse, are not learned.
+//!
+//! # Source
+//!
+//! Zhang and Chen, *Link prediction based on graph neural networks*, NeurIPS 2018, section 3.2
+//! (removed edges); Schlichtkrull et al., ESWC 2018, section 4 (encoder and decoder of relations).
+//!
+//! # Cost
+//!
+//! O(E log R) for `R` removed edges.
 
 use graphmill_core::typed::TypedGraph;
 use graphmill_data::typed::{EdgeType, TypedDataset};
@@ -111,7 +120,7 @@ fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<Held>> {
 }
 
 /// Ends of an edge of a task by local ids.
-fn local(edges: &LinkEdges, [u, r, v]: Triple) -> Edge {
+pub(super) fn local(edges: &LinkEdges, [u, r, v]: Triple) -> Edge {
     let [sources, destinations] = &edges.relations[r as usize].candidates;
     (u - sources.start, v - destinations.start)
 }
@@ -137,8 +146,8 @@ fn leaks<'n>(
         (count > 0 && 2 * count >= set.len()).then(|| {
             format!(
                 "edges of type {} are the reverses of {count} of {} edges of type {} that validate or test, \
-                 and batches read them: declare the reverse when you build the dataset, or pass --fanout {}=0 \
-                 with the other numbers",
+                 and batches read them: declare the reverse when you build the dataset, or add {}=0 to \
+                 --fanout",
                 data.edges[r].edge_type,
                 set.len(),
                 data.edges[of.forward].edge_type,

@@ -8,16 +8,16 @@ use graphmill_loader::{
     order::SeedOrder,
     typed::{TypedSampler, unreached_types},
 };
-use graphmill_nn::{Matrix, typed::TABLE as MODELS};
+use graphmill_nn::Matrix;
 
 use super::{
     super::{
         build,
         inference::TypedInference,
-        position::TypeCounts,
         stages::{EpochBatches, Made},
         strategy::Strategy,
         tables::Tables,
+        task::TypeCounts,
         trainer::{add, total},
     },
     batch::LinkSeeds,
@@ -44,8 +44,8 @@ use crate::{
 /// observer gets all events but [`Observer::model`](crate::observer::Observer::model).
 ///
 /// # Errors
-/// As for [`crate::train`]; the dataset has no such task, an option is not for links, or the decoder
-/// does not fit the relations.
+/// As for [`crate::train`]; the dataset has no such task, an option is not for links, or the
+/// decoder does not fit the relations.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
@@ -87,13 +87,6 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config)?;
-    if MODELS.get(&config.model).is_some_and(|entry| entry.make.reads_edges) {
-        return Err(Error::usage(format!(
-            "--model {} with links: batches read the graph without the edges that validate and test, and \
-             edge features are stored by the edges of the whole graph; use --model rgcn",
-            config.model
-        )));
-    }
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \
@@ -230,8 +223,7 @@ impl BatchRun for LinkRun<'_> {
     fn score(&mut self, learner: &mut LinkLearner, part: Part) -> Result<Option<Scored>> {
         let (metric, max) = (self.metric.clone(), self.config.eval_nodes);
         let ranking = self.ranking(&learner.model, max)?;
-        let (scores, _) =
-            rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
+        let (scores, _) = rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
         let score = scores.get(&metric.name()).copied();
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }

@@ -1,0 +1,172 @@
+//! Batches of links against the edges of the dataset.
+
+use std::collections::BTreeSet;
+
+use graphmill_core::NodeId;
+use graphmill_data::{
+    TypedBuilder, TypedDataset,
+    typed::{EdgeType, Seeds, TaskOn},
+};
+use graphmill_loader::{
+    BatchKey,
+    sampler::WeightedOptions,
+    typed::{TABLE as SAMPLERS, TypedSampled, TypedSeeds, TypedWorkspace},
+};
+use proptest::prelude::*;
+
+use super::{
+    super::{build, stages::SeedSource},
+    batch::LinkSeeds,
+    task::TypedLinks,
+};
+use crate::{
+    TrainConfig,
+    config::link::{ExcludedFromMessages, LinkOptions, ReplacedEnds},
+};
+
+/// Two types with a relation and its reverse, an undirected relation, and tasks on the first and
+/// the third; every pair of a task has a part by its number.
+fn data(buys: &[(u32, u32)], knows: &[(u32, u32)]) -> TypedDataset {
+    let mut builder = TypedBuilder::new("shop");
+    builder.node_type("item", 6).features(1, vec![0.5f32; 6]);
+    builder.node_type("user", 8);
+    let ends = |pairs: &[(u32, u32)]| pairs.iter().copied().unzip::<u32, u32, Vec<_>, Vec<_>>();
+    let (from, to) = ends(buys);
+    builder.edge_type("user", "buys", "item").edges(from, to).with_reverse("bought-by");
+    let (from, to) = ends(knows);
+    let both = [[&from[..], &to[..]].concat(), [&to[..], &from[..]].concat()];
+    let [sources, destinations] = both;
+    builder.edge_type("user", "knows", "user").edges(sources, destinations).reverse_of("knows");
+    for (name, on, pairs) in [
+        ("buys", EdgeType::new("user", "buys", "item"), buys),
+        ("knows", EdgeType::new("user", "knows", "user"), knows),
+    ] {
+        let part = |keep: &dyn Fn(usize) -> bool| {
+            let kept = pairs.iter().enumerate().filter(|(i, _)| keep(i % 4));
+            kept.flat_map(|(_, &(u, v))| [u, v]).collect::<Vec<u32>>()
+        };
+        let parts = [part(&|i| i > 1), part(&|i| i == 0), part(&|i| i == 1)];
+        builder.task(name).on_edges(on).positives(parts);
+    }
+    builder.build().unwrap()
+}
+
+/// Edges of a batch by edge type, source and destination.
+fn edges_of(batch: &TypedSampled, of: &TypedLinks) -> BTreeSet<(usize, NodeId, NodeId)> {
+    let schema = of.inputs.graph.schema();
+    let mut found = BTreeSet::new();
+    for block in &batch.blocks {
+        for ((r, slice), relation) in block.relations.iter().enumerate().zip(schema.relations()) {
+            for v in 0..slice.num_dst {
+                let sources = slice.indices[slice.edges(v)].iter();
+                let [sources_of, destinations] = [relation.src, relation.dst].map(|t| &batch.input_nodes[t]);
+                found.extend(sources.map(|&u| (r, sources_of[u as usize], destinations[v])));
+            }
+        }
+    }
+    found
+}
+
+/// Edges that a part of the tasks must not show: with their reverses, by edge type.
+fn hidden(data: &TypedDataset, of: &TypedLinks, parts: &[usize]) -> BTreeSet<(usize, NodeId, NodeId)> {
+    let mut hidden = BTreeSet::new();
+    for (task, held) in data.tasks.iter().zip(&of.held) {
+        let (TaskOn::Edges(_), Some(Seeds::Pairs(pairs))) = (&task.on, &task.seeds) else { continue };
+        for &part in parts {
+            for &row in &task.split.parts()[part].1[..] {
+                let [u, v] = [0, 1].map(|end| pairs[2 * row as usize + end]);
+                hidden.insert((held.forward, u, v));
+                hidden.extend(held.reverse.map(|reverse| (reverse, v, u)));
+            }
+        }
+    }
+    hidden
+}
+
+proptest! {
+    #[test]
+    fn no_batch_reads_an_edge_that_it_predicts_or_that_is_held_out(
+        buys in prop::collection::btree_set((0u32..8, 0u32..6), 8..30),
+        knows in prop::collection::btree_set((0u32..8, 0u32..8), 6..20),
+        batch_size in 1usize..6,
+        seed in 0u64..100,
+        disjoint in any::<bool>(),
+        both in any::<bool>(),
+    ) {
+        let buys: Vec<(u32, u32)> = buys.into_iter().collect();
+        let knows: Vec<(u32, u32)> = knows.into_iter().filter(|(u, v)| u < v).collect();
+        let data = data(&buys, &knows);
+        let mut config = TrainConfig { task: "link".into(), hidden: 4, seed, ..TrainConfig::default() };
+        config.fanout = graphmill_loader::Fanout(vec![3, 3]);
+        let options = LinkOptions {
+            num_negatives: 3,
+            disjoint: if disjoint { 0.5 } else { 0.0 },
+            corrupt: if both { ReplacedEnds::Both } else { ReplacedEnds::Auto },
+            exclude: ExcludedFromMessages::WithReverses,
+            decoder: "distmult".into(),
+            ..LinkOptions::default()
+        };
+        config.own.set(options);
+        let Ok(of) = TypedLinks::new(&config, &data) else { return Ok(()) };
+        // a node that is linked to all others has no negative
+        let Ok(source) = LinkSeeds::new(&config, &of) else { return Ok(()) };
+        let held = hidden(&data, &of, &[1, 2]);
+        let learned = hidden(&data, &of, &[0]);
+        let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+        for entry in &SAMPLERS {
+            config.sampler = entry.name.into();
+            if entry.name == "weighted" {
+                config.own.set(WeightedOptions { replace: true, ..WeightedOptions::default() });
+            }
+            let sampler = build::sampler(&config, &of.inputs).unwrap();
+            let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+            for (number, part) in (0..).zip(numbers.chunks(batch_size)) {
+                let key = BatchKey { seed, epoch: 1, batch: number };
+                let Ok(seeds) = source.fill(key, part, TypedSeeds::default()) else { continue };
+                let links = seeds.links.clone().unwrap();
+                // the pairs are those of the edges, by number of seed
+                let node = |at: NodeId| {
+                    let mut at = at as usize;
+                    for (t, nodes) in seeds.nodes.iter().enumerate() {
+                        if at < nodes.len() {
+                            return (t, nodes[at]);
+                        }
+                        at -= nodes.len();
+                    }
+                    unreachable!("a number of a seed")
+                };
+                let pairs = links.source.iter().zip(&links.destination).zip(&links.relation);
+                let pairs: Vec<_> = pairs.map(|((&u, &v), &r)| (r, node(u), node(v))).collect();
+                for (pair, &i) in pairs.iter().zip(part) {
+                    let [u, r, v] = of.edges.parts[0][i as usize];
+                    prop_assert_eq!(*pair, (r, of.edges.node(u), of.edges.node(v)));
+                }
+                for &(r, (_, u), (_, v)) in &pairs[links.positives..] {
+                    prop_assert!(!of.edges.parts[0].iter().any(|edge| {
+                        let [a, relation, b] = *edge;
+                        relation == r && (of.edges.node(a).1, of.edges.node(b).1) == (u, v)
+                    }), "{} {}", u, v);
+                }
+                let mut own = BTreeSet::new();
+                for &(r, (_, u), (_, v)) in &pairs[..links.positives] {
+                    let held = of.held[r as usize];
+                    own.insert((held.forward, u, v));
+                    own.extend(held.reverse.map(|reverse| (reverse, v, u)));
+                }
+                let request = of.inputs.request(key).transposed();
+                let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
+                let read = edges_of(&batch, &of);
+                prop_assert!(read.is_disjoint(&held), "{}: {:?}", entry.name, read);
+                prop_assert!(read.is_disjoint(&own), "{}: {:?}", entry.name, read);
+                if disjoint {
+                    let number = |&[u, r, v]: &[u32; 3]| {
+                        (of.held[r as usize].forward, of.edges.node(u).1, of.edges.node(v).1)
+                    };
+                    let all: BTreeSet<_> = of.edges.parts[0].iter().map(number).collect();
+                    prop_assert!(read.is_disjoint(&all));
+                    prop_assert!(all.is_subset(&learned));
+                }
+            }
+        }
+    }
+}

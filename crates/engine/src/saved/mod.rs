@@ -28,7 +28,7 @@ pub use scores::{PartScores, Scores};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    config::link_task::is_link,
+    config::link_task::{is_link, is_typed_link},
     label_inputs::LabelColumns,
     memory,
     predictions::{Identity, Predictions, Target},
@@ -145,12 +145,15 @@ impl SavedRun {
     /// # Errors
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<Dataset> {
-        if self.learns_events() {
+        let special = if self.learns_events() {
+            Some(format!("a stream of events (--model {})", self.config.model))
+        } else {
+            is_typed_link(&self.config).then(|| "links of several types".to_string())
+        };
+        if let Some(special) = special {
             return Err(Error::usage(format!(
-                "{}: the run learned a stream of events (--model {}), which only graphmill eval, embed and \
-                 predict --top-k read",
-                self.dir.display(),
-                self.config.model
+                "{}: the run learned {special}, which only graphmill eval, embed and predict --top-k read",
+                self.dir.display()
             )));
         }
         match other {

@@ -264,7 +264,8 @@ def embed(
     Args:
         run: Run, or its directory.
         nodes, keys, dataset, last, original_ids: As of :func:`predict`.
-        node_type: Node type to embed, for a table of embeddings or events. Default: the first that it learned.
+        node_type: Node type to embed, for a table of embeddings, links of several types or events. Default: the
+            first that it learned.
         all_edges: Reads all edges, for a run on links. By default those of training only, so that
             embeddings know no edge that validates or tests.
         at: Time that only earlier events are read for, by a run on a stream of events. Default: all events.
@@ -321,8 +322,8 @@ def recommend(
         k: Number of candidates of each node.
         keys, dataset, last: As of :func:`predict`.
         all_edges: As of :func:`embed`.
-        relation: Relation, for a table of embeddings with several.
-        sources: Ranks the sources of given destinations, for a table of embeddings.
+        relation: Relation, for a table of embeddings or links of several types with several.
+        sources: Ranks the sources of given destinations, for a table of embeddings or links of several types.
         at: As of :func:`embed`.
 
     Raises:

@@ -194,7 +194,7 @@ impl Trainer<'_> {
         self.strategy.prepare(self.loader, &self.position.learner)?;
         let (metric, timeline) = (self.scorer.metric_name(), self.meter.timeline());
         self.position.write_origin(&self.inputs, &metric)?;
-        let start = self.position.start(self.inputs.config.epochs, self.loader, &metric, timeline);
+        let start = self.position.start(self.inputs.config, self.loader, &metric, timeline);
         self.observer.start(&start)
     }
 

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Result, RunContext, TrainConfig,
     build::schedule,
+    config::link_task::seeds_are,
     observer::Start,
     record::{Best, EpochRecord, MachineRecord, Origin, Summary, TestScore, TypedOrigin, ValidationScore},
     run::Meter,
@@ -94,6 +95,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             epochs: config.epochs,
             batches: *batches,
             seeds: self.run.num_seeds(),
+            seeds_are: seeds_are(config),
             from: (state.epoch, state.batch),
             metric: self.run.metric(),
             parameters: position.learner.num_params(),

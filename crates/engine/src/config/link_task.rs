@@ -6,7 +6,7 @@ use super::{
     TrainConfig,
     embedding::is_table,
     events::is_of_events,
-    link::LINK,
+    link::{LINK, LinkOptions, Positives},
     stored_tasks::{is_of_nodes, manifest},
 };
 
@@ -39,6 +39,20 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
 /// Name of an edge type of the manifest, as `--task` writes it.
 fn edge_type_name(of: &Json) -> String {
     ["source", "name", "destination"].map(|part| of[part].as_str().unwrap_or_default()).join(":")
+}
+
+/// What the seeds of a run are, in the plural.
+pub fn seeds_are(config: &TrainConfig) -> &'static str {
+    if is_of_events(config) {
+        return "events";
+    }
+    if !is_table(config) && !is_link(config) && !is_typed_link(config) {
+        return "nodes";
+    }
+    match config.own.get::<LinkOptions>().positives {
+        Positives::Edges => "edges",
+        Positives::Walks => "walks",
+    }
 }
 
 /// Returns true if a run on nodes has the default loss of its targets. Files of earlier runs hold

@@ -3,7 +3,7 @@
 use crate::config::link_task::loss_name;
 pub use crate::config::{
     link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, Positives, ReplacedEnds},
-    link_task::{is_link, is_typed_link},
+    link_task::{is_link, is_typed_link, seeds_are},
 };
 
 use super::{keys::Key, reasons::Read};

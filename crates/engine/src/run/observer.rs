@@ -18,8 +18,10 @@ pub struct Start {
     pub epochs: usize,
     /// Batches per epoch.
     pub batches: u64,
-    /// Training nodes.
+    /// Number of seeds of an epoch.
     pub seeds: usize,
+    /// What the seeds are: `nodes`, `edges`, `walks` or `events`.
+    pub seeds_are: &'static str,
     /// Epoch and batch that it starts from; zeros unless resumed.
     pub from: (usize, u64),
     /// Name of the score.

@@ -10,7 +10,8 @@ use super::{
     observer::{Observer, Start},
 };
 use crate::{
-    Error, Result, RunDir,
+    Error, Result, RunDir, TrainConfig,
+    config::link_task::seeds_are,
     learner::Learner,
     link::lists,
     record::{Best, EpochRecord, Origin, partition_of_older},
@@ -105,15 +106,16 @@ impl<'a> RunPosition<'a> {
     /// Start of the run from here on, for the observer.
     pub(crate) fn start(
         &self,
-        epochs: usize,
+        config: &TrainConfig,
         loader: &Loader,
         metric: &str,
         timeline: Arc<Timeline>,
     ) -> Start {
         Start {
-            epochs,
+            epochs: config.epochs,
             batches: loader.num_batches(),
             seeds: loader.num_seeds(),
+            seeds_are: seeds_are(config),
             from: (self.state.epoch, self.state.batch),
             metric: metric.to_string(),
             parameters: self.learner.model.num_params(),

@@ -13,7 +13,7 @@ use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{
     AnyDataset, Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
-    options,
+    options::{self, link::seeds_are},
     record::{Origin, Source, Summary},
     trainer::over_ranks,
 };
@@ -95,7 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let out = args::get_path(matches, "out");
     let (outcome, run) = train_once(matches, &config, out)?;
-    print_outcome(matches, outcome, &run)
+    print_outcome(matches, &config, outcome, &run)
 }
 
 /// Outcome of a run, and its directory.
@@ -150,7 +150,7 @@ fn over_ranks(matches: &ArgMatches, config: &TrainConfig, dir: &PartitionDir) ->
     let outcome = over_ranks::train(config, dir, messenger, context);
     drop(observer);
     match run {
-        Some(run) => print_outcome(matches, outcome, &run),
+        Some(run) => print_outcome(matches, config, outcome, &run),
         None => Ok(outcome.map(drop)?),
     }
 }
@@ -177,12 +177,17 @@ fn with_remedy(error: Error, run: &RunDir) -> anyhow::Error {
 }
 
 /// Prints the summary of a run; an interruption becomes an error that says how to resume.
-fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
+fn print_outcome(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    outcome: Result<Summary, Error>,
+    run: &RunDir,
+) -> anyhow::Result<()> {
     let summary = outcome.map_err(|error| with_remedy(error, run))?;
     if matches.get_flag("json") {
         output::json(&summary)
     } else {
-        output::text(&describe(&summary, run.path()))
+        output::text(&describe(&summary, config, run.path()))
     }
 }
 
@@ -299,7 +304,7 @@ fn default_dir(name: &str) -> Result<RunDir, Error> {
 }
 
 /// Summary of a finished run as text.
-fn describe(summary: &Summary, dir: &Path) -> String {
+fn describe(summary: &Summary, config: &TrainConfig, dir: &Path) -> String {
     let mut text = String::new();
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     text += &format!(
@@ -313,8 +318,12 @@ fn describe(summary: &Summary, dir: &Path) -> String {
     let scored = summary.config["eval_nodes"].as_u64().unwrap_or(0) as usize;
     let (valid, test) = (summary.dataset.valid, summary.dataset.test);
     if scored > 0 && scored < valid.max(test) {
+        let what = match seeds_are(config) {
+            "walks" => "edges",
+            what => what,
+        };
         text += &format!(
-            "scored {} of {valid} validation nodes and {} of {test} test nodes (--eval-nodes)\n",
+            "scored {} of {valid} validation {what} and {} of {test} test {what} (--eval-nodes)\n",
             scored.min(valid),
             scored.min(test)
         );

@@ -32,8 +32,8 @@ impl EpochLines {
         let resumed =
             resumed.then(|| format!("resuming in epoch {} after {} batches", start.from.0 + 1, start.from.1));
         let size = format!(
-            "{} training nodes, {} batches per epoch, {} parameters (* = best epoch so far)",
-            start.seeds, start.batches, start.parameters
+            "{} training {}, {} batches per epoch, {} parameters (* = best epoch so far)",
+            start.seeds, start.seeds_are, start.batches, start.parameters
         );
         resumed.into_iter().chain([size]).collect()
     }

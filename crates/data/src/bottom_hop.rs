@@ -45,6 +45,7 @@ use rayon::prelude::*;
 use crate::{
     atomic,
     checksum::{Tree, checksum},
+    dataset::StoredTable,
 };
 
 /// Bytes of the header: a multiple of the values' alignment.
@@ -116,6 +117,13 @@ pub fn stacked(
         }
     };
     Ok(Features { dim, data })
+}
+
+/// Where a table of [`stacked`] is stored: its file in `dir`. `None` for sparse rows.
+pub fn stored(stacked: &Features, aggregation: Aggregation, dir: &Path) -> Option<StoredTable> {
+    let rows = stacked.len().checked_div(stacked.dim).unwrap_or(0);
+    let path = dir.join(file_name(aggregation));
+    Some(StoredTable { path, offset: HEAD as u64, rows, dim: stacked.dim, kind: stacked.data.kind()? })
 }
 
 /// Number type of feature values.

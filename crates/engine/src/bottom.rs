@@ -3,14 +3,16 @@
 //! The feature table then has `2 V` rows, the features and their aggregates
 //! ([`graphmill_data::bottom_hop`]), and the sampler reads the second half in the place of its last
 //! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs, and inference
-//! reads the features alone.
+//! reads the features alone. Both rows of a node are read by the same batches, so caches score them
+//! alike; tiers read the file of the aggregates in the place of that of the features.
 
 use std::path::Path;
 
 use graphmill_core::{block::Aggregation, features::FeatureData};
-use graphmill_data::{Dataset, bottom_hop};
+use graphmill_data::{Dataset, bottom_hop, dataset::StoredTable};
 use graphmill_loader::{
     feature::Host,
+    hotness,
     sampler::{self, ExactBottom, MinibatchSampler},
 };
 use graphmill_nn::{Matrix, model::Model};
@@ -20,7 +22,6 @@ use crate::{
     config::{Bottom, Switch, link_task::is_link},
     memory::{self, MemoryPlacement},
     strategy,
-    tiers::Plan,
 };
 
 /// Aggregation of the stored bottom hop of a run; `None` with `--bottom sampled`.
@@ -61,12 +62,17 @@ pub(crate) fn aggregation(
             "reused rows of the bottom layer are made from sampled neighbours; use --reuse none".into(),
         );
     }
-    if Plan::new(config, data)?.is_some() || !config.cuda_devices().is_empty() {
+    if !config.cuda_devices().is_empty() || strategy::is_by_device(config) {
         return refuse(
-            "caches and devices do not hold aggregates; use --devices cpu without --cache-ratio and \
-                       --host-budget"
+            "devices that train do not hold aggregates; use --devices cpu or virtual:N with --strategy \
+             sequential or pipelined"
                 .into(),
         );
+    }
+    for (flag, policy) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
+        if hotness::counted_epochs(policy).is_ok_and(|epochs| epochs.is_some()) {
+            return refuse(format!("--{flag} {policy} counts nodes, not their aggregates; use presc:2"));
+        }
     }
     if matches!(data.features.data, FeatureData::Csr(_)) {
         return refuse("aggregates of sparse features are dense; import the features as dense rows".into());
@@ -102,34 +108,57 @@ pub(crate) fn sampler(
     })
 }
 
-/// The feature rows followed by their aggregates, for batches, and the table of the feature rows,
-/// for inference. Makes the stored aggregates if they are missing or of other data.
+/// A dataset whose feature rows are followed by their aggregates.
+pub(crate) struct Stacked {
+    pub(crate) data: Dataset,
+    /// The file of these rows, if the dataset is in a directory.
+    pub(crate) file: Option<StoredTable>,
+}
+
+impl Stacked {
+    /// Opens the stored aggregates, which are made if they are missing or of other data.
+    ///
+    /// # Errors
+    /// The aggregates cannot be stored.
+    pub(crate) fn new(config: &TrainConfig, data: &Dataset, aggregation: Aggregation) -> Result<Self> {
+        let chosen = (!config.bottom_dir.is_empty()).then(|| Path::new(&config.bottom_dir));
+        let dir = chosen.or(data.directory.as_deref());
+        let made = bottom_hop::stacked(&data.graph, &data.features, aggregation, dir);
+        let features = made.map_err(|error| {
+            let remedy = "choose another directory with --bottom-dir, or use --bottom sampled";
+            match error {
+                error @ graphmill_core::Error::Io { .. } => {
+                    let message = "--bottom exact: the aggregates cannot be stored";
+                    Error::usage(format!("{message}: {error}; {remedy}"))
+                }
+                error => error.into(),
+            }
+        })?;
+        let file = dir.and_then(|dir| bottom_hop::stored(&features, aggregation, dir));
+        Ok(Self { data: Dataset { features, ..data.clone() }, file })
+    }
+
+    /// Memory of the rows, for a run that places those of the dataset in this one.
+    pub(crate) fn placement(&self, config: &TrainConfig, of_rows: MemoryPlacement) -> MemoryPlacement {
+        match of_rows {
+            MemoryPlacement::HugePages => memory::placements(config, &self.data).features,
+            MemoryPlacement::Mapped => MemoryPlacement::Mapped,
+        }
+    }
+}
+
+/// The stacked rows in host memory, for batches, and the table of the feature rows of `data`, for
+/// inference.
 ///
 /// # Errors
-/// The aggregates cannot be stored, or as [`build::features`].
+/// As [`build::features`].
 pub(crate) fn features(
     config: &TrainConfig,
     data: &Dataset,
-    aggregation: Aggregation,
+    stacked: &Stacked,
     placement: MemoryPlacement,
 ) -> Result<(Host, Matrix)> {
-    let chosen = (!config.bottom_dir.is_empty()).then(|| Path::new(&config.bottom_dir));
-    let dir = chosen.or(data.directory.as_deref());
-    let features = bottom_hop::stacked(&data.graph, &data.features, aggregation, dir).map_err(|error| {
-        let remedy = "choose another directory with --bottom-dir, or use --bottom sampled";
-        match error {
-            error @ graphmill_core::Error::Io { .. } => {
-                Error::usage(format!("--bottom exact: the aggregates cannot be stored: {error}; {remedy}"))
-            }
-            error => error.into(),
-        }
-    })?;
-    let both = Dataset { features, ..data.clone() };
-    let placement = match placement {
-        MemoryPlacement::HugePages => memory::placements(config, &both).features,
-        MemoryPlacement::Mapped => MemoryPlacement::Mapped,
-    };
-    let rows = build::rows(config, &both, placement)?;
+    let rows = build::rows(config, &stacked.data, stacked.placement(config, placement))?;
     // inference reads the rows where the dataset has them
     let (_, table) = build::features(config, data, MemoryPlacement::Mapped)?;
     Ok((rows, table))

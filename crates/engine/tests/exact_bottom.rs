@@ -107,6 +107,41 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     }
 }
 
+#[test]
+fn tiers_hold_aggregates_beside_features_and_change_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("data");
+    let rows = data();
+    rows.save(&place).unwrap();
+    let data = Dataset::open(&place).unwrap();
+    let exact = |options: &str| {
+        let config = TrainConfig { dataset: place.to_str().unwrap().into(), ..exact(options) };
+        run(&config, &data).unwrap()
+    };
+    for model in ["model=sage", "model=gcn strategy=pipelined", "model=gin feature_precision=bf16"] {
+        let whole = exact(model);
+        // 1,200 rows of 48 bytes: features and aggregates
+        for tiers in [
+            "host_budget=20000",
+            "host_budget=20000 cache=presc:1",
+            "cache_ratio=0.3 cache=degree",
+            "cache_ratio=0.3 cache=posterior:2",
+            "devices=virtual:1 cache_ratio=0.25 cache=lru",
+            "devices=virtual:2 cache_ratio=0.25 cache=presc:2 placement=interleave",
+            "devices=virtual:1 cache_ratio=0.25 host_budget=20000 host_cache=degree",
+        ] {
+            let tiered = exact(&format!("{model} {tiers}"));
+            assert_eq!(bits(&tiered), bits(&whole), "{model} {tiers}");
+            let [found, all] = [&tiered, &whole].map(|of| of.epochs[2].traffic.rows());
+            assert_eq!(found, all, "{model} {tiers}");
+        }
+    }
+    // both rows of a node are cached together: half of the nodes serve half of the reads or more
+    let hits = exact("model=sage cache_ratio=0.5 cache=presc:3");
+    let rate = hits.epochs[2].hit_rate.unwrap();
+    assert!(rate > 0.5, "{rate}");
+}
+
 /// Files of stored aggregates in a directory.
 fn stored(dir: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -166,9 +201,8 @@ fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
         ("model=sage sage_combine=concat", "--sage-combine add"),
         ("input_layer=true", "without --input-layer"),
         ("input_dropout=0.2", "--input-dropout"),
-        ("devices=virtual:1", "use --devices cpu"),
-        ("cache_ratio=0.2", "without --cache-ratio"),
-        ("host_budget=5000", "--host-budget"),
+        ("devices=virtual:2 strategy=time-sharing", "with --strategy sequential or pipelined"),
+        ("cache_ratio=0.2 cache=presc-online:1", "use presc:2"),
         ("task=link", "use --task"),
         ("fused=on", "use --fused auto"),
     ] {

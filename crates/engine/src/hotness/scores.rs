@@ -15,6 +15,7 @@ use graphmill_loader::{
 use super::visits::OrderedVisits;
 use crate::{
     Error, Result, TrainConfig, build,
+    config::{Bottom, Fanout},
     label_inputs::LabelColumns,
     reuse::ReusePlan,
     stage::{Loader, RowAccess},
@@ -55,6 +56,15 @@ pub(crate) fn counted(
     (reuse, own): (Option<&ReusePlan>, Option<&Arc<NodeOwnership>>),
     watch: &dyn Progress,
 ) -> Result<(Vec<f64>, u64)> {
+    let upper;
+    let config = match config.fanout.0.split_last() {
+        // expectations of the nodes that read stored aggregates in the place of the bottom hop
+        Some((_, hops @ [_, ..])) if config.bottom == Bottom::Exact => {
+            upper = TrainConfig { fanout: Fanout(hops.to_vec()), ..config.clone() };
+            &upper
+        }
+        _ => config,
+    };
     let unread = Host::new(&data.features);
     let loader = Loader { own: own.cloned(), ..loader(config, data, sampler, order, &unread)? };
     let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);

@@ -98,7 +98,9 @@ impl OrderedVisits<'_, '_> {
             self.drawn.set(self.drawn.get() + group.len() as u64);
             for (_, batch) in group {
                 if let MiniBatch::Sampled(batch) = batch {
-                    see(&batch.input_nodes);
+                    // aggregates of nodes follow all nodes
+                    let nodes = &batch.input_nodes;
+                    see(&nodes[..nodes.partition_point(|&v| (v as usize) < loader.graph.num_nodes())]);
                 }
             }
         }

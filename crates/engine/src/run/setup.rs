@@ -18,14 +18,15 @@ use super::Inputs;
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{Gpu, Samplers, SamplingDevices, topology_share},
-    bottom, build,
+    bottom::{self, Stacked},
+    build,
     config::link_task::is_link,
     config::{Bottom, Switch},
     distributed::{RankDataset, RankTiers},
     label_inputs::LabelColumns,
     learner::Learner,
     link::step::LinkObjective,
-    memory::{self, MemoryPlacement},
+    memory::{self, MemoryPlacement, MemoryPlacements},
     options::label_columns,
     reuse::{ReusePlan, RowExchange},
     stage::{Loader, RowAccess},
@@ -196,19 +197,32 @@ impl Tables {
                 shared: None,
             });
         }
-        if let Some(plan) = Plan::new(config, data)? {
+        let stacked = bottom.map(|aggregation| Stacked::new(config, data, aggregation)).transpose()?;
+        let rows = stacked.as_ref().map_or(data, |stacked| &stacked.data);
+        if let Some(plan) = Plan::new(config, rows)? {
             let by_device = chosen.is_by_device(config);
-            let mut plan = plan.by_device(by_device);
+            let file = stacked.as_ref().and_then(|stacked| stacked.file.clone());
+            let mut plan = plan.by_device(by_device).of_file(file);
             // by device, the strategy divides the memory of each device
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
-            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
-            let BuiltTiers { feature, whole, links, late } = plan.build(batches, placements, &Quiet)?;
+            let reuse = reuse.as_ref();
+            let batches = Batches { config, data: rows, sampler, order, reuse, own: None, cost };
+            let placements = match &stacked {
+                Some(of) => {
+                    MemoryPlacements { features: of.placement(config, placements.features), ..placements }
+                }
+                None => placements,
+            };
+            let BuiltTiers { feature, mut whole, links, late } = plan.build(batches, placements, &Quiet)?;
+            if stacked.is_some() {
+                whole = AllRows::new(config, data)?;
+            }
             let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
             let (on_gpus, shared) = (None, None);
             return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared });
         }
-        let (feature, features) = match bottom {
-            Some(aggregation) => bottom::features(config, data, aggregation, placements.features)?,
+        let (feature, features) = match &stacked {
+            Some(stacked) => bottom::features(config, data, stacked, placements.features)?,
             None => build::features(config, data, placements.features)?,
         };
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));

@@ -30,17 +30,22 @@ pub(crate) struct Batches<'b> {
 }
 
 impl Batches<'_> {
-    /// Score of every node by a metric of hotness.
+    /// Score of every row by a metric of hotness: of every node, and of its aggregate, if aggregates
+    /// follow the rows of the nodes.
     ///
     /// # Errors
     /// An unknown metric, an impossible option, or `watch` stops the work.
     pub(crate) fn scores(&self, policy: &str, watch: &dyn Progress) -> Result<Vec<f64>> {
         let Self { config, data, sampler, order, reuse, own, cost } = *self;
         let clock = Instant::now();
-        let (scores, drawn_batches) = counted(policy, config, data, sampler, order, (reuse, own), watch)?;
+        let (mut scores, drawn_batches) = counted(policy, config, data, sampler, order, (reuse, own), watch)?;
         if let Some(cost) = cost.filter(|_| drawn_batches > 0) {
             let seconds = clock.elapsed().as_secs_f64();
             cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });
+        }
+        if data.features.len() > scores.len() * data.features.dim {
+            // a batch reads the aggregate of a node if it reads its row
+            scores.extend_from_within(..);
         }
         Ok(scores)
     }

@@ -54,6 +54,8 @@ pub(crate) struct Plan {
     host_budget: u64,
     /// True if each device reads for itself; the strategy then determines the sizes of the caches.
     by_device: bool,
+    /// File of the rows, if it is not that of the dataset's features.
+    file: Option<StoredTable>,
 }
 
 /// Feature rows in the tiers of a plan.
@@ -98,7 +100,8 @@ impl Plan {
             return Ok(None); // their tiers are in `gpu`
         }
         let devices = config.num_devices();
-        let rows = data.num_nodes();
+        // aggregates may follow the rows of the nodes
+        let rows = data.features.len().checked_div(data.features.dim).unwrap_or(data.num_nodes());
         let (format, table) = (memory::row_format(config, data), memory::table_bytes(config, data));
         let budget = config.host_budget.0;
         let beyond = budget > 0 && table > budget;
@@ -134,6 +137,7 @@ impl Plan {
             },
             host_budget: budget,
             by_device: false,
+            file: None,
         };
         if budget > 0 {
             let max = plan.host.as_ref().and_then(|cache| plan.capacity(cache, 0, budget)).unwrap_or(0);
@@ -170,6 +174,12 @@ impl Plan {
         Self { by_device, ..self }
     }
 
+    /// The same plan over the rows of `file`, or over those of the dataset.
+    #[must_use]
+    pub(crate) fn of_file(self, file: Option<StoredTable>) -> Self {
+        Self { file, ..self }
+    }
+
     /// Returns true if devices hold rows.
     pub(crate) fn has_devices(&self) -> bool {
         self.devices > 0
@@ -195,7 +205,10 @@ impl Plan {
                 let capacity = self.capacity(&cache, 0, self.host_budget).unwrap_or(0);
                 self.check_ratio(config, &cache, capacity, &format!("--host-budget {}", self.host_budget))?;
             }
-            let stored = stored_rows(config, data, self.format)?;
+            let stored = match &self.file {
+                Some(file) => in_form(Arc::new(build::disk(file, None)?), self.format),
+                None => stored_rows(config, data, self.format)?,
+            };
             let behind = stored.clone();
             let chain = match cache.slots {
                 // an empty cache would still allocate its maps
@@ -416,13 +429,17 @@ fn stored_rows(config: &TrainConfig, data: &Dataset, format: RowFormat) -> Resul
             RowFormat::Dense(kind) => Arc::new(Rounded::new(file, kind)),
         });
     }
-    let file = disk(config, data)?;
-    Ok(match format {
+    Ok(in_form(disk(config, data)?, format))
+}
+
+/// Dense rows of a file in this form.
+fn in_form(file: Arc<Disk>, format: RowFormat) -> Arc<dyn Feature> {
+    match format {
         RowFormat::Dense(kind) if kind != TableType::F32 && kind != file.kind() => {
             Arc::new(Rounded::new(file, kind))
         }
         _ => file,
-    })
+    }
 }
 
 impl AllRows {

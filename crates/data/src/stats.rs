@@ -50,6 +50,8 @@ pub struct Info {
     pub classes: usize,
     /// True if a node may have several classes.
     pub multilabel: bool,
+    /// True if nodes have values in the place of classes.
+    pub values: bool,
     /// Number of training nodes.
     pub train: usize,
     /// Number of validation nodes.
@@ -176,6 +178,7 @@ pub fn info(dataset: &Dataset) -> Info {
         normalize: dataset.normalization.as_ref().map(Normalization::name),
         classes: dataset.labels.classes(),
         multilabel: dataset.labels.is_multi(),
+        values: dataset.labels.is_values(),
         train: dataset.split.train.len(),
         valid: dataset.split.valid.len(),
         test: dataset.split.test.len(),

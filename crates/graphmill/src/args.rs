@@ -1,12 +1,17 @@
 //! Arguments that several commands share.
 
 use std::{
+    ffi::OsStr,
     num::NonZero,
     path::{Path, PathBuf},
     thread::available_parallelism,
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+    value_parser,
+};
 use graphmill_core::{options::Values, table::Entry};
 use graphmill_engine::{Dataset, Error, TrainConfig, config, options};
 use rayon::ThreadPoolBuilder;
@@ -50,8 +55,9 @@ pub(crate) fn explain_names<'a, T: 'static>(
     more: &str,
 ) -> Arg {
     const REST: &str = ", ... (see --help)";
-    let rows: Vec<(&str, &str)> = table.into_iter().map(|entry| (entry.name, entry.summary)).collect();
-    let names: Vec<&str> = rows.iter().map(|(name, _)| *name).collect();
+    let rows: Vec<(&'static str, &str)> =
+        table.into_iter().map(|entry| (entry.name, entry.summary)).collect();
+    let names: Vec<&'static str> = rows.iter().map(|(name, _)| *name).collect();
     let fits = |count: &usize| {
         let rest = if *count < names.len() { REST.len() } else { 0 };
         what.len() + 2 + names[..*count].join(", ").len() + rest <= SHORT_HELP
@@ -65,7 +71,8 @@ pub(crate) fn explain_names<'a, T: 'static>(
     if !more.is_empty() {
         long += &format!("\n{more}");
     }
-    arg.help(format!("{what}: {}{rest}", names[..count].join(", "))).long_help(long)
+    let short = format!("{what}: {}{rest}", names[..count].join(", "));
+    arg.help(short).long_help(long).value_parser(Named(names)).hide_possible_values(true)
 }
 
 /// `--json`.
@@ -118,6 +125,23 @@ pub(crate) fn get_memory(matches: &ArgMatches) -> Result<Option<u64>, Error> {
     Ok(Some(bytes.0))
 }
 
+/// Texts of which some are names of a table, for completions. Others pass, because the table's own
+/// error lists what is known.
+#[derive(Clone)]
+struct Named(Vec<&'static str>);
+
+impl TypedValueParser for Named {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|name| PossibleValue::new(*name))))
+    }
+}
+
 /// A positional path.
 pub(crate) fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(value).value_parser(value_parser!(PathBuf)).help(help)
@@ -162,6 +186,10 @@ pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Com
             .long_help(key.long_help())
             .hide_short_help(!key.is_common)
             .allow_hyphen_values(true);
+        let rows = options::rows(key.name);
+        if !rows.is_empty() {
+            arg = arg.value_parser(Named(rows)).hide_possible_values(true);
+        }
         if !key.is_common {
             arg = arg.help_heading(key.heading());
         }

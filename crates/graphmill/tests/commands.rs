@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::Sandbox;
 use graphmill_data::npy;
 use serde_json::Value;
@@ -343,13 +345,34 @@ fn standard_output_holds_results_only() {
 #[test]
 fn short_help_is_one_screen() {
     let sandbox = Sandbox::new();
-    for command in
-        ["train", "import", "generate", "eval", "predict", "hotness", "plan", "bench", "reorder", "partition"]
-    {
+    let all = sandbox.ok("-h");
+    let commands: Vec<String> = all
+        .lines()
+        .filter(|line| line.starts_with("  ") && line.as_bytes()[2].is_ascii_lowercase())
+        .filter_map(|line| line.split_whitespace().next().map(String::from))
+        .filter(|name| name != "graphmill" && name != "mpirun")
+        .chain(["import tables".into(), "datasets download".into()])
+        .collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    let mut descriptions = BTreeSet::new();
+    for command in &commands {
         let help = sandbox.ok(&format!("{command} -h"));
         let lines: Vec<&str> = help.lines().collect();
         assert!(lines.len() <= 46, "{command}: {} lines\n{help}", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= 130), "{command}:\n{help}");
+        let examples = help.split("\nExamples:\n").nth(1).unwrap_or_default();
+        let count =
+            examples.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    ")).count();
+        assert!(count >= 2, "{command}: {count} examples\n{help}");
+        assert!(
+            descriptions.insert(lines[0].to_string()),
+            "{command}: described as another one: {}",
+            lines[0]
+        );
+        // the long help begins with the same sentence
+        let long = sandbox.ok(&format!("{command} --help"));
+        let first = lines[0].split([';', ':', ',']).next().unwrap_or_default();
+        assert!(long.starts_with(first.trim_end_matches('.')), "{command}:\n{long}");
     }
     let help = sandbox.ok("train -h");
     assert!(help.ends_with("More options: --help\n") && help.contains("\nExamples:\n"), "{help}");

@@ -29,5 +29,5 @@ mod recorder;
 mod tensorboard;
 mod trace;
 
-pub use page::{html, sweep_html};
-pub use recorder::{Recorder, write_report, write_sweep_report};
+pub use page::{html, runs_html, sweep_html};
+pub use recorder::{Recorder, write_report, write_runs_report, write_sweep_report};

@@ -12,7 +12,7 @@ use graphmill_data::atomic::{self, Real};
 use graphmill_engine::{
     Error, Result, RunDir, TrainConfig,
     observer::{Observer, Progress, Start},
-    record::{EpochRecord, Summary},
+    record::{EpochRecord, Repeated, RunRow, Summary},
     sweep::{SweepRecord, TrialRecord},
 };
 use graphmill_nn::Model;
@@ -128,6 +128,17 @@ pub fn write_sweep_report(dir: &Path) -> Result<PathBuf> {
     let path = dir.join("report.html");
     atomic::replace(&mut Real, &path, page::sweep_html(&sweep, &epochs).as_bytes())?;
     Ok(path)
+}
+
+/// Writes a page that compares the runs of `rows` to `out`.
+///
+/// # Errors
+/// A record of a run cannot be read, or writing fails.
+pub fn write_runs_report(rows: &[RunRow], out: &Path) -> Result<()> {
+    let epochs = |row: &RunRow| Ok(RunDir::open(&row.run)?.summary()?.epochs);
+    let epochs: Vec<Vec<EpochRecord>> = rows.iter().map(epochs).collect::<Result<_>>()?;
+    let html = page::runs_html(rows, &epochs, &Repeated::of_rows(rows)?);
+    Ok(atomic::replace(&mut Real, out, html.as_bytes())?)
 }
 
 fn write(run: &Path, summary: &Summary) -> Result<PathBuf> {

@@ -263,13 +263,18 @@ impl fmt::Display for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} nodes, {} edges, {} features, {} classes{}, split {}/{}/{}",
+            "{}: {} nodes, {} edges, {} features, {} {}, split {}/{}/{}",
             self.name,
             self.num_nodes(),
             self.graph.num_edges(),
             self.features.dim,
             self.labels.classes(),
-            if self.labels.is_multi() { " (multi-label)" } else { "" },
+            match &self.labels {
+                Labels::Values { width: 1, .. } => "target",
+                Labels::Values { .. } => "targets",
+                Labels::Multi { .. } => "classes (multi-label)",
+                Labels::Single { .. } => "classes",
+            },
             self.split.train.len(),
             self.split.valid.len(),
             self.split.test.len(),

@@ -56,7 +56,11 @@ impl fmt::Display for Info {
             0 => String::new(),
             n => format!(", {} unlabelled", grouped(n)),
         };
-        row("classes", grouped(self.classes), format!("{kind}{per_class}{without}"))?;
+        if self.values {
+            row("targets", grouped(self.classes), format!("values of a regression{without}"))?;
+        } else {
+            row("classes", grouped(self.classes), format!("{kind}{per_class}{without}"))?;
+        }
         if let Some(homophily) = self.homophily {
             let also = |what: &str, value: Option<f64>| value.map(|x| format!("{what} {}", three(x)));
             let notes = [

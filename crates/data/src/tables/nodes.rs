@@ -138,8 +138,16 @@ impl<'a> NodePlan<'a> {
                 roles[c] = None;
             }
         }
-        for column in spec.ignore.iter().chain(spec.features.iter()).chain(spec.columns.keys()) {
+        for column in spec.ignore.iter().chain(spec.features.iter()) {
             find(column, faults);
+        }
+        for column in spec.columns.keys() {
+            if let Some(role) = find(column, faults).and_then(|c| roles[c].as_ref()) {
+                let message = format!(
+                    "column '{column}': it is no feature ({role}), so its rule has no effect; leave the rule out"
+                );
+                faults.add(&name, message);
+            }
         }
         self.choose_features(like, roles, faults);
     }

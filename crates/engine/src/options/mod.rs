@@ -141,6 +141,12 @@ impl Axis {
     }
 }
 
+/// Names of the rows that the option `name` chooses among; empty if it chooses none.
+pub fn rows(name: &str) -> Vec<&'static str> {
+    let axis = AXES.iter().find(|axis| axis.flag == name);
+    axis.map_or(Vec::new(), |axis| (axis.rows)().into_iter().map(|(row, _)| row).collect())
+}
+
 /// Option groups of all algorithms, in the order of the tables.
 pub(crate) fn groups() -> Vec<OptionGroup> {
     let mut all = Vec::new();

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::{RunDir, Summary};
 use crate::{Error, Result};
 
-/// Options that differ without changing a result.
-const IGNORED: &[&str] = &["dataset", "threads", "trace", "tensorboard"];
+/// Options that differ without changing a result, or that the rows have anyway.
+const IGNORED: &[&str] = &["dataset", "threads", "trace", "tensorboard", "metric"];
 
 /// A run in a comparison.
 #[derive(Debug, Serialize)]

@@ -1,11 +1,14 @@
 //! Scores of runs that differ by their seeds: `repeat.json`.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use graphmill_data::atomic::{self, Real};
 use serde::{Deserialize, Serialize};
 
-use super::Summary;
+use super::{RunRow, Summary};
 use crate::{Error, Result};
 
 /// Scores of several runs that differ by their seeds.
@@ -68,6 +71,11 @@ impl Spread {
 }
 
 impl Repeated {
+    /// Path of the file in the directory of the runs.
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join("repeat.json")
+    }
+
     /// Scores of the runs of these seeds, directories and summaries.
     pub fn of(runs: Vec<(u64, String, Summary)>) -> Self {
         let names =
@@ -85,6 +93,26 @@ impl Repeated {
         let test = Spread::of(runs.iter().map(|run| run.test));
         let valid = Spread::of(runs.iter().map(|run| run.valid));
         Self { dataset, metric, runs, test, valid }
+    }
+
+    /// Spreads of the runs of `rows` that one command repeated, with their directories.
+    ///
+    /// # Errors
+    /// A record cannot be read.
+    pub fn of_rows(rows: &[RunRow]) -> Result<Vec<(String, Self)>> {
+        let parents: BTreeSet<&Path> = rows.iter().filter_map(|row| row.run.parent()).collect();
+        let mut found = Vec::new();
+        for dir in parents {
+            let path = Self::path(dir);
+            if !path.is_file() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(|error| Error::io(&path, "read", error))?;
+            let of =
+                serde_json::from_str(&text).map_err(|e| Error::format(&path, "scores", e.to_string()))?;
+            found.push((dir.display().to_string(), of));
+        }
+        Ok(found)
     }
 
     /// Writes the scores as JSON.

@@ -17,6 +17,13 @@ use crate::{Error, Result, build, predictions::Identity};
 /// Number of unknown keys that a message lists.
 const EXAMPLES: usize = 5;
 
+/// Returns true if a list has a line that is no integer.
+fn is_of_words(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    lines.filter(|line| !line.is_empty()).any(|line| line.parse::<i64>().is_err())
+}
+
 /// Keys and names of a dataset.
 #[derive(Default)]
 pub(crate) struct Names {
@@ -53,7 +60,11 @@ impl Names {
     /// A list cannot be read, or a node or key is unknown.
     pub(crate) fn select(&self, selection: Selection, count: usize, dataset: &str) -> Result<Vec<NodeId>> {
         match selection {
-            Selection::Nodes(file) => read_nodes(file, count),
+            Selection::Nodes(file) => match (read_nodes(file, count), &self.keys) {
+                // a list that has no ids has keys, if nodes have some
+                (Err(_), Some(_)) if is_of_words(file) => self.read_list(file, dataset),
+                (nodes, _) => nodes,
+            },
             Selection::Keys(file) => self.read_list(file, dataset),
             Selection::List(words) => self.find_listed(words, count, dataset),
             Selection::KeyList(keys) => match &self.keys {

@@ -69,7 +69,8 @@ pub(super) fn train_to(
     Ok(Reached { dataset: data.name().to_string(), metric, epochs, summary })
 }
 
-/// Best epoch among the first `rung` ones, by the criterion of the run.
+/// Best epoch among the first `rung` ones, by the criterion of the run: of equal scores, that of the
+/// smaller validation loss.
 pub(super) fn score(config: &TrainConfig, metric: &str, epochs: &[EpochRecord], rung: usize) -> RungScore {
     let judged = |epoch: &EpochRecord| match config.select_by {
         SelectBy::Loss => epoch.valid_loss.map(|loss| -loss),
@@ -78,9 +79,12 @@ pub(super) fn score(config: &TrainConfig, metric: &str, epochs: &[EpochRecord], 
     };
     let epochs = &epochs[..epochs.len().min(rung)];
     let mut best = RungScore { epochs: epochs.len(), best_epoch: epochs.len(), ..RungScore::default() };
+    let mut loss = f64::INFINITY;
     for epoch in epochs {
         let value = judged(epoch).filter(|value| value.is_finite());
-        if value.is_some() && value > best.judged {
+        let of_epoch = epoch.valid_loss.unwrap_or(f64::INFINITY);
+        if value.is_some() && (value > best.judged || value == best.judged && of_epoch < loss) {
+            loss = of_epoch;
             best = RungScore {
                 best_epoch: epoch.epoch,
                 valid: epoch.valid_score,

@@ -20,7 +20,11 @@ pub(crate) fn command() -> Command {
              An interrupted download resumes when the same command runs again. The last line printed is the \
              command that imports the files.",
         )
-        .after_long_help("Example:\n  graphmill datasets download cora")
+        .after_long_help(
+            "Examples:\n  \
+             graphmill datasets download cora\n  \
+             graphmill datasets download ogbn-arxiv raw",
+        )
         .arg(args::explain(
             Arg::new("name").value_name("NAME").required(true),
             "Name of the dataset",

@@ -176,7 +176,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: work::on_stderr(json),
+        progress: work::until_signal(work::on_stderr(json))?,
     };
     if TYPED_TABLE.iter().any(|entry| entry.name == name) {
         let dataset = generate_typed_to(name, dst, &options, work).map_err(usage)?;

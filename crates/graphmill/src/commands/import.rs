@@ -282,7 +282,7 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: work::on_stderr(matches.get_flag("json")),
+        progress: work::until_signal(work::on_stderr(matches.get_flag("json")))?,
     };
     let TypedImported { dataset, report } = typed::import_to(format, src, dst, &options, work)?;
     if !matches.get_flag("json") {
@@ -319,7 +319,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: work::on_stderr(matches.get_flag("json")),
+        progress: work::until_signal(work::on_stderr(matches.get_flag("json")))?,
     };
     let Imported { dataset, report } = import::import_to(format, src, dst, &options, work)?;
     if matches.get_flag("json") {

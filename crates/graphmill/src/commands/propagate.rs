@@ -1,6 +1,6 @@
 //! `--propagate`: labels or errors that spread over the graph after a run's model.
 
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches, builder::Resettable};
 use graphmill_engine::{
     Error,
     propagation::{PropagationOptions, TABLE},
@@ -23,7 +23,10 @@ pub(super) fn with_options(command: Command) -> Command {
          which helps most if neighbours have the same class. For runs on one class for each node",
     );
     let command = command.next_help_heading("Propagation, after the model").arg(method);
-    let command = PropagationOptions::augment_args(command);
+    // the derived options would describe the command as they describe themselves
+    let texts = [command.get_about().cloned(), command.get_long_about().cloned()];
+    let [about, long] = texts.map(Resettable::from);
+    let command = PropagationOptions::augment_args(command).about(about).long_about(long);
     let command =
         OWN.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.requires("propagate")));
     command.next_help_heading(None::<&str>)

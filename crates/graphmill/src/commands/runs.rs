@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use graphmill_engine::{
+    Error,
     options::word,
-    record::{RunRow, compare_runs},
+    record::{Repeated, RunRow, compare_runs},
 };
+use graphmill_report::write_runs_report;
 
 use crate::{args, output};
 
@@ -26,28 +28,50 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Compare runs in a table.\n\n\
              Each DIR is a run, or a directory that holds runs. The table has the scores of each run and the \
-             options in which the runs differ, the best validation score first.",
+             options in which the runs differ, the best validation score first, and the mean of runs of \
+             train --repeat. --out writes a page with the scores by epoch.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill runs runs                     all runs in a directory\n  \
-             graphmill runs runs/sage runs/gat --json",
+             graphmill runs runs/sage runs/gat --json\n  \
+             graphmill runs runs --out runs.html",
         )
         .arg(args::explain(
             dirs,
             "Runs, or directories that hold runs",
             "Directories are searched two levels deep",
         ))
+        .arg(args::path_option("out", "FILE", "Page to write", "An HTML file. Example: --out runs.html"))
+        .arg(args::flag("force", "Replace the page if it exists", "Without it, an existing file is an error"))
         .arg(args::json())
 }
 
 /// Reads the runs and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let rows = compare_runs(matches.get_many::<PathBuf>("dirs").into_iter().flatten())?;
-    if matches.get_flag("json") {
-        return output::json(&serde_json::json!({ "runs": rows }));
+    let out = args::get_path(matches, "out");
+    if let Some(out) = out {
+        if out.exists() && !matches.get_flag("force") {
+            let message = format!("--out {}: the file exists; pass --force to replace it", out.display());
+            return Err(Error::usage(message).into());
+        }
+        write_runs_report(&rows, out)?;
     }
-    output::text(&text(&rows))
+    let repeated = Repeated::of_rows(&rows)?;
+    if matches.get_flag("json") {
+        return output::json(&serde_json::json!({ "runs": rows, "report": out }));
+    }
+    let mut text = text(&rows);
+    for (dir, of) in &repeated {
+        if let Some(test) = of.test {
+            let count = of.runs.len();
+            let (mean, deviation) = (test.mean, test.deviation);
+            text += &format!("{dir}: test {} {mean:.4} ± {deviation:.4} over {count} seeds\n", of.metric);
+        }
+    }
+    text += &out.map_or(String::new(), |out| format!("{}\n", out.display()));
+    output::text(&text)
 }
 
 fn text(rows: &[RunRow]) -> String {

@@ -97,8 +97,22 @@ pub(crate) fn command() -> Command {
         ))
         .args(progress::arguments())
         .arg(args::json());
-    args::with_training_options(command, &options::names())
+    let command = args::with_training_options(command, &options::names());
+    UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
 }
+
+/// Training options that the short help leaves to that of `train`.
+const UNCOMMON: &[&str] = &[
+    "order",
+    "schedule",
+    "host_budget",
+    "device_budget",
+    "cache_ratio",
+    "cache",
+    "strategy",
+    "reuse",
+    "precision",
+];
 
 /// Runs the sweep and prints its table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {

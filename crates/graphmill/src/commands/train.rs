@@ -84,7 +84,9 @@ pub(crate) fn command() -> Command {
 
 /// Trains on one process, or hands over to the ranks of a partitioned dataset.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    let config = configure(matches, args::get_path(matches, "out"), matches.get_flag("resume"))?;
+    let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
+    let first = repeat::first(matches, out)?;
+    let config = configure(matches, first.as_deref().or(out), resume)?;
     args::use_threads(ranks::threads(&config))?;
     signals::catch(|| output::note("stopping after this batch; repeat to stop at once"))?;
     if let Some(seeds) = repeat::seeds(matches, &config)? {
@@ -93,8 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(dir) = ranks::partition(&config)? {
         return over_ranks(matches, &config, &dir);
     }
-    let out = args::get_path(matches, "out");
-    let (outcome, run) = train_once(matches, &config, out)?;
+    let (outcome, run) = train_once(matches, &config, out, resume)?;
     print_outcome(matches, &config, outcome, &run)
 }
 
@@ -102,22 +103,26 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 type Trained = (Result<Summary, Error>, RunDir);
 
 /// Trains in one process in the run directory `out`, or a new one.
-fn train_once(matches: &ArgMatches, config: &TrainConfig, out: Option<&Path>) -> anyhow::Result<Trained> {
+fn train_once(
+    matches: &ArgMatches,
+    config: &TrainConfig,
+    out: Option<&Path>,
+    resume: bool,
+) -> anyhow::Result<Trained> {
     let dataset = AnyDataset::open(config)?;
     let train = |context: RunContext| dataset.train(config, context);
-    record(matches, config, out, dataset.name(), &[dataset.describe()], train)
+    record(matches, config, (out, resume), dataset.name(), &[dataset.describe()], train)
 }
 
 /// Trains on the dataset `name` in a run directory, after `notes` for the user.
 fn record(
     matches: &ArgMatches,
     config: &TrainConfig,
-    out: Option<&Path>,
+    (out, resume): (Option<&Path>, bool),
     name: &str,
     notes: &[String],
     train: impl FnOnce(RunContext) -> Result<Summary, Error>,
 ) -> anyhow::Result<Trained> {
-    let resume = matches.get_flag("resume");
     let run = directory(out, resume, name)?;
     let progress = progress::on_stderr(progress::form(matches)?);
     let mut observer = Recorder::new(config, Some(&run), progress);

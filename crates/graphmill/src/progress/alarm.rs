@@ -8,6 +8,8 @@ use graphmill_engine::{
 };
 use graphmill_nn::model::Model;
 
+use crate::output;
+
 /// Rise over the smallest loss so far that is an explosion, and no longer noise.
 const RISE: f64 = 10.0;
 
@@ -15,6 +17,8 @@ const RISE: f64 = 10.0;
 /// of the first epoch and [`RISE`] times the smallest so far.
 pub(super) struct Alarm {
     shown: Box<dyn Observer>,
+    /// True if `shown` prints notes.
+    prints_notes: bool,
     /// Loss of the first epoch.
     first: Option<f64>,
     /// Epoch and loss of the smallest loss so far.
@@ -23,8 +27,8 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    pub(super) fn new(shown: Box<dyn Observer>) -> Self {
-        Self { shown, first: None, least: None, has_warned: false }
+    pub(super) fn new(shown: Box<dyn Observer>, prints_notes: bool) -> Self {
+        Self { shown, prints_notes, first: None, least: None, has_warned: false }
     }
 
     /// Warning of this epoch, if it is due.
@@ -40,10 +44,16 @@ impl Alarm {
         }
         self.has_warned = true;
         Some(format!(
-            "warning: the loss explodes: {loss:.4} in epoch {epoch} after {least:.4} in epoch {at}; lower \
-             --lr or set --clip"
+            "warning: the loss explodes: {} in epoch {epoch} after {} in epoch {at}; lower --lr or set --clip",
+            number(loss),
+            number(least)
         ))
     }
+}
+
+/// A loss in four decimals, a large one in its power of ten.
+fn number(loss: f64) -> String {
+    if loss.abs() < 1e6 { format!("{loss:.4}") } else { format!("{loss:.3e}") }
 }
 
 impl Observer for Alarm {
@@ -64,8 +74,11 @@ impl Observer for Alarm {
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         self.shown.epoch(record)?;
-        if let Some(warning) = self.warning(record) {
-            self.shown.note(&warning);
+        match self.warning(record) {
+            Some(warning) if self.prints_notes => self.shown.note(&warning),
+            // without progress, a warning is still shown
+            Some(warning) => output::note(&warning),
+            None => {}
         }
         Ok(())
     }
@@ -91,7 +104,7 @@ mod tests {
 
     /// Epochs with a warning, for losses of the epochs from 1 on.
     fn warned(losses: &[f64]) -> Vec<usize> {
-        let mut alarm = Alarm::new(Box::new(Quiet));
+        let mut alarm = Alarm::new(Box::new(Quiet), true);
         let records = losses.iter().enumerate().map(|(at, &loss)| EpochRecord {
             epoch: at + 1,
             loss,
@@ -109,5 +122,6 @@ mod tests {
             "noise of a small loss stays below the first loss"
         );
         assert_eq!(warned(&[2.0, 2.5, 4.0]), [0; 0]);
+        assert_eq!((number(12.34567), number(2.15e31)), ("12.3457".into(), "2.150e31".into()));
     }
 }

@@ -78,9 +78,15 @@ pub(crate) fn on_stderr(form: Form) -> Box<dyn Observer> {
         Form::Bar => Box::new(bar::Bar::new()),
         Form::Auto | Form::Plain => Box::new(plain::Plain::new(std::io::stderr())),
         Form::Json => Box::new(json::Json::new(std::io::stderr())),
-        Form::None => return Box::new(Quiet),
+        Form::None => Box::new(Quiet),
     };
-    Box::new(alarm::Alarm::new(shown))
+    // a bar without a terminal prints nothing
+    let prints_notes = match form {
+        Form::None => false,
+        Form::Bar => std::io::stderr().is_terminal(),
+        Form::Auto | Form::Plain | Form::Json => true,
+    };
+    Box::new(alarm::Alarm::new(shown, prints_notes))
 }
 
 /// Seconds as `m:ss` or `h:mm:ss`.

@@ -193,7 +193,7 @@ def load_model(run: RunLike, *, last: bool = False) -> Any:
     or values. They agree with :func:`predict` to rounding. The module can be trained further.
 
     Args:
-        run: Run, or its directory, of ``model`` ``"sage"``, ``"gcn"``, ``"gat"`` or ``"gin"``.
+        run: Run, or its directory, on nodes of one type, of any ``model`` without edge features.
         last: Takes the last checkpoint instead of the best model.
 
     Raises:

@@ -12,6 +12,7 @@ mod memory;
 mod origin;
 mod ranks;
 mod reuse;
+mod runs;
 mod section;
 mod sweep;
 mod text;
@@ -24,6 +25,7 @@ use graphmill_core::units::{bytes, count};
 use graphmill_engine::record::{EpochRecord, Summary, Traffic};
 
 use chart::{Bar, Line, Point, points};
+pub use runs::runs_html;
 use section::{section, section_with_legend};
 pub use sweep::sweep_html;
 use text::{escape, percent, score, seconds, short};

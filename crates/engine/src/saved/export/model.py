@@ -6,8 +6,11 @@
 
 `x` holds the feature rows of the dataset as Graphmill stores them, `edge_index` all of its edges.
 The outputs are those of `graphmill predict` on every node, to rounding: scores before softmax or
-sigmoid, or values at the scale of the targets. `graphmill export-model` wrote this file, the options
-in `model.json` and the parameters in `weights.safetensors`.
+sigmoid, or values at the scale of the targets. A run with `--label-inputs` reads one
+more column for each class: 1 for the class of a training node, and 0 elsewhere.
+
+`graphmill export-model` wrote this file, the options in `model.json` and the parameters in
+`weights.safetensors`.
 """
 
 import json

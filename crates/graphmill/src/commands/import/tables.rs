@@ -59,6 +59,8 @@ pub(super) fn command() -> Command {
         )
         .after_long_help(
             "Examples:\n  \
+             graphmill import tables data --edges transfers.csv --src from --dst to\n  \
+             graphmill import tables data --nodes users.csv --id id --label group --split stratified:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
              graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \
@@ -71,7 +73,7 @@ pub(super) fn command() -> Command {
             "A TOML file with [[nodes]] and [[edges]]; --dry-run prints the file of a command line",
         ));
     let command = with_edge_options(with_node_options(command));
-    command
+    let command = command
         .next_help_heading(None::<&str>)
         .arg(args::option(
             "dangling",
@@ -98,8 +100,21 @@ pub(super) fn command() -> Command {
         .arg(args::memory())
         .arg(args::force())
         .arg(args::threads())
-        .arg(args::json())
+        .arg(args::json());
+    UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
 }
+
+/// Options that the short help leaves out.
+const UNCOMMON: &[&str] = &[
+    "separator",
+    "quote",
+    "split-seed",
+    "category-limit",
+    "node-type",
+    "edge-column",
+    "edge-type",
+    "keep-duplicates",
+];
 
 /// `--NAME VALUE`, which may be given several times.
 fn repeated(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
@@ -228,7 +243,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let work = Work {
         memory: args::get_memory(matches)?,
         replace: matches.get_flag("force"),
-        progress: work::on_stderr(is_json),
+        progress: work::until_signal(work::on_stderr(is_json))?,
     };
     let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;

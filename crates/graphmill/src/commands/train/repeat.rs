@@ -1,14 +1,18 @@
 //! `graphmill train --repeat N`: a run for each of several seeds, and the spread of their scores.
 
-use std::ops::Range;
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use clap::ArgMatches;
 use graphmill_engine::{
-    Error, TrainConfig,
+    Error, RunDir, TrainConfig,
     record::{Repeated, Spread},
 };
 
-use super::{train_once, with_remedy};
+use super::{configure, train_once};
 use crate::{args, output, ranks};
 
 /// Largest number of runs.
@@ -24,9 +28,6 @@ pub(super) fn seeds(matches: &ArgMatches, config: &TrainConfig) -> anyhow::Resul
     let Some(count) = word.parse().ok().filter(|count| (1..=MAX).contains(count)) else {
         return refuse(format!("pass an integer from 1 to {MAX}"));
     };
-    if matches.get_flag("resume") {
-        return refuse("each run resumes by itself; pass --resume --out OUT/seed-S without --repeat".into());
-    }
     if args::get_path(matches, "out").is_none() {
         return refuse("name the directory of the runs with --out DIR".into());
     }
@@ -39,19 +40,49 @@ pub(super) fn seeds(matches: &ArgMatches, config: &TrainConfig) -> anyhow::Resul
     }
 }
 
-/// Trains a run for each seed, and prints and writes the spread of their scores.
+/// The run of the smallest seed below `out`, from which `--repeat --resume` reads the options.
+///
+/// # Errors
+/// Wrong usage: there is no run to resume.
+pub(super) fn first(matches: &ArgMatches, out: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    let (Some(out), true) = (out, matches.contains_id("repeat") && matches.get_flag("resume")) else {
+        return Ok(None);
+    };
+    let entries = fs::read_dir(out).map_err(|error| Error::io(out, "read", error))?;
+    let seed = |name: &str| name.strip_prefix("seed-")?.parse::<u64>().ok();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let found = names.filter_map(|name| Some((seed(&name)?, out.join(name))));
+    let found = found.filter(|(_, dir)| RunDir::config_path(dir).is_file()).min();
+    let nothing = || Error::usage(format!("{}: no run to resume; leave out --resume", out.display()));
+    Ok(Some(found.ok_or_else(nothing)?.1))
+}
+
+/// Trains a run for each seed, and prints and writes the spread of their scores. With `--resume`,
+/// runs that exist go on, and finished ones are not trained again.
 pub(super) fn run(matches: &ArgMatches, config: &TrainConfig, seeds: Range<u64>) -> anyhow::Result<()> {
     let out = args::required_path(matches, "out");
+    let count = seeds.end - seeds.start;
     let mut runs = Vec::new();
     for seed in seeds {
-        let config = TrainConfig { seed, ..config.clone() };
         let dir = out.join(format!("seed-{seed}"));
-        let (outcome, run) = train_once(matches, &config, Some(&dir))?;
-        let summary = outcome.map_err(|error| with_remedy(error, &run))?;
+        let resume = matches.get_flag("resume") && RunDir::config_path(&dir).is_file();
+        let config = match resume {
+            true => TrainConfig { seed, ..configure(matches, Some(&dir), true)? },
+            false => TrainConfig { seed, ..config.clone() },
+        };
+        let (outcome, _) = train_once(matches, &config, Some(&dir), resume)?;
+        let summary = outcome.map_err(|error| match &error {
+            Error::Interrupted { .. } => {
+                let how = format!("graphmill train --repeat {count} --resume --out {}", out.display());
+                let message = format!("{error}; resume with: {how}");
+                anyhow::Error::from(error).context(message)
+            }
+            _ => error.into(),
+        })?;
         runs.push((seed, dir.display().to_string(), summary));
     }
     let repeated = Repeated::of(runs);
-    let path = out.join("repeat.json");
+    let path = Repeated::path(out);
     repeated.write(&path)?;
     if matches.get_flag("json") {
         return output::json(&repeated);

@@ -172,3 +172,53 @@ fn values_and_several_types_are_swept_by_their_own_metric() {
     let record = sandbox.ok_json(&format!("sweep shop --try lr=0.001,0.05 {options} --out s"));
     assert!(record["best"].is_number() && record["command"].as_str().unwrap().contains("shop"), "{record}");
 }
+
+#[test]
+fn repeats_resume_and_runs_are_compared_on_a_page() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let repeat = format!("train data {RUN} --hidden 8 --epochs 2 --repeat 3 --out r");
+    sandbox.ok(&repeat);
+    let whole = sandbox.json("r/repeat.json");
+    // a run in the middle is missing, and the last one has an epoch less
+    let first = sandbox.read("r/seed-0/summary.json");
+    fs::remove_dir_all(sandbox.path("r/seed-1")).unwrap();
+    fs::remove_dir_all(sandbox.path("r/seed-2")).unwrap();
+    fs::remove_file(sandbox.path("r/repeat.json")).unwrap();
+    sandbox.ok(&format!("train data {RUN} --hidden 8 --epochs 1 --seed 2 --out r/seed-2"));
+    let text = sandbox.ok("train --repeat 3 --resume --out r --epochs 2");
+    assert!(text.contains("3 runs: test "), "{text}");
+    let resumed = sandbox.json("r/repeat.json");
+    for field in ["test", "valid", "metric"] {
+        assert_eq!(resumed[field], whole[field], "{field}");
+    }
+    let scores = |summary: &[u8]| serde_json::from_slice::<Value>(summary).unwrap()["test"].clone();
+    assert_eq!(scores(&sandbox.read("r/seed-0/summary.json")), scores(&first));
+    let refused = sandbox.run("train --repeat 3 --resume --out nowhere");
+    assert!(refused.stderr.contains("nowhere"), "{}", refused.stderr);
+
+    let text = sandbox.ok("runs r --out runs.html");
+    assert!(text.contains("over 3 seeds") && text.ends_with("runs.html\n"), "{text}");
+    assert_eq!(text.lines().next().unwrap().matches("metric").count(), 1, "{text}");
+    let page = String::from_utf8(sandbox.read("runs.html")).unwrap();
+    for part in ["3 runs, compared", "r/seed-1", "<h2>Seeds</h2>", "Validation accuracy", "<svg "] {
+        assert!(page.contains(part), "{part}");
+    }
+    let refused = sandbox.run("runs r --out runs.html");
+    assert!(refused.stderr.contains("pass --force to replace it"), "{}", refused.stderr);
+    sandbox.ok("runs r --out runs.html --force");
+}
+
+#[test]
+fn an_interrupt_ends_a_generator_with_its_status() {
+    let sandbox = Sandbox::new();
+    let args = "generate rmat big --scale 24 --edge-factor 16 --feature-dim 8";
+    let mut child = sandbox.command(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    sleep(Duration::from_millis(1500));
+    // SAFETY: kill(2) takes plain numbers; the process is our child, not yet waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let began = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(!sandbox.path("big").exists());
+}

@@ -115,6 +115,31 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
 }
 
 #[test]
+fn truth_values_keep_their_names_and_files_list_keys() {
+    let sandbox = Sandbox::new();
+    let rows: String = (0..60).map(|i| format!("acc-{i},{},{}\n", i % 7, ["no", "yes"][i % 2])).collect();
+    sandbox.write("nodes.csv", format!("id,size,late\n{rows}"));
+    let edges: String = (0..60).map(|i| format!("acc-{i},acc-{}\n", (i + 2) % 60)).collect();
+    sandbox.write("edges.csv", format!("from,to\n{edges}"));
+    let import =
+        "import tables data --nodes nodes.csv --id id --label late --edges edges.csv --src from --dst to";
+    sandbox.ok(import);
+    sandbox.ok("train data --epochs 1 --hidden 4 --fanout 3,3 --batch-size 16 --out run");
+    sandbox.write("some.txt", "acc-7 # the first\nacc-3\n");
+    let text = sandbox.ok("predict run --nodes some.txt --out -");
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!((rows.len(), rows[0]), (3, "id,class"), "{text}");
+    assert!(rows[1].starts_with("acc-7,") && rows[2].starts_with("acc-3,"), "{text}");
+    assert!(rows[1..].iter().all(|row| row.ends_with(",yes") || row.ends_with(",no")), "{text}");
+    sandbox.write("wrong.txt", "acc-7\nacc-99\n");
+    let refused = sandbox.run("predict run --nodes wrong.txt --out -");
+    assert!(refused.stderr.contains("acc-99"), "{}", refused.stderr);
+    // a rule for a column that is no feature
+    let refused = sandbox.run(&format!("{} --column late=number --force", import));
+    assert!(refused.stderr.contains("its rule has no effect"), "{}", refused.stderr);
+}
+
+#[test]
 fn wrong_command_lines_name_the_remedy() {
     let sandbox = Sandbox::new();
     accounts(&sandbox);

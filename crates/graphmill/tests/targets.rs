@@ -129,6 +129,13 @@ fn rows_with_some_of_several_targets_train_from_the_table_to_the_scores() {
         assert!((balance - 500.0 - 100.0 * group).abs() < 120.0, "{line:?}");
         assert!((limit - 80.0 + 10.0 * group).abs() < 12.0, "{line:?}");
     }
+    // each target has its name, and metrics of its own
+    let of_targets = test["diagnostics"]["residuals"].as_array().unwrap();
+    assert_eq!((&of_targets[0]["name"], &of_targets[1]["name"]), (&"balance".into(), &"limit".into()));
+    assert!(of_targets.iter().all(|of| of["r2"].as_f64().unwrap() > 0.5), "{of_targets:?}");
+    assert!(sandbox.ok("eval run").contains("balance") && sandbox.ok("info data").contains("targets"));
+    let page = String::from_utf8(sandbox.read("run/report.html")).unwrap();
+    assert!(page.contains("<td>limit<td>") && page.contains(" of balance"), "names in the report");
     // columns of the report, and of a task that is no regression
     let refused = sandbox.run(
         "import tables other --nodes accounts.csv --id account --label balance,limit --task classification",

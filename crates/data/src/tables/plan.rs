@@ -232,6 +232,8 @@ pub(super) fn decide_target(
     if odd > 0 {
         odd_values(table, name, profile, shape, faults);
     }
+    // classes such as yes and no keep their names
+    let shape = if shape == Shape::Bool && profile.spells_once() { Shape::Text } else { shape };
     let present = profile.rows - profile.missing_as(shape);
     let names = profile.distinct(shape);
     let many = names.as_ref().is_none_or(|names| names.len() as u64 > 20 && names.len() as u64 * 2 > present);

@@ -197,6 +197,13 @@ impl Profile {
         Some(values)
     }
 
+    /// Returns true if each truth value of a column without missing words has one spelling.
+    pub(super) fn spells_once(&self) -> bool {
+        let spellings: BTreeSet<&str> = self.distinct.iter().flatten().map(|text| text.trim()).collect();
+        let values = self.distinct(Shape::Bool).map_or(0, |values| values.len());
+        self.words == 0 && spellings.len() == values
+    }
+
     /// Type of the column, and the number of values of another type; `None` without values.
     pub(super) fn shape(&self) -> Option<(Shape, u64)> {
         let present: u64 = self.counts.iter().sum();

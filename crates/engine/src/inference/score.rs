@@ -56,8 +56,13 @@ pub(crate) fn diagnostics(
     logits: &Matrix,
     labels: &Labels,
     nodes: &[NodeId],
+    names: &[String],
 ) -> Option<Diagnostics> {
-    Diagnostics::new(part, &input(logits, labels, nodes))
+    let mut of = Diagnostics::new(part, &input(logits, labels, nodes))?;
+    for residuals in &mut of.residuals {
+        residuals.name = names.get(residuals.target).cloned().unwrap_or_default();
+    }
+    Some(of)
 }
 
 /// Logits of `nodes` with their labels.

@@ -191,24 +191,24 @@ impl<'a> Scorer<'a> {
         }
         observer.evaluate(nodes.len());
         let clock = Instant::now();
+        // a dataset that has moved since has numbers for names
+        let names = build::class_names(self.data.directory.as_deref()).unwrap_or_default();
         let mut diagnostics = match &self.judge {
-            Judge::Labels(_) => self.diagnostics(model)?,
+            Judge::Labels(_) => self.diagnostics(model, &names)?,
             Judge::Links(_) => Vec::new(),
         };
         let score = self.score(model, Part::Test, &nodes)?;
         let mut by_class = None;
         if let Judge::Labels(_) = &self.judge {
-            // a dataset that has moved since has numbers for names
-            let names = build::class_names(self.data.directory.as_deref()).unwrap_or_default();
             by_class = class_report(&self.logits, &self.data.labels, &nodes, &names);
-            diagnostics.extend(self.diagnose("test", &nodes));
+            diagnostics.extend(self.diagnose("test", &nodes, &names));
         }
         meter.span("test", clock);
         Ok(Tested { test: TestScore { metric, score }, by_class, diagnostics })
     }
 
     /// Diagnostics of the parts besides the test nodes.
-    fn diagnostics(&mut self, model: &Model) -> Result<Vec<Diagnostics>> {
+    fn diagnostics(&mut self, model: &Model, names: &[String]) -> Result<Vec<Diagnostics>> {
         let mut all = Vec::new();
         for &part in diagnosed_parts(&self.data.labels) {
             let nodes = match part {
@@ -217,19 +217,21 @@ impl<'a> Scorer<'a> {
             };
             if !nodes.is_empty() {
                 self.score(model, Part::Valid, &nodes)?;
-                all.extend(self.diagnose(part, &nodes));
+                all.extend(self.diagnose(part, &nodes, names));
             }
         }
         Ok(all)
     }
 
     /// Diagnostics of the nodes that were scored last.
-    fn diagnose(&self, part: &str, nodes: &[NodeId]) -> Option<Diagnostics> {
+    fn diagnose(&self, part: &str, nodes: &[NodeId], names: &[String]) -> Option<Diagnostics> {
         let labels = &self.data.labels;
-        let Some(scale) = &self.scale else { return diagnostics(part, &self.logits, labels, nodes) };
+        let Some(scale) = &self.scale else {
+            return diagnostics(part, &self.logits, labels, nodes, names);
+        };
         let mut rows = self.logits.clone();
         scale.undo(rows.view_mut().host());
-        diagnostics(part, &rows, labels, nodes)
+        diagnostics(part, &rows, labels, nodes, names)
     }
 
     /// Score of the model on the `nodes` of a part, or on its edges; `None` if it is not defined.

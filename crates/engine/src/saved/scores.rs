@@ -127,7 +127,8 @@ impl SavedRun {
             let by_class = class_report(&logits, &data.labels, nodes, &names);
             // propagated scores are probabilities already, of another kind than logits
             let is_of_model = self.propagation.is_none();
-            let diagnostics = diagnostics(part, &logits, &data.labels, nodes).filter(|_| is_of_model);
+            let diagnostics = diagnostics(part, &logits, &data.labels, nodes, &names);
+            let diagnostics = diagnostics.filter(|_| is_of_model);
             parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {

@@ -196,7 +196,7 @@ impl<'r> SavedTypedRun<'r> {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &task.labels, nodes, &task.classes);
-            let diagnostics = diagnostics(part, &logits, &task.labels, nodes);
+            let diagnostics = diagnostics(part, &logits, &task.labels, nodes, &task.classes);
             parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {

@@ -223,7 +223,8 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn diagnostics(&self, part: &str) -> Option<Diagnostics> {
-        diagnostics(part, &self.logits, &self.task.labels, &self.scored[Part::named(part) as usize])
+        let nodes = &self.scored[Part::named(part) as usize];
+        diagnostics(part, &self.logits, &self.task.labels, nodes, &self.task.classes)
     }
 
     fn target_scale(&self) -> Option<TargetScale> {

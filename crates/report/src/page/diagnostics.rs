@@ -136,8 +136,11 @@ fn values(all: &[Diagnostics]) -> String {
             Some((of.part.clone(), residuals.clone()))
         };
         let each: Vec<(String, Residuals)> = parts.iter().filter_map(of_part).collect();
-        let name =
-            if test.residuals.len() > 1 { format!(" of target {}", target + 1) } else { String::new() };
+        let name = if test.residuals.len() > 1 {
+            format!(" of {}", escape(&title(residuals)))
+        } else {
+            String::new()
+        };
         let _ = write!(
             out,
             "<div class=pair>\n{}{}</div>\n",
@@ -152,6 +155,15 @@ fn values(all: &[Diagnostics]) -> String {
     out
 }
 
+/// Name of a target in a title.
+fn title(residuals: &Residuals) -> String {
+    if residuals.name.is_empty() {
+        format!("target {}", residuals.target + 1)
+    } else {
+        residuals.name.clone()
+    }
+}
+
 /// Metrics and residuals of each part.
 fn table(parts: &[&Diagnostics]) -> String {
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
@@ -163,22 +175,30 @@ fn table(parts: &[&Diagnostics]) -> String {
     body += "<th>mean residual<th>deviation<th>5 %<th>median<th>95 %</tr></thead>\n<tbody>\n";
     for of in parts {
         for residuals in &of.residuals {
-            let _ =
-                write!(body, "<tr><td>{}<td>{}<td>{}", of.part, residuals.target + 1, count(residuals.count));
+            let _ = write!(
+                body,
+                "<tr><td>{}<td>{}<td>{}",
+                of.part,
+                escape(&residuals.label()),
+                count(residuals.count)
+            );
             for name in &names {
-                let value = of.scores.get(*name).copied().flatten();
-                // metrics are means over the targets
-                let value =
-                    if residuals.target == of.residuals[0].target { number(value) } else { String::new() };
-                let _ = write!(body, "<td>{value}");
+                let value = match &name[..] {
+                    _ if of.residuals.len() == 1 => of.scores.get(*name).copied().flatten(),
+                    "mae" => Some(residuals.mae),
+                    "rmse" => Some(residuals.rmse),
+                    "r2" => residuals.r2,
+                    // a mean over the targets
+                    _ => None,
+                };
+                let _ = write!(body, "<td>{}", number(value));
             }
             let at = |q: usize| residuals.quantiles.get(q).map_or("–".to_string(), |&x| short(x));
             let (mean, deviation) = (short(residuals.mean), short(residuals.deviation));
             let _ = writeln!(body, "<td>{mean}<td>{deviation}<td>{}<td>{}<td>{}</tr>", at(5), at(50), at(95));
         }
     }
-    let note = "Best epoch, at the scale of the targets. A residual is the prediction minus the target; with \
-                several targets a metric is the mean over them.";
+    let note = "Best epoch, at the scale of the targets. A residual is the prediction minus the target.";
     section("Metrics and residuals", note, &(body + "</tbody></table></div>\n"))
 }
 

@@ -55,15 +55,17 @@ fn residuals(parts: &[&Diagnostics]) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\n{:<16}{:>8}{:>10}{:>13}{:>13}{:>13}{:>13}{:>13}\n",
-        "residuals", "target", "nodes", "mean", "deviation", "5 %", "median", "95 %"
+        "\n{:<10}{:>16}{:>8}{:>12}{:>12}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+        "residuals", "target", "nodes", "mae", "rmse", "r2", "mean", "deviation", "5 %", "median", "95 %"
     );
     for of in parts {
         for residuals in &of.residuals {
             let at = |q: usize| residuals.quantiles.get(q).copied().unwrap_or(f64::NAN);
-            let _ = write!(text, "{:<16}{:>8}{:>10}", of.part, residuals.target + 1, residuals.count);
+            let _ = write!(text, "{:<10}{:>16}{:>8}", of.part, residuals.label(), residuals.count);
+            let r2 = residuals.r2.map_or("-".to_string(), |x| format!("{x:.4}"));
+            let _ = write!(text, "{:>12.4}{:>12.4}{r2:>9}", residuals.mae, residuals.rmse);
             for value in [residuals.mean, residuals.deviation, at(5), at(50), at(95)] {
-                let _ = write!(text, "{value:>13.4}");
+                let _ = write!(text, "{value:>12.4}");
             }
             text.push('\n');
         }

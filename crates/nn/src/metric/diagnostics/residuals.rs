@@ -16,8 +16,16 @@ const QUANTILES: usize = 100;
 pub struct Residuals {
     /// Number of the target.
     pub target: usize,
+    /// Name of the target; empty if it has none.
+    pub name: String,
     /// Number of rows with a known target.
     pub count: u64,
+    /// Mean absolute residual.
+    pub mae: f64,
+    /// Root of the mean square residual.
+    pub rmse: f64,
+    /// Coefficient of determination; `None` if all targets are equal.
+    pub r2: Option<f64>,
     /// Mean residual: the bias.
     pub mean: f64,
     /// Standard deviation of the residuals.
@@ -46,6 +54,9 @@ impl Residuals {
         let count = residuals.len() as f64;
         let mean = residuals.iter().sum::<f64>() / count;
         let squares: f64 = residuals.iter().map(|x| (x - mean) * (x - mean)).sum();
+        let errors: f64 = residuals.iter().map(|x| x * x).sum();
+        let center = pairs.iter().map(|(truth, _)| truth).sum::<f64>() / count;
+        let spread: f64 = pairs.iter().map(|(truth, _)| (truth - center) * (truth - center)).sum();
         residuals.sort_unstable_by(f64::total_cmp);
         let quantile = |q: usize| {
             // linear between neighbours, as NumPy's default
@@ -57,12 +68,21 @@ impl Residuals {
         let every = pairs.len().div_ceil(VALUE_POINTS);
         Some(Self {
             target,
+            name: String::new(),
             count: pairs.len() as u64,
+            mae: residuals.iter().map(|x| x.abs()).sum::<f64>() / count,
+            rmse: (errors / count).sqrt(),
+            r2: (spread > 0.0).then(|| 1.0 - errors / spread),
             mean,
             deviation: (squares / count).sqrt(),
             quantiles: (0..=QUANTILES).map(quantile).collect(),
             points: pairs.iter().step_by(every).copied().collect(),
         })
+    }
+
+    /// Name of the target, or its number from 1.
+    pub fn label(&self) -> String {
+        if self.name.is_empty() { (self.target + 1).to_string() } else { self.name.clone() }
     }
 
     /// Share of the residuals below `x`, linear between the quantiles.
@@ -104,6 +124,8 @@ mod tests {
         assert!((first.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
         assert_eq!((first.quantiles[0], first.quantiles[50], first.quantiles[100]), (-1.0, 0.0, 1.0));
         assert_eq!((second.count, second.mean, second.deviation), (2, 0.0, 2.0));
+        assert_eq!((first.mae, first.r2, second.rmse, second.mae), (2.0 / 3.0, Some(0.0), 2.0, 2.0));
+        assert_eq!(second.r2, Some(0.84));
         let broken = Input::new(&[f32::NAN], 1, Truth::Values(&[1.0]));
         assert_eq!(Diagnostics::new("test", &broken), None);
     }

@@ -212,7 +212,7 @@ fn repeats_resume_and_runs_are_compared_on_a_page() {
 #[test]
 fn an_interrupt_ends_a_generator_with_its_status() {
     let sandbox = Sandbox::new();
-    let args = "generate rmat big --scale 24 --edge-factor 16 --feature-dim 8";
+    let args = "generate kronecker big --scale 22 --feature-dim 8 --memory 64M";
     let mut child = sandbox.command(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     sleep(Duration::from_millis(1500));
     // SAFETY: kill(2) takes plain numbers; the process is our child, not yet waited for.

@@ -125,7 +125,7 @@ fn truth_values_keep_their_names_and_files_list_keys() {
         "import tables data --nodes nodes.csv --id id --label late --edges edges.csv --src from --dst to";
     sandbox.ok(import);
     sandbox.ok("train data --epochs 1 --hidden 4 --fanout 3,3 --batch-size 16 --out run");
-    sandbox.write("some.txt", "acc-7 # the first\nacc-3\n");
+    sandbox.write("some.txt", "acc-7\nacc-3\n");
     let text = sandbox.ok("predict run --nodes some.txt --out -");
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!((rows.len(), rows[0]), (3, "id,class"), "{text}");

@@ -119,7 +119,7 @@ pub fn stacked(
     Ok(Features { dim, data })
 }
 
-/// Where a table of [`stacked`] is stored: its file in `dir`. `None` for sparse rows.
+/// File in `dir` that holds a table of [`stacked`]; `None` for sparse rows.
 pub fn stored(stacked: &Features, aggregation: Aggregation, dir: &Path) -> Option<StoredTable> {
     let rows = stacked.len().checked_div(stacked.dim).unwrap_or(0);
     let path = dir.join(file_name(aggregation));

@@ -144,7 +144,8 @@ impl<'a> NodePlan<'a> {
         for column in spec.columns.keys() {
             if let Some(role) = find(column, faults).and_then(|c| roles[c].as_ref()) {
                 let message = format!(
-                    "column '{column}': it is no feature ({role}), so its rule has no effect; leave the rule out"
+                    "column '{column}': it is no feature ({role}), so its rule has no effect; leave the \
+                     rule out"
                 );
                 faults.add(&name, message);
             }

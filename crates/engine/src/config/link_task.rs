@@ -41,7 +41,7 @@ fn edge_type_name(of: &Json) -> String {
     ["source", "name", "destination"].map(|part| of[part].as_str().unwrap_or_default()).join(":")
 }
 
-/// What the seeds of a run are, in the plural.
+/// Name of the seeds of a run, in the plural.
 pub fn seeds_are(config: &TrainConfig) -> &'static str {
     if is_of_events(config) {
         return "events";

@@ -20,7 +20,7 @@ pub struct Start {
     pub batches: u64,
     /// Number of seeds of an epoch.
     pub seeds: usize,
-    /// What the seeds are: `nodes`, `edges`, `walks` or `events`.
+    /// Name of the seeds: `nodes`, `edges`, `walks` or `events`.
     pub seeds_are: &'static str,
     /// Epoch and batch that it starts from; zeros unless resumed.
     pub from: (usize, u64),

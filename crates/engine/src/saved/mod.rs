@@ -42,7 +42,8 @@ use crate::{
 pub enum Selection<'p> {
     /// All nodes, in order.
     All,
-    /// Nodes of a list file: one id per line, or a `.npy` of integers. A list with words holds keys.
+    /// Nodes of a list file: one id per line, or a `.npy` of integers. A list with words holds
+    /// keys.
     Nodes(&'p Path),
     /// Nodes of a list of their original keys: one per line, or a CSV table with the columns of the
     /// key.

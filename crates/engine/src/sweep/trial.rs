@@ -69,8 +69,8 @@ pub(super) fn train_to(
     Ok(Reached { dataset: data.name().to_string(), metric, epochs, summary })
 }
 
-/// Best epoch among the first `rung` ones, by the criterion of the run: of equal scores, that of the
-/// smaller validation loss.
+/// Best epoch among the first `rung` ones, by the criterion of the run: of equal scores, that of
+/// the smaller validation loss.
 pub(super) fn score(config: &TrainConfig, metric: &str, epochs: &[EpochRecord], rung: usize) -> RungScore {
     let judged = |epoch: &EpochRecord| match config.select_by {
         SelectBy::Loss => epoch.valid_loss.map(|loss| -loss),

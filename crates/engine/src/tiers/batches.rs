@@ -30,8 +30,8 @@ pub(crate) struct Batches<'b> {
 }
 
 impl Batches<'_> {
-    /// Score of every row by a metric of hotness: of every node, and of its aggregate, if aggregates
-    /// follow the rows of the nodes.
+    /// Score of every row by a metric of hotness: of every node, and of its aggregate, if
+    /// aggregates follow the rows of the nodes.
     ///
     /// # Errors
     /// An unknown metric, an impossible option, or `watch` stops the work.

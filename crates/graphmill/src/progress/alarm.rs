@@ -44,7 +44,8 @@ impl Alarm {
         }
         self.has_warned = true;
         Some(format!(
-            "warning: the loss explodes: {} in epoch {epoch} after {} in epoch {at}; lower --lr or set --clip",
+            "warning: the loss explodes: {} in epoch {epoch} after {} in epoch {at}; lower --lr or set \
+             --clip",
             number(loss),
             number(least)
         ))

@@ -105,8 +105,8 @@ fn table(rows: &[RunRow]) -> String {
 /// Spread of runs that differ by their seeds.
 fn spreads(repeated: &[(String, Repeated)]) -> String {
     let mut body = String::from(
-        "<div class=scroll><table>\n<thead><tr><th>runs<th>seeds<th>metric<th>validation<th>test</tr></thead>\n\
-         <tbody>\n",
+        "<div class=scroll><table>\n<thead><tr><th>runs<th>seeds<th>metric<th>validation<th>test</tr>\
+         </thead>\n<tbody>\n",
     );
     for (dir, of) in repeated {
         let [valid, test] = [of.valid, of.test].map(|spread| {

@@ -60,7 +60,7 @@ pub(super) fn command() -> Command {
         .after_long_help(
             "Examples:\n  \
              graphmill import tables data --edges transfers.csv --src from --dst to\n  \
-             graphmill import tables data --nodes users.csv --id id --label group --split stratified:60,20,20\n  \
+             graphmill import tables data --nodes users.csv --id id --label group --split random:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
              graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \

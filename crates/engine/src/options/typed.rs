@@ -29,12 +29,10 @@ const UNREAD: &[(&str, &str)] = &[
     ("cuda_graphs", ON_PROCESSOR),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
-    ("shuffle_parts", ONE_PROCESS),
-    ("graph_stores", ONE_PROCESS),
-    ("peer_timeout", ONE_PROCESS),
+    ("shuffle_parts", "no sampler draws subgraphs of a part"),
+    ("graph_stores", "each rank holds a part and trains on its nodes"),
 ];
 const ON_PROCESSOR: &str = "it runs on the processor";
-const ONE_PROCESS: &str = "it runs in one process";
 
 /// General options that such a run reads under the conditions of a run on one type.
 const RULES: &[(&str, Rule)] = &[
@@ -64,6 +62,7 @@ const SHARED: &[&str] = &[
     "placement",
     "link",
     "peer_link",
+    "peer_timeout",
 ];
 
 /// Rule of an option of a run on several types.

@@ -236,6 +236,11 @@ impl TypedTiers {
         })
     }
 
+    /// Tiers of rows that `tables` read, without caches.
+    pub(super) fn of_tables(tables: &Tables) -> Self {
+        Self { tables: tables.clone(), whole: tables.clone(), description: None, presampling: None }
+    }
+
     /// Table of each type.
     pub(super) fn tables(&self) -> Vec<Option<&dyn Feature>> {
         borrowed(&self.tables)

@@ -198,7 +198,8 @@ fn stopped_runs_resume_to_the_same_bits() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let config = config("model=rgcn dropout=0.2 strategy=pipelined");
     let whole = over_ranks(&config, &dir, 3);
-    // in the middle of an epoch, and at the end of one, by any rank, also to another number of ranks
+    // in the middle of an epoch, and near the end of one, by any rank, also to other numbers of
+    // ranks
     let batches = whole[0].epochs[0].seeds.div_ceil(60);
     for (i, (rank, after, size)) in
         [(1, batches + 1, 3), (0, batches - 1, 3), (2, 2, 2)].into_iter().enumerate()

@@ -24,8 +24,8 @@ pub(crate) fn gather<T: Element>(
     gather_by(data, width, order.len(), |i| order[i] as usize, to)
 }
 
-/// Gathers `len` rows of a table of `width` columns, of which number `i` is row `at(i)`, through the
-/// scratch `to`.
+/// Gathers `len` rows of a table of `width` columns, of which number `i` is row `at(i)`, through
+/// the scratch `to`.
 pub(crate) fn gather_by<T: Element>(
     data: &[T],
     width: usize,

@@ -22,10 +22,12 @@
 //! | `ranks/` | the same over ranks, each with a part of the graph |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | files of a checkpoint |
+//! | `counts.rs` | counts by type of an epoch |
 //! | `saved.rs` | scores and predictions of a run |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 
 mod build;
+mod counts;
 mod edges;
 pub mod hotness;
 mod inference;

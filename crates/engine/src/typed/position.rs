@@ -10,9 +10,8 @@
 use std::path::Path;
 
 use graphmill_nn::{Matrix, typed::TypedModel};
-use serde::{Deserialize, Serialize};
 
-use super::learner::TypedLearner;
+use super::{counts::TypeCounts, learner::TypedLearner};
 use crate::{
     Result,
     batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
@@ -20,20 +19,7 @@ use crate::{
         self,
         tensors::{Tensor, TensorRef},
     },
-    record::Traffic,
 };
-
-/// Counts by type of an epoch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct TypeCounts {
-    /// Input nodes of each node type.
-    pub(super) nodes: Vec<u64>,
-    /// Sampled edges of each edge type.
-    pub(super) edges: Vec<u64>,
-    /// Rows and bytes read of each node type.
-    #[serde(default)]
-    pub(super) traffic: Vec<Traffic>,
-}
 
 /// Name of the learned rows of a type in files.
 fn rows_name(model: &TypedModel, t: usize) -> String {

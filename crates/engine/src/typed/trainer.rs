@@ -18,10 +18,10 @@ use graphmill_nn::{
 
 use super::{
     build,
+    counts::{TypeCounts, add_up},
     inference::TypedInference,
     learner::TypedLearner,
-    position::TypeCounts,
-    ranks::{RankInference, TypedRankView, add_up},
+    ranks::{RankInference, TypedRankView},
     stages::{EpochBatches, Made},
     strategy::Strategy,
     task::{TypedTask, unread_columns},

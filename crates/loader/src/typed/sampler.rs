@@ -73,9 +73,8 @@ pub trait TypedSampler: Send + Sync {
     /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
 
-    /// The same sampler whose draws by each relation go through `wrap`, which gets the number of the
-    /// relation and its sampler; `None` if its draws read more than one relation's rows of the
-    /// destinations.
+    /// The same sampler whose draws by each relation go through `wrap`, which gets the number and
+    /// the sampler of the relation; `None` if a draw reads the rows of several relations.
     ///
     /// # Errors
     /// Those of `wrap`.

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     generate::{GenerateOptions, generate_typed},
     partition::{Description, TABLE},
+    typed::Keys,
 };
 
 fn dataset(nodes: usize, seed: u64) -> TypedDataset {
@@ -53,7 +54,7 @@ proptest! {
                 let mut rows = [[0.0; 3]; 2];
                 for (i, &v) in own.iter().enumerate() {
                     prop_assert_eq!(book.part_of(dir.schema().global(t, v)), part.number);
-                    let key = |keys: &Option<crate::typed::Keys>, i: usize| keys.as_ref().map(|k| k.get(i).to_string());
+                    let key = |keys: &Option<Keys>, i: usize| keys.as_ref().map(|k| k.get(i).to_string());
                     prop_assert_eq!(key(&of.keys, i), key(&whole.keys, v as usize));
                     if let (Some(of), Some(whole)) = (&of.features, &whole.features) {
                         of.copy_row(i, &mut rows[0]);
@@ -71,7 +72,8 @@ proptest! {
                     let part = book.part_of(graph.schema().global(relation.dst, v));
                     let run = |of: &graphmill_core::Graph| {
                         let run = of.indptr()[v as usize] as usize..of.indptr()[v as usize + 1] as usize;
-                        (of.in_neighbors(v).to_vec(), of.edge_weight().map(|of| of[run].to_vec()).unwrap_or_default())
+                        let weights = of.edge_weight().map(|of| of[run].to_vec());
+                        (of.in_neighbors(v).to_vec(), weights.unwrap_or_default())
                     };
                     let has = usize::from(part) < some.len();
                     prop_assert_eq!(run(own), if has { run(whole) } else { (vec![], vec![]) });

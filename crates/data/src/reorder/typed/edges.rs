@@ -22,9 +22,10 @@ impl Arrangement<'_> {
         let mut made = (Vec::new(), Vec::new());
         for (e, edges) in self.data.edges.iter().enumerate() {
             let (data, positions) = self.edges_of(e)?;
-            let is_of_rows = self.data.tasks.iter().any(
-                |task| matches!(&task.on, TaskOn::Edges(on) if *on == edges.edge_type && task.seeds.is_none()),
-            );
+            let is_of_rows = self.data.tasks.iter().any(|task| {
+                let is_it = matches!(&task.on, TaskOn::Edges(on) if *on == edges.edge_type);
+                is_it && task.seeds.is_none()
+            });
             made.0.push(data);
             made.1.push(is_of_rows.then_some(positions));
         }

@@ -200,7 +200,7 @@ impl Arrangement<'_> {
             normalization: nodes.normalization.clone(),
             keys: nodes.keys.as_ref().map(|keys| keys.gather(order)).transpose()?,
             time: rows.optional(nodes.time.as_ref(), &name("time"), scratch)?,
-            // parts of a dataset number their nodes anew, in the order of the whole
+            // the ids of a selection are no permutation of the old ones
             original_ids: self.is_whole.then_some(original),
             graphs: if self.is_whole { nodes.graphs.clone() } else { Vec::new() },
         })

@@ -208,8 +208,9 @@ proptest! {
         prop_assert!(made.tasks.iter().all(|task| task.negatives.iter().all(Option::is_none)));
         let name = |t: usize, v: u32| old_name(t, orders[t][v as usize]);
         for (t, nodes) in made.nodes.iter().enumerate() {
-            let keys: Vec<String> = (0..nodes.count).map(|v| nodes.keys.as_ref().unwrap().get(v).to_string()).collect();
-            let expected = orders[t].iter().map(|&v| data.nodes[t].keys.as_ref().unwrap().get(v as usize).to_string());
+            let key = |of: &NodeData, v: usize| of.keys.as_ref().unwrap().get(v).to_string();
+            let keys: Vec<String> = (0..nodes.count).map(|v| key(nodes, v)).collect();
+            let expected = orders[t].iter().map(|&v| key(&data.nodes[t], v as usize));
             prop_assert!(expected.eq(keys));
         }
         let whole = contents(&data, &old_name);
@@ -218,7 +219,10 @@ proptest! {
         for (e, (edges, all)) in made.edges.iter().zip(&data.edges).enumerate() {
             let (source, destination) = data.schema().unwrap().ends(e);
             let ends = all.indices.iter().zip(all.destinations());
-            let kept = ends.filter(|(u, v)| orders[source].contains(u) && orders[destination].contains(v)).count();
+            let is_kept = |(u, v): &(&u32, u32)| {
+                orders[source].contains(u) && orders[destination].contains(v)
+            };
+            let kept = ends.filter(is_kept).count();
             prop_assert_eq!(edges.num_edges(), kept);
         }
     }

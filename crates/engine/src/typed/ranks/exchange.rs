@@ -1,4 +1,4 @@
-//! Sums over ranks after a batch, and at the end of an epoch.
+//! Sums of gradients and losses over ranks.
 //!
 //! The gradient of a batch is the sum of the ranks' gradients, weighted by their seeds. Dense
 //! gradients are summed in rank order. The gradients of learned rows are gathered in rank order,
@@ -6,10 +6,9 @@
 //! update of the same rows as a single process.
 
 use graphmill_core::{Matrix, NodeId};
-use graphmill_distributed::numbers::{of_words, to_words};
 use graphmill_nn::typed::{TypedActivations, TypedModel};
 
-use crate::{Result, distributed::Ranks, learner::BatchShare, record::Traffic, typed::position::TypeCounts};
+use crate::{Result, distributed::Ranks, learner::BatchShare};
 
 /// Gradients of learned rows of a type: nodes of all ranks, which may repeat.
 pub(in crate::typed) struct RowGradients {
@@ -68,38 +67,4 @@ pub(in crate::typed) fn exchange(
     }
     let (loss, seeds) = ranks.batch_loss(own)?;
     Ok((loss, seeds, rows))
-}
-
-/// Replaces the counts of this rank by those of all ranks, for the types of `types` and `relations`.
-///
-/// # Errors
-/// A rank did not take part.
-pub(in crate::typed) fn add_up(
-    ranks: &Ranks,
-    counts: &mut TypeCounts,
-    (types, relations): (usize, usize),
-) -> Result<()> {
-    let TypeCounts { nodes, edges, traffic } = counts;
-    nodes.resize(types, 0);
-    edges.resize(relations, 0);
-    traffic.resize(types, Traffic::default());
-    let fields = |of: &mut TypeCounts, see: &mut dyn FnMut(&mut u64)| {
-        let TypeCounts { nodes, edges, traffic } = of;
-        nodes.iter_mut().chain(edges).for_each(&mut *see);
-        for Traffic { device, peer, host, disk, remote } in traffic {
-            for tier in [device, peer, host, disk, remote] {
-                see(&mut tier.rows);
-                see(&mut tier.bytes);
-            }
-        }
-    };
-    let mut own = Vec::new();
-    fields(counts, &mut |count| own.push(*count));
-    let mut sums = vec![0u64; own.len()];
-    for words in ranks.gather(&to_words(own))? {
-        sums.iter_mut().zip(of_words(&words)).for_each(|(sum, count)| *sum += count);
-    }
-    let mut sums = sums.into_iter();
-    fields(counts, &mut |count| *count = sums.next().unwrap_or(0));
-    Ok(())
 }

@@ -112,7 +112,8 @@ impl<'a> RankInference<'a> {
                     self.publish(t, l + 1, made);
                 }
             }
-            // after the barrier no rank reads the layer below, whose table the next layer overwrites
+            // after the barrier no rank reads the layer below, whose table the next layer
+            // overwrites
             view.ranks.meet()?;
         }
         let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);

@@ -15,7 +15,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `view.rs` | a rank's part of the dataset: graph, rows, task |
-//! | `exchange.rs` | sums of gradients, gradients of learned rows, counts of an epoch |
+//! | `exchange.rs` | sums of gradients, and gradients of learned rows |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
 
 mod exchange;
@@ -29,7 +29,7 @@ use graphmill_distributed::Messenger;
 use graphmill_loader::sampler::NeighborAccess;
 use graphmill_nn::typed::TABLE;
 
-pub(super) use exchange::{add_up, exchange};
+pub(super) use exchange::exchange;
 pub(super) use inference::RankInference;
 pub(super) use view::TypedRankView;
 

@@ -47,7 +47,7 @@ pub(crate) fn is_first() -> bool {
 /// Partitioned dataset of one of the kinds that ranks train on.
 pub(crate) enum Partition {
     /// Nodes and edges of one type.
-    OneType(PartitionDir),
+    OneType(Box<PartitionDir>),
     /// Several types of nodes or edges.
     Typed(Box<TypedPartitionDir>),
 }
@@ -57,7 +57,7 @@ impl Partition {
     fn open(dir: &Path) -> Result<Self> {
         Ok(match TypedPartitionDir::is_in(dir) {
             true => Self::Typed(Box::new(TypedPartitionDir::open(dir)?)),
-            false => Self::OneType(PartitionDir::open(dir)?),
+            false => Self::OneType(Box::new(PartitionDir::open(dir)?)),
         })
     }
 

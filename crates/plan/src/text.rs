@@ -37,6 +37,13 @@ impl fmt::Display for Report {
             gb(bytes.sample),
             gb(bytes.train)
         )?;
+        for of in &profile.types {
+            write!(f, "{}: {:.0} input nodes of a batch", of.name, of.nodes)?;
+            match of.row_bytes {
+                0.0 => writeln!(f, ", learned rows")?,
+                bytes => writeln!(f, ", rows of {bytes:.0} bytes, gather {:.2} ms", 1e3 * of.gather)?,
+            }
+        }
         writeln!(
             f,
             "\n{:<13} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",

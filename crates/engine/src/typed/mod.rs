@@ -17,6 +17,7 @@
 //! | `visits.rs` | hotness of the nodes of all types |
 //! | `hotness.rs` | hit rates of caches without training |
 //! | `partition.rs` | partitions and their communication |
+//! | `cost.rs` | costs of minibatches, for plans |
 //! | `step.rs` | memory of a training step on a device |
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `ranks/` | the same over ranks, each with a part of the graph |
@@ -27,6 +28,7 @@
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 
 mod build;
+pub mod cost;
 mod counts;
 mod edges;
 pub mod hotness;

@@ -248,7 +248,7 @@ impl TypedTiers {
 }
 
 /// Name of the cache that a name stands for.
-fn resolve(name: &str) -> &str {
+pub(super) fn resolve(name: &str) -> &str {
     if name == AUTO { DEFAULT_CACHE } else { name }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{memory::anonymous, progress::Quiet};
+use graphmill_core::{Graph, memory::anonymous, progress::Quiet, typed::TypedGraph};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
@@ -37,6 +37,14 @@ pub struct TypeCost {
     pub row_bytes: f64,
     /// Seconds of gathering its rows in the host's memory.
     pub gather: f64,
+}
+
+impl TypeCost {
+    /// Type `t` of a task, before the first batch.
+    fn of(task: &TypedTask, t: usize) -> Self {
+        let row_bytes = rows(task, t).map_or(0.0, |of| of.bytes as f64);
+        Self { name: task.graph.schema().types()[t].name.clone(), nodes: 0.0, row_bytes, gather: 0.0 }
+    }
 }
 
 /// Costs of minibatches of a run on several types.
@@ -90,14 +98,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let (mut workspace, mut memory) = (TypedWorkspace::new(schema), TypedSeeds::default());
     let (mut seconds, mut largest) = ([f64::INFINITY; 3], [0.0f64; 2]);
     let mut sampling = 0.0;
-    let row_bytes = |t: usize| rows(&task, t).map_or(0.0, |of| of.bytes as f64);
-    let type_cost = |t: usize| TypeCost {
-        name: schema.types()[t].name.clone(),
-        nodes: 0.0,
-        row_bytes: row_bytes(t),
-        gather: 0.0,
-    };
-    let mut types: Vec<TypeCost> = (0..schema.num_types()).map(type_cost).collect();
+    let mut types: Vec<TypeCost> = (0..schema.num_types()).map(|t| TypeCost::of(&task, t)).collect();
     // the last batch may be short
     let whole = (order.len() / size).max(1);
     for number in 0..BATCHES.iter().sum() {
@@ -136,17 +137,12 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         memory = batch.recycle();
     }
-    let relations = task.graph.relations().iter();
-    let topology = relations.map(|graph| {
-        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
-        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
-    });
     let of_types = || (0..schema.num_types()).filter_map(|t| rows(&task, t));
     Ok(TypedCosts {
         seeds: order.len(),
         batch_size: size,
         seconds,
-        topology: topology.sum(),
+        topology: topology_bytes(&task.graph),
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
         nodes: of_types().map(|of| of.count).sum(),
         largest,
@@ -156,6 +152,15 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         types,
         hit_rates: hit_rates(config, data, ratios)?,
     })
+}
+
+/// Bytes of the graph.
+fn topology_bytes(graph: &TypedGraph) -> f64 {
+    let of_relation = |graph: &Graph| {
+        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
+        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
+    };
+    graph.relations().iter().map(of_relation).sum()
 }
 
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.

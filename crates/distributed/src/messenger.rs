@@ -110,6 +110,16 @@ pub struct Sent {
 /// for mailboxes.
 const COUNTERS: usize = 256;
 
+/// Number of a service like `service` for the table or relation `number` of a graph of several
+/// types. Their traffic is counted with that of `service`.
+///
+/// # Panics
+/// `number` is above 65,534.
+pub fn service_of_type(service: u32, number: usize) -> u32 {
+    assert!(number < usize::from(u16::MAX), "at most {} types of a service", u16::MAX);
+    service + COUNTERS as u32 * (number as u32 + 1)
+}
+
 /// Messenger of one rank. Dropping the last clone of its [`Arc`] without [`Messenger::close`]
 /// reports a failure of this rank to the others.
 pub struct Messenger {
@@ -211,7 +221,7 @@ impl Messenger {
         (1..size).map(move |i| (rank + i) % size)
     }
 
-    /// Registers the service for requests to `number` (below 256).
+    /// Registers the service for requests to `number`: below 256, or of [`service_of_type`].
     pub fn serve(&self, number: u32, service: Arc<dyn Service>) {
         let mut services = self.shared.services.write().unwrap_or_else(PoisonError::into_inner);
         services.insert(number, service);

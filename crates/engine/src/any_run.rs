@@ -169,7 +169,7 @@ impl SavedRun {
             check_node_type(options)?;
             check_at(options.at)?;
             let data = typed.dataset(other)?;
-            let written = typed.predict(&data, selection, Kind::Embeddings, out, watch)?;
+            let written = typed.predict(&data, selection, false, Kind::Embeddings, out, watch)?;
             return Ok((data.name, written));
         }
         let data = self.dataset(other)?;

@@ -8,45 +8,87 @@ use graphmill_core::{
 use graphmill_data::{
     Dataset,
     reorder::{self, OrderKind},
+    typed::TypedDataset,
 };
 pub use graphmill_loader::sampler::draws as options;
 
-use crate::{Error, Result, TrainConfig, hotness};
+use crate::{Error, Result, TrainConfig, hotness, typed};
 
-/// Function that computes an order of a dataset's nodes.
-pub type Make = Box<dyn FnOnce(&Dataset) -> graphmill_core::Result<Vec<NodeId>> + Send>;
+/// Order of a dataset's nodes by name, with everything that it depends on besides the dataset.
+pub struct NodeOrder {
+    kind: Kind,
+    seed: u64,
+}
 
-/// The order called `by`: one of the graph alone, or the hotness of the rows that training
-/// with `train` reads.
-///
-/// # Errors
-/// The order is unknown or does not use one of the options `given`.
-pub fn order(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Make> {
-    if let Ok(entry) = table::find("order", reorder::TABLE, by) {
-        let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";
-        if let Some(option) = given.iter().find(|option| !reads(entry, option)) {
-            let readers = reorder::TABLE.iter().filter(|entry| reads(entry, option));
-            let readers = readers.map(|entry| format!("--by {} or ", entry.name));
-            return Err(Error::usage(format!(
-                "--{}: --by {by} does not use it; pass {}--by presc:1, an order by the rows that minibatches \
-                 read, or leave it out",
-                option.replace('_', "-"),
-                readers.collect::<String>()
-            )));
+/// Source of an order.
+enum Kind {
+    /// The graph alone.
+    Graph(reorder::Order),
+    /// Hotness of the rows that training reads, hottest first.
+    Hotness { metric: String, train: Box<TrainConfig> },
+}
+
+impl NodeOrder {
+    /// The order called `by`: one of the graph alone, or the hotness of the rows that training
+    /// with `train` reads.
+    ///
+    /// # Errors
+    /// The order is unknown or does not use one of the options `given`.
+    pub fn new(by: &str, seed: u64, train: TrainConfig, given: &[&str]) -> Result<Self> {
+        if let Ok(entry) = table::find("order", reorder::TABLE, by) {
+            let reads = |entry: &Entry<OrderKind>, option: &str| entry.make.is_random && option == "seed";
+            if let Some(option) = given.iter().find(|option| !reads(entry, option)) {
+                let readers = reorder::TABLE.iter().filter(|entry| reads(entry, option));
+                let readers = readers.map(|entry| format!("--by {} or ", entry.name));
+                return Err(Error::usage(format!(
+                    "--{}: --by {by} does not use it; pass {}--by presc:1, an order by the rows that \
+                     minibatches read, or leave it out",
+                    option.replace('_', "-"),
+                    readers.collect::<String>()
+                )));
+            }
+            return Ok(Self { kind: Kind::Graph(entry.make.make), seed });
         }
-        return Ok(Box::new(move |dataset| (entry.make.make)(&dataset.graph, seed)));
+        if !hotness::is_metric(by) {
+            let orders = table::names(reorder::TABLE);
+            let known = format!("{orders}; or the hottest first by {}", hotness::metrics());
+            return Err(Error::usage(format!("unknown order '{by}'; known: {known}")));
+        }
+        hotness::refuse_unused(by, &train, given)?;
+        let train = Box::new(TrainConfig { seed, ..train });
+        Ok(Self { kind: Kind::Hotness { metric: by.to_string(), train }, seed })
     }
-    if !hotness::is_metric(by) {
-        let orders = table::names(reorder::TABLE);
-        let known = format!("{orders}; or the hottest first by {}", hotness::metrics());
-        return Err(Error::usage(format!("unknown order '{by}'; known: {known}")));
+
+    /// Old id of every new node of a dataset of one type.
+    ///
+    /// # Errors
+    /// An option does not fit the dataset, or an allocation fails.
+    pub fn of_dataset(&self, data: &Dataset) -> graphmill_core::Result<Vec<NodeId>> {
+        match &self.kind {
+            Kind::Graph(make) => make(&data.graph, self.seed),
+            Kind::Hotness { metric, train } => {
+                node_order::by_scores(&hotness::scores(metric, train, data, &Quiet).map_err(invalid)?)
+            }
+        }
     }
-    hotness::refuse_unused(by, &train, given)?;
-    let by = by.to_string();
-    Ok(Box::new(move |dataset| {
-        let train = TrainConfig { seed, ..train };
-        let scores = hotness::scores(&by, &train, dataset, &Quiet)
-            .map_err(|e| graphmill_core::Error::invalid(e.to_string()))?;
-        node_order::by_scores(&scores)
-    }))
+
+    /// Old global id of every new node of a dataset of several types, whose relations an order of
+    /// the graph follows alike.
+    ///
+    /// # Errors
+    /// As for [`NodeOrder::of_dataset`]; the metric is not defined for several types.
+    pub fn of_types(&self, data: &TypedDataset) -> graphmill_core::Result<Vec<NodeId>> {
+        match &self.kind {
+            Kind::Graph(make) => make(&data.graph()?.union()?, self.seed),
+            Kind::Hotness { metric, train } => {
+                let scores = typed::hotness::scores(metric, train, data, &Quiet).map_err(invalid)?;
+                node_order::by_scores(&scores)
+            }
+        }
+    }
+}
+
+/// The error for a caller in the data crate.
+fn invalid(error: Error) -> graphmill_core::Error {
+    graphmill_core::Error::invalid(error.to_string())
 }

@@ -255,7 +255,7 @@ fn saved_runs_score_and_predict_as_the_run_did_even_after_a_move() {
     assert_eq!((scores.test, scores.same_dataset), (summary.test.score, Some(true)));
     let predict = |selection, name: &str| {
         let out = dir.path().join(name);
-        saved.predict(&own, selection, Kind::Probabilities, &out, &Quiet).unwrap();
+        saved.predict(&own, selection, false, Kind::Probabilities, &out, &Quiet).unwrap();
         fs::read_to_string(out).unwrap()
     };
     let all = predict(Selection::All, "all.csv");

@@ -271,7 +271,7 @@ fn saved_runs_score_and_predict_as_the_run_did() {
 
     let predict = |selection, kind, name: &str| {
         let out = dir.path().join(name);
-        let written = saved.predict(&own, selection, kind, &out, &Quiet).unwrap();
+        let written = saved.predict(&own, selection, false, kind, &out, &Quiet).unwrap();
         (written.rows, written.cols, fs::read_to_string(out).unwrap())
     };
     let (rows, _, all) = predict(Selection::All, Kind::Classes, "all.csv");

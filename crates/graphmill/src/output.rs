@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
+use graphmill_data::TypedDataset;
 use graphmill_engine::{Dataset, Error};
 
 use crate::signals;
@@ -30,6 +31,21 @@ pub(crate) fn counts(dataset: &Dataset) -> serde_json::Value {
         "valid": dataset.split.valid.len(),
         "test": dataset.split.test.len(),
         "metric": dataset.metric,
+    })
+}
+
+/// Counts of a dataset of several types: sums, and by type.
+pub(crate) fn type_counts(data: &TypedDataset) -> serde_json::Value {
+    let count = |name: String, count: usize| serde_json::json!({ "name": name, "count": count });
+    let nodes: Vec<_> = data.nodes.iter().map(|of| count(of.name.clone(), of.count)).collect();
+    let edges: Vec<_> = data.edges.iter().map(|of| count(of.edge_type.to_string(), of.num_edges())).collect();
+    serde_json::json!({
+        "name": data.name,
+        "nodes": data.num_nodes(),
+        "edges": data.num_edges(),
+        "node_types": nodes,
+        "edge_types": edges,
+        "tasks": data.tasks.iter().map(|task| &task.name).collect::<Vec<_>>(),
     })
 }
 

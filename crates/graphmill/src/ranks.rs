@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use graphmill_data::partition::PartitionDir;
+use graphmill_data::partition::{PartitionDir, TypedPartitionDir};
 use graphmill_distributed::{Messenger, MessengerOptions, local};
 use graphmill_engine::{Error, Result, TrainConfig};
 
@@ -44,14 +44,49 @@ pub(crate) fn is_first() -> bool {
     launch().is_none_or(|launch| launch.rank == 0)
 }
 
+/// Partitioned dataset of one of the kinds that ranks train on.
+pub(crate) enum Partition {
+    /// Nodes and edges of one type.
+    OneType(Box<PartitionDir>),
+    /// Several types of nodes or edges.
+    Typed(Box<TypedPartitionDir>),
+}
+
+impl Partition {
+    /// Opens the partition in `dir`.
+    fn open(dir: &Path) -> Result<Self> {
+        Ok(match TypedPartitionDir::is_in(dir) {
+            true => Self::Typed(Box::new(TypedPartitionDir::open(dir)?)),
+            false => Self::OneType(Box::new(PartitionDir::open(dir)?)),
+        })
+    }
+
+    /// Name of the partitioned dataset.
+    pub(crate) fn source(&self) -> &str {
+        match self {
+            Self::OneType(dir) => dir.source(),
+            Self::Typed(dir) => dir.source(),
+        }
+    }
+
+    /// Name, sizes and method in one line.
+    pub(crate) fn describe(&self) -> String {
+        let (nodes, edges, parts, method) = match self {
+            Self::OneType(dir) => (dir.num_nodes(), dir.num_edges(), dir.parts(), dir.method()),
+            Self::Typed(dir) => (dir.schema().num_nodes(), dir.num_edges(), dir.parts(), dir.method()),
+        };
+        format!("{}: {nodes} nodes, {edges} edges, {parts} parts by {method}", self.source())
+    }
+}
+
 /// Opens the partitioned dataset that the options name; `None` if the dataset is not partitioned.
 ///
 /// # Errors
 /// The partition cannot be opened, or several processes were started on another kind of dataset.
-pub(crate) fn partition(config: &TrainConfig) -> Result<Option<PartitionDir>> {
+pub(crate) fn partition(config: &TrainConfig) -> Result<Option<Partition>> {
     let dir = Path::new(&config.dataset);
     if !config.dataset.is_empty() && dir.join("partition.json").is_file() {
-        return Ok(Some(PartitionDir::open(dir)?));
+        return Ok(Some(Partition::open(dir)?));
     }
     match launch() {
         Some(Launch { size, rank, .. }) if size > 1 && config.dataset.is_empty() => {

@@ -12,8 +12,8 @@ use std::{
 
 use graphmill_core::{keyed, progress};
 use graphmill_data::{
-    generate::{GenerateOptions, generate},
-    partition::{Description, PartitionBook, write},
+    generate::{GenerateOptions, generate, generate_typed},
+    partition::{Description, PartitionBook, write, write_types},
 };
 use serde_json::Value;
 
@@ -150,6 +150,30 @@ fn four_ranks_match_one_and_resume_after_a_rank_dies_or_hangs() {
         assert_eq!(resumed.len(), recorded + 1);
         assert!(resumed.iter().zip(&four).all(|(a, b)| (a - b).abs() < 1e-3), "{resumed:?} and {four:?}");
     }
+}
+
+#[test]
+fn ranks_on_several_types_match_one_process_and_resume() {
+    let temporary = tempfile::tempdir().unwrap();
+    let options = GenerateOptions { nodes: 1500, classes: 4, dim: 8, ..GenerateOptions::default() };
+    let data = generate_typed("typed", &options).unwrap();
+    let of: Vec<u16> = (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % 3) as u16).collect();
+    let what = Description { method: "hash", ..Description::default() };
+    let [whole, parts] = ["whole", "parts"].map(|name| temporary.path().join(name));
+    data.save(&whole).unwrap();
+    write_types(&data, &PartitionBook::new(3, of).unwrap(), &what, &parts, &progress::Quiet).unwrap();
+    let run = |ranks: usize, dataset: &Path, name: &str, more: &str| {
+        let out = temporary.path().join(name);
+        let options = format!("train {} --out {} {more} --json", dataset.display(), out.display());
+        let arguments: Vec<String> = options.split_whitespace().map(str::to_string).collect();
+        losses(&end(mpirun(ranks, &arguments).spawn().unwrap()))
+    };
+    let options = "--model rgcn --hidden 8 --fanout 5,3 --batch-size 100 --dropout 0 --lr 0.01 --epochs";
+    let one = run(1, &whole, "one", &format!("{options} 3"));
+    let three = run(3, &parts, "three", &format!("{options} 3"));
+    assert!(one.iter().zip(&three).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + a)), "{one:?} {three:?}");
+    run(3, &parts, "resumed", &format!("{options} 1"));
+    assert_eq!(run(3, &parts, "resumed", "--resume --epochs 3"), three);
 }
 
 #[test]

@@ -5,7 +5,10 @@ mod common;
 use std::path::Path;
 
 use common::Sandbox;
-use graphmill_data::partition::PartitionDir;
+use graphmill_data::{
+    partition::{PartitionDir, TypedPartitionDir},
+    typed::Verify,
+};
 use graphmill_engine::checkpoint::{Checkpoint, save_tensors, tensors::Tensor};
 
 const RUN: &str = "--parts 3 --fanout 5,5 --batch-size 64";
@@ -42,6 +45,68 @@ fn all_methods_are_compared_and_plotted() {
     assert_eq!(names, ["random", "hash", "ldg", "fennel", "gminer", "pagraph", "metis", "bgl"]);
     assert!(String::from_utf8(sandbox.read("plot.svg")).unwrap().starts_with("<svg"));
     assert!(sandbox.ok(&format!("partition data --method ldg,bgl {RUN}")).contains("edge cut"));
+}
+
+#[test]
+fn parts_of_several_types_are_reported_by_type_and_trained_on() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
+    let run = "--parts 3 --fanout 4,2 --batch-size 64 --task area";
+    let report = sandbox.ok_json(&format!("partition papers new {run}"));
+    assert_eq!((&report["method"], &report["parts"]), (&"bgl".into(), &3.into()));
+    for field in [
+        "/edge_cut",
+        "/balance/train",
+        "/cross_requests/per_epoch",
+        "/seconds",
+        "/node_types/0/balance",
+        "/node_types/2/remote_rows",
+        "/edge_types/7/edge_cut",
+    ] {
+        assert!(report.pointer(field).is_some_and(serde_json::Value::is_number), "{field}: {report}");
+    }
+    let dir = TypedPartitionDir::open(sandbox.path("new")).unwrap();
+    assert_eq!((dir.parts(), dir.method(), dir.schema().num_types()), (3, "bgl", 4));
+    assert_eq!(dir.statistics()["edge_types"], report["edge_types"]);
+    for part in 0..3 {
+        let nodes = dir.part(part, Verify::All).unwrap().dataset.num_nodes();
+        assert_eq!(
+            sandbox.ok_json(&format!("info new/part-000{part}"))["nodes"].as_u64(),
+            Some(nodes as u64)
+        );
+    }
+    sandbox.ok(&format!("partition papers again --threads 1 {run}"));
+    assert_eq!(sandbox.read("new/book.npy"), sandbox.read("again/book.npy"));
+    let text = sandbox.ok(&format!("partition papers --method hash,ldg --plot plot.svg {run}"));
+    assert!(text.contains("author:writes:paper") && text.contains("remote rows"), "{text}");
+
+    // one process trains on all parts to the bits of the whole dataset
+    let options = "--hidden 8 --fanout 4,2 --batch-size 128 --lr 0.01 --epochs 2 --dropout 0";
+    let [whole, parts] = ["papers", "new"]
+        .map(|data| sandbox.ok_json(&format!("train {data} {options} --out run-{data}"))["epochs"].clone());
+    for field in ["loss", "valid_score", "sampled_edges", "node_types", "edge_types"] {
+        assert_eq!(whole[1][field], parts[1][field], "{field}");
+    }
+    let scores = sandbox.ok_json("eval run-new --dataset papers");
+    assert_eq!(scores["same_dataset"], true);
+    for (args, status, part) in [
+        ("eval run-new", 1, "it was trained on the parts in"),
+        ("train papers --resume --epochs 3 --out run-new", 1, "another partition"),
+        ("train new --graph-stores 1", 2, "each rank holds a part"),
+        ("train new --strategy factored", 2, "--strategy factored"),
+        ("train new --sampler hgt --fanout 9,9", 2, "use --sampler neighbor, full, weighted or labor"),
+        ("train new --model gcn", 2, "use --model rsage"),
+    ] {
+        let refused = sandbox.run(args);
+        assert!(
+            refused.status == Some(status) && refused.stderr.contains(part),
+            "{args}: {:?} {}",
+            refused.status,
+            refused.stderr
+        );
+    }
+    sandbox.ok("train new --resume --epochs 3 --out run-new");
 }
 
 /// A partitioned dataset draws other batches than the whole one or another partition of it.

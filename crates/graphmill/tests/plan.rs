@@ -74,3 +74,43 @@ fn the_recommended_command_runs() {
     let run = sandbox.ok_json(&format!("{train} --epochs 1 --out run"));
     assert!(run.is_object(), "{command}");
 }
+
+#[test]
+fn several_types_are_planned_by_the_strategies_that_train_them() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8");
+    sandbox.write(
+        "cores.toml",
+        "devices = { count = 1, memory = '1G', speed = 1.0, shared = true }\nlink = { bandwidth = 1e9 }\n\
+         host = { cores = 2, memory = '4G' }\n",
+    );
+    let options = "--hidden 8 --fanout 4,2 --batch-size 64 --model rgcn --bases 2 --task area";
+    let plan = sandbox.ok_json(&format!("plan papers --hardware cores.toml {options}"));
+    let strategies = plan["strategies"].as_array().unwrap();
+    let names: Vec<&str> = strategies.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sequential", "pipelined"]);
+    assert!(strategies.iter().all(|row| row["epoch_seconds"].as_f64().unwrap() > 0.0), "{plan}");
+    let types = plan["profile"]["types"].as_array().unwrap();
+    let bytes: Vec<f64> = types.iter().map(|of| of["row_bytes"].as_f64().unwrap()).collect();
+    assert_eq!(bytes, [32.0, 32.0, 0.0, 32.0], "topics have learned rows");
+    assert!(types[0]["nodes"].as_f64().unwrap() >= 64.0, "{types:?}");
+    assert!(plan["profile"]["hit_rates"].as_array().unwrap().len() > 2);
+
+    let command = plan["recommendation"]["command"].as_str().unwrap();
+    assert!(command.contains("--bases=2") && command.contains("--task=area"), "{command}");
+    let train = command.strip_prefix("graphmill ").unwrap();
+    sandbox.ok(&format!("{train} --epochs 1 --out run"));
+    sandbox.write("profile.json", plan["profile"].to_string());
+    let repeated = sandbox.ok_json("plan --profile profile.json --hardware cores.toml");
+    assert_eq!(repeated["strategies"], plan["strategies"]);
+    let text = sandbox.ok(&format!("plan papers --hardware cores.toml {options}"));
+    assert!(text.contains("topic: ") && text.contains("learned rows"), "{text}");
+    for (args, part) in [
+        ("plan papers --hardware v100x8", "runs on several types compute on the processor"),
+        ("plan papers --hardware cores.toml --num-samplers 1", "--num-samplers"),
+        ("plan papers --hardware cores.toml --task price", "known: area"),
+    ] {
+        let refused = sandbox.run(args);
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}

@@ -4,7 +4,10 @@ mod common;
 
 use common::Sandbox;
 use graphmill_core::Labels;
-use graphmill_data::{Dataset, npy};
+use graphmill_data::{
+    Dataset, npy,
+    typed::{self, NodeData, Verify},
+};
 
 /// Class of every node.
 fn classes(dataset: &Dataset) -> &[i32] {
@@ -88,12 +91,66 @@ fn a_cache_of_the_first_rows_follows_the_order_of_the_dataset() {
 fn orders_do_not_depend_on_the_number_of_threads() {
     let sandbox = Sandbox::new();
     sandbox.sparse_dataset("data");
-    for by in ["degree", "bfs", "rcm", "random"] {
-        sandbox.ok(&format!("reorder data one-{by} --by {by} --threads 1"));
-        sandbox.ok(&format!("reorder data two-{by} --by {by} --threads 3"));
-        assert!(
-            sandbox.read(format!("one-{by}/graphmill.json"))
-                == sandbox.read(format!("two-{by}/graphmill.json"))
-        );
+    sandbox.ok("generate typed papers --nodes 600 --feature-dim 4");
+    for (data, orders) in
+        [("data", &["degree", "bfs", "rcm", "random"][..]), ("papers", &["bfs", "presc:1 --fanout 3,2"])]
+    {
+        for (i, by) in orders.iter().enumerate() {
+            let [one, two] = [1, 3].map(|threads| {
+                sandbox.ok(&format!("reorder {data} {data}-{i}-{threads} --by {by} --threads {threads}"));
+                sandbox.read(format!("{data}-{i}-{threads}/graphmill.json"))
+            });
+            assert!(one == two, "{data} by {by}");
+        }
+    }
+}
+
+#[test]
+fn reordered_types_keep_their_places_keys_and_predictions() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
+    let report = sandbox.ok_json("reorder papers new --by presc:1 --fanout 4,2 --batch-size 16 --task area");
+    assert_eq!((&report["by"], &report["nodes"]), (&"presc:1".into(), &1200.into()));
+    assert_eq!(report["node_types"][0], serde_json::json!({ "name": "paper", "count": 600 }));
+    let [old, new] = ["papers", "new"].map(|name| typed::open(sandbox.path(name), Verify::All).unwrap());
+    for (old, new) in old.nodes.iter().zip(&new.nodes) {
+        let ids = new.original_ids.as_ref().unwrap();
+        assert_eq!((&old.name, old.count), (&new.name, ids.len()));
+        let key = |nodes: &NodeData, v: usize| nodes.keys.as_ref().map(|keys| keys.get(v).to_string());
+        assert!((0..new.count).all(|v| key(new, v) == key(old, ids[v] as usize)), "{}", new.name);
+    }
+    // an order by hotness is that of its scores: the first papers are read most
+    let hits = |data: &str, cache: &str| {
+        let options = format!("--policies {cache} --ratios 0.1 --fanout 4,2 --batch-size 16");
+        sandbox.ok_json(&format!("hotness {data} {options}"))["results"][0]["hit_rate"].as_f64().unwrap()
+    };
+    assert!(hits("new", "stored-order") > hits("papers", "stored-order"));
+
+    let options = "--hidden 8 --fanout 4,2 --batch-size 128 --lr 0.01 --epochs 3";
+    sandbox.ok(&format!("train new {options} --out run"));
+    let predicted = |args: &str| {
+        sandbox.ok(&format!("predict run --out classes.npy --force {args}"));
+        npy::open(sandbox.path("classes.npy")).unwrap().read_as_i64().unwrap()
+    };
+    let (by_new, by_original) = (predicted(""), predicted("--original-ids"));
+    let ids = new.nodes[0].original_ids.as_ref().unwrap();
+    assert_ne!(by_new, by_original);
+    assert!(ids.iter().zip(&by_new).all(|(&v, &class)| by_original[v as usize] == class));
+    sandbox.write("some", format!("7\n{}\n", ids[3]));
+    assert_eq!(predicted("--original-ids --nodes some"), [by_original[7], by_new[3]]);
+    sandbox.ok(&format!("train papers {options} --out plain"));
+    let refused = sandbox.run("predict plain --original-ids --out none.npy");
+    assert!(refused.status == Some(1) && refused.stderr.contains("was not reordered"), "{}", refused.stderr);
+    let exported = sandbox.ok_json("export new csv tables");
+    assert!(exported["left_out"].to_string().contains("type 'topic' had before they were reordered"));
+    for (args, part) in [
+        ("reorder papers none --by analytic", "one fanout for all neighbours"),
+        ("reorder papers none --by degree --fanout 2,2", "--by degree does not use it"),
+        ("reorder papers none --by presc:1 --task price", "known: area"),
+    ] {
+        let refused = sandbox.run(args);
+        assert!(refused.status != Some(0) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+        assert!(!sandbox.path("none").exists());
     }
 }

@@ -49,6 +49,7 @@
 //!     },
 //!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
 //!     reuse: None,
+//!     types: Vec::new(),
 //! };
 //! let report = plan(Hardware::find("v100x8")?, profile)?;
 //! println!("{report}");
@@ -71,6 +72,7 @@ pub mod sim;
 mod strategies;
 mod talk;
 mod text;
+mod typed;
 
 use graphmill_engine::{Error, Result};
 use graphmill_loader::sampler::draws;
@@ -86,6 +88,7 @@ pub use recommend::{Recommendation, Sweep};
 pub use request::Request;
 pub use reuse::ReusedRows;
 pub use strategies::not_planned;
+pub use typed::measure_types;
 
 /// Result of [`plan`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -187,6 +190,13 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
             )));
         }
     };
+    if !profile.types.is_empty() && !hardware.devices.shared {
+        return Err(Error::usage(format!(
+            "--hardware {}: runs on several types compute on the processor; describe a machine whose devices \
+             are its cores (devices.shared = true)",
+            hardware.name
+        )));
+    }
     let strategies = strategies::on_devices(&hardware, &profile, speed, request);
     let recommended = quickest(&strategies);
     let best = strategies.iter().find(|row| Some(row.name) == recommended);

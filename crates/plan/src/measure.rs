@@ -36,11 +36,11 @@ const ROUNDS: [usize; 2] = [1, 5];
 /// Batches of a round: those of an epoch, including a short last one, if they are as few.
 const ROUND: u64 = 16;
 /// Margin by which later batches may be larger.
-const MARGIN: f64 = 1.1;
+pub(crate) const MARGIN: f64 = 1.1;
 /// Bytes per node of a cache's maps.
-const MAPS: f64 = 8.0;
+pub(crate) const MAPS: f64 = 8.0;
 /// Cache sizes whose hit rates are measured.
-const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
+pub(crate) const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
 /// Default cache policy.
 const POLICY: &str = "posterior:2";
 
@@ -95,6 +95,7 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         },
         hit_rates: hit_rates(config, data, plan.as_ref())?,
         reuse: reused.map(|(costs, _)| costs),
+        types: Vec::new(),
     })
 }
 
@@ -244,7 +245,7 @@ impl Largest {
 }
 
 /// Size of the last of `count` batches relative to the others.
-fn last(train: usize, batch: usize, count: u64) -> f64 {
+pub(crate) fn last(train: usize, batch: usize, count: u64) -> f64 {
     let before = (count.saturating_sub(1) as usize).saturating_mul(batch);
     match train.checked_sub(before) {
         Some(rest) if rest > 0 && rest < batch && count > 1 => rest as f64 / batch as f64,

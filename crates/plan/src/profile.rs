@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use graphmill_engine::{Error, Result};
+use graphmill_engine::{Error, Result, typed::cost::TypeCost};
 use serde::{Deserialize, Serialize};
 
 use crate::{file, reuse::ReusedRows};
@@ -50,6 +50,9 @@ pub struct Profile {
     /// minibatches that reuse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReusedRows>,
+    /// Costs by node type, if the run is on several types.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeCost>,
 }
 
 /// Seconds of a minibatch on one executor.
@@ -166,6 +169,12 @@ impl Profile {
         let from_zero = from_zero.into_iter().chain(self.reuse.iter().flat_map(ReusedRows::numbers));
         if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
             return Err((place.into(), format!("{value}: a number from 0")));
+        }
+        for of in &self.types {
+            let numbers = [of.nodes, of.row_bytes, of.gather];
+            if let Some(value) = numbers.into_iter().find(|x| !(x.is_finite() && *x >= 0.0)) {
+                return Err((format!("types.{}", of.name), format!("{value}: a number from 0")));
+            }
         }
         let mut before = 0.0;
         for (i, point) in self.hit_rates.iter().enumerate() {

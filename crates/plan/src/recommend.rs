@@ -33,8 +33,9 @@ impl Request {
     /// # Errors
     /// A usage error with the reason and the nearest alternative.
     pub fn refuse_unused(&self, hardware: &Hardware) -> Result<()> {
-        let runs: Vec<TrainConfig> =
-            strategies::rows().map(|entry| self.run(hardware, entry.name)).collect::<Result<_>>()?;
+        let runs: Vec<TrainConfig> = strategies::rows(self.is_of_types())
+            .map(|entry| self.run(hardware, entry.name))
+            .collect::<Result<_>>()?;
         // Hit rates are measured for caches of many sizes, so `cache` is always used.
         let names = self.given.iter().map(|(name, _)| *name).filter(|name| *name != "cache");
         refuse_unused_by_all(&runs, &names.collect::<Vec<_>>())

@@ -53,6 +53,11 @@ impl Request {
         }
     }
 
+    /// Returns true if the run is on several types.
+    pub(crate) fn is_of_types(&self) -> bool {
+        graphmill_nn::typed::TABLE.get(&self.config.model).is_some()
+    }
+
     /// Parses numbers of devices such as `1,2,4`.
     ///
     /// # Errors

@@ -35,9 +35,14 @@ fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, Option<OverMachines>)> {
     MODELS.iter().flat_map(rows).collect()
 }
 
-/// Strategies predicted on the devices of one machine.
-pub(crate) fn rows() -> impl Iterator<Item = &'static Entry<Kind>> {
-    planned().into_iter().map(|(entry, ..)| entry)
+/// Strategies predicted on the devices of one machine, of runs on several types if `of_types`.
+pub(crate) fn rows(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>> {
+    planned().into_iter().map(|(entry, ..)| entry).filter(move |entry| runs(entry, of_types))
+}
+
+/// Returns true if runs, on several types if `of_types`, have this strategy.
+fn runs(entry: &Entry<Kind>, of_types: bool) -> bool {
+    !of_types || entry.make.over_types.is_some()
 }
 
 /// Strategies that are not predicted, each with the reason.
@@ -61,7 +66,8 @@ pub(crate) fn on_devices(
         let fitting = costs.check_host().and_then(|()| on_devices(&costs));
         Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
     };
-    planned().into_iter().map(predict).collect()
+    let of_types = !profile.types.is_empty();
+    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).map(predict).collect()
 }
 
 /// Predicts the epoch of every strategy that runs over several machines.

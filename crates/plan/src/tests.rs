@@ -30,6 +30,7 @@ fn profile() -> Profile {
         },
         hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
         reuse: None,
+        types: Vec::new(),
     }
 }
 

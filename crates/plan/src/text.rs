@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Report, memory::gb};
+use crate::{Profile, Report, memory::gb};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +37,7 @@ impl fmt::Display for Report {
             gb(bytes.sample),
             gb(bytes.train)
         )?;
+        profile.write_types(f)?;
         writeln!(
             f,
             "\n{:<13} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
@@ -83,6 +84,20 @@ impl fmt::Display for Report {
         self.write_sweep(f)?;
         let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
         writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
+    }
+}
+
+impl Profile {
+    /// Writes a line for each node type of a run on several.
+    fn write_types(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for of in &self.types {
+            write!(f, "{}: {:.0} input nodes of a batch", of.name, of.nodes)?;
+            match of.row_bytes {
+                0.0 => writeln!(f, ", learned rows")?,
+                bytes => writeln!(f, ", rows of {bytes:.0} bytes, gather {:.2} ms", 1e3 * of.gather)?,
+            }
+        }
+        Ok(())
     }
 }
 

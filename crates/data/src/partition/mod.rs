@@ -2,7 +2,8 @@
 //!
 //! A [`Partitioner`] computes a [`PartitionBook`] from a graph and its training nodes; [`TABLE`]
 //! lists the methods. [`write()`] writes the directory that distributed training opens as a
-//! [`PartitionDir`].
+//! [`PartitionDir`]. A dataset of several types is partitioned by the union of its relations, over
+//! the ids that its types share, and written by [`write_types`] as a [`TypedPartitionDir`].
 //!
 //! A good partition balances nodes (memory) and training nodes (work) and minimizes the rows and
 //! neighbours that a minibatch requests from other machines (traffic).
@@ -20,9 +21,11 @@ mod metis;
 mod pagraph;
 mod random;
 mod stream;
+mod typed;
 
 pub use book::PartitionBook;
 pub use dir::{Description, Neighbors, Part, PartitionDir, check_target, write};
+pub use typed::{EdgeTypeCounts, TypedPart, TypedPartitionDir, write_types};
 
 use graphmill_core::{
     Error, Graph, NodeId, Result, memory,

@@ -7,7 +7,8 @@
 //! [`Dataset::original_ids`].
 //!
 //! A dataset of several named graphs stays one: each graph keeps its range of ids, and the order
-//! applies within it.
+//! applies within it. So do the node types of a dataset of several types ([`reorder_types_to`]),
+//! whose orders are computed on the union of all relations.
 
 pub(crate) mod adjacency;
 mod bfs;
@@ -16,10 +17,13 @@ mod random;
 mod rcm;
 pub(crate) mod relabel;
 pub(crate) mod rows;
+mod typed;
 
 use std::{path::Path, time::Instant};
 
 pub use relabel::{Seconds, relabel};
+pub use typed::reorder_types_to;
+pub(crate) use typed::{Orders, rearrange};
 
 use graphmill_core::{Error, Graph, NodeId, Result, table::Entry};
 

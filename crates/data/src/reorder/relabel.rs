@@ -18,7 +18,7 @@
 //! The paper keeps the order within rows; here rows are sorted, as in every dataset, and all other
 //! arrays of the dataset follow.
 
-use std::time::Instant;
+use std::{ops::Range, time::Instant};
 
 use graphmill_core::{
     Buffer, Error, Features, Graph, Labels, NodeId, Result, SparseRows, Split, features::FeatureData,
@@ -28,7 +28,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::rows::{gather, indptr, ragged};
-use crate::{Dataset, dataset::NamedGraph, external::Scratch};
+use crate::{Dataset, external::Scratch};
 
 /// Durations of the stages of a reordering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -67,7 +67,8 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
     let mut began = Instant::now();
     let mut lap = || std::mem::replace(&mut began, Instant::now()).elapsed().as_secs_f64();
     let mut seconds = Seconds::default();
-    let whole = if dataset.graphs.len() > 1 { Some(within(order, &dataset.graphs)?) } else { None };
+    let graphs: Vec<Range<usize>> = dataset.graphs.iter().map(|graph| graph.nodes.clone()).collect();
+    let whole = if graphs.len() > 1 { Some(within(order, &graphs)?) } else { None };
     let order = whole.as_deref().unwrap_or(order);
     let rank = inverse(order)?;
     let graph = topology(&dataset.graph, order, &rank, scratch)?;
@@ -106,15 +107,15 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
     Ok((made, seconds))
 }
 
-/// Order of the nodes within each of `graphs`, concatenated. O(V log graphs).
-fn within(order: &[NodeId], graphs: &[NamedGraph]) -> Result<Vec<NodeId>> {
-    let ends: Vec<usize> = graphs.iter().map(|graph| graph.nodes.end).collect();
-    let mut next: Vec<usize> = graphs.iter().map(|graph| graph.nodes.start).collect();
+/// Order of the nodes within each of the ascending `ranges`, which cover all nodes, concatenated.
+/// O(V log ranges).
+pub(super) fn within(order: &[NodeId], ranges: &[Range<usize>]) -> Result<Vec<NodeId>> {
+    let mut next: Vec<usize> = ranges.iter().map(|range| range.start).collect();
     let mut whole = vec![0; order.len()];
     for &v in order {
-        let graph = ends.partition_point(|&end| end <= v as usize);
+        let number = ranges.partition_point(|range| range.end <= v as usize);
         // An order that is not a permutation is rejected here or later.
-        let place = next.get_mut(graph).filter(|place| **place < ends[graph]);
+        let place = next.get_mut(number).filter(|place| **place < ranges[number].end);
         let place = place.ok_or_else(|| Error::invalid(format!("node {v} occurs twice in an order")))?;
         whole[*place] = v;
         *place += 1;

@@ -19,19 +19,40 @@ pub(crate) fn gather<T: Element>(
     data: &[T],
     width: usize,
     order: &[NodeId],
+    to: Rows<T>,
+) -> Result<Buffer<T>> {
+    gather_by(data, width, order.len(), |i| order[i] as usize, to)
+}
+
+/// Gathers `len` rows of a table of `width` columns, of which number `i` is row `at(i)`, through
+/// the scratch `to`.
+pub(crate) fn gather_by<T: Element>(
+    data: &[T],
+    width: usize,
+    len: usize,
+    at: impl Fn(usize) -> usize + Sync,
+    to: Rows<T>,
+) -> Result<Buffer<T>> {
+    let row = |i: usize, row: &mut [T]| row.copy_from_slice(&data[at(i) * width..][..width]);
+    fill_rows(width, len, row, to)
+}
+
+/// Fills `len` rows of `width` values, each by `row` with its number, through the scratch `to`.
+pub(crate) fn fill_rows<T: Element>(
+    width: usize,
+    len: usize,
+    row: impl Fn(usize, &mut [T]) + Sync,
     mut to: Rows<T>,
 ) -> Result<Buffer<T>> {
-    if size_of_val(data) > SMALL {
+    if len * width * size_of::<T>() > SMALL {
         to.spill()?;
     }
     let rows = (WINDOW / size_of::<T>() / width.max(1)).max(1);
-    let runs = (0..order.len()).step_by(rows).map(|first| first..order.len().min(first + rows));
+    let runs = (0..len).step_by(rows).map(|first| first..len.min(first + rows));
     let fill = |run: Range<usize>, window: &mut Vec<T>| {
         window.resize(run.len() * width, T::zeroed());
-        let rows = window.par_chunks_exact_mut(width.max(1)).zip(&order[run]);
-        rows.with_min_len(MIN_TASK_LEN.div_ceil(width.max(1))).for_each(|(row, &v)| {
-            row.copy_from_slice(&data[v as usize * width..(v as usize + 1) * width]);
-        });
+        let rows = window.par_chunks_exact_mut(width.max(1)).enumerate();
+        rows.with_min_len(MIN_TASK_LEN.div_ceil(width.max(1))).for_each(|(i, out)| row(run.start + i, out));
     };
     stream(runs, fill, |window| to.extend(window))?;
     to.finish()

@@ -114,6 +114,7 @@ pub use stored::{has_several_types, is_typed};
 pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};
 pub use text_rows::TextRows;
+pub(crate) use values::each_buffer;
 pub use values::{FeatureTable, TableData, Values};
 
 pub use crate::verification::Verify;

@@ -56,7 +56,7 @@ macro_rules! each_buffer {
         }
     };
 }
-pub(super) use each_buffer;
+pub(crate) use each_buffer;
 
 macro_rules! variants {
     ($($variant:ident $type:ty),*) => {

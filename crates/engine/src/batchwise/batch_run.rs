@@ -12,6 +12,7 @@ use graphmill_nn::{
 use super::{learner::BatchLearner, session::Session};
 use crate::{
     Result,
+    distributed::Ranks,
     record::{DatasetRecord, EpochRecord, PresamplingRecord},
     strategy::Flow,
 };
@@ -135,6 +136,16 @@ pub(crate) trait BatchRun {
     /// Returns true if devices hold the nearest rows.
     fn has_devices(&self) -> bool {
         false
+    }
+
+    /// The ranks that train together, if there are several.
+    fn ranks(&self) -> Option<&Ranks> {
+        None
+    }
+
+    /// Checksum of the partition, if the dataset is partitioned.
+    fn partition(&self) -> Option<String> {
+        None
     }
 
     /// Cost of the minibatches that were counted for caches.

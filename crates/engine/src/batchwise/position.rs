@@ -1,6 +1,6 @@
 //! Position of a run: everything that a checkpoint holds and restores.
 
-use std::time::Instant;
+use std::{path::Path, time::Instant};
 
 use graphmill_nn::schedule::{EarlyStop, Schedule};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use super::learner::{BatchLearner, RestoredState, SavedTensors};
 use crate::{
     Error, Result, RunDir, TrainConfig,
     checkpoint::{self, Checkpoint},
+    distributed::Ranks,
     observer::Observer,
     record::{Best, DatasetRecord, EpochRecord},
     run::{CheckpointWriter, RunState},
@@ -58,33 +59,51 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         }
     }
 
-    /// Continues from the checkpoint of the run directory, if there is one.
+    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is of another dataset or model, or other options.
-    pub(crate) fn resume(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        let Some(run) = self.checkpoints.run() else { return Ok(()) };
-        let Some(saved) = Checkpoint::<State<L::Counts>>::load(&run.checkpoint())? else {
-            observer.note("there is no checkpoint yet: starting from the beginning");
-            return run.truncate_epochs(0).map(drop);
+    /// It cannot be read, is of another dataset, partition or model, or other options; or a rank
+    /// did not take part.
+    pub(crate) fn resume(&mut self, ranks: Option<&Ranks>, observer: &mut dyn Observer) -> Result<()> {
+        let run = self.checkpoints.run();
+        let saved = match (ranks, run) {
+            (Some(ranks), run) => ranks.checkpoint(run)?,
+            (None, Some(run)) => Checkpoint::<State<L::Counts>>::load(&run.checkpoint())?,
+            (None, None) => return Ok(()),
         };
-        saved.state.run.check(&self.state.run, run.path())?;
-        self.restore(run, &saved)?;
+        let Some(saved) = saved else {
+            observer.note("there is no checkpoint yet: starting from the beginning");
+            return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
+        };
+        let path = run.map_or_else(|| "the run of rank 0".into(), |run| run.path().to_path_buf());
+        saved.state.run.check(&self.state.run, &path)?;
+        if saved.state.run.partition != self.state.run.partition {
+            let message = "it was trained on another partition of the dataset, or on the whole of it; resume \
+                           it with the same partition, or train again";
+            return Err(Error::run(&path, message));
+        }
+        self.restore(&path, &saved)?;
         let at = (saved.state.run.epoch, saved.state.run.batch);
         self.checkpoints.resume(saved.best, at, saved.state.run.seconds);
         let options = std::mem::take(&mut self.state.run.options);
         self.state = saved.state;
         self.state.run.options = options;
+        if let Some(ranks) = ranks {
+            ranks.resume(&mut self.state.run.sums);
+            if ranks.rank() > 0 {
+                self.state.counts = L::Counts::default();
+            }
+        }
         self.learner.set_num_updates(self.state.run.step);
         self.schedule.set_state(self.state.run.schedule);
         self.early.state = self.state.run.patience;
-        self.records = run.truncate_epochs(self.state.run.epoch)?;
+        self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.run.epoch))?;
         Ok(())
     }
 
-    /// Copies the tensors of a checkpoint to the model and the optimisers.
-    fn restore(&mut self, run: &RunDir, saved: &Checkpoint<State<L::Counts>>) -> Result<()> {
-        let dir = run.checkpoint();
+    /// Copies the tensors of the checkpoint of the run in `run` to the model and the optimisers.
+    fn restore(&mut self, run: &Path, saved: &Checkpoint<State<L::Counts>>) -> Result<()> {
+        let dir = run.join("checkpoint");
         self.learner.assign(&dir.join("model.safetensors"), &saved.model)?;
         let state = RestoredState {
             moments: &saved.optimizer,

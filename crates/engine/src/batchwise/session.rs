@@ -42,6 +42,17 @@ impl<L: BatchLearner> Session<'_, '_, L> {
         &mut self.position.learner
     }
 
+    /// Totals and counts of the current epoch so far.
+    pub(crate) fn totals(&mut self) -> (&mut EpochTotals, &mut L::Counts) {
+        let state = &mut self.position.state;
+        (&mut state.run.sums, &mut state.counts)
+    }
+
+    /// Number of batches of the current epoch that are done.
+    pub(crate) fn num_done(&self) -> u64 {
+        self.position.state.run.batch
+    }
+
     /// Current epoch, from 0.
     pub(crate) fn epoch(&self) -> u64 {
         self.position.state.run.epoch as u64

@@ -38,7 +38,8 @@ pub(crate) fn train<R: BatchRun>(
     began: Instant,
 ) -> Result<Summary> {
     let schedule = schedule(config)?;
-    let position = Position::new(config, run.dataset(), learner, schedule, context.run, began);
+    let mut position = Position::new(config, run.dataset(), learner, schedule, context.run, began);
+    position.state.run.partition = run.partition();
     let session = Session {
         config,
         batches: run.num_batches(),
@@ -80,7 +81,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
     fn prepare(&mut self, resume: bool) -> Result<()> {
         let Session { config, batches, position, meter, observer, .. } = &mut self.session;
         if resume {
-            position.resume(*observer)?;
+            position.resume(self.run.ranks(), *observer)?;
         }
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());

@@ -55,6 +55,17 @@ impl Ranks {
     }
 }
 
+impl Ranks {
+    /// Sums this rank's share of a batch over ranks, and agrees on a stop. Returns the mean loss
+    /// and the number of seeds of the batch.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn batch_loss(&self, own: BatchShare) -> Result<(f64, usize)> {
+        Ok(self.exchange_losses(&[Share::of(own)])?[0].mean())
+    }
+}
+
 /// This rank's share of a batch, or the sum over ranks.
 ///
 /// A share of a batch of seeds weighs its fraction of the seeds. A subgraph weighs its number of

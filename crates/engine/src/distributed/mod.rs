@@ -40,6 +40,7 @@ use graphmill_distributed::{Collective, Messenger};
 
 pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
+pub(crate) use ranks::LAYERS;
 pub use ranks::Ranks;
 pub(crate) use subgraphs::RankSubgraphs;
 pub(crate) use tiers::RankTiers;

@@ -32,7 +32,7 @@ use crate::{
 
 /// Numbers of the services for the two tables of rows between layers, which inference uses in
 /// turns.
-pub(super) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
+pub(crate) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
 /// Prefixes of collective numbers, one per use, so that no two uses share a number.
 pub(super) mod class {
@@ -101,7 +101,7 @@ impl Ranks {
     ///
     /// # Errors
     /// The system refuses threads.
-    pub(super) fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>) -> Result<Self> {
+    pub(crate) fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>) -> Result<Self> {
         let all = Collective::new(post.clone());
         let layers: [Arc<RwLock<Matrix>>; 2] = Default::default();
         for (number, table) in LAYERS.iter().zip(&layers) {
@@ -143,7 +143,7 @@ impl Ranks {
     }
 
     /// Messenger of this rank.
-    pub(super) fn post(&self) -> &Arc<Messenger> {
+    pub(crate) fn post(&self) -> &Arc<Messenger> {
         self.all.post()
     }
 
@@ -161,6 +161,14 @@ impl Ranks {
     /// A rank did not take part.
     pub(crate) fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
         Ok(self.all.gather(self.meetings.fetch_add(1, Relaxed), words)?)
+    }
+
+    /// Replaces `values` by the sum over all ranks' `values`, which have equal lengths.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn sum(&self, values: &mut [f32]) -> Result<()> {
+        Ok(self.all.sum(self.meetings.fetch_add(1, Relaxed), values)?)
     }
 
     /// Returns rank 0's words.
@@ -247,6 +255,11 @@ impl Ranks {
     /// stop, as they agreed with the last update.
     pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
         self.wants_stop.store(wants, Relaxed);
+        self.stops.load(Relaxed)
+    }
+
+    /// Returns true if all ranks stop, as they agreed with the last update.
+    pub(crate) fn stops_together(&self) -> bool {
         self.stops.load(Relaxed)
     }
 
@@ -344,7 +357,7 @@ impl Ranks {
     }
 
     /// Counter of the nanoseconds that the sampling services spend on writing replies.
-    pub(super) fn building(&self) -> &Arc<AtomicU64> {
+    pub(crate) fn building(&self) -> &Arc<AtomicU64> {
         &self.building
     }
 

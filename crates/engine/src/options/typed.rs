@@ -31,12 +31,10 @@ const UNREAD: &[(&str, &str)] = &[
     ("cuda_graphs", ON_PROCESSOR),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
-    ("shuffle_parts", ONE_PROCESS),
-    ("graph_stores", ONE_PROCESS),
-    ("peer_timeout", ONE_PROCESS),
+    ("shuffle_parts", "no sampler draws subgraphs of a part"),
+    ("graph_stores", "each rank holds a part and trains on its nodes"),
 ];
 const ON_PROCESSOR: &str = "it runs on the processor";
-const ONE_PROCESS: &str = "it runs in one process";
 
 /// General options that such a run reads under the conditions of a run on one type.
 const RULES: &[(&str, Rule)] = &[
@@ -66,6 +64,7 @@ const SHARED: &[&str] = &[
     "placement",
     "link",
     "peer_link",
+    "peer_timeout",
 ];
 
 /// Options that a run on links of several types does not read, with the reason.

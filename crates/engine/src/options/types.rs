@@ -2,7 +2,7 @@
 //! the other kind. A run is on several types, or on the edge features of one, if its model is a row
 //! of [`graphmill_nn::typed::TABLE`] and its task is not a stream of events.
 
-use graphmill_data::typed::has_several_types;
+use graphmill_data::{partition::TypedPartitionDir, typed::has_several_types};
 
 use super::{
     keys::Key,
@@ -33,7 +33,10 @@ pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
 pub(super) fn has_types(config: &TrainConfig) -> bool {
     !config.dataset.is_empty()
         && !config.is_in_memory()
-        && (has_several_types(&config.dataset) || has_node_times(config) || reads_edges(config))
+        && (has_several_types(&config.dataset)
+            || TypedPartitionDir::is_in(&config.dataset)
+            || has_node_times(config)
+            || reads_edges(config))
         && !is_link(config)
         && !is_table(config)
         && !is_of_events(config)

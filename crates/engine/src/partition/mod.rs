@@ -17,10 +17,11 @@ use graphmill_core::{
     Graph, NodeId,
     options::one_of,
     progress::{Progress, Unit},
+    table::Entry,
 };
 use graphmill_data::{
     Dataset,
-    partition::{self, Description, PartitionBook},
+    partition::{self, Description, Method, PartitionBook},
 };
 use graphmill_loader::{order::proximity, sampler};
 use rayon::prelude::*;
@@ -140,22 +141,8 @@ pub fn known() -> String {
 /// # Errors
 /// An unknown name, an impossible option, several methods with a `dst`, or `dst` cannot be written.
 pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Progress) -> Result<Report> {
-    let methods = options
-        .methods
-        .iter()
-        .map(|name| partition::TABLE.find(name).map_err(Error::name))
-        .collect::<Result<Vec<_>>>()?;
-    if methods.is_empty() {
-        return Err(Error::usage(format!("--method: the list is empty; name at least one of {}", known())));
-    }
-    if methods.len() > 1 && dst.is_some() {
-        return Err(Error::usage("DST holds the parts of one method; name one method, or leave DST out"));
-    }
-    if let Some(dst) = dst {
-        partition::check_target(dst)?;
-    }
     let mut results = Vec::new();
-    for method in methods {
+    for method in chosen(options, dst)? {
         let partitioner = (method.make.make)(&options.partition)?;
         let began = Instant::now();
         let book = partitioner.partition(&data.graph, &data.split.train, watch)?;
@@ -173,11 +160,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
             let what = Description {
                 method: method.name,
                 seed: options.partition.seed,
-                options: json!({
-                    "slack": options.partition.slack,
-                    "train_slack": options.partition.train_slack,
-                    "refine": options.partition.refine,
-                }),
+                options: recorded(&options.partition),
                 statistics: json!(statistics),
                 searches: &searches,
             };
@@ -186,8 +169,39 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
         results.push(Outcome { method: method.name.into(), parts: book.parts(), statistics, seconds });
     }
     let (nodes, edges) = (data.num_nodes(), data.graph.num_edges());
-    let report = Report { dataset: data.name.clone(), nodes, edges, results, advice: None };
-    Ok(Report { advice: advice::advise(&report), ..report })
+    Ok(Report { dataset: data.name.clone(), nodes, edges, results, advice: None }.advised())
+}
+
+/// The chosen methods.
+///
+/// # Errors
+/// An unknown name, no name, or several with a `dst`, which cannot be written.
+pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<&'static Entry<Method>>> {
+    let names = options.methods.iter();
+    let methods =
+        names.map(|name| partition::TABLE.find(name).map_err(Error::name)).collect::<Result<Vec<_>>>()?;
+    if methods.is_empty() {
+        return Err(Error::usage(format!("--method: the list is empty; name at least one of {}", known())));
+    }
+    if methods.len() > 1 && dst.is_some() {
+        return Err(Error::usage("DST holds the parts of one method; name one method, or leave DST out"));
+    }
+    if let Some(dst) = dst {
+        partition::check_target(dst)?;
+    }
+    Ok(methods)
+}
+
+/// Options of a method as a partition records them.
+pub(crate) fn recorded(options: &partition::Options) -> serde_json::Value {
+    json!({ "slack": options.slack, "train_slack": options.train_slack, "refine": options.refine })
+}
+
+impl Report {
+    /// The same report with advice, if it compares several methods.
+    pub(crate) fn advised(self) -> Self {
+        Self { advice: advice::advise(&self), ..self }
+    }
 }
 
 /// Measures a partition.
@@ -201,15 +215,22 @@ pub fn statistics(
     watch: &dyn Progress,
 ) -> Result<Statistics> {
     let train = &data.split.train;
-    let any = !train.is_empty();
-    Ok(Statistics {
-        edge_cut: edge_cut(&data.graph, book),
+    let cross_requests = match train.is_empty() {
+        true => None,
+        false => Some(requests(&options.train, options.batches, data, book, watch)?),
+    };
+    let of_graph = of_graph(&data.graph, train, book, options.partition.seed);
+    Ok(Statistics { cross_requests, ..of_graph })
+}
+
+/// Quality of a partition by the graph and its `train` nodes, without requests.
+pub(crate) fn of_graph(graph: &Graph, train: &[NodeId], book: &PartitionBook, seed: u64) -> Statistics {
+    Statistics {
+        edge_cut: edge_cut(graph, book),
         balance: Balance { nodes: balance(&book.sizes()), train: balance(&book.sizes_of(train)) },
-        locality: any.then(|| locality(&data.graph, train, book, options.partition.seed)),
-        cross_requests: any
-            .then(|| requests(&options.train, options.batches, data, book, watch))
-            .transpose()?,
-    })
+        locality: (!train.is_empty()).then(|| locality(graph, train, book, seed)),
+        cross_requests: None,
+    }
 }
 
 /// Fraction of edges between different parts. O(E), parallel.
@@ -223,7 +244,7 @@ pub fn edge_cut(graph: &Graph, book: &PartitionBook) -> f64 {
 }
 
 /// The largest size divided by the mean.
-fn balance(sizes: &[usize]) -> f64 {
+pub(crate) fn balance(sizes: &[usize]) -> f64 {
     let (largest, sum) = (sizes.iter().max().copied().unwrap_or(0), sizes.iter().sum::<usize>());
     if sum == 0 { 1.0 } else { largest as f64 * sizes.len() as f64 / sum as f64 }
 }

@@ -142,15 +142,23 @@ pub fn requests(
         sum.rows += slot.rows;
         sum.remote_rows += slot.remote;
     }
-    sum.skew = if largest > 0 { (largest * parts) as f64 / sum.remote_rows as f64 } else { 1.0 };
-    let epochs = all as f64 / drawn.max(1) as f64;
-    let requests: u64 = sum.hops.iter().map(|hop| hop.requests).sum();
-    let edges: u64 = sum.hops.iter().map(|hop| hop.edges).sum();
-    sum.per_epoch = requests as f64 * epochs;
-    sum.per_batch = requests as f64 / drawn.max(1) as f64;
-    sum.edges_per_epoch = edges as f64 * epochs;
-    sum.rows_per_epoch = sum.remote_rows as f64 * epochs;
-    Ok(sum)
+    Ok(sum.completed(largest, parts))
+}
+
+impl CrossRequests {
+    /// Fills in the figures per epoch and per batch from the counts of the drawn batches. `largest`
+    /// is the sum over batches of the largest flow of one of `parts` parts.
+    pub(crate) fn completed(mut self, largest: u64, parts: u64) -> Self {
+        self.skew = if largest > 0 { (largest * parts) as f64 / self.remote_rows as f64 } else { 1.0 };
+        let epochs = self.batches_per_epoch as f64 / self.batches.max(1) as f64;
+        let requests: u64 = self.hops.iter().map(|hop| hop.requests).sum();
+        let edges: u64 = self.hops.iter().map(|hop| hop.edges).sum();
+        self.per_epoch = requests as f64 * epochs;
+        self.per_batch = requests as f64 / self.batches.max(1) as f64;
+        self.edges_per_epoch = edges as f64 * epochs;
+        self.rows_per_epoch = self.remote_rows as f64 * epochs;
+        self
+    }
 }
 
 /// Buffers of a minibatch, and the counts of its minibatches.

@@ -75,6 +75,15 @@ impl Names {
         }
     }
 
+    /// Returns true if `selection` names nodes by their keys rather than ids.
+    pub(crate) fn finds_by_key(&self, selection: &Selection) -> bool {
+        match selection {
+            Selection::Keys(_) | Selection::KeyList(_) => true,
+            Selection::List(_) => self.keys.is_some(),
+            Selection::Nodes(_) | Selection::All => false,
+        }
+    }
+
     /// Keys of `nodes`.
     pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
         let Self { key_columns, keys, classes } = self;

@@ -364,13 +364,9 @@ impl SavedRun {
             let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
             self.blame_config(memory::check(&all, data))?;
         }
+        let by_key = names.finds_by_key(&selection);
         let mut nodes = names.select(selection, data.num_nodes(), &data.name)?;
         let requested = nodes.clone();
-        let by_key = match selection {
-            Selection::Keys(_) | Selection::KeyList(_) => true,
-            Selection::List(_) => data.keys.is_some(),
-            Selection::Nodes(_) | Selection::All => false,
-        };
         if let Some(new) = original.filter(|_| !by_key) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }

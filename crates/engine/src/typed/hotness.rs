@@ -74,6 +74,33 @@ pub fn is_defined(name: &str) -> bool {
     hotness::TABLE.get(kind).is_none_or(|entry| !entry.make.has_one_fanout)
 }
 
+/// Score of every node by the metric `name`, by global id, from the minibatches of a run with these
+/// options or from its graph.
+///
+/// # Errors
+/// The dataset has no task to train on, the metric is unknown or is not defined for several types,
+/// an option is impossible, or `watch` stops the work.
+pub fn scores(
+    name: &str,
+    config: &TrainConfig,
+    data: &TypedDataset,
+    watch: &dyn Progress,
+) -> Result<Vec<f64>> {
+    let task = trainable(data, config)?;
+    let sampler = build::sampler(config, &task)?;
+    let visits = TypedVisits::new(config, &task, &*sampler, watch)?;
+    visits::scores(name, config, &task, &visits, watch)
+}
+
+/// The task of a run, which has training nodes.
+fn trainable(data: &TypedDataset, config: &TrainConfig) -> Result<TypedTask> {
+    let task = TypedTask::new(data, &config.task)?;
+    if task.split.train.is_empty() {
+        return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
+    }
+    Ok(task)
+}
+
 /// Computes hit rates of the rows of all types with features. Draws each epoch once per sampler,
 /// and dynamic caches once per policy and type.
 ///
@@ -82,10 +109,7 @@ pub fn is_defined(name: &str) -> bool {
 /// work.
 pub fn run(options: &Options, data: &TypedDataset, watch: &dyn Progress) -> Result<TypedReport> {
     check(options)?;
-    let task = TypedTask::new(data, &options.train.task)?;
-    if task.split.train.is_empty() {
-        return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
-    }
+    let task = trainable(data, &options.train)?;
     let types = task.graph.schema().types().iter().enumerate();
     let types = types.filter_map(|(t, node)| {
         let Rows { count, bytes, .. } = super::tiers::rows(&task, t)?;

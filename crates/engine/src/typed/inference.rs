@@ -340,7 +340,7 @@ impl<'a> TypedInference<'a> {
 
 /// Appends the rows of a chunk to `all`, which will have `total` rows, of which `filled` are
 /// written.
-fn append(pass: &Pass, all: &mut Matrix, total: usize, filled: &mut usize, rows: &Matrix) {
+pub(super) fn append(pass: &Pass, all: &mut Matrix, total: usize, filled: &mut usize, rows: &Matrix) {
     if *filled == 0 {
         all.resize(total, rows.num_cols());
     }

@@ -1,5 +1,7 @@
 //! The train stage on several types: one minibatch in, one update of the model out.
 
+use std::sync::Arc;
+
 use graphmill_core::{NodeId, keyed};
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
@@ -9,10 +11,12 @@ use graphmill_nn::{
     typed::{TypedActivations, TypedModel, TypedStep},
 };
 
-use super::{build, task::TypedTask};
+use super::{build, ranks::exchange, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     build::optimizer,
+    distributed::Ranks,
+    learner::BatchShare,
     record::BatchOutcome,
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
 };
@@ -36,6 +40,8 @@ pub(super) struct TypedLearner<'a> {
     targets: TargetLoss,
     labels: SeedLabels,
     scratch: Matrix,
+    /// The ranks that train together, if there are several.
+    ranks: Option<Arc<Ranks>>,
 }
 
 /// Inputs of a model in a batch whose seeds are of the type `node_type`.
@@ -70,47 +76,94 @@ impl<'a> TypedLearner<'a> {
             acts: TypedActivations::default(),
             labels: SeedLabels::default(),
             scratch: Matrix::default(),
+            ranks: None,
         })
     }
 
-    /// Forward, loss, backward, update. If the loss is not finite, no parameter changes.
-    ///
-    /// # Errors
-    /// The batch does not fit the model.
-    pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
-        // on a thread of the pool, so that no operation has to wake one
-        rayon::scope(|_| self.learn(batch, lr))
+    /// The same learner, which sums gradients over `ranks`.
+    pub(super) fn over_ranks(self, ranks: Arc<Ranks>) -> Self {
+        Self { ranks: Some(ranks), ..self }
     }
 
-    fn learn(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
-        let backend = &self.backend;
-        let key = keyed::key(&[self.seed, self.step, 0x6472_6f70]);
-        let pass = Pass { backend, training: true, key };
-        let step = step(batch, self.task.node_type);
-        let seeds = &batch.sampled.seeds.nodes[self.task.node_type];
-        self.model.forward(&pass, &step, &mut self.acts).map_err(Error::from)?;
-        self.targets.gather(&self.task.labels, seeds, &mut self.labels);
-        let (logits, grad) = self.acts.logits_and_grad();
-        let loss = self.targets.run(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
-        let outcome = BatchOutcome { loss, grad_norm: None, seeds: seeds.len() };
+    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks. If the loss is not
+    /// finite, no parameter changes.
+    ///
+    /// # Errors
+    /// The batch does not fit the model, or a rank did not take part.
+    pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+        // on a thread of the pool, so that no operation has to wake one
+        rayon::scope(|_| self.learn(batch, lr, all))
+    }
+
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+        let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
+        let seeds = batch.sampled.seeds.nodes[self.task.node_type].len();
+        let (loss, count, rows) = match &self.ranks {
+            None => (own.unwrap_or_default(), seeds, None),
+            Some(ranks) => {
+                self.is_whole = false;
+                let has_gradient = own.is_some_and(f64::is_finite);
+                if !has_gradient {
+                    self.model.zero_grad(&self.backend);
+                }
+                let loss = own.unwrap_or_default();
+                let share = BatchShare { loss, seeds, nodes: seeds, global: Some(all) };
+                let acts = has_gradient.then_some(&self.acts);
+                let (loss, count, rows) = exchange(ranks, &mut self.model, share, (nodes, acts))?;
+                (loss, count, Some(rows))
+            }
+        };
+        let outcome = BatchOutcome { loss, grad_norm: None, seeds: count };
         if !loss.is_finite() {
             return Ok(outcome);
         }
-        // a backward pass changes running statistics
-        self.is_whole = false;
-        self.model.zero_grad(backend);
-        self.model.backward(&pass, &step, &mut self.acts);
         self.optimizer.begin(lr as f32);
         self.sparse.begin(lr as f32);
         let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
+        let backend = &self.backend;
         self.model.visit_mut(&mut |_, param| {
             optimizer.update(backend, index, param, decay);
             index += 1;
         });
-        self.model.update_learned_rows(backend, &mut self.sparse, &batch.sampled.input_nodes, &self.acts);
+        match rows {
+            None => self.model.update_learned_rows(backend, &mut self.sparse, nodes, &self.acts),
+            Some(rows) => {
+                for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
+                    debug_assert_eq!(t, of.node_type);
+                    learned.update(backend, &mut self.sparse, t, &of.nodes, of.grad.view());
+                }
+            }
+        }
         self.step += 1;
         self.is_whole = true;
         Ok(outcome)
+    }
+
+    /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
+    /// or `None` without seeds; no gradient is computed if it is not finite.
+    fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+        let backend = &self.backend;
+        // ranks draw dropout masks by row, which must differ between them
+        let rank = self.ranks.as_ref().map(|ranks| ranks.rank() as u64 + 1);
+        let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
+        let key = keyed::key(if rank.is_some() { parts } else { &parts[..3] });
+        let pass = Pass { backend, training: true, key };
+        let step = step(batch, self.task.node_type);
+        let seeds = &batch.sampled.seeds.nodes[self.task.node_type];
+        if seeds.is_empty() {
+            return Ok(None);
+        }
+        self.model.forward(&pass, &step, &mut self.acts).map_err(Error::from)?;
+        self.targets.gather(&self.task.labels, seeds, &mut self.labels);
+        let (logits, grad) = self.acts.logits_and_grad();
+        let loss = self.targets.run(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
+        if loss.is_finite() {
+            // a backward pass changes running statistics
+            self.is_whole = false;
+            self.model.zero_grad(backend);
+            self.model.backward(&pass, &step, &mut self.acts);
+        }
+        Ok(Some(loss))
     }
 
     /// Mean loss of the logits of these nodes.

@@ -17,15 +17,21 @@
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
 //! | `hotness.rs` | hit rates of caches without training |
+//! | `partition.rs` | partitions and their communication |
+//! | `cost.rs` | costs of minibatches, for plans |
 //! | `step.rs` | memory of a training step on a device |
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
+//! | `ranks/` | the same over ranks, each with a part of the graph |
 //! | `inference.rs` | rows of nodes from all their neighbours |
 //! | `position.rs` | files of a checkpoint |
+//! | `counts.rs` | counts by type of an epoch |
 //! | `saved.rs` | scores and predictions of a run |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
 mod build;
+pub mod cost;
+mod counts;
 mod edges;
 pub mod hotness;
 mod inference;
@@ -33,8 +39,10 @@ mod learner;
 pub mod links;
 #[cfg(feature = "tables")]
 mod new_nodes;
+pub mod partition;
 mod pipeline;
 mod position;
+mod ranks;
 mod saved;
 mod shares;
 mod stages;
@@ -49,10 +57,11 @@ mod visits;
 
 use std::path::Path;
 
-use graphmill_data::typed::{self, TypedDataset, has_several_types};
+use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_typed};
 
 use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
 
+pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
 pub use trainer::train;
 
@@ -70,4 +79,19 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         return Ok(None);
     }
     Ok(Some(typed::open(dir, config.verify.at_opening())?))
+}
+
+/// Opens the dataset in `dir`, if a dataset of one type cannot hold all of it: several node types,
+/// edge types or tasks, other tasks than one on all nodes, times, or edge features.
+///
+/// # Errors
+/// The dataset cannot be read.
+pub fn open_beyond_one_type(dir: &Path) -> Result<Option<TypedDataset>> {
+    if !is_typed(dir) {
+        return Ok(None);
+    }
+    let data = typed::open(dir, Verify::Once)?;
+    let has_more = data.nodes.iter().any(|nodes| nodes.time.is_some())
+        || data.edges.iter().any(|edges| edges.time.is_some() || edges.features.is_some());
+    Ok((has_more || !data.is_one_type()).then_some(data))
 }

@@ -15,7 +15,7 @@ use graphmill_nn::{
     typed::TypedModel,
 };
 
-use super::{learner::TypedLearner, task::TypeCounts};
+use super::{counts::TypeCounts, learner::TypedLearner};
 use crate::{
     Result,
     batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},

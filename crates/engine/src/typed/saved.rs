@@ -2,8 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use graphmill_core::{NodeId, progress::Progress};
-use graphmill_data::typed::{self, TypedDataset, Verify};
+use graphmill_core::{NodeId, node_order, progress::Progress};
+use graphmill_data::{
+    partition::TypedPartitionDir,
+    typed::{self, TypedDataset, Verify},
+};
 use graphmill_nn::{
     Matrix,
     backend::Cpu,
@@ -19,7 +22,7 @@ use crate::{
     checkpoint::load_params,
     config::link_task::is_typed_link,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
-    predictions::{Predictions, Target},
+    predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
     saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
@@ -61,6 +64,14 @@ impl<'r> SavedTypedRun<'r> {
             let message = "its dataset is not recorded; pass it with --dataset DATASET";
             return Err(Error::run(run, message));
         };
+        if TypedPartitionDir::is_in(path) {
+            let message = format!(
+                "it was trained on the parts in {}; pass the dataset that they were made of \
+                 {OTHER_DATASET_HINT}",
+                path.display()
+            );
+            return Err(Error::run(run, message));
+        }
         let data = typed::open(path, Verify::Once)?;
         if self.is_own(&data) == Some(false) {
             let message = format!(
@@ -212,15 +223,17 @@ impl<'r> SavedTypedRun<'r> {
     }
 
     /// Writes predictions of nodes of the task's type to `out` in the format of its ending. Tables
-    /// have the keys of the nodes and the names of the classes, if the dataset has them.
+    /// have the keys of the nodes and the names of the classes, if the dataset has them. With
+    /// `original`, ids are those from before the dataset was reordered.
     ///
     /// # Errors
-    /// The model or a list cannot be read, a node or key is unknown, `out` cannot be written, or
-    /// `watch` stops the work.
+    /// The model or a list cannot be read, a node or key is unknown, the dataset was not reordered,
+    /// `out` cannot be written, or `watch` stops the work.
     pub fn predict(
         &self,
         data: &TypedDataset,
         selection: Selection,
+        original: bool,
         kind: Kind,
         out: &Path,
         watch: &dyn Progress,
@@ -229,17 +242,34 @@ impl<'r> SavedTypedRun<'r> {
         self.run.check_kind(kind)?;
         let Loaded { task, model } = self.load(data)?;
         let names = Names::of_type(data, task.node_type, self.classes(&task));
-        let nodes = names.select(selection, task.num_nodes(), &data.name)?;
+        let by_original = original.then(|| ids_by_original(data, task.node_type)).transpose()?;
+        let by_key = names.finds_by_key(&selection);
+        let requested = names.select(selection, task.num_nodes(), &data.name)?;
+        let nodes = match by_original {
+            Some(new) if !by_key => requested.iter().map(|&v| new[v as usize]).collect(),
+            _ => requested.clone(),
+        };
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         let mut inference = self.inference(data, &task)?.watched(watch);
         rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
         let (cols, values) = self.run.values(kind, task.labels.is_multi(), rows);
         let (count, kind) = (nodes.len(), self.run.name_of(kind));
-        let identity = Some(names.identity(&nodes));
-        target.write(&Predictions { nodes, cols, values, identity })?;
+        let identity = Some(Identity { ids: requested.clone(), ..names.identity(&nodes) });
+        target.write(&Predictions { nodes: requested, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })
+    }
+}
+
+/// Node id of each original id in the node type number `t` of `data`.
+///
+/// # Errors
+/// The dataset was not reordered.
+fn ids_by_original(data: &TypedDataset, t: usize) -> Result<Vec<NodeId>> {
+    match &data.nodes[t].original_ids {
+        Some(ids) => Ok(node_order::inverse(ids)?),
+        None => Err(Error::dataset(&data.name, "it was not reordered; leave out --original-ids")),
     }
 }
 

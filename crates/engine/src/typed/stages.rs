@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use graphmill_core::{NodeId, block::Aggregation};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
     typed::{TypedExtracted, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -52,6 +53,8 @@ pub(super) struct EpochBatches<'e> {
     /// The sum over neighbours that the model computes.
     pub(super) aggregation: Aggregation,
     pub(super) timeline: &'e Timeline,
+    /// Owners of the seeds, if several ranks train together: a rank trains on its own seeds.
+    pub(super) owners: Option<&'e NodeOwnership>,
 }
 
 /// A batch before training, with the seconds of its stages.
@@ -63,7 +66,13 @@ pub(super) struct Made<B> {
 /// Trains on a batch. Returns whether to go on, and the batch's memory.
 pub(super) type Train<'t> = dyn FnMut(Made<TypedExtracted>) -> Result<(Flow, TypedSeeds)> + 't;
 
-impl EpochBatches<'_> {
+impl<'e> EpochBatches<'e> {
+    /// Seeds of batch `number`, on all ranks.
+    pub(super) fn seeds(&self, number: u64) -> &'e [NodeId] {
+        let (from, size) = (number as usize * self.batch_size, self.batch_size);
+        &self.order[from..self.order.len().min(from + size)]
+    }
+
     /// Draws the blocks of batch `number`.
     ///
     /// # Errors
@@ -74,8 +83,15 @@ impl EpochBatches<'_> {
         workspace: &mut TypedWorkspace,
         memory: TypedSeeds,
     ) -> Result<TypedSampled> {
-        let (from, size) = (number as usize * self.batch_size, self.batch_size);
-        let seeds = &self.order[from..self.order.len().min(from + size)];
+        let all = self.seeds(number);
+        let own: Vec<NodeId>;
+        let seeds = match self.owners {
+            Some(owners) => {
+                own = all.iter().copied().filter(|&v| owners.is_own(v)).collect();
+                &own
+            }
+            None => all,
+        };
         let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
         let request = TypedRequest { aggregation: self.aggregation, ..self.task.request(key) };
         attempt(Stage::Sample, number, || {

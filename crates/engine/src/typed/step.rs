@@ -35,10 +35,11 @@ pub(super) fn bytes(
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
+        let count = seeds.len();
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
-        learner.train(&batch, config.lr)?;
+        learner.train(&batch, config.lr, count)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
         memory = batch.recycle();

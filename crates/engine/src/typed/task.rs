@@ -14,25 +14,12 @@ use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind,
 use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
-use super::{edges, tables::Tables, time::TaskTimes};
+use super::{counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
-
-/// Counts by type of an epoch.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct TypeCounts {
-    /// Input nodes of each node type.
-    pub(super) nodes: Vec<u64>,
-    /// Sampled edges of each edge type.
-    pub(super) edges: Vec<u64>,
-    /// Rows and bytes read of each node type.
-    #[serde(default)]
-    pub(super) traffic: Vec<Traffic>,
-}
 
 /// A task on the nodes of one type, and the data that it is learned from.
 pub(super) struct TypedTask {
@@ -73,13 +60,25 @@ impl TypedTask {
     /// rows have, or features exceed f32.
     pub(super) fn new(data: &TypedDataset, name: &str) -> Result<Self> {
         let task = choose(data, name)?;
+        Self::of(data, task, data.graph()?)
+    }
+
+    /// Prepares the task `name` of `data` as [`TypedTask::new`] does, on the graph `graph` of its
+    /// types.
+    ///
+    /// # Errors
+    /// As for [`TypedTask::new`].
+    pub(super) fn on_graph(data: &TypedDataset, name: &str, graph: TypedGraph) -> Result<Self> {
+        Self::of(data, choose(data, name)?, graph)
+    }
+
+    fn of(data: &TypedDataset, task: &Task, graph: TypedGraph) -> Result<Self> {
         let TaskOn::Nodes(on) = &task.on else { return Err(other_kind(data, task)) };
         let labels = &match &task.targets {
             Targets::Classes(labels) => labels.clone(),
             Targets::Values { width, values } => Labels::Values { values: values.clone(), width: *width },
             Targets::None => return Err(other_kind(data, task)),
         };
-        let graph = data.graph()?;
         let node_type = graph.schema().find_type(on)?;
         let (labels, split) = by_node(data, task, labels, data.nodes[node_type].count)?;
         if labels.classes() == 0 {
@@ -253,7 +252,7 @@ fn is_usable(task: &&Task) -> bool {
 
 /// Finds the task `name`, or with an empty name the only classification of nodes, else the only
 /// regression.
-fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
+pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
     if !name.is_empty() {
         let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
         return if is_usable(&task) { Ok(task) } else { Err(other_kind(data, task)) };
@@ -354,7 +353,7 @@ fn is_stored(nodes: &NodeData) -> bool {
 }
 
 /// Feature rows of a type.
-fn features(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Features>> {
+pub(super) fn features(data: &TypedDataset, nodes: &NodeData) -> Result<Option<Features>> {
     use graphmill_data::typed::Values;
     let Some(table) = &nodes.features else { return Ok(None) };
     let rows = match &table.data {

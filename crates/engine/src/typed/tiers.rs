@@ -235,10 +235,15 @@ impl TypedTiers {
             }),
         })
     }
+
+    /// Tiers of rows that `tables` read, without caches.
+    pub(super) fn of_tables(tables: &Tables) -> Self {
+        Self { tables: tables.clone(), whole: tables.clone(), description: None, presampling: None }
+    }
 }
 
 /// Name of the cache that a name stands for.
-fn resolve(name: &str) -> &str {
+pub(super) fn resolve(name: &str) -> &str {
     if name == AUTO { DEFAULT_CACHE } else { name }
 }
 

@@ -5,6 +5,7 @@ use std::{ops::Range, time::Instant};
 use graphmill_core::{NodeId, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
+    feature::LinkTraffic,
     order::SeedOrder,
     time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedSampler, unreached_types},
@@ -17,11 +18,13 @@ use graphmill_nn::{
 
 use super::{
     build,
+    counts::{TypeCounts, add_up},
     inference::TypedInference,
     learner::TypedLearner,
+    ranks::{RankInference, TypedRankView},
     stages::{EpochBatches, Made},
     strategy::Strategy,
-    task::{TypeCounts, TypedTask, unread_columns},
+    task::{TypedTask, unread_columns},
     tiers::TypedTiers,
     visits::batch_size,
 };
@@ -29,10 +32,11 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::SelectBy,
+    distributed::Ranks,
     inference::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
-    record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, Summary, Traffic},
+    record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary, Traffic},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, attempt},
     timeline::Stage,
@@ -51,34 +55,60 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let began = Instant::now();
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
-    let metric = build::metric(config, &task)?;
-    if task.split.train.is_empty() {
-        return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
-    }
+    check(config, data, &task)?;
     let sampler = build::sampler(config, &task)?;
     let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
-    let run = TypedRun {
-        config,
-        data,
-        task: &task,
-        order: build::order(config, &task)?,
-        inference: TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?,
-        tiers: &tiers,
-        sampler: &*sampler,
-        strategy: Strategy::new(config, &task)?,
-        metric,
-        scored: [
-            fixed_sample(&task.split.valid, config.eval_nodes),
-            fixed_sample(&task.split.test, config.eval_nodes),
-            fixed_sample(&task.split.train, DIAGNOSED_TRAIN_NODES),
-        ],
-        logits: Matrix::default(),
-    };
+    let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
+    let scoring = (Inference::Alone(Box::new(inference)), None);
+    let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers), scoring)?;
     batchwise::train(config, run, learner, context, began)
+}
+
+/// Checks that the task can be trained on and scored.
+fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<()> {
+    build::metric(config, task)?;
+    match task.split.train.is_empty() {
+        true => Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split")),
+        false => Ok(()),
+    }
+}
+
+/// Trains a model as one of several ranks, on its view of the dataset. All ranks call this at the
+/// same time.
+///
+/// # Errors
+/// As for [`train`]; a rank did not take part.
+pub(super) fn train_as_rank(
+    config: &TrainConfig,
+    view: &TypedRankView,
+    context: RunContext,
+) -> Result<Summary> {
+    let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
+    check(config, &view.data, task)?;
+    let sampler = view.sampler(config)?;
+    let tiers = TypedTiers::of_tables(&view.tables);
+    let learner = TypedLearner::new(config, task)?.over_ranks(ranks.clone());
+    let mut notes = notes(config, &view.data, task, &*sampler, &learner);
+    notes.extend(view.unread.clone());
+    context.observer.note(&opening(&config.strategy, &view.describe()));
+    notes.iter().for_each(|note| context.observer.note(note));
+    let inference = RankInference::new(config, view, &*sampler)?;
+    let scoring = (Inference::OverRanks(Box::new(inference)), Some(view));
+    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers), scoring)?;
+    // a rank announces its wish with its next batch, and all stop after the same one
+    let RunContext { run: dir, resume, observer, stop: wants } = context;
+    let stop = || ranks.agree_to_stop(wants());
+    batchwise::train(config, run, learner, RunContext { run: dir, resume, observer, stop: &stop }, began)
+}
+
+/// Scores of nodes from all their neighbours.
+enum Inference<'a> {
+    Alone(Box<TypedInference<'a>>),
+    OverRanks(Box<RankInference<'a>>),
 }
 
 /// Notes for the user about choices of the run.
@@ -125,11 +155,54 @@ struct TypedRun<'a> {
     tiers: &'a TypedTiers,
     strategy: Strategy,
     metric: &'static table::Entry<Metric>,
-    inference: TypedInference<'a>,
+    inference: Inference<'a>,
     /// Validation and test nodes that are scored, and training nodes for diagnostics.
     scored: [Vec<NodeId>; 3],
     /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
+    /// This rank's part of the dataset, if several ranks train together.
+    view: Option<&'a TypedRankView>,
+    /// Work of each rank in the last epoch.
+    ranks: Vec<RankRecord>,
+}
+
+impl<'a> TypedRun<'a> {
+    /// A run before its first epoch.
+    ///
+    /// # Errors
+    /// An option is impossible.
+    fn new(
+        config: &'a TrainConfig,
+        (data, task): (&'a TypedDataset, &'a TypedTask),
+        (sampler, tiers): (&'a dyn TypedSampler, &'a TypedTiers),
+        (inference, view): (Inference<'a>, Option<&'a TypedRankView>),
+    ) -> Result<Self> {
+        Ok(Self {
+            config,
+            data,
+            task,
+            order: build::order(config, task)?,
+            sampler,
+            tiers,
+            strategy: Strategy::new(config, task)?,
+            metric: build::metric(config, task)?,
+            inference,
+            scored: [
+                fixed_sample(&task.split.valid, config.eval_nodes),
+                fixed_sample(&task.split.test, config.eval_nodes),
+                fixed_sample(&task.split.train, DIAGNOSED_TRAIN_NODES),
+            ],
+            logits: Matrix::default(),
+            view,
+            ranks: Vec::new(),
+        })
+    }
+
+    /// Numbers of node types and relations.
+    fn sizes(&self) -> (usize, usize) {
+        let schema = self.task.graph.schema();
+        (schema.num_types(), schema.num_relations())
+    }
 }
 
 impl<'a> BatchRun for TypedRun<'a> {
@@ -140,7 +213,15 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn dataset(&self) -> DatasetRecord {
-        self.task.record(self.data)
+        self.view.map_or_else(|| self.task.record(self.data), |view| view.record.clone())
+    }
+
+    fn ranks(&self) -> Option<&Ranks> {
+        self.view.map(|view| &*view.ranks)
+    }
+
+    fn partition(&self) -> Option<String> {
+        self.view.map(|view| view.partition.clone())
     }
 
     fn task(&self) -> &str {
@@ -169,6 +250,9 @@ impl<'a> BatchRun for TypedRun<'a> {
         order: &[NodeId],
         batches: Range<u64>,
     ) -> Result<Flow> {
+        if let Some(view) = self.view {
+            view.ranks.count_bytes(true)?;
+        }
         let timeline = session.meter().timeline();
         let of = EpochBatches {
             task: self.task,
@@ -181,18 +265,37 @@ impl<'a> BatchRun for TypedRun<'a> {
             epoch: session.epoch(),
             aggregation: session.learner().model.aggregation(),
             timeline: &timeline,
+            owners: self.view.map(TypedRankView::of_seeds),
         };
         let track = timeline.track("main");
-        self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {
+        let (ranks, sizes, last) = (self.view.map(|view| &*view.ranks), self.sizes(), batches.end);
+        let flow = self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
-            let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
+            let all = of.seeds(number).len();
+            let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr, all))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
             let traffic = total(&batch.traffic);
             let done = Completed { number, outcome, traffic, spent };
-            let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
+            let mut gathered = Ok(());
+            let flow = session.complete(done, |sums, counts| {
+                add(&batch, sums, counts);
+                // a checkpoint in the middle of an epoch has the totals of all ranks
+                if let Some(ranks) = ranks.filter(|ranks| number + 1 < last && ranks.stops_together()) {
+                    gathered = ranks.stop(sums).and_then(|()| add_up(ranks, counts, sizes));
+                }
+            })?;
+            gathered?;
             Ok((flow, batch.recycle()))
-        })
+        })?;
+        let is_done = session.num_done() == last;
+        if let Some(view) = self.view.filter(|_| is_done) {
+            view.ranks.count_bytes(false)?;
+            let (sums, counts) = session.totals();
+            self.ranks = view.ranks.end_epoch(sums, LinkTraffic::default())?;
+            add_up(&view.ranks, counts, sizes)?;
+        }
+        Ok(flow)
     }
 
     fn num_scored(&self, part: Part) -> usize {
@@ -201,13 +304,24 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn score(&mut self, learner: &mut TypedLearner<'a>, part: Part) -> Result<Option<Scored>> {
         let nodes = &self.scored[part as usize];
-        self.inference.run(&learner.model, nodes, Output::Logits, &mut self.logits)?;
+        match &mut self.inference {
+            Inference::Alone(of) => of.run(&learner.model, nodes, Output::Logits, &mut self.logits)?,
+            Inference::OverRanks(of) => of.run(&learner.model, nodes, &mut self.logits)?,
+        }
         // the loss reads standardised values, metrics those at the scale of the targets
         let loss = learner.loss(&self.logits, nodes);
         if let Some(scale) = &self.task.scale {
             scale.undo(self.logits.view_mut().host());
         }
         let score = score_labels(self.metric.make, &self.logits, &self.task.labels, nodes);
+        let (score, loss) = match self.view {
+            // decisions are the same on all ranks, whose processors may round differently
+            Some(view) => {
+                let [agreed, loss] = view.ranks.agree([score.unwrap_or_default(), loss])?;
+                (score.map(|_| agreed), loss)
+            }
+            None => (score, loss),
+        };
         Ok(score.map(|score| {
             let judged = match self.config.select_by {
                 SelectBy::Loss => -loss,
@@ -232,7 +346,8 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
-        self.task.complete(record, counts, self.has_devices())
+        let record = self.task.complete(record, counts, self.has_devices());
+        EpochRecord { ranks: self.ranks.clone(), ..record }
     }
 
     fn by_class(&self) -> Option<ClassReport> {

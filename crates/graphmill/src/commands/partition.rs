@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use graphmill_data::{atomic, partition as methods};
-use graphmill_engine::{Error, TrainConfig, partition};
+use graphmill_engine::{Error, TrainConfig, partition, typed};
 use serde_json::json;
 
 use crate::{args, output, work};
@@ -87,7 +87,12 @@ pub(crate) fn command() -> Command {
         .arg(args::path_option("plot", "FILE.svg", "Draw the statistics as an SVG chart", ""))
         .arg(args::threads())
         .arg(args::json());
-    args::with_training_options(command, &partition::options())
+    args::with_training_options(command, &options())
+}
+
+/// Options of a run that the command reads; `--task` chooses one of a dataset of several types.
+fn options() -> Vec<&'static str> {
+    partition::options().into_iter().chain(["task"]).collect()
 }
 
 /// Partitions the dataset and prints the statistics.
@@ -102,8 +107,14 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if parts == 0 {
         return Err(wrong(matches, "parts", "a number from 1 to 65535").into());
     }
-    let (train, given) = args::training_options(matches, &partition::options())?;
-    train.refuse_unused(&given)?;
+    let (mut train, given_options) = args::training_options(matches, &options())?;
+    let path = args::required_path(matches, "dataset");
+    let of_types = typed::open_beyond_one_type(path)?;
+    if of_types.is_some() {
+        train.dataset = path.to_string_lossy().into_owned();
+        train.derive_options(&given_options)?;
+    }
+    train.refuse_unused(&given_options)?;
     let methods = match word(matches, "method") {
         "all" => methods::TABLE.iter().map(|entry| entry.name.to_string()).collect(),
         list => list.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>(),
@@ -128,26 +139,49 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         batches: parsed(matches, "batches", "a whole number from 0")?,
     };
     let dst: Option<&Path> = args::get_path(matches, "dst");
-    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
+    let is_json = matches.get_flag("json");
+    let progress = work::on_stderr(is_json);
+    if let Some(data) = of_types {
+        let report = typed::partition::run(&options, &data, dst, &*progress)?;
+        drop(progress);
+        plot(matches, &report.overall())?;
+        let text = report.to_string();
+        return print(is_json, &report.dataset, &report.results, json!(report), &text);
+    }
+    let dataset = args::open_dataset(path)?;
     if dst.is_some() && dataset.labels.is_values() {
         let message = "its targets are real values, which several ranks do not train yet; leave out DST to \
                        print statistics alone, or train in one process";
         return Err(Error::dataset(&dataset.name, message).into());
     }
-    let is_json = matches.get_flag("json");
-    let progress = work::on_stderr(is_json);
     let report = partition::run(&options, &dataset, dst, &*progress)?;
     drop(progress);
+    plot(matches, &report)?;
+    print(is_json, &report.dataset, &report.results, json!(report), &report.to_string())
+}
+
+/// Draws the chart, if one was requested.
+fn plot(matches: &ArgMatches, report: &partition::Report) -> anyhow::Result<()> {
     if let Some(file) = args::get_path(matches, "plot") {
-        let svg = partition::plot::svg(&report);
+        let svg = partition::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }
-    match &report.results[..] {
-        _ if !is_json => output::text(&report.to_string()),
-        // the document of one method is not a list
+    Ok(())
+}
+
+/// Prints a report as text or as a document. That of one method is not a list.
+fn print<T: serde::Serialize>(
+    is_json: bool,
+    dataset: &str,
+    results: &[T],
+    report: serde_json::Value,
+    text: &str,
+) -> anyhow::Result<()> {
+    match results {
+        _ if !is_json => output::text(text),
         [outcome] => {
             let mut document = json!(outcome);
-            document["dataset"] = json!(report.dataset);
+            document["dataset"] = json!(dataset);
             output::json(&document)
         }
         _ => output::json(&report),

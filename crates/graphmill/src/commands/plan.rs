@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use graphmill_data::partition::PartitionDir;
-use graphmill_engine::{Error, TrainConfig};
+use graphmill_data::{partition::PartitionDir, typed::has_several_types};
+use graphmill_engine::{Error, TrainConfig, typed};
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{self as plan, Hardware, Profile, Request};
 
@@ -79,7 +79,15 @@ pub(crate) fn command() -> Command {
 
 /// Training options of the command: those of a profile, and those of the prediction.
 fn names() -> Vec<&'static str> {
-    [plan::options(), Request::OPTIONS.to_vec()].concat()
+    let mut names = [plan::options(), Request::OPTIONS.to_vec(), vec!["task"]].concat();
+    let groups = graphmill_nn::typed::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
+    let of_types = groups.flat_map(|group| group.keys()).map(|key| key.name.as_str());
+    for name in of_types {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// The request of a plan, from the options given on the command line.
@@ -98,7 +106,12 @@ fn request(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) ->
 /// Predicts and prints the plan.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
-    let (config, given) = args::training_options(matches, &names())?;
+    let (mut config, given) = args::training_options(matches, &names())?;
+    let of_types = args::get_path(matches, "dataset").filter(|path| has_several_types(path));
+    if let Some(path) = of_types {
+        config.dataset = path.to_string_lossy().into_owned();
+        config.derive_options(&given)?;
+    }
     for (source, predicted) in [("paper", &[][..]), ("profile", &Request::OPTIONS[..])] {
         if matches.contains_id(source) {
             plan::refuse_measured(source, predicted, &given)?;
@@ -127,7 +140,13 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         Some(file) => Profile::open(file)?,
         None => {
             args::use_threads(config.threads)?;
-            plan::measure(&config, &args::open_dataset(args::required_path(matches, "dataset"))?)?
+            let of_types = of_types.map(|_| typed::open_dataset(&config)).transpose()?.flatten();
+            match &of_types {
+                Some(data) => plan::measure_types(&config, data)?,
+                None => {
+                    plan::measure(&config, &args::open_dataset(args::required_path(matches, "dataset"))?)?
+                }
+            }
         }
     };
     let report = plan::plan_run(hardware, profile, &request)?;

@@ -176,13 +176,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let original = matches.get_flag("original-ids");
     let selection = selection(matches);
     let (name, written) = match SavedTypedRun::of(&run) {
-        Some(_) if original => {
-            let message = "--original-ids: datasets of several types are not reordered; leave it out";
-            return Err(Error::usage(message).into());
-        }
         Some(typed) => {
             let dataset = typed.dataset(other)?;
-            let written = typed.predict(&dataset, selection, kind, out, &Quiet)?;
+            let written = typed.predict(&dataset, selection, original, kind, out, &Quiet)?;
             (dataset.name, written)
         }
         None => {

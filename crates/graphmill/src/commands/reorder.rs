@@ -5,10 +5,15 @@ use std::time::Instant;
 use clap::{Arg, ArgMatches, Command};
 use graphmill_core::memory;
 use graphmill_data::{
+    Dataset, TypedDataset,
     dataset::{Work, native},
     reorder,
 };
-use graphmill_engine::{Error, hotness, node_order};
+use graphmill_engine::{
+    Error, hotness,
+    node_order::{self, NodeOrder},
+    typed,
+};
 use serde_json::json;
 
 use crate::{args, output, work};
@@ -21,7 +26,8 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Renumber nodes so that rows read together lie together.\n\n\
              Features on disk are then read in fewer and longer pieces. The dataset keeps the original ids: \
-             graphmill predict --original-ids answers in them.",
+             graphmill predict --original-ids answers in them. Of several node types, each keeps its place, \
+             and its nodes are renumbered.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -52,7 +58,12 @@ pub(crate) fn command() -> Command {
         .arg(args::memory())
         .arg(args::threads())
         .arg(args::json());
-    args::with_training_options(command, &node_order::options())
+    args::with_training_options(command, &options())
+}
+
+/// Options of a run that hotness reads; `--task` chooses one of a dataset of several types.
+fn options() -> Vec<&'static str> {
+    node_order::options().into_iter().chain(["task"]).collect()
 }
 
 /// Reorders the dataset and prints its sizes.
@@ -60,10 +71,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let by = matches.get_one::<String>("by").expect("required");
     let seed = seed(matches)?;
-    let (train, mut given) = args::training_options(matches, &node_order::options())?;
+    let (mut train, mut given) = args::training_options(matches, &options())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
-    let order = node_order::order(by, seed, train, &given)?;
     let dst = args::required_path(matches, "dst");
     let work = Work {
         memory: args::get_memory(matches)?,
@@ -72,14 +82,32 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     native::check_target(dst, work.replace)?;
     let began = Instant::now();
-    let dataset = args::open_dataset(args::required_path(matches, "dataset"))?;
-    let opened = began.elapsed().as_secs_f64();
-    let what = format!("{by}, seed {seed}");
-    let (reordered, seconds) = reorder::reorder_to(&dataset, dst, &what, order, work)?;
-    if !matches.get_flag("json") {
-        return output::text(&format!("{reordered}\n"));
+    let path = args::required_path(matches, "dataset");
+    let of_types = typed::open_beyond_one_type(path)?;
+    if of_types.is_some() {
+        train.dataset = path.to_string_lossy().into_owned();
+        train.derive_options(&given)?;
     }
-    let mut document = output::counts(&reordered);
+    let order = NodeOrder::new(by, seed, train, &given)?;
+    let what = format!("{by}, seed {seed}");
+    let (mut document, text, opened, seconds) = match of_types {
+        Some(data) => {
+            let opened = began.elapsed().as_secs_f64();
+            let of_types = |data: &TypedDataset| order.of_types(data);
+            let (made, seconds) = reorder::reorder_types_to(&data, dst, &what, of_types, work)?;
+            (output::type_counts(&made), made.to_string(), opened, seconds)
+        }
+        None => {
+            let data = args::open_dataset(path)?;
+            let opened = began.elapsed().as_secs_f64();
+            let of_dataset = |data: &Dataset| order.of_dataset(data);
+            let (made, seconds) = reorder::reorder_to(&data, dst, &what, of_dataset, work)?;
+            (output::counts(&made), made.to_string(), opened, seconds)
+        }
+    };
+    if !matches.get_flag("json") {
+        return output::text(&format!("{text}\n"));
+    }
     document["by"] = json!(by);
     document["seconds"] = json!(began.elapsed().as_secs_f64());
     let mut stages = json!(seconds);

@@ -9,17 +9,21 @@ use std::{
 };
 
 use clap::{ArgMatches, Command};
-use graphmill_data::partition::PartitionDir;
 use graphmill_engine::{
     AnyDataset, Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
     options::{self, link::seeds_are},
     record::{Origin, Source, Summary},
     trainer::over_ranks,
+    typed,
 };
 use graphmill_report::Recorder;
 
-use crate::{args, output, progress, ranks, signals};
+use crate::{
+    args, output, progress,
+    ranks::{self, Partition},
+    signals,
+};
 
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
@@ -134,25 +138,20 @@ fn record(
 }
 
 /// Trains on a partitioned dataset, as one of several processes or as the only one.
-fn over_ranks(matches: &ArgMatches, config: &TrainConfig, dir: &PartitionDir) -> anyhow::Result<()> {
+fn over_ranks(matches: &ArgMatches, config: &TrainConfig, dir: &Partition) -> anyhow::Result<()> {
     let (out, resume) = (args::get_path(matches, "out"), matches.get_flag("resume"));
     let messenger = ranks::join(config)?;
     let run = (messenger.rank() == 0).then(|| directory(out, resume, dir.source())).transpose()?;
     let form = if run.is_some() { progress::form(matches)? } else { progress::Form::None };
     let progress = progress::on_stderr(form);
     let mut observer = Recorder::new(config, run.as_ref(), progress);
-    observer.note(&format!(
-        "{}: {} nodes, {} edges, {} parts by {}, {} ranks",
-        dir.source(),
-        dir.num_nodes(),
-        dir.num_edges(),
-        dir.parts(),
-        dir.method(),
-        messenger.size()
-    ));
+    observer.note(&format!("{}, {} ranks", dir.describe(), messenger.size()));
     let context =
         RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &signals::is_stopped };
-    let outcome = over_ranks::train(config, dir, messenger, context);
+    let outcome = match dir {
+        Partition::OneType(dir) => over_ranks::train(config, dir, messenger, context),
+        Partition::Typed(dir) => typed::train_over_ranks(config, dir, messenger, context),
+    };
     drop(observer);
     match run {
         Some(run) => print_outcome(matches, config, outcome, &run),

@@ -43,7 +43,7 @@ pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
 pub use fanout::TypedFanout;
 pub use hgt::{Hgt, HgtOptions};
 pub use relations::RelationHops;
-pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, unreached_types};
+pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, WrapHops, unreached_types};
 
 use graphmill_core::{
     options::OptionGroup,

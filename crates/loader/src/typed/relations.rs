@@ -35,7 +35,7 @@ use graphmill_core::{
 };
 
 use super::{
-    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace,
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace, WrapHops,
     sampler::cannot_name_edges,
 };
 use crate::{
@@ -170,6 +170,13 @@ impl TypedSampler for RelationHops {
 
     fn is_random(&self) -> bool {
         self.samplers.iter().flatten().any(|sampler| sampler.properties().is_random)
+    }
+
+    fn by_relation(&self, wrap: &mut WrapHops) -> Option<Result<Box<dyn TypedSampler>, String>> {
+        let samplers = self.samplers.iter().cloned().enumerate();
+        let samplers = samplers.map(|(r, sampler)| sampler.map(|sampler| wrap(r, sampler)).transpose());
+        let wrapped = |samplers| Box::new(Self { samplers, ..self.clone() }) as Box<dyn TypedSampler>;
+        Some(samplers.collect::<Result<_, String>>().map(wrapped))
     }
 
     fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {

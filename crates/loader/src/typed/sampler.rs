@@ -1,5 +1,7 @@
 //! The interface of typed samplers, and what they share.
 
+use std::sync::Arc;
+
 use graphmill_core::{
     Error, NodeId, Result,
     block::Aggregation,
@@ -8,7 +10,10 @@ use graphmill_core::{
 };
 
 use super::{TypedFanout, TypedSampled, TypedSeeds};
-use crate::{BatchKey, Relabel, sampler::HopScratch};
+use crate::{
+    BatchKey, Relabel,
+    sampler::{HopSampler, HopScratch},
+};
 
 /// Values from which typed samplers are made.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +56,9 @@ impl<'a> TypedRequest<'a> {
     }
 }
 
+/// Replaces the sampler of a relation.
+pub type WrapHops<'w> = dyn FnMut(usize, Arc<dyn HopSampler>) -> Result<Arc<dyn HopSampler>, String> + 'w;
+
 /// Makes typed minibatches.
 pub trait TypedSampler: Send + Sync {
     /// Number of hops from the seeds.
@@ -64,6 +72,15 @@ pub trait TypedSampler: Send + Sync {
 
     /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
+
+    /// The same sampler whose draws by each relation go through `wrap`, which gets the number and
+    /// the sampler of the relation; `None` if a draw reads the rows of several relations.
+    ///
+    /// # Errors
+    /// Those of `wrap`.
+    fn by_relation(&self, _wrap: &mut WrapHops) -> Option<Result<Box<dyn TypedSampler>, String>> {
+        None
+    }
 
     /// Draws the blocks around the seeds, without the edges that the seeds exclude. A pure function
     /// of the request and the seeds.

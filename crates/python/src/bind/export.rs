@@ -12,7 +12,10 @@ use graphmill_data::{
     stats,
     typed::{self, Verify},
 };
-use graphmill_engine::{TrainConfig, node_order};
+use graphmill_engine::{
+    TrainConfig,
+    node_order::{self, NodeOrder},
+};
 use pyo3::prelude::*;
 
 use super::{
@@ -77,9 +80,10 @@ pub(super) fn reorder(
     let mut given = configure(&mut train, run_options, &options())?;
     given.extend(seed.map(|_| "seed"));
     let seed = seed.unwrap_or_default();
-    let order = node_order::order(&by, seed, train, &given).map_err(error::engine)?;
+    let order = NodeOrder::new(&by, seed, train, &given).map_err(error::engine)?;
     let (what, data) = (format!("{by}, seed {seed}"), dataset.data.clone());
     let made = create(py, observe, |progress| {
+        let order = |data: &data::Dataset| order.of_dataset(data);
         reorder_to(&data, &out, &what, order, Work { memory, replace, progress })
     })?;
     Ok(Dataset::of(made.0, Some(out), None))

@@ -167,11 +167,8 @@ impl Data {
         (kind, out): (Kind, &Path),
         watch: &dyn Progress,
     ) -> Result<Written> {
-        let of_several = |typed: SavedTypedRun, data: &data::TypedDataset| match original {
-            true => Err(Error::Usage(
-                "original_ids: datasets of several types are not reordered; leave it out".into(),
-            )),
-            false => typed.predict(data, nodes, kind, out, watch),
+        let of_several = |typed: SavedTypedRun, data: &data::TypedDataset| {
+            typed.predict(data, nodes, original, kind, out, watch)
         };
         match (Self::source(given, run)?, SavedTypedRun::of(run)) {
             (Source::One(data), _) => run.predict_selection(data, nodes, original, kind, out, watch),
@@ -196,7 +193,7 @@ impl Data {
     ) -> Result<Written> {
         match Self::source(given, run)? {
             Source::One(data) => run.embed(data, nodes, options, out, watch),
-            Source::Several(data, typed) => typed.predict(data, nodes, Kind::Embeddings, out, watch),
+            Source::Several(data, typed) => typed.predict(data, nodes, false, Kind::Embeddings, out, watch),
             Source::Directory(other) => Ok(run.embed_on(other, nodes, options, out, watch)?.1),
         }
     }

@@ -84,7 +84,7 @@ impl SignedManifest for Manifest {
         file_name: FILE_NAME,
         format: FORMAT,
         version: VERSION,
-        reads: "version 1",
+        reads: "version 1 of one node type and version 2 of several",
         // Each of at most 65535 parts takes less than a kilobyte.
         max_bytes: 64 << 20,
         thing: "partition",

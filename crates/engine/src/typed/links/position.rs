@@ -13,7 +13,7 @@ use std::path::Path;
 use graphmill_nn::Matrix;
 
 use super::{
-    super::{position, task::TypeCounts},
+    super::{counts::TypeCounts, position},
     learner::{LinkLearner, LinkModel},
 };
 use crate::{

@@ -13,11 +13,11 @@ use graphmill_nn::Matrix;
 use super::{
     super::{
         build,
+        counts::TypeCounts,
         inference::TypedInference,
         stages::{EpochBatches, Made},
         strategy::Strategy,
         tables::Tables,
-        task::TypeCounts,
         trainer::{add, total},
     },
     batch::LinkSeeds,
@@ -199,6 +199,7 @@ impl BatchRun for LinkRun<'_> {
             epoch: session.epoch(),
             aggregation: session.learner().model.encoder.aggregation(),
             timeline: &timeline,
+            owners: None,
         };
         let track = timeline.track("main");
         self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {

@@ -1,0 +1,121 @@
+//! Parts of generated datasets beside the whole.
+
+use graphmill_core::progress::Quiet;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    generate::{GenerateOptions, generate_typed},
+    partition::{Description, TABLE},
+    typed::Keys,
+};
+
+fn dataset(nodes: usize, seed: u64) -> TypedDataset {
+    let options = GenerateOptions { nodes, classes: 3, dim: 3, seed, ..GenerateOptions::default() };
+    let mut data = generate_typed("typed", &options).unwrap();
+    for (r, edges) in data.edges.iter_mut().enumerate().filter(|(r, _)| r % 2 == 1) {
+        let weights: Vec<f32> = (0..edges.num_edges()).map(|e| (e + r) as f32).collect();
+        edges.weights = Some(weights.into());
+    }
+    data
+}
+
+fn description<'a>() -> Description<'a> {
+    Description { method: "test", seed: 7, ..Description::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    /// Each node is in one part with its columns, its in-neighbours by every relation are in the
+    /// order of the whole dataset, and any division of the parts gives the whole graph.
+    #[test]
+    fn parts_hold_the_rows_and_neighbours_of_their_nodes(
+        seed in 0u64..100, nodes in 60usize..200, parts in 1u16..5,
+    ) {
+        let data = dataset(nodes, seed);
+        let of: Vec<u16> = (0..data.num_nodes() as u64)
+            .map(|v| (graphmill_core::keyed::key(&[seed, v]) % u64::from(parts)) as u16)
+            .collect();
+        let book = PartitionBook::new(parts, of).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("parts");
+        let dir = write_types(&data, &book, &description(), &path, &Quiet).unwrap();
+        prop_assert!(TypedPartitionDir::is_in(&path));
+        prop_assert_eq!(dir.num_edges(), data.num_edges());
+        prop_assert_eq!(dir.whole.tasks.len(), data.tasks.len());
+        let graph = data.graph().unwrap();
+        prop_assert_eq!(dir.schema(), graph.schema());
+        let all: Vec<TypedPart> = (0..parts).map(|part| dir.part(part, Verify::All).unwrap()).collect();
+        for part in &all {
+            for (t, own) in part.nodes.iter().enumerate() {
+                let (of, whole) = (&part.dataset.nodes[t], &data.nodes[t]);
+                prop_assert_eq!(of.count, own.len());
+                let mut rows = [[0.0; 3]; 2];
+                for (i, &v) in own.iter().enumerate() {
+                    prop_assert_eq!(book.part_of(dir.schema().global(t, v)), part.number);
+                    let key = |keys: &Option<Keys>, i: usize| keys.as_ref().map(|k| k.get(i).to_string());
+                    prop_assert_eq!(key(&of.keys, i), key(&whole.keys, v as usize));
+                    if let (Some(of), Some(whole)) = (&of.features, &whole.features) {
+                        of.copy_row(i, &mut rows[0]);
+                        whole.copy_row(v as usize, &mut rows[1]);
+                        prop_assert_eq!(rows[0], rows[1]);
+                    }
+                }
+            }
+        }
+        for some in [&all[..1], &all[..]] {
+            let own = dir.graph_of(some).unwrap();
+            for (r, relation) in graph.schema().relations().iter().enumerate() {
+                let (own, whole) = (own.relation(r), graph.relation(r));
+                for v in 0..whole.num_nodes() as NodeId {
+                    let part = book.part_of(graph.schema().global(relation.dst, v));
+                    let run = |of: &graphmill_core::Graph| {
+                        let run = of.indptr()[v as usize] as usize..of.indptr()[v as usize + 1] as usize;
+                        let weights = of.edge_weight().map(|of| of[run].to_vec());
+                        (of.in_neighbors(v).to_vec(), weights.unwrap_or_default())
+                    };
+                    let has = usize::from(part) < some.len();
+                    prop_assert_eq!(run(own), if has { run(whole) } else { (vec![], vec![]) });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn methods_partition_the_union_and_damage_is_found() {
+    let data = dataset(150, 3);
+    let union = data.graph().unwrap().union().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let options = crate::partition::Options::default();
+    for method in TABLE.iter() {
+        let book = (method.make.make)(&options).unwrap().partition(&union, &[0, 1, 2, 3], &Quiet).unwrap();
+        let path = directory.path().join(method.name);
+        let what = Description { method: method.name, ..description() };
+        assert_eq!(write_types(&data, &book, &what, &path, &Quiet).unwrap().method(), method.name);
+        // a directory of format 2 is not one of format 1, and the other way round
+        assert!(crate::partition::PartitionDir::open(&path).unwrap_err().to_string().contains("version 2"));
+    }
+    let path = directory.path().join("hash");
+    let again =
+        write_types(&data, &PartitionBook::new(1, vec![0; 150]).unwrap(), &description(), &path, &Quiet);
+    assert!(again.unwrap_err().to_string().contains("already holds a partitioned dataset"));
+    for file in
+        ["book.npy", "part-0001/neighbors/0/indices.npy", "part-0001/nodes.npy", "whole/graphmill.json"]
+    {
+        let file = path.join(file);
+        let bytes = std::fs::read(&file).unwrap();
+        let mut damaged = bytes.clone();
+        let last = damaged.len() - 1;
+        damaged[last] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let open = || TypedPartitionDir::open(&path).and_then(|dir| dir.part(1, Verify::All));
+        assert!(open().is_err(), "{}", file.display());
+        std::fs::write(&file, bytes).unwrap();
+        open().unwrap();
+    }
+    let empty = PartitionBook::new(2, vec![0; 150]).unwrap();
+    let error = write_types(&data, &empty, &description(), &directory.path().join("empty"), &Quiet);
+    assert!(error.unwrap_err().to_string().contains("part 1 has no node"));
+}

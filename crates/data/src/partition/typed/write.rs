@@ -1,0 +1,176 @@
+//! Writing of a partition of a dataset of several types, part by part.
+//!
+//! Memory holds 8 bytes per node, two windows of each column, and 8 bytes per edge among the own
+//! nodes of a part by one edge type.
+
+use std::{fs, path::Path};
+
+use graphmill_core::{
+    Error, NodeId, Result,
+    progress::{Progress, Quiet, Unit},
+};
+
+use super::{
+    BOOK, NEIGHBORS, NODES, PartitionBook, TypedPartitionDir, WHOLE,
+    manifest::{Counts, EdgeTypeCounts, FILE_NAME, Manifest, NodeTypeCounts},
+    neighbors, part_name,
+};
+use crate::{
+    atomic::{self, Disk, Real},
+    dataset::files,
+    external::Scratch,
+    npy::{Element, Writer},
+    partition::{Description, check_target},
+    reorder::{Orders, Seconds, rearrange},
+    signed::SignedManifest,
+    typed::{EdgeData, NodeData, TaskOn, TypedDataset, checksum_of},
+};
+
+/// Memory budget of a part's columns, in bytes; larger ones go to disk.
+const MEMORY: u64 = 1 << 30;
+
+/// Writes `data`, partitioned by `book` over the global ids of all types, to the directory `dst`,
+/// which must be missing or empty, and opens it: `dst` is written atomically. O(V (F + C) + E).
+///
+/// # Errors
+/// The book belongs to another dataset, a part has no node, `dst` is not empty, or writing fails.
+pub fn write_types(
+    data: &TypedDataset,
+    book: &PartitionBook,
+    what: &Description,
+    dst: &Path,
+    progress: &dyn Progress,
+) -> Result<TypedPartitionDir> {
+    check_target(dst)?;
+    let nodes = data.num_nodes();
+    if book.num_nodes() != nodes {
+        let message = format!("a partition of {} nodes, but there are {nodes}", book.num_nodes());
+        return Err(Error::invalid(message));
+    }
+    if let Some(part) = book.sizes().iter().position(|&size| size == 0) {
+        return Err(Error::invalid(format!("part {part} has no node: choose fewer parts or another method")));
+    }
+    let mut m = Manifest::new(what.method, book.parts());
+    m.seed = what.seed;
+    (m.options, m.statistics) = (what.options.clone(), what.statistics.clone());
+    (m.source, m.source_checksum) = (data.name.clone(), data.checksum.clone());
+    let node_type = |of: &NodeData| NodeTypeCounts { name: of.name.clone(), nodes: of.count };
+    m.node_types = data.nodes.iter().map(node_type).collect();
+    let edge_type = |of: &EdgeData| EdgeTypeCounts {
+        edge_type: of.edge_type.clone(),
+        edges: of.num_edges(),
+        weighted: of.weights.is_some(),
+    };
+    m.edge_types = data.edges.iter().map(edge_type).collect();
+
+    atomic::write_dir(dst, false, |dir| {
+        files::write(&mut m.files, dir, BOOK, book.buffer(), &[nodes])?;
+        let whole = dir.join(WHOLE);
+        tasks_of_nodes(data).save(&whole)?;
+        m.whole = checksum_of(&whole)?;
+        progress.stage("writing the parts", Some(nodes as u64), Unit::Rows);
+        let mut written = 0;
+        for part in 0..book.parts() {
+            progress.check()?;
+            let writer = PartWriter { data, part, orders: orders(data, book, part)? };
+            writer.write(dir, &mut m)?;
+            written += writer.orders.iter().map(Vec::len).sum::<usize>() as u64;
+            progress.done(written);
+        }
+        let (path, text) = (dir.join(FILE_NAME), m.signed()?.1);
+        Real.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))
+    })?;
+    TypedPartitionDir::open(dst)
+}
+
+/// Own nodes of each type in part `part`, ascending.
+fn orders(data: &TypedDataset, book: &PartitionBook, part: u16) -> Result<Vec<Vec<NodeId>>> {
+    let schema = data.schema()?;
+    let of_type = |ends: &[u64]| {
+        let of = &book.of()[ends[0] as usize..ends[1] as usize];
+        (0..of.len() as NodeId).filter(|&v| of[v as usize] == part).collect()
+    };
+    Ok(schema.offsets().windows(2).map(of_type).collect())
+}
+
+/// All node types without columns, and the tasks on nodes without given negatives.
+fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
+    let bare = |of: &NodeData| NodeData { name: of.name.clone(), count: of.count, ..NodeData::default() };
+    let is_on_nodes = |task: &&crate::typed::Task| matches!(task.on, TaskOn::Nodes(_));
+    TypedDataset {
+        name: data.name.clone(),
+        nodes: data.nodes.iter().map(bare).collect(),
+        tasks: data.tasks.iter().filter(is_on_nodes).cloned().collect(),
+        ..TypedDataset::default()
+    }
+}
+
+/// Writer of one part.
+struct PartWriter<'a> {
+    data: &'a TypedDataset,
+    part: u16,
+    /// Own nodes of each type, ascending.
+    orders: Vec<Vec<NodeId>>,
+}
+
+impl PartWriter<'_> {
+    fn write(&self, dir: &Path, m: &mut Manifest) -> Result<()> {
+        let name = part_name(self.part);
+        let path = dir.join(&name);
+        let scratch = Scratch::open(&dir.join("scratch"), &name, MEMORY, Box::new(Quiet))?;
+        let orders = Orders { by_type: &self.orders, is_selection: true };
+        let own = rearrange(self.data, orders, &scratch, &mut Seconds::default())?;
+        own.save_by_way_of(&scratch, &path, false)?;
+        drop(own);
+        scratch.remove()?;
+
+        let schema = self.data.schema()?;
+        let mut ids: Vec<NodeId> = Vec::new();
+        for (order, &first) in self.orders.iter().zip(schema.offsets()) {
+            ids.extend(order.iter().map(|v| first as NodeId + v));
+        }
+        files::write(&mut m.files, dir, &format!("{name}/{NODES}"), &ids, &[ids.len()])?;
+        let make = |path: &Path| fs::create_dir(path).map_err(|e| Error::io(path, "create the directory", e));
+        make(&path.join(NEIGHBORS))?;
+        let mut counts = Vec::with_capacity(self.data.edges.len());
+        for (r, edges) in self.data.edges.iter().enumerate() {
+            let own = &self.orders[schema.ends(r).1];
+            let of = path.join(NEIGHBORS).join(r.to_string());
+            make(&of)?;
+            let mut indptr = Vec::with_capacity(own.len() + 1);
+            indptr.push(0u64);
+            own.iter().for_each(|&v| indptr.push(indptr[indptr.len() - 1] + edges.row(v).len() as u64));
+            files::write(&mut m.files, dir, &neighbors(self.part, r, "indptr"), &indptr, &[indptr.len()])?;
+            rows(m, dir, &neighbors(self.part, r, "indices"), own, edges, &edges.indices)?;
+            if let Some(weights) = &edges.weights {
+                rows(m, dir, &neighbors(self.part, r, "weights"), own, edges, weights)?;
+            }
+            counts.push(indptr[own.len()] as usize);
+            atomic::sync_dir(&mut Real, &of)?;
+        }
+        atomic::sync_dir(&mut Real, &path.join(NEIGHBORS))?;
+        atomic::sync_dir(&mut Real, &path)?;
+        m.each.push(Counts {
+            nodes: self.orders.iter().map(Vec::len).collect(),
+            neighbors: counts,
+            checksum: checksum_of(&path)?,
+        });
+        Ok(())
+    }
+}
+
+/// Writes a value for each edge into the nodes `own`, and enters the file.
+fn rows<T: Element>(
+    m: &mut Manifest,
+    dir: &Path,
+    name: &str,
+    own: &[NodeId],
+    edges: &EdgeData,
+    values: &[T],
+) -> Result<()> {
+    let mut to = Writer::create(&dir.join(name))?;
+    own.iter().try_for_each(|&v| to.extend(&values[edges.row(v)]))?;
+    let length = to.len() as usize;
+    m.files.insert(name.into(), to.finish(&[length])?);
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Costs of a few minibatches on several types, one stage after the other on all threads, for plans
+//! of runs on other machines.
+
+use std::time::Instant;
+
+use graphmill_core::{Graph, memory::anonymous, progress::Quiet, typed::TypedGraph};
+use graphmill_data::typed::TypedDataset;
+use graphmill_loader::{
+    BatchKey,
+    typed::{TypedRequest, TypedSampled, TypedSeeds, TypedWorkspace},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    build, hotness,
+    learner::TypedLearner,
+    step,
+    tables::borrowed,
+    task::TypedTask,
+    tiers::{self, rows},
+    visits::batch_size,
+};
+use crate::{Error, Result, TrainConfig, hotness::Options};
+
+/// Numbers of warm-up batches and of timed batches.
+const BATCHES: [u64; 2] = [2, 4];
+
+/// Mean cost of a minibatch by a node type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TypeCost {
+    /// Name of the type.
+    pub name: String,
+    /// Input nodes.
+    pub nodes: f64,
+    /// Bytes of a feature row; 0 for a type without features.
+    pub row_bytes: f64,
+    /// Seconds of gathering its rows in the host's memory.
+    pub gather: f64,
+}
+
+impl TypeCost {
+    /// Type `t` of a task, before the first batch.
+    fn of(task: &TypedTask, t: usize) -> Self {
+        let row_bytes = rows(task, t).map_or(0.0, |of| of.bytes as f64);
+        Self { name: task.graph.schema().types()[t].name.clone(), nodes: 0.0, row_bytes, gather: 0.0 }
+    }
+}
+
+/// Costs of minibatches of a run on several types.
+#[derive(Clone, Debug)]
+pub struct TypedCosts {
+    /// Number of training nodes.
+    pub seeds: usize,
+    /// Number of seeds of a batch.
+    pub batch_size: usize,
+    /// Seconds of sampling, gathering and training of a batch, each the minimum of several.
+    pub seconds: [f64; 3],
+    /// Bytes of the graph.
+    pub topology: f64,
+    /// Bytes of all feature rows.
+    pub features: f64,
+    /// Number of nodes with features.
+    pub nodes: usize,
+    /// Bytes of the blocks of the largest batch, and of its feature rows.
+    pub largest: [f64; 2],
+    /// Bytes of the workspace of sampling.
+    pub sampling: f64,
+    /// Bytes of a training step.
+    pub step: f64,
+    /// Bytes of the parameters and learned rows.
+    pub parameters: f64,
+    /// Means by node type.
+    pub types: Vec<TypeCost>,
+    /// Ratio and hit rate of caches by the policy of `--cache`, over all types.
+    pub hit_rates: Vec<[f64; 2]>,
+}
+
+/// Measures a few minibatches of a run with these options, and hit rates of caches of these
+/// `ratios`.
+///
+/// # Errors
+/// As for training; an unknown `--cache`.
+pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Result<TypedCosts> {
+    let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
+    if task.split.train.is_empty() {
+        return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
+    }
+    let schema = task.graph.schema();
+    let sampler = build::sampler(config, &task)?;
+    let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
+    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))? as f64;
+    let before = anonymous();
+    let mut learner = TypedLearner::new(config, &task)?;
+    let mut order = Vec::new();
+    build::order(config, &task)?.order(0, &mut order);
+    let size = batch_size(config, &task).max(1);
+    let (mut workspace, mut memory) = (TypedWorkspace::new(schema), TypedSeeds::default());
+    let (mut seconds, mut largest) = ([f64::INFINITY; 3], [0.0f64; 2]);
+    let mut sampling = 0.0;
+    let mut types: Vec<TypeCost> = (0..schema.num_types()).map(|t| TypeCost::of(&task, t)).collect();
+    // the last batch may be short
+    let whole = (order.len() / size).max(1);
+    for number in 0..BATCHES.iter().sum() {
+        let at = number as usize % whole * size;
+        let seeds = &order[at..order.len().min(at + size)];
+        let key = BatchKey { seed: config.seed, epoch: 0, batch: number };
+        let request =
+            TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
+        let of_batch = std::mem::take(&mut memory).refill(number, &task.seeds(seeds));
+        let clock = Instant::now();
+        let batch = sampler.sample(&request, &mut workspace, of_batch)?;
+        let sample = clock.elapsed().as_secs_f64();
+        if number == 0 {
+            sampling = anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
+        }
+        largest[0] = largest[0].max(block_bytes(&batch));
+        let clock = Instant::now();
+        let batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
+        let gather = clock.elapsed().as_secs_f64();
+        let mut bytes = 0.0;
+        for (t, of) in types.iter_mut().enumerate() {
+            let nodes = batch.sampled.input_nodes[t].len() as f64;
+            bytes += nodes * of.row_bytes;
+            if number >= BATCHES[0] {
+                of.nodes += nodes / BATCHES[1] as f64;
+                of.gather += batch.traffic[t].host.seconds() / BATCHES[1] as f64;
+            }
+        }
+        largest[1] = largest[1].max(bytes);
+        let clock = Instant::now();
+        learner.train(&batch, config.lr, seeds.len())?;
+        let train = clock.elapsed().as_secs_f64();
+        if number >= BATCHES[0] {
+            let of = [sample, gather, train];
+            seconds.iter_mut().zip(of).for_each(|(least, seconds)| *least = least.min(seconds));
+        }
+        memory = batch.recycle();
+    }
+    let of_types = || (0..schema.num_types()).filter_map(|t| rows(&task, t));
+    Ok(TypedCosts {
+        seeds: order.len(),
+        batch_size: size,
+        seconds,
+        topology: topology_bytes(&task.graph),
+        features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
+        nodes: of_types().map(|of| of.count).sum(),
+        largest,
+        sampling,
+        step,
+        parameters: 4.0 * learner.model.num_params() as f64,
+        types,
+        hit_rates: hit_rates(config, data, ratios)?,
+    })
+}
+
+/// Bytes of the graph.
+fn topology_bytes(graph: &TypedGraph) -> f64 {
+    let of_relation = |graph: &Graph| {
+        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
+        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
+    };
+    graph.relations().iter().map(of_relation).sum()
+}
+
+/// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.
+fn block_bytes(batch: &TypedSampled) -> f64 {
+    let slices = batch.blocks.iter().flat_map(|block| &block.relations);
+    let blocks: usize = slices.map(|slice| 8 * (slice.num_dst + 1) + 4 * slice.num_edges()).sum();
+    (blocks + 4 * batch.input_nodes.iter().map(Vec::len).sum::<usize>()) as f64
+}
+
+/// Hit rates of caches by the policy of `--cache`.
+fn hit_rates(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Result<Vec<[f64; 2]>> {
+    let options = Options {
+        train: config.clone(),
+        policies: vec![tiers::resolve(&config.cache).into()],
+        samplers: vec![config.sampler.clone()],
+        ratios: ratios.into(),
+        epochs: 1,
+    };
+    let report = hotness::run(&options, data, &Quiet)?;
+    Ok(report.results.iter().map(|row| [row.all.ratio, row.all.hit_rate]).collect())
+}

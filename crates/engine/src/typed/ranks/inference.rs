@@ -1,0 +1,215 @@
+//! Scores from all neighbours over ranks.
+//!
+//! # Algorithm
+//!
+//! Layer by layer: each rank computes each layer's rows of its own nodes, of the types that the
+//! layers above read, and fetches the rows of their remote neighbours from the owners, chunk by
+//! chunk, as feature rows. The last layer computes the rows of the wanted nodes alone. An owner has
+//! all neighbours of its nodes, so no draws pass between ranks.
+//!
+//! # Source
+//!
+//! As for one process ([`super::super::inference`]).
+//!
+//! # Cost
+//!
+//! That of one process, divided by the ranks, and the rows between parts in every layer.
+//!
+//! # Memory
+//!
+//! Rows of own nodes in two layers, and the neighbourhood of one chunk.
+
+use std::sync::PoisonError;
+
+use graphmill_core::NodeId;
+use graphmill_loader::{
+    BatchKey, Feature,
+    typed::{TypedSampler, TypedSeeds, TypedWorkspace},
+};
+use graphmill_nn::{
+    Matrix, Pass,
+    backend::{Cpu, ops::Gather},
+    typed::{TypedActivations, TypedModel},
+};
+
+use super::TypedRankView;
+use crate::{Result, TrainConfig, inference::NodeSet, typed::build, typed::inference::append};
+
+/// Inference over the ranks of a view. Reuses its buffers between calls.
+pub(in crate::typed) struct RankInference<'a> {
+    view: &'a TypedRankView,
+    /// Samplers of all neighbours, one for each layer from the bottom up.
+    samplers: Vec<Box<dyn TypedSampler>>,
+    /// Own nodes of each type.
+    own: Vec<NodeSet>,
+    /// Width of the rows between layers.
+    hidden: usize,
+    /// Most nodes of a chunk.
+    chunk: usize,
+    workspace: TypedWorkspace,
+    memory: TypedSeeds,
+    acts: TypedActivations,
+    /// Rows of a chunk's sources, for each type.
+    sources: Vec<Matrix>,
+}
+
+impl<'a> RankInference<'a> {
+    /// Creates inference by the relations that `sampler` follows.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(in crate::typed) fn new(
+        config: &TrainConfig,
+        view: &'a TypedRankView,
+        sampler: &dyn TypedSampler,
+    ) -> Result<Self> {
+        let schema = view.task.graph.schema();
+        let own = schema.types().iter().zip(&view.owners);
+        Ok(Self {
+            view,
+            samplers: build::full_samplers(config, &view.task, sampler)?,
+            own: own.map(|(node, owners)| NodeSet::of(node.count, owners.own())).collect(),
+            hidden: config.hidden,
+            chunk: config.eval_chunk.max(1),
+            workspace: TypedWorkspace::new(schema),
+            memory: TypedSeeds::default(),
+            acts: TypedActivations::default(),
+            sources: Vec::new(),
+        })
+    }
+
+    /// Computes the scores of the nodes `wanted` of the task's type, in their order, the same on
+    /// all ranks. All ranks call this with the same arguments.
+    ///
+    /// # Errors
+    /// A rank did not take part, or features cannot be read.
+    pub(in crate::typed) fn run(
+        &mut self,
+        model: &TypedModel,
+        wanted: &[NodeId],
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let (view, backend) = (self.view, Cpu::default());
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let owners = view.of_seeds();
+        let mut few: Vec<NodeId> = wanted.iter().copied().filter(|&v| owners.is_own(v)).collect();
+        let num_wanted = few.len();
+        few.sort_unstable();
+        few.dedup();
+        let few = NodeSet::of(owners.num_nodes(), few.into_iter());
+        let layers = model.num_layers();
+        self.input_rows(model, &pass)?;
+        let mut rows = Matrix::default();
+        for l in 0..layers {
+            let is_last = l + 1 == layers;
+            let read = self.read_by(layers - 1 - l);
+            if is_last {
+                rows = self.layer_rows(model, &pass, l, view.task.node_type, few.ids())?;
+            } else {
+                for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
+                    let ids = self.own[t].ids().to_vec();
+                    let made = self.layer_rows(model, &pass, l, t, &ids)?;
+                    self.publish(t, l + 1, made);
+                }
+            }
+            // after the barrier no rank reads the layer below, whose table the next layer
+            // overwrites
+            view.ranks.meet()?;
+        }
+        let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);
+        mine.extend(wanted.iter().filter(|&&v| owners.is_own(v)));
+        few.number(&mut mine);
+        let width = view.task.labels.classes();
+        let mut scores = Matrix::zeros(mine.len(), width);
+        if model.has_head() {
+            let mut x = Matrix::default();
+            for (i, ids) in mine.chunks(self.chunk).enumerate() {
+                x.resize(ids.len(), rows.num_cols());
+                Gather { src: rows.view(), ids, dst: x.view_mut() }.run(&backend);
+                let of_chunk = model.head_rows(&pass, x.view(), &mut self.acts);
+                let from = i * self.chunk;
+                pass.backend.copy(of_chunk, scores.rows_mut(from..from + ids.len()));
+            }
+        } else if !mine.is_empty() {
+            Gather { src: rows.view(), ids: &mine, dst: scores.view_mut() }.run(&backend);
+        }
+        let gathered = view.ranks.gather(bytemuck::cast_slice(scores.view().host()))?;
+        out.resize(wanted.len(), width);
+        let mut next = vec![0; gathered.len()];
+        for (row, &v) in out.view_mut().host().chunks_exact_mut(width.max(1)).zip(wanted) {
+            let owner = owners.owner(v);
+            row.copy_from_slice(bytemuck::cast_slice(&gathered[owner][next[owner]..next[owner] + width]));
+            next[owner] += width;
+        }
+        Ok(())
+    }
+
+    /// Types whose rows the layers above read, if there are `above` of them.
+    fn read_by(&self, above: usize) -> Vec<bool> {
+        let (task, layers) = (&self.view.task, self.samplers.len());
+        let follows = |hop: usize, r: usize| {
+            // a hop next to the seeds is that of the last layer
+            self.samplers[layers - 1 - hop].follows(task.graph.schema(), 0, r)
+        };
+        task.graph.schema().reached(&[task.node_type], above, follows)
+    }
+
+    /// Publishes the input rows of own nodes of the types that the first layer reads.
+    fn input_rows(&mut self, model: &TypedModel, pass: &Pass) -> Result<()> {
+        let (mut features, mut rows) = (Matrix::default(), Matrix::default());
+        let read = self.read_by(self.samplers.len());
+        for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
+            let (ids, mut filled) = (self.own[t].ids(), 0);
+            let count = ids.len();
+            let mut all = Matrix::zeros(count, self.hidden);
+            for ids in ids.chunks(self.chunk) {
+                if let Some(table) = &self.view.tables[t] {
+                    table.gather(ids, &mut features)?;
+                }
+                model.input_rows(pass, t, &features, ids, &mut rows)?;
+                append(pass, &mut all, count, &mut filled, &rows);
+            }
+            self.publish(t, 0, all);
+        }
+        self.view.ranks.meet()
+    }
+
+    /// Rows of layer `l` for `nodes` of type `t`, of this rank.
+    fn layer_rows(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        l: usize,
+        t: usize,
+        nodes: &[NodeId],
+    ) -> Result<Matrix> {
+        let (view, types) = (self.view, self.own.len());
+        let below: Vec<_> = (0..types).map(|t| view.layer(t, l, self.hidden).1).collect();
+        let mut lists: Vec<&[NodeId]> = vec![&[]; types];
+        let (mut all, mut filled) = (Matrix::zeros(0, self.hidden), 0);
+        for (number, ids) in nodes.chunks(self.chunk).enumerate() {
+            lists[t] = ids;
+            let seeds = std::mem::take(&mut self.memory).refill(number as u64, &lists);
+            let request = view.task.request(BatchKey { seed: 0, epoch: 0, batch: number as u64 });
+            let batch = self.samplers[l].sample(&request, &mut self.workspace, seeds)?;
+            self.sources.resize_with(types, Matrix::default);
+            for ((x, ids), below) in self.sources.iter_mut().zip(&batch.input_nodes).zip(&below) {
+                match ids.is_empty() {
+                    true => x.resize(0, self.hidden),
+                    false => drop(below.gather(ids, x)?),
+                }
+            }
+            let inputs = [&self.sources[..], &[][..]];
+            let rows = model.layer_rows(pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
+            append(pass, &mut all, nodes.len(), &mut filled, &rows[t]);
+            self.memory = batch.recycle();
+        }
+        Ok(all)
+    }
+
+    /// Makes `rows` the own rows of type `t` below layer `l`.
+    fn publish(&self, t: usize, l: usize, rows: Matrix) {
+        let (table, _) = self.view.layer(t, l, self.hidden);
+        *table.write().unwrap_or_else(PoisonError::into_inner) = rows;
+    }
+}

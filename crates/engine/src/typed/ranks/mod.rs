@@ -1,0 +1,109 @@
+//! Training on several types over ranks, each with a part of the graph.
+//!
+//! ```text
+//!   rank 0   order (the same on all) ─► own seeds ─► sample ─► extract ─► forward, backward ─┐
+//!                                                     │ ▲         │ ▲                        ├─► sum over ranks ─► the same update
+//!   rank 1   order ─► own seeds ─► ...     neighbours by relation, rows of each type ────────┘
+//! ```
+//!
+//! A batch has the seeds and the draws of the same batch in a single process, as for one type
+//! ([`crate::distributed`]): the owner of a node draws its neighbours by each relation, keyed by
+//! relation, hop and node. The gradients of dense parameters are summed over ranks. Learned rows of
+//! types without features are on all ranks, which gather the gradients of the rows in each other's
+//! batches and make the same updates.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `view.rs` | a rank's part of the dataset: graph, rows, task |
+//! | `exchange.rs` | sums of gradients, and gradients of learned rows |
+//! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
+
+mod exchange;
+mod inference;
+mod view;
+
+use std::sync::Arc;
+
+use graphmill_data::partition::TypedPartitionDir;
+use graphmill_distributed::Messenger;
+use graphmill_loader::sampler::NeighborAccess;
+use graphmill_nn::typed::TABLE;
+
+pub(super) use exchange::exchange;
+pub(super) use inference::RankInference;
+pub(super) use view::TypedRankView;
+
+use crate::{Error, Result, RunContext, TrainConfig, distributed, record::Summary};
+
+/// Trains on a partitioned dataset of several types, as one of several ranks. All ranks call this
+/// with the same arguments except `context`: rank 0 has the run directory, and [`RunContext::run`]
+/// of the others is `None`. A failure ends all ranks, and each reports the rank that failed first.
+///
+/// # Errors
+/// As [`super::train`]; a rank did not take part; an option needs more than ranks on several types
+/// have.
+pub fn train_over_ranks(
+    config: &TrainConfig,
+    dir: &TypedPartitionDir,
+    post: Arc<Messenger>,
+    context: RunContext,
+) -> Result<Summary> {
+    let outcome = train_and_meet(config, dir, &post, context);
+    match &outcome {
+        Ok(_) | Err(Error::Interrupted { .. }) => post.close(),
+        Err(error) => post.fail(&error.to_string()),
+    }
+    outcome
+}
+
+/// Trains, and waits for the other ranks unless this rank failed: rank 0 may still be writing.
+fn train_and_meet(
+    config: &TrainConfig,
+    dir: &TypedPartitionDir,
+    post: &Arc<Messenger>,
+    context: RunContext,
+) -> Result<Summary> {
+    let config = &distributed::agree(config, post)?;
+    check(config)?;
+    let view = TypedRankView::open(config, dir, post.clone())?;
+    let outcome = super::trainer::train_as_rank(config, &view, context);
+    if matches!(outcome, Ok(_) | Err(Error::Interrupted { .. })) {
+        view.ranks.meet()?;
+    }
+    outcome
+}
+
+/// Refuses options that ranks on several types cannot follow.
+fn check(config: &TrainConfig) -> Result<()> {
+    distributed::check(config)?;
+    let refuse = |flag: &str, why: &str| {
+        Err(Error::usage(format!("--{flag}: it is not available over ranks on several types, {why}")))
+    };
+    if config.num_devices() > 0 {
+        return refuse("devices", "which compute on the processor; leave it out");
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        let flag = if config.host_budget.0 > 0 { "host-budget" } else { "cache-ratio" };
+        return refuse(
+            flag,
+            "whose own rows stay in memory or mapped; leave it out, or train in one process",
+        );
+    }
+    if TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges) {
+        let model = format!("model {}", config.model);
+        return refuse(&model, "which have no features of edges; use a model without them, such as rsage");
+    }
+    Ok(())
+}
+
+/// Refuses draws that read more than the lists of single destinations.
+fn check_draws(config: &TrainConfig, access: NeighborAccess) -> Result<(), String> {
+    match access {
+        NeighborAccess::OwnList => Ok(()),
+        _ => Err(format!(
+            "--sampler {}: over ranks on several types its draws read lists of several nodes; use \
+             --sampler neighbor, or labor without --labor-iterations",
+            config.sampler
+        )),
+    }
+}

@@ -1,0 +1,230 @@
+//! A rank's part of a partitioned dataset of several types: all nodes, the edges into its own nodes
+//! by each relation, their feature rows, and the task with the targets of all nodes.
+//!
+//! Memory besides the parts, per node of the whole graph: 8 bytes for the row starts of each
+//! relation into its type, 2 for the owners, those of its targets, and a learned row with its
+//! optimiser's state if the type has no features.
+
+use std::sync::{Arc, RwLock};
+
+use graphmill_core::{Matrix, typed::NodeType};
+use graphmill_data::{
+    partition::{EdgeTypeCounts, TypedPart, TypedPartitionDir},
+    typed::{EdgeData, FeatureTable, TypedDataset, Values},
+};
+use graphmill_distributed::{
+    Messenger, NodeOwnership,
+    messenger::service_of_type,
+    rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
+    sampler::{Distributed, SAMPLE},
+};
+use graphmill_loader::{Feature, HopSampler, feature::Host, typed::TypedSampler};
+
+use super::check_draws;
+use crate::{
+    Error, Result, TrainConfig,
+    distributed::{LAYERS, Ranks},
+    record::{DatasetRecord, TypeCount},
+    typed::{
+        build,
+        tables::Tables,
+        task::{TypedTask, choose, features, unread_columns},
+    },
+};
+
+/// A rank's view of a partitioned dataset.
+pub(in crate::typed) struct TypedRankView {
+    pub(in crate::typed) ranks: Arc<Ranks>,
+    /// Owners of the nodes of each type.
+    pub(in crate::typed) owners: Vec<Arc<NodeOwnership>>,
+    /// Types of the dataset, with the widths of their features and the tasks on nodes.
+    pub(in crate::typed) data: TypedDataset,
+    /// The task, on the graph of all nodes with the edges into own ones.
+    pub(in crate::typed) task: TypedTask,
+    /// Rows of all nodes of each type: own ones, and those of other ranks over the network.
+    pub(in crate::typed) tables: Tables,
+    /// Own rows between layers of each type.
+    layers: Vec<[Arc<RwLock<Matrix>>; 2]>,
+    /// Record of the whole dataset.
+    pub(in crate::typed) record: DatasetRecord,
+    /// Checksum of the partition.
+    pub(in crate::typed) partition: String,
+    /// Columns that training does not read, in words.
+    pub(in crate::typed) unread: Option<String>,
+}
+
+impl TypedRankView {
+    /// Opens this rank's parts, and serves their rows to the other ranks. All ranks call this at
+    /// the same time.
+    ///
+    /// # Errors
+    /// A part cannot be read, the ranks have opened different partitions, there are fewer parts
+    /// than ranks, the task is not one to train on over ranks, or a rank did not take part.
+    pub(super) fn open(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Self> {
+        let (rank, size) = (post.rank(), post.size());
+        let book = NodeOwnership::new(dir.book.clone(), rank, size).map_err(Error::name)?;
+        let types = dir.schema().num_types();
+        let of_type = |t: usize| Ok(Arc::new(NodeOwnership::new(dir.book_of(t)?, rank, size)?));
+        let owners: Vec<Arc<NodeOwnership>> =
+            (0..types).map(of_type).collect::<graphmill_core::Result<_>>().map_err(Error::name)?;
+        let parts = book.parts_of(rank).map(|part| dir.part(part as u16, config.verify.at_opening()));
+        let parts: Vec<TypedPart> = parts.collect::<graphmill_core::Result<_>>()?;
+        let ranks = Arc::new(Ranks::new(post, Arc::new(book))?);
+        let partitions = ranks.gather(&dir.checksum().bytes().map(u32::from).collect::<Vec<u32>>())?;
+        if let Some(other) = partitions.iter().position(|checksum| *checksum != partitions[0]) {
+            return Err(Error::usage(format!(
+                "rank 0 and rank {other} have opened different partitions; copy the same partition to all \
+                 machines"
+            )));
+        }
+        let data = types_of(dir, &parts);
+        let graph = dir.graph_of(&parts)?;
+        if choose(&data, &config.task)?.time.is_some() {
+            let message = "the rows of its task have times, which ranks do not compare; train in one process";
+            return Err(Error::dataset(&data.name, message));
+        }
+        let task = TypedTask::on_graph(&data, &config.task, graph)?;
+        let mut view = Self {
+            tables: Vec::with_capacity(types),
+            layers: (0..types).map(|_| Default::default()).collect(),
+            record: record(dir, &data, &task),
+            partition: dir.checksum().to_string(),
+            unread: parts.first().and_then(|part| unread_columns(&part.dataset, &task)),
+            ranks,
+            owners,
+            data,
+            task,
+        };
+        for t in 0..types {
+            let rows = view.serve(t, &parts)?;
+            view.tables.push(rows);
+        }
+        // no rank requests rows before all ranks serve them
+        view.ranks.meet()?;
+        Ok(view)
+    }
+
+    /// Serves the own rows of type `t`, of features and between layers. Returns the feature rows of
+    /// all nodes.
+    fn serve(&self, t: usize, parts: &[TypedPart]) -> Result<Option<Arc<dyn Feature>>> {
+        let (post, owners) = (self.ranks.post(), &self.owners[t]);
+        for (service, table) in LAYERS.iter().zip(&self.layers[t]) {
+            let rows = RowService::new(owners.clone(), Table::Written(table.clone()));
+            post.serve(service_of_type(*service, t), Arc::new(rows));
+        }
+        let dim = self.task.feature_dims()[t];
+        if dim == 0 {
+            return Ok(None);
+        }
+        let of_part = |part: &TypedPart| {
+            let rows = features(&part.dataset, &part.dataset.nodes[t])?.unwrap_or_default();
+            Ok(Arc::new(Host::new(&rows)) as Arc<dyn Feature>)
+        };
+        let of_parts: Vec<Arc<dyn Feature>> = parts.iter().map(of_part).collect::<Result<_>>()?;
+        let own: Arc<dyn Feature> = match &of_parts[..] {
+            [one] => one.clone(),
+            _ => Arc::new(ConcatRows::new(of_parts, parts.iter().map(|part| &part.nodes[t][..]))?),
+        };
+        let (service, own) = (service_of_type(ROWS, t), Table::Constant(own));
+        post.serve(service, Arc::new(RowService::new(owners.clone(), own.clone())));
+        let others = Arc::new(Remote::new(post.clone(), owners.clone(), service, dim));
+        Ok(Some(Arc::new(OwnedAndRemoteRows::new(owners.clone(), own, others))))
+    }
+
+    /// Sampler of this rank, which draws for the other ranks too. All ranks call this at the same
+    /// time.
+    ///
+    /// # Errors
+    /// An option is impossible, or the draws read more than single lists of neighbours.
+    pub(in crate::typed) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn TypedSampler>> {
+        let (own, schema) = (build::sampler(config, &self.task)?, self.task.graph.schema());
+        let post = self.ranks.post();
+        let wrapped = own.by_relation(&mut |r, inner| {
+            check_draws(config, inner.properties().access)?;
+            let owners = self.owners[schema.relations()[r].dst].clone();
+            let sampler = Distributed::by(service_of_type(SAMPLE, r), inner, post.clone(), owners)?;
+            let sampler = sampler.with_building(self.ranks.building().clone());
+            sampler.serve(self.task.graph.relation(r));
+            Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
+        });
+        let sampler = wrapped.unwrap_or_else(|| {
+            Err(format!(
+                "--sampler {}: over ranks on several types its draws read the neighbours of several nodes; \
+                 use --sampler neighbor, full, weighted or labor",
+                config.sampler
+            ))
+        });
+        let sampler = sampler.map_err(Error::usage)?;
+        // no rank requests draws before all ranks serve them
+        self.ranks.meet()?;
+        Ok(sampler)
+    }
+
+    /// Owners of the seeds.
+    pub(in crate::typed) fn of_seeds(&self) -> &NodeOwnership {
+        &self.owners[self.task.node_type]
+    }
+
+    /// Table of the own rows of type `t` below layer `l`, and a feature that reads such rows of all
+    /// ranks, of `dim` values each.
+    pub(super) fn layer(&self, t: usize, l: usize, dim: usize) -> (&RwLock<Matrix>, OwnedAndRemoteRows) {
+        let (which, owners) = (l % 2, &self.owners[t]);
+        let table = &self.layers[t][which];
+        let service = service_of_type(LAYERS[which], t);
+        let others = Remote::new(self.ranks.post().clone(), owners.clone(), service, dim);
+        let own = Table::Written(table.clone());
+        (table, OwnedAndRemoteRows::new(owners.clone(), own, Arc::new(others)))
+    }
+
+    /// Describes this rank's part for a note.
+    pub(in crate::typed) fn describe(&self) -> String {
+        let types = self.task.graph.schema().types().iter().zip(&self.owners);
+        let share = |(node, owners): (&NodeType, &Arc<NodeOwnership>)| {
+            let share = 100.0 * owners.num_own() as f64 / node.count.max(1) as f64;
+            format!("{} {share:.1} %", node.name)
+        };
+        let shares: Vec<String> = types.map(share).collect();
+        format!("rank {} of {} owns {}", self.ranks.rank(), self.ranks.size(), shares.join(", "))
+    }
+}
+
+/// The types of the whole dataset, with the widths of their features, which all parts share, and
+/// the tasks on nodes.
+fn types_of(dir: &TypedPartitionDir, parts: &[TypedPart]) -> TypedDataset {
+    let mut data = TypedDataset {
+        name: dir.source().to_string(),
+        checksum: dir.source_checksum().map(str::to_string),
+        directory: None,
+        ..dir.whole.clone()
+    };
+    for (nodes, of_part) in data.nodes.iter_mut().zip(parts.iter().flat_map(|part| &part.dataset.nodes)) {
+        nodes.normalization.clone_from(&of_part.normalization);
+        let without_rows = |table: &FeatureTable| FeatureTable {
+            names: table.names.clone(),
+            ..FeatureTable::dense(table.width, Values::F32(Vec::new().into()))
+        };
+        nodes.features = of_part.features.as_ref().map(without_rows);
+    }
+    let without_edges = |of: &EdgeTypeCounts| EdgeData {
+        edge_type: of.edge_type.clone(),
+        reverse: None,
+        indptr: Vec::new().into(),
+        indices: Vec::new().into(),
+        weights: None,
+        time: None,
+        features: None,
+    };
+    data.edges = dir.edge_types().iter().map(without_edges).collect();
+    data
+}
+
+/// Record of the whole dataset.
+fn record(dir: &TypedPartitionDir, data: &TypedDataset, task: &TypedTask) -> DatasetRecord {
+    let edge_type =
+        |of: &EdgeTypeCounts| TypeCount { name: of.edge_type.to_string(), count: of.edges as u64 };
+    DatasetRecord {
+        edges: dir.num_edges(),
+        edge_types: dir.edge_types().iter().map(edge_type).collect(),
+        ..task.record(data)
+    }
+}

@@ -1,0 +1,47 @@
+//! Profile of a run on several types: the costs of its minibatches, with those of each node type.
+
+use graphmill_data::TypedDataset;
+use graphmill_engine::{Result, TrainConfig, bench::machine::Machine, typed::cost};
+
+use crate::{
+    measure::{MAPS, MARGIN, RATIOS, last},
+    profile::{Profile, Seconds, Sizes},
+};
+
+/// Profiles a run on several types with these options, as [`measure`](crate::measure()) does one on
+/// one type.
+///
+/// # Errors
+/// As for training; an unknown `--cache`.
+pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profile> {
+    let costs = cost::measure(config, data, &RATIOS)?;
+    let batches = costs.seeds.div_ceil(costs.batch_size) as u64;
+    let [sample, gather, train] = costs.seconds;
+    let [blocks, rows] = costs.largest;
+    let fanout = if config.fanout_by_name.is_empty() {
+        config.fanout.to_string()
+    } else {
+        format!("{};{}", config.fanout, config.fanout_by_name)
+    };
+    Ok(Profile {
+        name: format!("{}, {} {} {fanout}", data.name, config.model, config.sampler),
+        batches,
+        last_batch: last(costs.seeds, costs.batch_size, batches),
+        cores: rayon::current_num_threads() as f64,
+        bandwidth: Some(1e9 * Machine::new(3).copy()?),
+        seconds: Seconds { sample, sample_host: None, gather, near: gather, train },
+        bytes: Sizes {
+            topology: costs.topology,
+            features: costs.features,
+            maps: MAPS * costs.nodes as f64,
+            batch_rows: rows,
+            batch: blocks,
+            sample: MARGIN * costs.sampling.max(blocks),
+            train: costs.step,
+            parameters: costs.parameters,
+        },
+        hit_rates: costs.hit_rates.iter().map(|&[ratio, rate]| crate::HitRate { ratio, rate }).collect(),
+        reuse: None,
+        types: costs.types,
+    })
+}

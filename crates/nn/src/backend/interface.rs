@@ -8,11 +8,11 @@ use super::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
-        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum,
+        ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
 };
@@ -195,6 +195,16 @@ pub trait AttentionOps {
 
     /// Runs [`DotSoftmaxBackward`], on the host by default.
     fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`EdgeAttention`], on the host by default.
+    fn edge_attention(&self, op: Checked<EdgeAttention>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`EdgeAttentionBackward`], on the host by default.
+    fn edge_attention_backward(&self, op: Checked<EdgeAttentionBackward>) {
         op.into_inner().on_host();
     }
 

@@ -8,12 +8,12 @@ use graphmill_nn::backend::{
     ops::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeSoftmax,
-        EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated, GatedSum, GatedSumBackward, Gather,
-        GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax,
-        PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
-        WeightGradients,
+        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeAttention,
+        EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated,
+        GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward,
+        HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward,
+        LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward,
+        SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -834,6 +834,51 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         }
         .run(b);
         all(&[alpha.view(), query_grad.view(), key_grad.view()])
+    }),
+    ("edge attention", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for dropout in [Dropout::NONE, Dropout { p: 0.4, key: 9 }] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(false);
+            let mut alpha = attention(&mut inputs, &block);
+            let (heads, mut used, scale) = (alpha.num_cols(), alpha.clone(), 0.3);
+            let rows = inputs.matrix(block.num_edges(), s.cols);
+            let (query, grad) =
+                (inputs.matrix(block.num_dst, heads * s.cols), inputs.matrix(block.num_dst, heads * s.cols));
+            let mut sums = query.clone();
+            let block = &block;
+            EdgeAttention {
+                block,
+                rows: rows.view(),
+                query: query.view(),
+                scale,
+                dropout,
+                alpha: alpha.view_mut(),
+                used: used.view_mut(),
+                out: sums.view_mut(),
+            }
+            .run(b);
+            let used = if dropout == Dropout::NONE { &alpha } else { &used };
+            let (mut score_grad, mut query_grad) = (alpha.clone(), query.clone());
+            let mut rows_grad = inputs.matrix(block.num_edges(), s.cols.div_ceil(2));
+            EdgeAttentionBackward {
+                block,
+                rows: rows.view(),
+                query: query.view(),
+                scale,
+                dropout,
+                alpha: alpha.view(),
+                used: used.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view_mut(),
+                query_grad: query_grad.view_mut(),
+                rows_grad: rows_grad.view_mut(),
+            }
+            .run(b);
+            let results = [&alpha, used, &sums, &score_grad, &query_grad, &rows_grad];
+            out.extend(all(&results.map(Matrix::view)));
+        }
+        out
     }),
     ("pair attention", 1e-5, |b, s| {
         let mut out = Vec::new();

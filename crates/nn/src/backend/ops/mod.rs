@@ -37,6 +37,7 @@ mod aggregation;
 mod attend_input;
 mod attention;
 mod dot_attention;
+mod edge_attention;
 mod edge_sum;
 mod element;
 pub mod gelu;
@@ -56,6 +57,7 @@ pub use attention::{
     HeadMeanBackward,
 };
 pub use dot_attention::{DotSoftmax, DotSoftmaxBackward};
+pub use edge_attention::{EdgeAttention, EdgeAttentionBackward};
 pub use edge_sum::{Gated, GatedSum, GatedSumBackward, ReluSum, ReluSumBackward};
 pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
 pub use gelu::{GeluBackward, GeluForward};

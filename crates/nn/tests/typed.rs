@@ -664,18 +664,12 @@ fn plain_inputs() -> Vec<TypedModelConfig> {
         ..TypedModelConfig::default()
     };
     let rgcn = |bases, blocks| of("rgcn", RgcnOptions { bases, blocks });
-    vec![
-        rgcn(0, 0),
-        rgcn(2, 0),
-        rgcn(0, 1),
-        of("rsage", RgcnOptions::default()),
-        {
-            let mut config = of("rsage", RgcnOptions::default());
-            config.own.set(RelationOptions { no_own_rows: true });
-            config
-        },
-        of("rgat", RgcnOptions::default()),
-    ]
+    let plain = |model| of(model, RgcnOptions::default());
+    let mut all = vec![rgcn(0, 0), rgcn(2, 0), rgcn(0, 1), plain("rsage"), plain("rsage"), plain("rgat")];
+    all[4].own.set(RelationOptions { no_own_rows: true });
+    // one head: few destinations for each source, so that features are summed
+    all.extend([0.0, 0.3].map(|dropout| TypedModelConfig { own: heads(1, dropout), ..plain("rgat") }));
+    all
 }
 
 #[test]

@@ -11,8 +11,9 @@ use super::{
         EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
         EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
         HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
-        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum,
-        ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
 };
@@ -205,6 +206,22 @@ pub trait AttentionOps {
 
     /// Runs [`EdgeAttentionBackward`], on the host by default.
     fn edge_attention_backward(&self, op: Checked<EdgeAttentionBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Returns true if layers may attend to features by [`RelationAttention`]; by default, they
+    /// project the rows of all sources, by operations that every backend has.
+    fn attends_to_features(&self) -> bool {
+        false
+    }
+
+    /// Runs [`RelationAttention`], on the host by default.
+    fn relation_attention(&self, op: Checked<RelationAttention>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`RelationAttentionBackward`], on the host by default.
+    fn relation_attention_backward(&self, op: Checked<RelationAttentionBackward>) {
         op.into_inner().on_host();
     }
 

@@ -9,8 +9,9 @@ use super::{
         EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
         EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
         HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
-        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum,
-        ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
 
@@ -53,6 +54,8 @@ operations! {
     DotSoftmaxBackward: dot_softmax_backward;
     EdgeAttention: edge_attention;
     EdgeAttentionBackward: edge_attention_backward;
+    RelationAttention: relation_attention;
+    RelationAttentionBackward: relation_attention_backward;
     PairSoftmax: pair_softmax;
     PairSoftmaxBackward: pair_softmax_backward;
     ReluSum: relu_sum;

@@ -47,6 +47,7 @@
 mod activations;
 mod config;
 mod edges;
+mod feature_attention;
 mod heads;
 mod hgt;
 mod input;

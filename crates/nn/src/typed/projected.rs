@@ -18,7 +18,15 @@
 //! `O(S F H)` for the rows of each type, with as much for their gradients.
 
 use super::TypedInput;
-use crate::{Matrix, Pass, View, ViewMut};
+use crate::{
+    Matrix, Pass, View, ViewMut,
+    backend::{
+        Activation, Dropout,
+        Side::{Plain, Transposed},
+        ops::{Add, Dense, Gemm},
+    },
+    layer::Linear,
+};
 
 /// Input rows of a type as a projection of features, `f P + b`.
 #[derive(Clone, Copy, Debug)]
@@ -91,5 +99,43 @@ impl FoldedWeight {
     pub(super) fn add_to(&self, to: &mut ProjectionGrad, mut input_grad: impl FnMut(View, ViewMut)) {
         input_grad(self.weight_grad.view(), to.weight.view_mut());
         input_grad(self.bias_grad.view(), to.bias.view_mut());
+    }
+
+    /// Computes the products of projected rows, the first features, with a layer.
+    pub(super) fn forward(&mut self, pass: &Pass, linear: &Linear, x: Projected, out: ViewMut) {
+        self.fill(x, linear.out_dim(), |x, to| linear.forward_product(pass, x, 0.0, to));
+        if let Some(bias) = linear.bias() {
+            Add { alpha: 1.0, x: bias.value.view(), y: self.bias.view_mut() }.run(pass.backend);
+        }
+        let x = x.features.rows(0..out.num_rows());
+        let (w, bias) = (self.weight.view(), Some(self.bias.view()));
+        let (activation, dropout) = (Activation::Identity, Dropout::NONE);
+        Dense { x, w, beta: 0.0, bias, activation, dropout, out }.run(pass.backend);
+    }
+
+    /// Gradients of the last [`FoldedWeight::forward`], of the layer and of the projection.
+    pub(super) fn backward(
+        &mut self,
+        pass: &Pass,
+        linear: &mut Linear,
+        x: Projected,
+        grad: View,
+        to: &mut ProjectionGrad,
+    ) {
+        self.fit_grads();
+        let a = (x.features.rows(0..grad.num_rows()), Transposed);
+        Gemm { a, b: (grad, Plain), beta: 0.0, c: self.weight_grad.view_mut() }.run(pass.backend);
+        pass.backend.fill(0.0, self.bias_grad.view_mut());
+        pass.backend.add_column_sums(grad, self.bias_grad.view_mut());
+        if let Some(bias) = linear.bias_mut() {
+            Add { alpha: 1.0, x: self.bias_grad.view(), y: bias.grad.view_mut() }.run(pass.backend);
+        }
+        self.pass_on(pass, linear, x, to);
+    }
+
+    /// Passes the gradients on to the layer's weight and to the projection.
+    pub(super) fn pass_on(&self, pass: &Pass, linear: &mut Linear, x: Projected, to: &mut ProjectionGrad) {
+        self.pairs(x).into_iter().for_each(|(x, grad)| linear.backward_product(pass, x, grad));
+        self.add_to(to, |grad, to| linear.input_grad(pass, grad, 1.0, to));
     }
 }

@@ -11,9 +11,9 @@ use super::{
 use crate::{
     Epilogue, Matrix, Param, Pass, Saved, View, ViewMut,
     backend::{
-        Activation, AggregationWeights, Dropout, EdgeWeight, OwnWeight,
+        AggregationWeights, EdgeWeight, OwnWeight,
         Side::{Plain, Transposed},
-        ops::{Add, Aggregate, AggregateTransposed, Dense, Gemm},
+        ops::{Aggregate, AggregateTransposed, Gemm},
     },
     cost::{self, BlockShape, ProductOrder, Purpose},
     layer::{Linear, stored_or},
@@ -121,39 +121,6 @@ impl RelationSum {
         }
     }
 
-    /// Computes the product of the own rows of a projected type.
-    fn forward_own(pass: &Pass, own: &Linear, x: Projected, folded: &mut FoldedWeight, out: ViewMut) {
-        let backend = pass.backend;
-        folded.fill(x, own.out_dim(), |x, to| own.forward_product(pass, x, 0.0, to));
-        if let Some(bias) = own.bias() {
-            Add { alpha: 1.0, x: bias.value.view(), y: folded.bias.view_mut() }.run(backend);
-        }
-        let (x, bias) = (x.features.rows(0..out.num_rows()), Some(folded.bias.view()));
-        let (w, activation, dropout) = (folded.weight.view(), Activation::Identity, Dropout::NONE);
-        Dense { x, w, beta: 0.0, bias, activation, dropout, out }.run(backend);
-    }
-
-    /// Gradients of [`RelationSum::forward_own`].
-    fn backward_own(
-        pass: &Pass,
-        own: &mut Linear,
-        x: Projected,
-        folded: &mut FoldedWeight,
-        (grad, to): (View, &mut ProjectionGrad),
-    ) {
-        let backend = pass.backend;
-        folded.fit_grads();
-        let a = (x.features.rows(0..grad.num_rows()), Transposed);
-        Gemm { a, b: (grad, Plain), beta: 0.0, c: folded.weight_grad.view_mut() }.run(backend);
-        backend.fill(0.0, folded.bias_grad.view_mut());
-        backend.add_column_sums(grad, folded.bias_grad.view_mut());
-        folded.pairs(x).into_iter().for_each(|(x, grad)| own.backward_product(pass, x, grad));
-        if let Some(bias) = own.bias_mut() {
-            Add { alpha: 1.0, x: folded.bias_grad.view(), y: bias.grad.view_mut() }.run(backend);
-        }
-        folded.add_to(to, |grad, to| own.input_grad(pass, grad, 1.0, to));
-    }
-
     /// Adds the sum of relation `r` from a projected type.
     fn forward_projected(
         &self,
@@ -250,7 +217,7 @@ impl TypedLayer for RelationSum {
             let out = out.view_mut();
             match (&self.own, self.own(t), input.projection(t)) {
                 (OwnWeights::None(biases), ..) => Epilogue::NONE.apply(backend, biases.get(t), out),
-                (_, Some(own), Some(x)) => Self::forward_own(pass, own, x, &mut projected.own[t], out),
+                (_, Some(own), Some(x)) => projected.own[t].forward(pass, own, x, out),
                 (_, Some(own), None) => own.forward(pass, input.own_rows(t), 0.0, Epilogue::NONE, out),
                 (_, None, _) => {}
             }
@@ -294,7 +261,7 @@ impl TypedLayer for RelationSum {
             }
             let Some(own) = self.own_mut(t) else { continue };
             if let Some(x) = input.projection(t) {
-                Self::backward_own(pass, own, x, &mut projected.own[t], (grad, &mut projections[t]));
+                projected.own[t].backward(pass, own, x, grad, &mut projections[t]);
                 continue;
             }
             own.backward_product(pass, input.own_rows(t), grad);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use graphmill_core::Block;
 
 use super::{
-    attend_rows::{add_scaled, dots},
+    attend_rows::{add_scaled, dots, vector},
     attention::{entries, for_heads, softmax_rows},
     dot_attention::NEVER,
     epilogue::{Identity, backward_rows, forward_rows},
@@ -16,20 +16,22 @@ use super::{
 };
 use crate::backend::ops::{EdgeAttention, EdgeAttentionBackward};
 
-/// Edges' rows, `E x F`, and queries or gradients of the destinations, `D x (H F)`.
+/// Rows that attention reads: those of edges, `E x F`, or of their sources, `S x F`.
 #[derive(Clone, Copy)]
 pub(super) struct Job<'a> {
-    block: &'a Block,
-    rows: &'a [f32],
-    cols: usize,
-    heads: usize,
-    scale: f32,
+    pub(super) block: &'a Block,
+    pub(super) rows: &'a [f32],
+    pub(super) cols: usize,
+    pub(super) heads: usize,
+    pub(super) scale: f32,
+    pub(super) of_sources: bool,
 }
 
 impl<'a> Job<'a> {
     #[inline(always)]
     fn row(&self, e: usize) -> &'a [f32] {
-        &self.rows[e * self.cols..][..self.cols]
+        let at = if self.of_sources { self.block.indices[e] as usize } else { e };
+        &self.rows[at * self.cols..][..self.cols]
     }
 
     /// Vectors of heads `h..h + N` of destination `v`.
@@ -50,7 +52,8 @@ pub(super) fn forward(op: EdgeAttention) {
         return;
     }
     let (isa, drops) = (Isa::current(), dropout.threshold() != 0);
-    let (job, query) = (Job { block, rows: rows.host(), cols, heads, scale }, query.host());
+    let (job, query) =
+        (Job { block, rows: rows.host(), cols, heads, scale, of_sources: false }, query.host());
     // without dropout, the matrix after dropout is empty
     let used = if drops { entries(block, used.host(), heads) } else { entries(block, &mut [], 0) };
     let parts = (entries(block, alpha.host(), heads), used, Rows { data: out.host(), width: heads * cols });
@@ -80,7 +83,8 @@ pub(super) fn backward(op: EdgeAttentionBackward) {
         return;
     }
     let isa = Isa::current();
-    let (job, query) = (Job { block, rows: rows.host(), cols, heads, scale }, query.host());
+    let (job, query) =
+        (Job { block, rows: rows.host(), cols, heads, scale, of_sources: false }, query.host());
     let (alpha, used, grad) = (alpha.host(), used.host(), grad.host());
     let of_scores = entries(block, op.score_grad.host(), heads);
     let of_rows = Runs { data: op.rows_grad.host(), indptr: &block.indptr, width };
@@ -150,17 +154,7 @@ kernel! {
         }
         for (v, out) in rows.zip(out.chunks_exact_mut(heads * cols)) {
             let weight = &weight[(block.indptr[v] as usize - base) * heads..];
-            for_heads!(heads, (h, N) => {
-                let mut at = 0;
-                while at < cols {
-                    at += S::LANES * match (cols - at).div_ceil(S::LANES) {
-                        8.. if N <= 2 && S::BLOCK > 8 => tile::<S, N, 8>(s, job, v, (h, at), weight, out),
-                        4.. if N <= 4 && S::BLOCK > 8 => tile::<S, N, 4>(s, job, v, (h, at), weight, out),
-                        2.. if N <= 4 => tile::<S, N, 2>(s, job, v, (h, at), weight, out),
-                        _ => tile::<S, N, 1>(s, job, v, (h, at), weight, out),
-                    };
-                }
-            });
+            for_heads!(heads, (h, N) => add_tile::<S, N>(s, job, v, h, false, weight, out));
         }
     }
 
@@ -197,14 +191,38 @@ kernel! {
     }
 }
 
-/// Computes `N` heads from `h` and `M` vectors of columns from `at` of the sums of destination `v`,
-/// the last of which may be partial; returns `M`.
+/// Computes heads `h..h + N` of the sums of destination `v`, or adds them to `out`, `H x F`.
+#[inline(always)]
+pub(super) fn add_tile<S: Simd, const N: usize>(
+    s: S,
+    job: Job,
+    v: usize,
+    h: usize,
+    add: bool,
+    weight: &[f32],
+    out: &mut [f32],
+) {
+    let (cols, mut at) = (job.cols, 0);
+    while at < cols {
+        let place = (v, h, at);
+        at += S::LANES
+            * match (cols - at).div_ceil(S::LANES) {
+                8.. if N <= 2 && S::BLOCK > 8 => tile::<S, N, 8>(s, job, place, add, weight, out),
+                4.. if N <= 4 && S::BLOCK > 8 => tile::<S, N, 4>(s, job, place, add, weight, out),
+                2.. if N <= 4 => tile::<S, N, 2>(s, job, place, add, weight, out),
+                _ => tile::<S, N, 1>(s, job, place, add, weight, out),
+            };
+    }
+}
+
+/// Part of [`add_tile`]: `M` vectors of columns from `at`, the last of which may be partial;
+/// returns `M`.
 #[inline(always)]
 fn tile<S: Simd, const N: usize, const M: usize>(
     s: S,
     job: Job,
-    v: usize,
-    (h, at): (usize, usize),
+    (v, h, at): (usize, usize, usize),
+    add: bool,
     weight: &[f32],
     out: &mut [f32],
 ) -> usize {
@@ -219,7 +237,8 @@ fn tile<S: Simd, const N: usize, const M: usize>(
     for i in 0..N {
         let out = &mut out[(h + i) * cols + at..][..len];
         for (j, &acc) in acc[i].iter().enumerate() {
-            s.store(out, j * S::LANES, acc);
+            let sum = if add { s.add(acc, vector::<S, f32, M>(s, out, j)) } else { acc };
+            s.store(out, j * S::LANES, sum);
         }
     }
     M

@@ -18,7 +18,7 @@
 //! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
 //! sizes in that model |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
-//! | `gemm`, `head_gemm`, `dot_attention`, `edge_attention`, `pair_attention`, `edge_sum`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `dot_attention`, `edge_attention`, `relation_attention`, `pair_attention`, `edge_sum`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! Results have the same bits for any number of threads: see `parallel`. Between machines of
 //! different [`Level`]s they differ in the last digits.
@@ -32,8 +32,9 @@ use super::{
         EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
         EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
         HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
-        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum,
-        ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
 };
@@ -67,6 +68,7 @@ mod math;
 mod maximum;
 mod pair_attention;
 mod parallel;
+mod relation_attention;
 mod row_norm;
 mod rows;
 mod scratch;
@@ -249,6 +251,18 @@ impl AttentionOps for Cpu {
 
     fn edge_attention_backward(&self, op: Checked<EdgeAttentionBackward>) {
         edge_attention::backward(op.into_inner());
+    }
+
+    fn attends_to_features(&self) -> bool {
+        true
+    }
+
+    fn relation_attention(&self, op: Checked<RelationAttention>) {
+        relation_attention::forward(op.into_inner());
+    }
+
+    fn relation_attention_backward(&self, op: Checked<RelationAttentionBackward>) {
+        relation_attention::backward(op.into_inner());
     }
 
     fn pair_softmax(&self, op: Checked<PairSoftmax>) {

@@ -75,7 +75,7 @@ impl EdgeAttention<'_> {
                 for (e, score) in block.edges(v).zip(scores) {
                     let x = (score - max).exp() / total;
                     alpha[e * heads + h] = x as f32;
-                    let x = x * factor(dropout, e, h);
+                    let x = x * dropout.factor(e, h);
                     if drops {
                         used[e * heads + h] = x as f32;
                     }
@@ -136,8 +136,7 @@ impl EdgeAttentionBackward<'_> {
         for v in 0..block.num_dst {
             for h in 0..heads {
                 let (at, entry) = ((v * heads + h) * cols, |x: &[f32], e: usize| f64::from(x[e * heads + h]));
-                let of_alpha =
-                    |e: usize| factor(dropout, e, h) * dot(&grad[at..at + cols], &rows[e * cols..]);
+                let of_alpha = |e: usize| dropout.factor(e, h) * dot(&grad[at..at + cols], &rows[e * cols..]);
                 let mean: f64 = block.edges(v).map(|e| entry(alpha, e) * of_alpha(e)).sum();
                 for e in block.edges(v) {
                     let g = f64::from(scale) * entry(alpha, e) * (of_alpha(e) - mean);
@@ -167,12 +166,6 @@ impl Operation for EdgeAttentionBackward<'_> {
         assert_eq!(edges, self.block.num_edges(), "gradients of the edges of an attention");
         assert!(width <= self.rows.num_cols(), "columns of the edges of an attention");
     }
-}
-
-/// Factor by which dropout multiplies the weight of an edge and a head.
-fn factor(dropout: Dropout, e: usize, h: usize) -> f64 {
-    let drops = dropout.threshold() != 0 && crate::backend::dropped(dropout, e, h);
-    if drops { 0.0 } else { f64::from(dropout.scale()) }
 }
 
 /// Dot product of `x` with the first values of `y`.

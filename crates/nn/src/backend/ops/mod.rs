@@ -45,6 +45,7 @@ mod loss;
 mod norm;
 mod pair_attention;
 mod product;
+mod relation_attention;
 pub mod shape;
 mod update;
 
@@ -68,6 +69,7 @@ pub use norm::{
 };
 pub use pair_attention::{PairSoftmax, PairSoftmaxBackward};
 pub use product::{Dense, Gemm, HeadGemm, WeightGradients};
+pub use relation_attention::{RelationAttention, RelationAttentionBackward};
 pub use update::{AdamUpdate, SgdUpdate};
 
 /// An operation of this module. Each also has `run` (`backend/run.rs`).

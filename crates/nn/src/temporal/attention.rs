@@ -93,7 +93,8 @@ pub struct TemporalState {
     encoded: Matrix,
     /// Rows of the events, `E x J`: joined parts and a one, so that biases are rows of the weights.
     rows: Matrix,
-    /// Weights of keys and values with their biases, `J x (H O)`.
+    /// Weights of keys and values with their biases: `O x (H J)`, transposed by head, and `J x (H O)`.
+    /// A product with a transposed factor may sum a row otherwise if it is computed with few others.
     weights: [Matrix; 2],
     query: Matrix,
     /// Queries times keys' weights, and sums of the events' rows, `D x (H J)`.
@@ -187,7 +188,7 @@ impl TemporalAttention {
         self.queries(pass, input.x.rows(0..dst), saved);
         let TemporalState { rows, weights, query, score, sums, alpha, dropped, attended, hidden, .. } = saved;
         score.resize(dst, all);
-        let (a, b) = ((query.view(), Plain), (weights[0].view(), Transposed));
+        let (a, b) = ((query.view(), Plain), (weights[0].view(), Plain));
         HeadGemm { heads, a, b, beta: 0.0, c: score.view_mut() }.run(backend);
         let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
         alpha.resize(edges + dst, heads);
@@ -230,12 +231,24 @@ impl TemporalAttention {
             line[in_dim + edge_dim..width - 1].copy_from_slice(&then[e * time_dim..(e + 1) * time_dim]);
             line[width - 1] = 1.0;
         });
-        for (linear, to) in [&self.key, &self.value].into_iter().zip(weights) {
-            to.resize(width, self.config.width);
-            let (first, last) = to.view_mut().host().split_at_mut((width - 1) * self.config.width);
-            first.copy_from_slice(linear.weight().value.view().host());
-            last.copy_from_slice(linear.bias().expect("keys and values have biases").value.view().host());
+        self.join_weights(weights);
+    }
+
+    /// Joins the weights of keys and values with their biases.
+    fn join_weights(&self, [keys, values]: &mut [Matrix; 2]) {
+        let (all, width, heads) = (self.event_width(), self.config.width, self.config.heads);
+        let parts = |linear: &Linear| {
+            let bias = linear.bias().expect("keys and values have biases").value.view().host();
+            [linear.weight().value.view().host(), bias].concat()
+        };
+        let dim = width / heads;
+        keys.resize(dim, heads * all);
+        let to = keys.view_mut().host();
+        for (j, row) in parts(&self.key).chunks_exact(width).enumerate() {
+            row.iter().enumerate().for_each(|(at, x)| to[at % dim * heads * all + at / dim * all + j] = *x);
         }
+        values.resize(all, width);
+        values.view_mut().host().copy_from_slice(&parts(&self.value));
     }
 
     /// Rows of the query's weight for nodes, and for the time.
@@ -339,7 +352,7 @@ impl TemporalAttention {
             }
         }
         grads.query.resize(dst, width);
-        let (a, b) = ((grads.score.view(), Plain), (weights[0].view(), Plain));
+        let (a, b) = ((grads.score.view(), Plain), (weights[0].view(), Transposed));
         HeadGemm { heads, a, b, beta: 0.0, c: grads.query.view_mut() }.run(backend);
     }
 

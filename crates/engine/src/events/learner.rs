@@ -217,8 +217,8 @@ impl BatchEnds {
         done
     }
 
-    /// [`BatchEnds::advance`] with the rows of an update that holds all nodes of these events: those
-    /// of the forward pass, which are not computed again.
+    /// [`BatchEnds::advance`] with the rows of an update that holds all nodes of these events:
+    /// those of the forward pass, which are not computed again.
     pub(super) fn advance_from(
         &mut self,
         update: &MemoryState,

@@ -23,8 +23,8 @@
 //!
 //! Input and output rows of one layer (`N x H` each for the N needed nodes, all V if most are
 //! needed; twice as much if rows are transformed before aggregation), plus one chunk. The result
-//! takes no memory of its own if it has a row for each needed node, in their order. Chunks are bounded
-//! by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
+//! takes no memory of its own if it has a row for each needed node, in their order. Chunks are
+//! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
 
 mod below_last;
 mod gathered;

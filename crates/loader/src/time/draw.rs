@@ -8,12 +8,12 @@
 //! Draws by recency take one edge after the other in proportion to the weights `w`, without
 //! replacement. For a long row, edges are drawn with replacement and repeats are ignored, which is
 //! the same: class `c` has the edges whose age is `c` to `c + 1` half lives, a class is drawn in
-//! proportion to its number of edges times `2^-c`, and one of its edges is accepted with probability
-//! `w 2^c`, at least a half. If few edges have most of the weight, repeats are too many; the rest of
-//! the draws is then made as in a short row, among the edges that are left. There every edge has the
-//! key `ln w + G` with a Gumbel number `G`, and the `k` largest are taken. Logarithms do not
-//! underflow, however old an edge is. The scan runs from the last edge back and stops when no `G`
-//! can lift an edge into the `k` largest.
+//! proportion to its number of edges times `2^-c`, and one of its edges is accepted with
+//! probability `w 2^c`, at least a half. If few edges have most of the weight, repeats are too
+//! many; the rest of the draws is then made as in a short row, among the edges that are left. There
+//! every edge has the key `ln w + G` with a Gumbel number `G`, and the `k` largest are taken.
+//! Logarithms do not underflow, however old an edge is. The scan runs from the last edge back and
+//! stops when no `G` can lift an edge into the `k` largest.
 //!
 //! The drawn places ascend, so the edges of a node stay in the order of their times.
 //!
@@ -25,9 +25,9 @@
 //!
 //! # Cost
 //!
-//! O(k) draws of up to 1024 edges, O(k log k) of more. For recency O(k + C log d) expected for a row
-//! of `d` edges in `C` classes, or in a short row O(log k) for each edge of the last `38 / ln 2` half
-//! lives and of the `k` largest.
+//! O(k) draws of up to 1024 edges, O(k log k) of more. For recency O(k + C log d) expected for a
+//! row of `d` edges in `C` classes, or in a short row O(log k) for each edge of the last `38 / ln
+//! 2` half lives and of the `k` largest.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 

@@ -93,8 +93,9 @@ pub struct TemporalState {
     encoded: Matrix,
     /// Rows of the events, `E x J`: joined parts and a one, so that biases are rows of the weights.
     rows: Matrix,
-    /// Weights of keys and values with their biases: `O x (H J)`, transposed by head, and `J x (H O)`.
-    /// A product with a transposed factor may sum a row otherwise if it is computed with few others.
+    /// Weights of keys and values with their biases: `O x (H J)`, transposed by head, and `J x (H
+    /// O)`. A product with a transposed factor may sum a row otherwise if it is computed with few
+    /// others.
     weights: [Matrix; 2],
     query: Matrix,
     /// Queries times keys' weights, and sums of the events' rows, `D x (H J)`.

@@ -2,9 +2,14 @@
 //!
 //! # Algorithm
 //!
-//! With `x = f P + b` and `z = x W`, a head's score `a . z[u]` is `f[u] . (P W a) + b W a`, and its sum
-//! of rows `z` is `(sum of alpha f) P W + (sum of alpha) b W`. No source is projected, and a product
-//! has a row for each destination.
+//! With `x = f P + b` and `z = x W`, a head's score `a . z[u]` is `f[u] . (P W a) + b W a`, and its
+//! sum of rows `z` is `(sum of alpha f) P W + (sum of alpha) b W`. No source is projected, and a
+//! product has a row for each destination.
+//!
+//! # Source
+//!
+//! Velickovic et al., *Graph attention networks*, ICLR 2018, whose sums are linear in their rows;
+//! the order of their products follows from that.
 //!
 //! # Cost
 //!
@@ -61,8 +66,8 @@ pub(super) fn fits(pass: &Pass, input: &TypedInput, r: usize, heads: Heads) -> b
 }
 
 impl FeatureAttention {
-    /// Computes the heads' rows, `D x (H C)`, from the destinations' part of the scores, `D x H`, to
-    /// which it adds the sources' constant.
+    /// Computes the heads' rows, `D x (H C)`, from the destinations' part of the scores, `D x H`,
+    /// to which it adds the sources' constant.
     pub(super) fn forward(
         &mut self,
         pass: &Pass,
@@ -107,9 +112,9 @@ impl FeatureAttention {
         }
     }
 
-    /// Gradients from that of the heads' rows: adds to those of the layer, of the vectors and of the
-    /// projection, and computes that of the destinations' part of the scores, `D x H`, and of the
-    /// sources' constant, `1 x H`.
+    /// Gradients from that of the heads' rows: adds to those of the layer, of the vectors and of
+    /// the projection, and computes that of the destinations' part of the scores, `D x H`, and of
+    /// the sources' constant, `1 x H`.
     pub(super) fn backward(
         &mut self,
         pass: &Pass,

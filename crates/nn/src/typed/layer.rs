@@ -105,6 +105,11 @@ impl<'a> TypedInput<'a> {
         self.x[t].rows(0..self.block.num_dst[t])
     }
 
+    /// Input rows of type `t` as a projection, if the layer is to read them so.
+    pub fn projection(&self, t: usize) -> Option<Projected<'a>> {
+        self.projected.get(t).copied().flatten()
+    }
+
     /// Source and destination type of relation `r`.
     pub fn ends(&self, r: usize) -> [usize; 2] {
         let relation = &self.schema.relations()[r];

@@ -12,12 +12,16 @@
 //! source. With `G` the gradient of `P W`, those of `P` and `W` are `G W^T` and `P^T G`. The
 //! gradient of the rows `x` is not needed.
 //!
+//! # Source
+//!
+//! Schlichtkrull et al., *Modeling relational data with graph convolutional networks*, ESWC 2018,
+//! equation 2, whose sum is linear in its rows; the order of its products follows from that.
+//!
 //! # Cost
 //!
 //! For each relation `O(E F + D F O)` and, for the product `P W`, `O(F H O)`, in the place of
 //! `O(S F H)` for the rows of each type, with as much for their gradients.
 
-use super::TypedInput;
 use crate::{
     Matrix, Pass, View, ViewMut,
     backend::{
@@ -55,13 +59,6 @@ impl ProjectionGrad {
             grad.resize(value.num_rows(), value.num_cols());
             pass.backend.fill(0.0, grad.view_mut());
         }
-    }
-}
-
-impl<'a> TypedInput<'a> {
-    /// Input rows of type `t` as a projection, if the layer is to read them so.
-    pub fn projection(&self, t: usize) -> Option<Projected<'a>> {
-        self.projected.get(t).copied().flatten()
     }
 }
 

@@ -18,8 +18,8 @@
 //!
 //! # Cost
 //!
-//! As graph attention on each relation, transforming first. In a first layer over projected features,
-//! relations with several sources for each destination and head sum features first
+//! As graph attention on each relation, transforming first. In a first layer over projected
+//! features, relations with several sources for each destination and head sum features first
 //! (`feature_attention.rs`).
 //!
 //! # Deviations

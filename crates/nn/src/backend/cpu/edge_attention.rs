@@ -158,8 +158,8 @@ kernel! {
         }
     }
 
-    /// Computes `out[e] = sum over h of used[e, h] grad[v, h] + score_grad[e, h] query[v, h]` for the
-    /// edges of some destinations, in the first `width` columns.
+    /// Computes `out[e] = sum over h of used[e, h] grad[v, h] + score_grad[e, h] query[v, h]` for
+    /// the edges of some destinations, in the first `width` columns.
     fn row_gradients[](
         s: S,
         job: Job<'_>,

@@ -24,7 +24,8 @@ pub(crate) fn gru(width: usize, of_x: &mut [f32], of_h: &[f32], states: &[f32], 
     });
 }
 
-/// Gradients of the input's and the state's part of [`gru`], `R x 3M` each, from that of its result.
+/// Gradients of the input's and the state's part of [`gru`], `R x 3M` each, from that of its
+/// result.
 pub(crate) fn gru_backward(
     width: usize,
     [gates, of_h, states, grad]: [&[f32]; 4],

@@ -142,7 +142,14 @@ fn forward(
 ) -> Vec<Matrix> {
     let mut out = vec![Matrix::default(); 3];
     let (schema, edges) = (schema(), edge_rows(block));
-    layer.forward(pass, &TypedInput { schema: &schema, block, x, edges: &edges }, saved, &mut out).unwrap();
+    layer
+        .forward(
+            pass,
+            &TypedInput { schema: &schema, block, x, edges: &edges, projected: &[] },
+            saved,
+            &mut out,
+        )
+        .unwrap();
     out
 }
 
@@ -162,8 +169,13 @@ fn backward(
     let y = forward(layer, pass, block, x, &mut saved);
     layer.visit_mut(&mut |_, p| p.zero_grad(&Reference));
     let (mut grad, mut x_grad) = (c.to_vec(), vec![Matrix::default(); 3]);
-    let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad };
-    layer.backward(pass, &TypedInput { schema: &schema, block, x, edges: &edges }, &mut saved, grads);
+    let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad, projections: &mut [] };
+    layer.backward(
+        pass,
+        &TypedInput { schema: &schema, block, x, edges: &edges, projected: &[] },
+        &mut saved,
+        grads,
+    );
     let mut grads = Vec::new();
     layer.visit(&mut |_, p| grads.push(p.grad.clone()));
     (y, grads, x_grad)
@@ -243,8 +255,8 @@ fn gradients_accumulate() {
         let (schema, edges, mut saved) = (schema(), edge_rows(&block), Saved::default());
         let y = forward(layer.as_ref(), &pass, &block, &x, &mut saved);
         let (mut grad, mut x_grad) = (c, vec![Matrix::default(); 3]);
-        let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad };
-        let input = TypedInput { schema: &schema, block: &block, x: &x, edges: &edges };
+        let grads = TypedGrads { y: &y, grad: &mut grad, x_grad: &mut x_grad, projections: &mut [] };
+        let input = TypedInput { schema: &schema, block: &block, x: &x, edges: &edges, projected: &[] };
         layer.backward(&pass, &input, &mut saved, grads);
         let mut n = 0;
         layer.visit(&mut |_, p| {
@@ -638,7 +650,63 @@ fn configs() -> Vec<TypedModelConfig> {
         .map(|entry| of(entry.name, usize::from(!entry.make.can_score), NormKind::None))
         .collect();
     all.extend([of("rsage", 2, NormKind::Layer), of("rgcn", 0, NormKind::Batch), of("hgt", 1, NormKind::L2)]);
+    all.extend(plain_inputs());
     all
+}
+
+/// Models whose first layer may read projections of features, because nothing follows these.
+fn plain_inputs() -> Vec<TypedModelConfig> {
+    let of = |model: &str, options: RgcnOptions| TypedModelConfig {
+        model: model.into(),
+        hidden: 8,
+        activation: Activation::Elu,
+        own: heads(2, 0.0).with(options),
+        ..TypedModelConfig::default()
+    };
+    let rgcn = |bases, blocks| of("rgcn", RgcnOptions { bases, blocks });
+    let plain = |model| of(model, RgcnOptions::default());
+    let mut all = vec![rgcn(0, 0), rgcn(2, 0), rgcn(0, 1), plain("rsage"), plain("rsage"), plain("rgat")];
+    all[4].own.set(RelationOptions { no_own_rows: true });
+    // one head: few destinations for each source, so that features are summed
+    all.extend([0.0, 0.3].map(|dropout| TypedModelConfig { own: heads(1, dropout), ..plain("rgat") }));
+    all
+}
+
+#[test]
+fn projections_read_by_the_first_layer_give_the_scores_of_projected_rows() {
+    let (pass, mut batch) = (support::pass(false), batch());
+    // an estimator's weights, whose sum is not 1
+    for stored in [false, true] {
+        if stored {
+            for slice in &mut batch.blocks[0].relations {
+                slice.edge_weight = (0..slice.num_edges()).map(|e| 0.2 + e as f32 / 7.0).collect();
+            }
+        }
+        for config in plain_inputs() {
+            let mut model = TypedModel::new(&config, &schema(), &DIMS, TARGET, 3).unwrap();
+            // biases are zeros at first
+            model.visit_mut(&mut |_, p| {
+                p.value
+                    .view_mut()
+                    .host()
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, x)| *x += 0.01 * (i % 7) as f32)
+            });
+            let mut acts = TypedActivations::default();
+            model.forward(&pass, &batch.step(false), &mut acts).unwrap();
+            let mut rows = vec![Matrix::default(); 3];
+            for (t, out) in rows.iter_mut().enumerate() {
+                model.input_rows(&pass, t, &batch.features[t], &batch.nodes[t], out).unwrap();
+            }
+            let mut other = TypedActivations::default();
+            for l in 0..2 {
+                let x = [&rows[..], &[][..]];
+                rows = model.layer_rows(&pass, l, &batch.blocks[l], x, &mut other).unwrap().to_vec();
+            }
+            assert!(distance(acts.logits(), rows[0].rows(0..3)) < 1e-5, "{config:?}");
+        }
+    }
 }
 
 const TARGET: Target = Target { node_type: 0, outputs: 3 };

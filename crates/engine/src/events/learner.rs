@@ -109,9 +109,9 @@ impl<'a> EventLearner<'a> {
                 |see: &mut dyn FnMut(&mut graphmill_nn::Param)| model.visit_mut(&mut |_, param| see(param));
             outcome.grad_norm = Some(optim::clip(&self.backend, self.clip, visit));
         }
-        if let Some((updater, memory)) = model.updater.as_ref().zip(self.memory.as_mut()) {
+        if let Some(memory) = &mut self.memory {
             // the memory of the forward pass, before the update
-            self.ends.advance(&pass, self.stream, events, updater, memory)?;
+            self.ends.advance_from(&state.memory, self.stream, events, memory)?;
         }
         self.optimizer.begin(lr as f32);
         let (optimizer, backend, decay, mut index) =
@@ -183,7 +183,10 @@ pub(super) fn training_rows(
 /// Memory of the nodes of a batch's events, and scratch for it.
 #[derive(Default)]
 pub(super) struct BatchEnds {
+    /// Distinct nodes of the events, or their places in an update.
     nodes: Vec<NodeId>,
+    /// True for the ends of the events; false for all nodes between batches.
+    is_end: Vec<bool>,
     state: MemoryState,
     ends: [Vec<NodeId>; 2],
     time: Vec<i64>,
@@ -201,7 +204,44 @@ impl BatchEnds {
         updater: &MemoryUpdater,
         memory: &mut NodeMemory,
     ) -> Result<()> {
-        let Self { nodes, state, ends: [source, destination], time, edges } = self;
+        let mut state = std::mem::take(&mut self.state);
+        self.list(stream, events);
+        self.nodes.clear();
+        self.nodes.extend(self.ends.iter().flatten());
+        self.nodes.sort_unstable();
+        self.nodes.dedup();
+        let done = updater.update(pass, memory, &self.nodes, &mut state);
+        let all: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        let done = done.map_err(Into::into).and_then(|()| self.store(&state, &all, memory));
+        self.state = state;
+        done
+    }
+
+    /// [`BatchEnds::advance`] with the rows of an update that holds all nodes of these events:
+    /// those of the forward pass, which are not computed again.
+    pub(super) fn advance_from(
+        &mut self,
+        update: &MemoryState,
+        stream: &EventStream,
+        events: &[u32],
+        memory: &mut NodeMemory,
+    ) -> Result<()> {
+        self.list(stream, events);
+        let Self { nodes, ends, is_end, .. } = self;
+        is_end.resize(memory.num_nodes(), false);
+        ends.iter().flatten().for_each(|&v| is_end[v as usize] = true);
+        nodes.clear();
+        nodes.extend((0..).zip(&update.nodes).filter(|(_, v)| is_end[**v as usize]).map(|(at, _)| at));
+        ends.iter().flatten().for_each(|&v| is_end[v as usize] = false);
+        let positions = std::mem::take(nodes);
+        let done = self.store(update, &positions, memory);
+        self.nodes = positions;
+        done
+    }
+
+    /// Lists the ends, times and features of events.
+    fn list(&mut self, stream: &EventStream, events: &[u32]) {
+        let Self { ends: [source, destination], time, edges, .. } = self;
         let all = &stream.events;
         for (to, from) in [(&mut *source, all.source()), (&mut *destination, all.destination())] {
             to.clear();
@@ -214,13 +254,12 @@ impl BatchEnds {
         for (to, &e) in edges.view_mut().host().chunks_exact_mut(width.max(1)).zip(events) {
             to.copy_from_slice(&table[e as usize * width..][..width]);
         }
-        nodes.clear();
-        nodes.extend(source.iter().chain(destination.iter()));
-        nodes.sort_unstable();
-        nodes.dedup();
-        updater.update(pass, memory, nodes, state)?;
-        let all: Vec<u32> = (0..nodes.len() as u32).collect();
-        memory.persist(state, &all)?;
+    }
+
+    /// Stores rows of an update, and the messages of the listed events.
+    fn store(&self, update: &MemoryState, positions: &[u32], memory: &mut NodeMemory) -> Result<()> {
+        let Self { ends: [source, destination], time, edges, .. } = self;
+        memory.persist(update, positions)?;
         memory.push(&MemoryEvents { source, destination, time, edges: edges.view() })?;
         Ok(())
     }

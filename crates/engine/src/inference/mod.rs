@@ -22,7 +22,8 @@
 //! # Memory
 //!
 //! Input and output rows of one layer (`N x H` each for the N needed nodes, all V if most are
-//! needed; twice as much if rows are transformed before aggregation), plus one chunk. Chunks are
+//! needed; twice as much if rows are transformed before aggregation), plus one chunk. The result
+//! takes no memory of its own if it has a row for each needed node, in their order. Chunks are
 //! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
 
 mod below_last;
@@ -112,8 +113,18 @@ impl<'a> Inference<'a> {
             Output::Embeddings => model.num_embedding_layers(),
             Output::Logits => model.num_layers(),
         };
+        // rows of all nodes move to `out` and back, and are not copied
+        let Layers { input, output: above, .. } = &mut self.layers;
+        if let Some(spare) = [input, above].into_iter().find(|spare| spare.num_rows() == 0) {
+            std::mem::swap(spare, out);
+        }
         let (computed, from_features) = self.compute(model, wanted, count)?;
         let Self { source, layers } = self;
+        let through_head = output == Output::Logits && model.has_head();
+        if !from_features && !through_head && computed.ids() == wanted {
+            std::mem::swap(&mut layers.input, out);
+            return Ok(layers.backend.check()?);
+        }
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let mut places = wanted.to_vec();
         let mut rows = std::mem::take(&mut layers.gathered.dense);
@@ -124,7 +135,6 @@ impl<'a> Inference<'a> {
             rows.resize(places.len(), layers.input.num_cols());
             Gather { src: layers.input.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
         }
-        let through_head = output == Output::Logits && model.has_head();
         layers.write_rows(model, &pass, (rows, through_head), out)
     }
 

@@ -121,7 +121,17 @@ impl LinkTask {
         }
         let graph = split::without(&data.graph, &removed)?;
         check_batches(config, &options, train.len(), &graph)?;
-        let [known_to_training, known] = known(data, &held, &train, [&valid, &test], undirected)?;
+        // edges of the dataset itself, in both directions, share its memory
+        let shared = if task.is_none() && undirected {
+            let read = (options.disjoint == 0.0).then_some(&graph);
+            known_of_undirected(&data.graph, read, &held)?
+        } else {
+            None
+        };
+        let [known_to_training, known] = match shared {
+            Some(known) => known,
+            None => known(data, &held, &train, [&valid, &test], undirected)?,
+        };
         let has_given = test.negatives.is_some() || valid.negatives.is_some();
         let (metric, candidates) = judge(config, &options, metric.as_deref(), has_given)?;
         let dim = if options.embedding_dim == 0 { config.hidden } else { options.embedding_dim };
@@ -325,6 +335,24 @@ fn check_batches(config: &TrainConfig, options: &LinkOptions, train: usize, grap
         config.batch_size,
         train.div_ceil(8).max(1)
     )))
+}
+
+/// [`known`] for parts of the edges of an undirected graph, some of which are `held` out; `read` is
+/// the graph without these, if it is at hand. `None` if a list of neighbours repeats an edge.
+///
+/// # Errors
+/// None in practice: the rest of a sound graph is sound.
+fn known_of_undirected(
+    graph: &Graph,
+    read: Option<&Graph>,
+    held: &[Edge],
+) -> Result<Option<[KnownEdges; 2]>> {
+    let rest = match read {
+        Some(read) => read.clone(),
+        None => split::without(graph, held)?,
+    };
+    let of_training = KnownEdges::of_undirected(&rest);
+    Ok(of_training.zip(KnownEdges::of_undirected(graph)).map(<[KnownEdges; 2]>::from))
 }
 
 /// Edges that are known to training, and all known edges.

@@ -108,3 +108,22 @@ fn random_pairs_repeat_and_have_no_edge_in_any_part() {
     }
     assert_eq!(first.pairs().unwrap().len(), first.len());
 }
+
+#[test]
+fn known_edges_are_those_of_the_dataset_and_training_knows_no_others_than_it_may_read() {
+    for options in [EdgeOptions::DIRECTED, EdgeOptions::UNDIRECTED] {
+        for disjoint in [0.0, 0.4] {
+            let data = data(options);
+            let mut config = TrainConfig { task: LINK.into(), batch_size: 16, ..TrainConfig::default() };
+            config.own.get_mut::<crate::config::link::LinkOptions>().disjoint = disjoint;
+            let task = LinkTask::new(&config, &data).unwrap();
+            let held: Vec<_> = task.valid.edges.iter().chain(&task.test.edges).copied().collect();
+            for (u, v) in (0..NODES as NodeId).flat_map(|u| (0..NODES as NodeId).map(move |v| (u, v))) {
+                let is_edge = data.graph.in_neighbors(v).contains(&u);
+                let is_held = held.contains(&(u, v)) || task.undirected && held.contains(&(v, u));
+                assert_eq!(task.known.contains(u, v), is_edge, "{u} to {v}");
+                assert_eq!(task.known_to_training.contains(u, v), is_edge && !is_held, "{u} to {v}");
+            }
+        }
+    }
+}

@@ -1,10 +1,23 @@
 //! A uniform shuffle: nodes sorted by a hash of (seed, epoch, node). Parallel, and independent of
 //! the number of threads because the sort keys are.
+//!
+//! Hashes are uniform, so their first bits divide many nodes into ranges of nearly equal length: a
+//! task for each range picks its nodes, divides them once more, and sorts parts of some hundred
+//! nodes.
 
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
 use super::SeedOrder;
+
+/// Number of nodes from which on hashes divide them into ranges.
+const MIN_LEN: usize = 1 << 15;
+/// Bits of the number of ranges: enough for the threads of a machine, because every range reads all
+/// nodes.
+const RANGE_BITS: u32 = 4;
+const RANGES: usize = 1 << RANGE_BITS;
+/// Expected number of nodes that are sorted at once, at least.
+const PART_LEN: usize = 128;
 
 /// Uniformly random order, new in every epoch.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +40,53 @@ impl SeedOrder for Random<'_> {
         out.clear();
         out.extend_from_slice(self.train);
         // mix is a bijection, so distinct nodes have distinct keys and the order is unique
-        out.par_sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
+        let hash = |v: NodeId| keyed::mix(key ^ u64::from(v));
+        if out.len() < MIN_LEN {
+            return out.par_sort_unstable_by_key(|&v| hash(v));
+        }
+        let range_of = |v: NodeId| (hash(v) >> (64 - RANGE_BITS)) as usize;
+        let counts = self.train.par_chunks(MIN_LEN).map(|nodes| {
+            let mut counts = [0; RANGES];
+            nodes.iter().for_each(|&v| counts[range_of(v)] += 1);
+            counts
+        });
+        let counts: [usize; RANGES] =
+            counts.reduce(|| [0; RANGES], |a, b| std::array::from_fn(|i| a[i] + b[i]));
+        let (mut ranges, mut rest) = (Vec::with_capacity(RANGES), &mut out[..]);
+        for count in counts {
+            let (range, others) = rest.split_at_mut(count);
+            ranges.push(range);
+            rest = others;
+        }
+        ranges.into_par_iter().enumerate().for_each(|(number, range)| {
+            let nodes = self.train.iter().copied().filter(|&v| range_of(v) == number);
+            range.iter_mut().zip(nodes).for_each(|(to, v)| *to = v);
+            sort_range(range, hash);
+        });
+    }
+}
+
+/// Sorts nodes by hashes that are uniform below their first [`RANGE_BITS`] bits. O(N) expected.
+fn sort_range(nodes: &mut [NodeId], hash: impl Fn(NodeId) -> u64) {
+    let bits = (nodes.len() / PART_LEN).max(1).ilog2();
+    let part_of = |v: NodeId| ((hash(v) << RANGE_BITS) >> 32 >> (32 - bits)) as usize;
+    let mut ends = vec![0usize; 1 << bits];
+    nodes.iter().for_each(|&v| ends[part_of(v)] += 1);
+    let mut start = 0;
+    for end in &mut ends {
+        (*end, start) = (start, start + *end);
+    }
+    let mut parts = vec![0; nodes.len()];
+    for &v in &*nodes {
+        let next = &mut ends[part_of(v)];
+        parts[*next] = v;
+        *next += 1;
+    }
+    nodes.copy_from_slice(&parts);
+    let mut first = 0;
+    for end in ends {
+        nodes[first..end].sort_unstable_by_key(|&v| hash(v));
+        first = end;
     }
 }
 
@@ -62,5 +121,17 @@ mod tests {
         }
         // binomial(10^4, 0.1): sigma 30; five sigma
         assert!(counts.iter().all(|c| c.abs_diff(1000) < 150), "{counts:?}");
+    }
+
+    #[test]
+    fn ranges_give_the_order_of_the_hashes() {
+        for count in [MIN_LEN - 1, MIN_LEN, 100_003] {
+            let nodes: Vec<NodeId> = (0..count as NodeId).map(|v| v * 7 + 3).collect();
+            let (mut found, mut expected) = (Vec::new(), nodes.clone());
+            Random::new(&nodes, 5).order(2, &mut found);
+            let key = keyed::key(&[5, 2, 0x006f_7264_6572]);
+            expected.sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
+            assert!(found == expected, "{count} nodes");
+        }
     }
 }

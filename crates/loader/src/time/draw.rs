@@ -3,10 +3,17 @@
 //! # Algorithm
 //!
 //! Uniform draws are Floyd's: for `j` from `d - k` to `d - 1`, draw `t` of `0..=j` and take `t`, or
-//! `j` if `t` is taken already. Draws by recency give every edge the key `ln w + G` with a Gumbel
-//! number `G`, and take the `k` largest; this is drawing one edge after the other in proportion to
-//! the weights `w`. Logarithms do not underflow, however old an edge is. The scan runs from the
-//! last edge back and stops when no `G` can lift an edge into the `k` largest.
+//! `j` if `t` is taken already.
+//!
+//! Draws by recency take one edge after the other in proportion to the weights `w`, without
+//! replacement. For a long row, edges are drawn with replacement and repeats are ignored, which is
+//! the same: class `c` has the edges whose age is `c` to `c + 1` half lives, a class is drawn in
+//! proportion to its number of edges times `2^-c`, and one of its edges is accepted with
+//! probability `w 2^c`, at least a half. If few edges have most of the weight, repeats are too
+//! many; the rest of the draws is then made as in a short row, among the edges that are left. There
+//! every edge has the key `ln w + G` with a Gumbel number `G`, and the `k` largest are taken.
+//! Logarithms do not underflow, however old an edge is. The scan runs from the last edge back and
+//! stops when no `G` can lift an edge into the `k` largest.
 //!
 //! The drawn places ascend, so the edges of a node stay in the order of their times.
 //!
@@ -18,8 +25,9 @@
 //!
 //! # Cost
 //!
-//! O(k) draws of up to 1024 edges, O(k log k) of more; for recency O(log k) for each edge
-//! of the last `38 / ln 2` half lives and of the `k` largest.
+//! O(k) draws of up to 1024 edges, O(k log k) of more. For recency O(k + C log d) expected for a
+//! row of `d` edges in `C` classes, or in a short row O(log k) for each edge of the last `38 / ln
+//! 2` half lives and of the `k` largest.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
@@ -32,6 +40,10 @@ use super::{TimeDraw, TimeOptions};
 const MAX_SCAN: usize = 64;
 /// Maximum number of edges of which each has a mark.
 const MAX_MARKED: usize = 1024;
+/// Number of edges up to which every edge of a row gets a key for draws by recency.
+const MAX_KEYED: usize = 256;
+/// Number of classes of ages. The last one has all older edges.
+const MAX_CLASSES: usize = 32;
 /// Bound of a Gumbel number: `-ln(-ln u)` for the largest `u` of [`gumbel`], `1 - 2^-54`.
 const MAX_GUMBEL: f64 = 37.5;
 
@@ -149,7 +161,85 @@ fn log_weight(half_life: f64, last: i64, time: i64) -> f64 {
 }
 
 fn by_recency(half_life: f64, times: &[i64], admitted: Range<u32>, stream: &mut Stream, out: &mut [u32]) {
+    let drawn = if admitted.len() > MAX_KEYED {
+        with_replacement(half_life, times, &admitted, stream, out)
+    } else {
+        0
+    };
+    if drawn < out.len() {
+        let (taken, out) = out.split_at_mut(drawn);
+        by_keys(half_life, times, admitted, taken, stream, out);
+    }
+}
+
+/// Edges of a class of ages.
+#[derive(Clone, Copy, Default)]
+struct AgeClass {
+    first: u32,
+    count: u32,
+    /// Bound of the weights of this class and the later ones, times their numbers of edges.
+    total: f64,
+}
+
+/// Draws places until `out` is full or repeats are too many; returns the number drawn.
+fn with_replacement(
+    half_life: f64,
+    times: &[i64],
+    admitted: &Range<u32>,
+    stream: &mut Stream,
+    out: &mut [u32],
+) -> usize {
     let last = times[admitted.end as usize - 1];
+    // age in half lives
+    let age = |time: i64| (i128::from(last) - i128::from(time)) as f64 / half_life;
+    let mut classes = [AgeClass::default(); MAX_CLASSES];
+    let (mut end, mut used, mut total) = (admitted.end, 0, 0.0);
+    while end > admitted.start {
+        let row = &times[admitted.start as usize..end as usize];
+        let is_older = |time: &i64| used + 1 < MAX_CLASSES && age(*time) >= (used + 1) as f64;
+        let first = admitted.start + row.partition_point(is_older) as u32;
+        total += f64::from(end - first) * (-(used as f64)).exp2();
+        classes[used] = AgeClass { first, count: end - first, total };
+        (end, used) = (first, used + 1);
+    }
+    let mut taken = FxHashSet::default();
+    let scans = out.len() <= MAX_SCAN;
+    let mut drawn = 0;
+    for _ in 0..8 * out.len() + 64 {
+        let at = stream.uniform() * total;
+        let c = classes[..used].partition_point(|class| class.total <= at).min(used - 1);
+        let AgeClass { first, count, .. } = classes[c];
+        // rounding may lead to a class without edges
+        if count == 0 {
+            continue;
+        }
+        let place = first + stream.below(count.into()) as u32;
+        if stream.uniform() >= (c as f64 - age(times[place as usize])).exp2() {
+            continue;
+        }
+        let again = if scans { out[..drawn].contains(&place) } else { !taken.insert(place) };
+        if !again {
+            out[drawn] = place;
+            drawn += 1;
+            if drawn == out.len() {
+                break;
+            }
+        }
+    }
+    drawn
+}
+
+/// Draws by Gumbel keys, of the places that are not `taken`.
+fn by_keys(
+    half_life: f64,
+    times: &[i64],
+    admitted: Range<u32>,
+    taken: &[u32],
+    stream: &mut Stream,
+    out: &mut [u32],
+) {
+    let last = times[admitted.end as usize - 1];
+    let taken: FxHashSet<u32> = taken.iter().copied().collect();
     let mut largest: BinaryHeap<Reverse<Keyed>> = BinaryHeap::with_capacity(out.len() + 1);
     for place in admitted.rev() {
         let weight = log_weight(half_life, last, times[place as usize]);
@@ -159,6 +249,9 @@ fn by_recency(half_life: f64, times: &[i64], admitted: Range<u32>, stream: &mut 
                 None => break,
                 _ => {}
             }
+        }
+        if taken.contains(&place) {
+            continue;
         }
         largest.push(Reverse(Keyed::new(weight, gumbel(stream), place)));
         if largest.len() > out.len() {
@@ -216,6 +309,48 @@ mod tests {
                 }
                 fits(&counts, &sets(k, &weight));
             }
+        }
+    }
+
+    #[test]
+    fn long_rows_are_drawn_with_the_probabilities_of_short_ones() {
+        // 400 edges in four groups by age; the draws of a group share its probability
+        for ages in [[0, 1, 2, 5], [0, 0, 7, 40], [0, 3, 300, 301]] {
+            let mut times: Vec<i64> = ages.iter().flat_map(|age| [1_000 - age; 100]).collect();
+            times.sort_unstable();
+            for k in [1, 3] {
+                let mut counts = [[0usize; 4]; 2];
+                for (keyed, counts) in counts.iter_mut().enumerate() {
+                    for seed in 0..20_000 {
+                        let (stream, mut out) = (&mut Stream::new(key(&[seed, 3])), vec![0; k]);
+                        if keyed == 1 {
+                            by_keys(1.5, &times, 0..400, &[], stream, &mut out);
+                        } else {
+                            by_recency(1.5, &times, 0..400, stream, &mut out);
+                        }
+                        out.sort_unstable();
+                        assert!(out.windows(2).all(|pair| pair[0] < pair[1]) && out[k - 1] < 400);
+                        out.iter().for_each(|place| counts[*place as usize / 100] += 1);
+                    }
+                }
+                for (a, b) in counts[0].iter().zip(counts[1]) {
+                    let deviation = ((a + b) as f64).sqrt().max(1.0);
+                    assert!((*a as f64 - b as f64).abs() < 4.5 * deviation, "{ages:?}, {k}: {counts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn few_heavy_edges_of_a_long_row_are_all_drawn() {
+        // three recent edges, and the others so old that only they are left
+        let mut times = vec![-1_000_000; 500];
+        times.extend([0, 0, 1]);
+        for seed in 0..50 {
+            let mut out = [0; 5];
+            by_recency(1.0, &times, 0..503, &mut Stream::new(key(&[seed])), &mut out);
+            out.sort_unstable();
+            assert!(out[2..] == [500, 501, 502] && out[0] < out[1] && out[1] < 500, "{out:?}");
         }
     }
 

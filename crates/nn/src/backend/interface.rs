@@ -8,10 +8,11 @@ use super::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
-        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
@@ -195,6 +196,32 @@ pub trait AttentionOps {
 
     /// Runs [`DotSoftmaxBackward`], on the host by default.
     fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`EdgeAttention`], on the host by default.
+    fn edge_attention(&self, op: Checked<EdgeAttention>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`EdgeAttentionBackward`], on the host by default.
+    fn edge_attention_backward(&self, op: Checked<EdgeAttentionBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Returns true if layers may attend to features by [`RelationAttention`]; by default, they
+    /// project the rows of all sources, by operations that every backend has.
+    fn attends_to_features(&self) -> bool {
+        false
+    }
+
+    /// Runs [`RelationAttention`], on the host by default.
+    fn relation_attention(&self, op: Checked<RelationAttention>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`RelationAttentionBackward`], on the host by default.
+    fn relation_attention_backward(&self, op: Checked<RelationAttentionBackward>) {
         op.into_inner().on_host();
     }
 

@@ -6,10 +6,11 @@ use super::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
-        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
 };
@@ -51,6 +52,10 @@ operations! {
     AttendInputTransposed: attend_input_transposed;
     DotSoftmax: dot_softmax;
     DotSoftmaxBackward: dot_softmax_backward;
+    EdgeAttention: edge_attention;
+    EdgeAttentionBackward: edge_attention_backward;
+    RelationAttention: relation_attention;
+    RelationAttentionBackward: relation_attention_backward;
     PairSoftmax: pair_softmax;
     PairSoftmaxBackward: pair_softmax_backward;
     ReluSum: relu_sum;

@@ -103,6 +103,12 @@ impl Dropout {
         (f64::from(self.p) * 4_294_967_296.0) as u32
     }
 
+    /// Factor of the element at (`row`, `col`): 0 if it is dropped, else [`Dropout::scale`].
+    pub fn factor(&self, row: usize, col: usize) -> f64 {
+        let drops = self.threshold() != 0 && dropped(*self, row, col);
+        if drops { 0.0 } else { f64::from(self.scale()) }
+    }
+
     /// Part of the mask's key that all columns of a row share.
     #[inline(always)]
     pub fn row_key(&self, row: usize) -> u32 {

@@ -1,5 +1,7 @@
 //! Attention to the neighbours of a node with the time since their events.
 
+use std::ops::Range;
+
 use graphmill_core::{Block, keyed};
 use rayon::prelude::*;
 
@@ -8,9 +10,10 @@ use crate::{
     Epilogue, Matrix, Param, Pass, View,
     backend::{
         Activation, Dropout,
-        ops::{Attend, AttendBackward, DotSoftmax, DotSoftmaxBackward},
+        Side::{Plain, Transposed},
+        ops::{Add, Dense, EdgeAttention, EdgeAttentionBackward, Gemm, HeadGemm},
     },
-    layer::{Linear, edge::EdgeRows, site},
+    layer::{Linear, site},
 };
 
 /// Number of rows of a task.
@@ -50,6 +53,12 @@ pub struct TemporalAttentionConfig {
 ///
 /// The output projection of multi-head attention is left out: `W_1` follows it without a
 /// non-linearity, so the functions are the same.
+///
+/// # Cost
+/// No event is projected. A score is the product of a query times the transposed `K` with the
+/// event's row, and rows are summed before the product with `V` ([`EdgeAttention`]). That is
+/// `O(H J)` for each event and `O(J O)` for each destination, in the place of `O(J O)` for each
+/// event, with rows of `J = F + K + T + 1` columns.
 #[derive(Clone, Debug)]
 pub struct TemporalAttention {
     config: TemporalAttentionConfig,
@@ -75,29 +84,45 @@ pub struct TemporalInput<'a> {
     pub differences: &'a [f64],
 }
 
-/// Matrices that a forward pass saves for its backward pass, and the output.
+/// Matrices that a forward pass saves for its backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct TemporalState {
-    rows: EdgeRows,
-    zeros: Vec<f64>,
-    /// Joined rows of destinations (`D x (F + T)`) and of events (`E x (F + K + T)`).
-    joined: [Matrix; 2],
+    /// Encoding of the time 0, `1 x T`, and the part of every query that it makes, `1 x (H O)`.
+    now: Matrix,
+    of_now: Matrix,
     encoded: Matrix,
+    /// Rows of the events, `E x J`: joined parts and a one, so that biases are rows of the weights.
+    rows: Matrix,
+    /// Weights of keys and values with their biases: `O x (H J)`, transposed by head, and `J x (H
+    /// O)`. A product with a transposed factor may sum a row otherwise if it is computed with few
+    /// others.
+    weights: [Matrix; 2],
     query: Matrix,
-    /// Keys and values; as many rows as events or destinations, if there are more.
-    key: Matrix,
-    value: Matrix,
+    /// Queries times keys' weights, and sums of the events' rows, `D x (H J)`.
+    score: Matrix,
+    sums: Matrix,
     alpha: Matrix,
     dropped: Matrix,
     attended: Matrix,
     hidden: Matrix,
-    hidden_grad: Matrix,
-    attended_grad: Matrix,
-    alpha_grad: Matrix,
-    scratch: Matrix,
-    grads: [Matrix; 3],
-    joined_grad: [Matrix; 2],
-    part: Matrix,
+    grads: TemporalGrads,
+}
+
+/// Gradients of the matrices of a forward pass.
+#[derive(Clone, Debug, Default)]
+struct TemporalGrads {
+    out: Matrix,
+    hidden: Matrix,
+    attended: Matrix,
+    sums: Matrix,
+    scores: Matrix,
+    score: Matrix,
+    query: Matrix,
+    /// Of the first columns of the events' rows.
+    rows: Matrix,
+    weight: Matrix,
+    now: Matrix,
+    encoded: Matrix,
 }
 
 impl TemporalAttention {
@@ -143,9 +168,9 @@ impl TemporalAttention {
         ((self.config.width / self.config.heads) as f32).sqrt().recip()
     }
 
-    fn attention_epilogue(&self, pass: &Pass) -> Epilogue {
-        let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
-        Epilogue { activation: Activation::Identity, dropout }
+    /// Width of the events' rows, `J`.
+    fn event_width(&self) -> usize {
+        self.key.in_dim() + 1
     }
 
     /// Computes the rows of the destinations; `out` is resized to `D x O`.
@@ -159,32 +184,31 @@ impl TemporalAttention {
         assert!(block.dst_ids.is_none() && shape(input.x) == (block.num_src, in_dim), "rows of nodes");
         assert_eq!(shape(input.edges), (block.num_edges(), edge_dim), "features of events");
         assert_eq!(input.differences.len(), block.num_edges(), "times since events");
-        let (dst, edges) = (block.num_dst, block.num_edges());
-        let padded = edges.max(dst);
+        let (dst, edges, all) = (block.num_dst, block.num_edges(), heads * self.event_width());
         self.join(input, saved);
-        let TemporalState { rows, joined, query, key, value, alpha, dropped, attended, hidden, .. } = saved;
-        rows.fill_at_least(block, dst);
-        query.resize(dst, width);
-        self.query.forward(pass, joined[0].view(), 0.0, Epilogue::NONE, query.view_mut());
-        for (linear, to) in [(&self.key, &mut *key), (&self.value, &mut *value)] {
-            to.resize(padded, width);
-            linear.forward(pass, joined[1].view(), 0.0, Epilogue::NONE, to.rows_mut(0..edges));
-            backend.fill(0.0, to.rows_mut(edges..padded));
-        }
+        self.queries(pass, input.x.rows(0..dst), saved);
+        let TemporalState { rows, weights, query, score, sums, alpha, dropped, attended, hidden, .. } = saved;
+        score.resize(dst, all);
+        let (a, b) = ((query.view(), Plain), (weights[0].view(), Plain));
+        HeadGemm { heads, a, b, beta: 0.0, c: score.view_mut() }.run(backend);
+        let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
         alpha.resize(edges + dst, heads);
-        let (of, scale, to) = (rows.block(), self.scale(), alpha.view_mut());
-        DotSoftmax { block: of, query: query.view(), key: key.view(), scale, alpha: to }.run(backend);
-        let attention = self.attention_epilogue(pass);
-        let used = if attention.dropout == Dropout::NONE {
-            alpha.view()
-        } else {
-            dropped.resize(alpha.num_rows(), heads);
-            backend.copy(alpha.view(), dropped.view_mut());
-            attention.apply(backend, None, dropped.view_mut());
-            dropped.view()
-        };
+        dropped.resize(if dropout == Dropout::NONE { 0 } else { edges + dst }, heads);
+        sums.resize(dst, all);
+        EdgeAttention {
+            block,
+            rows: rows.view(),
+            query: score.view(),
+            scale: self.scale(),
+            dropout,
+            alpha: alpha.view_mut(),
+            used: dropped.view_mut(),
+            out: sums.view_mut(),
+        }
+        .run(backend);
         attended.resize(dst, width);
-        Attend { block: of, alpha: used, z: value.view(), out: attended.view_mut() }.run(backend);
+        let (a, b) = ((sums.view(), Plain), (weights[1].view(), Plain));
+        HeadGemm { heads, a, b, beta: 0.0, c: attended.view_mut() }.run(backend);
         hidden.resize(dst, in_dim);
         self.first.forward_product(pass, attended.view(), 0.0, hidden.view_mut());
         self.own.forward(pass, input.x.rows(0..dst), 1.0, RELU, hidden.view_mut());
@@ -192,31 +216,70 @@ impl TemporalAttention {
         self.second.forward(pass, hidden.view(), 0.0, Epilogue::NONE, out.view_mut());
     }
 
-    /// Joins the rows of destinations and of events with the encodings of their times.
+    /// Joins the rows of events with the encodings of their times, and weights with biases.
     fn join(&self, input: &TemporalInput, saved: &mut TemporalState) {
         let TemporalAttentionConfig { in_dim, edge_dim, time_dim, .. } = self.config;
-        let TemporalState { zeros, joined: [of_nodes, of_events], encoded, .. } = saved;
+        let TemporalState { encoded, rows, weights, .. } = saved;
         let (x, edges) = (input.x.host(), input.edges.host());
-        zeros.clear();
-        zeros.push(0.0);
-        self.encoding.forward(zeros, encoded);
-        of_nodes.resize(input.block.num_dst, in_dim + time_dim);
-        let now = encoded.view().host();
-        let lines = of_nodes.view_mut().host().par_chunks_mut((in_dim + time_dim).max(1)).enumerate();
-        lines.with_min_len(MIN_TASK_LEN).for_each(|(v, line)| {
-            line[..in_dim].copy_from_slice(&x[v * in_dim..(v + 1) * in_dim]);
-            line[in_dim..].copy_from_slice(now);
-        });
         self.encoding.forward(input.differences, encoded);
-        let (width, then) = (in_dim + edge_dim + time_dim, encoded.view().host());
-        of_events.resize(input.block.num_edges(), width);
-        let lines = of_events.view_mut().host().par_chunks_mut(width.max(1)).enumerate();
+        let (width, then) = (self.event_width(), encoded.view().host());
+        rows.resize(input.block.num_edges(), width);
+        let lines = rows.view_mut().host().par_chunks_mut(width).enumerate();
         lines.with_min_len(MIN_TASK_LEN).for_each(|(e, line)| {
             let u = input.block.indices[e] as usize;
             line[..in_dim].copy_from_slice(&x[u * in_dim..(u + 1) * in_dim]);
             line[in_dim..in_dim + edge_dim].copy_from_slice(&edges[e * edge_dim..(e + 1) * edge_dim]);
-            line[in_dim + edge_dim..].copy_from_slice(&then[e * time_dim..(e + 1) * time_dim]);
+            line[in_dim + edge_dim..width - 1].copy_from_slice(&then[e * time_dim..(e + 1) * time_dim]);
+            line[width - 1] = 1.0;
         });
+        self.join_weights(weights);
+    }
+
+    /// Joins the weights of keys and values with their biases.
+    fn join_weights(&self, [keys, values]: &mut [Matrix; 2]) {
+        let (all, width, heads) = (self.event_width(), self.config.width, self.config.heads);
+        let parts = |linear: &Linear| {
+            let bias = linear.bias().expect("keys and values have biases").value.view().host();
+            [linear.weight().value.view().host(), bias].concat()
+        };
+        let dim = width / heads;
+        keys.resize(dim, heads * all);
+        let to = keys.view_mut().host();
+        for (j, row) in parts(&self.key).chunks_exact(width).enumerate() {
+            row.iter().enumerate().for_each(|(at, x)| to[at % dim * heads * all + at / dim * all + j] = *x);
+        }
+        values.resize(all, width);
+        values.view_mut().host().copy_from_slice(&parts(&self.value));
+    }
+
+    /// Rows of the query's weight for nodes, and for the time.
+    fn query_parts(&self) -> [Range<usize>; 2] {
+        let [nodes, all] = [self.config.in_dim, self.query.in_dim()];
+        [0..nodes, nodes..all]
+    }
+
+    /// Computes the queries of the destinations with rows `x`. The time since now is 0 for all of
+    /// them, so its part is one row.
+    fn queries(&self, pass: &Pass, x: View, saved: &mut TemporalState) {
+        let TemporalState { now, of_now, query, .. } = saved;
+        let (width, [of_nodes, of_time]) = (self.config.width, self.query_parts());
+        self.encoding.forward(&[0.0], now);
+        of_now.resize(1, width);
+        let (weight, bias) = (self.query.weight().value.view(), self.query.bias());
+        pass.backend.copy(bias.expect("queries have a bias").value.view(), of_now.view_mut());
+        let (a, b) = ((now.view(), Plain), (weight.rows(of_time), Plain));
+        Gemm { a, b, beta: 1.0, c: of_now.view_mut() }.run(pass.backend);
+        query.resize(x.num_rows(), width);
+        Dense {
+            x,
+            w: weight.rows(of_nodes),
+            beta: 0.0,
+            bias: Some(of_now.view()),
+            activation: Activation::Identity,
+            dropout: Dropout::NONE,
+            out: query.view_mut(),
+        }
+        .run(pass.backend);
     }
 
     /// Adds to every parameter's gradient. `grad` is that of the output `out`; `x_grad` is resized
@@ -229,77 +292,95 @@ impl TemporalAttention {
         [out, grad]: [View; 2],
         x_grad: &mut Matrix,
     ) {
-        let backend = pass.backend;
-        let TemporalState { hidden, hidden_grad, attended, attended_grad, .. } = saved;
-        let mut grad_rows = std::mem::take(&mut saved.part);
-        grad_rows.resize(grad.num_rows(), grad.num_cols());
-        backend.copy(grad, grad_rows.view_mut());
-        self.second.backward(pass, hidden.view(), out, Epilogue::NONE, &mut grad_rows, Some(hidden_grad));
-        saved.part = grad_rows;
-        RELU.backward(backend, self.own.bias_mut(), hidden.view(), hidden_grad.view_mut());
-        let own_rows = input.x.rows(0..input.block.num_dst);
-        self.own.backward_product(pass, own_rows, hidden_grad.view());
-        self.first.backward_product(pass, attended.view(), hidden_grad.view());
-        attended_grad.resize(input.block.num_dst, self.config.width);
-        self.first.input_grad(pass, hidden_grad.view(), 0.0, attended_grad.view_mut());
+        let (backend, dst) = (pass.backend, input.block.num_dst);
+        let TemporalState { hidden, attended, grads, .. } = saved;
+        grads.out.resize(grad.num_rows(), grad.num_cols());
+        backend.copy(grad, grads.out.view_mut());
+        let to = Some(&mut grads.hidden);
+        self.second.backward(pass, hidden.view(), out, Epilogue::NONE, &mut grads.out, to);
+        RELU.backward(backend, self.own.bias_mut(), hidden.view(), grads.hidden.view_mut());
+        let own_rows = input.x.rows(0..dst);
+        self.own.backward_product(pass, own_rows, grads.hidden.view());
+        self.first.backward_product(pass, attended.view(), grads.hidden.view());
+        grads.attended.resize(dst, self.config.width);
+        self.first.input_grad(pass, grads.hidden.view(), 0.0, grads.attended.view_mut());
         self.backward_attention(pass, input, saved);
+        self.backward_queries(pass, own_rows, saved);
         self.backward_rows(pass, input, saved, x_grad);
     }
 
-    /// Gradients of queries, keys and values, and of the joined rows.
+    /// Gradients of keys' and values' weights, of queries and of the events' rows.
     fn backward_attention(&mut self, pass: &Pass, input: &TemporalInput, saved: &mut TemporalState) {
-        let TemporalAttentionConfig { width, heads, .. } = self.config;
-        let (scale, attention) = (self.scale(), self.attention_epilogue(pass));
-        let (backend, edges) = (pass.backend, input.block.num_edges());
-        let TemporalState { rows, joined, query, key, value, alpha, dropped, attended_grad, .. } = saved;
-        let TemporalState { alpha_grad, scratch, grads, joined_grad, .. } = saved;
-        let [query_grad, key_grad, value_grad] = grads;
-        let block = rows.block();
-        query_grad.resize(query.num_rows(), width);
-        [&mut *key_grad, value_grad].into_iter().for_each(|grad| grad.resize(key.num_rows(), width));
-        [&mut *alpha_grad, scratch].into_iter().for_each(|grad| grad.resize(alpha.num_rows(), heads));
-        let used = if attention.dropout == Dropout::NONE { alpha.view() } else { dropped.view() };
-        AttendBackward {
-            block,
-            alpha: used,
-            z: value.view(),
-            grad: attended_grad.view(),
-            alpha_grad: alpha_grad.view_mut(),
-            z_grad: value_grad.view_mut(),
-        }
-        .run(backend);
-        attention.backward(backend, None, used, alpha_grad.view_mut());
-        DotSoftmaxBackward {
-            block,
-            query: query.view(),
-            key: key.view(),
+        let TemporalAttentionConfig { in_dim, width, heads, .. } = self.config;
+        let (backend, scale, all) = (pass.backend, self.scale(), self.event_width());
+        let TemporalState { rows, weights, query, score, sums, alpha, dropped, grads, .. } = saved;
+        let dst = input.block.num_dst;
+        [&mut grads.sums, &mut grads.score].into_iter().for_each(|grad| grad.resize(dst, heads * all));
+        grads.scores.resize(alpha.num_rows(), heads);
+        // the rows of nodes alone, unless frequencies are learned
+        let needed = if self.encoding.is_learned() { all } else { in_dim };
+        grads.rows.resize(rows.num_rows(), needed);
+        let (a, b) = ((grads.attended.view(), Plain), (weights[1].view(), Transposed));
+        HeadGemm { heads, a, b, beta: 0.0, c: grads.sums.view_mut() }.run(backend);
+        let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
+        EdgeAttentionBackward {
+            block: input.block,
+            rows: rows.view(),
+            query: score.view(),
             scale,
+            dropout,
             alpha: alpha.view(),
-            alpha_grad: alpha_grad.view(),
-            scratch: scratch.view_mut(),
-            query_grad: query_grad.view_mut(),
-            key_grad: key_grad.view_mut(),
+            used: if dropout == Dropout::NONE { alpha.view() } else { dropped.view() },
+            grad: grads.sums.view(),
+            score_grad: grads.scores.view_mut(),
+            query_grad: grads.score.view_mut(),
+            rows_grad: grads.rows.view_mut(),
         }
         .run(backend);
-        let [of_nodes, of_events] = joined_grad;
-        of_nodes.resize(joined[0].num_rows(), joined[0].num_cols());
-        of_events.resize(joined[1].num_rows(), joined[1].num_cols());
-        let parts = [
-            (&mut self.query, joined[0].view(), query_grad.view()),
-            (&mut self.key, joined[1].view(), key_grad.rows(0..edges)),
-            (&mut self.value, joined[1].view(), value_grad.rows(0..edges)),
+        grads.weight.resize(all, width);
+        // scores are queries times transposed weights, so the weight's gradient has their sides
+        let products = [
+            (&mut self.key, grads.score.view(), query.view()),
+            (&mut self.value, sums.view(), grads.attended.view()),
         ];
-        for (i, (linear, rows, grad)) in parts.into_iter().enumerate() {
-            linear.backward_product(pass, rows, grad);
+        for (linear, a, b) in products {
+            let c = grads.weight.view_mut();
+            HeadGemm { heads, a: (a, Transposed), b: (b, Plain), beta: 0.0, c }.run(backend);
+            let of = linear.weight_mut().grad.view_mut();
+            Add { alpha: 1.0, x: grads.weight.rows(0..all - 1), y: of }.run(backend);
             if let Some(bias) = linear.bias_mut() {
-                backend.add_column_sums(grad, bias.grad.view_mut());
+                Add { alpha: 1.0, x: grads.weight.rows(all - 1..all), y: bias.grad.view_mut() }.run(backend);
             }
-            let to = if i == 0 { of_nodes.view_mut() } else { of_events.view_mut() };
-            linear.input_grad(pass, grad, if i == 2 { 1.0 } else { 0.0 }, to);
+        }
+        grads.query.resize(dst, width);
+        let (a, b) = ((grads.score.view(), Plain), (weights[0].view(), Transposed));
+        HeadGemm { heads, a, b, beta: 0.0, c: grads.query.view_mut() }.run(backend);
+    }
+
+    /// Gradients of the query's weight and bias, and of the encoding of now.
+    fn backward_queries(&mut self, pass: &Pass, x: View, saved: &mut TemporalState) {
+        let TemporalState { now, grads, .. } = saved;
+        let (backend, [of_nodes, of_time]) = (pass.backend, self.query_parts());
+        grads.now.resize(1, self.config.width);
+        backend.fill(0.0, grads.now.view_mut());
+        backend.add_column_sums(grads.query.view(), grads.now.view_mut());
+        if let Some(bias) = self.query.bias_mut() {
+            Add { alpha: 1.0, x: grads.now.view(), y: bias.grad.view_mut() }.run(backend);
+        }
+        let weight = self.query.weight_mut();
+        let (a, b) = ((x, Transposed), (grads.query.view(), Plain));
+        Gemm { a, b, beta: 1.0, c: weight.grad.rows_mut(of_nodes) }.run(backend);
+        let (a, b) = ((now.view(), Transposed), (grads.now.view(), Plain));
+        Gemm { a, b, beta: 1.0, c: weight.grad.rows_mut(of_time.clone()) }.run(backend);
+        if self.encoding.is_learned() {
+            grads.encoded.resize(1, self.config.time_dim);
+            let (a, b) = ((grads.now.view(), Plain), (weight.value.rows(of_time), Transposed));
+            Gemm { a, b, beta: 0.0, c: grads.encoded.view_mut() }.run(backend);
+            self.encoding.backward(&[0.0], grads.encoded.view());
         }
     }
 
-    /// Gradients of the encoding and of the nodes' rows.
+    /// Gradients of the encodings of events' times and of the nodes' rows.
     fn backward_rows(
         &mut self,
         pass: &Pass,
@@ -308,31 +389,28 @@ impl TemporalAttention {
         x_grad: &mut Matrix,
     ) {
         let TemporalAttentionConfig { in_dim, edge_dim, time_dim, .. } = self.config;
-        let (block, dst) = (input.block, input.block.num_dst);
-        let TemporalState { joined_grad: [of_nodes, of_events], zeros, part, hidden_grad, .. } = saved;
-        let mut encode = |from: &Matrix, first: usize, differences: &[f64]| {
-            part.resize(from.num_rows(), time_dim);
-            let lines = from.view().host().chunks_exact(from.num_cols().max(1));
-            let to = part.view_mut().host().chunks_exact_mut(time_dim.max(1));
-            to.zip(lines).for_each(|(to, line)| to.copy_from_slice(&line[first..]));
-            self.encoding.backward(differences, part.view());
-        };
-        zeros.resize(dst, 0.0);
-        encode(of_nodes, in_dim, zeros);
-        encode(of_events, in_dim + edge_dim, input.differences);
+        let (block, dst, backend) = (input.block, input.block.num_dst, pass.backend);
+        let TemporalGrads { rows, query, hidden, encoded, .. } = &mut saved.grads;
+        let width = rows.num_cols();
+        if self.encoding.is_learned() {
+            encoded.resize(rows.num_rows(), time_dim);
+            let lines = rows.view().host().chunks_exact(width);
+            let to = encoded.view_mut().host().chunks_exact_mut(time_dim.max(1));
+            to.zip(lines).for_each(|(to, line)| to.copy_from_slice(&line[in_dim + edge_dim..][..time_dim]));
+            self.encoding.backward(input.differences, encoded.view());
+        }
         x_grad.resize(block.num_src, in_dim);
-        pass.backend.fill(0.0, x_grad.view_mut());
-        self.own.input_grad(pass, hidden_grad.view(), 0.0, x_grad.rows_mut(0..dst));
-        let (node_width, event_width) = (in_dim + time_dim, in_dim + edge_dim + time_dim);
-        let (of_nodes, of_events, t) = (of_nodes.view().host(), of_events.view().host(), &block.transposed);
+        backend.fill(0.0, x_grad.rows_mut(dst..block.num_src));
+        self.own.input_grad(pass, hidden.view(), 0.0, x_grad.rows_mut(0..dst));
+        let [of_nodes, _] = self.query_parts();
+        let (a, b) = ((query.view(), Plain), (self.query.weight().value.rows(of_nodes), Transposed));
+        Gemm { a, b, beta: 1.0, c: x_grad.rows_mut(0..dst) }.run(backend);
+        let (rows, t) = (rows.view().host(), &block.transposed);
         let lines = x_grad.view_mut().host().par_chunks_mut(in_dim.max(1)).enumerate();
         lines.with_min_len(MIN_TASK_LEN).for_each(|(u, to)| {
-            let mut add = |from: &[f32]| to.iter_mut().zip(from).for_each(|(to, x)| *to += x);
-            if u < dst {
-                add(&of_nodes[u * node_width..][..in_dim]);
-            }
             for &e in &t.edge[t.indptr[u] as usize..t.indptr[u + 1] as usize] {
-                add(&of_events[e as usize * event_width..][..in_dim]);
+                let from = &rows[e as usize * width..][..in_dim];
+                to.iter_mut().zip(from).for_each(|(to, x)| *to += x);
             }
         });
     }

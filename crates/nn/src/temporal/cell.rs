@@ -1,12 +1,8 @@
 //! Recurrent cells.
 
 use graphmill_core::keyed;
-use rayon::prelude::*;
 
-use crate::{Epilogue, Matrix, Param, Pass, View, layer::Linear};
-
-/// Number of rows of a task.
-const MIN_TASK_LEN: usize = 32;
+use crate::{Epilogue, Matrix, Param, Pass, View, backend::cpu, layer::Linear};
 
 /// Formula of a [`RecurrentCell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,24 +55,10 @@ pub struct RecurrentCell {
 /// Matrices that a forward pass saves for its backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct CellState {
-    /// `x W + b` and `h U + c`, and their gradients.
+    /// `x W + b`, which a gated unit replaces by its gates, and `h U + c`.
     parts: [Matrix; 2],
+    /// Gradients of both products.
     grads: [Matrix; 2],
-}
-
-/// The three gates of an element.
-struct Gates {
-    reset: f32,
-    update: f32,
-    new: f32,
-}
-
-/// Gates of column `c` from both parts of a row.
-fn gates(x: &[f32], h: &[f32], c: usize, width: usize) -> Gates {
-    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
-    let reset = sigmoid(x[c] + h[c]);
-    let update = sigmoid(x[width + c] + h[width + c]);
-    Gates { reset, update, new: (x[2 * width + c] + reset * h[2 * width + c]).tanh() }
 }
 
 impl RecurrentCell {
@@ -125,21 +107,11 @@ impl RecurrentCell {
             linear.forward(pass, rows, 0.0, Epilogue::NONE, part.view_mut());
         }
         out.resize(h.num_rows(), width);
-        let (of_x, of_h, h) = (of_x.view().host(), of_h.view().host(), h.host());
-        let rows = out.view_mut().host().par_chunks_mut(width.max(1)).enumerate();
-        rows.with_min_len(MIN_TASK_LEN).for_each(|(r, out)| {
-            let parts = all * r..all * (r + 1);
-            let (x, h_part) = (&of_x[parts.clone()], &of_h[parts]);
-            for (c, out) in out.iter_mut().enumerate() {
-                *out = match self.kind {
-                    CellKind::Gru => {
-                        let Gates { update, new, .. } = gates(x, h_part, c, width);
-                        (1.0 - update) * new + update * h[r * width + c]
-                    }
-                    CellKind::Rnn => (x[c] + h_part[c]).tanh(),
-                };
-            }
-        });
+        let (of_x, of_h, out) = (of_x.view_mut().host(), of_h.view().host(), out.view_mut().host());
+        match self.kind {
+            CellKind::Gru => cpu::gru(width, of_x, of_h, h.host(), out),
+            CellKind::Rnn => cpu::rnn(of_x, of_h, out),
+        }
     }
 
     /// Adds to the gradients of all parameters, from the gradient of the output (`R x M`); resizes
@@ -155,32 +127,16 @@ impl RecurrentCell {
         let (kind, width, all) = (self.kind, self.width(), self.hidden.out_dim());
         let CellState { parts: [of_x, of_h], grads: [to_x, to_h] } = saved;
         [&mut *to_x, to_h].into_iter().for_each(|to| to.resize(h.num_rows(), all));
-        let (of_x, of_h, states, grad) = (of_x.view().host(), of_h.view().host(), h.host(), grad.host());
-        let rows = to_x.view_mut().host().par_chunks_mut(all.max(1));
-        let rows = rows.zip(to_h.view_mut().host().par_chunks_mut(all.max(1))).enumerate();
-        rows.with_min_len(MIN_TASK_LEN).for_each(|(r, (to_x, to_h))| {
-            let parts = all * r..all * (r + 1);
-            let (x, h_part) = (&of_x[parts.clone()], &of_h[parts]);
-            for c in 0..width {
-                let (g, h) = (grad[r * width + c], states[r * width + c]);
-                if kind == CellKind::Rnn {
-                    let y = (x[c] + h_part[c]).tanh();
-                    (to_x[c], to_h[c]) = (g * (1.0 - y * y), g * (1.0 - y * y));
-                    continue;
-                }
-                let Gates { reset, update, new } = gates(x, h_part, c, width);
-                let to_new = g * (1.0 - update) * (1.0 - new * new);
-                let to_update = g * (h - new) * update * (1.0 - update);
-                let to_reset = to_new * h_part[2 * width + c] * reset * (1.0 - reset);
-                for (at, of_x, of_h) in [
-                    (c, to_reset, to_reset),
-                    (width + c, to_update, to_update),
-                    (2 * width + c, to_new, to_new * reset),
-                ] {
-                    (to_x[at], to_h[at]) = (of_x, of_h);
-                }
+        let (of_x, of_h, grad) = (of_x.view().host(), of_h.view().host(), grad.host());
+        let to = [to_x.view_mut().host(), to_h.view_mut().host()];
+        match kind {
+            CellKind::Gru => cpu::gru_backward(width, [of_x, of_h, h.host(), grad], to),
+            CellKind::Rnn => {
+                let [to_x, to_h] = to;
+                cpu::rnn_backward(of_x, of_h, grad, to_x);
+                to_h.copy_from_slice(to_x);
             }
-        });
+        }
         for (linear, rows, grad) in [(&mut self.input, x, &*to_x), (&mut self.hidden, h, &*to_h)] {
             linear.backward_product(pass, rows, grad.view());
             if let Some(bias) = linear.bias_mut() {

@@ -2,7 +2,10 @@
 
 use rayon::prelude::*;
 
-use crate::{Matrix, Param, View};
+use crate::{Matrix, Param, View, backend::cpu::cosines};
+
+/// Number of rows of a task.
+const MIN_TASK_LEN: usize = 64;
 
 /// Functional time encoding (Xu et al., *Inductive representation learning on temporal graphs*
 /// (TGAT), ICLR 2020, section 3.1):
@@ -47,23 +50,26 @@ impl TimeEncoding {
         see(&mut self.bias);
     }
 
+    /// Returns true if weights or biases are learned, so that the encoding needs a gradient.
+    pub(super) fn is_learned(&self) -> bool {
+        self.weight.trainable || self.bias.trainable
+    }
+
     /// Encodes differences; `out` is resized to `R x d`.
     pub fn forward(&self, differences: &[f64], out: &mut Matrix) {
         let dim = self.dim();
         out.resize(differences.len(), dim);
-        let (weight, bias) = (self.weight.value.view().host(), self.bias.value.view().host());
-        let rows = out.view_mut().host().par_chunks_mut(dim.max(1)).zip(differences);
-        rows.with_min_len(64).for_each(|(row, &t)| {
-            for ((x, &w), &b) in row.iter_mut().zip(weight).zip(bias) {
-                *x = (f64::from(w) * t + f64::from(b)).cos() as f32;
-            }
-        });
+        let wide = |param: &Param| param.value.view().host().iter().map(|&x| x.into()).collect::<Vec<f64>>();
+        let (weight, bias) = (wide(&self.weight), wide(&self.bias));
+        let tasks = out.view_mut().host().par_chunks_mut((MIN_TASK_LEN * dim).max(1));
+        let tasks = tasks.zip(differences.par_chunks(MIN_TASK_LEN));
+        tasks.for_each(|(rows, times)| cosines(&weight, &bias, times, rows));
     }
 
     /// Adds to the gradients of both parameters, if they are trainable; `grad` (`R x d`) is that of
     /// the encoding.
     pub fn backward(&mut self, differences: &[f64], grad: View) {
-        if !self.weight.trainable && !self.bias.trainable {
+        if !self.is_learned() {
             return;
         }
         let dim = self.dim();

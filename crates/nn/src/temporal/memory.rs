@@ -327,7 +327,9 @@ impl MemoryUpdater {
         for (&at, to) in updated.iter().zip(grad.view_mut().host().chunks_exact_mut(width.max(1))) {
             to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
         }
-        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), Some(input_grad));
+        let mut input_grad = self.encoding.is_learned().then_some(input_grad);
+        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), input_grad.as_deref_mut());
+        let Some(input_grad) = input_grad else { return };
         encoded_grad.resize(updated.len(), time_dim);
         let (dim, from) = (input.num_cols(), input_grad.view().host());
         let lines = encoded_grad.view_mut().host().chunks_exact_mut(time_dim.max(1));

@@ -1,5 +1,6 @@
 //! Intermediate matrices of a typed forward pass, and their gradients.
 
+use super::ProjectionGrad;
 use crate::{Matrix, Saved, View, ViewMut};
 
 /// All intermediate matrices of a [`super::TypedModel`], reused for every batch. One value belongs
@@ -8,6 +9,8 @@ use crate::{Matrix, Saved, View, ViewMut};
 pub struct TypedActivations {
     /// Projected or learned rows of each type, `S_t x hidden`.
     pub(super) input: TypedRows,
+    /// Gradients of the projections that the first layer reads, by type.
+    pub(super) projections: Vec<ProjectionGrad>,
     /// Matrices of each layer, from the bottom up.
     pub(super) stages: Vec<StageActs>,
     /// Outputs of the head's layers and their gradients.
@@ -105,8 +108,7 @@ impl TypedActivations {
         self.stages.last_mut().expect("a forward pass has run").rows.grad[t].view_mut()
     }
 
-    /// Gradient of the projected or learned rows of type `t` after a backward pass, `S_t x
-    /// hidden`.
+    /// Gradient of the learned rows of type `t` after a backward pass, `S_t x hidden`.
     pub fn input_grad(&self, t: usize) -> View<'_> {
         self.input.grad[t].view()
     }

@@ -214,7 +214,7 @@ impl TypedLayer for RelationEdges {
 
     fn backward(&mut self, pass: &Pass, input: &TypedInput, saved: &mut Saved, mut grads: TypedGrads) {
         grads.clear_input(pass, input);
-        let TypedGrads { y, grad, x_grad } = grads;
+        let TypedGrads { y, grad, x_grad, .. } = grads;
         let State { relations, scratch } = saved.state();
         for (t, own) in &mut self.own {
             let (t, rows) = (*t, 0..grad[*t].num_rows());

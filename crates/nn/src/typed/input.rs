@@ -2,10 +2,10 @@
 
 use graphmill_core::{Error, NodeId, Result, typed::Schema};
 
-use super::{LearnedRows, activations::TypedRows};
+use super::{LearnedRows, Projected, ProjectionGrad, activations::TypedRows};
 use crate::{
     Epilogue, Matrix, Pass,
-    backend::Activation,
+    backend::{Activation, ops::Add},
     layer::{Linear, site},
 };
 
@@ -33,7 +33,25 @@ impl TypedInputs {
         Epilogue { activation: self.activation, dropout }
     }
 
-    /// Computes the input rows of the nodes of each type.
+    /// Input rows that the first layer reads as projections of `features`, by type, if it `reads`
+    /// projections: nothing follows these, and features are narrow enough that they are hardly more
+    /// work to sum than rows.
+    pub(super) fn projected<'a>(&'a self, features: &'a [Matrix], reads: bool) -> Vec<Option<Projected<'a>>> {
+        if !reads || self.activation != Activation::Identity || self.dropout > 0.0 {
+            return Vec::new();
+        }
+        let of_type = |(input, features): (&'a TypeInput, &'a Matrix)| match input {
+            TypeInput::Projected(linear) if linear.in_dim() <= 2 * self.dim && !features.is_sparse() => {
+                let (weight, bias) = (linear.weight().value.view(), linear.bias()?.value.view());
+                Some(Projected { features: features.view(), weight, bias })
+            }
+            TypeInput::Projected(_) | TypeInput::Learned(_) => None,
+        };
+        self.types.iter().zip(features).map(of_type).collect()
+    }
+
+    /// Computes the input rows of the nodes of each type, except of those that the first layer
+    /// reads as projections.
     ///
     /// # Errors
     /// As for [`TypedInputs::forward_type`].
@@ -43,10 +61,16 @@ impl TypedInputs {
         schema: &Schema,
         features: &[Matrix],
         nodes: &[Vec<NodeId>],
+        projected: &[Option<Projected>],
         rows: &mut TypedRows,
     ) -> Result<()> {
         rows.fit(self.types.len());
         for (t, out) in rows.out.iter_mut().enumerate() {
+            if let (Some(Some(_)), TypeInput::Projected(linear)) = (projected.get(t), &self.types[t]) {
+                check_features(schema, t, linear, &features[t], nodes[t].len())?;
+                out.resize(0, self.dim);
+                continue;
+            }
             self.forward_type(pass, schema, t, &features[t], &nodes[t], out)?;
         }
         Ok(())
@@ -68,19 +92,9 @@ impl TypedInputs {
         match &self.types[t] {
             TypeInput::Learned(learned) => learned.gather(pass.backend, nodes, out)?,
             TypeInput::Projected(linear) => {
-                let (x, count) = (features, nodes.len());
-                if (x.num_rows(), x.num_cols()) != (count, linear.in_dim()) {
-                    return Err(Error::invalid(format!(
-                        "features of type '{}': {} rows of {} values for {count} nodes and a model of {} \
-                         features; pass the rows of the batch's nodes",
-                        schema.types()[t].name,
-                        x.num_rows(),
-                        x.num_cols(),
-                        linear.in_dim()
-                    )));
-                }
-                out.resize(count, self.dim);
-                linear.forward(pass, x.view(), 0.0, Epilogue::NONE, out.view_mut());
+                check_features(schema, t, linear, features, nodes.len())?;
+                out.resize(nodes.len(), self.dim);
+                linear.forward(pass, features.view(), 0.0, Epilogue::NONE, out.view_mut());
             }
         }
         self.epilogue(pass, t).apply(pass.backend, None, out.view_mut());
@@ -88,19 +102,48 @@ impl TypedInputs {
     }
 
     /// Gradients of the projections. Afterwards `rows.grad` holds the gradients of learned rows.
-    pub(super) fn backward(&mut self, pass: &Pass, features: &[Matrix], rows: &mut TypedRows) {
+    /// `projections` are the gradients of those that the first layer read, of the types
+    /// where `is_projected` is true.
+    pub(super) fn backward(
+        &mut self,
+        pass: &Pass,
+        features: &[Matrix],
+        rows: &mut TypedRows,
+        (is_projected, projections): (&[bool], &[ProjectionGrad]),
+    ) {
         for (t, (out, grad)) in rows.out.iter().zip(&mut rows.grad).enumerate() {
             self.epilogue(pass, t).backward(pass.backend, None, out.view(), grad.view_mut());
         }
         let rows = rows.out.iter().zip(&rows.grad).zip(features);
-        for (input, ((out, grad), features)) in self.types.iter_mut().zip(rows) {
-            if let TypeInput::Projected(linear) = input
-                && out.num_rows() > 0
-            {
+        for (t, (input, ((out, grad), features))) in self.types.iter_mut().zip(rows).enumerate() {
+            let TypeInput::Projected(linear) = input else { continue };
+            if is_projected.get(t) == Some(&true) {
+                let of = linear.weight_mut().grad.view_mut();
+                Add { alpha: 1.0, x: projections[t].weight.view(), y: of }.run(pass.backend);
+                let of = linear.bias_mut().map(|bias| bias.grad.view_mut());
+                of.into_iter().for_each(|y| {
+                    Add { alpha: 1.0, x: projections[t].bias.view(), y }.run(pass.backend);
+                });
+            } else if out.num_rows() > 0 {
                 project_backward(pass, linear, features, grad);
             }
         }
     }
+}
+
+/// Checks the features of `count` nodes of type `t`.
+fn check_features(schema: &Schema, t: usize, linear: &Linear, x: &Matrix, count: usize) -> Result<()> {
+    if (x.num_rows(), x.num_cols()) == (count, linear.in_dim()) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "features of type '{}': {} rows of {} values for {count} nodes and a model of {} features; pass the \
+         rows of the batch's nodes",
+        schema.types()[t].name,
+        x.num_rows(),
+        x.num_cols(),
+        linear.in_dim()
+    )))
 }
 
 /// Gradients of a projection; the gradient of the features is not needed.

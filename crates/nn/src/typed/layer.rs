@@ -11,6 +11,7 @@ use graphmill_core::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::{Projected, ProjectionGrad};
 use crate::{Matrix, Param, Pass, Saved, View};
 
 /// Configuration of a typed layer.
@@ -93,12 +94,20 @@ pub struct TypedInput<'a> {
     /// Rows of the edges of each relation in the order of its slice, `E_r x K_r`; empty if the
     /// layer does not read them.
     pub edges: &'a [Matrix],
+    /// For each type, its input rows as a projection of features, in the place of `x`, which then
+    /// has no rows. Empty unless the layer reads them ([`TypedLayer::reads_projections`]).
+    pub projected: &'a [Option<Projected<'a>>],
 }
 
 impl<'a> TypedInput<'a> {
     /// Rows of the destinations of type `t`, `D_t x F`.
     pub fn own_rows(&self, t: usize) -> View<'a> {
         self.x[t].rows(0..self.block.num_dst[t])
+    }
+
+    /// Input rows of type `t` as a projection, if the layer is to read them so.
+    pub fn projection(&self, t: usize) -> Option<Projected<'a>> {
+        self.projected.get(t).copied().flatten()
     }
 
     /// Source and destination type of relation `r`.
@@ -117,6 +126,12 @@ impl<'a> TypedInput<'a> {
 pub trait TypedLayer: CloneTypedLayer + Send + Sync {
     /// Fixed properties of the layer.
     fn spec(&self) -> TypedLayerSpec;
+
+    /// Returns true if the layer can read input rows as projections of features
+    /// ([`TypedInput::projected`]).
+    fn reads_projections(&self) -> bool {
+        false
+    }
 
     /// Visits every parameter, always in the same order.
     fn visit<'a>(&'a self, see: &mut dyn FnMut(Scope, &'a Param));
@@ -149,8 +164,10 @@ pub struct TypedGrads<'a> {
     pub y: &'a [Matrix],
     /// Gradient of the output, `D_t x O`; may be changed.
     pub grad: &'a mut [Matrix],
-    /// Gradient of the input, `S_t x F`, overwritten.
+    /// Gradient of the input, `S_t x F`, overwritten; without rows for a projected type.
     pub x_grad: &'a mut [Matrix],
+    /// Gradients of the projections of [`TypedInput::projected`], added to.
+    pub projections: &'a mut [ProjectionGrad],
 }
 
 impl TypedGrads<'_> {

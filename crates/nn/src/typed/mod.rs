@@ -47,12 +47,14 @@
 mod activations;
 mod config;
 mod edges;
+mod feature_attention;
 mod heads;
 mod hgt;
 mod input;
 mod layer;
 mod learned_rows;
 mod model;
+mod projected;
 mod relation_sum;
 mod rgat;
 mod rgcn;
@@ -72,6 +74,7 @@ pub use layer::{
 };
 pub use learned_rows::LearnedRows;
 pub use model::{TypedModel, TypedStep};
+pub use projected::{Projected, ProjectionGrad};
 pub use relation_sum::RelationSum;
 pub use rgat::RGat;
 pub use rgcn::RgcnOptions;

@@ -13,7 +13,8 @@ use graphmill_core::{
 };
 
 use super::{
-    LearnedRows, TABLE, Target, TypedActivations, TypedInput, TypedLayerConfig, TypedModelConfig,
+    LearnedRows, Projected, ProjectionGrad, TABLE, Target, TypedActivations, TypedInput, TypedLayerConfig,
+    TypedModelConfig,
     activations::StageActs,
     input::{TypeInput, TypedInputs},
     stage::TypedStage,
@@ -51,10 +52,17 @@ pub struct TypedStep<'a> {
 
 impl<'a> TypedStep<'a> {
     /// Input of layer `l` from the rows `x` below it.
-    fn input(&self, schema: &'a Schema, l: usize, x: &'a [Matrix]) -> TypedInput<'a> {
+    fn input(
+        &self,
+        schema: &'a Schema,
+        l: usize,
+        x: &'a [Matrix],
+        projected: &'a [Option<Projected<'a>>],
+    ) -> TypedInput<'a> {
         let at = if self.blocks.len() == 1 { 0 } else { l };
         let edges = self.edges.get(at).map_or(&[][..], Vec::as_slice);
-        TypedInput { schema, block: &self.blocks[at], x, edges }
+        let projected = if l == 0 { projected } else { &[] };
+        TypedInput { schema, block: &self.blocks[at], x, edges, projected }
     }
 }
 
@@ -324,11 +332,13 @@ impl TypedModel {
         acts.stages.resize_with(self.stages.len(), StageActs::default);
         acts.target = (self.target.map_or(0, |target| target.node_type), step.num_targets);
         let (features, nodes) = (step.features, step.nodes);
-        self.inputs.forward(&pass.part(part::INPUT), &self.schema, features, nodes, &mut acts.input)?;
+        let projected = self.inputs.projected(features, self.reads_projections());
+        let part = pass.part(part::INPUT);
+        self.inputs.forward(&part, &self.schema, features, nodes, &projected, &mut acts.input)?;
         for (l, stage) in self.stages.iter().enumerate() {
             let (below, this) = acts.stages.split_at_mut(l);
             let x = below.last().map_or(&acts.input.out, |below| &below.rows.out);
-            stage.forward(&pass.part(l as u64), &step.input(&self.schema, l, x), &mut this[0])?;
+            stage.forward(&pass.part(l as u64), &step.input(&self.schema, l, x, &projected), &mut this[0])?;
         }
         let top = acts.stages.last_mut().expect("a model has at least one layer");
         if pass.training {
@@ -341,6 +351,13 @@ impl TypedModel {
             self.head_forward(pass, top.rows.out[acts.target.0].rows(0..acts.target.1), &mut acts.head);
         }
         Ok(())
+    }
+
+    /// Returns true if the first layer reads projections, not rows. The rows below an only layer
+    /// are those of [`TypedActivations::hidden`].
+    fn reads_projections(&self) -> bool {
+        let is_only = self.stages.len() == 1 && self.head.is_empty();
+        !is_only && self.stages[0].conv.reads_projections()
     }
 
     /// Computes the outputs of the head's layers from the rows `x` of the last typed layer.
@@ -384,7 +401,7 @@ impl TypedModel {
         acts: &'a mut TypedActivations,
     ) -> graphmill_core::Result<&'a [Matrix]> {
         acts.stages.resize_with(self.stages.len(), StageActs::default);
-        let input = TypedInput { schema: &self.schema, block, x, edges };
+        let input = TypedInput { schema: &self.schema, block, x, edges, projected: &[] };
         self.stages[l].forward(&pass.part(l as u64), &input, &mut acts.stages[l])?;
         Ok(&acts.stages[l].rows.out)
     }
@@ -425,14 +442,23 @@ impl TypedModel {
                 }
             }
         }
+        let reads_projections = self.reads_projections();
+        let projected = self.inputs.projected(step.features, reads_projections);
+        acts.projections.resize_with(self.schema.num_types(), ProjectionGrad::default);
+        for (grad, of) in acts.projections.iter_mut().zip(&projected) {
+            of.iter().for_each(|&of| grad.clear(pass, of));
+        }
         let schema = &self.schema;
         for (l, stage) in self.stages.iter_mut().enumerate().rev() {
             let (below, this) = acts.stages.split_at_mut(l);
             let rows = below.last_mut().map_or(&mut acts.input, |below| &mut below.rows);
-            let input = step.input(schema, l, &rows.out);
-            stage.backward(&pass.part(l as u64), &input, &mut this[0], &mut rows.grad);
+            let input = step.input(schema, l, &rows.out, &projected);
+            let projections = &mut acts.projections;
+            stage.backward(&pass.part(l as u64), &input, &mut this[0], &mut rows.grad, projections);
         }
-        self.inputs.backward(&pass.part(part::INPUT), step.features, &mut acts.input);
+        let is_projected: Vec<bool> = projected.iter().map(Option::is_some).collect();
+        let of_projections = (&is_projected[..], &acts.projections[..]);
+        self.inputs.backward(&pass.part(part::INPUT), step.features, &mut acts.input, of_projections);
     }
 
     /// Updates the learned rows of the batch from the gradients of the last

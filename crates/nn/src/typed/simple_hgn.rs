@@ -347,7 +347,7 @@ impl TypedLayer for SimpleHgn {
 
     fn backward(&mut self, pass: &Pass, input: &TypedInput, saved: &mut Saved, mut grads: TypedGrads) {
         grads.clear_input(pass, input);
-        let TypedGrads { y, grad, x_grad } = grads;
+        let TypedGrads { y, grad, x_grad, .. } = grads;
         let (state, backend) = (saved.state::<State>(), pass.backend);
         state.z_grads.resize_with(input.x.len(), Matrix::default);
         for (z, grad) in state.z.iter().zip(&mut state.z_grads) {

@@ -2,7 +2,7 @@
 
 use graphmill_core::Result;
 
-use super::{Scope, TypedGrads, TypedInput, TypedLayer, activations::StageActs};
+use super::{ProjectionGrad, Scope, TypedGrads, TypedInput, TypedLayer, activations::StageActs};
 use crate::{
     Epilogue, Matrix, Param, Pass,
     backend::Activation,
@@ -71,6 +71,7 @@ impl TypedStage {
         input: &TypedInput,
         acts: &mut StageActs,
         x_grad: &mut [Matrix],
+        projections: &mut [ProjectionGrad],
     ) {
         let StageActs { rows, saved, before, norms } = acts;
         for t in 0..rows.out.len() {
@@ -83,6 +84,6 @@ impl TypedStage {
             }
         }
         let y = if self.norms.is_empty() { &rows.out[..] } else { &before[..] };
-        self.conv.backward(pass, input, saved, TypedGrads { y, grad: &mut rows.grad, x_grad });
+        self.conv.backward(pass, input, saved, TypedGrads { y, grad: &mut rows.grad, x_grad, projections });
     }
 }

@@ -8,12 +8,13 @@ use graphmill_nn::backend::{
     ops::{
         AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
         Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeSoftmax,
-        EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated, GatedSum, GatedSumBackward, Gather,
-        GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop,
-        HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax,
-        PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
-        WeightGradients,
+        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeAttention,
+        EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated,
+        GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward,
+        HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward,
+        LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, RelationAttention,
+        RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy,
+        SoftmaxCrossEntropy, WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -834,6 +835,101 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         }
         .run(b);
         all(&[alpha.view(), query_grad.view(), key_grad.view()])
+    }),
+    ("edge attention", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for dropout in [Dropout::NONE, Dropout { p: 0.4, key: 9 }] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(false);
+            let mut alpha = attention(&mut inputs, &block);
+            let (heads, mut used, scale) = (alpha.num_cols(), alpha.clone(), 0.3);
+            let rows = inputs.matrix(block.num_edges(), s.cols);
+            let (query, grad) =
+                (inputs.matrix(block.num_dst, heads * s.cols), inputs.matrix(block.num_dst, heads * s.cols));
+            let mut sums = query.clone();
+            let block = &block;
+            EdgeAttention {
+                block,
+                rows: rows.view(),
+                query: query.view(),
+                scale,
+                dropout,
+                alpha: alpha.view_mut(),
+                used: used.view_mut(),
+                out: sums.view_mut(),
+            }
+            .run(b);
+            let used = if dropout == Dropout::NONE { &alpha } else { &used };
+            let (mut score_grad, mut query_grad) = (alpha.clone(), query.clone());
+            let mut rows_grad = inputs.matrix(block.num_edges(), s.cols.div_ceil(2));
+            EdgeAttentionBackward {
+                block,
+                rows: rows.view(),
+                query: query.view(),
+                scale,
+                dropout,
+                alpha: alpha.view(),
+                used: used.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view_mut(),
+                query_grad: query_grad.view_mut(),
+                rows_grad: rows_grad.view_mut(),
+            }
+            .run(b);
+            let results = [&alpha, used, &sums, &score_grad, &query_grad, &rows_grad];
+            out.extend(all(&results.map(Matrix::view)));
+        }
+        out
+    }),
+    ("relation attention", 1e-5, |b, s| {
+        let mut out = Vec::new();
+        for dropout in [Dropout::NONE, Dropout { p: 0.4, key: 9 }] {
+            let mut inputs = Inputs::new(s);
+            let block = inputs.block(false);
+            let (mut alpha, x) = (attention(&mut inputs, &block), inputs.sources());
+            let heads = alpha.num_cols();
+            let (mut used, mut score) = (alpha.clone(), alpha.clone());
+            let source = inputs.matrix(s.cols, heads);
+            let of_heads = [0; 2].map(|_| inputs.matrix(block.num_dst, heads));
+            let [target, total_grad] = &of_heads;
+            let (mut total, grad) = (target.clone(), wide(&mut inputs, block.num_dst));
+            let mut sums = grad.clone();
+            RelationAttention {
+                block: &block,
+                x: x.view(),
+                source: source.view(),
+                target: target.view(),
+                slope: 0.2,
+                dropout,
+                score: score.view_mut(),
+                alpha: alpha.view_mut(),
+                used: used.view_mut(),
+                total: total.view_mut(),
+                out: sums.view_mut(),
+            }
+            .run(b);
+            let used = if dropout == Dropout::NONE { &alpha } else { &used };
+            let (mut score_grad, mut source_grad) = (alpha.clone(), source.clone());
+            let mut target_grad = target.clone();
+            RelationAttentionBackward {
+                block: &block,
+                x: x.view(),
+                slope: 0.2,
+                dropout,
+                score: score.view(),
+                alpha: alpha.view(),
+                used: used.view(),
+                total_grad: total_grad.view(),
+                grad: grad.view(),
+                score_grad: score_grad.view_mut(),
+                source_grad: source_grad.view_mut(),
+                target_grad: target_grad.view_mut(),
+            }
+            .run(b);
+            let results = [&alpha, used, &total, &sums, &score_grad, &source_grad, &target_grad];
+            out.extend(all(&results.map(Matrix::view)));
+        }
+        out
     }),
     ("pair attention", 1e-5, |b, s| {
         let mut out = Vec::new();

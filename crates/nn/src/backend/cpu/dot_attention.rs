@@ -10,7 +10,7 @@ use super::{
 use crate::backend::ops::{DotSoftmax, DotSoftmaxBackward};
 
 /// Score of a destination's own entry: so low that its exponential is 0, but finite.
-const NEVER: f32 = -1e30;
+pub(super) const NEVER: f32 = -1e30;
 
 pub(super) fn dot_softmax(op: DotSoftmax) {
     let width = op.width();

@@ -1,4 +1,5 @@
-//! Exponential and logarithm of vectors, accurate to about one unit in the last place.
+//! Exponential, logarithm, sigmoid and hyperbolic tangent of vectors, accurate to about one unit in
+//! the last place.
 
 use super::simd::Simd;
 
@@ -42,6 +43,20 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
 pub(crate) fn exp_m1<S: Simd>(s: S, x: S::F) -> S::F {
     let (q, p) = exp_parts(s, x);
     s.mul_add(p, q, s.sub(p, s.splat(1.0)))
+}
+
+/// 1 / (1 + e^-x): 0 below -88, where f32 loses digits.
+#[inline(always)]
+pub(crate) fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    s.div(one, s.add(one, exp(s, s.sub(s.splat(0.0), x))))
+}
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub(crate) fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    let m = exp_m1(s, s.add(x, x));
+    s.div(m, s.add(m, s.splat(2.0)))
 }
 
 /// ln x of positive normal `x`.
@@ -91,7 +106,9 @@ mod tests {
                     0 => super::exp(s, v),
                     1 => super::exp_m1(s, v),
                     2 => super::ln(s, v),
-                    _ => super::ln_1p(s, v),
+                    3 => super::ln_1p(s, v),
+                    4 => super::sigmoid(s, v),
+                    _ => super::tanh(s, v),
                 };
                 s.store(x, c, v);
                 c += S::LANES;
@@ -124,6 +141,10 @@ mod tests {
                 assert!(worst(2, f64::ln, &on(0.5, 1e4)) < 2.5e-7);
                 assert!(worst(3, f64::ln_1p, &on(0.0, 1.0)) < 2.5e-7);
                 assert!(worst(3, f64::ln_1p, &on(1e-12, 1e-6)) < 1.3e-7);
+                let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+                assert!(worst(4, sigmoid, &on(-80.0, 80.0)) < 2.5e-7);
+                assert!(worst(5, f64::tanh, &on(-20.0, 20.0)) < 3.5e-7);
+                assert!(worst(5, f64::tanh, &on(1e-9, 1e-3)) < 2.5e-7);
             });
         }
     }
@@ -142,6 +163,12 @@ mod tests {
                 let mut x = [1.0];
                 apply(Isa::current(), 2, &mut x);
                 assert_eq!(x, [0.0]);
+                for (which, ends) in [(4, [0.5, 0.0, 1.0]), (5, [0.0, -1.0, 1.0])] {
+                    let mut x = [0.0, -1e30, 1e30, f32::NAN];
+                    apply(Isa::current(), which, &mut x);
+                    assert!(x[..3].iter().zip(ends).all(|(x, end)| (x - end).abs() < 1e-37), "{x:?}");
+                    assert!(x[3].is_nan());
+                }
             });
         }
     }

@@ -6,7 +6,8 @@
 //! | --- | --- |
 //! | `simd`, `simd_x86` | vectors behind one trait: portable, AVX2, AVX-512 |
 //! | `level` | instruction set of a kernel, chosen at run time |
-//! | `math` | exponential and logarithm of vectors |
+//! | `math` | exponential, logarithm, sigmoid and hyperbolic tangent of vectors |
+//! | `cosine`, `gates` | time encodings; recurrent cells |
 //! | `parallel`, `scratch` | division of work into tasks; memory for partial results |
 //! | `columns` | sums over rows, in a fixed order |
 //! | `sum` | weighted sums of rows over edges |
@@ -17,7 +18,7 @@
 //! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
 //! sizes in that model |
 //! | `attend_rows` | dot products and sums of rows for several heads at once |
-//! | `gemm`, `head_gemm`, `dot_attention`, `pair_attention`, `edge_sum`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
+//! | `gemm`, `head_gemm`, `dot_attention`, `edge_attention`, `relation_attention`, `pair_attention`, `edge_sum`, `aggregate`, `hop`, `maximum`, `attention`, `attend_input`, `attend_input_grad`, `heads`, `rows`, `epilogue`, `batch_norm`, `row_norm`, `loss`, `update` | the operations |
 //!
 //! Results have the same bits for any number of threads: see `parallel`. Between machines of
 //! different [`Level`]s they differ in the last digits.
@@ -28,10 +29,11 @@ use super::{
         AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
         AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
         BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum, GatedSumBackward,
-        Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
     types::Side,
@@ -46,10 +48,13 @@ mod attention;
 mod batch_norm;
 mod caches;
 mod columns;
+mod cosine;
 mod dot_attention;
+mod edge_attention;
 mod edge_sum;
 mod epilogue;
 mod factors;
+mod gates;
 mod gelu;
 mod gemm;
 #[cfg(target_arch = "x86_64")]
@@ -63,6 +68,7 @@ mod math;
 mod maximum;
 mod pair_attention;
 mod parallel;
+mod relation_attention;
 mod row_norm;
 mod rows;
 mod scratch;
@@ -77,6 +83,8 @@ mod split_sum;
 mod sum;
 mod update;
 
+pub(crate) use cosine::cosines;
+pub(crate) use gates::{gru, gru_backward, rnn, rnn_backward};
 pub use level::{Level, with_level};
 pub use slicing::{Slicing, with_slicing};
 
@@ -235,6 +243,26 @@ impl AttentionOps for Cpu {
 
     fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
         dot_attention::dot_softmax_backward(op.into_inner());
+    }
+
+    fn edge_attention(&self, op: Checked<EdgeAttention>) {
+        edge_attention::forward(op.into_inner());
+    }
+
+    fn edge_attention_backward(&self, op: Checked<EdgeAttentionBackward>) {
+        edge_attention::backward(op.into_inner());
+    }
+
+    fn attends_to_features(&self) -> bool {
+        true
+    }
+
+    fn relation_attention(&self, op: Checked<RelationAttention>) {
+        relation_attention::forward(op.into_inner());
+    }
+
+    fn relation_attention_backward(&self, op: Checked<RelationAttentionBackward>) {
+        relation_attention::backward(op.into_inner());
     }
 
     fn pair_softmax(&self, op: Checked<PairSoftmax>) {

@@ -37,6 +37,7 @@ mod aggregation;
 mod attend_input;
 mod attention;
 mod dot_attention;
+mod edge_attention;
 mod edge_sum;
 mod element;
 pub mod gelu;
@@ -44,6 +45,7 @@ mod loss;
 mod norm;
 mod pair_attention;
 mod product;
+mod relation_attention;
 pub mod shape;
 mod update;
 
@@ -56,6 +58,7 @@ pub use attention::{
     HeadMeanBackward,
 };
 pub use dot_attention::{DotSoftmax, DotSoftmaxBackward};
+pub use edge_attention::{EdgeAttention, EdgeAttentionBackward};
 pub use edge_sum::{Gated, GatedSum, GatedSumBackward, ReluSum, ReluSumBackward};
 pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
 pub use gelu::{GeluBackward, GeluForward};
@@ -66,6 +69,7 @@ pub use norm::{
 };
 pub use pair_attention::{PairSoftmax, PairSoftmaxBackward};
 pub use product::{Dense, Gemm, HeadGemm, WeightGradients};
+pub use relation_attention::{RelationAttention, RelationAttentionBackward};
 pub use update::{AdamUpdate, SgdUpdate};
 
 /// An operation of this module. Each also has `run` (`backend/run.rs`).

@@ -112,6 +112,10 @@ impl AggregationOps for Reference {
 }
 
 impl AttentionOps for Reference {
+    fn attends_to_features(&self) -> bool {
+        true
+    }
+
     fn head_dot(&self, op: Checked<HeadDot>) {
         attention::head_dot(op.into_inner());
     }

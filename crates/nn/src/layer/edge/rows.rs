@@ -17,16 +17,6 @@ pub struct EdgeRows(Block);
 impl EdgeRows {
     /// Takes the edges of `block`. O(D + E).
     pub fn fill(&mut self, block: &Block) {
-        self.fill_at_least(block, 0);
-    }
-
-    /// The block.
-    pub(crate) fn block(&self) -> &Block {
-        &self.0
-    }
-
-    /// [`EdgeRows::fill`] with at least `sources` sources; those beyond the edges have no edge.
-    pub(crate) fn fill_at_least(&mut self, block: &Block, sources: usize) {
         let fetched;
         let from = if block.drawn_on_device().is_some() {
             let mut copy = block.clone();
@@ -39,11 +29,10 @@ impl EdgeRows {
         let to = &mut self.0;
         to.clear();
         let edges = from.num_edges() as u32;
-        (to.num_dst, to.num_src) = (from.num_dst, sources.max(edges as usize));
+        (to.num_dst, to.num_src) = (from.num_dst, edges as usize);
         to.indptr.extend_from_slice(&from.indptr);
         to.indices.extend(0..edges);
         to.transposed.indptr.extend(0..=edges);
-        to.transposed.indptr.resize(to.num_src + 1, edges);
         to.transposed.edge.extend(0..edges);
         for v in 0..from.num_dst {
             to.transposed.dst.extend(from.edges(v).map(|_| v as u32));

@@ -74,7 +74,9 @@ fn contents(data: &TypedDataset, name: &dyn Fn(usize, u32) -> String) -> Vec<Str
     let mut lines = Vec::new();
     let row = |table: Option<&FeatureTable>, i: usize| {
         let mut out = vec![0.0; table.map_or(0, |table| table.width)];
-        table.map(|table| table.copy_row(i, &mut out));
+        if let Some(table) = table {
+            table.copy_row(i, &mut out);
+        }
         out
     };
     for (t, nodes) in data.nodes.iter().enumerate() {
@@ -200,7 +202,8 @@ proptest! {
     ) {
         let data = dataset(users, items, &pairs, seed);
         let orders: Vec<Vec<u32>> = [users, items].iter().enumerate().map(|(t, &count)| {
-            (0..count as u32).filter(|&v| keyed::key(&[seed, t as u64, v.into()]) % 3 > 0).collect()
+            let is_kept = |&v: &u32| !keyed::key(&[seed, t as u64, v.into()]).is_multiple_of(3);
+            (0..count as u32).filter(is_kept).collect()
         }).collect();
         let selected = Orders { by_type: &orders, is_selection: true };
         let made = rearrange(&data, selected, &Scratch::in_memory(), &mut Seconds::default()).unwrap();

@@ -178,3 +178,11 @@ def test_errors_name_python_keywords():
     dataset = graphmill.Dataset.from_arrays(np.array([[0], [1]]), x=np.ones((2, 3)), y=[0, 1])
     with pytest.raises(ValueError, match="no training nodes.*in Python pass train_mask= to from_arrays"):
         graphmill.train(dataset, epochs=1)
+
+
+def test_an_exploding_loss_is_a_warning(sbm):
+    with pytest.warns(UserWarning, match="the loss explodes: .* lower --lr or set --clip"):
+        graphmill.train(sbm, **{**OPTIONS, "epochs": 4, "lr": 100.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graphmill.train(sbm, **OPTIONS)

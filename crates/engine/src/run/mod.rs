@@ -10,6 +10,7 @@
 //! | `updates.rs`, `meter.rs` | counting and saving after every update; time and memory of an epoch |
 //! | `scoring.rs` | when an epoch is scored, and whether it is the best |
 //! | `link_scoring.rs` | metric and loss of the edges that validate |
+//! | `loss_alarm.rs` | a warning when the loss explodes |
 //! | `notices.rs` | notes for the observer about the choices of a run |
 //! | `summary.rs` | the summary of a run that has ended |
 
@@ -18,6 +19,7 @@ mod checkpoint_writer;
 mod context;
 mod inputs;
 mod link_scoring;
+mod loss_alarm;
 mod meter;
 pub(crate) mod notices;
 pub mod observer;

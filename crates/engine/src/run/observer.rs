@@ -5,6 +5,8 @@ use std::sync::Arc;
 pub use graphmill_core::progress::Quiet;
 use graphmill_nn::model::Model;
 
+pub use super::loss_alarm::LossAlarm;
+
 use crate::{
     Error, Result,
     record::{EpochRecord, Summary},

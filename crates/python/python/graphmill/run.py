@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import numpy as np
@@ -64,7 +65,7 @@ def train(
         TypeError: An option is unknown.
         ValueError: A value is out of range, or the dataset cannot be trained on.
         OSError: A file cannot be read or written.
-        RuntimeError: The loss is not finite.
+        RuntimeError: The loss is not finite. A loss that explodes before is a ``UserWarning``.
         KeyboardInterrupt: Ctrl-C was pressed.
 
     Example:
@@ -79,18 +80,19 @@ def train(
     with watch(progress) as line:
 
         def observe(message: str) -> None:
+            event = json.loads(message)
+            if event["event"] == "warning":
+                warnings.warn(event["message"], stacklevel=3)
+                return
             if line is not None:
                 line(message)
-            if callback is not None:
-                event = record_of(message)
-                if event.event == "epoch":
-                    callback(event.record)
+            if callback is not None and event["event"] == "epoch":
+                callback(record_of(message).record)
 
-        observer = None if line is None and callback is None else observe
         path = None if out is None else os.fspath(out)
         given = None if dataset is None or isinstance(dataset, (str, os.PathLike)) else any_types(dataset)
         native = native_of(dataset) if given is None else given._native
-        summary = record_of(_graphmill.train(native, options_of(options), path, resume, observer))
+        summary = record_of(_graphmill.train(native, options_of(options), path, resume, observe))
         return Run._of(summary, path, given)
 
 

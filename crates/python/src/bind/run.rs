@@ -14,7 +14,7 @@ use std::{
 use graphmill_data::partition as parting;
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
-    observer::{Observer, Progress, Start},
+    observer::{LossAlarm, Observer, Progress, Start},
     options::{key, names, suggestion},
     partition as engine_partition,
     record::EpochRecord,
@@ -37,6 +37,7 @@ use super::{
 /// Observer that sends events as JSON, batches at most ten times a second.
 struct MessageObserver {
     to: Sender<String>,
+    alarm: LossAlarm,
     /// Time of the last batch event.
     last: Instant,
 }
@@ -51,6 +52,10 @@ impl MessageObserver {
 
 impl Observer for MessageObserver {
     fn start(&mut self, start: &Start) -> Result<()> {
+        for record in &start.earlier {
+            // an earlier part of the run has warned
+            let _ = self.alarm.see(record);
+        }
         self.send(json!({
             "event": "start", "epochs": start.epochs, "batches": start.batches, "seeds": start.seeds,
             "from_epoch": start.from.0, "from_batch": start.from.1, "metric": start.metric,
@@ -79,6 +84,9 @@ impl Observer for MessageObserver {
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         if let Ok(record) = serde_json::to_value(record) {
             self.send(json!({ "event": "epoch", "record": record }));
+        }
+        if let Some(warning) = self.alarm.see(record) {
+            self.send(json!({ "event": "warning", "message": warning }));
         }
         Ok(())
     }
@@ -178,7 +186,7 @@ pub(super) fn train(
     };
     let work = move |stop: Arc<AtomicBool>, to| {
         let train = || {
-            let messages = MessageObserver { to, last: Instant::now() };
+            let messages = MessageObserver { to, alarm: LossAlarm::default(), last: Instant::now() };
             let mut observer = Recorder::new(&config, run.as_ref(), Box::new(messages));
             let stop = || stop.load(Relaxed);
             let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };

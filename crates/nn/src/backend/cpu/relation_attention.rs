@@ -143,7 +143,7 @@ kernel! {
         for (v, of_target) in rows.zip(of_target.chunks_exact_mut(heads)) {
             let run = job.run(v, base);
             let ([score, alpha], grad) = (given.map(|x| &x[run.clone()]), &mut grad[run.clone()]);
-            for h in 0..heads {
+            for (h, total) in of_target.iter_mut().enumerate() {
                 let mut mean = 0.0;
                 for at in (h..alpha.len()).step_by(heads) {
                     mean += alpha[at] * grad[at];
@@ -154,7 +154,7 @@ kernel! {
                     grad[at] = slope * alpha[at] * (grad[at] - mean);
                     sum += grad[at];
                 }
-                of_target[h] = sum;
+                *total = sum;
             }
         }
     }

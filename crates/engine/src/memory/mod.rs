@@ -4,7 +4,7 @@
 
 mod feature_table;
 
-use graphmill_core::{features::FeatureData, memory::available};
+use graphmill_core::{features::FeatureData, memory::available, units::decimal_bytes};
 use graphmill_data::Dataset;
 
 use crate::{Error, Result, TrainConfig, label_inputs};
@@ -82,13 +82,13 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     // if the system does not report it, 64 TiB, which no machine has
     let available = available().unwrap_or(1 << 46) as f64;
     let (wide, needed) = (converted(config, data), needed(config, data));
-    let gb = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
+    let size = |bytes: f64| decimal_bytes(bytes as u64);
     if wide > available {
         let (what, remedy) = match data.features.data {
             FeatureData::Csr(_) => ("as a dense table", "--sparse on"),
             _ => ("in another precision than the stored one", "--feature-precision auto"),
         };
-        let (wide, available) = (gb(wide), gb(available));
+        let (wide, available) = (size(wide), size(available));
         let message =
             format!("its features need {wide} of memory {what}, but {available} are available; use {remedy}");
         return Err(Error::dataset(&data.name, message));
@@ -102,8 +102,8 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
         config.hidden,
         config.layers,
         data.num_nodes(),
-        gb(needed),
-        gb(available)
+        size(needed),
+        size(available)
     )))
 }
 

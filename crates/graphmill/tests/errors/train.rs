@@ -145,7 +145,7 @@ fn impossible_numbers_name_their_flag() {
     let args = "train data --schedule cosine --warmup 12 --out new";
     refused(&sandbox, args, USAGE, &["--warmup 12", "10 epochs"], "new");
     let args = "train data --hidden 1000000 --layers 60 --out new";
-    refused(&sandbox, args, USAGE, &["--hidden 1000000", "GB of memory"], "new");
+    refused(&sandbox, args, USAGE, &["--hidden 1000000", "TB of memory"], "new");
 }
 
 #[test]

@@ -100,8 +100,9 @@ impl Plan {
             return Ok(None); // their tiers are in `gpu`
         }
         let devices = config.num_devices();
-        // aggregates may follow the rows of the nodes
-        let rows = data.features.len().checked_div(data.features.dim).unwrap_or(data.num_nodes());
+        // aggregates may follow the rows of the nodes, and a rank has those of its own nodes alone
+        let stored = data.features.len().checked_div(data.features.dim).unwrap_or(0);
+        let rows = stored.max(data.num_nodes());
         let (format, table) = (memory::row_format(config, data), memory::table_bytes(config, data));
         let budget = config.host_budget.0;
         let beyond = budget > 0 && table > budget;

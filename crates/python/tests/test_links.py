@@ -132,7 +132,7 @@ def test_nodes_are_predicted_by_keys(tmp_path):
 
 
 def test_links_of_several_types_are_learned(tmp_path):
-    papers = graphmill.generate("typed", tmp_path / "papers", nodes=600, classes=3, feature_dim=4, seed=1)
+    papers = graphmill.generate("typed", tmp_path / "papers", nodes=600, classes=3, dim=4, seed=1)
     options = {"task": "author:writes:paper", "epochs": 2, "hidden": 8, "fanout": [4, 4], "batch_size": 64, "metric": "auc"}
     run = graphmill.train(tmp_path / "papers", out=tmp_path / "run", **options)
     assert graphmill.train(papers, **options).epochs[-1].loss == run.epochs[-1].loss
@@ -141,7 +141,7 @@ def test_links_of_several_types_are_learned(tmp_path):
     found = graphmill.recommend(run, [0, 7], k=3)
     assert found.nodes.tolist() == [0, 0, 0, 7, 7, 7] and found.scores[0] >= found.scores[1]
     assert graphmill.recommend(run, [0], k=2, sources=True).nodes.tolist() == [0, 0]
-    count = papers.nodes("paper").count
+    count = len(papers.nodes("paper").x)
     training = graphmill.embed(run, node_type="paper")
     assert training.shape == (count, 8)
     assert not np.array_equal(training, graphmill.embed(run, node_type="paper", all_edges=True))

@@ -11,6 +11,10 @@
 
 mod driver;
 mod queue;
+mod seal;
+#[cfg(test)]
+mod simulation;
+mod time;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,11 +30,13 @@ use std::{
 use driver::{Driver, Ending, Outgoing};
 use graphmill_core::{Error, Result};
 pub use queue::IN_FLIGHT_BYTES;
+use time::{Machine, Time};
 
 use crate::{Transport, transport::Lane};
 
-/// Number of words before the payload of a message: kind and service, and number.
-pub const HEADER: usize = 3;
+/// Number of words before the payload of a message: kind and service, number, and its place among
+/// the messages of its lane and its checksum, which the receiver verifies.
+pub const HEADER: usize = 5;
 /// Kinds of a message, in the low byte of its first word.
 mod kind {
     pub(super) const REQUEST: u32 = 1;
@@ -136,8 +142,8 @@ struct Shared {
     arrived: Condvar,
     services: RwLock<HashMap<u32, Arc<dyn Service>>>,
     next: AtomicU64,
-    began: Instant,
-    /// Time of each rank's last frame, in milliseconds since `began`.
+    time: Box<dyn Time>,
+    /// Time of each rank's last frame, in milliseconds.
     last_seen: Vec<AtomicU64>,
     sent: Vec<[AtomicU64; 2]>,
     /// Nanoseconds by service: those of its replies here, and those of waiting for replies.
@@ -180,24 +186,11 @@ impl Messenger {
                 Ok(transport) => transport,
                 Err(error) => return drop(ready.send(Err(error))),
             };
-            let size = transport.size();
-            let shared = Arc::new(Shared {
-                rank: transport.rank(),
-                size,
-                options,
-                out: Mutex::new(out),
-                boxes: Mutex::default(),
-                arrived: Condvar::new(),
-                services: RwLock::default(),
-                next: AtomicU64::new(0),
-                began: Instant::now(),
-                last_seen: (0..size).map(|_| AtomicU64::new(0)).collect(),
-                sent: (0..COUNTERS).map(|_| Default::default()).collect(),
-                spent: (0..COUNTERS).map(|_| Default::default()).collect(),
-                ended: AtomicBool::new(false),
-            });
+            let time = Box::new(Machine::start());
+            let shared = Arc::new(Shared::new(transport.rank(), transport.size(), options, out, time));
             let _ = ready.send(Ok(shared.clone()));
-            Driver::new(shared, transport, Arc::new(threads), outbox).drive();
+            let spawn = Box::new(move |answer: Box<dyn FnOnce() + Send>| threads.spawn(answer));
+            Driver::new(shared, transport, spawn, outbox).drive();
         });
         let thread = thread.map_err(|e| Error::invalid(format!("cannot start the transport thread: {e}")))?;
         let lost = || Error::invalid("the transport thread ended before it began");
@@ -331,6 +324,30 @@ impl PendingReply<'_> {
 }
 
 impl Shared {
+    fn new(
+        rank: usize,
+        size: usize,
+        options: MessengerOptions,
+        out: Sender<Outgoing>,
+        time: Box<dyn Time>,
+    ) -> Self {
+        Self {
+            rank,
+            size,
+            options,
+            out: Mutex::new(out),
+            boxes: Mutex::default(),
+            arrived: Condvar::new(),
+            services: RwLock::default(),
+            next: AtomicU64::new(0),
+            time,
+            last_seen: (0..size).map(|_| AtomicU64::new(0)).collect(),
+            sent: (0..COUNTERS).map(|_| Default::default()).collect(),
+            spent: (0..COUNTERS).map(|_| Default::default()).collect(),
+            ended: AtomicBool::new(false),
+        }
+    }
+
     /// Adds the time since `began` to a service's: of replies (`side` 0), or of waiting (1).
     fn spend(&self, service: u32, side: usize, began: Instant) {
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -362,7 +379,7 @@ impl Shared {
 
     fn wait(&self, from: usize, kind: u32, number: u64) -> Result<Vec<u32>> {
         let peer = |message: String| Error::Peer { rank: from, message };
-        let began = Instant::now();
+        let began = self.time.now();
         let mut boxes = lock(&self.boxes);
         loop {
             let found = match boxes.mail.get_mut(&(from, kind, number)) {
@@ -392,8 +409,8 @@ impl Shared {
                 return Err(Error::invalid(format!("the connection to other ranks is lost: {why}")));
             }
             let patience = self.options.patience;
-            let seen = self.began + Duration::from_millis(self.last_seen[from].load(Relaxed));
-            let silent = seen.max(began).elapsed();
+            let seen = Duration::from_millis(self.last_seen[from].load(Relaxed));
+            let silent = self.time.now().saturating_sub(seen.max(began));
             if silent >= patience {
                 return Err(peer(format!(
                     "it was silent for {:.1} seconds: the process, its machine or the network is down or \
@@ -403,14 +420,14 @@ impl Shared {
                 )));
             }
             let rest = (patience - silent).min(patience / 4);
-            boxes = self.arrived.wait_timeout(boxes, rest).unwrap_or_else(PoisonError::into_inner).0;
+            boxes = self.time.wait(&self.boxes, boxes, &self.arrived, rest);
         }
     }
 }
 
-/// First words of a message.
+/// First words of a message. The queue writes the last two.
 fn header(kind: u32, service: u32, number: u64) -> Vec<u32> {
-    vec![kind | service << 8, number as u32, (number >> 32) as u32]
+    vec![kind | service << 8, number as u32, (number >> 32) as u32, 0, 0]
 }
 
 /// Final state of a rank that closed its messenger.

@@ -10,13 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_core::Result;
-use rayon::ThreadPool;
+use graphmill_core::{Error, Result};
 
 use super::{
     ENDED, HEADER, Shared, header, kind, lock,
     queue::{Queue, Reassembly},
-    say_text, text,
+    say_text,
+    seal::Seals,
+    text,
 };
 use crate::{
     Transport,
@@ -55,53 +56,137 @@ pub(super) enum Ending {
     Aborted,
 }
 
+/// Starts the reply to a request on a service thread.
+pub(super) type Spawn = Box<dyn Fn(Box<dyn FnOnce() + Send>) + Send>;
+
+/// State of a driver.
+enum Phase {
+    Talking,
+    /// Waits until the sent messages have been taken.
+    Ending {
+        how: Ending,
+        since: Duration,
+        is_farewell_sent: bool,
+    },
+    /// Reports that the transport failed.
+    Reporting {
+        since: Duration,
+    },
+    Over,
+}
+
 /// Driver of a transport.
 pub(super) struct Driver<T> {
     shared: Arc<Shared>,
     transport: T,
-    threads: Arc<ThreadPool>,
+    spawn: Spawn,
     outbox: Receiver<Outgoing>,
     queue: Queue,
+    seals: Seals,
     arriving: Reassembly,
+    phase: Phase,
+    /// Time of the last heartbeat.
+    beaten: Duration,
+    /// Time of the last message in either direction.
+    active: Duration,
+    has_failed: bool,
 }
 
 impl<T: Transport> Driver<T> {
-    /// Creates the driver of a messenger that sends messages through `outbox`, with `threads`
-    /// service threads.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        transport: T,
-        threads: Arc<ThreadPool>,
-        outbox: Receiver<Outgoing>,
-    ) -> Self {
-        let queue = Queue::new(shared.size);
-        Self { shared, transport, threads, outbox, queue, arriving: Reassembly::default() }
+    /// Creates the driver of a messenger that sends messages through `outbox`, whose services run
+    /// by `spawn`.
+    pub(super) fn new(shared: Arc<Shared>, transport: T, spawn: Spawn, outbox: Receiver<Outgoing>) -> Self {
+        let now = shared.time.now();
+        Self {
+            transport,
+            spawn,
+            outbox,
+            queue: Queue::new(shared.size),
+            seals: Seals::new(shared.rank, shared.size),
+            arriving: Reassembly::default(),
+            phase: Phase::Talking,
+            beaten: now,
+            active: now,
+            has_failed: false,
+            shared,
+        }
     }
 
     /// Runs until the messenger ends or fails.
     pub(super) fn drive(mut self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.talk()));
-        let why = match &outcome {
-            Ok(Ok(())) => "this rank has closed it".to_string(),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "a fault of the program; please report this".to_string(),
-        };
-        lock(&self.shared.boxes).broken = Some(why.clone());
-        self.shared.arrived.notify_all();
-        if !matches!(outcome, Ok(Ok(()))) {
-            // The remaining transport may deliver the reason; a regular end could block forever.
-            let farewell = catch_unwind(AssertUnwindSafe(|| {
-                self.queue.drop_replies();
-                self.send_to_all(kind::FAULT, |words| say_text(&why, words));
-                let began = Instant::now();
-                while self.is_busy() && began.elapsed() < FAILURE_REPORT_TIME {
-                    let _ = self.hand_over();
-                    std::thread::sleep(POLL_INTERVAL[1]);
-                }
-            }));
-            drop(farewell);
+        while let Some(pause) = self.turn() {
+            if !matches!(self.phase, Phase::Talking) {
+                std::thread::sleep(pause);
+                continue;
+            }
+            match self.outbox.recv_timeout(pause) {
+                Ok(command) => self.accept(command),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.finish("this rank has closed it"),
+            }
+        }
+        if self.has_failed {
+            // A regular end could block forever.
             std::mem::forget(self.transport);
         }
+    }
+
+    /// Receives and sends what can be received and sent now, and returns the time until the next
+    /// turn; `None` at the end.
+    pub(super) fn turn(&mut self) -> Option<Duration> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| match self.phase {
+            Phase::Talking => self.talk(),
+            Phase::Ending { how, since, is_farewell_sent } => self.end(how, since, is_farewell_sent),
+            Phase::Reporting { since } => Ok(self.report(since)),
+            Phase::Over => Ok(None),
+        }));
+        match outcome {
+            Ok(Ok(pause)) => pause,
+            Ok(Err(error)) => self.fail(&error.to_string()),
+            Err(_) => self.fail("a fault of the program; please report this"),
+        }
+    }
+
+    /// Returns true if a turn does nothing before a message arrives or a heartbeat is due.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Talking) && self.queue.is_empty()
+    }
+
+    /// Time of the next heartbeat.
+    #[cfg(test)]
+    pub(super) fn next_beat(&self) -> Duration {
+        self.beaten + self.beat_interval()
+    }
+
+    /// Tells this rank's threads that no more messages come, and why.
+    fn finish(&mut self, why: &str) {
+        self.phase = Phase::Over;
+        lock(&self.shared.boxes).broken = Some(why.to_string());
+        self.shared.arrived.notify_all();
+    }
+
+    /// Ends with a failure of the transport. What is left of it may deliver the reason.
+    fn fail(&mut self, why: &str) -> Option<Duration> {
+        let is_first = !self.has_failed;
+        self.has_failed = true;
+        self.finish(why);
+        if is_first {
+            self.queue.drop_replies();
+            self.send_to_all(kind::FAULT, |_, words| say_text(why, words));
+            self.phase = Phase::Reporting { since: self.shared.time.now() };
+        }
+        is_first.then_some(Duration::ZERO)
+    }
+
+    /// Sends the reason of a failure, for a limited time.
+    fn report(&mut self, since: Duration) -> Option<Duration> {
+        if self.is_busy() && self.shared.time.now() - since < FAILURE_REPORT_TIME {
+            let _ = self.hand_over();
+            return Some(POLL_INTERVAL[1]);
+        }
+        self.phase = Phase::Over;
+        None
     }
 
     fn others(&self) -> impl Iterator<Item = usize> + use<T> {
@@ -109,13 +194,25 @@ impl<T: Transport> Driver<T> {
         (0..self.shared.size).filter(move |&to| to != rank)
     }
 
+    /// Queues a message.
+    fn push(&mut self, to: usize, lane: Lane, mut words: Vec<u32>) {
+        self.seals.seal(to, lane, &mut words);
+        self.queue.push(to, lane, words);
+    }
+
     /// Sends a message that belongs to no service to all others.
-    fn send_to_all(&mut self, kind: u32, say: impl Fn(&mut Vec<u32>)) {
+    fn send_to_all(&mut self, kind: u32, say: impl Fn(usize, &mut Vec<u32>)) {
         for to in self.others() {
-            let mut words = vec![kind, 0, 0];
-            say(&mut words);
-            self.queue.push(to, Lane::Urgent, words);
+            let mut words = header(kind, 0, 0);
+            say(to, &mut words);
+            self.push(to, Lane::Urgent, words);
         }
+    }
+
+    /// Sends heartbeats with the numbers of sent messages.
+    fn beat(&mut self) {
+        let sent: Vec<_> = (0..self.shared.size).map(|to| self.seals.sent(to)).collect();
+        self.send_to_all(kind::BEAT, |to, words| words.extend(sent[to]));
     }
 
     /// Sends the messages that may be sent now. Returns true if any was sent.
@@ -125,6 +222,9 @@ impl<T: Transport> Driver<T> {
             while !self.queue.is_empty()
                 && let Some(frame) = self.queue.next(to, self.transport.in_flight(to))
             {
+                if frame.is_last {
+                    self.seals.count_sent(to, frame.lane);
+                }
                 self.transport.send(to, frame)?;
                 any = true;
             }
@@ -137,89 +237,100 @@ impl<T: Transport> Driver<T> {
         !self.queue.is_empty() || self.others().any(|to| self.transport.in_flight(to) > 0)
     }
 
-    fn talk(&mut self) -> Result<()> {
-        let beat = self.shared.options.patience / HEARTBEATS;
-        let mut beaten = Instant::now();
-        let mut active = Instant::now();
-        loop {
-            let mut idle = true;
-            for _ in 0..RECEIVE_BATCH {
-                let Some((from, frame)) = self.transport.poll()? else { break };
-                self.arrive(from, frame);
-                idle = false;
-            }
-            if beaten.elapsed() >= beat {
-                beaten = Instant::now();
-                self.send_to_all(kind::BEAT, |_| {});
-            }
-            idle &= !self.hand_over()?;
-            if !idle {
-                active = Instant::now();
-            }
-            // A single rank receives no messages.
-            let pause = if self.shared.size > 1 {
-                (active.elapsed() / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])
-            } else {
-                beat
-            };
-            // Collect all messages queued meanwhile, so that urgent ones go first.
-            let mut next = self.outbox.recv_timeout(pause);
-            loop {
-                match next {
-                    Ok(Outgoing::Message(to, lane, words)) => self.queue.push(to, lane, words),
-                    Ok(Outgoing::End(how)) => return self.end(how),
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+    /// Time between two heartbeats.
+    fn beat_interval(&self) -> Duration {
+        self.shared.options.patience / HEARTBEATS
+    }
+
+    /// Executes a command.
+    fn accept(&mut self, command: Outgoing) {
+        match command {
+            Outgoing::Message(to, lane, words) => self.push(to, lane, words),
+            Outgoing::End(how) => {
+                let is_farewell_sent = how != Ending::Closed;
+                if is_farewell_sent {
+                    self.queue.drop_replies();
                 }
-                active = Instant::now();
-                next = self.outbox.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+                self.phase = Phase::Ending { how, since: self.shared.time.now(), is_farewell_sent };
             }
         }
+        self.active = self.shared.time.now();
+    }
+
+    fn talk(&mut self) -> Result<Option<Duration>> {
+        // All messages queued meanwhile, so that urgent ones go first.
+        while matches!(self.phase, Phase::Talking) {
+            match self.outbox.try_recv() {
+                Ok(command) => self.accept(command),
+                Err(_) => break,
+            }
+        }
+        if !matches!(self.phase, Phase::Talking) {
+            return Ok(Some(Duration::ZERO));
+        }
+        let mut idle = true;
+        for _ in 0..RECEIVE_BATCH {
+            let Some((from, frame)) = self.transport.poll()? else { break };
+            self.arrive(from, frame)?;
+            idle = false;
+        }
+        let now = self.shared.time.now();
+        if now - self.beaten >= self.beat_interval() {
+            self.beaten = now;
+            self.beat();
+        }
+        idle &= !self.hand_over()?;
+        if !idle {
+            self.active = now;
+        }
+        // A single rank receives no messages.
+        Ok(Some(if self.shared.size > 1 {
+            ((now - self.active) / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])
+        } else {
+            self.beat_interval()
+        }))
     }
 
     /// Waits until the sent messages have been taken, within the timeout; terminates the job if it
     /// is to end with an error.
-    fn end(&mut self, how: Ending) -> Result<()> {
+    fn end(&mut self, how: Ending, since: Duration, is_farewell_sent: bool) -> Result<Option<Duration>> {
         let most = if how == Ending::Closed { self.shared.options.patience } else { FAILURE_REPORT_TIME };
-        let began = Instant::now();
-        let mut is_farewell_sent = how != Ending::Closed;
-        if is_farewell_sent {
-            self.queue.drop_replies();
+        self.hand_over()?;
+        let is_over = self.shared.time.now() - since >= most;
+        if self.is_busy() && !is_over {
+            // Other ranks end only after their messages were received.
+            while self.transport.poll()?.is_some() {}
+            return Ok(Some(POLL_INTERVAL[1]));
         }
-        loop {
-            self.hand_over()?;
-            let is_over = began.elapsed() >= most;
-            if self.is_busy() && !is_over {
-                // Other ranks end only after their messages were received.
-                while self.transport.poll()?.is_some() {}
-                std::thread::sleep(POLL_INTERVAL[1]);
-            } else if is_farewell_sent {
-                break;
-            } else {
-                self.send_to_all(kind::BYE, |_| {});
-                is_farewell_sent = true;
-            }
+        if !is_farewell_sent {
+            self.send_to_all(kind::BYE, |_, _| {});
+            self.phase = Phase::Ending { how, since, is_farewell_sent: true };
+            return Ok(Some(Duration::ZERO));
         }
         if how == Ending::Aborted {
             self.transport.abort();
         }
-        Ok(())
+        self.finish("this rank has closed it");
+        Ok(None)
     }
 
-    fn arrive(&mut self, from: usize, frame: Frame) {
+    fn arrive(&mut self, from: usize, frame: Frame) -> Result<()> {
         let shared = &self.shared;
-        let now = shared.began.elapsed().as_millis();
+        let now = shared.time.now().as_millis();
         // Any frame is a sign of life.
         shared.last_seen[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
-        let Some(words) = self.arriving.add(from, frame) else { return };
-        let Some(&[first, low, high]) = words.first_chunk::<HEADER>() else { return };
+        let lane = frame.lane;
+        let Some(words) = self.arriving.add(from, frame) else { return Ok(()) };
+        let peer = |message| Error::Peer { rank: from, message };
+        self.seals.open(from, lane, &words).map_err(peer)?;
+        let Some(&[first, low, high, ..]) = words.first_chunk::<HEADER>() else { return Ok(()) };
         let (kind, service) = (first & 0xff, first >> 8);
         let number = u64::from(high) << 32 | u64::from(low);
         match kind {
-            kind::BEAT => {}
+            kind::BEAT => self.seals.compare(from, &words[HEADER..]).map_err(peer)?,
             kind::REQUEST => {
                 let shared = shared.clone();
-                self.threads.spawn(move || shared.answer(from, service, number, &words));
+                (self.spawn)(Box::new(move || shared.answer(from, service, number, &words)));
             }
             kind::FAULT | kind::BYE => {
                 let why = if kind == kind::BYE { ENDED.to_string() } else { text(&words) };
@@ -237,6 +348,7 @@ impl<T: Transport> Driver<T> {
                 shared.arrived.notify_all();
             }
         }
+        Ok(())
     }
 }
 

@@ -177,8 +177,17 @@ fn hanging_ranks_time_out_and_slow_ones_do_not() {
     });
 }
 
-/// Transport that panics or fails after some time, and delivers invalid frames before.
-struct Breaks(Local, Instant, bool);
+/// End of a transport.
+#[derive(Clone, Copy)]
+enum Break {
+    Panics,
+    Fails,
+    /// It delivers a frame of a rank that no rank has sent.
+    Invents,
+}
+
+/// Transport that breaks after some time.
+struct Breaks(Local, Instant, Break);
 
 impl Transport for Breaks {
     fn rank(&self) -> usize {
@@ -191,22 +200,28 @@ impl Transport for Breaks {
         self.0.send(to, frame)
     }
     fn poll(&mut self) -> Result<Option<(usize, Frame)>> {
-        if Instant::now() < self.1 {
-            return Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::REQUEST]))));
+        match self.2 {
+            _ if Instant::now() < self.1 => Ok(None),
+            Break::Panics => panic!("broken"),
+            Break::Fails => Err(Error::invalid("the cable is out")),
+            Break::Invents => Ok(Some((0, Frame::new(Lane::Urgent, true, vec![kind::REQUEST])))),
         }
-        assert!(self.2, "broken");
-        Err(Error::invalid("the cable is out"))
     }
 }
 
 #[test]
 fn transport_failures_reach_all_ranks_with_the_reason() {
-    for (fails, why) in [(true, "the cable is out"), (false, "a fault of the program")] {
+    let breaks = [
+        (Break::Fails, "the cable is out"),
+        (Break::Panics, "a fault of the program"),
+        (Break::Invents, "rank 0: a message of it arrived with a wrong checksum"),
+    ];
+    for (way, why) in breaks {
         let mut ends = local(2);
         let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
         let breaks = Instant::now() + SHORT;
         let options = MessengerOptions { patience: LONG, threads: 1 };
-        let second = Messenger::start(options, move || Ok(Breaks(second, breaks, fails))).unwrap();
+        let second = Messenger::start(options, move || Ok(Breaks(second, breaks, way))).unwrap();
         let post = Messenger::start(options, move || Ok(first)).unwrap();
         for result in [post.take(1, 5), second.take(0, 5)] {
             let error = result.unwrap_err().to_string();

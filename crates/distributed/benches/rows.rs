@@ -103,7 +103,7 @@ fn rank(end: Local, options: &Options) {
         measure(&post, &book, &table, options);
     }
     all.barrier(2).unwrap();
-    post.close();
+    post.close().unwrap();
 }
 
 fn measure(post: &Arc<Messenger>, book: &Arc<NodeOwnership>, table: &Arc<dyn Feature>, options: &Options) {

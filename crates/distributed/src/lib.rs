@@ -15,7 +15,7 @@
 //! let run = |end| -> Result<Vec<Vec<u32>>> {
 //!     let messenger = Messenger::start(MessengerOptions::default(), move || Ok(end))?;
 //!     let numbers = Collective::new(messenger.clone()).gather(1, &[10 + messenger.rank() as u32])?;
-//!     messenger.close();
+//!     messenger.close()?;
 //!     Ok(numbers)
 //! };
 //! let ranks: Vec<_> = local(2).into_iter().map(|end| thread::spawn(move || run(end))).collect();

@@ -21,7 +21,7 @@ use std::{
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::{Sender, channel},
+        mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -37,6 +37,8 @@ use crate::{Transport, transport::Lane};
 /// Number of words before the payload of a message: kind and service, number, and its place among
 /// the messages of its lane and its checksum, which the receiver verifies.
 pub const HEADER: usize = 5;
+/// Time that ranks have to meet at least: a launcher may start them one after the other.
+pub const JOIN_TIME: Duration = Duration::from_secs(60);
 /// Kinds of a message, in the low byte of its first word.
 mod kind {
     pub(super) const REQUEST: u32 = 1;
@@ -70,7 +72,7 @@ mod kind {
 /// ranks[1].serve(1, Arc::new(Twice));
 /// let reply = ranks[0].ask(1, 1, |words| words.extend([3, 4])).wait()?;
 /// assert_eq!(reply[HEADER..], [6, 8]);
-/// ranks.iter().for_each(|rank| rank.close());
+/// ranks.iter().try_for_each(|rank| rank.close())?;
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```
 pub trait Service: Send + Sync {
@@ -169,7 +171,8 @@ impl Messenger {
     /// Starts the thread that drives the transport, which `join` creates on that thread.
     ///
     /// # Errors
-    /// The transport or the thread cannot be created.
+    /// The transport or the thread cannot be created, or the ranks have not met within the patience
+    /// or [`JOIN_TIME`], whichever is longer.
     pub fn start<T: Transport>(
         options: MessengerOptions,
         join: impl FnOnce() -> Result<T> + Send + 'static,
@@ -193,8 +196,15 @@ impl Messenger {
             Driver::new(shared, transport, spawn, outbox).drive();
         });
         let thread = thread.map_err(|e| Error::invalid(format!("cannot start the transport thread: {e}")))?;
-        let lost = || Error::invalid("the transport thread ended before it began");
-        let shared = made.recv().map_err(|_| lost())??;
+        let most = options.patience.max(JOIN_TIME);
+        let shared = made.recv_timeout(most).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Error::invalid(format!(
+                "the ranks did not meet within {:.0} seconds: one of their processes did not start, hangs, \
+                 or cannot reach the others; see the output of the other ranks and of mpirun",
+                most.as_secs_f64()
+            )),
+            RecvTimeoutError::Disconnected => Error::invalid("the transport thread ended before it began"),
+        })??;
         Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
     }
 
@@ -264,8 +274,17 @@ impl Messenger {
 
     /// Closes the messenger after all ranks have finished their communication
     /// ([`crate::Collective::barrier`] ensures that).
-    pub fn close(&self) {
-        self.end(Ending::Closed);
+    ///
+    /// # Errors
+    /// Another rank did not close its messenger within the patience of this one.
+    pub fn close(&self) -> Result<()> {
+        if self.end(Ending::Closed) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "all work is complete and saved, but another rank does not end: its process or machine hangs; \
+             end it, and the job with it",
+        ))
     }
 
     /// Ends communication for all ranks: sends the reason, and terminates the others if ranks are
@@ -275,13 +294,22 @@ impl Messenger {
         self.end(Ending::Aborted);
     }
 
-    fn end(&self, how: Ending) {
+    /// Ends the transport thread. Returns false if it waits for another rank that does not end.
+    fn end(&self, how: Ending) -> bool {
         if !self.shared.ended.swap(true, Relaxed) {
             let _ = lock(&self.shared.out).send(Outgoing::End(how));
         }
-        if let Some(thread) = lock(&self.thread).take() {
-            let _ = thread.join();
+        let Some(thread) = lock(&self.thread).take() else { return true };
+        // Until all messages are taken, and until all ranks have left the transport.
+        let (began, most) = (Instant::now(), 2 * self.shared.options.patience);
+        while !thread.is_finished() {
+            if began.elapsed() > most {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let _ = thread.join();
+        true
     }
 }
 

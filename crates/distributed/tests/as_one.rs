@@ -71,7 +71,7 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Messenger>, Arc<NodeOwnership
                 let all = Collective::new(post.clone());
                 let out = run(post.clone(), Arc::new(book));
                 all.barrier(u64::MAX).unwrap();
-                post.close();
+                post.close().unwrap();
                 out
             })
         };

@@ -63,7 +63,7 @@ fn every_request_gets_its_reply() {
         assert!(none.contains("no service 8"), "{none}");
         all.barrier(1).unwrap();
         let sent = post.sent(7);
-        post.close();
+        post.close().unwrap();
         (sent.messages, sent.bytes)
     });
     // 150 requests and as many replies of five words, and two rejected requests of 3 and 4 words.
@@ -83,7 +83,7 @@ fn sums_follow_rank_order_bit_for_bit() {
                 assert_eq!(results, (0..size as u32).map(|rank| vec![rank; 2]).collect::<Vec<_>>());
                 assert_eq!(all.broadcast(5, vec![9 + post.rank() as u32]).unwrap(), [9]);
                 all.barrier(6).unwrap();
-                post.close();
+                post.close().unwrap();
                 values
             });
             let expected = (0..len).map(|i| (0..size).fold(0.0, |sum, rank| sum + value(rank, i)));
@@ -129,7 +129,7 @@ fn ranks_that_vanish_are_detected() {
     assert_eq!(results[0], "rank 1: it ended before its work was complete");
     let results = on_ranks(2, LONG, |post| {
         if post.rank() == 1 {
-            post.close();
+            post.close().unwrap();
             return String::new();
         }
         post.take(1, 2).unwrap_err().to_string()
@@ -318,7 +318,7 @@ fn sums_overtake_rows_requested_before() {
                 // Twice the maximum in flight, of more than a hundred frames.
                 assert!(took < began.elapsed() / 2, "{took:?} of {:?}", began.elapsed());
                 all.barrier(2).unwrap();
-                post.close();
+                post.close().unwrap();
             });
         }
     });

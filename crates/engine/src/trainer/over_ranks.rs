@@ -36,7 +36,7 @@ pub fn train(
 ) -> Result<Summary> {
     let outcome = train_and_meet(config, dir, &post, context);
     match &outcome {
-        Ok(_) | Err(Error::Interrupted { .. }) => post.close(),
+        Ok(_) | Err(Error::Interrupted { .. }) => post.close()?,
         Err(error) => post.fail(&error.to_string()),
     }
     outcome

@@ -122,7 +122,9 @@ impl Faults {
     /// First time from `time` on at which the rank is not stalled.
     pub(super) fn after_stall(&self, rank: usize, mut time: Duration) -> Duration {
         let is_at = |fault: &Fault, time| match *fault {
-            Fault::Stall { rank: stalled, from, to } if stalled == rank && (from..to).contains(&time) => Some(to),
+            Fault::Stall { rank: stalled, from, to } if stalled == rank && (from..to).contains(&time) => {
+                Some(to)
+            }
             _ => None,
         };
         while let Some(to) = self.faults.iter().find_map(|fault| is_at(fault, time)) {

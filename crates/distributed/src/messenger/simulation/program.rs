@@ -76,7 +76,8 @@ pub(super) fn train(post: &Arc<Messenger>, turns: Option<&Turns>, disk: &Disk) -
                 turns.compute(Duration::from_millis(5 + 3 * post.rank() as u64));
             }
             let number = batch * post.size() as u64 + post.rank() as u64;
-            let seeds: Vec<NodeId> = (0..4).map(|i| ((i * 7 + number * 3) % NODES as u64) as NodeId).collect();
+            let seeds: Vec<NodeId> =
+                (0..4).map(|i| ((i * 7 + number * 3) % NODES as u64) as NodeId).collect();
             let request = BatchRequest::new(&own, BatchKey { seed: 9, epoch, batch: number });
             let sampled = sampler.sample(&request, &mut workspace, Seeds::new(number, seeds))?;
             let mut input = vec![0.0; sampled.input_nodes.len() * DIM];
@@ -96,6 +97,6 @@ pub(super) fn train(post: &Arc<Messenger>, turns: Option<&Turns>, disk: &Disk) -
         }
     }
     all.barrier(2000)?;
-    post.close();
+    post.close()?;
     Ok(std::array::from_fn(|i| weights[i].to_bits()))
 }

@@ -2,6 +2,8 @@
 //! if a rank dies or hangs.
 #![cfg(feature = "mpi")]
 
+mod signals;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -80,8 +82,9 @@ fn end(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Process id of rank 2 of the run with the run directory `out`.
-fn pid_of_rank_2(out: &Path) -> i32 {
+/// Process id of a rank of the run with the run directory `out`; `None` if it does not run.
+fn pid_of_rank(out: &Path, rank: usize) -> Option<i32> {
+    let rank = format!("OMPI_COMM_WORLD_RANK={rank}");
     let ranks = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let path = entry.unwrap().path();
         let pid: i32 = path.file_name()?.to_str()?.parse().ok()?;
@@ -91,10 +94,16 @@ fn pid_of_rank_2(out: &Path) -> i32 {
         (has(&command, out.to_str()?)
             && has(&command, "train")
             && command.starts_with(GRAPHMILL.as_bytes())
-            && has(&environment, "OMPI_COMM_WORLD_RANK=2"))
+            && has(&environment, &rank))
         .then_some(pid)
     });
-    ranks.last().expect("the run has a rank 2")
+    ranks.last()
+}
+
+/// Sends a signal to a process. Returns false if it has ended.
+fn send(signal: &str, pid: i32) -> bool {
+    let kill = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+    kill.unwrap().success()
 }
 
 /// Starts a long run and sends `signal` to a rank after the second epoch.
@@ -106,8 +115,7 @@ fn signal_a_rank(signal: &str, parts: &Path, out: &Path) -> Output {
         assert!(began.elapsed() < TIMEOUT, "the run does not start");
         thread::sleep(Duration::from_millis(20));
     }
-    let killed = Command::new("kill").args([signal, &pid_of_rank_2(out).to_string()]).status().unwrap();
-    assert!(killed.success());
+    assert!(send(signal, pid_of_rank(out, 2).expect("the run has a rank 2")));
     end(child)
 }
 

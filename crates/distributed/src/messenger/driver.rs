@@ -159,7 +159,7 @@ impl<T: Transport> Driver<T> {
         self.beaten + self.beat_interval()
     }
 
-    /// Tells this rank's threads that no more messages come, and why.
+    /// Ends the waiting of this rank's threads, with the reason.
     fn finish(&mut self, why: &str) {
         self.phase = Phase::Over;
         lock(&self.shared.boxes).broken = Some(why.to_string());

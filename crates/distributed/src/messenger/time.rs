@@ -12,7 +12,7 @@ pub(super) trait Time: Send + Sync {
     /// Time since the messenger was started.
     fn now(&self) -> Duration;
 
-    /// Waits until `arrived` is notified, for `most` at most, and may return earlier. `boxes` is the
+    /// Waits until `arrived` is notified, for `most` at most; may return earlier. `boxes` is the
     /// guard of `mailboxes`.
     fn wait<'m>(
         &self,

@@ -56,7 +56,7 @@ impl Moment {
         send(self.signal, pid);
         let mut alone = None;
         while run.try_wait().unwrap().is_none() {
-            // A rank that was stopped after it had parted from the other: the launcher waits for it.
+            // A rank that was stopped after both had parted: the launcher waits for it.
             if alone.is_none() && pid_of_rank(out, 1 - self.rank).is_none() {
                 alone = Some(Instant::now());
             }

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulated cluster.
+//! Faults of a simulated cluster.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use graphmill_core::keyed::Stream;
 
 use super::PATIENCE;
 
-/// What a network does to a frame.
+/// Fault of a network at a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lie {
     Lose,
@@ -133,7 +133,7 @@ impl Faults {
         time
     }
 
-    /// What happens to the `nth` frame from a rank to another.
+    /// Fault at the `nth` frame from a rank to another.
     pub(super) fn lie(&self, from: usize, to: usize, nth: u64) -> Option<Lie> {
         self.faults.iter().find_map(|fault| match *fault {
             Fault::Lie { from: f, to: t, nth: n, lie } if (f, t, n) == (from, to, nth) => Some(lie),

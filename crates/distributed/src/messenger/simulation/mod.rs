@@ -307,7 +307,7 @@ impl<T> Rank<T> {
     }
 }
 
-/// Numbers of messages and ended ranks that waiting threads see, and whether the connection is lost.
+/// Numbers of messages and of ended ranks, and whether the connection is lost.
 fn contents(shared: &Shared) -> (usize, usize, bool) {
     let boxes = lock(&shared.boxes);
     (boxes.mail.values().map(VecDeque::len).sum(), boxes.gone.len(), boxes.broken.is_some())

@@ -1,4 +1,4 @@
-//! The job of a simulated cluster: sampling over ranks, remote rows, sums of gradients, checkpoints.
+//! Job of a simulated cluster: sampling over ranks, remote rows, sums of gradients and checkpoints.
 
 use std::{
     sync::{Arc, Mutex},

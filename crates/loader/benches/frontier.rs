@@ -90,8 +90,13 @@ fn dashboard() {
                     black_box(reference::walk(&graph, &roots, (FRONTIER, BUDGET, cap), choice, stream));
                 })
             });
+            let published = best(100, 1, |run| {
+                let (stream, walk) = (Stream::new(keyed::key(&[run])), (FRONTIER, BUDGET, cap));
+                black_box(reference::Dashboard::walk(&graph, &roots, walk, 2.0, stream));
+            });
             println!(
-                "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}"
+                "{name} 2^{scale}, degree {degree:.1}, cap {cap}: intervals {intervals:.0}, sums {sums:.0}, \
+                 published Dashboard {published:.0}"
             );
             for (name, frontier_index) in [("sums", PopBy::Sums), ("dashboard", PopBy::Dashboard)] {
                 let options =

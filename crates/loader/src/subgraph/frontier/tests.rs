@@ -53,6 +53,11 @@ fn walks_are_distributed_as_in_the_references() {
             })
         });
         agree(&intervals, &sums);
+        let published = count(&mut |run| {
+            let stream = Stream::new(keyed::key(&[10, run]));
+            reference::Dashboard::walk(&graph, &roots, (2, 4, cap), 2.0, stream)
+        });
+        agree(&intervals, &published);
         for frontier_index in [PopBy::Sums, PopBy::Dashboard] {
             let options = FrontierOptions { degree_cap: cap as usize, frontier_index, ..options(2) };
             let sampler = Frontier::new(&graph, &roots, 4, &options).unwrap();

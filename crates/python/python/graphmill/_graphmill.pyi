@@ -337,6 +337,7 @@ def predict(
     kind: str,
     last: bool,
     original_ids: bool,
+    at: int | None,
     propagate: tuple[str, str] | None,
     out: str,
 ) -> str: ...
@@ -349,7 +350,7 @@ def predict_new(
     out: str,
 ) -> tuple[str, list[str]]: ...
 def embed(
-    run: str, dataset: AnyDataset | None, asked: Asked, options: tuple[str | None, bool], last: bool, out: str
+    run: str, dataset: AnyDataset | None, asked: Asked, options: tuple[str | None, bool, int | None], last: bool, out: str
 ) -> str: ...
 def candidates(
     run: str, dataset: AnyDataset | None, asked: Asked, k: int, options: tuple[bool, str | None, bool], last: bool

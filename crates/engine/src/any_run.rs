@@ -13,24 +13,11 @@ use crate::{
     embedding::SavedEmbedding,
     events::SavedEvents,
     saved::{
-        Kind, SavedRun, Scores, Selection, Written,
+        EmbedOptions, Kind, SavedRun, Scores, Selection, Written,
         links::{BestLinks, Reading},
     },
     typed::{SavedTypedRun, links::SavedTypedLinks},
 };
-
-/// Choice of embeddings.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EmbedOptions<'a> {
-    /// Node type, for a table of embeddings, links of several types or events; the first that the
-    /// run learned by default.
-    pub node_type: Option<&'a str>,
-    /// True to read all edges, for a run on links, and not those of training only.
-    pub all_edges: bool,
-    /// Time that only earlier events, or nodes and edges, are read for; all by default. A run on
-    /// links reads no times.
-    pub at: Option<i64>,
-}
 
 /// Choice of candidates.
 #[derive(Clone, Copy, Debug, Default)]

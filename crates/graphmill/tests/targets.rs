@@ -366,7 +366,7 @@ fn values_of_several_types_are_learned_and_predicted_at_their_scale() {
     let sandbox = Sandbox::new();
     shop(&sandbox);
     sandbox.ok("import tables shop shop.toml");
-    for loss in ["auto", "huber --huber-delta 0.5"] {
+    for loss in ["auto", "huber --huber-delta 0.5", "mse --target-transform log"] {
         let name = loss.split(' ').next().unwrap();
         let summary = sandbox.ok_json(&format!("train shop --epochs 40 --loss {loss} {TRAIN} --out {name}"));
         assert_eq!(summary["test"]["metric"], "rmse", "{summary}");

@@ -102,7 +102,7 @@ impl<'a> Scorer<'a> {
             }
             (None, None) => (Judge::Labels(build::metric(config, data)?), Vec::new()),
         };
-        let scale = build::target_scale(data).filter(|_| inputs.links.is_none());
+        let scale = build::target_scale(config, data).filter(|_| inputs.links.is_none());
         Ok(Self { judge, config, data, inference, ranks, valid, scale, logits: Matrix::default() })
     }
 

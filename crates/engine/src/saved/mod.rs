@@ -55,6 +55,19 @@ pub enum Selection<'p> {
     KeyList(&'p [String]),
 }
 
+/// Choice of embeddings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmbedOptions<'a> {
+    /// Node type, for a table of embeddings, links of several types or events; the first that the
+    /// run learned by default.
+    pub node_type: Option<&'a str>,
+    /// True to read all edges, for a run on links, and not those of training only.
+    pub all_edges: bool,
+    /// Time that only earlier events, or nodes and edges, are read for; all by default. A run on
+    /// links reads no times.
+    pub at: Option<i64>,
+}
+
 /// A run directory that holds a model.
 #[derive(Clone)]
 pub struct SavedRun {

@@ -18,13 +18,13 @@ use rayon::prelude::*;
 
 use super::{build, inference::TypedInference, position::assign, task::TypedTask, tiers};
 use crate::{
-    EmbedOptions, Error, Result, TrainConfig,
+    Error, Result, TrainConfig,
     checkpoint::load_params,
     config::link_task::is_typed_link,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
+    saved::{EmbedOptions, Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// A run directory that holds a model of several types.

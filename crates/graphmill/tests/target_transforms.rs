@@ -16,7 +16,7 @@ const TRAIN: &str = "--hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --dropou
 /// Amount of node `i`: a power of ten by its group, so that the mean is far above the median.
 fn amount(i: usize) -> f64 {
     let size = 10f64.powi(1 + (i % 5) as i32) + (i % 7) as f64 + 0.5;
-    if i % 5 == 0 { -size } else { size }
+    if i.is_multiple_of(5) { -size } else { size }
 }
 
 /// Imports nodes with amounts that follow their group, and edges within groups.

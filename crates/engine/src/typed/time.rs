@@ -73,7 +73,7 @@ impl TaskTimes {
     }
 
     /// The same times, but `at` for every seed.
-    pub(super) fn as_of(self, at: i64) -> Self {
+    pub(super) fn at_time(self, at: i64) -> Self {
         Self { of_node: Arc::new(vec![at; self.of_node.len()]), ..self }
     }
 

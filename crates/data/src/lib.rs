@@ -19,7 +19,7 @@
 //! - [`external`]: edge lists and tables larger than memory.
 //! - [`generate`]: simulated graphs, parallel and deterministic.
 //! - [`partition`]: assignment of the nodes to several machines.
-//! - [`reorder`]: the same dataset with its nodes renumbered.
+//! - [`reorder`]: the same dataset with its nodes renumbered; [`mod@as_of`]: as it was at a time.
 //! - [`typed`]: graphs of several node types and edge types.
 //! - [`stats`]: the figures that `graphmill info` prints.
 //! - `tables` (a feature): a dataset from tables of nodes and edges with any columns.
@@ -29,6 +29,7 @@
 //! - [`bottom_hop`]: feature rows with the aggregates of their in-neighbours, in a file.
 
 pub mod alias_file;
+pub mod as_of;
 pub mod atomic;
 pub mod bottom_hop;
 pub mod checksum;

@@ -3,7 +3,7 @@
 //!
 //! Each method opens the run's dataset, or the one at `other`, as the kind of the run needs it.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use graphmill_core::{End, progress::Progress};
 use graphmill_data::Dataset;
@@ -13,23 +13,11 @@ use crate::{
     embedding::SavedEmbedding,
     events::SavedEvents,
     saved::{
-        Kind, SavedRun, Scores, Selection, Written,
+        EmbedOptions, Kind, SavedRun, Scores, Selection, Written,
         links::{BestLinks, Reading},
     },
     typed::{SavedTypedRun, links::SavedTypedLinks},
 };
-
-/// Choice of embeddings.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EmbedOptions<'a> {
-    /// Node type, for a table of embeddings, links of several types or events; the first that the
-    /// run learned by default.
-    pub node_type: Option<&'a str>,
-    /// True to read all edges, for a run on links, and not those of training only.
-    pub all_edges: bool,
-    /// Time that only earlier events are read for, by a run on events; all by default.
-    pub at: Option<i64>,
-}
 
 /// Choice of candidates.
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,9 +155,8 @@ impl SavedRun {
         if let Some(typed) = SavedTypedRun::of(self) {
             check_all_edges(self, options.all_edges)?;
             check_node_type(options)?;
-            check_at(options.at)?;
             let data = typed.dataset(other)?;
-            let written = typed.predict(&data, selection, false, Kind::Embeddings, out, watch)?;
+            let written = typed.embed(&data, selection, options, out, watch)?;
             return Ok((data.name, written));
         }
         let data = self.dataset(other)?;
@@ -191,12 +178,24 @@ impl SavedRun {
     ) -> Result<Written> {
         check_all_edges(self, options.all_edges)?;
         check_node_type(options)?;
-        check_at(options.at)?;
         if self.learns_links() {
+            check_at(options.at)?;
             let reading = if options.all_edges { Reading::All } else { Reading::Training };
             return self.embed_links(data, selection, reading, out, watch);
         }
-        self.predict_selection(data, selection, false, Kind::Embeddings, out, watch)
+        let run = self.seen_from(options.at)?;
+        run.predict_selection(data, selection, false, Kind::Embeddings, out, watch)
+    }
+
+    /// The run as of a time, if one is given.
+    ///
+    /// # Errors
+    /// As [`SavedRun::as_of`].
+    pub(crate) fn seen_from(&self, at: Option<i64>) -> Result<Cow<'_, Self>> {
+        match at {
+            Some(at) => Ok(Cow::Owned(self.clone().as_of(at)?)),
+            None => Ok(Cow::Borrowed(self)),
+        }
     }
 
     /// Best candidates of nodes.
@@ -294,11 +293,11 @@ fn check_node_type(options: EmbedOptions) -> Result<()> {
     }
 }
 
-/// Refuses a time for a run that learned no events.
+/// Refuses a time for a run that learned links.
 fn check_at(at: Option<i64>) -> Result<()> {
     match at {
         Some(at) => Err(Error::usage(format!(
-            "--at {at}: only runs on streams of events look from a time; leave it out"
+            "--at {at}: only runs on streams of events and on nodes look from a time; leave it out"
         ))),
         None => Ok(()),
     }

@@ -185,9 +185,20 @@ pub(crate) fn class_names(dir: Option<&Path>) -> Result<Vec<String>> {
 }
 
 /// Scale of the values of a dataset over its training nodes; `None` if it has classes.
-pub(crate) fn target_scale(data: &Dataset) -> Option<TargetScale> {
-    match &data.labels {
-        Labels::Values { values, width } => Some(TargetScale::of(values, *width, &data.split.train)),
+pub(crate) fn target_scale(config: &TrainConfig, data: &Dataset) -> Option<TargetScale> {
+    target_scale_of(config, &data.labels, &data.split.train)
+}
+
+/// Scale of values over the nodes `train`; `None` if the labels are classes.
+pub(crate) fn target_scale_of(
+    config: &TrainConfig,
+    labels: &Labels,
+    train: &[NodeId],
+) -> Option<TargetScale> {
+    match labels {
+        Labels::Values { values, width } => {
+            Some(TargetScale::fit(config.target_transform, values, *width, train))
+        }
         _ => None,
     }
 }

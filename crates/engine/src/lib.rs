@@ -80,7 +80,7 @@ pub mod typed;
 mod verification;
 
 pub use any_dataset::AnyDataset;
-pub use any_run::{CandidateOptions, EmbedOptions};
+pub use any_run::CandidateOptions;
 pub use build::open_dataset;
 pub use config::TrainConfig;
 pub use error::{Error, Result};
@@ -88,7 +88,7 @@ pub use graphmill_data::Dataset;
 pub use machine::{cores, device};
 pub use record::{RunDir, timeline};
 pub use run::observer;
-pub use saved::{predictions, predictor};
+pub use saved::{EmbedOptions, predictions, predictor};
 pub use stages::{learner, loader as stage};
 pub use strategy::allocate;
 pub use trained::{TrainedModel, fit, fit_with};

@@ -47,6 +47,8 @@ use graphmill_nn::Matrix;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+/// Value that stands for the probability 0, whose logarithm is not finite.
+pub(crate) const MIN: f32 = 1e-30;
 /// Errors that a row may be scaled by at most; rows that no error reaches keep their own.
 const MAX_SCALE: f32 = 1000.0;
 
@@ -139,7 +141,7 @@ pub static TABLE: Table<Method> = Table::new(
 );
 
 /// Label propagation from the training nodes.
-fn labels(known: &Known, options: &PropagationOptions) -> Result<Matrix> {
+pub(crate) fn labels(known: &Known, options: &PropagationOptions) -> Result<Matrix> {
     let mut start = Matrix::zeros(known.graph.num_nodes(), known.classes);
     set_true(known, &mut start);
     let (steps, alpha) = (options.propagation_steps, options.propagation_alpha);

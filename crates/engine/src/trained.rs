@@ -82,7 +82,7 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
         }
     }?;
     let model = observer.model.expect("a run that succeeds passes its model to the observer");
-    let (multilabel, scale) = (data.labels.is_multi(), build::target_scale(data));
+    let (multilabel, scale) = (data.labels.is_multi(), build::target_scale(&config, data));
     let scale = scale.filter(|_| model.decoder().is_none());
     Ok(TrainedModel { model, config, summary, multilabel, scale })
 }

@@ -321,9 +321,9 @@ impl Trainer<'_> {
         self.observer.model(model);
         let tested = self.scorer.test(model, &self.meter, self.observer)?;
         let bound = self.strategy.staleness_bound();
-        let Tested { test, by_class, diagnostics } = tested;
+        let Tested { test, by_class, diagnostics, baseline } = tested;
         let summary = summary(&self.inputs, &mut self.position, test, bound);
-        let summary = Summary { by_class, diagnostics, ..summary };
+        let summary = Summary { by_class, diagnostics, baseline, ..summary };
         if let Some(run) = self.position.checkpoints.run() {
             run.write_summary(&summary)?;
         }

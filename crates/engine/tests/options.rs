@@ -148,6 +148,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("embedding_dim", "4", &[&[]]),
     ("loss", "bpr", &[&[]]),
     ("quantile", "0.9", &[&[]]),
+    ("target_transform", "log", &[&[]]),
     ("huber_delta", "2", &[&[]]),
     ("class_weights", "4,1,1", &[&[]]),
     ("focal", "2", &[&[]]),

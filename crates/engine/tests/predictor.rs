@@ -52,6 +52,7 @@ fn trained(dir: &Path, settings: &[(&str, &str)], data: &Dataset) -> SavedRun {
             "sampler" => config.sampler = (*value).into(),
             "layers" => (config.layers, config.fanout) = (1, "3".parse().unwrap()),
             "metric" => config.metric = (*value).into(),
+            "target_transform" => config.target_transform = value.parse().unwrap(),
             _ => unreachable!("a setting of the tests"),
         }
     }
@@ -174,15 +175,18 @@ fn values_are_at_the_scale_of_the_targets() {
     let mut data = data();
     let values: Vec<f32> = (0..NODES).map(|v| 1000.0 + v as f32).collect();
     data.labels = Labels::Values { values: values.into(), width: 1 };
-    let run = trained(&dir.path().join("run"), &[("metric", "mae")], &data);
-    let expected: Vec<f32> = written(&run, &data, Kind::Classes, dir.path()).read_as_f32().unwrap();
-    let predictor = Predictor::new(run, data).unwrap();
-    assert_eq!((predictor.task(), predictor.num_scores()), (Task::Values, 1));
-    let answers = predictor.predict(&ALL, Neighborhood::All).unwrap();
-    assert_eq!((bits(&answers.scores), answers.classes), (bits(&expected), Vec::new()));
-    for v in ALL {
-        let one = predictor.predict(&[v], Neighborhood::All).unwrap();
-        assert_eq!(bits(&one.scores), [expected[v as usize].to_bits()], "node {v}");
+    for transform in ["standard", "none", "log", "quantile"] {
+        let path = dir.path().join(transform);
+        let run = trained(&path, &[("metric", "mae"), ("target_transform", transform)], &data);
+        let expected: Vec<f32> = written(&run, &data, Kind::Classes, &path).read_as_f32().unwrap();
+        let predictor = Predictor::new(run, data.clone()).unwrap();
+        assert_eq!((predictor.task(), predictor.num_scores()), (Task::Values, 1));
+        let answers = predictor.predict(&ALL, Neighborhood::All).unwrap();
+        assert_eq!((bits(&answers.scores), answers.classes), (bits(&expected), Vec::new()), "{transform}");
+        for v in ALL {
+            let one = predictor.predict(&[v], Neighborhood::All).unwrap();
+            assert_eq!(bits(&one.scores), [expected[v as usize].to_bits()], "{transform}: node {v}");
+        }
     }
 }
 

@@ -252,14 +252,16 @@ pub(crate) fn use_thread_option(matches: &ArgMatches) -> anyhow::Result<()> {
     use_threads(matches.get_one::<u64>("threads").map_or(0, |&n| n as usize))
 }
 
-/// The option `--at TIME` of commands on runs of events.
+/// The option `--at TIME`.
 pub(crate) fn at() -> Arg {
     let arg = option(
         "at",
         "TIME",
-        "Time to look from, for a run on events [default: the end]",
-        "Only events strictly before it are read, for the memory of nodes too. An integer in the units of \
-         the dataset's times. Example: --at 1500000",
+        "Time to look from, if nodes, edges or events have times",
+        "Only events or edges strictly before it are read, for the memory of nodes too, and nodes that exist \
+         by then; by default all. Of all nodes, those that exist are predicted. A run with --time-bound \
+         inclusive also reads edges of the time itself. An integer in the units of the dataset's times. \
+         Example: --at 1500000",
     );
     arg.allow_hyphen_values(true)
 }

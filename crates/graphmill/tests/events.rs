@@ -39,8 +39,8 @@ fn a_stream_is_imported_trained_and_scored() {
         ("predict run --top-k 3 --all-edges --out x.csv", "--all-edges: a run on events reads those"),
         ("predict run --top-k 3 --propagate label-propagation --out x.csv", "leave it out"),
         ("embed run --node-type shop --out x.npy", "use user or item"),
-        ("predict other --at 5 --out x.csv", "--at 5: only runs on streams of events"),
-        ("embed other --at 5 --out x.npy", "--at 5: only runs on streams of events"),
+        ("predict other --at 5 --out x.csv", "--at 5: dataset graph: no node and no edge has a time"),
+        ("embed other --at 5 --out x.npy", "--at 5: dataset graph: no node and no edge has a time"),
         ("train visits --model tgn --order random", "events are learned in the order of their times"),
         ("train --model tgat", "import one with graphmill import events or temporal"),
     ] {

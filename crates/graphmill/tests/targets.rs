@@ -304,6 +304,16 @@ fn labels_and_errors_spread_over_the_graph() {
     let model = scores("");
     let corrected = scores("--propagate correct-and-smooth");
     let labels = scores("--propagate label-propagation --propagation-alpha 0.9");
+    // the run has the scores of label propagation with default options
+    let (spread, baseline) =
+        (scores("--propagate label-propagation"), sandbox.json("run/summary.json")["baseline"].clone());
+    assert_eq!(baseline["method"], "label-propagation");
+    for (part, name) in [(1, "valid"), (2, "test")] {
+        let score = baseline[name].as_f64().unwrap();
+        assert!((score - accuracy(&spread, part)).abs() < 1e-12, "{name}: {baseline} {spread}");
+    }
+    let page = String::from_utf8(sandbox.read("run/report.html")).unwrap();
+    assert!(page.contains("<td>label propagation<td>"), "the report compares both");
     assert!(accuracy(&corrected, 2) > accuracy(&model, 2) + 0.05, "{model} {corrected}");
     assert!(accuracy(&labels, 2) > 0.6, "{labels}");
     // the classes of training nodes are known, though neighbours may outweigh them
@@ -331,6 +341,7 @@ fn labels_and_errors_spread_over_the_graph() {
     }
     sandbox.multi_label_dataset("sets");
     sandbox.ok("train sets --epochs 1 --fanout 2,2 --hidden 4 --out of-sets");
+    assert!(sandbox.json("of-sets/summary.json")["baseline"].is_null());
     let outcome = sandbox.run("eval of-sets --propagate label-propagation");
     assert!(outcome.stderr.contains("one class for each node"), "{}", outcome.stderr);
 }
@@ -366,7 +377,7 @@ fn values_of_several_types_are_learned_and_predicted_at_their_scale() {
     let sandbox = Sandbox::new();
     shop(&sandbox);
     sandbox.ok("import tables shop shop.toml");
-    for loss in ["auto", "huber --huber-delta 0.5"] {
+    for loss in ["auto", "huber --huber-delta 0.5", "mse --target-transform log"] {
         let name = loss.split(' ').next().unwrap();
         let summary = sandbox.ok_json(&format!("train shop --epochs 40 --loss {loss} {TRAIN} --out {name}"));
         assert_eq!(summary["test"]["metric"], "rmse", "{summary}");

@@ -44,6 +44,28 @@ def test_outputs_agree_with_predict_on_every_node(sbm, tmp_path, options):
     assert (ours.argmax(1) == classes).mean() > 0.999
 
 
+@pytest.mark.parametrize("transform", ["none", "standard", "log", "quantile"])
+def test_values_agree_with_predict_in_the_units_of_the_targets(tmp_path, transform):
+    import torch
+
+    rng = np.random.default_rng(3)
+    size = rng.normal(size=200).round(3)
+    nodes = {"id": np.arange(200), "size": size, "value": 100.5 + 20 * size, "other": np.sinh(3 * size)}
+    edges = {"a": rng.integers(0, 200, 800), "b": rng.integers(0, 200, 800)}
+    how = {"id": "id", "label": ["value", "other"], "task": "regression", "src": "a", "dst": "b"}
+    data = graphmill.Dataset.from_tables(nodes, edges, **how)
+    graphmill.train(data, out=tmp_path / "run", target_transform=transform, **OPTIONS)
+    model = graphmill.load_model(tmp_path / "run")
+    x, edge_index = torch.as_tensor(np.asarray(data.x)), torch.as_tensor(np.asarray(data.edge_index), dtype=torch.int64)
+    with torch.no_grad():
+        ours = model(x, edge_index).numpy()
+    theirs = np.asarray(graphmill.predict(tmp_path / "run", dataset=data))
+    assert ours.shape == theirs.shape == (200, 2)
+    assert np.allclose(ours, theirs, rtol=1e-3, atol=1e-2)
+    assert graphmill.import_model(tmp_path / "run", model, tmp_path / "again") == str(tmp_path / "again")
+    assert np.array_equal(graphmill.predict(tmp_path / "again", dataset=data), theirs)
+
+
 def test_exports_are_not_replaced_silently(sbm, tmp_path):
     graphmill.train(sbm, out=tmp_path / "run", **OPTIONS)
     written = graphmill.export_model(tmp_path / "run", "pyg", tmp_path / "module")

@@ -2,6 +2,8 @@
 
 import importlib.util
 import io
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -171,3 +173,42 @@ def test_plans_and_benches_have_functions(sbm):
     for message, options in (("repeat 0: use a number from 1 to 1000", {"repeat": 0}), ("leave out dataset or scale", {"scale": 3})):
         with pytest.raises(ValueError, match=message):
             graphmill.bench("gather", sbm, **options)
+
+
+def test_repeated_runs_have_a_mean_and_go_on(sbm, tmp_path):
+    options = {**OPTIONS, "epochs": 2, "seed": 7, "progress": False}
+    seen = []
+    runs = graphmill.train(sbm, out=tmp_path / "many", repeat=3, callback=seen.append, **options)
+    assert [(record.seed, record.epoch) for record in seen] == [(seed, epoch) for seed in (7, 8, 9) for epoch in (1, 2)]
+    assert [run.config.seed for run in runs] == [7, 8, 9] and len(runs) == 3
+    scores = np.array([run.test.score for run in runs])
+    assert (runs.test.mean, runs.test.deviation) == pytest.approx((scores.mean(), scores.std(ddof=1)))
+    assert (runs.test.min, runs.test.max) == (scores.min(), scores.max())
+    assert runs.valid.mean == pytest.approx(np.mean([run.best.valid_score for run in runs]))
+    assert json.loads((tmp_path / "many/repeat.json").read_text()) == runs.to_dict()
+    assert repr(runs).startswith(f"Runs({str(tmp_path / 'many')!r}, 3 runs, valid accuracy 0.")
+    assert " ± " in runs._repr_html_() and runs.metric == "accuracy"
+    # each is the run of its seed, and predicts
+    alone = graphmill.train(sbm, **{**options, "seed": 8})
+    assert [record.loss for record in alone.history] == [record.loss for record in runs[1].history]
+    assert len(runs[1].predict([1, 2])) == 2 and runs[1].path == str(tmp_path / "many" / "seed-8")
+    # of a run that was killed nothing is left, and a finished one is not trained again
+    shutil.rmtree(tmp_path / "many/seed-9")
+    seen.clear()
+    more = graphmill.train(sbm, out=tmp_path / "many", repeat=4, resume=True, callback=seen.append, progress=False)
+    assert {record.seed for record in seen} == {9, 10} and more[2].config.hidden == OPTIONS["hidden"]
+    assert [run.test.score for run in more[:3]] == [run.test.score for run in runs]
+    sbm.save(tmp_path / "data")
+    stored = {**options, "epochs": 1, "repeat": 1}
+    first = graphmill.train(tmp_path / "data", out=tmp_path / "stored", **stored)
+    again = graphmill.train(out=tmp_path / "stored", repeat=2, resume=True, progress=False)
+    assert again[0].test.score == first[0].test.score and again[1].dataset.checksum == first[0].dataset.checksum
+    memory = graphmill.train(sbm, repeat=2, **{**options, "epochs": 1})
+    assert memory.path is None and [run.path for run in memory] == [None, None]
+    for wrong in (0, -1, 1001):
+        with pytest.raises(ValueError, match=f"repeat.{wrong}: pass an integer from 1 to 1000"):
+            graphmill.train(sbm, repeat=wrong, **options)
+    with pytest.raises(ValueError, match="there is a run here already"):
+        graphmill.train(sbm, out=tmp_path / "many", repeat=2, **options)
+    with pytest.raises(ValueError, match="no run to resume"):
+        graphmill.train(sbm, out=tmp_path, repeat=2, resume=True)

@@ -23,7 +23,7 @@ use std::{path::Path, time::Instant};
 
 pub use relabel::{Seconds, relabel};
 pub use typed::reorder_types_to;
-pub(crate) use typed::{Orders, rearrange};
+pub(crate) use typed::{Orders, RowOrder, rearrange};
 
 use graphmill_core::{Error, Graph, NodeId, Result, table::Entry};
 

@@ -6,6 +6,7 @@ use graphmill_nn::{
     backend::Activation,
     layer::{Init, NormKind},
     model::ResidualKind,
+    regression::TargetTransform,
 };
 
 use super::{
@@ -22,6 +23,7 @@ impl Default for TrainConfig {
             verify: VerifyFeatures::Auto,
             loss: "auto".into(),
             quantile: 0.5,
+            target_transform: TargetTransform::Standard,
             huber_delta: 1.0,
             class_weights: "none".into(),
             focal: 0.0,

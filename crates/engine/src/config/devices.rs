@@ -61,6 +61,25 @@ impl fmt::Display for Devices {
     }
 }
 
+impl Devices {
+    /// Number of devices besides the processor.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Cpu => 0,
+            Self::Virtual(count) => *count,
+            Self::Cuda(numbers) => numbers.len(),
+        }
+    }
+
+    /// Numbers of the NVIDIA devices; empty for other devices.
+    pub(super) fn cuda(&self) -> &[usize] {
+        match self {
+            Self::Cuda(numbers) => numbers,
+            _ => &[],
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,7 @@ use graphmill_nn::{
     backend::Activation,
     layer::{Init, NormKind},
     model::ResidualKind,
+    regression::TargetTransform,
 };
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -61,9 +62,16 @@ pub struct TrainConfig {
     /// Range: above 0 to below 1. Example: --loss quantile --quantile 0.9.
     #[arg(long, value_name = "Q", help_heading = "Targets", hide_short_help = true)]
     pub quantile: f64,
+    /// Transform of the values before the loss; predictions and scores undo it.
+    ///
+    /// Log suits amounts that span powers of ten. Quantile suits any skewed values; its predictions
+    /// stay between the least and the largest training value. With both, --loss mse predicts values
+    /// near the median, not the mean. Example: --target-transform log.
+    #[arg(long, value_name = "NAME", help_heading = "Targets", hide_short_help = true)]
+    pub target_transform: TargetTransform,
     /// Error up to which --loss huber is squared, in deviations of the target.
     ///
-    /// Larger errors count linearly. Range: above 0.
+    /// Larger errors count linearly. The unit follows --target-transform. Range: above 0.
     #[arg(long, value_name = "D", help_heading = "Targets", hide_short_help = true)]
     pub huber_delta: f64,
     /// Weights of the classes in the loss: none, balanced, a list or a file.
@@ -465,19 +473,12 @@ impl TrainConfig {
 
     /// Number of devices besides the processor.
     pub fn num_devices(&self) -> usize {
-        match &*self.devices {
-            Devices::Cpu => 0,
-            Devices::Virtual(count) => *count,
-            Devices::Cuda(numbers) => numbers.len(),
-        }
+        self.devices.count()
     }
 
     /// Numbers of the NVIDIA devices that run the arithmetic; empty for other devices.
     pub fn cuda_devices(&self) -> &[usize] {
-        match &*self.devices {
-            Devices::Cuda(numbers) => numbers,
-            _ => &[],
-        }
+        self.devices.cuda()
     }
 }
 

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
-    config::events::EventOptions,
     record::{OTHER_DATASET_HINT, Origin},
     saved::{PartScores, SavedRun, Scores},
 };
@@ -64,8 +63,7 @@ impl<'r> SavedEvents<'r> {
     /// # Errors
     /// The model cannot be read or does not fit the dataset.
     pub(super) fn load(&self, data: &TypedDataset) -> Result<(EventStream, EventModel)> {
-        let options: EventOptions = self.config().own.get();
-        let stream = EventStream::new(data, &self.config().task, options.new_nodes)?;
+        let stream = EventStream::new(self.config(), data)?;
         let mut model = self.run.blame_config(EventModel::new(self.config(), &stream))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;

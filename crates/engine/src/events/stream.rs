@@ -8,8 +8,8 @@ use graphmill_loader::time::Events;
 
 use super::{history::History, target::EventTargets};
 use crate::{
-    Error, Result,
-    config::link::LINK,
+    Error, Result, TrainConfig,
+    config::{events::EventOptions, link::LINK},
     record::{DatasetRecord, TypeCount},
 };
 
@@ -66,13 +66,14 @@ struct Rows {
 }
 
 impl EventStream {
-    /// Reads the task on edges `name` of a dataset, or its only link task with times if the name is
-    /// empty or `link`. A fraction `new_nodes` of the nodes is left out of training.
+    /// Reads the task of the configuration, which is on edges, or the only link task with times if
+    /// the name is empty or `link`. The fraction `--new-nodes` of the nodes does not train.
     ///
     /// # Errors
     /// There is no such task, it has no times, its parts are not in the order of their times, no
     /// event trains, or an event with features is not an edge of the graph.
-    pub(super) fn new(data: &TypedDataset, name: &str, new_nodes: f64) -> Result<Self> {
+    pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
+        let (name, new_nodes) = (&config.task[..], config.own.get::<EventOptions>().new_nodes);
         let task = choose(data, name)?;
         let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
         let (edges, schema) = (data.edge_type(on)?, data.schema()?);
@@ -82,7 +83,7 @@ impl EventStream {
         let mut notes = Vec::new();
         let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
         let features = features(data, task, edges, &row, &mut notes)?;
-        let targets = EventTargets::new(task, &row, parts[0].len());
+        let targets = EventTargets::new(config, task, &row, parts[0].len())?;
         let given = given(task, &row, &parts, first, &mut notes);
         let events = Events::new(source.into(), destination.into(), time.into())?;
         let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);

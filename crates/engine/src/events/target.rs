@@ -6,20 +6,22 @@ use graphmill_nn::{
     Matrix,
     backend::Cpu,
     metric::{self, Metric},
+    regression::TargetScale,
 };
 
 use crate::{
     Error, Result, TrainConfig,
     inference::score_labels,
     learner::{SeedLabels, loss},
+    stages::target_loss::check_no_values,
 };
 
 /// Targets of all events, in the order of the stream.
 pub(super) enum EventTargets {
     /// Classes, or sets of classes.
     Classes(Labels),
-    /// `width` values of each event, NaN if unknown, with mean and deviation of those that train.
-    Values { width: usize, values: Vec<f32>, scale: Vec<[f64; 2]> },
+    /// `width` values of each event, NaN if unknown, with the scale of those that train.
+    Values { width: usize, values: Vec<f32>, scale: TargetScale },
 }
 
 /// A metric of targets.
@@ -51,8 +53,19 @@ impl TargetMetric {
 impl EventTargets {
     /// Targets of the rows of a task, which are listed in the order of the stream; `None` for
     /// links. The first `train` of them train.
-    pub(super) fn new(task: &Task, rows: &[[usize; 2]], train: usize) -> Option<Self> {
-        match &task.targets {
+    ///
+    /// # Errors
+    /// `transform` is not the default, and the task has no values.
+    pub(super) fn new(
+        config: &TrainConfig,
+        task: &Task,
+        rows: &[[usize; 2]],
+        train: usize,
+    ) -> Result<Option<Self>> {
+        if !matches!(task.targets, Targets::Values { .. } | Targets::Classes(Labels::Values { .. })) {
+            check_no_values(config, &task.name)?;
+        }
+        Ok(match &task.targets {
             Targets::None => None,
             Targets::Classes(Labels::Single { class, classes }) => {
                 let class: Vec<i32> = rows.iter().map(|&[row, _]| class[row]).collect();
@@ -66,10 +79,11 @@ impl EventTargets {
             Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 let of_row = |&[row, _]: &[usize; 2]| &values[row * width..(row + 1) * width];
                 let all: Vec<f32> = rows.iter().flat_map(of_row).copied().collect();
-                let scale = (0..*width).map(|c| moments(all[..train * width].iter().skip(c).step_by(*width)));
-                Some(Self::Values { width: *width, scale: scale.collect(), values: all })
+                let train: Vec<u32> = (0..train as u32).collect();
+                let scale = TargetScale::fit(config.target_transform, &all, *width, &train);
+                Some(Self::Values { width: *width, scale, values: all })
             }
-        }
+        })
     }
 
     /// Number of outputs of a model.
@@ -81,7 +95,7 @@ impl EventTargets {
     }
 
     /// Mean loss of the outputs of `events` and its gradient: cross-entropy of classes, half the
-    /// squared error of standardized values.
+    /// squared error of transformed values.
     pub(super) fn loss(&self, backend: &Cpu, events: &[u32], outputs: &Matrix, grad: &mut Matrix) -> f64 {
         grad.resize(outputs.num_rows(), outputs.num_cols());
         match self {
@@ -91,14 +105,13 @@ impl EventTargets {
                 loss(backend, labels, &mut of_rows, outputs.view(), &[], grad.view_mut())
             }
             Self::Values { width, values, scale } => {
-                let known = |&e: &u32| &values[e as usize * width..][..*width];
-                let count = events.iter().flat_map(known).filter(|x| !x.is_nan()).count().max(1) as f64;
+                let mut truths = of_events(values, *width, events);
+                scale.apply(&mut truths);
+                let count = truths.iter().filter(|x| !x.is_nan()).count().max(1) as f64;
                 let to = grad.view_mut().host();
-                let pairs = events.iter().flat_map(known).zip(outputs.view().host()).zip(to);
                 let mut sum = 0.0;
-                for (i, ((&truth, &output), to)) in pairs.enumerate() {
-                    let [mean, deviation] = scale[i % width];
-                    let error = f64::from(output) - (f64::from(truth) - mean) / deviation;
+                for ((&truth, &output), to) in truths.iter().zip(outputs.view().host()).zip(to) {
+                    let error = f64::from(output) - f64::from(truth);
                     let error = if truth.is_nan() { 0.0 } else { error };
                     *to = (error / count) as f32;
                     sum += 0.5 * error * error;
@@ -119,12 +132,12 @@ impl EventTargets {
                 }
             }
             (Self::Values { width, values, scale }, _) => {
-                let known = events.iter().flat_map(|&e| &values[e as usize * width..][..*width]);
-                let errors = known.zip(outputs.view().host()).enumerate().map(|(i, (&truth, &output))| {
-                    let [mean, deviation] = scale[i % width];
-                    f64::from(output) * deviation + mean - f64::from(truth)
-                });
-                let errors: Vec<f64> = errors.filter(|error| !error.is_nan()).collect();
+                let truths = of_events(values, *width, events);
+                let mut predicted = outputs.view().host().to_vec();
+                scale.undo(&mut predicted);
+                let pairs = truths.iter().zip(&predicted).filter(|(truth, _)| !truth.is_nan());
+                let errors: Vec<f64> =
+                    pairs.map(|(&truth, &output)| f64::from(output) - f64::from(truth)).collect();
                 let mean = |of: fn(f64) -> f64| {
                     errors.iter().map(|&error| of(error)).sum::<f64>() / errors.len() as f64
                 };
@@ -169,13 +182,9 @@ impl EventTargets {
     }
 }
 
-/// Mean and deviation of the known values; a constant has the deviation 1.
-fn moments<'v>(values: impl Iterator<Item = &'v f32>) -> [f64; 2] {
-    let known: Vec<f64> = values.filter(|x| !x.is_nan()).map(|&x| f64::from(x)).collect();
-    let count = known.len().max(1) as f64;
-    let mean = known.iter().sum::<f64>() / count;
-    let variance = known.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
-    [mean, if variance > 0.0 { variance.sqrt() } else { 1.0 }]
+/// Values of `events`, of which each has `width`.
+fn of_events(values: &[f32], width: usize, events: &[u32]) -> Vec<f32> {
+    events.iter().flat_map(|&e| &values[e as usize * width..][..width]).copied().collect()
 }
 
 #[cfg(test)]
@@ -184,7 +193,7 @@ mod tests {
 
     #[test]
     fn unknown_values_have_neither_loss_nor_error() {
-        let scale = vec![[1.0, 2.0]];
+        let scale = TargetScale { mean: vec![1.0], deviation: vec![2.0], ..TargetScale::default() };
         let targets = EventTargets::Values { width: 1, values: vec![3.0, f32::NAN, 5.0], scale };
         let (outputs, mut grad) = (Matrix::from_slice(3, 1, &[1.0, 7.0, 1.0]), Matrix::default());
         let loss = targets.loss(&Cpu::default(), &[0, 1, 2], &outputs, &mut grad);
@@ -192,7 +201,5 @@ mod tests {
         let score = |metric| targets.score(metric, &[0, 1, 2], &outputs);
         assert_eq!((score(TargetMetric::Rmse), score(TargetMetric::Mae)), (Some(2f64.sqrt()), Some(1.0)));
         assert_eq!(targets.score(TargetMetric::Mae, &[], &Matrix::default()), None);
-        assert_eq!(moments([2.0, f32::NAN, 4.0].iter()), [3.0, 1.0]);
-        assert_eq!(moments([2.0, 2.0].iter()), [2.0, 1.0]);
     }
 }

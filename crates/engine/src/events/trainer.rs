@@ -15,7 +15,6 @@ use super::{
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::events::EventOptions,
     record::{DatasetRecord, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
     timeline::Stage,
@@ -32,10 +31,9 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no such task, or it is not split by time.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
-    let options: EventOptions = config.own.get();
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     unverified.iter().for_each(|note| context.observer.note(note));
-    let stream = EventStream::new(data, &config.task, options.new_nodes)?;
+    let stream = EventStream::new(config, data)?;
     let metric = metric(config, &stream)?;
     let learner = EventLearner::new(config, &stream)?;
     context.observer.note("features of nodes and events: the host holds all; batches in the order of time");

@@ -14,6 +14,7 @@ const READ: &[&str] = &[
     "verify",
     "metric",
     "task",
+    "target_transform",
     "fanout",
     "layers",
     "batch_size",

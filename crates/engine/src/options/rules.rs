@@ -24,6 +24,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("task", types::task),
     ("quantile", targets::of_loss),
     ("huber_delta", targets::of_loss),
+    ("target_transform", targets::of_values),
     ("class_weights", targets::of_classes),
     ("focal", targets::of_classes),
     ("label_inputs", |config, _| label_columns(config)),

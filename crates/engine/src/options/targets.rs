@@ -12,6 +12,17 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
     Err(format!("--loss {} does not use it; use --loss {reader}, or leave it out", config.loss))
 }
 
+/// The run learns values, by its options.
+pub(super) fn of_values(config: &TrainConfig, _: &Key) -> Read {
+    if is_link(config) {
+        return Err("the run learns links, which have no values; leave it out".into());
+    }
+    if config.loss == "cross-entropy" {
+        return Err("--loss cross-entropy is of classes; leave it out".into());
+    }
+    Ok(())
+}
+
 /// The run learns classes of nodes, by its options.
 pub(super) fn of_classes(config: &TrainConfig, _: &Key) -> Read {
     learns_classes(config)

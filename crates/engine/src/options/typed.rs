@@ -55,6 +55,7 @@ const RULES: &[(&str, Rule)] = &[
 const SHARED: &[&str] = &[
     "quantile",
     "huber_delta",
+    "target_transform",
     "class_weights",
     "focal",
     "device_budget",
@@ -86,6 +87,7 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("host_budget", ALL_IN_HOST),
     ("placement", ON_PROCESSOR),
     ("quantile", NO_TARGETS),
+    ("target_transform", NO_TARGETS),
     ("huber_delta", NO_TARGETS),
     ("class_weights", NO_TARGETS),
     ("focal", NO_TARGETS),

@@ -134,7 +134,7 @@ impl Origin {
     /// The demo graph cannot be generated for comparison.
     pub fn new(config: &TrainConfig, dataset: &DatasetRecord, data: &Dataset) -> Result<Self> {
         let features = Some(FeatureRecord { normalization: data.normalization.clone() });
-        Ok(Self { features, targets: build::target_scale(data), ..Self::of_record(config, dataset)? })
+        Ok(Self { features, targets: build::target_scale(config, data), ..Self::of_record(config, dataset)? })
     }
 
     /// Origin of a run with this configuration on the types of `typed`.

@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use graphmill_data::atomic::{self, Real};
 use serde::{Deserialize, Serialize};
 
-use super::{RunRow, Summary};
+use super::{RunDir, RunRow, Summary};
 use crate::{Error, Result};
 
 /// Scores of several runs that differ by their seeds.
@@ -71,6 +72,45 @@ impl Spread {
 }
 
 impl Repeated {
+    /// Largest number of runs.
+    pub const MAX: u64 = 1000;
+
+    /// Seeds of `count` runs, the first of which has the seed `first`.
+    ///
+    /// # Errors
+    /// Wrong usage: too many or no runs, or a seed beyond the largest one.
+    pub fn seeds(first: u64, count: u64) -> Result<Range<u64>> {
+        if !(1..=Self::MAX).contains(&count) {
+            let message = format!("--repeat {count}: pass an integer from 1 to {}", Self::MAX);
+            return Err(Error::usage(message));
+        }
+        let beyond = || {
+            let message = format!("--repeat {count}: the seeds from {first} exceed 2^64 - 1; lower --seed");
+            Error::usage(message)
+        };
+        Ok(first..first.checked_add(count).ok_or_else(beyond)?)
+    }
+
+    /// Directory of the run of a seed below `dir`.
+    pub fn run_dir(dir: &Path, seed: u64) -> PathBuf {
+        dir.join(format!("seed-{seed}"))
+    }
+
+    /// Run of the smallest seed below `dir`, from which the others take their options if the runs
+    /// go on after an interruption.
+    ///
+    /// # Errors
+    /// The directory cannot be read; wrong usage: it holds no such run.
+    pub fn first_run(dir: &Path) -> Result<PathBuf> {
+        let entries = std::fs::read_dir(dir).map_err(|error| Error::io(dir, "read", error))?;
+        let seed = |name: &str| name.strip_prefix("seed-")?.parse::<u64>().ok();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let found = names.filter_map(|name| Some((seed(&name)?, dir.join(name))));
+        let found = found.filter(|(_, dir)| RunDir::config_path(dir).is_file()).min();
+        let nothing = || Error::usage(format!("{}: no run to resume; leave out --resume", dir.display()));
+        Ok(found.ok_or_else(nothing)?.1)
+    }
+
     /// Path of the file in the directory of the runs.
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("repeat.json")

@@ -64,6 +64,10 @@ pub struct Summary {
     /// parts that they are compared with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostics>,
+    /// Scores of label propagation alone, of a run that learned one class for each node of one
+    /// type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// Age of reused embeddings.
     pub staleness: Staleness,
     /// Cost of the minibatches that were counted for caches, since the start or the last resume.
@@ -82,6 +86,18 @@ pub struct Summary {
     pub all_reduce: Option<String>,
     /// Seconds from start to end, summed over resumed parts.
     pub seconds: f64,
+}
+
+/// Scores of a method without a model, by the metric of the run and on the same nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Baseline {
+    /// Name of the method.
+    pub method: String,
+    /// Score of the validation nodes.
+    pub valid: Option<f64>,
+    /// Score of the test nodes.
+    pub test: Option<f64>,
 }
 
 /// An NVIDIA device.
@@ -140,6 +156,7 @@ impl Summary {
             best,
             test,
             by_class: None,
+            baseline: None,
             diagnostics: Vec::new(),
             staleness: Staleness::default(),
             presampling: None,

@@ -104,6 +104,7 @@ fn full_summary() -> Summary {
         test: TestScore { metric: "accuracy".into(), score: Some(0.5) },
         by_class: Some(full_report()),
         diagnostics: vec![full_diagnostics()],
+        baseline: Some(Baseline { method: "label-propagation".into(), valid: Some(0.5), test: Some(0.5) }),
         staleness: Staleness { bound: 1, max: 1 },
         presampling: Some(PresamplingRecord { drawn_batches: 1, counted_batches: 1, seconds: 1.0 }),
         peak_rss_bytes: 1,

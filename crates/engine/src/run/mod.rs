@@ -9,11 +9,13 @@
 //! | `peers.rs` | the other ranks, if several train together |
 //! | `updates.rs`, `meter.rs` | counting and saving after every update; time and memory of an epoch |
 //! | `scoring.rs` | when an epoch is scored, and whether it is the best |
+//! | `baseline.rs` | the score of label propagation without the model |
 //! | `link_scoring.rs` | metric and loss of the edges that validate |
 //! | `loss_alarm.rs` | a warning when the loss explodes |
 //! | `notices.rs` | notes for the observer about the choices of a run |
 //! | `summary.rs` | the summary of a run that has ended |
 
+mod baseline;
 mod best;
 mod checkpoint_writer;
 mod context;

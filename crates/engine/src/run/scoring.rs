@@ -13,7 +13,9 @@ use graphmill_nn::{
     regression::TargetScale,
 };
 
-use super::{Inputs, Meter, Peers, RunPosition, link_scoring::LinkScorer, observer::Observer, setup::Tables};
+use super::{
+    Inputs, Meter, Peers, RunPosition, baseline, link_scoring::LinkScorer, observer::Observer, setup::Tables,
+};
 use crate::{
     Result, TrainConfig, build,
     config::SelectBy,
@@ -23,7 +25,7 @@ use crate::{
         score,
     },
     learner::Learner,
-    record::{TestScore, ValidationScore},
+    record::{Baseline, TestScore, ValidationScore},
     stage::Loader,
     tiers::AllRows,
 };
@@ -53,6 +55,8 @@ pub(crate) struct Tested {
     pub(crate) by_class: Option<ClassReport>,
     /// Diagnostics of the test nodes, and of the parts that they are compared with.
     pub(crate) diagnostics: Vec<Diagnostics>,
+    /// Scores of label propagation alone.
+    pub(crate) baseline: Option<Baseline>,
 }
 
 /// Judgement of an epoch.
@@ -102,7 +106,7 @@ impl<'a> Scorer<'a> {
             }
             (None, None) => (Judge::Labels(build::metric(config, data)?), Vec::new()),
         };
-        let scale = build::target_scale(data).filter(|_| inputs.links.is_none());
+        let scale = build::target_scale(config, data).filter(|_| inputs.links.is_none());
         Ok(Self { judge, config, data, inference, ranks, valid, scale, logits: Matrix::default() })
     }
 
@@ -198,13 +202,17 @@ impl<'a> Scorer<'a> {
             Judge::Links(_) => Vec::new(),
         };
         let score = self.score(model, Part::Test, &nodes)?;
-        let mut by_class = None;
-        if let Judge::Labels(_) = &self.judge {
+        let (mut by_class, mut baseline) = (None, None);
+        if let Judge::Labels(metric) = &self.judge {
+            if self.ranks.is_none() {
+                let parts = [&self.valid[..], &nodes[..]];
+                baseline = baseline::label_propagation(self.config, self.data, metric.make, parts)?;
+            }
             by_class = class_report(&self.logits, &self.data.labels, &nodes, &names);
             diagnostics.extend(self.diagnose("test", &nodes, &names));
         }
         meter.span("test", clock);
-        Ok(Tested { test: TestScore { metric, score }, by_class, diagnostics })
+        Ok(Tested { test: TestScore { metric, score }, by_class, diagnostics, baseline })
     }
 
     /// Diagnostics of the parts besides the test nodes.

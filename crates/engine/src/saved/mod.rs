@@ -1,5 +1,6 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
+mod as_of;
 pub mod export;
 mod infer;
 pub(crate) mod keys;
@@ -54,7 +55,21 @@ pub enum Selection<'p> {
     KeyList(&'p [String]),
 }
 
+/// Choice of embeddings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmbedOptions<'a> {
+    /// Node type, for a table of embeddings, links of several types or events; the first that the
+    /// run learned by default.
+    pub node_type: Option<&'a str>,
+    /// True to read all edges, for a run on links, and not those of training only.
+    pub all_edges: bool,
+    /// Time that only earlier events, or nodes and edges, are read for; all by default. A run on
+    /// links reads no times.
+    pub at: Option<i64>,
+}
+
 /// A run directory that holds a model.
+#[derive(Clone)]
 pub struct SavedRun {
     pub(crate) dir: PathBuf,
     pub(crate) config: TrainConfig,
@@ -64,6 +79,8 @@ pub struct SavedRun {
     last: bool,
     /// Propagation after the model.
     propagation: Option<Propagation>,
+    /// Time as of which nodes are predicted.
+    at: Option<i64>,
 }
 
 /// Contents of the output of `predict`.
@@ -133,7 +150,7 @@ impl SavedRun {
         config.check().map_err(|error| Error::format(&file, "options", error.to_string()))?;
         run::check_recorded(dir, &config)?;
         let origin = Origin::of_run(dir, &config)?;
-        Ok(Self { dir: dir.to_path_buf(), config, origin, last, propagation: None })
+        Ok(Self { dir: dir.to_path_buf(), config, origin, last, propagation: None, at: None })
     }
 
     /// The run's configuration.
@@ -313,7 +330,8 @@ impl SavedRun {
     ///
     /// `nodes` is a list file, with one id per line or a `.npy` of integers; `None` selects all
     /// nodes. Ids are those of `data`, or with `original` those from before reordering, which also
-    /// order the rows if all nodes are selected.
+    /// order the rows if all nodes are selected. As of a time ([`SavedRun::as_of`]), all nodes are
+    /// those that exist then.
     ///
     /// # Errors
     /// The model or the list cannot be read, a node is outside the graph, the dataset has no
@@ -358,18 +376,23 @@ impl SavedRun {
         }
         let target = Target::new(out)?;
         self.check_fit(data, false)?;
+        let past = self.past_of(data)?;
+        let data = past.as_ref().map_or(data, |past| &past.data);
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
         let original = original.then(|| ids_by_original(data)).transpose()?;
-        if matches!(selection, Selection::All) {
+        let is_all = matches!(selection, Selection::All);
+        if is_all {
             let all = TrainConfig { eval_nodes: 0, ..self.config.clone() };
             self.blame_config(memory::check(&all, data))?;
         }
         let by_key = names.finds_by_key(&selection);
         let mut nodes = names.select(selection, data.num_nodes(), &data.name)?;
-        let requested = nodes.clone();
+        let mut requested = nodes.clone();
         if let Some(new) = original.filter(|_| !by_key) {
             nodes.iter_mut().for_each(|v| *v = new[*v as usize]);
         }
+        let time = past.as_ref().and_then(as_of::Past::time);
+        self.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
         let rescaling = self.rescaling(data)?;
         let features = self.rows(data, rescaling.as_ref())?;
         let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;

@@ -11,12 +11,9 @@ use crate::{
     Error, Result,
     config::events::is_of_events,
     inference::Output,
-    propagation::{Known, Method, PropagationOptions, TABLE},
+    propagation::{Known, MIN, Method, PropagationOptions, TABLE},
     tiers::AllRows,
 };
-
-/// Value that stands for the probability 0, whose logarithm is not finite.
-const MIN: f32 = 1e-30;
 
 /// Propagation that follows a model.
 #[derive(Clone, Debug)]

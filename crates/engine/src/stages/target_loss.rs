@@ -26,7 +26,7 @@ use graphmill_data::{Dataset, npy};
 use graphmill_nn::{
     Backend, View, ViewMut,
     backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy},
-    regression::{self, TargetScale, ValueLoss},
+    regression::{self, TargetScale, TargetTransform, ValueLoss},
 };
 use rayon::prelude::*;
 
@@ -133,7 +133,8 @@ impl TargetLoss {
     pub(crate) fn of_targets(config: &TrainConfig, data: &Learned) -> Result<Self> {
         match data.labels {
             Labels::Values { values, width } => {
-                let loss = Self::of_values(config, data, TargetScale::of(values, *width, data.train))?;
+                let scale = TargetScale::fit(config.target_transform, values, *width, data.train);
+                let loss = Self::of_values(config, data, scale)?;
                 Ok(Self { missing: missing_share(values, *width, data.train), ..loss })
             }
             labels => Self::of_classes(config, data, labels),
@@ -166,6 +167,7 @@ impl TargetLoss {
                 config.loss, data.name
             )));
         }
+        check_no_values(config, data.name)?;
         let has_weights = config.class_weights != "none";
         if config.focal > 0.0 {
             on_processor(config, "the focal loss")?;
@@ -195,7 +197,7 @@ impl TargetLoss {
         self.value.as_ref().map(|_| &self.scale)
     }
 
-    /// Gathers the targets of `nodes`; values are standardised.
+    /// Gathers the targets of `nodes`; values are transformed.
     pub(crate) fn gather(&self, labels: &Labels, nodes: &[NodeId], of_rows: &mut SeedLabels) {
         of_rows.gather(labels, nodes);
         self.scale.apply(&mut of_rows.value);
@@ -337,6 +339,16 @@ fn focal(gamma: f64, logits: View, label: &[i32], weight: &[f32], scale: f64, gr
         }
     }
     sum
+}
+
+/// Refuses options of values for the classes of the dataset or task `name`.
+pub(crate) fn check_no_values(config: &TrainConfig, name: &str) -> Result<()> {
+    match config.target_transform {
+        TargetTransform::Standard => Ok(()),
+        transform => Err(Error::usage(format!(
+            "--target-transform {transform}: the targets of {name} are classes; leave it out"
+        ))),
+    }
 }
 
 #[cfg(test)]

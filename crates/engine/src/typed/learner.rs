@@ -8,6 +8,7 @@ use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
     optim::{AdamOptions, Optimizer, SparseAdam},
+    regression::TargetScale,
     typed::{TypedActivations, TypedModel, TypedStep},
 };
 
@@ -78,6 +79,11 @@ impl<'a> TypedLearner<'a> {
             scratch: Matrix::default(),
             ranks: None,
         })
+    }
+
+    /// Scale of the targets, if they are values.
+    pub(super) fn scale(&self) -> Option<&TargetScale> {
+        self.targets.scale()
     }
 
     /// The same learner, which sums gradients over `ranks`.

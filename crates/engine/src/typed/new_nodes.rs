@@ -66,6 +66,7 @@ impl SavedTypedRun<'_> {
     ) -> Result<WrittenNew> {
         let target = Target::new(out)?;
         self.run.check_kind(kind)?;
+        self.run.check_new_nodes()?;
         let Loaded { task, model } = self.load(data)?;
         let t = task.node_type;
         let known = Known::new(data, encodings(&data.name, data.directory.as_deref())?.1);

@@ -24,7 +24,7 @@ use crate::{
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
+    saved::{EmbedOptions, Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// A run directory that holds a model of several types.
@@ -98,7 +98,10 @@ impl<'r> SavedTypedRun<'r> {
             self.check_fit(data, own)?;
         }
         let task = TypedTask::new(data, own.map_or(&self.config().task, |own| &own.task))?;
-        let task = task.with_edges(self.config(), data)?;
+        let mut task = task.with_edges(self.config(), data)?;
+        if let (Some(at), Some(times)) = (self.run.at(), task.times.take()) {
+            task.times = Some(times.at_time(at));
+        }
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
             let message = format!(
@@ -240,15 +243,19 @@ impl<'r> SavedTypedRun<'r> {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         self.run.check_kind(kind)?;
+        let past = self.run.types_as_of(data)?;
+        let data = past.as_ref().unwrap_or(data);
         let Loaded { task, model } = self.load(data)?;
         let names = Names::of_type(data, task.node_type, self.classes(&task));
         let by_original = original.then(|| ids_by_original(data, task.node_type)).transpose()?;
-        let by_key = names.finds_by_key(&selection);
-        let requested = names.select(selection, task.num_nodes(), &data.name)?;
-        let nodes = match by_original {
+        let (by_key, is_all) = (names.finds_by_key(&selection), matches!(selection, Selection::All));
+        let mut requested = names.select(selection, task.num_nodes(), &data.name)?;
+        let mut nodes = match by_original {
             Some(new) if !by_key => requested.iter().map(|&v| new[v as usize]).collect(),
             _ => requested.clone(),
         };
+        let time = data.nodes[task.node_type].time.as_ref();
+        self.run.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         let mut inference = self.inference(data, &task)?.watched(watch);
@@ -259,6 +266,24 @@ impl<'r> SavedTypedRun<'r> {
         target.write(&Predictions { nodes: requested, cols, values, identity })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })
+    }
+}
+
+impl SavedTypedRun<'_> {
+    /// Writes embeddings of nodes of the task's type, as of the time of `options` if it has one.
+    ///
+    /// # Errors
+    /// As for [`SavedTypedRun::predict`].
+    pub fn embed(
+        &self,
+        data: &TypedDataset,
+        selection: Selection,
+        options: EmbedOptions,
+        out: &Path,
+        watch: &dyn Progress,
+    ) -> Result<Written> {
+        let run = &*self.run.seen_from(options.at)?;
+        SavedTypedRun { run }.predict(data, selection, false, Kind::Embeddings, out, watch)
     }
 }
 

@@ -12,7 +12,6 @@ use graphmill_core::{
 };
 use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
-use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
 
 use super::{counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
@@ -40,8 +39,6 @@ pub(super) struct TypedTask {
     pub(super) node_type: usize,
     /// Labels, or values, of all nodes of that type.
     pub(super) labels: Labels,
-    /// Scale of the targets, if they are values.
-    pub(super) scale: Option<TargetScale>,
     /// Nodes that train, validate and test, ascending.
     pub(super) split: Split,
     /// Customary metric, if known.
@@ -86,10 +83,6 @@ impl TypedTask {
             return Err(Error::dataset(&data.name, message));
         }
         let times = TaskTimes::new(data, task, &graph, node_type)?;
-        let scale = match &labels {
-            Labels::Values { values, width } => Some(TargetScale::of(values, *width, &split.train)),
-            _ => None,
-        };
         Ok(Self {
             name: task.name.clone(),
             times,
@@ -99,7 +92,6 @@ impl TypedTask {
             is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
-            scale,
             split,
             metric: task.metric.clone(),
             classes: task.names.clone(),
@@ -121,7 +113,6 @@ impl TypedTask {
             times: None,
             node_type: 0,
             labels: Labels::Single { class: Buffer::default(), classes: 0 },
-            scale: None,
             split: Split::default(),
             metric: None,
             classes: Vec::new(),
@@ -385,6 +376,7 @@ mod tests {
     use graphmill_data::typed::{EdgeType, TypedBuilder};
 
     use super::*;
+    use crate::build::target_scale_of;
 
     fn builder() -> TypedBuilder {
         let mut builder = TypedBuilder::new("shop");
@@ -440,7 +432,8 @@ mod tests {
         let Labels::Values { values, width: 2 } = &task.labels else { panic!("values") };
         assert!(values[2].is_nan() && values[3].is_nan(), "node 1 has no row");
         assert_eq!((values[0], values[6], values[7]), (3.0, 1.0, 10.0));
-        let scale = task.scale.clone().unwrap();
+        let config = TrainConfig::default();
+        let scale = target_scale_of(&config, &task.labels, &task.split.train).unwrap();
         assert_eq!((scale.mean, scale.deviation), (vec![50.5, 20.0], vec![49.5, 10.0]));
         assert!(task.record(&data).values);
     }

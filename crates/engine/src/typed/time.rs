@@ -72,6 +72,11 @@ impl TaskTimes {
         Ok(Some(Self { graph, of_node: Arc::new(of_node), node_type }))
     }
 
+    /// The same times, but `at` for every seed.
+    pub(super) fn at_time(self, at: i64) -> Self {
+        Self { of_node: Arc::new(vec![at; self.of_node.len()]), ..self }
+    }
+
     /// The sampler of a configuration.
     ///
     /// # Errors

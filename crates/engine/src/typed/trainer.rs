@@ -31,6 +31,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    build::target_scale_of,
     config::SelectBy,
     distributed::Ranks,
     inference::{
@@ -308,9 +309,9 @@ impl<'a> BatchRun for TypedRun<'a> {
             Inference::Alone(of) => of.run(&learner.model, nodes, Output::Logits, &mut self.logits)?,
             Inference::OverRanks(of) => of.run(&learner.model, nodes, &mut self.logits)?,
         }
-        // the loss reads standardised values, metrics those at the scale of the targets
+        // the loss reads transformed values, metrics those at the scale of the targets
         let loss = learner.loss(&self.logits, nodes);
-        if let Some(scale) = &self.task.scale {
+        if let Some(scale) = learner.scale() {
             scale.undo(self.logits.view_mut().host());
         }
         let score = score_labels(self.metric.make, &self.logits, &self.task.labels, nodes);
@@ -342,7 +343,7 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn target_scale(&self) -> Option<TargetScale> {
-        self.task.scale.clone()
+        target_scale_of(self.config, &self.task.labels, &self.task.split.train)
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {

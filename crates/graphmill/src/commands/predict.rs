@@ -39,6 +39,7 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/bank --nodes acc-7,acc-9 --probabilities --out -\n  \
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
              graphmill predict runs/visits --at 1500000 --top-k 10 --out items.csv\n  \
+             graphmill predict runs/bank --at 20240501 --out may.csv\n  \
              graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
         )
         .arg(args::run_dir())
@@ -163,12 +164,16 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         Kind::Classes
     };
     let is_of_links = run.ranks_links();
-    let asks_for_links = ["top-k", "relation", "at"].iter().any(|name| matches.contains_id(name))
+    let asks_for_links = ["top-k", "relation"].iter().any(|name| matches.contains_id(name))
         || ["all-edges", "sources"].iter().any(|name| matches.get_flag(name));
     if is_of_links || asks_for_links {
         let k = if is_of_links { top_k(matches)? } else { 0 };
         return candidates(matches, &run, k, out);
     }
+    let run = match args::get_at(matches)? {
+        Some(at) => run.as_of(at)?,
+        None => run,
+    };
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
         return on::run(matches, &run, other, kind, out);

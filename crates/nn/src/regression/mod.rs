@@ -5,7 +5,9 @@
 //! loss.
 
 mod loss;
+mod quantiles;
 mod scale;
 
 pub use loss::{PointLoss, TABLE, ValueLoss};
-pub use scale::TargetScale;
+pub use quantiles::Quantiles;
+pub use scale::{TargetScale, TargetTransform};

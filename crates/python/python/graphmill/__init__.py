@@ -12,7 +12,8 @@
 - :class:`Dataset` is a graph with features, labels and a split, in memory or in a directory, and
   :class:`TypedDataset` one of several types. :func:`generate`, :func:`import_dataset`,
   :meth:`Dataset.from_tables` and the other ``from_`` methods create datasets.
-- :func:`train` returns a :class:`Run`, with its history, its model and predictions.
+- :func:`train` returns a :class:`Run`, with its history, its model and predictions; with
+  ``repeat=N`` several, with the mean and the deviation of their scores.
 - :func:`evaluate`, :func:`predict`, :func:`recommend`, :func:`embed`, :func:`export_model`,
   :func:`report`, :func:`runs`, :func:`hotness`, :func:`partition`, :func:`reorder`, :func:`info`,
   :func:`plan`, :func:`bench`, :func:`doctor`, :func:`sweep`, :func:`datasets`, :func:`download` and
@@ -48,7 +49,7 @@ from .option_types import (
     ReorderOptions,
     TrainOptions,
 )
-from .result import History, Run
+from .result import History, Run, Runs
 from .run import hotness, hotness_report, options, partition, partition_report, train
 from .saved import Recommendations, embed, evaluate, export_model, import_model, load_model, predict, recommend, report, runs
 from .service import ServeOptions, Service, serve
@@ -82,6 +83,7 @@ __all__ = [
     "Recommendations",
     "ReorderOptions",
     "Run",
+    "Runs",
     "ServeOptions",
     "Service",
     "ShaDowKHopSampler",

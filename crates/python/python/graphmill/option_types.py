@@ -29,6 +29,8 @@ class TrainOptions(TypedDict, total=False):
     loss: Literal["auto", "cross-entropy", "mse", "mae", "huber", "quantile", "bce", "margin", "bpr", "sampled-softmax", "info-nce", "self-adversarial"]
     #: Quantile that loss quantile predicts
     quantile: float
+    #: Transform of the values before the loss; predictions and scores undo it
+    target_transform: Literal["none", "standard", "log", "quantile"]
     #: Error up to which loss huber is squared, in deviations of the target
     huber_delta: float
     #: Weights of the classes in the loss: none, balanced, a list or a file
@@ -675,6 +677,8 @@ class BenchOptions(TypedDict, total=False):
     loss: Literal["auto", "cross-entropy", "mse", "mae", "huber", "quantile", "bce", "margin", "bpr", "sampled-softmax", "info-nce", "self-adversarial"]
     #: Quantile that loss quantile predicts
     quantile: float
+    #: Transform of the values before the loss; predictions and scores undo it
+    target_transform: Literal["none", "standard", "log", "quantile"]
     #: Error up to which loss huber is squared, in deviations of the target
     huber_delta: float
     #: Weights of the classes in the loss: none, balanced, a list or a file

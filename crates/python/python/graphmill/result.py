@@ -133,6 +133,7 @@ class Run:
         dataset: DatasetLike | None = None,
         last: bool = False,
         original_ids: bool = False,
+        at: int | None = None,
         on: Any = None,
         edges: Any = None,
         propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
@@ -148,6 +149,7 @@ class Run:
             dataset=dataset,
             last=last,
             original_ids=original_ids,
+            at=at,
             on=on,
             edges=edges,
             propagate=propagate,
@@ -222,6 +224,63 @@ class Run:
             ("seconds", f"{self.seconds:.1f}"),
         ]
         return show.table("Run", rows)
+
+
+class Runs(list):
+    """Runs that differ by their seeds: a list of :class:`Run`, and the spread of their scores.
+
+    :func:`train` returns one with ``repeat=N``.
+
+    Args:
+        runs: The runs, by seed.
+        spread: Fields of ``repeat.json``.
+        path: Directory of the runs, or ``None`` if nothing was written.
+    """
+
+    #: Directory of the runs, or ``None`` if nothing was written.
+    path: str | None
+
+    def __init__(self, runs: Sequence[Run], spread: Record, path: str | None):
+        super().__init__(runs)
+        self.path, self._spread = path, spread
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        metric: str = self._spread.metric
+        return metric
+
+    @property
+    def test(self) -> Record | None:
+        """Test scores: ``mean``, ``deviation`` (of a sample), ``min`` and ``max``; ``None`` if a run has none."""
+        test: Record | None = self._spread.test
+        return test
+
+    @property
+    def valid(self) -> Record | None:
+        """Validation scores of the best epochs, as :attr:`test`."""
+        valid: Record | None = self._spread.valid
+        return valid
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fields of ``repeat.json``: ``dataset``, ``metric``, ``runs``, ``test`` and ``valid``."""
+        return self._spread.to_dict()
+
+    def _scores(self) -> list[tuple[str, str]]:
+        spreads = [("valid", self.valid), ("test", self.test)]
+        return [
+            (f"{name} {self.metric}", f"{spread.mean:.4f} ± {spread.deviation:.4f}")
+            for name, spread in spreads
+            if spread is not None
+        ]
+
+    def __repr__(self) -> str:
+        fields = [] if self.path is None else [repr(self.path)]
+        return f"Runs({', '.join([*fields, f'{len(self)} runs', *(f'{name} {score}' for name, score in self._scores())])})"
+
+    def _repr_html_(self) -> str:
+        rows = [("directory", self.path), ("dataset", self._spread.dataset), ("runs", len(self)), *self._scores()]
+        return show.table("Runs", rows)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

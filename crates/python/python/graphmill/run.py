@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Sequence, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ._frameworks import options_of
 from .given import DatasetLike, any_types, native_of, one_type
 from .progress import watch
 from .record import Record, record_of
-from .result import Run
+from .result import Run, Runs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,6 +31,7 @@ def train(
     *,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    repeat: int | None = None,
     progress: bool | None = None,
     callback: Callable[[Record], Any] | None = None,
     **options: Unpack[TrainOptions],
@@ -48,18 +49,23 @@ def train(
             built-in demo, or with ``resume`` the dataset of the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
-        resume: Continues the run in ``out``.
+        resume: Continues the run in ``out``. With ``repeat``, finished runs are not trained again.
+        repeat: Trains so many runs, from 1 to 1000, with the seeds from ``seed`` on. The run of seed
+            S is written to ``seed-S`` in ``out``, and the spread of the scores to ``repeat.json``.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook, there as a bar
             of tqdm if it is installed.
         callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
-            ``seconds``, ...). An exception that it raises ends the run.
+            ``seconds``, ...; with ``repeat`` also ``seed``). An exception that it raises ends the
+            run.
         **options: Options of ``graphmill train``: ``model``, ``fanout``, ``hidden``, ``epochs``,
             ``lr``, ``sampler``, ``seed``, ...; :func:`options` lists them, and
             ``graphmill.TrainOptions`` has their types, by which type checkers and editors know
             them.
 
     Returns:
-        A :class:`Run`, with its records and its model.
+        A :class:`Run`, with its records and its model; with ``repeat`` a :class:`Runs`, a list of
+        them with the mean and the standard deviation of their scores (type checkers need
+        ``typing.cast(graphmill.Runs, ...)``).
 
     Raises:
         TypeError: An option is unknown.
@@ -74,26 +80,54 @@ def train(
         >>> run = graphmill.train(data, model="gcn", epochs=5, hidden=32, batch_size=100, lr=0.01)
         >>> run.test.metric, run.test.score > 0.9
         ('accuracy', True)
+        >>> runs = graphmill.train(data, model="gcn", epochs=5, hidden=32, batch_size=100, lr=0.01, repeat=3)
+        >>> len(runs), runs.test.mean > 0.9, runs.test.deviation < 0.1
+        (3, True, True)
     """
     if resume and out is None:
         raise ValueError("resume=True needs the run directory; pass it as out=...")
+    path = None if out is None else os.fspath(out)
+    given = None if dataset is None or isinstance(dataset, (str, os.PathLike)) else any_types(dataset)
+    native = native_of(dataset) if given is None else given._native
+
+    def one(out: str | None, resume: bool, like: str | None, options: dict[str, Any], **seed: int) -> Run:
+        summary = record_of(_train(native, (options_of(options), out, resume, like), progress, callback, seed))
+        return Run._of(summary, out, given)
+
+    if repeat is None:
+        return one(path, resume, None, {**options})
+    like, plan = _graphmill.repeat_plan(options_of(options), repeat, path, resume)
+    runs = []
+    for seed, directory, goes_on in plan:
+        from_first = None if goes_on else like
+        runs.append(one(directory, goes_on, from_first, {**options, "seed": seed}, seed=seed))
+    records = [(seed, run.path, json.dumps(run.to_dict())) for (seed, *_), run in zip(plan, runs)]
+    return cast(Run, Runs(runs, record_of(_graphmill.repeated(records, path)), path))
+
+
+def _train(
+    native: Any,
+    how: tuple[str, str | None, bool, str | None],
+    progress: bool | None,
+    callback: Callable[[Record], Any] | None,
+    seed: dict[str, int],
+) -> str:
+    """Trains a run; epochs that ``callback`` sees also have the fields of ``seed``. Returns the summary as JSON."""
     with watch(progress) as line:
+        if line is not None and seed:
+            line(json.dumps({"event": "note", "message": f"seed {seed['seed']}"}))
 
         def observe(message: str) -> None:
             event = json.loads(message)
             if event["event"] == "warning":
-                warnings.warn(event["message"], stacklevel=3)
+                warnings.warn(event["message"], stacklevel=5)
                 return
             if line is not None:
                 line(message)
             if callback is not None and event["event"] == "epoch":
-                callback(record_of(message).record)
+                callback(record_of(json.dumps({**event["record"], **seed})))
 
-        path = None if out is None else os.fspath(out)
-        given = None if dataset is None or isinstance(dataset, (str, os.PathLike)) else any_types(dataset)
-        native = native_of(dataset) if given is None else given._native
-        summary = record_of(_graphmill.train(native, options_of(options), path, resume, observe))
-        return Run._of(summary, path, given)
+        return _graphmill.train(native, *how, observe)
 
 
 def hotness(dataset: DatasetLike | None = None, metric: str = "degree", **options: Unpack[HotnessOptions]) -> np.ndarray:

@@ -69,6 +69,7 @@ def predict(
     dataset: DatasetLike | None = None,
     last: bool = False,
     original_ids: bool = False,
+    at: int | None = None,
     on: Any = None,
     edges: Any = None,
     propagate: Literal["label-propagation", "correct-and-smooth"] | None = None,
@@ -88,6 +89,8 @@ def predict(
             and so was not stored.
         last: Uses the last checkpoint instead of the best model.
         original_ids: Interprets ids as those from before the dataset was reordered.
+        at: Time to predict as of, if nodes or edges have times: only edges before it are read, and only
+            nodes that exist by then; ``nodes=None`` predicts those. Default: everything is read.
         on: Table of new nodes to predict, as of :meth:`Dataset.from_tables`, for a dataset that was
             imported from tables: its columns are encoded by the dataset's statistics, and nodes are
             computed as if they were in the dataset, which does not change. With several node types,
@@ -113,8 +116,8 @@ def predict(
     native = native_of(dataset)
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
-    if on is not None and (nodes is not None or keys is not None or original_ids):
-        raise TypeError("on: all rows of the table are predicted; leave out nodes, keys and original_ids")
+    if on is not None and (nodes is not None or keys is not None or original_ids or at is not None):
+        raise TypeError("on: all rows of the table are predicted, and have no times; leave out nodes, keys, original_ids and at")
     if on is not None and propagate is not None:
         raise TypeError("propagate: labels spread over the dataset's graph, without new nodes; leave out on")
     spread = _propagation(propagate, propagation)
@@ -128,7 +131,7 @@ def predict(
                 warnings.warn(note, UserWarning, stacklevel=2)
         else:
             asked = _asked(nodes, keys, scratch)
-            written = _graphmill.predict(run_directory(run), native, asked, kind, last, original_ids, spread, out)
+            written = _graphmill.predict(run_directory(run), native, asked, kind, last, original_ids, at, spread, out)
         return _read(written, out)
 
 
@@ -268,7 +271,8 @@ def embed(
             first that it learned.
         all_edges: Reads all edges, for a run on links. By default those of training only, so that
             embeddings know no edge that validates or tests.
-        at: Time that only earlier events are read for, by a run on a stream of events. Default: all events.
+        at: Time that only earlier events or edges are read for, as of :func:`predict`. Not for runs on links
+            without times. Default: everything is read.
 
     Returns:
         One row per node (``N x H``, float32), in the order of ``nodes``.
@@ -277,9 +281,9 @@ def embed(
         ValueError, OSError: As of :func:`predict`; or an option is not for this kind of run.
     """
     if original_ids:
-        if node_type is not None or all_edges or at is not None:
-            raise TypeError("original_ids: reordered datasets have one type and no links; leave out node_type, all_edges and at")
-        return predict(run, nodes, kind="embeddings", keys=keys, dataset=dataset, last=last, original_ids=True)
+        if node_type is not None or all_edges:
+            raise TypeError("original_ids: ids of links are those of the dataset; leave out node_type and all_edges")
+        return predict(run, nodes, kind="embeddings", keys=keys, dataset=dataset, last=last, original_ids=True, at=at)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         out = os.path.join(scratch, "embeddings.npy")
         asked = _asked(nodes, keys, scratch)

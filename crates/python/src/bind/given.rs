@@ -193,7 +193,7 @@ impl Data {
     ) -> Result<Written> {
         match Self::source(given, run)? {
             Source::One(data) => run.embed(data, nodes, options, out, watch),
-            Source::Several(data, typed) => typed.predict(data, nodes, false, Kind::Embeddings, out, watch),
+            Source::Several(data, typed) => typed.embed(data, nodes, options, out, watch),
             Source::Directory(other) => Ok(run.embed_on(other, nodes, options, out, watch)?.1),
         }
     }

@@ -22,6 +22,7 @@ mod machine;
 mod options;
 mod predictor;
 mod records;
+mod repeat;
 mod run;
 mod saved;
 mod sweep;
@@ -60,6 +61,8 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(links::rank_metric, m)?)?;
     m.add_function(wrap_pyfunction!(given::is_typed, m)?)?;
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
+    m.add_function(wrap_pyfunction!(repeat::repeat_plan, m)?)?;
+    m.add_function(wrap_pyfunction!(repeat::repeated, m)?)?;
     m.add_function(wrap_pyfunction!(saved::evaluate, m)?)?;
     m.add_function(wrap_pyfunction!(saved::predict, m)?)?;
     m.add_function(wrap_pyfunction!(saved::predict_new, m)?)?;

@@ -145,33 +145,33 @@ pub(super) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Sen
 }
 
 /// Trains and returns the summary as JSON. Without a dataset, a resumed run takes its own, and a
-/// new run takes the demo.
+/// new run takes the demo; with `like`, its options and its dataset are those of that run.
 #[pyfunction]
-#[pyo3(signature = (dataset, options, out, resume, observe))]
+#[pyo3(signature = (dataset, options, out, resume, like, observe))]
 pub(super) fn train(
     py: Python<'_>,
     dataset: Option<Given<'_>>,
     options: &str,
     out: Option<PathBuf>,
     resume: bool,
+    like: Option<PathBuf>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
-    let mut before = None;
-    if let (true, Some(dir)) = (resume, &out) {
-        let file = RunDir::config_path(dir);
-        if file.exists() {
-            config.read_file(&file).map_err(error::engine)?;
-            before = Some(config.clone());
-        }
+    // the run whose options and dataset this one takes
+    let source = if resume { out.as_deref() } else { like.as_deref() };
+    let source = source.filter(|dir| RunDir::config_path(dir).exists());
+    if let Some(dir) = source {
+        config.read_file(&RunDir::config_path(dir)).map_err(error::engine)?;
     }
-    let data = match (dataset, &before, &out) {
-        (Some(dataset), ..) => {
+    let before = source.filter(|_| resume).map(|_| config.clone());
+    let data = match (dataset, source) {
+        (Some(dataset), _) => {
             dataset.locate(&mut config).map_err(error::engine)?;
             dataset.data()
         }
-        (None, Some(config), Some(dir)) => py.detach(|| Data::of_run(dir, config)).map_err(error::engine)?,
-        (None, ..) => Data::One(Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?)),
+        (None, Some(dir)) => py.detach(|| Data::of_run(dir, &config)).map_err(error::engine)?,
+        (None, None) => Data::One(Arc::new(py.detach(graphmill_data::generate::demo).map_err(error::graph)?)),
     };
     let given = configure(&mut config, options, &names())?;
     config.refuse_unused(&given).map_err(error::engine)?;

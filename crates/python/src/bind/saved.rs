@@ -61,7 +61,7 @@ fn opened(run: &Path, last: bool, propagate: Option<(String, String)>) -> Result
 
 /// Writes predictions of a run's model to a file; returns their description as JSON.
 #[pyfunction]
-#[pyo3(signature = (run, dataset, asked, kind, last, original_ids, propagate, out))]
+#[pyo3(signature = (run, dataset, asked, kind, last, original_ids, at, propagate, out))]
 #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
 pub(super) fn predict(
     py: Python<'_>,
@@ -71,6 +71,7 @@ pub(super) fn predict(
     kind: &str,
     last: bool,
     original_ids: bool,
+    at: Option<i64>,
     propagate: Option<(String, String)>,
     out: PathBuf,
 ) -> PyResult<String> {
@@ -78,6 +79,7 @@ pub(super) fn predict(
     let data = dataset.map(|dataset| dataset.data());
     let written = wait::quietly(py, move |progress| {
         let saved = opened(&run, last, propagate)?;
+        let saved = if let Some(at) = at { saved.as_of(at)? } else { saved };
         let selected = (selection(&asked), original_ids);
         Data::predict(data.as_ref(), &saved, selected, (kind, &out), progress)
     })?;

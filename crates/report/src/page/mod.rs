@@ -3,6 +3,7 @@
 //!
 //! A pure function of the [`Summary`]. Tooltips of points and bars contain the numbers.
 
+mod baseline;
 mod chart;
 mod classes;
 mod devices;
@@ -58,6 +59,7 @@ pub fn html(summary: &Summary) -> String {
     page += &header(summary);
     page += &cards(summary);
     page += &curves(summary);
+    page += &baseline::baseline(summary);
     page += &classes::classes(summary);
     page += &diagnostics::diagnostics(summary);
     page += &stages(summary);

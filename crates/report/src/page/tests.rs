@@ -100,6 +100,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
         best,
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
         by_class: None,
+        baseline: None,
         diagnostics: Vec::new(),
         staleness: if pipelined { Staleness { bound: 8, max: 7 } } else { Staleness::default() },
         presampling: None,

@@ -3,7 +3,7 @@
 use graphmill_core::{NodeId, Result, progress::Unit};
 use rayon::prelude::*;
 
-use super::{Arrangement, NONE, Order};
+use super::{Arrangement, NONE, RowOrder};
 use crate::{
     reorder::rows::fill_rows,
     typed::{EdgeData, TaskOn},
@@ -39,7 +39,7 @@ impl Arrangement<'_> {
         let rank = &self.ranks[source];
         let (indptr, positions) = arrange(edges, &self.orders[destination], rank);
         let name = |what: &str| format!("edges-{e}-{what}");
-        let rows = Order { len: positions.len(), at: &|i| positions[i] as usize };
+        let rows = RowOrder { len: positions.len(), at: &|i| positions[i] as usize };
         let new_id = |i: usize, out: &mut [NodeId]| {
             out[0] = rank[edges.indices[positions[i] as usize] as usize];
         };

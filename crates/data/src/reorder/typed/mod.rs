@@ -188,7 +188,7 @@ impl Arrangement<'_> {
         let (nodes, order, scratch) = (&self.data.nodes[t], &self.orders[t], self.scratch);
         scratch.stage("moving the features", None, Unit::Rows);
         let name = |what: &str| format!("nodes-{t}-{what}");
-        let rows = Order { len: order.len(), at: &|i| order[i] as usize };
+        let rows = RowOrder { len: order.len(), at: &|i| order[i] as usize };
         let original = match &nodes.original_ids {
             Some(ids) => rows.column(ids, scratch.column(&name("original-ids"))?)?,
             None => order.clone().into(),
@@ -208,24 +208,26 @@ impl Arrangement<'_> {
 }
 
 /// Old rows of a column in their new order.
-struct Order<'o> {
-    len: usize,
-    at: &'o (dyn Fn(usize) -> usize + Sync),
+pub(crate) struct RowOrder<'o> {
+    /// Number of rows.
+    pub(crate) len: usize,
+    /// Old row of each new one.
+    pub(crate) at: &'o (dyn Fn(usize) -> usize + Sync),
 }
 
-impl Order<'_> {
+impl RowOrder<'_> {
     /// Rows of `width` values.
     fn rows<T: Element>(&self, data: &[T], width: usize, to: Rows<T>) -> Result<Buffer<T>> {
         gather_by(data, width, self.len, self.at, to)
     }
 
     /// Single values.
-    fn column<T: Element>(&self, data: &[T], to: Rows<T>) -> Result<Buffer<T>> {
+    pub(crate) fn column<T: Element>(&self, data: &[T], to: Rows<T>) -> Result<Buffer<T>> {
         self.rows(data, 1, to)
     }
 
     /// Single values, if there are any.
-    fn optional<T: Element>(
+    pub(crate) fn optional<T: Element>(
         &self,
         data: Option<&Buffer<T>>,
         name: &str,
@@ -235,7 +237,7 @@ impl Order<'_> {
     }
 
     /// Feature rows, if there are any.
-    fn features(
+    pub(crate) fn features(
         &self,
         table: Option<&FeatureTable>,
         name: &str,

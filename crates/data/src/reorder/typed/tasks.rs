@@ -2,7 +2,7 @@
 
 use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
 
-use super::{Arrangement, NONE, Order, edges::Positions};
+use super::{Arrangement, NONE, RowOrder, edges::Positions};
 use crate::{
     external::Scratch,
     typed::{EdgeData, Negatives, Seeds, Targets, Task, TaskOn},
@@ -56,7 +56,7 @@ impl Arrangement<'_> {
         let (ends, rows) = self.rows_of(task, positions)?;
         let Split { train, valid, test } = &task.split;
         let split = Split { train: rows.part(train), valid: rows.part(valid), test: rows.part(test) };
-        let order = Order { len: rows.kept.len(), at: &|i| rows.kept[i] as usize };
+        let order = RowOrder { len: rows.kept.len(), at: &|i| rows.kept[i] as usize };
         let scratch = Scratch::in_memory();
         let targets = match &task.targets {
             Targets::None => Targets::None,

@@ -145,6 +145,8 @@ class GraphmillModel(nn.Module):
         scale = options["target_scale"] or {"mean": [0.0], "deviation": [1.0]}
         self.register_buffer("mean", torch.tensor(scale["mean"]))
         self.register_buffer("deviation", torch.tensor(scale["deviation"]))
+        for c, quantiles in enumerate(scale.get("quantiles", [])):
+            self.register_buffer(f"quantiles{c}", torch.tensor(quantiles), persistent=False)
 
     def after(self, x, activated=False):
         """Activation, unless the layer applied it, and dropout."""
@@ -179,7 +181,23 @@ class GraphmillModel(nn.Module):
             x = rows if last else self.after(norm(rows), isinstance(conv, PinSageConv))
         for i, linear in enumerate(self.head):
             x = linear(x) if i + 1 == len(self.head) else self.after(linear(x))
-        return x * self.deviation + self.mean if options["target_scale"] else x
+        return self.values(x) if options["target_scale"] else x
+
+    def values(self, x):
+        """Values at the scale of the targets."""
+        x, transform = x * self.deviation + self.mean, self.options["target_scale"].get("transform")
+        if transform == "log":
+            return torch.sign(x) * torch.expm1(x.abs())
+        if transform != "quantile":
+            return x
+        columns = []
+        for c in range(x.shape[1]):
+            quantiles = getattr(self, f"quantiles{c}")
+            rank = (torch.special.ndtr(x[:, c]) * len(quantiles) - 0.5).clamp(0, len(quantiles) - 1)
+            low = rank.floor().long()
+            high = (low + 1).clamp(max=len(quantiles) - 1)
+            columns.append(torch.lerp(quantiles[low], quantiles[high], rank - low))
+        return torch.stack(columns, dim=1)
 
     def parameters_by_name(self):
         """Tensors of each parameter in the layout of `graphmill export-model --to safetensors`, by its name there.

@@ -31,7 +31,7 @@ pub(crate) use self::known::{Known, NewRows, encodings};
 pub use self::scratch::remove_stale as remove_stale_scratch;
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
-    Result,
+    Error, Result,
     predictions::{Identity, Predictions, Target},
 };
 
@@ -102,6 +102,19 @@ impl WrittenNew {
 }
 
 impl SavedRun {
+    /// Refuses new nodes, whose tables give no times.
+    ///
+    /// # Errors
+    /// The run predicts as of a time.
+    pub(crate) fn check_new_nodes(&self) -> Result<()> {
+        match self.at {
+            Some(at) => Err(Error::usage(format!(
+                "--at {at}: tables of new nodes and their edges give no times; leave it out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Writes predictions for the nodes of `new` to `out`, in the order of their table. `data` is
     /// the run's dataset, or another one that was imported by the same statistics.
     ///
@@ -118,6 +131,7 @@ impl SavedRun {
         watch: &Arc<dyn Progress>,
     ) -> Result<WrittenNew> {
         let target = Target::new(out)?;
+        self.check_new_nodes()?;
         self.check_fit(data, false)?;
         let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
         let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;

@@ -28,7 +28,7 @@ pub(super) fn with_options(command: Command) -> Command {
                  dataset, which does not change. With several node types, a type may stand before a table \
                  (--on branch=new-branches.csv); without it the nodes are of the predicted type",
             )
-            .conflicts_with_all(["nodes", "keys", "original-ids", "propagate"]),
+            .conflicts_with_all(["nodes", "keys", "original-ids", "propagate", "at"]),
         )
         .arg(
             table(

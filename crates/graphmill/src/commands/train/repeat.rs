@@ -1,7 +1,6 @@
 //! `graphmill train --repeat N`: a run for each of several seeds, and the spread of their scores.
 
 use std::{
-    fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -15,9 +14,6 @@ use graphmill_engine::{
 use super::{configure, train_once};
 use crate::{args, output, ranks};
 
-/// Largest number of runs.
-const MAX: u64 = 1000;
-
 /// Seeds of the runs; `None` without `--repeat`.
 ///
 /// # Errors
@@ -25,8 +21,8 @@ const MAX: u64 = 1000;
 pub(super) fn seeds(matches: &ArgMatches, config: &TrainConfig) -> anyhow::Result<Option<Range<u64>>> {
     let Some(word) = matches.get_one::<String>("repeat") else { return Ok(None) };
     let refuse = |message: String| Err(Error::usage(format!("--repeat {word}: {message}")).into());
-    let Some(count) = word.parse().ok().filter(|count| (1..=MAX).contains(count)) else {
-        return refuse(format!("pass an integer from 1 to {MAX}"));
+    let Ok(count) = word.parse() else {
+        return refuse(format!("pass an integer from 1 to {}", Repeated::MAX));
     };
     if args::get_path(matches, "out").is_none() {
         return refuse("name the directory of the runs with --out DIR".into());
@@ -34,10 +30,7 @@ pub(super) fn seeds(matches: &ArgMatches, config: &TrainConfig) -> anyhow::Resul
     if ranks::partition(config)?.is_some() {
         return refuse("partitioned datasets train one run at a time; leave it out".into());
     }
-    match config.seed.checked_add(count) {
-        Some(end) => Ok(Some(config.seed..end)),
-        None => refuse(format!("the seeds from {} exceed 2^64 - 1; lower --seed", config.seed)),
-    }
+    Ok(Some(Repeated::seeds(config.seed, count)?))
 }
 
 /// The run of the smallest seed below `out`, from which `--repeat --resume` reads the options.
@@ -48,13 +41,7 @@ pub(super) fn first(matches: &ArgMatches, out: Option<&Path>) -> anyhow::Result<
     let (Some(out), true) = (out, matches.contains_id("repeat") && matches.get_flag("resume")) else {
         return Ok(None);
     };
-    let entries = fs::read_dir(out).map_err(|error| Error::io(out, "read", error))?;
-    let seed = |name: &str| name.strip_prefix("seed-")?.parse::<u64>().ok();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let found = names.filter_map(|name| Some((seed(&name)?, out.join(name))));
-    let found = found.filter(|(_, dir)| RunDir::config_path(dir).is_file()).min();
-    let nothing = || Error::usage(format!("{}: no run to resume; leave out --resume", out.display()));
-    Ok(Some(found.ok_or_else(nothing)?.1))
+    Ok(Some(Repeated::first_run(out)?))
 }
 
 /// Trains a run for each seed, and prints and writes the spread of their scores. With `--resume`,
@@ -64,7 +51,7 @@ pub(super) fn run(matches: &ArgMatches, config: &TrainConfig, seeds: Range<u64>)
     let count = seeds.end - seeds.start;
     let mut runs = Vec::new();
     for seed in seeds {
-        let dir = out.join(format!("seed-{seed}"));
+        let dir = Repeated::run_dir(out, seed);
         let resume = matches.get_flag("resume") && RunDir::config_path(&dir).is_file();
         let config = match resume {
             true => TrainConfig { seed, ..configure(matches, Some(&dir), true)? },

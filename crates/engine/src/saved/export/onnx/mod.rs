@@ -20,6 +20,7 @@ mod conv;
 mod graph;
 mod layers;
 mod message;
+mod target;
 
 use std::path::{Path, PathBuf};
 
@@ -131,7 +132,7 @@ fn build(options: &Json, (conv, hops): (&Conv, usize), params: &Params) -> Resul
             x = builder.activation(&x, shape.word("activation"))?;
         }
     }
-    x = unscale(&mut builder.graph, options, x);
+    x = target::values(&mut builder.graph, options, x);
     let dims = vec![Dim::named("outputs"), Dim::known(shape.number("outputs"))];
     Ok(builder.graph.finish(&x, dims, "a row for each destination of the last layer"))
 }
@@ -179,17 +180,4 @@ fn residual(
         _ => return Ok(rows),
     };
     Ok(builder.graph.op("Add", &[&rows, &own]))
-}
-
-/// Values at the scale of the targets.
-fn unscale(graph: &mut Graph, options: &Json, x: String) -> String {
-    let scale = &options["target_scale"];
-    let numbers = |name: &str| -> Option<Vec<f32>> {
-        scale[name].as_array()?.iter().map(|value| value.as_f64().map(|value| value as f32)).collect()
-    };
-    let (Some(mean), Some(deviation)) = (numbers("mean"), numbers("deviation")) else { return x };
-    let deviation = graph.floats("target.deviation", &[1, deviation.len()], &deviation);
-    let mean = graph.floats("target.mean", &[1, mean.len()], &mean);
-    let scaled = graph.op("Mul", &[&x, &deviation]);
-    graph.op("Add", &[&scaled, &mean])
 }

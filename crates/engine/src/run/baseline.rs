@@ -1,0 +1,66 @@
+//! Score of label propagation alone, beside which that of the model stands.
+//!
+//! # Algorithm
+//!
+//! That of `eval --propagate label-propagation` with its default options, from the classes of the
+//! training nodes, on the nodes that the model is scored on.
+//!
+//! # Source
+//!
+//! [`crate::propagation`].
+//!
+//! # Cost
+//!
+//! `50 E C` multiplications, once, after the last epoch; a graph for which these exceed
+//! [`MAX_PRODUCTS`] has no baseline, nor one for which the rows exceed [`MAX_VALUES`].
+//!
+//! # Memory
+//!
+//! Three matrices of `V C` values, at most 100 MB. None is computed under a memory limit of the
+//! run.
+
+use graphmill_core::{Labels, NodeId, progress::Quiet};
+use graphmill_data::Dataset;
+use graphmill_nn::{Matrix, metric::Metric};
+
+use crate::{
+    Result, TrainConfig,
+    inference::score,
+    propagation::{Known, MIN, PropagationOptions, labels},
+    record::Baseline,
+};
+
+/// Most multiplications: seconds on a few cores.
+const MAX_PRODUCTS: f64 = 5e9;
+/// Most values of a matrix.
+const MAX_VALUES: usize = 1 << 23;
+
+/// Scores of label propagation on the nodes that validate and test; `None` if the nodes do not have
+/// one class each, or if it costs too much.
+///
+/// # Errors
+/// Those of the propagation.
+pub(super) fn label_propagation(
+    config: &TrainConfig,
+    data: &Dataset,
+    metric: Metric,
+    [valid, test]: [&[NodeId]; 2],
+) -> Result<Option<Baseline>> {
+    let Labels::Single { class, classes } = &data.labels else { return Ok(None) };
+    let options = PropagationOptions::default();
+    let products = data.graph.num_edges() as f64 * *classes as f64 * options.propagation_steps as f64;
+    let is_dear = products > MAX_PRODUCTS || data.num_nodes() * classes > MAX_VALUES;
+    if is_dear || data.split.train.is_empty() || config.host_budget.0 > 0 {
+        return Ok(None);
+    }
+    let known =
+        Known { graph: &data.graph, class, classes: *classes, train: &data.split.train, watch: &Quiet };
+    let rows = labels(&known, &options)?;
+    let of = |nodes: &[NodeId]| {
+        let row = |&v: &NodeId| &rows.view().host()[v as usize * classes..][..*classes];
+        let logits: Vec<f32> = nodes.iter().flat_map(row).map(|x| x.max(MIN).ln()).collect();
+        score(metric, &Matrix::from_slice(nodes.len(), *classes, &logits), data, nodes)
+    };
+    let [valid, test] = [valid, test].map(|nodes| if nodes.is_empty() { None } else { of(nodes) });
+    Ok(Some(Baseline { method: "label-propagation".into(), valid, test }))
+}

@@ -19,6 +19,7 @@ use graphmill_engine::{
     options::{key, keys},
     record::Summary,
     saved::{Kind, SavedRun, Selection},
+    strategy::FactoredOptions,
     typed::{self, SavedTypedRun},
 };
 use graphmill_loader::typed::TABLE as SAMPLERS;
@@ -199,11 +200,14 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
 
     // stopped in the middle of the first epoch, at its end, and in the middle of the second
     let pipelined = in_memory(&[&options[..], &[("strategy", "pipelined")]].concat());
+    let factored = in_memory(&[&options[..], &[("strategy", "factored"), ("devices", "virtual:3")]].concat());
+    assert!(one == whole("factored", 2, &factored), "factored");
     for (name, stops, config) in [
         ("middle", &[2][..], &config),
         ("end", &[5], &config),
         ("often", &[3, 4, 1, 2], &config),
         ("often ahead", &[3, 4, 1, 2], &pipelined),
+        ("often factored", &[3, 4, 1, 2], &factored),
     ] {
         let run = dir.path().join(name);
         for (i, &batches) in stops.iter().enumerate() {
@@ -342,8 +346,24 @@ fn options_are_derived_written_and_refused_by_name() {
         let flag = format!("--{} ", name.replace('_', "-"));
         assert!(message.starts_with(&flag) && message.contains("leave it out"), "{message}");
     }
-    let message = refused(&[("strategy", "factored")]);
-    assert!(message.contains("use --strategy sequential or pipelined, or leave it out"), "{message}");
+    let message = refused(&[("strategy", "historical")]);
+    let all = "use --strategy sequential, pipelined, factored or time-sharing, or leave it out";
+    assert!(message.contains(all), "{message}");
+    let on_devices =
+        |strategy, devices, name, value| made(&[("strategy", strategy), ("devices", devices), (name, value)]);
+    let made_on = on_devices("factored", "virtual:3", "queue_depth", "4").unwrap();
+    assert_eq!(made_on.own.get::<FactoredOptions>().num_samplers, 2, "one device trains");
+    on_devices("time-sharing", "virtual:1", "overlap", "on").unwrap();
+    for (strategy, devices, name, value) in [
+        ("factored", "virtual:2", "switching", "off"),
+        ("factored", "virtual:2", "updates", "asynchronous"),
+        ("factored", "virtual:2", "batches_per_update", "2"),
+        ("factored", "virtual:2", "placement", "replicate"),
+        ("time-sharing", "virtual:2", "overlap", "on"),
+    ] {
+        let message = on_devices(strategy, devices, name, value).unwrap_err().to_string();
+        assert!(message.contains("one device trains"), "{message}");
+    }
     let message = refused(&[("allocation", "naive")]);
     assert!(message.contains("--strategy sequential does not use it; use --strategy pipelined"), "{message}");
     made(&[("strategy", "pipelined"), ("allocation", "1,1,1"), ("queue_depth", "3")]).unwrap();

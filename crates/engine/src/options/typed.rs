@@ -12,7 +12,12 @@ use super::{
     rules,
     types::has_types,
 };
-use crate::{TrainConfig, config::Devices, strategy};
+use crate::{
+    TrainConfig,
+    config::Devices,
+    strategy::{self, RoundOptions, UpdateOptions},
+    typed::simulated,
+};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
@@ -152,18 +157,19 @@ fn orders() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
     table.groups().into_iter().filter(is_of_labels)
 }
 
-/// The strategy trains on several types.
+/// The strategy trains on several types, on devices if it needs some.
 fn of_types(config: &TrainConfig, _: &Key) -> Read {
-    match strategy::TABLE.get(&config.strategy) {
-        Some(entry) if entry.make.over_types.is_none() => {
+    let Some(entry) = strategy::TABLE.get(&config.strategy) else { return Ok(()) };
+    match entry.make.over_types {
+        None => {
             let readers = strategies().map(|(name, _)| name).collect::<Vec<_>>();
-            Err(format!(
-                "its devices share the batches of one graph, and training on several types runs on one \
-                 reader; {}",
-                use_or_leave_out("strategy", &readers)
-            ))
+            let fix = use_or_leave_out("strategy", &readers);
+            Err(format!("it trains on batches of one graph; {fix}"))
         }
-        _ => Ok(()),
+        Some(order) if order.is_on_devices() => {
+            simulated(config).map(drop).map_err(|why| format!("on several types {why}, or leave it out"))
+        }
+        Some(_) => Ok(()),
     }
 }
 
@@ -212,6 +218,14 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
             true => config.own.unused(group, key.name).map_or(Ok(()), Err),
             false => Err("the task is on nodes; use --task link, or leave it out".into()),
         };
+    }
+    let is_of_several = [OptionGroup::of::<UpdateOptions>(), OptionGroup::of::<RoundOptions>()]
+        .contains(&group)
+        || key.name == "switching";
+    if is_of_several {
+        return Err(
+            "on several types one device trains, and every batch makes an update; leave it out".into()
+        );
     }
     let mut reason = None;
     for axis in &AXES {

@@ -89,7 +89,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
     let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
-    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))? as f64;
+    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))?.all as f64;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();
@@ -155,7 +155,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
 }
 
 /// Bytes of the graph.
-fn topology_bytes(graph: &TypedGraph) -> f64 {
+pub(super) fn topology_bytes(graph: &TypedGraph) -> f64 {
     let of_relation = |graph: &Graph| {
         let weights = graph.edge_weight().map_or(0, <[f32]>::len);
         (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
@@ -164,7 +164,7 @@ fn topology_bytes(graph: &TypedGraph) -> f64 {
 }
 
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.
-fn block_bytes(batch: &TypedSampled) -> f64 {
+pub(super) fn block_bytes(batch: &TypedSampled) -> f64 {
     let slices = batch.blocks.iter().flat_map(|block| &block.relations);
     let blocks: usize = slices.map(|slice| 8 * (slice.num_dst + 1) + 4 * slice.num_edges()).sum();
     (blocks + 4 * batch.input_nodes.iter().map(Vec::len).sum::<usize>()) as f64

@@ -9,8 +9,8 @@
 //! | `edges.rs` | feature tables of the edges, if the model reads them |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
-//! | `strategy.rs` | order of the stages |
-//! | `pipeline.rs` | sampling and extraction during training |
+//! | `strategy.rs` | workers of the stages |
+//! | `devices.rs` | simulated devices, one of which trains |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
@@ -32,6 +32,7 @@
 mod build;
 pub mod cost;
 mod counts;
+mod devices;
 mod edges;
 pub mod hotness;
 mod inference;
@@ -40,7 +41,6 @@ pub mod links;
 #[cfg(feature = "tables")]
 mod new_nodes;
 pub mod partition;
-mod pipeline;
 mod position;
 mod ranks;
 mod saved;
@@ -61,6 +61,7 @@ use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_ty
 
 use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
 
+pub(crate) use devices::simulated;
 pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
 pub use trainer::train;

@@ -14,6 +14,17 @@ const BATCHES: usize = 3;
 /// Factor for later batches, which may be larger.
 const MARGIN: f64 = 1.1;
 
+/// Bytes of a training step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepBytes {
+    /// All that a step allocates.
+    pub(super) all: u64,
+    /// Gathered rows of the largest batch.
+    pub(super) rows: u64,
+    /// Blocks of the largest batch.
+    pub(super) blocks: u64,
+}
+
 /// Bytes of a training step: minibatch, activations, parameters, learned rows, gradients and the
 /// optimiser's state. If the system does not report the memory of the process, the predictable part
 /// is counted: gathered rows, and four times the parameters. The steps train a temporary model.
@@ -25,8 +36,9 @@ pub(super) fn bytes(
     task: &TypedTask,
     sampler: &dyn TypedSampler,
     tables: &[Option<&dyn Feature>],
-) -> Result<u64> {
+) -> Result<StepBytes> {
     let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
+    let (mut rows, mut blocks) = (0, 0);
     let mut learner = TypedLearner::new(config, task)?;
     build::order(config, task)?.order(0, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
@@ -38,12 +50,15 @@ pub(super) fn bytes(
         let count = seeds.len();
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
+        blocks = blocks.max(batch.bytes());
         let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
         learner.train(&batch, config.lr, count)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
+        rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
         memory = batch.recycle();
     }
     let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
-    Ok((taken.max(known) as f64 * MARGIN) as u64)
+    let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
+    Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks) })
 }

@@ -19,13 +19,16 @@ use graphmill_nn::{
 use super::{
     build,
     counts::{TypeCounts, add_up},
+    devices::TypedDevices,
     inference::TypedInference,
     learner::TypedLearner,
     ranks::{RankInference, TypedRankView},
-    stages::{EpochBatches, Made},
+    stages::EpochBatches,
+    step,
     strategy::Strategy,
+    tables::borrowed,
     task::{TypedTask, unread_columns},
-    tiers::TypedTiers,
+    tiers::{self, TypedTiers},
     visits::batch_size,
 };
 use crate::{
@@ -36,9 +39,12 @@ use crate::{
     inference::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
-    record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary, Traffic},
+    record::{
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary,
+        Traffic,
+    },
     run::notices::{ALL_IN_HOST, opening},
-    strategy::{Flow, attempt},
+    strategy::{Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
 };
@@ -57,14 +63,18 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
     let sampler = build::sampler(config, &task)?;
-    let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
+    let whole = tiers::whole(config, data, &task)?;
+    let step = || step::bytes(config, &task, &*sampler, &borrowed(&whole));
+    let mut devices = TypedDevices::new(config, &task, &step)?;
+    let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()))?;
+    devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let scoring = (Inference::Alone(Box::new(inference)), None);
-    let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers), scoring)?;
+    let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
     batchwise::train(config, run, learner, context, began)
 }
 
@@ -98,7 +108,7 @@ pub(super) fn train_as_rank(
     notes.iter().for_each(|note| context.observer.note(note));
     let inference = RankInference::new(config, view, &*sampler)?;
     let scoring = (Inference::OverRanks(Box::new(inference)), Some(view));
-    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers), scoring)?;
+    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers, None), scoring)?;
     // a rank announces its wish with its next batch, and all stop after the same one
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || ranks.agree_to_stop(wants());
@@ -164,6 +174,8 @@ struct TypedRun<'a> {
     view: Option<&'a TypedRankView>,
     /// Work of each rank in the last epoch.
     ranks: Vec<RankRecord>,
+    /// Work of each device in the last epoch, if devices work independently.
+    devices: Vec<DeviceRecord>,
 }
 
 impl<'a> TypedRun<'a> {
@@ -174,7 +186,7 @@ impl<'a> TypedRun<'a> {
     fn new(
         config: &'a TrainConfig,
         (data, task): (&'a TypedDataset, &'a TypedTask),
-        (sampler, tiers): (&'a dyn TypedSampler, &'a TypedTiers),
+        (sampler, tiers, devices): (&'a dyn TypedSampler, &'a TypedTiers, Option<TypedDevices>),
         (inference, view): (Inference<'a>, Option<&'a TypedRankView>),
     ) -> Result<Self> {
         Ok(Self {
@@ -184,7 +196,7 @@ impl<'a> TypedRun<'a> {
             order: build::order(config, task)?,
             sampler,
             tiers,
-            strategy: Strategy::new(config, task)?,
+            strategy: Strategy::new(config, task, devices)?,
             metric: build::metric(config, task)?,
             inference,
             scored: [
@@ -195,6 +207,7 @@ impl<'a> TypedRun<'a> {
             logits: Matrix::default(),
             view,
             ranks: Vec::new(),
+            devices: Vec::new(),
         })
     }
 
@@ -267,9 +280,9 @@ impl<'a> BatchRun for TypedRun<'a> {
             timeline: &timeline,
             owners: self.view.map(TypedRankView::of_seeds),
         };
-        let track = timeline.track("main");
+        let track = timeline.track(self.strategy.trainer());
         let (ranks, sizes, last) = (self.view.map(|view| &*view.ranks), self.sizes(), batches.end);
-        let flow = self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {
+        let flow = self.strategy.run(&of, batches, |Timed { batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
             let all = of.seeds(number).len();
@@ -288,6 +301,7 @@ impl<'a> BatchRun for TypedRun<'a> {
             gathered?;
             Ok((flow, batch.recycle()))
         })?;
+        self.devices = self.strategy.records();
         let is_done = session.num_done() == last;
         if let Some(view) = self.view.filter(|_| is_done) {
             view.ranks.count_bytes(false)?;
@@ -347,7 +361,7 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
         let record = self.task.complete(record, counts, self.has_devices());
-        EpochRecord { ranks: self.ranks.clone(), ..record }
+        EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), ..record }
     }
 
     fn by_class(&self) -> Option<ClassReport> {

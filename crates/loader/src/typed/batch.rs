@@ -10,6 +10,7 @@ use graphmill_core::{
 use crate::{
     Feature, Relabel, Traffic, gather_edges,
     link::{ExcludedEdges, LinkBatch},
+    minibatch::block_bytes,
 };
 
 /// Nodes whose targets a typed minibatch predicts, before sampling.
@@ -137,6 +138,13 @@ impl TypedSampled {
         self.blocks.iter().map(TypedBlock::num_edges).sum()
     }
 
+    /// Bytes of the blocks and the ids of the input nodes.
+    pub fn bytes(&self) -> u64 {
+        let ids: usize = self.input_nodes.iter().map(|nodes| size_of_val(&nodes[..])).sum();
+        let slices = self.blocks.iter().flat_map(|block| &block.relations);
+        ids as u64 + slices.map(block_bytes).sum::<u64>()
+    }
+
     /// Gathers the feature rows of the input nodes of each type; `T` tables, `None` for a type
     /// without features.
     ///
@@ -252,5 +260,17 @@ impl TypedExtracted {
         let mut seeds = sampled.recycle();
         (seeds.memory.features, seeds.memory.edges) = (features, edges);
         seeds
+    }
+}
+
+impl From<TypedSampled> for TypedSeeds {
+    fn from(batch: TypedSampled) -> Self {
+        batch.recycle()
+    }
+}
+
+impl From<TypedExtracted> for TypedSeeds {
+    fn from(batch: TypedExtracted) -> Self {
+        batch.recycle()
     }
 }

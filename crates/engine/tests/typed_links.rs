@@ -96,6 +96,9 @@ fn every_model_trains_with_every_sampler() {
             if sampler.name == "hgt" {
                 options.push(("fanout", "30,30"));
             }
+            if sampler.name == "metapath-walk" {
+                options.push(("num_walks", "20"));
+            }
             let summary = train(dir.path(), &options).unwrap();
             let [first, second] = [0, 1].map(|epoch: usize| summary.epochs[epoch].loss);
             assert!(second < first && first.is_finite(), "{} {}", model.name, sampler.name);
@@ -177,6 +180,7 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
     for own in [
         &[("negatives", "hard"), ("decoder", "distmult"), ("task", "link")][..],
         &[("sampler", "labor"), ("decoder", "mlp"), ("loss", "bpr"), ("disjoint", "0.4")],
+        &[("sampler", "metapath-walk"), ("metapath", "likes,liked-by;returned-by,returns")],
     ] {
         let options = [&[("epochs", "3"), ("checkpoint_batches", "1"), ("norm", "batch")], own].concat();
         let with = |name: &str, threads: &str, strategy: &str| {
@@ -208,11 +212,16 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
 
 #[test]
 fn saved_runs_score_rank_and_embed() {
+    ["neighbor", "metapath-walk"].into_iter().for_each(saved_runs_with_score_rank_and_embed);
+}
+
+fn saved_runs_with_score_rank_and_embed(sampler: &str) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     shop(&data);
     let run = RunDir::create(&dir.path().join("run")).unwrap();
-    let summary = train_in(&data, &[("epochs", "6"), ("dropout", "0")], Some(&run)).unwrap();
+    let summary =
+        train_in(&data, &[("epochs", "6"), ("dropout", "0"), ("sampler", sampler)], Some(&run)).unwrap();
     let saved = SavedRun::open(run.path(), false).unwrap();
     assert!(saved.ranks_links());
     let scores = saved.scores_on(None, &QuietWork).unwrap();

@@ -86,6 +86,9 @@ fn every_typed_model_trains_with_every_typed_sampler() {
             if sampler.name == "hgt" {
                 options.push(("fanout", "60,60"));
             }
+            if sampler.name == "metapath-walk" {
+                options.push(("num_walks", "20"));
+            }
             // the dataset in memory does not distinguish tasks on nodes from streams of events
             let head_layers = usize::from(!model.make.can_score);
             let config = TrainConfig { model: model.name.into(), head_layers, ..in_memory(&options) };
@@ -166,11 +169,19 @@ fn interrupted(config: &TrainConfig, data: &TypedDataset, run: &Path, resume: bo
 
 #[test]
 fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
+    for own in [
+        &[("sampler", "labor")][..],
+        &[("sampler", "metapath-walk"), ("metapath", "cites,writes,written-by")],
+    ] {
+        results_have_the_same_bits_with(own);
+    }
+}
+
+fn results_have_the_same_bits_with(own: &[(&str, &str)]) {
     let (dir, data) = (tempfile::tempdir().unwrap(), data());
     // attention, dropout, norms and learned rows; 5 batches per epoch
     let options = [
         ("model", "simple-hgn"),
-        ("sampler", "labor"),
         ("norm", "batch"),
         ("epochs", "3"),
         ("attention_dropout", "0.2"),
@@ -178,6 +189,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("weight_decay", "0.001"),
         ("checkpoint_batches", "2"),
     ];
+    let options = [&options[..], own].concat();
     let config = in_memory(&options);
     let whole = |name: &str, threads, config: &TrainConfig| {
         let run = RunDir::create(&dir.path().join(name)).unwrap();
@@ -256,10 +268,14 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
 
 #[test]
 fn saved_runs_score_and_predict_as_the_run_did() {
+    ["neighbor", "metapath-walk"].into_iter().for_each(saved_runs_with_score_and_predict_as_the_run_did);
+}
+
+fn saved_runs_with_score_and_predict_as_the_run_did(sampler: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (shop, path) = (dir.path().join("shop"), dir.path().join("run"));
     let data = stored(&shop);
-    let config = config(Some(&shop), &[("model", "hgt"), ("heads", "2")]).unwrap();
+    let config = config(Some(&shop), &[("model", "hgt"), ("heads", "2"), ("sampler", sampler)]).unwrap();
     assert_eq!((config.head_layers, config.layers), (1, 2), "derived for hgt");
     let summary = {
         let run = RunDir::create(&path).unwrap();

@@ -1,7 +1,7 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table};
+use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table, typed::TypedGraph};
 use graphmill_loader::{
     order::{self, SeedOrder},
     time::TimeOptions,
@@ -123,6 +123,24 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
     }
     make(config, task, &config.sampler, fanout)
         .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
+}
+
+/// The graph with the relations that the sampler of a configuration adds for seeds of the types
+/// `seeds`.
+///
+/// # Errors
+/// An unknown name or an impossible option.
+pub(super) fn with_added(config: &TrainConfig, graph: TypedGraph, seeds: &[usize]) -> Result<TypedGraph> {
+    let with = TypedOptions { own: config.own.clone(), seed: config.seed, ..TypedOptions::default() };
+    sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
+    sampling::with_added(&config.sampler, &with, graph, seeds)
+        .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// Returns true if inference draws as training does, because no stored edges are those that the
+/// sampler draws.
+pub(super) fn draws_in_inference(config: &TrainConfig) -> bool {
+    sampling::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.added.is_some())
 }
 
 /// The samplers of inference, from the bottom layer up: each draws for one layer all neighbours by

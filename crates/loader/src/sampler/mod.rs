@@ -13,6 +13,7 @@ pub mod full;
 mod hop;
 pub mod inference;
 pub mod labor;
+pub(crate) mod metapath;
 pub mod neighbor;
 mod normalize;
 mod parts;

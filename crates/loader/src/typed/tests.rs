@@ -63,6 +63,11 @@ fn options(fanout: &str) -> TypedOptions {
     TypedOptions { fanout: fanout.parse().unwrap(), ..TypedOptions::default() }
 }
 
+/// The graph with the relations of the sampler, for seeds of the first two types.
+fn extended(name: &str, with: &TypedOptions, graph: &TypedGraph) -> TypedGraph {
+    with_added(name, with, graph.clone(), &[0, 1]).unwrap()
+}
+
 fn make(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Box<dyn TypedSampler> {
     (TABLE.find(name).unwrap().make.make)(with, graph).unwrap()
 }
@@ -269,6 +274,7 @@ fn batches_are_the_same_for_any_number_of_threads_and_after_any_batch() {
         let own = OwnOptions::default();
         for fanout in ["4,3", "40,2"] {
             let with = TypedOptions { own: own.clone(), ..options(fanout) };
+            let graph = extended(entry.name, &with, &graph);
             let sampler = make(entry.name, &with, &graph);
             assert_eq!(sampler.num_blocks(), if entry.make.counts_nodes { 1 } else { 2 });
             let mut batches = Vec::new();
@@ -393,6 +399,7 @@ fn samplers_that_name_their_edges_draw_the_same_blocks() {
     let graph = random_graph(40, 600, 3);
     let (schema, seeds) = (graph.schema(), vec![(0..20).rev().collect(), vec![2, 1], vec![0]]);
     for entry in &TABLE {
+        let graph = extended(entry.name, &options("3,2"), &graph);
         let sampler = make(entry.name, &options("3,2"), &graph);
         let request = TypedRequest { positions: true, ..TypedRequest::new(&graph, KEY).transposed() };
         let mut workspace = TypedWorkspace::new(schema);
@@ -485,10 +492,11 @@ proptest! {
         seed in 0u64..1000,
         every in 1usize..4,
     ) {
-        let graph = random_graph(nodes, edges, seed);
-        let schema = graph.schema();
+        let stored = random_graph(nodes, edges, seed);
         let seeds = [vec![0, 1], vec![0], vec![]];
         for entry in TABLE.iter() {
+            let graph = extended(entry.name, &options("3,2"), &stored);
+            let schema = graph.schema();
             let sampler = make(entry.name, &options("3,2"), &graph);
             let of = |batch: &TypedSampled| -> Vec<(usize, NodeId, NodeId)> {
                 let blocks = batch.blocks.iter();

@@ -89,6 +89,9 @@ fn every_typed_model_trains_with_every_typed_sampler() {
             if sampler.name == "metapath-walk" {
                 options.push(("num_walks", "20"));
             }
+            if sampler.make.draws_subgraphs {
+                options.extend([("batch_size", "300"), ("sample_coverage", "5")]);
+            }
             // the dataset in memory does not distinguish tasks on nodes from streams of events
             let head_layers = usize::from(!model.make.can_score);
             let config = TrainConfig { model: model.name.into(), head_layers, ..in_memory(&options) };
@@ -172,6 +175,8 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     for own in [
         &[("sampler", "labor")][..],
         &[("sampler", "metapath-walk"), ("metapath", "cites,writes,written-by")],
+        // 5 subgraphs of the 1200 nodes
+        &[("sampler", "saint-rw"), ("batch_size", "250"), ("sample_coverage", "4")],
     ] {
         results_have_the_same_bits_with(own);
     }
@@ -268,7 +273,9 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
 
 #[test]
 fn saved_runs_score_and_predict_as_the_run_did() {
-    ["neighbor", "metapath-walk"].into_iter().for_each(saved_runs_with_score_and_predict_as_the_run_did);
+    ["neighbor", "metapath-walk", "saint-node"]
+        .into_iter()
+        .for_each(saved_runs_with_score_and_predict_as_the_run_did);
 }
 
 fn saved_runs_with_score_and_predict_as_the_run_did(sampler: &str) {
@@ -390,6 +397,15 @@ fn options_are_derived_written_and_refused_by_name() {
         refused(&[("max_degree", "5")]).contains("--sampler neighbor does not use it; use --sampler hgt")
     );
     made(&[("sampler", "hgt"), ("max_degree", "5")]).unwrap();
+    made(&[("sampler", "metapath-walk"), ("metapath", "cites"), ("num_walks", "9")]).unwrap();
+    assert!(refused(&[("metapath", "cites")]).contains("use --sampler metapath-walk"));
+    made(&[("sampler", "saint-rw"), ("walk_length", "3"), ("layers", "3"), ("estimator", "unbiased")])
+        .unwrap();
+    let saint = |option| refused(&[("sampler", "saint-node"), option]);
+    assert!(saint(("fanout", "4,4")).contains("--layers sets the number of layers"));
+    assert!(saint(("order", "sequential")).contains("use --sampler neighbor, full"));
+    assert!(saint(("inductive", "true")).contains("nodes of other types than the task's do not train"));
+    assert!(saint(("walk_length", "3")).contains("use --sampler metapath-walk or saint-rw"));
     made(&[("optimizer", "sgd"), ("momentum", "0.5")]).unwrap();
 
     // on one type

@@ -38,6 +38,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("feature_precision", "feature rows have their stored type"),
     ("shuffle_parts", "no sampler draws subgraphs of a part"),
     ("graph_stores", "each rank holds a part and trains on its nodes"),
+    ("inductive", "nodes of other types than the task's do not train"),
 ];
 const ON_PROCESSOR: &str = "it runs on the processor";
 
@@ -46,6 +47,7 @@ const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
     ("order", order),
+    ("fanout", fanout),
     ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
@@ -133,8 +135,26 @@ fn devices(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// The seeds are in several batches, and the order reads no edges of one type.
+/// The sampler draws the neighbours of seeds. An unknown name passes, because its lookup reports it.
+fn from_seeds(config: &TrainConfig) -> Read {
+    let table = &graphmill_loader::typed::TABLE;
+    match table.get(&config.sampler) {
+        Some(entry) if entry.make.draws_subgraphs => {}
+        _ => return Ok(()),
+    }
+    let readers = table.iter().filter(|entry| !entry.make.draws_subgraphs).map(|entry| entry.name);
+    Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
+}
+
+/// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
+fn fanout(config: &TrainConfig, _: &Key) -> Read {
+    from_seeds(config).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
+}
+
+/// The sampler takes seeds in an order, the seeds are in several batches, and the order reads no
+/// edges of one type.
 fn order(config: &TrainConfig, _: &Key) -> Read {
+    from_seeds(config)?;
     if config.batch_size == 0 {
         return Err(
             "--batch-size 0 puts all training nodes into one batch; set --batch-size, or leave it out".into(),

@@ -18,7 +18,7 @@ use super::{
     tables::borrowed,
     task::TypedTask,
     tiers::{self, rows},
-    visits::batch_size,
+    visits::{batch_size, batches},
 };
 use crate::{Error, Result, TrainConfig, hotness::Options};
 
@@ -99,11 +99,11 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let (mut seconds, mut largest) = ([f64::INFINITY; 3], [0.0f64; 2]);
     let mut sampling = 0.0;
     let mut types: Vec<TypeCost> = (0..schema.num_types()).map(|t| TypeCost::of(&task, t)).collect();
+    let batches = batches(&*sampler, &order, size);
     // the last batch may be short
-    let whole = (order.len() / size).max(1);
+    let whole = if sampler.subgraphs().is_some() { batches.len() } else { (order.len() / size).max(1) };
     for number in 0..BATCHES.iter().sum() {
-        let at = number as usize % whole * size;
-        let seeds = &order[at..order.len().min(at + size)];
+        let seeds = batches[number as usize % whole];
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
@@ -139,7 +139,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     }
     let of_types = || (0..schema.num_types()).filter_map(|t| rows(&task, t));
     Ok(TypedCosts {
-        seeds: order.len(),
+        seeds: sampler.subgraphs().map_or(order.len(), |count| count as usize * size),
         batch_size: size,
         seconds,
         topology: topology_bytes(&task.graph),

@@ -79,7 +79,7 @@ impl SavedTypedRun<'_> {
         let first = task.num_nodes() as NodeId;
         let wanted: Vec<NodeId> = (first..first + new.count(t) as NodeId).collect();
         let whole = TypedTask { graph: extended.graph, ..task }.with_added(self.config(), &[t])?;
-        let sampler = self.run.blame_config(build::sampler(self.config(), &whole))?;
+        let sampler = self.run.blame_config(build::inference_sampler(self.config(), &whole))?;
         let mut inference = TypedInference::new(self.config(), &whole, &*sampler, rows)?.watched(&**watch);
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();

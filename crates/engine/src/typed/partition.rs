@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{build, task::TypedTask, visits::batch_size};
 use crate::{
-    Result, TrainConfig,
+    Error, Result, TrainConfig,
     partition::{
         Advice, CrossRequests, Hop, Options, Outcome, Report, Statistics, balance, chosen, of_graph, recorded,
     },
@@ -222,6 +222,13 @@ fn requests(
     book: &PartitionBook,
     watch: &dyn Progress,
 ) -> Result<(CrossRequests, Vec<[u64; 2]>)> {
+    if build::draws_subgraphs(config) {
+        return Err(Error::usage(format!(
+            "--sampler {} draws whole subgraphs, which have no requests between parts; use a sampler from \
+             seeds, such as neighbor",
+            config.sampler
+        )));
+    }
     let (sampler, order) = (build::sampler(config, task)?, build::order(config, task)?);
     let mut seeds = Vec::new();
     order.order(0, &mut seeds);

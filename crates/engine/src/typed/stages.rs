@@ -99,10 +99,11 @@ impl BatchKind for TypedBatches {
 }
 
 impl<'e> EpochBatches<'e> {
-    /// Seeds of batch `number`, on all ranks.
+    /// Seeds of batch `number`, on all ranks; none if it is a subgraph, which chooses its own.
     pub(super) fn seeds(&self, number: u64) -> &'e [NodeId] {
-        let (from, size) = (number as usize * self.batch_size, self.batch_size);
-        &self.order[from..self.order.len().min(from + size)]
+        let (all, size) = (self.order.len(), self.batch_size);
+        let from = all.min(number as usize * size);
+        &self.order[from..all.min(from + size)]
     }
 
     /// Draws the blocks of batch `number`.

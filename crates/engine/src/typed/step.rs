@@ -6,7 +6,13 @@ use graphmill_loader::{
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{build, learner::TypedLearner, tables::borrowed, task::TypedTask, visits::batch_size};
+use super::{
+    build,
+    learner::TypedLearner,
+    tables::borrowed,
+    task::TypedTask,
+    visits::{batch_size, batches},
+};
 use crate::{Result, TrainConfig};
 
 /// Number of batches that are measured; the largest counts.
@@ -43,7 +49,9 @@ pub(super) fn bytes(
     build::order(config, task)?.order(0, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
-    for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {
+    for (number, seeds) in
+        batches(sampler, &order, batch_size(config, task)).into_iter().take(BATCHES).enumerate()
+    {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };

@@ -246,7 +246,8 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn num_batches(&self) -> u64 {
-        self.num_seeds().div_ceil(batch_size(self.config, self.task)) as u64
+        let of_seeds = || self.num_seeds().div_ceil(batch_size(self.config, self.task)) as u64;
+        self.sampler.subgraphs().unwrap_or_else(of_seeds)
     }
 
     fn metric(&self) -> String {
@@ -254,7 +255,10 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
-        self.order.order(epoch, order);
+        match self.sampler.subgraphs() {
+            Some(_) => order.clear(),
+            None => self.order.order(epoch, order),
+        }
     }
 
     fn train(

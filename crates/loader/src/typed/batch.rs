@@ -36,6 +36,7 @@ struct SpareBuffers {
     features: Vec<Matrix>,
     edges: Vec<Vec<Matrix>>,
     ids: Vec<NodeId>,
+    loss_weight: Vec<f32>,
 }
 
 impl TypedSeeds {
@@ -116,7 +117,9 @@ impl TypedSeeds {
                 return Err(fault(seeds[i], "it is listed twice; pass each seed once".into()));
             }
         }
-        Ok(TypedSampled { seeds: self, blocks: typed, input_nodes })
+        let mut loss_weight = std::mem::take(&mut self.memory.loss_weight);
+        loss_weight.clear();
+        Ok(TypedSampled { seeds: self, blocks: typed, input_nodes, loss_weight })
     }
 }
 
@@ -130,9 +133,20 @@ pub struct TypedSampled {
     /// Nodes of each type whose rows are read: the sources of the bottom block, seeds first, in
     /// first-seen order.
     pub input_nodes: Vec<Vec<NodeId>>,
+    /// Factor for the loss of each seed of a subgraph, 0 for one that does not train; empty for
+    /// equal seeds.
+    pub loss_weight: Vec<f32>,
 }
 
 impl TypedSampled {
+    /// Number of seeds that train.
+    pub fn num_seeds(&self) -> usize {
+        match &self.loss_weight[..] {
+            [] => self.seeds.nodes.iter().map(Vec::len).sum(),
+            weights => weights.iter().filter(|&&weight| weight != 0.0).count(),
+        }
+    }
+
     /// Number of edges over all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(TypedBlock::num_edges).sum()
@@ -219,8 +233,9 @@ impl TypedSampled {
 
     /// Returns the buffers for the next batch.
     pub fn recycle(self) -> TypedSeeds {
-        let Self { mut seeds, blocks, input_nodes } = self;
-        (seeds.memory.blocks, seeds.memory.input_nodes) = (blocks, input_nodes);
+        let Self { mut seeds, blocks, input_nodes, loss_weight } = self;
+        let memory = &mut seeds.memory;
+        (memory.blocks, memory.input_nodes, memory.loss_weight) = (blocks, input_nodes, loss_weight);
         seeds
     }
 }

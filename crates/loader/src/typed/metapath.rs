@@ -58,11 +58,13 @@ use crate::{
 
 /// Name of the relations of the neighbours.
 const NAME: &str = "metapath";
+/// Metapaths that the sampler chooses.
+const AUTO: &str = "auto";
 /// Part of the keys of draws, beside those of other typed samplers.
 const PART: u64 = 6;
 
 /// Options of [`MetapathWalk`].
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MetapathOptions {
     /// Edge types of a walk, from a node back to its type: auto or names.
@@ -73,6 +75,12 @@ pub struct MetapathOptions {
     /// edge types over another node type, the first by number. Applies to --sampler metapath-walk.
     #[arg(long, value_name = "NAMES")]
     pub metapath: String,
+}
+
+impl Default for MetapathOptions {
+    fn default() -> Self {
+        Self { metapath: AUTO.into() }
+    }
 }
 
 impl OptionSet for MetapathOptions {}
@@ -88,7 +96,7 @@ struct Metapath {
 
 /// Paths that the options name, or choose for the types `seeds`.
 fn paths(options: &MetapathOptions, schema: &Schema, seeds: &[usize]) -> Result<Vec<Metapath>, String> {
-    if !matches!(&options.metapath[..], "" | "auto") {
+    if options.metapath != AUTO {
         let paths: Vec<Metapath> =
             options.metapath.split(';').map(|path| named(path, schema)).collect::<Result<_, String>>()?;
         for (i, path) in paths.iter().enumerate() {
@@ -236,9 +244,9 @@ impl TypedSampler for MetapathWalk {
             return Err(cannot_name_edges());
         }
         let schema = graph.schema();
-        let TypedWorkspace { relabel, hop: scratch, new } = workspace;
+        let TypedWorkspace { relabel, hop: scratch, new, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, self.num_hops, relabel)?;
-        let TypedSampled { seeds, blocks, input_nodes: nodes } = &mut batch;
+        let TypedSampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         for (hop, block) in blocks.iter_mut().rev().enumerate() {
             block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             for &(r, Metapath { node_type: t, ref relations }) in &self.paths {

@@ -39,6 +39,7 @@ mod hgt;
 mod metapath;
 mod relations;
 mod sampler;
+mod subgraphs;
 
 pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
 pub use fanout::TypedFanout;
@@ -46,6 +47,7 @@ pub use hgt::{Hgt, HgtOptions};
 pub use metapath::{MetapathOptions, MetapathWalk};
 pub use relations::RelationHops;
 pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, WrapHops, unreached_types};
+pub use subgraphs::TypedSubgraphs;
 
 use graphmill_core::{
     options::OptionGroup,
@@ -54,7 +56,7 @@ use graphmill_core::{
 };
 
 use crate::sampler::{
-    WeightOptions, WeightedOptions,
+    SubgraphTraining, WeightOptions, WeightedOptions,
     labor::LaborOptions,
     random_walk::{WalkLength, WalkOptions},
 };
@@ -79,11 +81,18 @@ pub struct TypedKind {
     /// Relations of its neighbours to add to the graph, if no relation of the graph has them: the
     /// sampler draws other edges than the stored ones. Inference draws the same ones then.
     pub added: Option<Added>,
+    /// True if its minibatches are subgraphs that choose their own seeds
+    /// ([`TypedSampler::subgraphs`]). Only the length of the fanout counts then.
+    pub draws_subgraphs: bool,
 }
 
 impl TypedKind {
     const fn new(make: Make) -> Self {
-        Self { make, counts_nodes: false, names_edges: false, added: None }
+        Self { make, counts_nodes: false, names_edges: false, added: None, draws_subgraphs: false }
+    }
+
+    const fn subgraphs(make: Make) -> Self {
+        Self { draws_subgraphs: true, ..Self::new(make).naming_edges() }
     }
 
     const fn naming_edges(self) -> Self {
@@ -141,8 +150,32 @@ pub static TABLE: Table<TypedKind> = Table::new(
             ],
             make: TypedKind { added: Some(metapath::added), ..TypedKind::new(metapath::make) },
         },
+        Entry {
+            name: "saint-node",
+            summary: "subgraphs of nodes of all types drawn by degree",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: TypedKind::subgraphs(subgraphs::node),
+        },
+        Entry {
+            name: "saint-edge",
+            summary: "subgraphs of edges of all types drawn by the inverse degrees of their ends",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: TypedKind::subgraphs(subgraphs::edge),
+        },
+        Entry {
+            name: "saint-rw",
+            summary: "subgraphs of uniform random walks over all edge types from training nodes",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING, OptionGroup::of::<WalkLength>()],
+            make: TypedKind::subgraphs(subgraphs::walk),
+        },
     ],
 );
+
+/// Options of samplers of subgraphs.
+const TRAINING: OptionGroup = OptionGroup::of::<SubgraphTraining>();
 
 /// The graph `graph` with the relations that the sampler `name` adds for seeds of the types
 /// `seeds`.

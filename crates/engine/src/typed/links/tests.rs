@@ -148,7 +148,7 @@ proptest! {
         let held = hidden(&data, &of, &[1, 2]);
         let learned = hidden(&data, &of, &[0]);
         let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
-        for entry in &SAMPLERS {
+        for entry in SAMPLERS.iter().filter(|entry| !entry.make.draws_subgraphs) {
             config.sampler = entry.name.into();
             if entry.name == "weighted" {
                 config.own.set(WeightedOptions { replace: true, ..WeightedOptions::default() });

@@ -90,7 +90,7 @@ fn every_typed_model_trains_with_every_typed_sampler() {
                 options.push(("num_walks", "20"));
             }
             if sampler.make.draws_subgraphs {
-                options.extend([("batch_size", "300"), ("sample_coverage", "5")]);
+                options.extend([("batch_size", "100"), ("sample_coverage", "20"), ("lr", "0.02")]);
             }
             // the dataset in memory does not distinguish tasks on nodes from streams of events
             let head_layers = usize::from(!model.make.can_score);

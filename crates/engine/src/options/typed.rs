@@ -15,8 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     config::Devices,
-    strategy::{self, RoundOptions, UpdateOptions},
-    typed::simulated,
+    strategy::{self, RoundOptions, UpdateOptions, simulated},
 };
 
 /// General options that such a run does not read, with the reason.
@@ -135,7 +134,8 @@ fn devices(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// The sampler draws the neighbours of seeds. An unknown name passes, because its lookup reports it.
+/// The sampler draws the neighbours of seeds. An unknown name passes, because its lookup reports
+/// it.
 fn from_seeds(config: &TrainConfig) -> Read {
     let table = &graphmill_loader::typed::TABLE;
     match table.get(&config.sampler) {

@@ -37,7 +37,7 @@ pub(crate) use single_trainer::SingleTrainer;
 pub(crate) use worker::{Worker, attempt};
 
 pub use crate::accelerator::SamplingDevices;
-use crate::{Result, TrainConfig, accelerator::draws_on_devices, build};
+use crate::{Result, TrainConfig, accelerator::draws_on_devices, build, config::Devices};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -74,6 +74,23 @@ impl TypedOrder {
     /// Returns true if the stages run on simulated devices.
     pub fn is_on_devices(self) -> bool {
         matches!(self, Self::Factored | Self::TimeSharing)
+    }
+}
+
+/// Number of simulated devices of a strategy on several types whose devices work independently.
+///
+/// # Errors
+/// The reason and the fix if several of them train, or there are none.
+pub(crate) fn simulated(config: &TrainConfig) -> Result<usize, String> {
+    let is_factored =
+        TABLE.get(&config.strategy).and_then(|row| row.make.over_types) == Some(TypedOrder::Factored);
+    match *config.devices {
+        Devices::Virtual(count) if is_factored || count == 1 => Ok(count),
+        Devices::Virtual(_) => {
+            Err("one device trains; use --devices virtual:1, or --strategy factored with one that trains"
+                .into())
+        }
+        _ => Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into()),
     }
 }
 

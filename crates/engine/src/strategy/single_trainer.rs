@@ -28,8 +28,8 @@ impl<K: BatchKind> SingleTrainer<K> {
     }
 
     /// Runs these batches, at most `queue` at once (0: as many as keep all workers busy), in the
-    /// memory of `slots`. `train` updates the model by a batch and returns whether to go on, and the
-    /// batch's memory.
+    /// memory of `slots`. `train` updates the model by a batch and returns whether to go on, and
+    /// the batch's memory.
     ///
     /// # Errors
     /// A stage or `train` fails. Batches before a failed one are trained on.

@@ -1,7 +1,7 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table, typed::TypedGraph};
+use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table};
 use graphmill_loader::{
     order::{self, SeedOrder},
     time::TimeOptions,
@@ -140,18 +140,6 @@ pub(super) fn inference_sampler(config: &TrainConfig, task: &TypedTask) -> Resul
 /// Returns true if the sampler draws subgraphs.
 pub(crate) fn draws_subgraphs(config: &TrainConfig) -> bool {
     sampling::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs)
-}
-
-/// The graph with the relations that the sampler of a configuration adds for seeds of the types
-/// `seeds`.
-///
-/// # Errors
-/// An unknown name or an impossible option.
-pub(super) fn with_added(config: &TrainConfig, graph: TypedGraph, seeds: &[usize]) -> Result<TypedGraph> {
-    let with = TypedOptions { own: config.own.clone(), seed: config.seed, ..TypedOptions::default() };
-    sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
-    sampling::with_added(&config.sampler, &with, graph, seeds)
-        .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
 }
 
 /// Returns true if inference draws as training does, because no stored edges are those that the

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{Graph, memory::anonymous, progress::Quiet, typed::TypedGraph};
+use graphmill_core::{memory::anonymous, progress::Quiet};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
@@ -142,7 +142,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         seeds: sampler.subgraphs().map_or(order.len(), |count| count as usize * size),
         batch_size: size,
         seconds,
-        topology: topology_bytes(&task.graph),
+        topology: step::topology_bytes(&task.graph),
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
         nodes: of_types().map(|of| of.count).sum(),
         largest,
@@ -152,15 +152,6 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         types,
         hit_rates: hit_rates(config, data, ratios)?,
     })
-}
-
-/// Bytes of the graph.
-pub(super) fn topology_bytes(graph: &TypedGraph) -> f64 {
-    let of_relation = |graph: &Graph| {
-        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
-        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
-    };
-    graph.relations().iter().map(of_relation).sum()
 }
 
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   factored, virtual:3:   virtual:0, virtual:1   topology, sampling
-//!                          virtual:2              a training step, the rows of the next, caches of all types
+//!                          virtual:2              a training step, the next rows, caches of all types
 //!   virtual:1:             virtual:0              all of it
 //! ```
 //!
@@ -14,38 +14,39 @@ use std::sync::Arc;
 use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 
 use super::{
-    cost::topology_bytes,
     stages::TypedBatches,
-    step::StepBytes,
-    strategy::{WHOLE, order},
+    step::{StepBytes, topology_bytes},
     task::TypedTask,
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::Devices,
     device::{Device, MemoryReservation},
     record::{DeviceRecord, Traffic},
     strategy::{
         self, FactoredOptions, SingleTrainer, TimeSharingOptions, Toggle, TypedOrder, Worker,
-        scheduler::WorkerRole,
+        scheduler::WorkerRole, simulated,
     },
 };
 
-/// Number of simulated devices of a strategy whose devices work independently.
+/// Role of a worker that extracts and trains.
+pub(super) const WHOLE: WorkerRole =
+    WorkerRole { sample: 0, extract: Some(0), train: Some(0), standby: false, update: false };
+
+/// Order of the stages by the strategy that the options name.
 ///
 /// # Errors
-/// The reason and the fix if several of them train, or there are none.
-pub(crate) fn simulated(config: &TrainConfig) -> Result<usize, String> {
-    let is_factored = strategy::TABLE.get(&config.strategy).and_then(|row| row.make.over_types)
-        == Some(TypedOrder::Factored);
-    match *config.devices {
-        Devices::Virtual(count) if is_factored || count == 1 => Ok(count),
-        Devices::Virtual(_) => {
-            Err("one device trains; use --devices virtual:1, or --strategy factored with one that trains"
-                .into())
-        }
-        _ => Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into()),
-    }
+/// It is not for several types.
+pub(super) fn order(config: &TrainConfig) -> Result<TypedOrder> {
+    let named = strategy::TABLE.find(&config.strategy).map_err(Error::name)?;
+    named.make.over_types.ok_or_else(|| {
+        let rows = strategy::TABLE.iter().filter(|row| row.make.over_types.is_some());
+        let names: Vec<&str> = rows.map(|row| row.name).collect();
+        Error::usage(format!(
+            "--strategy {}: it does not train on several types; use --strategy {}",
+            named.name,
+            graphmill_core::options::one_of(&names)
+        ))
+    })
 }
 
 /// Devices of a run with their reservations.
@@ -81,8 +82,8 @@ impl TypedDevices {
         let given = config.own.get::<FactoredOptions>().num_samplers;
         if by == TypedOrder::Factored && given > 0 && given != (count - 1).max(1) {
             return Err(Error::usage(format!(
-                "--num-samplers {given}: on several types all devices but one sample, which are {} of {count}; \
-                 leave it out, or change --devices",
+                "--num-samplers {given}: on several types all devices but one sample, which are {} of \
+                 {count}; leave it out, or change --devices",
                 count - 1
             )));
         }
@@ -133,8 +134,8 @@ impl TypedDevices {
         Ok(SingleTrainer { driver, others })
     }
 
-    /// Record of each device since the last call; the last trained on `batches`, whose rows had this
-    /// traffic.
+    /// Record of each device since the last call; the last trained on `batches`, whose rows had
+    /// this traffic.
     pub(super) fn records(&mut self, batches: u64, traffic: Traffic) -> Vec<DeviceRecord> {
         let last = self.devices.len() - 1;
         let cache_rows = self.cache_rows;

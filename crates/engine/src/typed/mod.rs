@@ -7,6 +7,7 @@
 //! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `edges.rs` | feature tables of the edges, if the model reads them |
+//! | `added.rs` | relations that a sampler adds to the graph |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
 //! | `strategy.rs` | workers of the stages |
@@ -29,6 +30,7 @@
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
+mod added;
 mod build;
 pub mod cost;
 mod counts;
@@ -61,7 +63,6 @@ use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_ty
 
 use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
 
-pub(crate) use devices::simulated;
 pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
 pub use trainer::train;

@@ -1,6 +1,6 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::memory::anonymous;
+use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -69,4 +69,13 @@ pub(super) fn bytes(
     let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
     let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
     Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks) })
+}
+
+/// Bytes of the graph.
+pub(super) fn topology_bytes(graph: &TypedGraph) -> f64 {
+    let of_relation = |graph: &Graph| {
+        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
+        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
+    };
+    graph.relations().iter().map(of_relation).sum()
 }

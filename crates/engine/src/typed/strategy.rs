@@ -1,5 +1,7 @@
 //! Workers of a run on several types, by the name of its strategy.
 //!
+//! # Algorithm
+//!
 //! ```text
 //!   sequential:   main       draw b2 | gather b2 | train b2 | draw b3 | ..
 //!   pipelined:    samplers   draw b4 | draw b5 | ..
@@ -36,10 +38,10 @@ use std::{ops::Range, sync::Arc};
 use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
 
 use super::{
-    devices::TypedDevices,
+    counts::total,
+    devices::{TypedDevices, WHOLE, order},
     stages::{EpochBatches, TypedBatches},
     task::TypedTask,
-    trainer::total,
 };
 use crate::{
     Error, Result, TrainConfig, cores,
@@ -60,23 +62,6 @@ pub(super) struct Strategy {
     devices: Option<TypedDevices>,
     /// Batches trained on since the last record of the devices, and the traffic of their rows.
     done: (u64, Traffic),
-}
-
-/// Order of the stages by the strategy that the options name.
-///
-/// # Errors
-/// It is not for several types.
-pub(super) fn order(config: &TrainConfig) -> Result<TypedOrder> {
-    let named = strategy::TABLE.find(&config.strategy).map_err(Error::name)?;
-    named.make.over_types.ok_or_else(|| {
-        let rows = strategy::TABLE.iter().filter(|row| row.make.over_types.is_some());
-        let names: Vec<&str> = rows.map(|row| row.name).collect();
-        Error::usage(format!(
-            "--strategy {}: it does not train on several types; use --strategy {}",
-            named.name,
-            graphmill_core::options::one_of(&names)
-        ))
-    })
 }
 
 impl Strategy {
@@ -139,10 +124,6 @@ impl Strategy {
 
 /// Name of the thread of the run.
 const MAIN: &str = "main";
-/// Role of a worker that extracts and trains.
-pub(super) const WHOLE: WorkerRole =
-    WorkerRole { sample: 0, extract: Some(0), train: Some(0), standby: false, update: false };
-
 /// Samplers of one thread each, an extractor, and the thread of the run.
 fn pipelined(
     config: &TrainConfig,

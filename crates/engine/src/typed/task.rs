@@ -17,7 +17,7 @@ use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use graphmill_nn::regression::TargetScale;
 use rayon::prelude::*;
 
-use super::{build, counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
+use super::{added, counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
@@ -148,7 +148,7 @@ impl TypedTask {
     /// # Errors
     /// An unknown name, or an option of the sampler that does not fit the types.
     pub(super) fn with_added(self, config: &TrainConfig, seeds: &[usize]) -> Result<Self> {
-        Ok(Self { graph: build::with_added(config, self.graph, seeds)?, ..self })
+        Ok(Self { graph: added::with_added(config, self.graph, seeds)?, ..self })
     }
 
     /// Request for a batch with the rows that the model reads.

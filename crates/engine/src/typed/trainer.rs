@@ -18,7 +18,7 @@ use graphmill_nn::{
 
 use super::{
     build,
-    counts::{TypeCounts, add_up},
+    counts::{TypeCounts, add_up, total},
     devices::TypedDevices,
     inference::TypedInference,
     learner::TypedLearner,
@@ -379,14 +379,6 @@ impl<'a> BatchRun for TypedRun<'a> {
     fn presampling(&self) -> Option<PresamplingRecord> {
         self.tiers.presampling
     }
-}
-
-/// Traffic of a batch over all types.
-pub(super) fn total(of_types: &[Traffic]) -> Traffic {
-    of_types.iter().fold(Traffic::default(), |mut sum, &of| {
-        sum += of;
-        sum
-    })
 }
 
 /// Adds the edges of a batch, and its nodes, edges and traffic by type.

@@ -131,8 +131,8 @@ fn named(path: &str, schema: &Schema) -> Result<Metapath, String> {
         let Relation { src, dst, .. } = schema.relations()[r];
         if dst != at {
             return Err(format!(
-                "--metapath {path}: the walk is at a node of type '{}', and {} ends at type '{}'; use an edge \
-                 type that ends where the step before it began",
+                "--metapath {path}: the walk is at a node of type '{}', and {} ends at type '{}'; use an \
+                 edge type that ends where the step before it began",
                 name(at),
                 schema.relation_name(r),
                 name(dst)

@@ -40,6 +40,7 @@ mod metapath;
 mod relations;
 mod sampler;
 mod subgraphs;
+mod union_buffers;
 
 pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
 pub use fanout::TypedFanout;

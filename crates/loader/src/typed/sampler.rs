@@ -9,7 +9,7 @@ use graphmill_core::{
     typed::{Schema, TypedGraph},
 };
 
-use super::{TypedFanout, TypedSampled, TypedSeeds, subgraphs::UnionBuffers};
+use super::{TypedFanout, TypedSampled, TypedSeeds, union_buffers::UnionBuffers};
 use crate::{
     BatchKey, Relabel,
     sampler::{HopSampler, HopScratch},

@@ -33,13 +33,16 @@
 //! losses are normalised. Subgraphs are not inductive: the samplers draw nodes that do not train.
 
 use graphmill_core::{
-    Block, Error, Graph, NodeId, Result,
+    Error, Graph, NodeId, Result,
     typed::{Relation, Schema, TypedGraph},
 };
 
-use super::{TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace};
+use super::{
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace,
+    union_buffers::UnionBuffers,
+};
 use crate::{
-    sampler::{NodeSets, SubgraphBuffers, SubgraphTraining, Subgraphs, find_subgraphs},
+    sampler::{NodeSets, SubgraphTraining, Subgraphs, find_subgraphs},
     subgraph::SubgraphContext,
 };
 
@@ -75,22 +78,6 @@ pub struct TypedSubgraphs {
     /// Node type of the seeds.
     node_type: usize,
     num_hops: usize,
-}
-
-/// Scratch buffers for subgraphs of the union.
-#[derive(Debug, Default)]
-pub(super) struct UnionBuffers {
-    of_union: SubgraphBuffers,
-    /// Global ids of the nodes, ascending.
-    nodes: Vec<NodeId>,
-    /// Edges among the nodes, by any relation.
-    block: Block,
-    /// Position of each edge in the union.
-    positions: Vec<u64>,
-    /// First edge of each row that no relation has yet, and where its relation begins in the union.
-    rows: Vec<(usize, u64)>,
-    /// Number of neighbours that each edge of a relation represents.
-    stands_for: Vec<f32>,
 }
 
 impl TypedSubgraphs {
@@ -191,8 +178,8 @@ impl TypedSampler for TypedSubgraphs {
         seeds: TypedSeeds,
     ) -> Result<TypedSampled> {
         if seeds.links.is_some() || !seeds.excluded.is_empty() {
-            let message = "subgraphs choose their own seeds, so they cannot start from the ends of edges; use \
-                           --sampler neighbor";
+            let message = "subgraphs choose their own seeds, so they cannot start from the ends of edges; \
+                           use --sampler neighbor";
             return Err(Error::invalid(message));
         }
         let &TypedRequest { graph, key, transposed, .. } = request;

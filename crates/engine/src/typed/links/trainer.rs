@@ -12,15 +12,8 @@ use graphmill_nn::Matrix;
 
 use super::{
     super::{
-        build,
-        counts::TypeCounts,
-        devices::TypedDevices,
-        inference::TypedInference,
-        stages::EpochBatches,
-        step::StepBytes,
-        strategy::Strategy,
-        tables::Tables,
-        trainer::{add, total},
+        build, counts::TypeCounts, devices::TypedDevices, inference::TypedInference, stages::EpochBatches,
+        step::StepBytes, strategy::Strategy, tables::Tables, trainer::add,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},

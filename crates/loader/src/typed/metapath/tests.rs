@@ -134,7 +134,8 @@ proptest! {
             of.refill(rows.skip(r).step_by(every + 1));
             of
         }).collect();
-        for (metapath, path) in [("auto", &[0, 1][..]), ("of,in", &[4, 3]), ("cites,writes,written_by", &[2, 0, 1])] {
+        let paths = [("auto", &[0, 1][..]), ("of,in", &[4, 3]), ("cites,writes,written_by", &[2, 0, 1])];
+        for (metapath, path) in paths {
             let with = options(metapath, &fanout.to_string(), walks, 2);
             let graph = with_added("metapath-walk", &with, graph.clone(), &[1]).unwrap();
             let nodes: Vec<NodeId> = (0..papers as NodeId).rev().collect();

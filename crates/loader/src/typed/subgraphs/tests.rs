@@ -141,7 +141,10 @@ proptest! {
             // nodes, and the seeds among them
             let nodes = of.draw(KEY);
             let lists = batch.input_nodes.iter().enumerate();
-            let found: Vec<NodeId> = lists.flat_map(|(t, ids)| ids.iter().map(move |&v| schema.global(t, v))).collect();
+            let global = |(t, ids): (usize, &Vec<NodeId>)| {
+                ids.iter().map(|&v| schema.global(t, v)).collect::<Vec<NodeId>>()
+            };
+            let found: Vec<NodeId> = lists.flat_map(global).collect();
             prop_assert!(found.iter().copied().eq(nodes.iter().copied()), "{}", row.0);
             prop_assert_eq!(&batch.seeds.nodes[1], &batch.input_nodes[1]);
             prop_assert!(batch.seeds.nodes[0].is_empty() && batch.blocks.len() == 1);
@@ -170,7 +173,8 @@ proptest! {
             }
 
             // losses of the training nodes
-            prop_assert_eq!(batch.num_seeds(), batch.seeds.nodes[1].iter().filter(|v| train.contains(v)).count());
+            let trained = batch.seeds.nodes[1].iter().filter(|v| train.contains(v)).count();
+            prop_assert_eq!(batch.num_seeds(), trained);
             let rows = batch.seeds.nodes[1].len() as f32;
             for (&v, &weight) in batch.seeds.nodes[1].iter().zip(&batch.loss_weight) {
                 let of_node = counts.1.get(&schema.global(1, v)).copied().unwrap_or(1.0);

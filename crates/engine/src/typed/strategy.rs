@@ -47,7 +47,7 @@ use crate::{
     Error, Result, TrainConfig, cores,
     record::{DeviceRecord, Traffic},
     strategy::{
-        self, Cores, Flow, PipelinedOptions, QueueOptions, SingleTrainer, Timed, TypedOrder, Worker,
+        Cores, Flow, PipelinedOptions, QueueOptions, SingleTrainer, Timed, TypedOrder, Worker,
         scheduler::WorkerRole,
     },
 };

@@ -12,8 +12,15 @@ use graphmill_nn::Matrix;
 
 use super::{
     super::{
-        build, counts::TypeCounts, devices::TypedDevices, inference::TypedInference, stages::EpochBatches,
-        step::StepBytes, strategy::Strategy, tables::Tables, trainer::add,
+        build,
+        counts::{TypeCounts, total},
+        devices::TypedDevices,
+        inference::TypedInference,
+        stages::EpochBatches,
+        step::StepBytes,
+        strategy::Strategy,
+        tables::Tables,
+        trainer::add,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},

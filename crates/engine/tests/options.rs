@@ -90,6 +90,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("edge_dim", "8", &[&[]]),
     ("negative_slope", "0.1", &[&[]]),
     ("max_degree", "3", &[&[]]),
+    ("metapath", "cites,cites", &[&[]]),
     ("attention_dropout", "0.4", &[&[], &[("model", "gat")]]),
     ("epochs", "1", &[&[]]),
     ("optimizer", "sgd", &[&[]]),

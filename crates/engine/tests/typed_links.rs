@@ -90,11 +90,19 @@ fn every_model_trains_with_every_sampler() {
     for model in MODELS.iter().filter(|row| !row.make.reads_edges) {
         for sampler in &SAMPLERS {
             let mut options = vec![("model", model.name), ("sampler", sampler.name), ("dropout", "0")];
+            if sampler.make.draws_subgraphs {
+                let message = train(dir.path(), &options).unwrap_err().to_string();
+                assert!(message.contains("cannot start from the ends of edges; use --sampler neighbor"));
+                continue;
+            }
             if sampler.name == "weighted" {
                 options.push(("replace", "true"));
             }
             if sampler.name == "hgt" {
                 options.push(("fanout", "30,30"));
+            }
+            if sampler.name == "metapath-walk" {
+                options.push(("num_walks", "20"));
             }
             let summary = train(dir.path(), &options).unwrap();
             let [first, second] = [0, 1].map(|epoch: usize| summary.epochs[epoch].loss);
@@ -177,6 +185,7 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
     for own in [
         &[("negatives", "hard"), ("decoder", "distmult"), ("task", "link")][..],
         &[("sampler", "labor"), ("decoder", "mlp"), ("loss", "bpr"), ("disjoint", "0.4")],
+        &[("sampler", "metapath-walk"), ("metapath", "likes,liked-by;returned-by,returns")],
     ] {
         let options = [&[("epochs", "3"), ("checkpoint_batches", "1"), ("norm", "batch")], own].concat();
         let with = |name: &str, threads: &str, strategy: &str| {
@@ -208,11 +217,16 @@ fn results_depend_neither_on_threads_nor_strategy_nor_interruptions() {
 
 #[test]
 fn saved_runs_score_rank_and_embed() {
+    ["neighbor", "metapath-walk"].into_iter().for_each(saved_runs_with_score_rank_and_embed);
+}
+
+fn saved_runs_with_score_rank_and_embed(sampler: &str) {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     shop(&data);
     let run = RunDir::create(&dir.path().join("run")).unwrap();
-    let summary = train_in(&data, &[("epochs", "6"), ("dropout", "0")], Some(&run)).unwrap();
+    let summary =
+        train_in(&data, &[("epochs", "6"), ("dropout", "0"), ("sampler", sampler)], Some(&run)).unwrap();
     let saved = SavedRun::open(run.path(), false).unwrap();
     assert!(saved.ranks_links());
     let scores = saved.scores_on(None, &QuietWork).unwrap();

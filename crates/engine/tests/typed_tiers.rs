@@ -163,6 +163,64 @@ fn caches_on_simulated_devices_give_the_same_bits() {
     assert!(message.starts_with("--device-budget 1000: a training step takes "), "{message}");
 }
 
+/// Options of a run on devices of which one trains.
+fn on_devices(strategy: &'static str, devices: &'static str) -> Vec<(&'static str, &'static str)> {
+    vec![("strategy", strategy), ("devices", devices)]
+}
+
+#[test]
+fn devices_that_sample_and_one_that_trains_give_the_bits_of_sequential() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let (all, _) = train(&data, &[]).unwrap();
+    let batches = 10;
+    for (strategy, devices, more) in [
+        ("factored", "virtual:2", &[("cache_ratio", "0.2")][..]),
+        ("factored", "virtual:3", &[("cache_ratio", "0.2"), ("cache", "lru"), ("link", "16G")]),
+        ("factored", "virtual:2", &[("device_budget", "1G"), ("queue_depth", "1")]),
+        ("factored", "virtual:1", &[("cache_ratio", "0.2")]),
+        ("time-sharing", "virtual:1", &[("cache_ratio", "0.2")]),
+        ("time-sharing", "virtual:1", &[("cache_ratio", "0.2"), ("overlap", "on")]),
+    ] {
+        let (summary, notes) = train(&data, &[&on_devices(strategy, devices)[..], more].concat()).unwrap();
+        assert_eq!(results(&summary), results(&all), "{strategy} {devices} {more:?}");
+        assert!(notes[0].contains("a device holds "), "{notes:?}");
+        let (epoch, one) = (&summary.epochs[1], &all.epochs[1]);
+        assert_eq!(epoch.traffic.rows(), one.traffic.rows());
+        let count: usize = devices["virtual:".len()..].parse().unwrap();
+        assert_eq!(epoch.devices.len(), count);
+        let (trainer, samplers) = epoch.devices.split_last().unwrap();
+        assert_eq!(trainer.role, if count == 1 { "both" } else { "trainer" });
+        let done: u64 = summary.epochs.iter().map(|epoch| epoch.devices[count - 1].batches).sum();
+        assert_eq!(done, batches, "{strategy} {devices}");
+        assert!(trainer.cache_rows > 0 && trainer.hit_rate.unwrap() > 0.0, "{trainer:?}");
+        // missed rows cross its link, and the blocks of batches those of both
+        assert!(trainer.link_bytes >= epoch.traffic.host.bytes, "{trainer:?}");
+        for sampler in samplers {
+            assert_eq!((&sampler.role[..], sampler.batches, sampler.cache_rows), ("sampler", 0, 0));
+        }
+        assert_eq!(samplers.iter().any(|sampler| sampler.link_bytes > 0), count > 1);
+    }
+}
+
+#[test]
+fn devices_too_small_for_their_role_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let fault = |strategy, devices, more: &[(&str, &str)]| {
+        train(&data, &[&on_devices(strategy, devices)[..], more].concat()).unwrap_err().to_string()
+    };
+    let message = fault("factored", "virtual:2", &[("device_budget", "1000")]);
+    assert!(message.starts_with("virtual:0 is out of memory: the topology takes "), "{message}");
+    let message = fault("factored", "virtual:3", &[("num_samplers", "1")]);
+    assert!(message.contains("all devices but one sample, which are 2 of 3"), "{message}");
+    let mut config = config(&data, &[]).unwrap();
+    config.strategy = "factored".into();
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let message = typed::train(&config, &data, context).unwrap_err().to_string();
+    assert!(message.contains("it runs on simulated devices; use --devices virtual:N"), "{message}");
+}
+
 #[test]
 fn sparse_and_integer_rows_stay_in_host_memory() {
     let (dir, mut data) = (tempfile::tempdir().unwrap(), data());

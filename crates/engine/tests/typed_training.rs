@@ -19,6 +19,7 @@ use graphmill_engine::{
     options::{key, keys},
     record::Summary,
     saved::{Kind, SavedRun, Selection},
+    strategy::FactoredOptions,
     typed::{self, SavedTypedRun},
 };
 use graphmill_loader::typed::TABLE as SAMPLERS;
@@ -84,6 +85,12 @@ fn every_typed_model_trains_with_every_typed_sampler() {
             }
             if sampler.name == "hgt" {
                 options.push(("fanout", "60,60"));
+            }
+            if sampler.name == "metapath-walk" {
+                options.push(("num_walks", "20"));
+            }
+            if sampler.make.draws_subgraphs {
+                options.extend([("batch_size", "100"), ("sample_coverage", "20"), ("lr", "0.02")]);
             }
             // the dataset in memory does not distinguish tasks on nodes from streams of events
             let head_layers = usize::from(!model.make.can_score);
@@ -165,11 +172,21 @@ fn interrupted(config: &TrainConfig, data: &TypedDataset, run: &Path, resume: bo
 
 #[test]
 fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
+    for own in [
+        &[("sampler", "labor")][..],
+        &[("sampler", "metapath-walk"), ("metapath", "cites,writes,written-by")],
+        // 5 subgraphs of the 1200 nodes
+        &[("sampler", "saint-rw"), ("batch_size", "250"), ("sample_coverage", "4")],
+    ] {
+        results_have_the_same_bits_with(own);
+    }
+}
+
+fn results_have_the_same_bits_with(own: &[(&str, &str)]) {
     let (dir, data) = (tempfile::tempdir().unwrap(), data());
     // attention, dropout, norms and learned rows; 5 batches per epoch
     let options = [
         ("model", "simple-hgn"),
-        ("sampler", "labor"),
         ("norm", "batch"),
         ("epochs", "3"),
         ("attention_dropout", "0.2"),
@@ -177,6 +194,7 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         ("weight_decay", "0.001"),
         ("checkpoint_batches", "2"),
     ];
+    let options = [&options[..], own].concat();
     let config = in_memory(&options);
     let whole = |name: &str, threads, config: &TrainConfig| {
         let run = RunDir::create(&dir.path().join(name)).unwrap();
@@ -199,11 +217,14 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
 
     // stopped in the middle of the first epoch, at its end, and in the middle of the second
     let pipelined = in_memory(&[&options[..], &[("strategy", "pipelined")]].concat());
+    let factored = in_memory(&[&options[..], &[("strategy", "factored"), ("devices", "virtual:3")]].concat());
+    assert!(one == whole("factored", 2, &factored), "factored");
     for (name, stops, config) in [
         ("middle", &[2][..], &config),
         ("end", &[5], &config),
         ("often", &[3, 4, 1, 2], &config),
         ("often ahead", &[3, 4, 1, 2], &pipelined),
+        ("often factored", &[3, 4, 1, 2], &factored),
     ] {
         let run = dir.path().join(name);
         for (i, &batches) in stops.iter().enumerate() {
@@ -252,10 +273,16 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
 
 #[test]
 fn saved_runs_score_and_predict_as_the_run_did() {
+    ["neighbor", "metapath-walk", "saint-node"]
+        .into_iter()
+        .for_each(saved_runs_with_score_and_predict_as_the_run_did);
+}
+
+fn saved_runs_with_score_and_predict_as_the_run_did(sampler: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (shop, path) = (dir.path().join("shop"), dir.path().join("run"));
     let data = stored(&shop);
-    let config = config(Some(&shop), &[("model", "hgt"), ("heads", "2")]).unwrap();
+    let config = config(Some(&shop), &[("model", "hgt"), ("heads", "2"), ("sampler", sampler)]).unwrap();
     assert_eq!((config.head_layers, config.layers), (1, 2), "derived for hgt");
     let summary = {
         let run = RunDir::create(&path).unwrap();
@@ -342,8 +369,24 @@ fn options_are_derived_written_and_refused_by_name() {
         let flag = format!("--{} ", name.replace('_', "-"));
         assert!(message.starts_with(&flag) && message.contains("leave it out"), "{message}");
     }
-    let message = refused(&[("strategy", "factored")]);
-    assert!(message.contains("use --strategy sequential or pipelined, or leave it out"), "{message}");
+    let message = refused(&[("strategy", "historical")]);
+    let all = "use --strategy sequential, pipelined, factored or time-sharing, or leave it out";
+    assert!(message.contains(all), "{message}");
+    let on_devices =
+        |strategy, devices, name, value| made(&[("strategy", strategy), ("devices", devices), (name, value)]);
+    let made_on = on_devices("factored", "virtual:3", "queue_depth", "4").unwrap();
+    assert_eq!(made_on.own.get::<FactoredOptions>().num_samplers, 2, "one device trains");
+    on_devices("time-sharing", "virtual:1", "overlap", "on").unwrap();
+    for (strategy, devices, name, value) in [
+        ("factored", "virtual:2", "switching", "off"),
+        ("factored", "virtual:2", "updates", "asynchronous"),
+        ("factored", "virtual:2", "batches_per_update", "2"),
+        ("factored", "virtual:2", "placement", "replicate"),
+        ("time-sharing", "virtual:2", "overlap", "on"),
+    ] {
+        let message = on_devices(strategy, devices, name, value).unwrap_err().to_string();
+        assert!(message.contains("one device trains"), "{message}");
+    }
     let message = refused(&[("allocation", "naive")]);
     assert!(message.contains("--strategy sequential does not use it; use --strategy pipelined"), "{message}");
     made(&[("strategy", "pipelined"), ("allocation", "1,1,1"), ("queue_depth", "3")]).unwrap();
@@ -354,6 +397,15 @@ fn options_are_derived_written_and_refused_by_name() {
         refused(&[("max_degree", "5")]).contains("--sampler neighbor does not use it; use --sampler hgt")
     );
     made(&[("sampler", "hgt"), ("max_degree", "5")]).unwrap();
+    made(&[("sampler", "metapath-walk"), ("metapath", "cites"), ("num_walks", "9")]).unwrap();
+    assert!(refused(&[("metapath", "cites")]).contains("use --sampler metapath-walk"));
+    made(&[("sampler", "saint-rw"), ("walk_length", "3"), ("layers", "3"), ("estimator", "unbiased")])
+        .unwrap();
+    let saint = |option| refused(&[("sampler", "saint-node"), option]);
+    assert!(saint(("fanout", "4,4")).contains("--layers sets the number of layers"));
+    assert!(saint(("order", "sequential")).contains("use --sampler neighbor, full"));
+    assert!(saint(("inductive", "true")).contains("nodes of other types than the task's do not train"));
+    assert!(saint(("walk_length", "3")).contains("use --sampler metapath-walk or saint-rw"));
     made(&[("optimizer", "sgd"), ("momentum", "0.5")]).unwrap();
 
     // on one type

@@ -216,7 +216,7 @@ fn unusable_options_and_tasks_of_several_types_are_refused() {
         assert_eq!(outcome.status, Some(2), "{args}: {}", outcome.stderr);
         assert!(outcome.stderr.contains(part), "{args}: {}", outcome.stderr);
     };
-    refused("train papers --strategy factored", "--strategy factored: ");
+    refused("train papers --strategy factored", "--strategy factored: on several types it runs on simulated");
     refused("train papers --devices cuda:0", "does not use NVIDIA devices");
     refused("train papers --model gcn", "use --model rsage, rgcn");
     refused("train papers --task price", "known: area");

@@ -213,23 +213,9 @@ impl Sampled {
     /// Size in bytes of the batch when it is sent to a trainer: seeds, input nodes, marks, weights
     /// and blocks.
     pub fn bytes(&self) -> u64 {
-        let of_block = |block: &Block| {
-            let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
-            let ids = dst_ids.as_ref().map_or(0, Vec::len);
-            let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
-            let host = indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back;
-            // Blocks drawn on a device exist only there: positions, sources, and the transpose.
-            let drawn = block.drawn_on_device().map_or(0, |drawn| {
-                let back =
-                    if drawn.is_transposed() { block.num_grad_src() + 2 * drawn.num_edges() } else { 0 };
-                let weights = if drawn.is_weighted() { drawn.num_edges() + block.num_dst } else { 0 };
-                block.num_dst + 1 + drawn.num_edges() + weights + back
-            });
-            4 * (host + drawn) as u64
-        };
         let marks = self.cache_marks.as_ref().map_or(0, Marks::len);
         let ids = self.seeds.nodes.len() + self.input_nodes.len() + marks + self.loss_weight.len();
-        4 * ids as u64 + self.blocks.iter().map(of_block).sum::<u64>()
+        4 * ids as u64 + self.blocks.iter().map(block_bytes).sum::<u64>()
     }
 
     /// Returns true if the bottom layer reads the feature table in place.
@@ -387,6 +373,21 @@ impl From<Extracted> for MiniBatch {
     fn from(batch: Extracted) -> Self {
         Self::Extracted(batch)
     }
+}
+
+/// Size in bytes of a block when it is sent to a trainer.
+pub(crate) fn block_bytes(block: &Block) -> u64 {
+    let Block { indptr, indices, dst_ids, edge_weight, self_weight, transposed, .. } = block;
+    let ids = dst_ids.as_ref().map_or(0, Vec::len);
+    let back = transposed.indptr.len() + transposed.dst.len() + transposed.edge.len();
+    let host = indptr.len() + indices.len() + ids + edge_weight.len() + self_weight.len() + back;
+    // Blocks drawn on a device exist only there: positions, sources, and the transpose.
+    let drawn = block.drawn_on_device().map_or(0, |drawn| {
+        let back = if drawn.is_transposed() { block.num_grad_src() + 2 * drawn.num_edges() } else { 0 };
+        let weights = if drawn.is_weighted() { drawn.num_edges() + block.num_dst } else { 0 };
+        block.num_dst + 1 + drawn.num_edges() + weights + back
+    });
+    4 * (host + drawn) as u64
 }
 
 #[cfg(test)]

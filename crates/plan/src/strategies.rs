@@ -40,9 +40,10 @@ pub(crate) fn rows(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>>
     planned().into_iter().map(|(entry, ..)| entry).filter(move |entry| runs(entry, of_types))
 }
 
-/// Returns true if runs, on several types if `of_types`, have this strategy.
+/// Returns true if the model of this strategy is that of runs, on several types if `of_types`. The
+/// models of strategies by device have several devices that train, which such runs do not have.
 fn runs(entry: &Entry<Kind>, of_types: bool) -> bool {
-    !of_types || entry.make.over_types.is_some()
+    !of_types || entry.make.over_types.is_some_and(|order| !order.is_on_devices())
 }
 
 /// Strategies that are not predicted, each with the reason.

@@ -204,3 +204,39 @@ def test_services_need_a_run_and_the_program(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(FileNotFoundError, match="the program graphmill is not on the path"):
         graphmill.serve(tmp_path)
+
+
+def test_typed_datasets_are_reordered_and_partitioned(tmp_path):
+    shop = graphmill.generate("typed", tmp_path / "shop", nodes=400, classes=4, dim=4, seed=3)
+    whole = tmp_path / "memory"
+    for dataset, out in ((shop, tmp_path / "bfs"), (graphmill.generate("typed", nodes=400, classes=4, dim=4, seed=3), whole)):
+        ordered = graphmill.reorder(dataset, out, by="bfs", progress=False)
+        assert isinstance(ordered, graphmill.TypedDataset) and ordered.num_edges == shop.num_edges
+        for kind in shop.node_types:
+            old, new = shop.nodes(kind), ordered.nodes(kind)
+            ids = new.original_ids
+            assert sorted(ids.tolist()) == list(range(old.num_nodes)) and new.num_nodes == old.num_nodes
+            if old.x is not None:
+                assert (old.x[ids] == new.x).all()
+    hot = graphmill.reorder(tmp_path / "shop", tmp_path / "hot", by="presc:1", fanout=[3, 2], task="area", progress=False)
+    assert hot.num_edges == shop.num_edges
+    with pytest.raises(ValueError, match="call save"):
+        graphmill.reorder(graphmill.generate("typed", nodes=200), tmp_path / "no", by="presc:1", progress=False)
+    with pytest.raises(ValueError, match="unknown task 'price'"):
+        graphmill.reorder(shop, tmp_path / "no", by="presc:1", task="price", progress=False)
+
+    parts = graphmill.partition(shop, 3, method="bgl")
+    assert list(parts) == list(shop.node_types)
+    assert all(parts[kind].shape == (shop.nodes(kind).num_nodes,) and parts[kind].max() < 3 for kind in parts)
+    report = graphmill.partition_report(shop, 3, methods=["bgl"], out=tmp_path / "parts", fanout=[3, 2], task="area")
+    cut, edges = 0, 0
+    for of in shop.edge_types:
+        source, destination = shop.edges(of).edge_index
+        cut += (parts[of[0]][source] != parts[of[2]][destination]).sum()
+        edges += len(source)
+    assert report.results[0].edge_cut == pytest.approx(cut / edges)
+    assert len(report.results[0].node_types) == len(shop.node_types) and (tmp_path / "parts").is_dir()
+    with pytest.raises(ValueError, match="unknown task 'price'"):
+        graphmill.partition(shop, 3, task="price")
+    with pytest.raises(ValueError, match="one type and one task"):
+        graphmill.partition(None, 3, task="price")

@@ -55,6 +55,21 @@ impl TypedGraph {
         Ok(Self { schema, relations })
     }
 
+    /// The same graph with further relations, which have no edges.
+    ///
+    /// # Errors
+    /// A relation names an unknown type, or has the name and types of another.
+    pub fn with_empty(self, added: Vec<Relation>) -> Result<Self> {
+        let Self { schema, mut relations } = self;
+        let mut all = schema.relations().to_vec();
+        for relation in &added {
+            let rows = schema.types().get(relation.dst).map_or(0, |node| node.count);
+            relations.push(Graph::new(vec![0; rows + 1].into(), Vec::new().into())?);
+        }
+        all.extend(added);
+        Ok(Self { schema: Schema::new(schema.types().to_vec(), all)?, relations })
+    }
+
     /// Node types and relations.
     pub fn schema(&self) -> &Schema {
         &self.schema

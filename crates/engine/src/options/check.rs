@@ -19,10 +19,11 @@ impl TrainConfig {
     /// # Errors
     /// Both were given and disagree.
     pub fn derive_options(&mut self, given: &[&str]) -> Result<()> {
-        strategy::derive_options(self);
         types::derive_options(self, given);
         embedding::derive_options(self, given);
         events::derive_options(self, given);
+        // after the model, which says if the run is on several types
+        strategy::derive_options(self);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());
         if layers.saturating_mul(each) == hops {
             return Ok(());

@@ -12,7 +12,11 @@ use super::{
     rules,
     types::has_types,
 };
-use crate::{TrainConfig, config::Devices, strategy};
+use crate::{
+    TrainConfig,
+    config::Devices,
+    strategy::{self, RoundOptions, UpdateOptions, simulated},
+};
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
@@ -33,6 +37,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("feature_precision", "feature rows have their stored type"),
     ("shuffle_parts", "no sampler draws subgraphs of a part"),
     ("graph_stores", "each rank holds a part and trains on its nodes"),
+    ("inductive", "nodes of other types than the task's do not train"),
 ];
 const ON_PROCESSOR: &str = "it runs on the processor";
 
@@ -41,6 +46,7 @@ const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
     ("order", order),
+    ("fanout", fanout),
     ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
@@ -130,8 +136,27 @@ fn devices(config: &TrainConfig, _: &Key) -> Read {
     }
 }
 
-/// The seeds are in several batches, and the order reads no edges of one type.
+/// The sampler draws the neighbours of seeds. An unknown name passes, because its lookup reports
+/// it.
+fn from_seeds(config: &TrainConfig) -> Read {
+    let table = &graphmill_loader::typed::TABLE;
+    match table.get(&config.sampler) {
+        Some(entry) if entry.make.draws_subgraphs => {}
+        _ => return Ok(()),
+    }
+    let readers = table.iter().filter(|entry| !entry.make.draws_subgraphs).map(|entry| entry.name);
+    Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
+}
+
+/// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.
+fn fanout(config: &TrainConfig, _: &Key) -> Read {
+    from_seeds(config).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
+}
+
+/// The sampler takes seeds in an order, the seeds are in several batches, and the order reads no
+/// edges of one type.
 fn order(config: &TrainConfig, _: &Key) -> Read {
+    from_seeds(config)?;
     if config.batch_size == 0 {
         return Err(
             "--batch-size 0 puts all training nodes into one batch; set --batch-size, or leave it out".into(),
@@ -154,18 +179,19 @@ fn orders() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
     table.groups().into_iter().filter(is_of_labels)
 }
 
-/// The strategy trains on several types.
+/// The strategy trains on several types, on devices if it needs some.
 fn of_types(config: &TrainConfig, _: &Key) -> Read {
-    match strategy::TABLE.get(&config.strategy) {
-        Some(entry) if entry.make.over_types.is_none() => {
+    let Some(entry) = strategy::TABLE.get(&config.strategy) else { return Ok(()) };
+    match entry.make.over_types {
+        None => {
             let readers = strategies().map(|(name, _)| name).collect::<Vec<_>>();
-            Err(format!(
-                "its devices share the batches of one graph, and training on several types runs on one \
-                 reader; {}",
-                use_or_leave_out("strategy", &readers)
-            ))
+            let fix = use_or_leave_out("strategy", &readers);
+            Err(format!("it trains on batches of one graph; {fix}"))
         }
-        _ => Ok(()),
+        Some(order) if order.is_on_devices() => {
+            simulated(config).map(drop).map_err(|why| format!("on several types {why}, or leave it out"))
+        }
+        Some(_) => Ok(()),
     }
 }
 
@@ -214,6 +240,14 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
             true => config.own.unused(group, key.name).map_or(Ok(()), Err),
             false => Err("the task is on nodes; use --task link, or leave it out".into()),
         };
+    }
+    let is_of_several = [OptionGroup::of::<UpdateOptions>(), OptionGroup::of::<RoundOptions>()]
+        .contains(&group)
+        || key.name == "switching";
+    if is_of_several {
+        return Err(
+            "on several types one device trains, and every batch makes an update; leave it out".into()
+        );
     }
     let mut reason = None;
     for axis in &AXES {

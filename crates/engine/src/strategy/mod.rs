@@ -14,6 +14,7 @@ pub mod reuse;
 pub mod scheduler;
 pub mod sequential;
 mod serving;
+mod single_trainer;
 mod worker;
 
 use graphmill_core::{
@@ -23,6 +24,7 @@ use graphmill_core::{
 use graphmill_data::Dataset;
 use graphmill_loader::MinibatchSampler;
 
+pub(crate) use batch_states::{BatchKind, Timed};
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use interface::Nvidia;
@@ -31,10 +33,11 @@ pub(crate) use layered::reuse_plan_of;
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
-pub(crate) use worker::attempt;
+pub(crate) use single_trainer::SingleTrainer;
+pub(crate) use worker::{Worker, attempt};
 
 pub use crate::accelerator::SamplingDevices;
-use crate::{Result, TrainConfig, accelerator::draws_on_devices, build};
+use crate::{Result, TrainConfig, accelerator::draws_on_devices, build, config::Devices};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -61,6 +64,34 @@ pub enum TypedOrder {
     Sequential,
     /// Sampling and extraction of later batches during training.
     Pipelined,
+    /// The same, on devices: the last one trains and extracts, the others sample.
+    Factored,
+    /// One device that does all stages in turn.
+    TimeSharing,
+}
+
+impl TypedOrder {
+    /// Returns true if the stages run on simulated devices.
+    pub fn is_on_devices(self) -> bool {
+        matches!(self, Self::Factored | Self::TimeSharing)
+    }
+}
+
+/// Number of simulated devices of a strategy on several types whose devices work independently.
+///
+/// # Errors
+/// The reason and the fix if several of them train, or there are none.
+pub(crate) fn simulated(config: &TrainConfig) -> Result<usize, String> {
+    let is_factored =
+        TABLE.get(&config.strategy).and_then(|row| row.make.over_types) == Some(TypedOrder::Factored);
+    match *config.devices {
+        Devices::Virtual(count) if is_factored || count == 1 => Ok(count),
+        Devices::Virtual(_) => {
+            Err("one device trains; use --devices virtual:1, or --strategy factored with one that trains"
+                .into())
+        }
+        _ => Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into()),
+    }
 }
 
 /// Row of the [`TABLE`].
@@ -159,6 +190,8 @@ pub static TABLE: Table<Kind> = Table::new(
                 by_device: |_| true,
                 non_trainers: |config| config.own.get::<FactoredOptions>().num_samplers.max(1),
                 sampling_devices: FactoredOptions::sampling_devices,
+                over_types: Some(TypedOrder::Factored),
+                derive_options: FactoredOptions::derive,
                 cost: Cost::Factored,
                 unused: options::unused_in_rounds,
                 ..Kind::new(|context| {
@@ -174,6 +207,7 @@ pub static TABLE: Table<Kind> = Table::new(
             make: Kind {
                 over_ranks: true,
                 by_device: |_| true,
+                over_types: Some(TypedOrder::TimeSharing),
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,
                 ..Kind::new(|context| {

@@ -125,6 +125,29 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
         .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
 }
 
+/// The sampler of inference after training: that of the configuration or, if it draws subgraphs,
+/// all neighbours by every relation.
+///
+/// # Errors
+/// As [`sampler`].
+pub(super) fn inference_sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn TypedSampler>> {
+    match draws_subgraphs(config) {
+        true => make(config, task, "full", TypedFanout::new(config.fanout.0.clone())).map_err(Error::usage),
+        false => sampler(config, task),
+    }
+}
+
+/// Returns true if the sampler draws subgraphs.
+pub(crate) fn draws_subgraphs(config: &TrainConfig) -> bool {
+    sampling::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs)
+}
+
+/// Returns true if inference draws as training does, because no stored edges are those that the
+/// sampler draws.
+pub(super) fn draws_in_inference(config: &TrainConfig) -> bool {
+    sampling::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.added.is_some())
+}
+
 /// The samplers of inference, from the bottom layer up: each draws for one layer all neighbours by
 /// the relations that `sampler` follows there.
 ///
@@ -154,8 +177,15 @@ fn make(
     name: &str,
     fanout: TypedFanout,
 ) -> Result<Box<dyn TypedSampler>, String> {
-    let options = TypedOptions { fanout, seed: config.seed, own: config.own.clone() };
     let entry = sampling::TABLE.find(name).map_err(|error| error.to_string())?;
+    let train = if entry.make.draws_subgraphs { task.split.train.to_vec() } else { Vec::new() };
+    let options = TypedOptions {
+        fanout,
+        seed: config.seed,
+        own: config.own.clone(),
+        train: (task.node_type, train),
+        budget: if config.batch_size == 0 { task.graph.num_nodes() } else { config.batch_size },
+    };
     (entry.make.make)(&options, &task.graph)
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{Graph, memory::anonymous, progress::Quiet, typed::TypedGraph};
+use graphmill_core::{memory::anonymous, progress::Quiet};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
@@ -18,7 +18,7 @@ use super::{
     tables::borrowed,
     task::TypedTask,
     tiers::{self, rows},
-    visits::batch_size,
+    visits::{batch_size, batches},
 };
 use crate::{Error, Result, TrainConfig, hotness::Options};
 
@@ -89,7 +89,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
     let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
-    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))? as f64;
+    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))?.all as f64;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();
@@ -99,11 +99,11 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let (mut seconds, mut largest) = ([f64::INFINITY; 3], [0.0f64; 2]);
     let mut sampling = 0.0;
     let mut types: Vec<TypeCost> = (0..schema.num_types()).map(|t| TypeCost::of(&task, t)).collect();
+    let batches = batches(&*sampler, &order, size);
     // the last batch may be short
-    let whole = (order.len() / size).max(1);
+    let whole = if sampler.subgraphs().is_some() { batches.len() } else { (order.len() / size).max(1) };
     for number in 0..BATCHES.iter().sum() {
-        let at = number as usize % whole * size;
-        let seeds = &order[at..order.len().min(at + size)];
+        let seeds = batches[number as usize % whole];
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
@@ -139,10 +139,10 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     }
     let of_types = || (0..schema.num_types()).filter_map(|t| rows(&task, t));
     Ok(TypedCosts {
-        seeds: order.len(),
+        seeds: sampler.subgraphs().map_or(order.len(), |count| count as usize * size),
         batch_size: size,
         seconds,
-        topology: topology_bytes(&task.graph),
+        topology: step::topology_bytes(&task.graph),
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
         nodes: of_types().map(|of| of.count).sum(),
         largest,
@@ -154,17 +154,8 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     })
 }
 
-/// Bytes of the graph.
-fn topology_bytes(graph: &TypedGraph) -> f64 {
-    let of_relation = |graph: &Graph| {
-        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
-        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
-    };
-    graph.relations().iter().map(of_relation).sum()
-}
-
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.
-fn block_bytes(batch: &TypedSampled) -> f64 {
+pub(super) fn block_bytes(batch: &TypedSampled) -> f64 {
     let slices = batch.blocks.iter().flat_map(|block| &block.relations);
     let blocks: usize = slices.map(|slice| 8 * (slice.num_dst + 1) + 4 * slice.num_edges()).sum();
     (blocks + 4 * batch.input_nodes.iter().map(Vec::len).sum::<usize>()) as f64

@@ -17,6 +17,14 @@ pub(super) struct TypeCounts {
     pub(super) traffic: Vec<Traffic>,
 }
 
+/// Traffic of a batch over all types.
+pub(super) fn total(of_types: &[Traffic]) -> Traffic {
+    of_types.iter().fold(Traffic::default(), |mut sum, &of| {
+        sum += of;
+        sum
+    })
+}
+
 /// Replaces the counts of this rank by those of all ranks, for these numbers of node types and
 /// relations.
 ///

@@ -95,6 +95,8 @@ pub fn scores(
 /// The task of a run, which has training nodes.
 fn trainable(data: &TypedDataset, config: &TrainConfig) -> Result<TypedTask> {
     let task = TypedTask::new(data, &config.task)?;
+    let seeds = [task.node_type];
+    let task = task.with_added(config, &seeds)?;
     if task.split.train.is_empty() {
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
     }
@@ -125,7 +127,7 @@ pub fn run(options: &Options, data: &TypedDataset, watch: &dyn Progress) -> Resu
     for sampler in &options.samplers {
         let epochs = usize::try_from(options.epochs).unwrap_or(usize::MAX);
         let config = TrainConfig { sampler: sampler.clone(), epochs, ..options.train.clone() };
-        of_sampler(options, &config, &task, watch, &mut report)?;
+        of_sampler(options, &config, &trainable(data, &config)?, watch, &mut report)?;
     }
     report.advice = report.overall().advice;
     Ok(report)

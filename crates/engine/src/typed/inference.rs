@@ -26,12 +26,12 @@ use graphmill_core::{
 };
 use graphmill_loader::{
     BatchKey,
-    typed::{TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use graphmill_nn::{
     Matrix, Pass,
-    backend::{Cpu, ops::Gather},
-    typed::{TypedActivations, TypedModel},
+    backend::{Cpu, ElementOps, ops::Gather},
+    typed::{TypedActivations, TypedModel, TypedStep},
 };
 use rayon::prelude::*;
 
@@ -53,8 +53,9 @@ pub(super) struct TypedInference<'a> {
     tables: Tables,
     /// Samplers of all neighbours, one for each layer from the bottom up.
     samplers: Vec<Box<dyn TypedSampler>>,
-    /// Sampler of all neighbours that existed at the times of the seeds, if rows have times.
-    timed: Option<Box<dyn TypedSampler>>,
+    /// Sampler of whole neighbourhoods: all neighbours that existed at the times of the seeds, if
+    /// rows have times, or the draws of training, if they are no stored edges.
+    by_batches: Option<Box<dyn TypedSampler>>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -84,20 +85,21 @@ impl<'a> TypedInference<'a> {
         sampler: &dyn TypedSampler,
         tables: Tables,
     ) -> Result<Self> {
-        let timed = match &task.times {
+        let by_batches = match &task.times {
             // the last neighbours are no random draw
             Some(_) if !sampler.is_random() => Some(build::sampler(config, task)?),
             Some(times) => Some(times.full_sampler(config, sampler)?),
+            None if build::draws_in_inference(config) => Some(build::sampler(config, task)?),
             None => None,
         };
         let samplers =
-            if timed.is_none() { build::full_samplers(config, task, sampler)? } else { Vec::new() };
-        let most = if timed.is_some() && config.batch_size > 0 { config.batch_size } else { usize::MAX };
+            if by_batches.is_none() { build::full_samplers(config, task, sampler)? } else { Vec::new() };
+        let most = if by_batches.is_some() && config.batch_size > 0 { config.batch_size } else { usize::MAX };
         Ok(Self {
             task,
             tables,
             samplers,
-            timed,
+            by_batches,
             chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -125,19 +127,22 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        if self.timed.is_some() {
-            return rayon::scope(|_| self.compute_timed(model, nodes, output, out));
+        if self.by_batches.is_some() {
+            let seeds = (self.task.node_type, nodes);
+            return rayon::scope(|_| self.compute_by_batches(model, seeds, Some(output), out));
         }
         rayon::scope(|_| self.compute(model, nodes, output, out))
     }
 
-    /// Rows of nodes at times. Neighbours have the times of their seeds, so rows of inner layers
-    /// belong to one chunk, whose neighbourhood is computed as a batch.
-    fn compute_timed(
+    /// Rows of nodes of type `t` from whole neighbourhoods: `output` of a model with scores, or the
+    /// rows of the last layer. Rows of inner layers belong to one chunk, whose neighbourhood is
+    /// computed as a batch. Random draws have the same key in all chunks, so rows do not depend on
+    /// their number.
+    fn compute_by_batches(
         &mut self,
         model: &TypedModel,
-        nodes: &[NodeId],
-        output: Output,
+        (t, nodes): (usize, &[NodeId]),
+        output: Option<Output>,
         out: &mut Matrix,
     ) -> Result<()> {
         let backend = Cpu::default();
@@ -145,13 +150,22 @@ impl<'a> TypedInference<'a> {
         let tables = borrowed(&self.tables);
         let (total, mut filled) = (nodes.len(), 0);
         for (number, nodes) in (0..).zip(nodes.chunks(self.chunk)) {
-            let Some(sampler) = &self.timed else { break };
-            let seeds = std::mem::take(&mut self.memory).refill(number, &self.task.seeds(nodes));
-            let key = BatchKey { seed: 0, epoch: 0, batch: number };
-            let batch = sampler.sample(&self.task.request(key), &mut self.workspace, seeds)?;
+            let Some(sampler) = &self.by_batches else { break };
+            let mut lists: Vec<&[NodeId]> = vec![&[]; self.task.graph.schema().num_types()];
+            lists[t] = nodes;
+            let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
+            let aggregation = model.aggregation();
+            let request =
+                TypedRequest { aggregation, ..self.task.request(BatchKey { seed: 0, epoch: 0, batch: 0 }) };
+            let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
             let batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
-            model.forward(&pass, &step(&batch, self.task.node_type), &mut self.acts)?;
-            let rows = if output == Output::Logits { self.acts.logits() } else { self.acts.hidden() };
+            let num_targets = if output.is_some() { nodes.len() } else { 0 };
+            model.forward(&pass, &TypedStep { num_targets, ..step(&batch, t) }, &mut self.acts)?;
+            let rows = match output {
+                Some(Output::Logits) => self.acts.logits(),
+                Some(Output::Embeddings) => self.acts.hidden(),
+                None => self.acts.rows(t).rows(0..nodes.len()),
+            };
             if filled == 0 {
                 out.resize(total, rows.num_cols());
             }
@@ -213,6 +227,9 @@ impl<'a> TypedInference<'a> {
         let schema = self.task.graph.schema();
         let mut all = vec![Vec::new(); schema.num_types()];
         types.into_iter().for_each(|t| all[t] = (0..schema.types()[t].count as NodeId).collect());
+        if self.by_batches.is_some() {
+            return rayon::scope(|_| self.embed_by_batches(model, &all, out));
+        }
         rayon::scope(|_| {
             let backend = Cpu::default();
             let pass = Pass { backend: &backend, training: false, key: 0 };
@@ -227,6 +244,20 @@ impl<'a> TypedInference<'a> {
             }
             Ok(())
         })
+    }
+
+    /// Embeddings of the nodes of each type from whole neighbourhoods.
+    fn embed_by_batches(&mut self, model: &TypedModel, all: &[Vec<NodeId>], out: &mut Matrix) -> Result<()> {
+        let (backend, mut rows, mut filled) = (Cpu::default(), Matrix::default(), 0);
+        for (t, nodes) in all.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
+            self.compute_by_batches(model, (t, nodes), None, &mut rows)?;
+            if filled == 0 {
+                out.resize(all.iter().map(Vec::len).sum(), rows.num_cols());
+            }
+            backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
+            filled += rows.num_rows();
+        }
+        Ok(())
     }
 
     /// Computes the rows of `layers` layers for the nodes of each type in `lists`.
@@ -433,6 +464,36 @@ mod tests {
                 for (a, b) in one.iter().zip(expected.view().host()) {
                     assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{}: {a} {b}", config.model);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_drawn_neighbours_depend_neither_on_chunks_nor_threads() {
+        let options = GenerateOptions { nodes: 300, classes: 3, dim: 5, ..GenerateOptions::default() };
+        let data = generate_typed("typed", &options).unwrap();
+        let nodes: Vec<NodeId> = (0..100).rev().collect();
+        let rows = |threads: usize, eval_chunk: usize, batch_size: usize, output: Output| {
+            let config = TrainConfig {
+                sampler: "metapath-walk".into(),
+                fanout: graphmill_loader::Fanout(vec![3, 2]),
+                batch_size,
+                eval_chunk,
+                ..config("rsage", 2)
+            };
+            let task = TypedTask::new(&data, "").unwrap().with_edges(&config, &data).unwrap();
+            let (sampler, model) = (build::sampler(&config, &task), build::model(&config, &task));
+            let inference = TypedInference::new(&config, &task, &*sampler.unwrap(), task.host_tables());
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut rows = Matrix::default();
+            pool.install(|| inference.unwrap().run(&model.unwrap(), &nodes, output, &mut rows)).unwrap();
+            rows.view().host().to_vec()
+        };
+        for output in [Output::Logits, Output::Embeddings] {
+            let whole = rows(1, 1000, 1000, output);
+            assert!(whole.iter().any(|&x| x != 0.0));
+            for (threads, chunk, batch_size) in [(3, 1000, 1000), (1, 7, 1000), (2, 1000, 13)] {
+                assert_eq!(rows(threads, chunk, batch_size, output), whole, "{threads} {chunk}");
             }
         }
     }

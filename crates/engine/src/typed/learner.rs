@@ -103,9 +103,13 @@ impl<'a> TypedLearner<'a> {
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
-        let seeds = batch.sampled.seeds.nodes[self.task.node_type].len();
+        let seeds = batch.sampled.num_seeds();
         let (loss, count, rows) = match &self.ranks {
-            None => (own.unwrap_or_default(), seeds, None),
+            None => match own {
+                Some(loss) => (loss, seeds, None),
+                // a subgraph without nodes of the task's type
+                None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
+            },
             Some(ranks) => {
                 self.is_whole = false;
                 let has_gradient = own.is_some_and(f64::is_finite);
@@ -162,7 +166,8 @@ impl<'a> TypedLearner<'a> {
         self.model.forward(&pass, &step, &mut self.acts).map_err(Error::from)?;
         self.targets.gather(&self.task.labels, seeds, &mut self.labels);
         let (logits, grad) = self.acts.logits_and_grad();
-        let loss = self.targets.run(backend, &self.task.labels, &mut self.labels, logits, &[], grad);
+        let (labels, weight) = (&self.task.labels, &batch.sampled.loss_weight);
+        let loss = self.targets.run(backend, labels, &mut self.labels, logits, weight, grad);
         if loss.is_finite() {
             // a backward pass changes running statistics
             self.is_whole = false;

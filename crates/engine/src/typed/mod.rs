@@ -7,10 +7,11 @@
 //! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `edges.rs` | feature tables of the edges, if the model reads them |
+//! | `added.rs` | relations that a sampler adds to the graph |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
-//! | `strategy.rs` | order of the stages |
-//! | `pipeline.rs` | sampling and extraction during training |
+//! | `strategy.rs` | workers of the stages |
+//! | `devices.rs` | simulated devices, one of which trains |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
@@ -29,9 +30,11 @@
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
+mod added;
 mod build;
 pub mod cost;
 mod counts;
+mod devices;
 mod edges;
 pub mod hotness;
 mod inference;
@@ -40,7 +43,6 @@ pub mod links;
 #[cfg(feature = "tables")]
 mod new_nodes;
 pub mod partition;
-mod pipeline;
 mod position;
 mod ranks;
 mod saved;

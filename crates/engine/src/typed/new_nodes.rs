@@ -79,8 +79,8 @@ impl SavedTypedRun<'_> {
         let names = Names::of_type(data, t, self.classes(&task));
         let first = task.num_nodes() as NodeId;
         let wanted: Vec<NodeId> = (first..first + new.count(t) as NodeId).collect();
-        let whole = TypedTask { graph: extended.graph, ..task };
-        let sampler = self.run.blame_config(build::sampler(self.config(), &whole))?;
+        let whole = TypedTask { graph: extended.graph, ..task }.with_added(self.config(), &[t])?;
+        let sampler = self.run.blame_config(build::inference_sampler(self.config(), &whole))?;
         let mut inference = TypedInference::new(self.config(), &whole, &*sampler, rows)?.watched(&**watch);
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
@@ -149,14 +149,16 @@ fn extend(data: &TypedDataset, graph: &TypedGraph, new: &NewRows) -> Result<Exte
     let types = schema.types().iter().enumerate();
     let types = types.map(|(t, node)| NodeType::new(&node.name, new.ids(t).total())).collect();
     let (mut relations, mut new_edges, mut known_edges) = (Vec::new(), 0, 0);
-    for (r, relation) in schema.relations().iter().enumerate() {
+    // without the relations that a sampler adds, which have no edges
+    let stored = &schema.relations()[..data.edges.len()];
+    for (r, relation) in stored.iter().enumerate() {
         let edges = new.edges(Some(&data.edges[r].edge_type), (relation.src, relation.dst));
-        let scratch = new.scratch(&format!("relation-{r}"), schema.num_relations())?;
+        let scratch = new.scratch(&format!("relation-{r}"), stored.len())?;
         relations.push(edges.added_to(graph.relation(r), new.count(relation.dst), &scratch)?);
         new_edges += edges.len();
         known_edges += edges.between_known;
     }
-    let schema = Schema::new(types, schema.relations().to_vec())?;
+    let schema = Schema::new(types, stored.to_vec())?;
     Ok(Extended { graph: TypedGraph::new(schema, relations)?, new_edges, known_edges })
 }
 

@@ -9,7 +9,7 @@ use graphmill_core::{
     typed::TypedGraph,
 };
 use graphmill_data::{
-    partition::{Description, PartitionBook, write_types},
+    partition::{self as data_partition, Description, PartitionBook, write_types},
     typed::{TaskOn, TypedDataset},
 };
 use graphmill_loader::{
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{build, task::TypedTask, visits::batch_size};
 use crate::{
-    Result, TrainConfig,
+    Error, Result, TrainConfig,
     partition::{
         Advice, CrossRequests, Hop, Options, Outcome, Report, Statistics, balance, chosen, of_graph, recorded,
     },
@@ -96,15 +96,7 @@ pub fn run(
 ) -> Result<TypedReport> {
     let methods = chosen(options, dst)?;
     let graph = data.graph()?;
-    let task = match TypedTask::new(data, &options.train.task) {
-        Ok(task) => Some(task),
-        Err(error) if !options.train.task.is_empty() => return Err(error),
-        Err(_) => None,
-    };
-    let train = match &task {
-        Some(task) => global(&graph, task.node_type, &task.split.train),
-        None => training_nodes(data, &graph)?,
-    };
+    let (task, train) = balanced(data, &graph, &options.train.task)?;
     let union = graph.union()?;
     let mut results = Vec::new();
     for method in methods {
@@ -156,6 +148,44 @@ struct Recorded<'r> {
 /// Global ids of `nodes` of type `t`.
 fn global(graph: &TypedGraph, t: usize, nodes: &[NodeId]) -> Vec<NodeId> {
     nodes.iter().map(|&v| graph.schema().global(t, v)).collect()
+}
+
+/// The task `name`, or the only one, and the training nodes that methods balance, by global ids.
+fn balanced(data: &TypedDataset, graph: &TypedGraph, name: &str) -> Result<(Option<TypedTask>, Vec<NodeId>)> {
+    let task = match TypedTask::new(data, name) {
+        Ok(task) => Some(task),
+        Err(error) if !name.is_empty() => return Err(error),
+        Err(_) => None,
+    };
+    let train = match &task {
+        Some(task) => global(graph, task.node_type, &task.split.train),
+        None => training_nodes(data, graph)?,
+    };
+    Ok((task, train))
+}
+
+/// Part of each node of every type by the method `method`, with the names of the types. The
+/// training nodes of `task` are balanced, as in [`run`].
+///
+/// # Errors
+/// An unknown name, or an impossible option.
+pub fn assign(
+    method: &str,
+    options: &data_partition::Options,
+    data: &TypedDataset,
+    task: &str,
+    watch: &dyn Progress,
+) -> Result<Vec<(String, Vec<u16>)>> {
+    let entry = data_partition::TABLE.find(method).map_err(Error::name)?;
+    let graph = data.graph()?;
+    let (_, train) = balanced(data, &graph, task)?;
+    let book = (entry.make.make)(options)?.partition(&graph.union()?, &train, watch)?;
+    let schema = graph.schema();
+    let of_type = |t: usize| {
+        let range = schema.range(t);
+        (schema.types()[t].name.clone(), book.of()[range.start as usize..range.end as usize].to_vec())
+    };
+    Ok((0..schema.num_types()).map(of_type).collect())
 }
 
 /// Training nodes of all tasks on nodes, by ascending global ids.
@@ -222,6 +252,13 @@ fn requests(
     book: &PartitionBook,
     watch: &dyn Progress,
 ) -> Result<(CrossRequests, Vec<[u64; 2]>)> {
+    if build::draws_subgraphs(config) {
+        return Err(Error::usage(format!(
+            "--sampler {} draws whole subgraphs, which have no requests between parts; use a sampler from \
+             seeds, such as neighbor",
+            config.sampler
+        )));
+    }
     let (sampler, order) = (build::sampler(config, task)?, build::order(config, task)?);
     let mut seeds = Vec::new();
     order.order(0, &mut seeds);

@@ -185,7 +185,7 @@ impl<'r> SavedTypedRun<'r> {
 
     /// Inference on a loaded task.
     fn inference<'t>(&self, data: &TypedDataset, task: &'t TypedTask) -> Result<TypedInference<'t>> {
-        let sampler = self.run.blame_config(build::sampler(self.config(), task))?;
+        let sampler = self.run.blame_config(build::inference_sampler(self.config(), task))?;
         TypedInference::new(self.config(), task, &*sampler, tiers::whole(self.config(), data, task)?)
     }
 

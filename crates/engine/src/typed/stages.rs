@@ -1,6 +1,6 @@
 //! The stages of a batch on several types before training.
 
-use std::time::Instant;
+use std::convert::Infallible;
 
 use graphmill_core::{NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
@@ -13,12 +13,7 @@ use super::{
     tables::{Tables, borrowed},
     task::TypedTask,
 };
-use crate::{
-    Result,
-    record::Stages,
-    strategy::{Flow, attempt},
-    timeline::{Stage, Timeline, Track},
-};
+use crate::{Result, strategy::BatchKind, timeline::Timeline};
 
 /// Makes the seeds of batches.
 pub(super) trait SeedSource: Sync {
@@ -57,26 +52,64 @@ pub(super) struct EpochBatches<'e> {
     pub(super) owners: Option<&'e NodeOwnership>,
 }
 
-/// A batch before training, with the seconds of its stages.
-pub(super) struct Made<B> {
-    pub(super) batch: B,
-    pub(super) spent: Stages,
+/// Batches on several types, as the workers of a strategy make them.
+pub(super) enum TypedBatches {}
+
+/// Feature rows of a worker.
+#[derive(Default)]
+pub(super) struct TypedTables {
+    /// Its own table of each type, if it does not read those of the epoch.
+    pub(super) own: Option<Tables>,
 }
 
-/// Trains on a batch. Returns whether to go on, and the batch's memory.
-pub(super) type Train<'t> = dyn FnMut(Made<TypedExtracted>) -> Result<(Flow, TypedSeeds)> + 't;
+impl BatchKind for TypedBatches {
+    type Memory = TypedSeeds;
+    type Drawn = TypedSampled;
+    type Extracted = TypedExtracted;
+    // a single trainer updates the model itself
+    type Trained = Infallible;
+    type Workspace = TypedWorkspace;
+    type Tables = TypedTables;
+    type Work<'w> = EpochBatches<'w>;
+
+    fn timeline(work: Self::Work<'_>) -> &Timeline {
+        work.timeline
+    }
+
+    fn sample(
+        work: EpochBatches<'_>,
+        _: &TypedTables,
+        number: u64,
+        _: bool,
+        workspace: &mut TypedWorkspace,
+        memory: TypedSeeds,
+    ) -> Result<TypedSampled> {
+        work.sample(number, workspace, memory)
+    }
+
+    fn extract(work: EpochBatches<'_>, tables: &TypedTables, batch: TypedSampled) -> Result<TypedExtracted> {
+        let edges = borrowed(&work.task.edges);
+        let tables = tables.own.as_ref().unwrap_or(work.tables);
+        Ok(batch.extract(&borrowed(tables))?.with_edges(&edges)?)
+    }
+
+    fn bytes(_: EpochBatches<'_>, batch: &TypedSampled) -> u64 {
+        batch.bytes()
+    }
+}
 
 impl<'e> EpochBatches<'e> {
-    /// Seeds of batch `number`, on all ranks.
+    /// Seeds of batch `number`, on all ranks; none if it is a subgraph, which chooses its own.
     pub(super) fn seeds(&self, number: u64) -> &'e [NodeId] {
-        let (from, size) = (number as usize * self.batch_size, self.batch_size);
-        &self.order[from..self.order.len().min(from + size)]
+        let (all, size) = (self.order.len(), self.batch_size);
+        let from = all.min(number as usize * size);
+        &self.order[from..all.min(from + size)]
     }
 
     /// Draws the blocks of batch `number`.
     ///
     /// # Errors
-    /// Those of the sampler; a panic is an error.
+    /// Those of the sampler.
     pub(super) fn sample(
         &self,
         number: u64,
@@ -94,23 +127,7 @@ impl<'e> EpochBatches<'e> {
         };
         let key = BatchKey { seed: self.seed, epoch: self.epoch, batch: number };
         let request = TypedRequest { aggregation: self.aggregation, ..self.task.request(key) };
-        attempt(Stage::Sample, number, || {
-            let seeds = self.source.fill(key, seeds, memory)?;
-            Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
-        })
-    }
-
-    /// Gathers the feature rows of a batch.
-    ///
-    /// # Errors
-    /// A tier cannot be read; a panic is an error.
-    pub(super) fn extract(&self, track: Track, made: Made<TypedSampled>) -> Result<Made<TypedExtracted>> {
-        let (clock, number) = (Instant::now(), made.batch.seeds.number);
-        let edges = borrowed(&self.task.edges);
-        let batch = attempt(Stage::Extract, number, || {
-            Ok(made.batch.extract(&borrowed(self.tables))?.with_edges(&edges)?)
-        })?;
-        let extract = self.timeline.done(track, Stage::Extract, number, clock);
-        Ok(Made { batch, spent: Stages { extract, ..made.spent } })
+        let seeds = self.source.fill(key, seeds, memory)?;
+        Ok(self.sampler.sample(&request.transposed(), workspace, seeds)?)
     }
 }

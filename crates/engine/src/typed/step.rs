@@ -1,18 +1,35 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::memory::anonymous;
+use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{build, learner::TypedLearner, tables::borrowed, task::TypedTask, visits::batch_size};
+use super::{
+    build,
+    learner::TypedLearner,
+    tables::borrowed,
+    task::TypedTask,
+    visits::{batch_size, batches},
+};
 use crate::{Result, TrainConfig};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
 /// Factor for later batches, which may be larger.
 const MARGIN: f64 = 1.1;
+
+/// Bytes of a training step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepBytes {
+    /// All that a step allocates.
+    pub(super) all: u64,
+    /// Gathered rows of the largest batch.
+    pub(super) rows: u64,
+    /// Blocks of the largest batch.
+    pub(super) blocks: u64,
+}
 
 /// Bytes of a training step: minibatch, activations, parameters, learned rows, gradients and the
 /// optimiser's state. If the system does not report the memory of the process, the predictable part
@@ -25,25 +42,40 @@ pub(super) fn bytes(
     task: &TypedTask,
     sampler: &dyn TypedSampler,
     tables: &[Option<&dyn Feature>],
-) -> Result<u64> {
+) -> Result<StepBytes> {
     let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
+    let (mut rows, mut blocks) = (0, 0);
     let mut learner = TypedLearner::new(config, task)?;
     build::order(config, task)?.order(0, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
-    for (number, seeds) in order.chunks(batch_size(config, task).max(1)).take(BATCHES).enumerate() {
+    for (number, seeds) in
+        batches(sampler, &order, batch_size(config, task)).into_iter().take(BATCHES).enumerate()
+    {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
         let count = seeds.len();
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
+        blocks = blocks.max(batch.bytes());
         let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
         learner.train(&batch, config.lr, count)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
+        rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
         memory = batch.recycle();
     }
     let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
-    Ok((taken.max(known) as f64 * MARGIN) as u64)
+    let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
+    Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks) })
+}
+
+/// Bytes of the graph.
+pub(super) fn topology_bytes(graph: &TypedGraph) -> f64 {
+    let of_relation = |graph: &Graph| {
+        let weights = graph.edge_weight().map_or(0, <[f32]>::len);
+        (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
+    };
+    graph.relations().iter().map(of_relation).sum()
 }

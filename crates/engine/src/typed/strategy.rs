@@ -1,70 +1,146 @@
-//! The orders in which a run on several types goes through the stages of its batches.
+//! Workers of a run on several types, by the name of its strategy.
+//!
+//! # Algorithm
+//!
+//! ```text
+//!   sequential:   main       draw b2 | gather b2 | train b2 | draw b3 | ..
+//!   pipelined:    samplers   draw b4 | draw b5 | ..
+//!                 extractor    gather b3 | gather b4 | ..
+//!                 main           train b2 | train b3 | ..
+//!   factored:     devices    the same; the last one gathers through its cache and trains
+//!   time-sharing: a device   all stages in turn
+//! ```
+//!
+//! A batch is a function of its number, and training sees the batches in the order of their
+//! numbers, so all strategies give the bits of `sequential`.
+//!
+//! # Source
+//!
+//! Liu et al., *BGL: GPU-Efficient GNN Training by Optimizing Graph Data I/O and Preprocessing*,
+//! NSDI 2023, section 3 (`pipelined`); Yang et al., *GNNLab: A Factored System for Sample-based GNN
+//! Training over GPUs*, EuroSys 2022, section 4 (`factored`).
+//!
+//! # Cost
+//!
+//! The time of the slowest stage, if the cores suffice.
+//!
+//! # Memory
+//!
+//! `--queue-depth` batches, by default twice as many as the workers handle at once.
+//!
+//! # Deviations
+//!
+//! Stages are not measured: `--allocation profiled` lets them compete as `naive` does. One device
+//! trains.
 
-use std::{ops::Range, time::Instant};
+use std::{ops::Range, sync::Arc};
 
-use graphmill_loader::typed::{TypedSeeds, TypedWorkspace};
+use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
 
 use super::{
-    pipeline::Pipeline,
-    stages::{EpochBatches, Made, Train},
+    counts::total,
+    devices::{TypedDevices, WHOLE, order},
+    stages::{EpochBatches, TypedBatches},
     task::TypedTask,
 };
 use crate::{
-    Error, Result, TrainConfig,
-    record::Stages,
-    strategy::{self, Flow, TypedOrder},
-    timeline::Stage,
+    Error, Result, TrainConfig, cores,
+    record::{DeviceRecord, Traffic},
+    strategy::{
+        Cores, Flow, PipelinedOptions, QueueOptions, SingleTrainer, Timed, TypedOrder, Worker,
+        scheduler::WorkerRole,
+    },
 };
 
-/// Order of the stages of a run's batches.
-pub(super) enum Strategy {
-    /// One stage after the other.
-    Sequential(Box<(TypedWorkspace, TypedSeeds)>),
-    /// Sampling and extraction of later batches during training.
-    Pipelined(Pipeline),
+/// Strategy of a run.
+pub(super) struct Strategy {
+    workers: SingleTrainer<TypedBatches>,
+    /// Most batches under way; 0 keeps all workers busy.
+    queue: usize,
+    /// Memory of batches that are not under way.
+    memory: Vec<TypedSeeds>,
+    devices: Option<TypedDevices>,
+    /// Batches trained on since the last record of the devices, and the traffic of their rows.
+    done: (u64, Traffic),
 }
 
 impl Strategy {
-    /// The strategy that the options name.
+    /// The strategy that the options name, on `devices` if its stages run on some.
     ///
     /// # Errors
     /// It is not for several types, or the system refuses the threads.
-    pub(super) fn new(config: &TrainConfig, task: &TypedTask) -> Result<Self> {
-        let named = strategy::TABLE.find(&config.strategy).map_err(Error::name)?;
-        match named.make.over_types {
-            Some(TypedOrder::Sequential) => {
-                let workspace = TypedWorkspace::new(task.graph.schema());
-                Ok(Self::Sequential(Box::new((workspace, TypedSeeds::default()))))
+    pub(super) fn new(config: &TrainConfig, task: &TypedTask, devices: Option<TypedDevices>) -> Result<Self> {
+        let space = || TypedWorkspace::new(task.graph.schema());
+        let mut queue = config.own.get::<QueueOptions>().queue_depth;
+        let workers = match (order(config)?, &devices) {
+            (TypedOrder::Pipelined, _) => pipelined(config, &space)?,
+            (TypedOrder::Factored | TypedOrder::TimeSharing, Some(devices)) => devices.workers(&space)?,
+            (TypedOrder::Factored | TypedOrder::TimeSharing, None) => {
+                let why =
+                    format!("--strategy {}: over ranks it does not train on several types", config.strategy);
+                return Err(Error::usage(format!("{why}; use --strategy sequential or pipelined")));
             }
-            Some(TypedOrder::Pipelined) => Ok(Self::Pipelined(Pipeline::new(config, task)?)),
-            None => Err(Error::usage(format!(
-                "--strategy {}: it does not train on several types; use --strategy sequential or pipelined",
-                named.name
-            ))),
-        }
+            (TypedOrder::Sequential, _) => {
+                queue = 1;
+                let role = WorkerRole { sample: 1, ..WHOLE };
+                SingleTrainer { driver: Worker::new(MAIN.into(), role, None, space), others: Vec::new() }
+            }
+        };
+        Ok(Self { workers, queue, memory: Vec::new(), devices, done: Default::default() })
     }
 
-    /// Makes these batches and trains on them in their order.
+    /// Name of the worker that trains, for the timeline.
+    pub(super) fn trainer(&self) -> &str {
+        &self.workers.driver.name
+    }
+
+    /// Makes these batches and trains on them in their order. `train` returns whether to go on, and
+    /// the batch's memory.
     ///
     /// # Errors
     /// A stage or `train` fails. Batches before a failed one are trained on.
-    pub(super) fn run(&mut self, of: &EpochBatches, batches: Range<u64>, train: &mut Train) -> Result<Flow> {
-        let (workspace, memory) = match self {
-            Self::Sequential(own) => &mut **own,
-            Self::Pipelined(pipeline) => return pipeline.run(of, batches, train),
-        };
-        let track = of.timeline.track("main");
-        for number in batches {
-            let clock = Instant::now();
-            let batch = of.sample(number, workspace, std::mem::take(memory))?;
-            let sample = of.timeline.done(track, Stage::Sample, number, clock);
-            let sampled = Made { batch, spent: Stages { sample, ..Stages::default() } };
-            let (flow, recycled) = train(of.extract(track, sampled)?)?;
-            *memory = recycled;
-            if flow == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-        }
-        Ok(Flow::Continue)
+    pub(super) fn run(
+        &mut self,
+        of: &EpochBatches,
+        batches: Range<u64>,
+        mut train: impl FnMut(Timed<TypedExtracted>) -> Result<(Flow, TypedSeeds)> + Send,
+    ) -> Result<Flow> {
+        let Self { workers, queue, memory, done, .. } = self;
+        workers.run(*of, batches, *queue, memory, &mut |_, batch: Timed<TypedExtracted>| {
+            let traffic = total(&batch.batch.traffic);
+            let trained = train(batch)?;
+            done.0 += 1;
+            done.1 += traffic;
+            Ok(trained)
+        })
     }
+
+    /// Record of each device since the last call, if the stages run on devices.
+    pub(super) fn records(&mut self) -> Vec<DeviceRecord> {
+        let (batches, traffic) = std::mem::take(&mut self.done);
+        self.devices.as_mut().map_or_else(Vec::new, |devices| devices.records(batches, traffic))
+    }
+}
+
+/// Name of the thread of the run.
+const MAIN: &str = "main";
+/// Samplers of one thread each, an extractor, and the thread of the run.
+fn pipelined(
+    config: &TrainConfig,
+    space: &dyn Fn() -> TypedWorkspace,
+) -> Result<SingleTrainer<TypedBatches>> {
+    let [sample, extract] = match *config.own.get::<PipelinedOptions>().allocation {
+        Cores::Given([sample, extract, _]) => [sample, extract],
+        Cores::Naive | Cores::Profiled => [rayon::current_num_threads(); 2],
+    };
+    let pool = |name, threads| cores::pool(name, threads, &[]).map(Arc::new);
+    let mut others = Vec::with_capacity(sample + 1);
+    for i in 0..sample {
+        let role = WorkerRole { sample: 1, ..WorkerRole::default() };
+        others.push(Worker::new(format!("sampler {i}"), role, Some(pool("sample", 1)?), space));
+    }
+    let role = WorkerRole { train: None, ..WHOLE };
+    others.push(Worker::new("extractor".into(), role, Some(pool("extract", extract)?), space));
+    let role = WorkerRole { extract: None, ..WHOLE };
+    Ok(SingleTrainer { driver: Worker::new(MAIN.into(), role, None, space), others })
 }

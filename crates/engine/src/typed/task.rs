@@ -10,11 +10,13 @@ use graphmill_core::{
     search::position,
     typed::{NodeType, TypedGraph},
 };
-use graphmill_data::typed::{NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_data::typed::{
+    EdgeData, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn, TypedDataset,
+};
 use graphmill_loader::{BatchKey, Feature, feature::Host, typed::TypedRequest};
 use rayon::prelude::*;
 
-use super::{counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
+use super::{added, counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
@@ -120,12 +122,24 @@ impl TypedTask {
     }
 
     /// The same task with the feature rows of its edges, if the model of the configuration reads
-    /// them.
+    /// them, and with the relations that its sampler adds.
     ///
     /// # Errors
-    /// No edge type has features, or a value exceeds f32.
+    /// No edge type has features, a value exceeds f32, or an option of the sampler does not fit the
+    /// types.
     pub(super) fn with_edges(self, config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
-        Ok(Self { edges: edges::tables(config, data)?, ..self })
+        let edges = edges::tables(config, data)?;
+        let seeds = [self.node_type];
+        Self { edges, ..self }.with_added(config, &seeds)
+    }
+
+    /// The same task with the relations that the sampler of the configuration adds for seeds of the
+    /// types `seeds`.
+    ///
+    /// # Errors
+    /// An unknown name, or an option of the sampler that does not fit the types.
+    pub(super) fn with_added(self, config: &TrainConfig, seeds: &[usize]) -> Result<Self> {
+        Ok(Self { graph: added::with_added(config, self.graph, seeds)?, ..self })
     }
 
     /// Request for a batch with the rows that the model reads.
@@ -194,6 +208,10 @@ impl TypedTask {
 
     /// Record of the dataset. Features, classes and the split are those of the task.
     pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
+        let stored = |edges: &EdgeData| TypeCount {
+            name: edges.edge_type.to_string(),
+            count: edges.num_edges() as u64,
+        };
         DatasetRecord {
             name: data.name.clone(),
             nodes: data.num_nodes(),
@@ -206,7 +224,7 @@ impl TypedTask {
             test: self.split.test.len(),
             checksum: data.checksum.clone(),
             node_types: self.count_nodes(|t| data.nodes[t].count as u64),
-            edge_types: self.count_edges(|e| data.edges[e].num_edges() as u64),
+            edge_types: data.edges.iter().map(stored).collect(),
             values: self.labels.is_values(),
         }
     }
@@ -214,7 +232,7 @@ impl TypedTask {
 
 /// Columns of the dataset that training does not read, in words.
 pub(super) fn unread_columns(data: &TypedDataset, task: &TypedTask) -> Option<String> {
-    let edges = |has: fn(&graphmill_data::typed::EdgeData) -> bool| {
+    let edges = |has: fn(&EdgeData) -> bool| {
         data.edges.iter().filter(move |edges| has(edges)).map(|edges| edges.edge_type.to_string())
     };
     let mut features: Vec<String> = edges(|edges| edges.features.is_some()).collect();

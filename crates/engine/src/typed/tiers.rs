@@ -32,6 +32,7 @@ use graphmill_loader::{
 };
 
 use super::{
+    devices::TypedDevices,
     shares::{self, Competing},
     step,
     tables::{Tables, borrowed},
@@ -58,6 +59,8 @@ pub(super) struct TypedTiers {
     pub(super) description: Option<String>,
     /// Cost of the minibatches that were counted for caches.
     pub(super) presampling: Option<PresamplingRecord>,
+    /// Number of rows of all types in the caches of a device.
+    pub(super) device_rows: usize,
 }
 
 /// The lowest tier.
@@ -190,14 +193,21 @@ impl TypedTiers {
         config: &TrainConfig,
         data: &TypedDataset,
         task: &TypedTask,
-        sampler: &dyn TypedSampler,
+        (sampler, by_device): (&dyn TypedSampler, Option<&TypedDevices>),
     ) -> Result<Self> {
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
         let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
         let visits = TypedVisits::new(config, task, sampler, &Quiet)?;
-        let mut build =
-            Build { config, task, sampler, visits: &visits, tables: lowest.tables, parts: Vec::new() };
+        let mut build = Build {
+            config,
+            task,
+            sampler,
+            visits: &visits,
+            tables: lowest.tables,
+            parts: Vec::new(),
+            device_rows: 0,
+        };
         let clock = Instant::now();
         if beyond {
             let budget = config.host_budget.0;
@@ -216,10 +226,10 @@ impl TypedTiers {
             })?;
         }
         if devices > 0 {
-            build.add_devices()?;
+            build.add_devices(by_device)?;
         }
         let seconds = clock.elapsed().as_secs_f64();
-        let Build { tables, mut parts, .. } = build;
+        let Build { tables, mut parts, device_rows, .. } = build;
         if beyond {
             parts.push("the disk all".into());
         }
@@ -227,6 +237,7 @@ impl TypedTiers {
         Ok(Self {
             tables,
             whole,
+            device_rows,
             description: (!parts.is_empty()).then(|| format!("feature rows: {}", parts.join(", "))),
             presampling: (drawn_batches > 0).then(|| PresamplingRecord {
                 drawn_batches,
@@ -238,7 +249,13 @@ impl TypedTiers {
 
     /// Tiers of rows that `tables` read, without caches.
     pub(super) fn of_tables(tables: &Tables) -> Self {
-        Self { tables: tables.clone(), whole: tables.clone(), description: None, presampling: None }
+        Self {
+            tables: tables.clone(),
+            whole: tables.clone(),
+            description: None,
+            presampling: None,
+            device_rows: 0,
+        }
     }
 }
 
@@ -256,15 +273,22 @@ struct Build<'b> {
     tables: Tables,
     /// Descriptions of levels, the nearest first.
     parts: Vec<String>,
+    /// Number of rows of all types in the caches of a device.
+    device_rows: usize,
 }
 
 impl Build<'_> {
-    /// Puts the caches of the devices, which share them, in front of all tables.
-    fn add_devices(&mut self) -> Result<()> {
-        let (config, devices, limit) = (self.config, self.config.num_devices(), self.config.device_budget.0);
+    /// Puts the caches of the devices, which share them, in front of all tables; of devices that
+    /// work independently, the caches of the one that trains.
+    fn add_devices(&mut self, by_device: Option<&TypedDevices>) -> Result<()> {
+        let (config, limit) = (self.config, self.config.device_budget.0);
+        let devices = if by_device.is_some() { 1 } else { config.num_devices() };
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
-        if limit > 0 {
-            let step = step::bytes(config, self.task, self.sampler, &borrowed(&self.tables))?;
+        if let Some(free) = by_device.and_then(|devices| devices.trainer().free()) {
+            budget = free as f64;
+            memory = format!("--device-budget {limit}, of which {free} are free");
+        } else if limit > 0 {
+            let step = step::bytes(config, self.task, self.sampler, &borrowed(&self.tables))?.all;
             let Some(free) = limit.checked_sub(step) else {
                 return Err(Error::usage(format!(
                     "--device-budget {limit}: a training step takes {step} bytes of a device; raise it, or \
@@ -274,8 +298,9 @@ impl Build<'_> {
             budget = free as f64;
             memory = format!("--device-budget {limit} beside a training step of {step} bytes");
         }
-        if *config.link != LinkOptions::default() {
-            let link = Arc::new(Link::new(*config.link));
+        let own = by_device.map(|devices| devices.trainer().link.clone());
+        let shared = || (*config.link != LinkOptions::default()).then(|| Arc::new(Link::new(*config.link)));
+        if let Some(link) = own.or_else(shared) {
             for table in self.tables.iter_mut().flatten() {
                 *table = Arc::new(Linked::new(table.clone(), link.clone()));
             }
@@ -324,6 +349,9 @@ impl Build<'_> {
         for (t, of) in all.iter().enumerate() {
             let (Some(of), Some(behind)) = (of, &self.tables[t]) else { continue };
             let slots = shares[t] / level.devices;
+            if matches!(level.level, Level::Device { .. }) {
+                self.device_rows += slots;
+            }
             held.push((t, (slots * level.devices) as f64 / of.count.max(1) as f64));
             if slots == 0 {
                 continue; // an empty cache would still allocate its maps

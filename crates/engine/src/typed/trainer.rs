@@ -18,14 +18,17 @@ use graphmill_nn::{
 
 use super::{
     build,
-    counts::{TypeCounts, add_up},
+    counts::{TypeCounts, add_up, total},
+    devices::TypedDevices,
     inference::TypedInference,
     learner::TypedLearner,
     ranks::{RankInference, TypedRankView},
-    stages::{EpochBatches, Made},
+    stages::EpochBatches,
+    step,
     strategy::Strategy,
+    tables::borrowed,
     task::{TypedTask, unread_columns},
-    tiers::TypedTiers,
+    tiers::{self, TypedTiers},
     visits::batch_size,
 };
 use crate::{
@@ -37,9 +40,12 @@ use crate::{
     inference::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
-    record::{DatasetRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary, Traffic},
+    record::{
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary,
+        Traffic,
+    },
     run::notices::{ALL_IN_HOST, opening},
-    strategy::{Flow, attempt},
+    strategy::{Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
 };
@@ -58,14 +64,18 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
     let sampler = build::sampler(config, &task)?;
-    let tiers = TypedTiers::new(config, data, &task, &*sampler)?;
+    let whole = tiers::whole(config, data, &task)?;
+    let step = || step::bytes(config, &task, &*sampler, &borrowed(&whole));
+    let mut devices = TypedDevices::new(config, &task, &step)?;
+    let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()))?;
+    devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let scoring = (Inference::Alone(Box::new(inference)), None);
-    let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers), scoring)?;
+    let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
     batchwise::train(config, run, learner, context, began)
 }
 
@@ -99,7 +109,7 @@ pub(super) fn train_as_rank(
     notes.iter().for_each(|note| context.observer.note(note));
     let inference = RankInference::new(config, view, &*sampler)?;
     let scoring = (Inference::OverRanks(Box::new(inference)), Some(view));
-    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers), scoring)?;
+    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers, None), scoring)?;
     // a rank announces its wish with its next batch, and all stop after the same one
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || ranks.agree_to_stop(wants());
@@ -165,6 +175,8 @@ struct TypedRun<'a> {
     view: Option<&'a TypedRankView>,
     /// Work of each rank in the last epoch.
     ranks: Vec<RankRecord>,
+    /// Work of each device in the last epoch, if devices work independently.
+    devices: Vec<DeviceRecord>,
 }
 
 impl<'a> TypedRun<'a> {
@@ -175,7 +187,7 @@ impl<'a> TypedRun<'a> {
     fn new(
         config: &'a TrainConfig,
         (data, task): (&'a TypedDataset, &'a TypedTask),
-        (sampler, tiers): (&'a dyn TypedSampler, &'a TypedTiers),
+        (sampler, tiers, devices): (&'a dyn TypedSampler, &'a TypedTiers, Option<TypedDevices>),
         (inference, view): (Inference<'a>, Option<&'a TypedRankView>),
     ) -> Result<Self> {
         Ok(Self {
@@ -185,7 +197,7 @@ impl<'a> TypedRun<'a> {
             order: build::order(config, task)?,
             sampler,
             tiers,
-            strategy: Strategy::new(config, task)?,
+            strategy: Strategy::new(config, task, devices)?,
             metric: build::metric(config, task)?,
             inference,
             scored: [
@@ -196,6 +208,7 @@ impl<'a> TypedRun<'a> {
             logits: Matrix::default(),
             view,
             ranks: Vec::new(),
+            devices: Vec::new(),
         })
     }
 
@@ -234,7 +247,8 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn num_batches(&self) -> u64 {
-        self.num_seeds().div_ceil(batch_size(self.config, self.task)) as u64
+        let of_seeds = || self.num_seeds().div_ceil(batch_size(self.config, self.task)) as u64;
+        self.sampler.subgraphs().unwrap_or_else(of_seeds)
     }
 
     fn metric(&self) -> String {
@@ -242,7 +256,10 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
-        self.order.order(epoch, order);
+        match self.sampler.subgraphs() {
+            Some(_) => order.clear(),
+            None => self.order.order(epoch, order),
+        }
     }
 
     fn train(
@@ -268,9 +285,9 @@ impl<'a> BatchRun for TypedRun<'a> {
             timeline: &timeline,
             owners: self.view.map(TypedRankView::of_seeds),
         };
-        let track = timeline.track("main");
+        let track = timeline.track(self.strategy.trainer());
         let (ranks, sizes, last) = (self.view.map(|view| &*view.ranks), self.sizes(), batches.end);
-        let flow = self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {
+        let flow = self.strategy.run(&of, batches, |Timed { batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
             let all = of.seeds(number).len();
@@ -289,6 +306,7 @@ impl<'a> BatchRun for TypedRun<'a> {
             gathered?;
             Ok((flow, batch.recycle()))
         })?;
+        self.devices = self.strategy.records();
         let is_done = session.num_done() == last;
         if let Some(view) = self.view.filter(|_| is_done) {
             view.ranks.count_bytes(false)?;
@@ -348,7 +366,7 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
         let record = self.task.complete(record, counts, self.has_devices());
-        EpochRecord { ranks: self.ranks.clone(), ..record }
+        EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), ..record }
     }
 
     fn by_class(&self) -> Option<ClassReport> {
@@ -362,14 +380,6 @@ impl<'a> BatchRun for TypedRun<'a> {
     fn presampling(&self) -> Option<PresamplingRecord> {
         self.tiers.presampling
     }
-}
-
-/// Traffic of a batch over all types.
-pub(super) fn total(of_types: &[Traffic]) -> Traffic {
-    of_types.iter().fold(Traffic::default(), |mut sum, &of| {
-        sum += of;
-        sum
-    })
 }
 
 /// Adds the edges of a batch, and its nodes, edges and traffic by type.

@@ -32,6 +32,15 @@ pub(super) fn batch_size(config: &TrainConfig, task: &TypedTask) -> usize {
     if config.batch_size == 0 { task.split.train.len() } else { config.batch_size }
 }
 
+/// Seeds of the batches of an epoch with this order of the training nodes. Subgraphs choose their
+/// own: an empty list for each.
+pub(super) fn batches<'o>(sampler: &dyn TypedSampler, order: &'o [NodeId], size: usize) -> Vec<&'o [NodeId]> {
+    match sampler.subgraphs() {
+        Some(count) => vec![&[]; count as usize],
+        None => order.chunks(size.max(1)).collect(),
+    }
+}
+
 impl<'v> TypedVisits<'v> {
     /// Visits the batches of a run, unless `watch` stops the work.
     ///
@@ -67,7 +76,7 @@ impl Visits for TypedVisits<'_> {
         let (graph, mut order) = (&task.graph, Vec::new());
         let schema = graph.schema();
         self.order.order(epoch, &mut order);
-        let batches: Vec<&[NodeId]> = order.chunks(self.batch_size.max(1)).collect();
+        let batches = batches(sampler, &order, self.batch_size);
         let mut slots = self.slots.borrow_mut();
         let parallel = rayon::current_num_threads().min(batches.len()).max(1);
         slots.resize_with(parallel, || (TypedWorkspace::new(schema), TypedSeeds::default(), Vec::new()));

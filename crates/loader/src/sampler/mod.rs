@@ -13,6 +13,7 @@ pub mod full;
 mod hop;
 pub mod inference;
 pub mod labor;
+pub(crate) mod metapath;
 pub mod neighbor;
 mod normalize;
 mod parts;
@@ -47,6 +48,7 @@ pub use stack::HopStack;
 pub use subgraphs::{Estimator, NodeSets, SubgraphTraining, Subgraphs};
 pub use surrounded::Surrounded;
 pub use weighted::{WeightOptions, WeightedDraws, WeightedOptions};
+pub(crate) use workspace::SubgraphBuffers;
 pub use workspace::Workspace;
 
 use crate::{

@@ -57,7 +57,7 @@ const MAX_STEPS: usize = 1 << 16;
 #[derive(Args, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WalkOptions {
-    /// Number of walks from each node (random-walk).
+    /// Number of walks from each node (random-walk, metapath-walk).
     ///
     /// More walks rank neighbours more exactly and take longer. Walks times steps are at most
     /// 65536; the default of 4 is GNNLab's.
@@ -87,9 +87,10 @@ impl OptionSet for WalkOptions {
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WalkLength {
-    /// Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk).
+    /// Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks).
     ///
-    /// Longer walks reach nodes farther away.
+    /// Longer walks reach nodes farther away. Along a metapath (metapath-walk), the number of times
+    /// that a walk follows the whole path.
     #[arg(long, value_name = "N")]
     pub walk_length: usize,
 }
@@ -142,9 +143,29 @@ impl RandomWalk {
 }
 
 impl RandomWalk {
+    /// Number of neighbours of hop `hop`.
+    pub(super) fn fanout(&self, hop: usize) -> usize {
+        self.fanout[hop]
+    }
+
+    /// Largest number of steps of a walk.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Probability that a walk ends after a step.
+    pub(super) fn restart(&self) -> f64 {
+        self.restart
+    }
+
+    /// Number of nodes whose walks take their steps together.
+    pub(super) fn group(&self) -> usize {
+        GROUP.div_ceil(self.num_walks)
+    }
+
     /// Overwrites `scratch.walks` with the walks that start at the nodes of `group`, and clears the
     /// visits.
-    fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
+    pub(super) fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
         let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
         visits.clear();
@@ -173,7 +194,7 @@ impl Walks<'_> {
     fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
         let &HopRequest { graph, hop, aggregation, .. } = self.request;
         let fanout = self.sampler.fanout[hop];
-        for group in dst.chunks(GROUP.div_ceil(self.sampler.num_walks)) {
+        for group in dst.chunks(self.sampler.group()) {
             self.walk(group, scratch);
             rank(group, |v| graph.in_degree(v) as u64, (fanout, aggregation), scratch, block);
         }
@@ -211,7 +232,7 @@ impl Walks<'_> {
 
 /// Appends the most visited nodes of each destination in `group`, by descending visits and then by
 /// ascending id, with their weights.
-fn rank(
+pub(super) fn rank(
     group: &[NodeId],
     degree: impl Fn(NodeId) -> u64,
     (fanout, aggregation): (usize, Aggregation),

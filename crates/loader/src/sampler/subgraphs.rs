@@ -16,7 +16,10 @@ use graphmill_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization};
+use super::{
+    BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization,
+    workspace::SubgraphBuffers,
+};
 use crate::{
     BatchKey, Sampled, Seeds,
     subgraph::{SubgraphSampler, SubgraphScratch},
@@ -201,16 +204,11 @@ impl MinibatchSampler for Subgraphs {
         let &BatchRequest { graph, key, layout } = request;
         let mut batch = seeds.into_sampled(1);
         let graph = self.graph(graph);
-        let Workspace { induce, subgraph: scratch, weights, .. } = workspace;
-        self.draw(graph, key, scratch, &mut batch.input_nodes)?;
-        let nodes = &batch.input_nodes;
         let block = &mut batch.blocks[0];
-        weights.clear();
-        match &self.normalization {
-            Some(n) => induce.block(graph, nodes, block, |e| weights.push(n.edge[e as usize]))?,
-            None => induce.block(graph, nodes, block, |_| {})?,
-        }
-        weigh(graph, nodes, layout.aggregation, self.estimator, weights, block);
+        let to = (&mut batch.input_nodes, &mut *block);
+        let stands_for = self.induced(graph, key, &mut workspace.subgraphs, to, |_| {})?;
+        let nodes = &batch.input_nodes;
+        self.weigh_edges(graph, nodes, layout.aggregation, stands_for, block);
         if layout.transposed != 0 {
             if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
         }
@@ -254,7 +252,7 @@ impl NodeSets for Subgraphs {
         nodes: &mut Vec<NodeId>,
         loss_weight: &mut Vec<f32>,
     ) -> Result<()> {
-        self.draw(self.graph(request.graph), request.key, &mut workspace.subgraph, nodes)?;
+        self.draw(self.graph(request.graph), request.key, &mut workspace.subgraphs.scratch, nodes)?;
         loss_weight.clear();
         self.weigh_losses(nodes, loss_weight);
         Ok(())
@@ -262,9 +260,50 @@ impl NodeSets for Subgraphs {
 }
 
 impl Subgraphs {
+    /// Draws the nodes of the subgraph `key` of `graph`, ascending and clipped, and overwrites the
+    /// block with the edges among them, whose positions are passed to `each`. Returns the number of
+    /// neighbours that each edge represents, or nothing if they are not counted.
+    ///
+    /// # Errors
+    /// Those of the sampler, or 2^32 edges.
+    pub(crate) fn induced<'b>(
+        &self,
+        graph: &Graph,
+        key: BatchKey,
+        buffers: &'b mut SubgraphBuffers,
+        (nodes, block): (&mut Vec<NodeId>, &mut Block),
+        mut each: impl FnMut(u64),
+    ) -> Result<&'b [f32]> {
+        let SubgraphBuffers { induce, scratch, stands_for } = buffers;
+        self.draw(graph, key, scratch, nodes)?;
+        stands_for.clear();
+        match &self.normalization {
+            None => induce.block(graph, nodes, block, each)?,
+            Some(n) => induce.block(graph, nodes, block, |e| {
+                each(e);
+                stands_for.push(n.edge[e as usize]);
+            })?,
+        }
+        Ok(stands_for)
+    }
+
+    /// Fills the weights of the edges of a subgraph for the layer's sum over the neighbours in
+    /// `graph`. Destination `i` is node `nodes[i]`; `stands_for` is as [`Subgraphs::induced`]
+    /// returns it.
+    pub(crate) fn weigh_edges(
+        &self,
+        graph: &Graph,
+        nodes: &[NodeId],
+        aggregation: Aggregation,
+        stands_for: &[f32],
+        block: &mut Block,
+    ) {
+        weigh(graph, nodes, aggregation, self.estimator, stands_for, block);
+    }
+
     /// Fills the loss weights. The loss is a mean over all nodes of the subgraph, so weights are
     /// scaled by their number.
-    fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
+    pub(crate) fn weigh_losses(&self, seeds: &[NodeId], loss_weight: &mut Vec<f32>) {
         let rows = seeds.len() as f64;
         let trains = |v: NodeId| self.trains[v as usize];
         match &self.normalization {

@@ -11,10 +11,16 @@ pub struct Workspace {
     pub(super) relabel: Relabel,
     pub(super) hop: HopScratch,
     pub(super) parts: PartBuffers,
+    pub(super) subgraphs: SubgraphBuffers,
+}
+
+/// Scratch buffers for subgraphs.
+#[derive(Debug, Default)]
+pub(crate) struct SubgraphBuffers {
     pub(super) induce: Induce,
-    pub(super) subgraph: SubgraphScratch,
-    /// Weights of the edges of a subgraph.
-    pub(super) weights: Vec<f32>,
+    pub(super) scratch: SubgraphScratch,
+    /// Number of neighbours that each edge represents; empty if they are not counted.
+    pub(super) stands_for: Vec<f32>,
 }
 
 impl Workspace {
@@ -24,9 +30,7 @@ impl Workspace {
             relabel: Relabel::new(num_nodes),
             hop: HopScratch::default(),
             parts: PartBuffers::default(),
-            induce: Induce::default(),
-            subgraph: SubgraphScratch::default(),
-            weights: Vec::new(),
+            subgraphs: SubgraphBuffers::default(),
         }
     }
 

@@ -115,7 +115,7 @@ impl TimeSeeds {
         copy_lists(&self.nodes, &mut input_nodes);
         copy_lists(&self.times, &mut row_times);
         let seeds = TypedSeeds::new(self.number, std::mem::take(&mut self.nodes));
-        let sampled = TypedSampled { seeds, blocks: typed, input_nodes };
+        let sampled = TypedSampled { seeds, blocks: typed, input_nodes, loss_weight: Vec::new() };
         Ok(TimeBatch { sampled, times: self.times, row_times, edges })
     }
 }
@@ -153,7 +153,7 @@ impl TimeBatch {
     /// The graph has more than one type or relation.
     pub fn into_one_type(self) -> Result<OneTypeBatch> {
         let Self { sampled, mut times, mut row_times, edges } = self;
-        let TypedSampled { mut seeds, blocks, mut input_nodes } = sampled;
+        let TypedSampled { mut seeds, blocks, mut input_nodes, .. } = sampled;
         let relations = blocks.first().map_or(1, |block| block.relations.len());
         if (input_nodes.len(), relations) != (1, 1) {
             return Err(Error::invalid(format!(
@@ -179,7 +179,7 @@ impl TimeBatch {
     /// Returns the buffers for the next batch.
     pub fn recycle(self) -> TimeSeeds {
         let Self { sampled, times, row_times, edges } = self;
-        let TypedSampled { seeds, blocks, input_nodes } = sampled;
+        let TypedSampled { seeds, blocks, input_nodes, .. } = sampled;
         let memory = SpareBuffers { blocks, input_nodes, row_times, edges };
         TimeSeeds { number: seeds.number, nodes: seeds.nodes, times, memory }
     }

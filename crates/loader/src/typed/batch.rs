@@ -10,6 +10,7 @@ use graphmill_core::{
 use crate::{
     Feature, Relabel, Traffic, gather_edges,
     link::{ExcludedEdges, LinkBatch},
+    minibatch::block_bytes,
 };
 
 /// Nodes whose targets a typed minibatch predicts, before sampling.
@@ -35,6 +36,7 @@ struct SpareBuffers {
     features: Vec<Matrix>,
     edges: Vec<Vec<Matrix>>,
     ids: Vec<NodeId>,
+    loss_weight: Vec<f32>,
 }
 
 impl TypedSeeds {
@@ -115,7 +117,9 @@ impl TypedSeeds {
                 return Err(fault(seeds[i], "it is listed twice; pass each seed once".into()));
             }
         }
-        Ok(TypedSampled { seeds: self, blocks: typed, input_nodes })
+        let mut loss_weight = std::mem::take(&mut self.memory.loss_weight);
+        loss_weight.clear();
+        Ok(TypedSampled { seeds: self, blocks: typed, input_nodes, loss_weight })
     }
 }
 
@@ -129,12 +133,30 @@ pub struct TypedSampled {
     /// Nodes of each type whose rows are read: the sources of the bottom block, seeds first, in
     /// first-seen order.
     pub input_nodes: Vec<Vec<NodeId>>,
+    /// Factor for the loss of each seed of a subgraph, 0 for one that does not train; empty for
+    /// equal seeds.
+    pub loss_weight: Vec<f32>,
 }
 
 impl TypedSampled {
+    /// Number of seeds that train.
+    pub fn num_seeds(&self) -> usize {
+        match &self.loss_weight[..] {
+            [] => self.seeds.nodes.iter().map(Vec::len).sum(),
+            weights => weights.iter().filter(|&&weight| weight != 0.0).count(),
+        }
+    }
+
     /// Number of edges over all blocks.
     pub fn num_edges(&self) -> usize {
         self.blocks.iter().map(TypedBlock::num_edges).sum()
+    }
+
+    /// Bytes of the blocks and the ids of the input nodes.
+    pub fn bytes(&self) -> u64 {
+        let ids: usize = self.input_nodes.iter().map(|nodes| size_of_val(&nodes[..])).sum();
+        let slices = self.blocks.iter().flat_map(|block| &block.relations);
+        ids as u64 + slices.map(block_bytes).sum::<u64>()
     }
 
     /// Gathers the feature rows of the input nodes of each type; `T` tables, `None` for a type
@@ -211,8 +233,9 @@ impl TypedSampled {
 
     /// Returns the buffers for the next batch.
     pub fn recycle(self) -> TypedSeeds {
-        let Self { mut seeds, blocks, input_nodes } = self;
-        (seeds.memory.blocks, seeds.memory.input_nodes) = (blocks, input_nodes);
+        let Self { mut seeds, blocks, input_nodes, loss_weight } = self;
+        let memory = &mut seeds.memory;
+        (memory.blocks, memory.input_nodes, memory.loss_weight) = (blocks, input_nodes, loss_weight);
         seeds
     }
 }
@@ -252,5 +275,17 @@ impl TypedExtracted {
         let mut seeds = sampled.recycle();
         (seeds.memory.features, seeds.memory.edges) = (features, edges);
         seeds
+    }
+}
+
+impl From<TypedSampled> for TypedSeeds {
+    fn from(batch: TypedSampled) -> Self {
+        batch.recycle()
+    }
+}
+
+impl From<TypedExtracted> for TypedSeeds {
+    fn from(batch: TypedExtracted) -> Self {
+        batch.recycle()
     }
 }

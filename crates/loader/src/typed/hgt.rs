@@ -236,7 +236,7 @@ impl Hgt {
         batch: &mut TypedSampled,
     ) -> Result<()> {
         let &TypedRequest { graph, key, transposed, .. } = request;
-        let TypedSampled { seeds, input_nodes: nodes, blocks } = batch;
+        let TypedSampled { seeds, input_nodes: nodes, blocks, .. } = batch;
         let (schema, nodes, block) = (graph.schema(), &*nodes, &mut blocks[0]);
         let (key, mut outside) = (key.hop(self.num_hops), Vec::new());
         for count in [&mut block.num_dst, &mut block.num_src] {

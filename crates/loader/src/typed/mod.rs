@@ -36,25 +36,37 @@
 mod batch;
 mod fanout;
 mod hgt;
+mod metapath;
 mod relations;
 mod sampler;
+mod subgraphs;
+mod union_buffers;
 
 pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
 pub use fanout::TypedFanout;
 pub use hgt::{Hgt, HgtOptions};
+pub use metapath::{MetapathOptions, MetapathWalk};
 pub use relations::RelationHops;
 pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, WrapHops, unreached_types};
+pub use subgraphs::TypedSubgraphs;
 
 use graphmill_core::{
     options::OptionGroup,
     table::{Entry, Table},
-    typed::TypedGraph,
+    typed::{Relation, Schema, TypedGraph},
 };
 
-use crate::sampler::{WeightOptions, WeightedOptions, labor::LaborOptions};
+use crate::sampler::{
+    SubgraphTraining, WeightOptions, WeightedOptions,
+    labor::LaborOptions,
+    random_walk::{WalkLength, WalkOptions},
+};
 
 /// Constructor of a typed sampler.
 pub type Make = fn(&TypedOptions, &TypedGraph) -> Result<Box<dyn TypedSampler>, String>;
+
+/// Relations that a sampler adds to the graph, for seeds of some types.
+pub type Added = fn(&TypedOptions, &Schema, &[usize]) -> Result<Vec<Relation>, String>;
 
 /// A kind of typed sampler.
 #[derive(Clone, Copy)]
@@ -67,11 +79,21 @@ pub struct TypedKind {
     /// True if its blocks can name their edges ([`TypedRequest::positions`]), which models with
     /// edge features need.
     pub names_edges: bool,
+    /// Relations of its neighbours to add to the graph, if no relation of the graph has them: the
+    /// sampler draws other edges than the stored ones. Inference draws the same ones then.
+    pub added: Option<Added>,
+    /// True if its minibatches are subgraphs that choose their own seeds
+    /// ([`TypedSampler::subgraphs`]). Only the length of the fanout counts then.
+    pub draws_subgraphs: bool,
 }
 
 impl TypedKind {
     const fn new(make: Make) -> Self {
-        Self { make, counts_nodes: false, names_edges: false }
+        Self { make, counts_nodes: false, names_edges: false, added: None, draws_subgraphs: false }
+    }
+
+    const fn subgraphs(make: Make) -> Self {
+        Self { draws_subgraphs: true, ..Self::new(make).naming_edges() }
     }
 
     const fn naming_edges(self) -> Self {
@@ -118,8 +140,60 @@ pub static TABLE: Table<TypedKind> = Table::new(
             options: &[OptionGroup::of::<HgtOptions>()],
             make: TypedKind { counts_nodes: true, ..TypedKind::new(hgt::make) },
         },
+        Entry {
+            name: "metapath-walk",
+            summary: "PinSAGE along metapaths: the nodes of the same type that random walks visit most",
+            source: "Ying et al., KDD 2018, section 3.1; DGL's PinSAGESampler",
+            options: &[
+                OptionGroup::of::<MetapathOptions>(),
+                OptionGroup::of::<WalkOptions>(),
+                OptionGroup::of::<WalkLength>(),
+            ],
+            make: TypedKind { added: Some(metapath::added), ..TypedKind::new(metapath::make) },
+        },
+        Entry {
+            name: "saint-node",
+            summary: "subgraphs of nodes of all types drawn by degree",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: TypedKind::subgraphs(subgraphs::node),
+        },
+        Entry {
+            name: "saint-edge",
+            summary: "subgraphs of edges of all types drawn by the inverse degrees of their ends",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING],
+            make: TypedKind::subgraphs(subgraphs::edge),
+        },
+        Entry {
+            name: "saint-rw",
+            summary: "subgraphs of uniform random walks over all edge types from training nodes",
+            source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
+            options: &[TRAINING, OptionGroup::of::<WalkLength>()],
+            make: TypedKind::subgraphs(subgraphs::walk),
+        },
     ],
 );
+
+/// Options of samplers of subgraphs.
+const TRAINING: OptionGroup = OptionGroup::of::<SubgraphTraining>();
+
+/// The graph `graph` with the relations that the sampler `name` adds for seeds of the types
+/// `seeds`.
+///
+/// # Errors
+/// An unknown name or an impossible option.
+pub fn with_added(
+    name: &str,
+    with: &TypedOptions,
+    graph: TypedGraph,
+    seeds: &[usize],
+) -> Result<TypedGraph, String> {
+    let row = TABLE.find(name).map_err(|e| e.to_string())?;
+    let Some(added) = row.make.added else { return Ok(graph) };
+    let relations = added(with, graph.schema(), seeds)?;
+    graph.with_empty(relations).map_err(|e| e.to_string())
+}
 
 #[cfg(test)]
 mod tests;

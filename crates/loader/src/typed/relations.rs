@@ -191,9 +191,9 @@ impl TypedSampler for RelationHops {
     ) -> Result<TypedSampled> {
         let &TypedRequest { graph, key, transposed, aggregation, positions } = request;
         let (schema, layers) = (graph.schema(), self.num_hops);
-        let TypedWorkspace { relabel, hop: scratch, new } = workspace;
+        let TypedWorkspace { relabel, hop: scratch, new, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, layers, relabel)?;
-        let TypedSampled { seeds, blocks, input_nodes: nodes } = &mut batch;
+        let TypedSampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         for (hop, block) in blocks.iter_mut().rev().enumerate() {
             block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {

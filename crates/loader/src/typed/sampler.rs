@@ -9,7 +9,7 @@ use graphmill_core::{
     typed::{Schema, TypedGraph},
 };
 
-use super::{TypedFanout, TypedSampled, TypedSeeds};
+use super::{TypedFanout, TypedSampled, TypedSeeds, union_buffers::UnionBuffers};
 use crate::{
     BatchKey, Relabel,
     sampler::{HopSampler, HopScratch},
@@ -24,6 +24,10 @@ pub struct TypedOptions {
     pub seed: u64,
     /// Options of each sampler.
     pub own: OwnOptions,
+    /// Node type of the seeds, and its training nodes, for samplers of subgraphs.
+    pub train: (usize, Vec<NodeId>),
+    /// Size of a subgraph ([`SubgraphContext::budget`](crate::subgraph::SubgraphContext::budget)).
+    pub budget: usize,
 }
 
 /// A typed minibatch to draw.
@@ -69,6 +73,12 @@ pub trait TypedSampler: Send + Sync {
 
     /// True if another key may give other blocks.
     fn is_random(&self) -> bool;
+
+    /// Number of minibatches of an epoch, if they are subgraphs that choose their own seeds; given
+    /// seeds are ignored then.
+    fn subgraphs(&self) -> Option<u64> {
+        None
+    }
 
     /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
@@ -117,13 +127,14 @@ pub struct TypedWorkspace {
     pub(super) hop: HopScratch,
     /// Nodes that a relation sees first.
     pub(super) new: Vec<NodeId>,
+    pub(super) subgraphs: UnionBuffers,
 }
 
 impl TypedWorkspace {
     /// Creates a workspace for graphs of this schema (see [`Relabel::new`] for the memory).
     pub fn new(schema: &Schema) -> Self {
         let relabel = schema.types().iter().map(|node| Relabel::new(node.count)).collect();
-        Self { relabel, hop: HopScratch::default(), new: Vec::new() }
+        Self { relabel, hop: HopScratch::default(), new: Vec::new(), subgraphs: UnionBuffers::default() }
     }
 
     /// Sets whether a batch may use all threads of the pool, which is the default. Results do not

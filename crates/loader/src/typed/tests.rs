@@ -60,7 +60,15 @@ fn random_graph(nodes: usize, edges: usize, seed: u64) -> TypedGraph {
 }
 
 fn options(fanout: &str) -> TypedOptions {
-    TypedOptions { fanout: fanout.parse().unwrap(), ..TypedOptions::default() }
+    let training = SubgraphTraining { sample_coverage: 1.0, ..SubgraphTraining::default() };
+    let own = OwnOptions::default().with(training);
+    let fanout = fanout.parse().unwrap();
+    TypedOptions { fanout, own, train: (0, vec![0, 1, 2]), budget: 12, ..TypedOptions::default() }
+}
+
+/// The graph with the relations of the sampler, for seeds of the first two types.
+fn extended(name: &str, with: &TypedOptions, graph: &TypedGraph) -> TypedGraph {
+    with_added(name, with, graph.clone(), &[0, 1]).unwrap()
 }
 
 fn make(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Box<dyn TypedSampler> {
@@ -158,10 +166,16 @@ fn reference(graph: &TypedGraph, fanout: &[Vec<usize>], seeds: &[Vec<NodeId>]) -
         block.transpose(false);
         blocks.insert(0, block);
     }
-    TypedSampled { seeds: TypedSeeds::new(0, seeds.to_vec()), blocks, input_nodes: nodes }
+    TypedSampled {
+        seeds: TypedSeeds::new(0, seeds.to_vec()),
+        blocks,
+        input_nodes: nodes,
+        loss_weight: vec![],
+    }
 }
 
 fn assert_same(a: &TypedSampled, b: &TypedSampled) {
+    assert_eq!((&a.seeds.nodes, &a.loss_weight), (&b.seeds.nodes, &b.loss_weight));
     assert_eq!(a.input_nodes, b.input_nodes);
     assert_eq!(a.blocks.len(), b.blocks.len());
     for (a, b) in a.blocks.iter().zip(&b.blocks) {
@@ -266,11 +280,12 @@ fn batches_are_the_same_for_any_number_of_threads_and_after_any_batch() {
     let graph = random_graph(9000, 40_000, 4);
     let seeds: Vec<Vec<NodeId>> = vec![(0..4000).collect(), (0..3000).collect(), vec![1]];
     for entry in &TABLE {
-        let own = OwnOptions::default();
         for fanout in ["4,3", "40,2"] {
-            let with = TypedOptions { own: own.clone(), ..options(fanout) };
+            let with = TypedOptions { budget: 3000, train: (0, (0..4000).collect()), ..options(fanout) };
+            let graph = extended(entry.name, &with, &graph);
             let sampler = make(entry.name, &with, &graph);
-            assert_eq!(sampler.num_blocks(), if entry.make.counts_nodes { 1 } else { 2 });
+            let one_block = entry.make.counts_nodes || entry.make.draws_subgraphs;
+            assert_eq!(sampler.num_blocks(), if one_block { 1 } else { 2 });
             let mut batches = Vec::new();
             for threads in [1, 4] {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -392,8 +407,10 @@ fn rows_are_gathered_for_each_type() {
 fn samplers_that_name_their_edges_draw_the_same_blocks() {
     let graph = random_graph(40, 600, 3);
     let (schema, seeds) = (graph.schema(), vec![(0..20).rev().collect(), vec![2, 1], vec![0]]);
+    let with = TypedOptions { budget: 60, ..options("3,2") };
     for entry in &TABLE {
-        let sampler = make(entry.name, &options("3,2"), &graph);
+        let graph = extended(entry.name, &with, &graph);
+        let sampler = make(entry.name, &with, &graph);
         let request = TypedRequest { positions: true, ..TypedRequest::new(&graph, KEY).transposed() };
         let mut workspace = TypedWorkspace::new(schema);
         let named = sampler.sample(&request, &mut workspace, TypedSeeds::new(0, seeds.clone()));
@@ -485,10 +502,11 @@ proptest! {
         seed in 0u64..1000,
         every in 1usize..4,
     ) {
-        let graph = random_graph(nodes, edges, seed);
-        let schema = graph.schema();
+        let stored = random_graph(nodes, edges, seed);
         let seeds = [vec![0, 1], vec![0], vec![]];
-        for entry in TABLE.iter() {
+        for entry in TABLE.iter().filter(|entry| !entry.make.draws_subgraphs) {
+            let graph = extended(entry.name, &options("3,2"), &stored);
+            let schema = graph.schema();
             let sampler = make(entry.name, &options("3,2"), &graph);
             let of = |batch: &TypedSampled| -> Vec<(usize, NodeId, NodeId)> {
                 let blocks = batch.blocks.iter();

@@ -310,8 +310,11 @@ def plan_tables(schema: tuple[str, list[tuple[str, Table]]], like: str | None) -
 def partition(
     topology: Topology, train: NDArray[Any], *, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None, refine: bool | None
 ) -> NDArray[np.uint32]: ...
+def partition_types(
+    dataset: TypedDataset, *, task: str, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None, refine: bool | None
+) -> list[tuple[str, NDArray[np.uint32]]]: ...
 def partition_report(
-    dataset: Dataset,
+    dataset: Dataset | TypedDataset,
     *,
     methods: list[str],
     parts: int,
@@ -389,10 +392,10 @@ def export_dataset(
     dataset: Dataset | TypedDataset, format: str, out: str, replace: bool, undirected_once: bool, compress: bool
 ) -> list[str]: ...
 def reorder(
-    dataset: Dataset,
+    dataset: Dataset | TypedDataset,
     out: str,
     by: tuple[str, int | None],
     run_options: str,
     work: tuple[bool, int | None],
     observe: Observe,
-) -> Dataset: ...
+) -> tuple[Dataset | None, TypedDataset | None]: ...

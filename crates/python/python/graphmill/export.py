@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _graphmill
 from ._frameworks import options_of
 from .dataset import Dataset
-from .given import DatasetLike, any_types, one_type
+from .given import DatasetLike, any_types
 from .progress import watch
 from .record import Record, record_of
 from .typed import TypedDataset
@@ -72,11 +72,13 @@ def reorder(
     memory: int | None = None,
     progress: bool | None = None,
     **options: Unpack[ReorderOptions],
-) -> Dataset:
+) -> Any:
     """Writes a dataset with its nodes renumbered, so that rows that are read together lie together.
 
+    Of several node types, each keeps its place, and its nodes are renumbered.
+
     Args:
-        dataset: A dataset, or its directory.
+        dataset: A dataset of one type or of several, or its directory.
         out: Directory to write.
         by: Order of the nodes: ``"bfs"``, ``"degree"``, ``"rcm"``, ``"random"``, ...; or a metric as
             of :func:`hotness`, the hottest nodes first.
@@ -84,16 +86,18 @@ def reorder(
         replace: Replaces a dataset at ``out``.
         memory: Memory budget in bytes.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
-        **options: Options of the run whose reads a metric predicts, as in :func:`train`.
+        **options: Options of the run whose reads a metric predicts, as in :func:`train`. ``task``
+            chooses one of a dataset of several types.
 
     Returns:
-        The reordered dataset. Its ``original_ids`` are the numbers before.
+        The reordered dataset, a :class:`Dataset` or a :class:`TypedDataset`. Its ``original_ids``
+        (of several types, those of ``nodes(type)``) are the numbers before.
 
     Raises:
         TypeError, ValueError: The order or an option is unknown, or the order does not use it.
         OSError: The directory cannot be written.
     """
-    native = one_type(dataset)._native
+    native = any_types(dataset)._native
     with watch(progress) as observe:
-        made = _graphmill.reorder(native, os.fspath(out), (by, seed), options_of(options), (replace, memory), observe)
-        return Dataset._of(made)
+        one, several = _graphmill.reorder(native, os.fspath(out), (by, seed), options_of(options), (replace, memory), observe)
+    return Dataset._of(one) if one is not None else TypedDataset._of(several)

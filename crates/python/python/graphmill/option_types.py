@@ -40,7 +40,7 @@ class TrainOptions(TypedDict, total=False):
     #: Share of the training labels that batches read as inputs; 0 for none
     label_inputs: float
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -163,11 +163,11 @@ class TrainOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -193,6 +193,8 @@ class TrainOptions(TypedDict, total=False):
     parts_per_batch: int
     #: Neighbours that a node adds to the budget, per relation
     max_degree: int
+    #: Edge types of a walk, from a node back to its type: auto or names
+    metapath: str
     #: Number of sequences that a batch mixes; 0 chooses one
     order_sequences: int
     #: Aggregation of the neighbours
@@ -349,7 +351,7 @@ class HotnessOptions(TypedDict, total=False):
     """Options of :func:`hotness`."""
 
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -376,11 +378,11 @@ class HotnessOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -433,11 +435,11 @@ class HotnessReportOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -464,8 +466,10 @@ class HotnessReportOptions(TypedDict, total=False):
 class PartitionReportOptions(TypedDict, total=False):
     """Options of :func:`partition_report`."""
 
+    #: Task to train; without one, the only classification of nodes
+    task: str
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -486,11 +490,11 @@ class PartitionReportOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Number of sequences that a batch mixes; 0 chooses one
     order_sequences: int
@@ -499,8 +503,10 @@ class PartitionReportOptions(TypedDict, total=False):
 class ReorderOptions(TypedDict, total=False):
     """Options of :func:`reorder`."""
 
+    #: Task to train; without one, the only classification of nodes
+    task: str
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -519,11 +525,11 @@ class ReorderOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -551,7 +557,7 @@ class PlanOptions(TypedDict, total=False):
     """Options of :func:`plan`."""
 
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -610,11 +616,11 @@ class PlanOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -688,7 +694,7 @@ class BenchOptions(TypedDict, total=False):
     #: Share of the training labels that batches read as inputs; 0 for none
     label_inputs: float
     #: Sampler
-    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt"]
+    sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
     fanout: Word
     #: Seeds per minibatch; 0 for all training nodes at once
@@ -783,11 +789,11 @@ class BenchOptions(TypedDict, total=False):
     labor_iterations: Word
     #: Draws of LABOR
     labor_draws: Literal["independent", "ranges"]
-    #: Number of walks from each node (random-walk)
+    #: Number of walks from each node (random-walk, metapath-walk)
     num_walks: int
     #: Probability that a walk ends after each step
     restart_prob: float
-    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (random-walk)
+    #: Steps of a walk; 0 for 2 (saint-rw) or 3 (other walks)
     walk_length: int
     #: Draw subgraphs among the training nodes alone (inductive)
     inductive: bool
@@ -813,6 +819,8 @@ class BenchOptions(TypedDict, total=False):
     parts_per_batch: int
     #: Neighbours that a node adds to the budget, per relation
     max_degree: int
+    #: Edge types of a walk, from a node back to its type: auto or names
+    metapath: str
     #: Number of sequences that a batch mixes; 0 chooses one
     order_sequences: int
     #: Aggregation of the neighbours

@@ -15,6 +15,7 @@ from .given import DatasetLike, any_types, native_of, one_type
 from .progress import watch
 from .record import Record, record_of
 from .result import Run, Runs
+from .typed import TypedDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -192,11 +193,13 @@ def partition(
     slack: float | None = None,
     train_slack: float | None = None,
     refine: bool | None = None,
-) -> np.ndarray:
+    task: str = "",
+) -> Any:
     """Assigns the nodes of a graph to parts, one per machine.
 
     Args:
-        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        dataset: A dataset of one type or of several, its directory, or ``None`` for the built-in
+            demo.
         parts: Number of parts, at most 65535.
         method: ``"bgl"``, ``"metis"``, ``"gminer"``, ``"pagraph"``, ``"fennel"``, ``"ldg"``,
             ``"hash"`` or ``"random"``.
@@ -205,16 +208,23 @@ def partition(
             mean.
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
         refine: If false, ``"bgl"`` does not move nodes after the assignment. Default true.
+        task: Task whose training nodes are balanced, of a dataset of several types. By default the
+            only one, or those of all tasks on nodes.
 
     Returns:
-        Part of each node (``V``, uint32).
+        Part of each node (``V``, uint32); of a dataset of several types a dict with an array for
+        each node type.
 
     Raises:
         ValueError: The method is unknown, there are more parts than nodes, or the method does not
             use a given option.
     """
-    given = one_type(dataset)
-    how = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine}
+    given = any_types(dataset)
+    how: dict[str, Any] = {"method": method, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine}
+    if isinstance(given, TypedDataset):
+        return dict(_graphmill.partition_types(given._native, task=task, **how))
+    if task:
+        raise ValueError(f"task {task!r}: the dataset has one type and one task; leave it out")
     return _graphmill.partition(given._native.topology(), given.train, **how)
 
 
@@ -234,7 +244,8 @@ def partition_report(
     """Statistics of partitions by several methods, like ``graphmill partition``.
 
     Args:
-        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        dataset: A dataset of one type or of several, its directory, or ``None`` for the built-in
+            demo.
         parts: Number of parts, at most 65535.
         methods: Methods to compare, as in :func:`partition`.
         out: Directory to write the partition to, for training on several machines; needs exactly
@@ -244,11 +255,13 @@ def partition_report(
         train_slack: Allowed excess of a part's training nodes over the mean. Default 0.05.
         refine: If false, ``"bgl"`` does not move nodes after the assignment. Default true.
         batches: Minibatches drawn to count requests between parts; 0 draws a whole epoch.
-        **options: Options of the run to predict, as in :func:`train`.
+        **options: Options of the run to predict, as in :func:`train`. ``task`` chooses one of a
+            dataset of several types.
 
     Returns:
         ``results``: a record per method with ``edge_cut``, ``balance``, ``locality``,
-        ``cross_requests`` and ``seconds``.
+        ``cross_requests`` and ``seconds``; of several types also ``node_types`` and
+        ``edge_types``.
 
     Raises:
         TypeError, ValueError: A method or option is unknown, a value is out of range, or ``out`` is
@@ -257,7 +270,7 @@ def partition_report(
     """
     how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine, "batches": batches}
     path = None if out is None else os.fspath(out)
-    return record_of(_graphmill.partition_report(one_type(dataset)._native, **how, options=options_of(options), out=path))
+    return record_of(_graphmill.partition_report(any_types(dataset)._native, **how, options=options_of(options), out=path))
 
 
 def options(of: str = "train") -> dict[str, Record]:

@@ -74,6 +74,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(run::hotness_report, m)?)?;
     m.add_function(wrap_pyfunction!(options::options, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition, m)?)?;
+    m.add_function(wrap_pyfunction!(run::partition_types, m)?)?;
     m.add_function(wrap_pyfunction!(run::partition_report, m)?)?;
     m.add_function(wrap_pyfunction!(records::summary, m)?)?;
     m.add_function(wrap_pyfunction!(records::write_report, m)?)?;

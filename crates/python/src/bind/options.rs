@@ -4,11 +4,13 @@ use graphmill_core::options::Kind;
 use graphmill_engine::{
     TrainConfig, bench, hotness,
     options::{keys, names},
-    partition,
 };
 use pyo3::prelude::*;
 
-use super::{error, export, machine, run::options_of_hotness_report};
+use super::{
+    error, export, machine,
+    run::{options_of_hotness_report, options_of_partition_report},
+};
 
 /// An option: name, placeholder of its value, default as JSON, help, kind of value, choices.
 type Described = (&'static str, &'static str, String, String, &'static str, Option<Vec<&'static str>>);
@@ -23,7 +25,7 @@ pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
         "train" => names(),
         "hotness" => hotness::options_of_scores(),
         "hotness_report" => options_of_hotness_report(),
-        "partition_report" => [partition::options(), vec!["threads"]].concat(),
+        "partition_report" => options_of_partition_report(),
         "bench" => bench::options(),
         "plan" => machine::options_of_plan(),
         "reorder" => export::options(),

@@ -31,6 +31,7 @@ use super::{
     error,
     given::{Data, Given},
     topology::Topology,
+    typed::TypedDataset,
     wait,
 };
 
@@ -256,6 +257,28 @@ pub(super) fn hotness_report(
     Ok(report.map_err(error::engine)?.map_err(error::value)?.to_string())
 }
 
+/// Assigns the nodes of a dataset of several types to parts; returns the part of each node by type.
+/// The training nodes of `task` are balanced, or with an empty name those of all tasks.
+#[pyfunction]
+#[pyo3(signature = (dataset, *, task, method, **options))]
+pub(super) fn partition_types<'py>(
+    py: Python<'py>,
+    dataset: &TypedDataset,
+    task: String,
+    method: String,
+    options: Option<PartitionOptions>,
+) -> PyResult<Vec<(String, Bound<'py, PyArray1<u32>>)>> {
+    let (options, data) = (checked(std::slice::from_ref(&method), options)?, dataset.data.clone());
+    let made = wait::quietly(py, move |progress| {
+        typed::partition::assign(&method, &options, &data, &task, progress)
+    })?;
+    let parts = made.map_err(error::engine)?.into_iter().map(|(name, parts)| {
+        let parts: Vec<u32> = parts.into_iter().map(u32::from).collect();
+        (name, parts.into_pyarray(py))
+    });
+    Ok(parts.collect())
+}
+
 /// Assigns the nodes of a graph to parts; returns the part of each node.
 #[pyfunction]
 #[pyo3(signature = (topology, train, *, method, **options))]
@@ -278,13 +301,19 @@ pub(super) fn partition<'py>(
     Ok(made.map_err(error::graph)?.into_pyarray(py))
 }
 
+/// Options of a run that [`partition_report`] takes; `task` chooses one of a dataset of several
+/// types.
+pub(super) fn options_of_partition_report() -> Vec<&'static str> {
+    [engine_partition::options(), vec!["threads", "task"]].concat()
+}
+
 /// Statistics of partitions by several methods, as JSON. The partition of a single method is
 /// written to `out`.
 #[pyfunction]
 #[pyo3(signature = (dataset, *, methods, batches, options, out, **partition))]
 pub(super) fn partition_report(
     py: Python<'_>,
-    dataset: &Dataset,
+    dataset: Given<'_>,
     methods: Vec<String>,
     batches: u64,
     options: &str,
@@ -293,16 +322,22 @@ pub(super) fn partition_report(
 ) -> PyResult<String> {
     let partition = checked(&methods, partition)?;
     let mut train = TrainConfig { seed: partition.seed, ..TrainConfig::default() };
-    let allowed = [engine_partition::options(), vec!["threads"]].concat();
-    let given = configure(&mut train, options, &allowed)?;
+    let data = dataset.data();
+    if matches!(data, Data::Several(_)) {
+        dataset.locate(&mut train).map_err(error::engine)?;
+    }
+    let given = configure(&mut train, options, &options_of_partition_report())?;
     train.refuse_unused(&given).map_err(error::engine)?;
-    let data = dataset.data.clone();
     let report = wait::quietly(py, move |progress| {
-        let threads = train.threads;
+        let (threads, out) = (train.threads, out.as_deref());
         let options = engine_partition::Options { methods, partition, train, batches };
-        on_threads(threads, || engine_partition::run(&options, &data, out.as_deref(), progress))?
+        on_threads(threads, || match &data {
+            Data::One(data) => Ok(json!(engine_partition::run(&options, data, out, progress)?)),
+            Data::Several(data) => Ok(json!(typed::partition::run(&options, data, out, progress)?)),
+            Data::Directory(path) => Err(Error::usage(format!("{}: open the dataset first", path.display()))),
+        })?
     })?;
-    serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
+    Ok(report.map_err(error::engine)?.to_string())
 }
 
 /// Keyword arguments of partitioners.

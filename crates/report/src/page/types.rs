@@ -21,7 +21,12 @@ pub(super) fn types(summary: &Summary) -> String {
          <thead><tr><th>type<th>in the dataset<th>per epoch<th>share</tr></thead>\n<tbody>\n",
     );
     rows(&mut body, &data.node_types, epochs, |epoch| &epoch.node_types);
-    rows(&mut body, &data.edge_types, epochs, |epoch| &epoch.edge_types);
+    // and those that a sampler adds, of which the dataset has no edges
+    let read = epochs.last().map_or(&[][..], |epoch| &epoch.edge_types);
+    let added = read.iter().skip(data.edge_types.len());
+    let added = added.map(|of| TypeCount { name: of.name.clone(), count: 0 });
+    let edge_types: Vec<TypeCount> = data.edge_types.iter().cloned().chain(added).collect();
+    rows(&mut body, &edge_types, epochs, |epoch| &epoch.edge_types);
     body += "</tbody></table></div>\n";
     traffic(&mut body, epochs);
     let note = "Nodes whose rows batches read, and sampled edges, per epoch on average. The share is that of \

@@ -132,7 +132,7 @@ impl DeviceGroup {
         };
         let rows = Arc::new(ObjectPool::default());
         for worker in members.iter_mut().flat_map(|member| &mut member.workers) {
-            worker.spare = Some(rows.clone());
+            worker.tables.spare = Some(rows.clone());
         }
         let gradients = Arc::new(ObjectPool::default());
         let num_nodes = context.data.num_nodes();

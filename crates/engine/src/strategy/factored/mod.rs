@@ -51,15 +51,15 @@ mod workers;
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::memory;
-use graphmill_loader::{MiniBatch, feature::Link};
+use graphmill_loader::{MiniBatch, Workspace, feature::Link};
 
 use super::{
     QueueOptions, UpdateOptions,
-    batch_states::{BatchTask, Scheduler, Trained},
+    batch_states::{BatchTask, Scheduler, Slot, Trained, Work},
     interface::{CompletedBatch, Epoch, Flow, Nvidia, Strategy, StrategyContext},
     round,
     scheduler::{BatchScheduler, SchedulerRules, SchedulerState, Task, WorkerRole},
-    worker::{CloseOnDrop, Work, Worker, attempt},
+    worker::{CloseOnDrop, Worker, attempt},
 };
 use crate::{
     Result,
@@ -87,7 +87,7 @@ pub struct Factored<'a> {
     context: StrategyContext<'a>,
     design: Design,
     group: Option<DeviceGroup>,
-    slots: Vec<MiniBatch>,
+    slots: Vec<Slot<MiniBatch>>,
     note: Option<String>,
     /// All-reduce over devices, unless copies between them sum the gradients.
     sums: Option<OnDevices<'a>>,
@@ -135,7 +135,7 @@ impl<'a> Factored<'a> {
             let fit = (limit / group.batch_bytes.max(1) as f64).min(MAX_QUEUE as f64) as usize;
             fit.max(least)
         };
-        self.slots.resize_with(wanted.max(round).min(batches), MiniBatch::default);
+        self.slots.resize_with(wanted.max(round).min(batches), Slot::default);
     }
 }
 
@@ -262,12 +262,14 @@ fn run_group(
         flow = after(learner, &done)?;
         for (_, Trained { batch, gradient, .. }) in batches {
             gradients.put(gradient.values);
-            scheduler.free(batch.into());
+            scheduler.free(Slot(batch.into()));
         }
         Ok(flow)
     };
     let mut driver =
-        Worker::new("host".into(), WorkerRole { update: true, ..WorkerRole::default() }, None, 0);
+        Worker::new("host".into(), WorkerRole { update: true, ..WorkerRole::default() }, None, || {
+            Workspace::new(0)
+        });
     std::thread::scope(|scope| {
         // the other threads do not wait for this one, even if it panics
         let _closing = CloseOnDrop { scheduler, always: true };

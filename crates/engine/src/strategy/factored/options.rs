@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use graphmill_core::{by_name, options::OptionSet};
 use serde::{Deserialize, Serialize};
 
-use crate::{TrainConfig, accelerator::SamplingDevices};
+use crate::{TrainConfig, accelerator::SamplingDevices, options::is_typed};
 
 /// State of a behaviour that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -43,6 +43,15 @@ impl OptionSet for FactoredOptions {
 }
 
 impl FactoredOptions {
+    /// Resolves the number of sampling devices on several types, where one device trains.
+    pub(crate) fn derive(config: &mut TrainConfig) {
+        if is_typed(config) {
+            let samplers = config.num_devices().saturating_sub(1);
+            let own: &mut Self = config.own.get_mut();
+            own.num_samplers = if own.num_samplers == 0 { samplers } else { own.num_samplers };
+        }
+    }
+
     /// Devices that only sample, unless all devices sample.
     pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> {
         let Self { num_samplers: given, switching } = config.own.get();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_loader::{Feature, MinibatchSampler};
+use graphmill_loader::{Feature, MinibatchSampler, Workspace};
 use graphmill_nn::model::Model;
 
 use super::{FactoredOptions, Toggle, replica::Replica, workers::DeviceWorkers};
@@ -44,8 +44,8 @@ struct TrainerCaches {
 }
 
 impl DeviceSetup<'_, '_> {
-    fn num_nodes(&self) -> usize {
-        self.context.data.num_nodes()
+    fn space(&self) -> Workspace {
+        Workspace::new(self.context.data.num_nodes())
     }
 
     /// The cache of an NVIDIA device, if it is one.
@@ -183,10 +183,10 @@ impl DeviceSetup<'_, '_> {
             .push(device.hold("a training step, and the rows of the next", self.step.with_next())?);
         member.replica = Some(self.replica(device));
         let role = WorkerRole { extract: Some(0), ..WorkerRole::default() };
-        let mut extractor = Worker::new(String::new(), role, Some(device.pool_beside()?), 0);
+        let mut extractor = Worker::new(String::new(), role, Some(device.pool_beside()?), || self.space());
         extractor.link = self.caches.map(|_| device.link.clone());
         let role = WorkerRole { train: Some(0), ..WorkerRole::default() };
-        let trainer = Worker::new(String::new(), role, Some(device.pool.clone()), 0);
+        let trainer = Worker::new(String::new(), role, Some(device.pool.clone()), || self.space());
         member.workers = vec![extractor, trainer];
         member.set_trainer(0);
         Ok(member)
@@ -236,16 +236,21 @@ impl DeviceSetup<'_, '_> {
                 Err(error) => return Err(error),
             }
         }
-        let mut worker =
-            Worker::new(format!("sampler {index}"), role, Some(device.pool_beside()?), self.num_nodes());
-        worker.sampler = self.drawing(device);
-        worker.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
-        worker.marks = trained.marks.clone().or_else(|| worker.rows.clone());
+        let mut worker: Worker =
+            Worker::new(format!("sampler {index}"), role, Some(device.pool_beside()?), || self.space());
+        worker.tables.sampler = self.drawing(device);
+        worker.tables.rows = member.cache.as_ref().map(|cache| cache.rows.clone());
+        worker.tables.marks = trained.marks.clone().or_else(|| worker.tables.rows.clone());
         worker.link = self.caches.map(|_| device.link.clone());
         member.workers = vec![worker];
         if let Some(trainer) = role.extract {
             let role = WorkerRole { train: Some(trainer), standby: true, ..WorkerRole::default() };
-            member.workers.push(Worker::new(format!("standby {index}"), role, Some(device.pool.clone()), 0));
+            member.workers.push(Worker::new(
+                format!("standby {index}"),
+                role,
+                Some(device.pool.clone()),
+                || self.space(),
+            ));
         }
         Ok(member)
     }
@@ -268,12 +273,12 @@ impl DeviceSetup<'_, '_> {
         let role = WorkerRole { sample, train: Some(index), ..WorkerRole::default() };
         let extracts = WorkerRole { extract: Some(index), ..WorkerRole::default() };
         let role = if overlap { role } else { WorkerRole { extract: extracts.extract, ..role } };
-        let mut worker =
-            Worker::new(format!("device {index}"), role, Some(device.pool.clone()), self.num_nodes());
-        worker.sampler = self.drawing(device);
+        let mut worker: Worker =
+            Worker::new(format!("device {index}"), role, Some(device.pool.clone()), || self.space());
+        worker.tables.sampler = self.drawing(device);
         if overlap {
             let name = format!("extractor {index}");
-            member.workers.push(Worker::new(name, extracts, Some(device.pool_beside()?), 0));
+            member.workers.push(Worker::new(name, extracts, Some(device.pool_beside()?), || self.space()));
         }
         member.workers.push(worker);
         Ok(member)
@@ -289,7 +294,7 @@ impl DeviceSetup<'_, '_> {
 /// Sets the cache of a device. Its first worker, which extracts, reads through it.
 fn set_cache(member: &mut DeviceWorkers, cache: Option<DeviceCache>) {
     if let Some(extractor) = member.workers.first_mut() {
-        extractor.rows = cache.as_ref().map(|cache| cache.rows.clone());
+        extractor.tables.rows = cache.as_ref().map(|cache| cache.rows.clone());
     }
     member.cache = cache;
 }

@@ -15,10 +15,10 @@ use crate::{
     learner::StepContext,
     record::Traffic,
     strategy::{
-        batch_states::{BatchTask, Scheduler, Timed, Trained},
+        batch_states::{BatchTask, Scheduler, Slot, Timed, Trained, Work},
         interface::{Flow, Nvidia},
         scheduler::{Task, WorkerRole},
-        worker::{Work, Worker, attempt},
+        worker::{Worker, attempt},
     },
     tiers::DeviceCache,
     timeline::Stage,
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct EpochContext<'s> {
     pub(super) scheduler: &'s Scheduler,
-    pub(super) work: Work<'s, 's>,
+    pub(super) work: Work<'s>,
     pub(super) published: &'s PublishedParameters,
     /// Memory of gathered rows, and of gradients, that no batch uses.
     pub(super) rows: &'s ObjectPool<Matrix>,
@@ -126,7 +126,7 @@ impl DeviceWorkers {
                             let trained = Trained { batch, traffic, spent, gradient };
                             scheduler.trained(number, trained, pace, standby);
                         }
-                        Err(error) => scheduler.fail(number, batch.into(), error),
+                        Err(error) => scheduler.fail(number, Slot(batch.into()), error),
                     }
                     Ok(Flow::Continue)
                 };

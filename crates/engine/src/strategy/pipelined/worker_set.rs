@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_loader::MiniBatch;
+use graphmill_loader::{Extracted, MiniBatch, Workspace};
 use rayon::ThreadPool;
 
 use super::{
@@ -13,21 +13,20 @@ use crate::{
     Error, Result,
     allocate::{Allocation, Group},
     cores,
-    machine::monitor::Guarded,
+    stage::Drawn,
     strategy::{
-        batch_states::{BatchTask, Scheduler, Timed},
+        batch_states::{Timed, Work},
         interface::{CompletedBatch, Epoch, Flow},
-        scheduler::{BatchScheduler, SchedulerRules, SchedulerState, Task, WorkerRole},
-        worker::{CloseOnDrop, Work, Worker, attempt},
+        scheduler::WorkerRole,
+        single_trainer::SingleTrainer,
+        worker::{Worker, attempt},
     },
     timeline::Stage,
 };
 
 /// Workers of an allocation: one that trains, and the others.
 pub(super) struct WorkerSet {
-    /// The worker that trains, on the thread of the strategy.
-    driver: Worker,
-    others: Vec<Worker>,
+    workers: SingleTrainer,
     pub(super) pace: Pace,
 }
 
@@ -54,7 +53,7 @@ impl WorkerSet {
             };
             let name = group.stages.iter().map(|&i| STAGES[i].name()).collect::<Vec<_>>().join(" + ");
             let worker = |name: String, role: WorkerRole, pool: Option<Arc<ThreadPool>>| {
-                Worker::new(name, role, pool, num_nodes)
+                Worker::new(name, role, pool, || Workspace::new(num_nodes))
             };
             if has(TRAIN) {
                 // the pool of the run has all cores already
@@ -75,22 +74,17 @@ impl WorkerSet {
         let driver = driver.ok_or_else(|| {
             Error::usage("the allocation has no group that trains; add the stage train to a group")
         })?;
-        Ok(Self { driver, others, pace: Pace::default() })
+        Ok(Self { workers: SingleTrainer { driver, others }, pace: Pace::default() })
     }
 
     /// Number of workers that only sample.
     #[cfg(test)]
     pub(super) fn num_samplers(&self) -> usize {
-        self.others.iter().filter(|worker| worker.role.sample > 0 && worker.role.extract.is_none()).count()
-    }
-
-    /// Number of slots that keeps all workers busy: twice the batches that they work on at once.
-    fn slots(&self) -> usize {
-        let all = self.others.iter().chain([&self.driver]);
-        let in_hand = all
-            .map(|worker| worker.role.sample + usize::from(worker.role.extract.is_some()) + 1)
-            .sum::<usize>();
-        2 * in_hand
+        self.workers
+            .others
+            .iter()
+            .filter(|worker| worker.role.sample > 0 && worker.role.extract.is_none())
+            .count()
     }
 
     /// Runs the batches of the epoch, at most `queue` at once (0: as many as keep all workers
@@ -104,70 +98,21 @@ impl WorkerSet {
         queue: usize,
         slots: &mut Vec<MiniBatch>,
     ) -> Result<Flow> {
-        let batches = (epoch.to - epoch.from).max(1);
-        let wanted = if queue > 0 { queue } else { self.slots() };
-        slots.resize_with(wanted.min(usize::try_from(batches).unwrap_or(usize::MAX)), MiniBatch::default);
-        let state = SchedulerState::new(epoch.from, epoch.to, std::mem::take(slots), SchedulerRules::ONE);
-        let scheduler = BatchScheduler::new(Guarded::new(state));
-        let mut spent = [0.0; 3];
-        let flow = self.work(&scheduler, epoch, &mut spent);
-        let (failure, back) = scheduler.into_inner().into_inner().end();
-        *slots = back;
-        let flow = flow?;
-        if let (Some(error), Flow::Continue) = (failure, flow) {
-            return Err(error);
-        }
-        self.pace.record(batches, spent);
-        Ok(flow)
-    }
-
-    /// Runs the tasks of the scheduler, on this thread and one per other worker.
-    fn work(&mut self, scheduler: &Scheduler, epoch: &mut Epoch, spent: &mut [f64; 3]) -> Result<Flow> {
-        let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
+        let Epoch { number, order, from, to, loader, learner, lr, after, timeline } = epoch;
+        let batches = to.saturating_sub(*from).max(1);
         let work = Work { loader, order, number: *number, timeline };
-        let track = timeline.track(&self.driver.name);
-        let pool = self.driver.pool.clone();
-        let mut flow = Flow::Continue;
-        let mut train = |task: BatchTask| -> Result<Flow> {
-            let Task::Train(number, Timed { batch, spent: mut of_batch }) = task else {
-                return Ok(Flow::Continue);
-            };
+        let (track, mut spent) = (timeline.track(&self.workers.driver.name), [0.0; 3]);
+        let mut train = |number, Timed { batch, spent: mut of_batch }: Timed<Drawn<Extracted>>| {
             let (clock, lr) = (Instant::now(), lr(number));
             let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
             of_batch.train = timeline.done(track, Stage::Train, number, clock);
             let parts = [of_batch.sample, of_batch.extract, of_batch.train];
             spent.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-            flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, of_batch)])?;
-            scheduler.free(batch.into());
-            Ok(flow)
+            let flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, of_batch)])?;
+            Ok((flow, batch.into()))
         };
-        let Self { driver, others, .. } = self;
-        // each worker stays on a thread of its pool from the first batch to the last, so no batch
-        // waits for a switch of threads
-        let drive = |driver: &mut Worker| match pool {
-            Some(pool) => pool.install(|| driver.run(scheduler, work, &mut train)),
-            None => driver.run(scheduler, work, &mut train),
-        };
-        let outcome = if others.is_empty() {
-            drive(driver)
-        } else {
-            std::thread::scope(|scope| {
-                // the other threads do not wait for this one, even if it panics
-                let _closing = CloseOnDrop { scheduler, always: true };
-                for worker in others.iter_mut() {
-                    scope.spawn(move || {
-                        let pool = worker.pool.clone();
-                        // it does not train, so its failures have gone to the scheduler
-                        let mut run = || drop(worker.run(scheduler, work, &mut |_| Ok(Flow::Continue)));
-                        match pool {
-                            Some(pool) => pool.install(run),
-                            None => run(),
-                        }
-                    });
-                }
-                drive(driver)
-            })
-        };
-        outcome.map(|()| flow)
+        let flow = self.workers.run(work, *from..*to, queue, slots, &mut train)?;
+        self.pace.record(batches, spent);
+        Ok(flow)
     }
 }

@@ -62,7 +62,7 @@ impl<'r> SavedTypedLinks<'r> {
         let types: Vec<usize> = of.types().collect();
         let TypedLinks { edges, mut inputs, .. } = of;
         if reading == Reading::All {
-            inputs = TypedTask { graph: data.graph()?, ..inputs };
+            inputs = TypedTask { graph: data.graph()?, ..inputs }.with_added(self.config(), &types)?;
         }
         let sampler = self.run.blame_config(build::sampler(self.config(), &inputs))?;
         let tables = inputs.host_tables();

@@ -94,7 +94,8 @@ impl TypedLinks {
         }
         let graph = removed.leave(&data.graph()?)?;
         notes.extend(leaks(data, &held, &removed, &graph));
-        let inputs = TypedTask::of_links(data, &edges.task, graph)?;
+        let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
+        let inputs = TypedTask::of_links(data, &edges.task, graph)?.with_added(config, &seeds)?;
         Ok(Self { edges, inputs, held, notes })
     }
 

@@ -13,12 +13,14 @@ use graphmill_nn::Matrix;
 use super::{
     super::{
         build,
-        counts::TypeCounts,
+        counts::{TypeCounts, total},
+        devices::TypedDevices,
         inference::TypedInference,
-        stages::{EpochBatches, Made},
+        stages::EpochBatches,
+        step::StepBytes,
         strategy::Strategy,
         tables::Tables,
-        trainer::{add, total},
+        trainer::add,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -29,10 +31,10 @@ use crate::{
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
     link::{self, LinkMetric},
-    record::{DatasetRecord, EpochRecord, Summary},
+    record::{DatasetRecord, DeviceRecord, EpochRecord, Summary},
     relational::{Ranking, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
-    strategy::{Flow, attempt},
+    strategy::{Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
 };
@@ -73,7 +75,8 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         order: build::order_of(config, &numbers, &of.inputs.labels)?,
         batch_size: if config.batch_size == 0 { numbers.len() } else { config.batch_size },
         inference: TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?,
-        strategy: Strategy::new(config, &of.inputs)?,
+        strategy: Strategy::new(config, &of.inputs, TypedDevices::new(config, &of.inputs, &without_memory)?)?,
+        devices: Vec::new(),
         ends: ends(config, &of.edges),
         sampler: &*sampler,
         seeds: &seeds,
@@ -95,6 +98,11 @@ fn check(config: &TrainConfig) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Refuses a memory of devices.
+fn without_memory() -> Result<StepBytes> {
+    Err(Error::usage("--device-budget with links of several types: the host holds all rows; leave it out"))
 }
 
 /// Notes for the user about choices of the run.
@@ -132,6 +140,8 @@ struct LinkRun<'a> {
     seeds: &'a LinkSeeds<'a>,
     tables: Tables,
     strategy: Strategy,
+    /// Work of each device in the last epoch, if devices work independently.
+    devices: Vec<DeviceRecord>,
     metric: LinkMetric,
     /// Ends that are queries of single edges.
     ends: Vec<End>,
@@ -201,8 +211,8 @@ impl BatchRun for LinkRun<'_> {
             timeline: &timeline,
             owners: None,
         };
-        let track = timeline.track("main");
-        self.strategy.run(&of, batches, &mut |Made { batch, mut spent }| {
+        let track = timeline.track(self.strategy.trainer());
+        let flow = self.strategy.run(&of, batches, |Timed { batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
             let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
@@ -210,7 +220,9 @@ impl BatchRun for LinkRun<'_> {
             let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
             let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
             Ok((flow, batch.recycle()))
-        })
+        })?;
+        self.devices = self.strategy.records();
+        Ok(flow)
     }
 
     fn num_scored(&self, part: Part) -> usize {
@@ -243,6 +255,7 @@ impl BatchRun for LinkRun<'_> {
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
-        self.of.inputs.complete(record, counts, false)
+        let record = self.of.inputs.complete(record, counts, false);
+        EpochRecord { devices: self.devices.clone(), ..record }
     }
 }

@@ -137,15 +137,20 @@ impl TypedRankView {
     /// # Errors
     /// An option is impossible, or the draws read more than single lists of neighbours.
     pub(in crate::typed) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn TypedSampler>> {
-        let (own, schema) = (build::sampler(config, &self.task)?, self.task.graph.schema());
-        let post = self.ranks.post();
-        let wrapped = own.by_relation(&mut |r, inner| {
-            check_draws(config, inner.properties().access)?;
-            let owners = self.owners[schema.relations()[r].dst].clone();
-            let sampler = Distributed::by(service_of_type(SAMPLE, r), inner, post.clone(), owners)?;
-            let sampler = sampler.with_building(self.ranks.building().clone());
-            sampler.serve(self.task.graph.relation(r));
-            Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
+        let (schema, post) = (self.task.graph.schema(), self.ranks.post());
+        let own = match build::draws_subgraphs(config) {
+            true => None,
+            false => Some(build::sampler(config, &self.task)?),
+        };
+        let wrapped = own.as_ref().and_then(|own| {
+            own.by_relation(&mut |r, inner| {
+                check_draws(config, inner.properties().access)?;
+                let owners = self.owners[schema.relations()[r].dst].clone();
+                let sampler = Distributed::by(service_of_type(SAMPLE, r), inner, post.clone(), owners)?;
+                let sampler = sampler.with_building(self.ranks.building().clone());
+                sampler.serve(self.task.graph.relation(r));
+                Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
+            })
         });
         let sampler = wrapped.unwrap_or_else(|| {
             Err(format!(

@@ -284,7 +284,10 @@ fn datasets_and_options_that_do_not_fit_are_refused_with_a_remedy() {
     };
     let message = refused(&data, &[("model", "gine"), ("sampler", "labor")]);
     assert!(message.starts_with("--sampler labor: it does not name the edges"), "{message}");
-    assert!(message.ends_with("use --sampler neighbor or full"), "{message}");
+    assert!(
+        message.ends_with("use --sampler neighbor, full, saint-node, saint-edge or saint-rw"),
+        "{message}"
+    );
     let mut plain = data.clone();
     plain.edges.iter_mut().for_each(|edges| edges.features = None);
     let message = refused(&plain, &[("model", "sage-edge")]);

@@ -287,7 +287,10 @@ fn imported_edge_features_are_trained_scored_and_predicted() {
     sandbox.write("new.csv", "id,age\nnew,30\n");
     sandbox.dataset("plain");
     for (args, why) in [
-        ("train accounts --model gine --sampler labor", "use --sampler neighbor or full"),
+        (
+            "train accounts --model gine --sampler labor",
+            "use --sampler neighbor, full, saint-node, saint-edge or saint-rw",
+        ),
         ("train accounts --model gine --time-dim 8", "leave it out"),
         ("train plain --model gine", "or a task on nodes whose edges have features"),
         ("predict gine --on new.csv --out -", "the model reads features of edges"),

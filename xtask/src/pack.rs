@@ -10,23 +10,21 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Test programs that also run on a device.
-const TESTS: [&str; 5] = ["all_reduce", "backend", "replay", "sampler", "feature"];
+/// Cargo's names of the two programs, and theirs in the directory. Some modules of the tests also run
+/// on a device.
+const PROGRAMS: [(&str, &str); 2] = [("graphmill", "graphmill"), ("main", "tests")];
 
 /// Builds the command-line program and the tests, and copies them without symbols.
 pub(super) fn pack() -> Result<()> {
     let root = fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))?;
     let to = root.join("target/gpu-check");
     fs::create_dir_all(&to)?;
-    let tests: Vec<&str> = TESTS.iter().flat_map(|test| ["--test", test]).collect();
     let mut found = build(&root, &["build", "--release", "-p", "graphmill"])?;
-    let of_tests =
-        [&["test", "--release", "--no-run", "-p", "graphmill-cuda", "--features", "shim"][..], &tests]
-            .concat();
-    found.extend(build(&root, &of_tests)?);
-    for name in ["graphmill"].iter().chain(&TESTS) {
+    let of_tests = ["test", "--release", "--no-run", "-p", "graphmill-cuda", "--features", "shim"];
+    found.extend(build(&root, &[&of_tests[..], &["--test", "main"]].concat())?);
+    for (target, name) in PROGRAMS {
         let (_, program) =
-            found.iter().find(|(of, _)| of == name).with_context(|| format!("cargo built no {name}"))?;
+            found.iter().find(|(of, _)| of == target).with_context(|| format!("cargo built no {target}"))?;
         let packed = to.join(name);
         let stripped = Command::new("strip").arg("-o").arg(&packed).arg(program).status();
         if !stripped.is_ok_and(|status| status.success()) {

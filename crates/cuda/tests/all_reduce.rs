@@ -1,13 +1,13 @@
 //! Sums over several devices: simulated ones, or, with `GRAPHMILL_TEST_DEVICE`, NVIDIA devices if
 //! there are two and NCCL.
 
-mod device;
-
 use std::sync::Arc;
 
 use graphmill_core::keyed::{Stream, key};
 use graphmill_cuda::{AllReduce, Cuda, Device, Error, driver::Arithmetic, driver::shim::Options};
 use graphmill_nn::{Backend, Matrix, backend::ElementOps};
+
+use crate::device;
 
 /// Backends of this many devices and their sums, if both are available.
 fn sums_over(count: usize) -> Option<(Vec<Cuda>, AllReduce)> {

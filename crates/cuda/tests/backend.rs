@@ -1,12 +1,6 @@
 //! Operations on a simulated device against the reference backend, and against themselves in other
 //! orders of threads and blocks; and whole models.
 
-mod counting;
-mod device;
-#[path = "../../nn/tests/operations/mod.rs"]
-mod operations;
-
-use counting::Counting;
 use graphmill_core::{
     Block, SparseRows,
     keyed::{Stream, key},
@@ -31,8 +25,11 @@ use graphmill_nn::{
     cost::BlockShape,
     layer::{Aggregator, Combine, GatOptions, SageOptions},
 };
-use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
+
+use crate::counting::Counting;
+use crate::device;
+use crate::operations::{OPERATIONS, Shape};
 
 /// Backend on a simulated device with this order of threads.
 fn backend(order: Threads) -> Cuda {

@@ -1,7 +1,5 @@
 //! Rows from devices equal those of the table, byte by byte, and the reported traffic is correct.
 
-mod device;
-
 use std::sync::Arc;
 
 use graphmill_core::{
@@ -26,6 +24,8 @@ use graphmill_loader::{
 };
 use half::{bf16, f16};
 use proptest::prelude::*;
+
+use crate::device;
 
 fn device(index: usize, order: Order) -> Arc<Device> {
     device::device(index, Options { order, ..Options::default() })

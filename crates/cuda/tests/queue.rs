@@ -1,15 +1,14 @@
 //! Reuse of a queue's memory by its stream and by others.
 
-mod counting;
-
 use std::sync::Arc;
 
-use counting::Counting;
 use graphmill_core::accelerator::DeviceMemory;
 use graphmill_cuda::{
     Device, Queue,
     driver::shim::{self, Options},
 };
+
+use crate::counting::Counting;
 
 fn device(memory: u64) -> (Arc<Counting>, Arc<Device>) {
     let driver = Counting::new(shim::open(0, Options { memory, ..Options::default() }));

@@ -6,15 +6,11 @@
 //! proves that a step makes no such calls.
 //! at all shows that nothing of it happens.
 
-mod counting;
-mod device;
-
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use counting::Counting;
 use graphmill_core::{
     Block,
     keyed::{Stream as Draws, key},
@@ -32,6 +28,9 @@ use graphmill_nn::{
     layer::{Aggregator, GatOptions, SageOptions},
     optim::{self, Optimizer, clip},
 };
+
+use crate::counting::Counting;
+use crate::device;
 
 const CLASSES: usize = 5;
 const DIM: usize = 7;

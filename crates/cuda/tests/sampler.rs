@@ -1,12 +1,8 @@
 //! Samplers on a device draw the same blocks and input nodes as those on the CPU under the same
 //! key, element by element.
 
-mod counting;
-mod device;
-
 use std::sync::Arc;
 
-use counting::Counting;
 use graphmill_core::{Graph, NodeId, block::Aggregation, keyed, options::OwnOptions};
 use graphmill_cuda::{
     Device,
@@ -22,6 +18,9 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use proptest::prelude::*;
+
+use crate::counting::Counting;
+use crate::device;
 
 /// Options of weighted draws with replacement.
 fn again() -> OwnOptions {

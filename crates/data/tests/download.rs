@@ -1,7 +1,5 @@
 //! Downloads from a faulty server: broken connections, changed files, wrong data, silence.
 
-mod server;
-
 use std::{
     fs,
     io::Write,
@@ -14,7 +12,8 @@ use graphmill_core::progress::{Progress, Quiet};
 use graphmill_data::download::{
     Check, Entry, Error, Options, Origin, Report, catalogue, catalogue::File, download,
 };
-use server::{Reply, Server};
+
+use crate::server::{Reply, Server};
 
 /// SHA-256 of [`bytes`]`(10_000)`, computed by another program (Python's hashlib).
 const SHA: &str = "a6d19f40528653c8fa0c558cb84dcf627ba8977c4b24cc8887f46a2589bd0480";

@@ -1,8 +1,6 @@
 //! Tables and other sources on a web server: the same dataset as from files, repeated requests, and
 //! errors that name the address and a remedy.
 
-mod server;
-
 use std::{
     fs::{self, File},
     path::Path,
@@ -24,7 +22,8 @@ use graphmill_data::{
     tables::{EdgeTable, Names, NodeTable, TableSchema, import_tables},
 };
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
-use server::{Reply, Request, Server};
+
+use crate::server::{Reply, Request, Server};
 
 const NODES: usize = 500;
 const EDGES: usize = 250_000;

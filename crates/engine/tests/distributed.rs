@@ -1,10 +1,5 @@
 //! Several ranks give the losses of one process, and end or resume together.
 
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -22,8 +17,9 @@ use graphmill_engine::{
     record::{EpochRecord, Summary},
     trainer::over_ranks,
 };
-use options::with;
-use ranks::{PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks, partitioned};
+
+use crate::ranks::{PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks, partitioned};
+use crate::set::with;
 
 #[test]
 fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {

@@ -2,11 +2,6 @@
 //! neither on threads nor on interruptions, makes stale aggregates again, and refuses what it
 //! cannot do.
 
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -19,8 +14,10 @@ use graphmill_engine::{
     Dataset, Error, Result, RunContext, RunDir, TrainConfig, config::Fanout, observer::Quiet, options::key,
     record::Summary, train, trainer::over_ranks,
 };
-use options::with;
-use ranks::{PATIENCE, on_ranks, partitioned};
+
+use crate::ranks::{PATIENCE, on_ranks, partitioned};
+use crate::set as options;
+use crate::set::with;
 
 fn data() -> Dataset {
     let options =

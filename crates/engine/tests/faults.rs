@@ -4,20 +4,16 @@
 //!
 //! This file has one test, because it counts the threads of the process.
 
-mod common;
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/run.rs"]
-mod run;
-
 use std::{sync::Arc, time::Instant};
 
-use common::{Fault, Kind};
 use graphmill_core::keyed;
 use graphmill_engine::{Error, TrainConfig, config::Fanout, strategy::UpdateOptions};
-use options::set;
 use rayon::ThreadPoolBuilder;
-use run::{BATCH, BATCHES, EPOCHS, Outcome, TIME_LIMIT, data, watched};
+
+use crate::common;
+use crate::common::{Fault, Kind};
+use crate::run::{BATCH, BATCHES, EPOCHS, Outcome, TIME_LIMIT, data, watched};
+use crate::set::set;
 
 /// Number of faults with `GRAPHMILL_SOAK`.
 const FAULTS: u64 = 1000;

@@ -1,9 +1,6 @@
 //! Labels as inputs (`--label-inputs`): no loss and no score depends on the label of its own node,
 //! and predictions read the labels of the training nodes alone.
 
-#[path = "common/set.rs"]
-mod options;
-
 use std::{fs, path::Path, sync::OnceLock};
 
 use graphmill_core::{Features, Labels, NodeId, progress};
@@ -20,8 +17,10 @@ use graphmill_engine::{
     train,
 };
 use graphmill_loader::{Extracted, MiniBatch, Workspace, feature::Host};
-use options::with;
 use proptest::prelude::*;
+
+use crate::set as options;
+use crate::set::with;
 
 const NODES: usize = 400;
 const CLASSES: usize = 3;

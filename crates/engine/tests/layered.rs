@@ -1,15 +1,8 @@
 //! Reused rows are never older than their bound, whatever the timing. Without reuse the results
 //! equal those of `sequential`, and with reuse every model learns.
 
-mod common;
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/run.rs"]
-mod run;
-
 use std::{sync::Arc, time::Duration};
 
-use common::{Fault, Kind};
 use graphmill_core::keyed;
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
@@ -21,9 +14,11 @@ use graphmill_engine::{
 };
 use graphmill_loader::Traffic;
 use graphmill_nn::layer::{GatOptions, MixHopOptions};
-use options::{set, with};
 use rayon::ThreadPoolBuilder;
-use run::{BATCH, BATCHES, data, watched};
+
+use crate::common::{Fault, Kind};
+use crate::run::{BATCH, BATCHES, data, watched};
+use crate::set::{set, with};
 
 fn base() -> TrainConfig {
     TrainConfig {

@@ -1,9 +1,6 @@
 //! Positives of walks, and negatives of lists: runs learn, results depend neither on threads nor on
 //! interruptions, and hard negatives are those of the last epoch's ranking.
 
-#[path = "common/set.rs"]
-mod options;
-
 use std::{
     fs,
     path::Path,
@@ -22,7 +19,8 @@ use graphmill_engine::{
     record::Summary,
     saved::SavedRun,
 };
-use options::with;
+
+use crate::set::with;
 
 const WALKS: &str =
     "positives=walks negatives=degree num_negatives=3 walk_nodes=8 walk_window=2 batch_size=48";

@@ -1,9 +1,6 @@
 //! Runs that learn links: no batch reads its own edges, results do not depend on threads and
 //! strategies, and an interrupted run resumes to the same bits.
 
-#[path = "common/set.rs"]
-mod options;
-
 use std::{
     path::Path,
     sync::{
@@ -32,7 +29,8 @@ use graphmill_loader::{
     sampler::{self, BatchRequest, SamplerProperties, SplitSampler},
 };
 use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
-use options::with;
+
+use crate::set::with;
 
 fn data(nodes: usize) -> Dataset {
     let options = GenerateOptions {

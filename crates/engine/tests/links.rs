@@ -1,14 +1,12 @@
 //! Simulated links are charged for rows, parameters and gradients, and change no number.
 
-#[path = "common/set.rs"]
-mod options;
-
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
     Dataset, RunContext, TrainConfig, config::Fanout, observer::Quiet, record::Summary, train,
 };
-use options::{set, with};
 use rayon::ThreadPoolBuilder;
+
+use crate::set::{set, with};
 
 /// Batches of an epoch.
 const BATCHES: u64 = 9;

@@ -1,9 +1,6 @@
 //! At the same budget, a device of a run that reuses rows caches more and moves fewer bytes. (A
 //! separate program, because a step is measured by the memory of the process.)
 
-#[path = "common/set.rs"]
-mod options;
-
 use std::{
     env,
     process::Command,
@@ -18,7 +15,8 @@ use graphmill_engine::{
     record::Summary,
     train,
 };
-use options::with;
+
+use crate::set::with;
 
 /// Tests measure the memory of the process, one after the other.
 static ALONE: Mutex<()> = Mutex::new(());

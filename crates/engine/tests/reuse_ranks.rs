@@ -1,11 +1,6 @@
 //! Reused rows over ranks: the owners of hot nodes make them, no row is older than its bound, and
 //! all ranks train to the same bits.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-#[path = "common/set.rs"]
-mod set;
-
 use std::{
     path::Path,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -23,12 +18,13 @@ use graphmill_engine::{
     record::Summary,
     trainer::over_ranks as train_on_ranks,
 };
-use ranks::{
+use rayon::ThreadPoolBuilder;
+
+use crate::ranks::{
     PARTS, PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks, partitioned,
     partitioned_by,
 };
-use rayon::ThreadPoolBuilder;
-use set::with;
+use crate::set::with;
 
 fn settled(options: &str) -> TrainConfig {
     let mut config = with(config(), &format!("reuse=layered {options}"));

@@ -1,15 +1,12 @@
 //! Sparse feature rows stay sparse over ranks.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-#[path = "common/set.rs"]
-mod set;
-
 use graphmill_core::{Features, SparseRows, keyed};
 use graphmill_data::Dataset;
 use graphmill_engine::{TrainConfig, record::Summary};
-use ranks::{alone, assert_alike, config, data, over_ranks, partitioned};
-use set::with;
+
+use crate::ranks;
+use crate::ranks::{alone, assert_alike, config, data, over_ranks, partitioned};
+use crate::set::with;
 
 const DIM: usize = 120;
 

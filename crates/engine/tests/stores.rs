@@ -1,10 +1,5 @@
 //! Graph stores that hold and serve the graph, and ranks that train on it.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-#[path = "common/set.rs"]
-mod set;
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use graphmill_engine::{
@@ -13,8 +8,11 @@ use graphmill_engine::{
     record::Summary,
     trainer::over_ranks,
 };
-use ranks::{PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks as train, partitioned};
-use set::with;
+
+use crate::ranks::{
+    PATIENCE, alone, assert_alike, close, config, data, on_ranks, over_ranks as train, partitioned,
+};
+use crate::set::with;
 
 #[test]
 fn stores_and_trainers_give_the_losses_of_one_process() {

@@ -1,12 +1,6 @@
 //! Synchronous strategies give the same model, to the bit, interrupted or not. Gradients are never
 //! staler than their bound.
 
-mod common;
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/run.rs"]
-mod run;
-
 use std::{
     path::Path,
     sync::{
@@ -16,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use common::{Fault, Kind};
 use graphmill_core::keyed;
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
@@ -30,9 +23,11 @@ use graphmill_engine::{
 };
 use graphmill_loader::sampler::SubgraphTraining;
 use graphmill_nn::layer::GatOptions;
-use options::{set, with};
 use rayon::ThreadPoolBuilder;
-use run::{BATCH, BATCHES, data, watched};
+
+use crate::common::{Fault, Kind};
+use crate::run::{BATCH, BATCHES, data, watched};
+use crate::set::{set, with};
 
 /// Small graph with nine batches of 16 training nodes.
 fn small() -> Dataset {

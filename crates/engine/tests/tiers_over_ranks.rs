@@ -1,10 +1,5 @@
 //! Files and simulated devices as tiers of every rank.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-#[path = "common/set.rs"]
-mod set;
-
 use std::{
     path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -18,8 +13,9 @@ use graphmill_engine::{
     record::{EpochRecord, Summary},
     trainer::over_ranks,
 };
-use ranks::{PATIENCE, alone, assert_alike, config, data, on_ranks, over_ranks as train, partitioned};
-use set::with;
+
+use crate::ranks::{PATIENCE, alone, assert_alike, config, data, on_ranks, over_ranks as train, partitioned};
+use crate::set::with;
 
 /// Losses of all epochs.
 fn bits(summary: &Summary) -> Vec<u64> {

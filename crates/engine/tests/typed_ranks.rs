@@ -1,11 +1,6 @@
 //! Several ranks on several types give the losses of one process and the same bits on all ranks,
 //! whatever their threads, and stop and resume together.
 
-#[path = "common/set.rs"]
-mod options;
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use std::{
     path::Path,
     sync::{
@@ -30,8 +25,9 @@ use graphmill_engine::{
     typed::{self, train_over_ranks},
 };
 use graphmill_loader::Fanout;
-use options::with;
-use ranks::{PATIENCE, assert_alike, close, on_ranks};
+
+use crate::ranks::{PATIENCE, assert_alike, close, on_ranks};
+use crate::set::with;
 
 const PARTS: u16 = 4;
 

@@ -1,8 +1,5 @@
 //! Runs on features that are verified when their rows are first read.
 
-#[path = "common/set.rs"]
-mod set;
-
 use std::{fs, path::Path};
 
 use graphmill_data::generate::{FeatureType, GenerateOptions, generate, generate_typed};
@@ -13,7 +10,8 @@ use graphmill_engine::{
     record::{Summary, VerificationRecord},
     train, typed,
 };
-use set::with;
+
+use crate::set::with;
 
 const MIB: usize = 1 << 20;
 

@@ -1,10 +1,9 @@
 //! `graphmill bench`: the fields of its JSON, every bench on a generated graph and a dataset, and
 //! its errors.
 
-mod common;
-
-use common::Sandbox;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 /// Options that keep a bench short; the machine's limits take most of its time.
 const SMALL: &str = "--scale 10 --repeat 1 --fanout 4,3 --batch-size 64 --hidden 8 --dim 12 --threads 2";

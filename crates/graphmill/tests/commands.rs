@@ -1,12 +1,11 @@
 //! Every command in the order of a user's work, and the promised fields of its JSON.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::Sandbox;
 use graphmill_data::npy;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 /// Asserts that `value`, found at `path`, has the fields of `shape`, each of the kind that `shape`
 /// names. Further fields are allowed.

@@ -1,10 +1,9 @@
 //! `--devices cuda:0`: the error on a machine without a device, and whole runs on the shim, which
 //! runs the same kernels on the processor.
 
-mod common;
-
-use common::{Outcome, Sandbox};
 use serde_json::Value;
+
+use crate::common::{Outcome, Sandbox};
 
 /// Options small enough for the shim, whose device threads are fibers.
 const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --seed 3 --dropout 0.2";

@@ -1,11 +1,7 @@
 //! `graphmill datasets`, from the list to an imported dataset.
 
-mod common;
-#[path = "../../data/tests/server/mod.rs"]
-mod server;
-
-use common::Sandbox;
-use server::{Reply, Server};
+use crate::common::Sandbox;
+use crate::server::{Reply, Server};
 
 #[test]
 fn the_list_and_the_sheets_have_json_forms() {

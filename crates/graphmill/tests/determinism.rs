@@ -1,8 +1,6 @@
 //! The same seed gives the same bits for any number of threads.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 /// Returns true if the sampler in `options` takes a fanout.
 fn takes_fanout(options: &str) -> bool {

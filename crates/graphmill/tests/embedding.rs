@@ -1,8 +1,6 @@
 //! Tables of embeddings on the command line: import, training, scores, best candidates, embeddings.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn a_knowledge_graph_is_imported_trained_scored_and_completed() {

@@ -1,8 +1,6 @@
 //! Streams of events on the command line: import, training, scores, refusals.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn a_stream_is_imported_trained_and_scored() {

@@ -1,10 +1,6 @@
 //! Ends that the system forces on a process: each gives one error line and exit status 1, and what
 //! a run has saved stays.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::{
     fs::{self, File},
     process::{Command, Output, Stdio},
@@ -12,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use common::Sandbox;
+use crate::common::Sandbox;
 
 /// Runs `script` by a shell in the sandbox; `$G` is the program.
 fn shell(sandbox: &Sandbox, script: &str) -> Output {

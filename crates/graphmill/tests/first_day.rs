@@ -1,7 +1,5 @@
 //! The newcomer's first day: a script in a new home, with nothing but the program.
 
-#![cfg(target_os = "linux")]
-
 use std::{path::Path, process::Command};
 
 #[test]

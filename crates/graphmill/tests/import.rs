@@ -1,17 +1,16 @@
 //! Imports that are killed, run out of disk space or cannot write to their target: nothing is half
 //! written, and the next import resumes or starts clean.
 
-mod common;
-
 use std::{
     fs,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use common::Sandbox;
 use graphmill_core::keyed::Stream;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 /// More edges than fit into 64 MiB, the smallest memory budget.
 const EDGES: usize = 3_000_000;

@@ -1,13 +1,12 @@
 //! Links on the command line: training, scores, recommendations, embeddings and error messages.
 
-mod common;
-
-use common::Sandbox;
 use graphmill_core::{NodeId, Split};
 use graphmill_data::{
     TypedDataset,
     typed::{EdgeType, Keys, Negatives, Seeds, Task, TaskOn},
 };
+
+use crate::common::Sandbox;
 
 /// Message of a command that is used wrongly.
 fn fails(sandbox: &Sandbox, args: &str) -> String {

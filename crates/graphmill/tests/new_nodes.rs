@@ -1,18 +1,15 @@
 //! Predictions for new nodes of a dataset of several types: `predict --on`.
 
-#![cfg(feature = "tables")]
-
-mod common;
-
 use std::{collections::HashMap, fmt::Write as _, sync::Arc};
 
-use common::Sandbox;
 use graphmill_core::progress::Progress;
 use graphmill_data::tables::Preprocessing;
 use graphmill_engine::{
     saved::{Kind, SavedRun, on::NewTables},
     typed::SavedTypedRun,
 };
+
+use crate::common::Sandbox;
 
 const ACCOUNTS: usize = 120;
 const BRANCHES: usize = 10;

@@ -1,12 +1,6 @@
 //! Tables and other sources in object storage by the command: S3 as moto serves it, the other
 //! services as small servers imitate them, with settings and errors.
 
-#![cfg(feature = "object-storage")]
-
-mod common;
-#[path = "../../data/tests/server/mod.rs"]
-mod server;
-
 use std::{
     env,
     io::{BufRead, BufReader, Read, Write},
@@ -20,8 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Outcome, Sandbox};
-use server::{Reply, Server};
+use crate::common::{Outcome, Sandbox};
+use crate::server;
+use crate::server::{Reply, Server};
 
 const NODES: &str = "id,age\nx,1\ny,2\nz,3\n";
 const EDGES: [&str; 2] = ["a,b\nx,y\ny,z\n", "a,b\nz,x\n"];

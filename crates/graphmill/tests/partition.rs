@@ -1,15 +1,14 @@
 //! `graphmill partition`: statistics by method, and parts that other commands open as datasets.
 
-mod common;
-
 use std::path::Path;
 
-use common::Sandbox;
 use graphmill_data::{
     partition::{PartitionDir, TypedPartitionDir},
     typed::Verify,
 };
 use graphmill_engine::checkpoint::{Checkpoint, save_tensors, tensors::Tensor};
+
+use crate::common::Sandbox;
 
 const RUN: &str = "--parts 3 --fanout 5,5 --batch-size 64";
 

@@ -1,8 +1,6 @@
 //! `graphmill plan`: plans from a dataset and from a profile, promised fields, the paper's figures.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn a_recorded_profile_repeats_the_plan() {

@@ -1,13 +1,12 @@
 //! `graphmill reorder`: the dataset stays the same graph and keeps the original node ids.
 
-mod common;
-
-use common::Sandbox;
 use graphmill_core::Labels;
 use graphmill_data::{
     Dataset, npy,
     typed::{self, NodeData, Verify},
 };
+
+use crate::common::Sandbox;
 
 /// Class of every node.
 fn classes(dataset: &Dataset) -> &[i32] {

@@ -1,10 +1,6 @@
 //! A run that is killed or interrupted at any moment and resumed ends with the same bits as an
 //! uninterrupted one.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::{
     fs,
     process::{Child, Stdio},
@@ -12,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Sandbox, copy_dir};
+use crate::common::{Sandbox, copy_dir};
 
 /// Next number of a random sequence (xorshift).
 fn draw(state: &mut u64) -> u64 {

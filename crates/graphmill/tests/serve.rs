@@ -2,10 +2,8 @@
 //! time, and neither a reload nor a stop loses a request.
 
 #[cfg(feature = "serve")]
-mod client;
-mod common;
-
-use common::Sandbox;
+use crate::client;
+use crate::common::Sandbox;
 
 #[cfg(not(feature = "serve"))]
 #[test]

@@ -1,11 +1,6 @@
 //! Slow and broken clients of `graphmill serve` end by its limits, and others are answered
 //! meanwhile.
 
-#![cfg(feature = "serve")]
-
-mod client;
-mod common;
-
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, TcpStream},
@@ -14,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::Service;
-use common::Sandbox;
 use serde_json::json;
+
+use crate::client::Service;
+use crate::common::Sandbox;
 
 /// Time limit of the services.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -1,19 +1,15 @@
 //! New nodes over HTTP get the bits of `predict --on`, and Arrow streams hold the scores of JSON.
 
-#![cfg(feature = "serve")]
-
-mod client;
-mod common;
-
 use std::fmt::Write as _;
 
 use arrow_array::{Array, Float32Array, RecordBatch, cast::AsArray};
 use arrow_ipc::reader::StreamReader;
-use client::{Client, Service};
-use common::Sandbox;
 use graphmill_core::FeatureData;
 use graphmill_data::Dataset;
 use serde_json::{Value, json};
+
+use crate::client::{Client, Service};
+use crate::common::Sandbox;
 
 const NODES: usize = 120;
 /// Accounts from this number on are new.

@@ -1,9 +1,5 @@
 //! Sweeps: the trials that go on, the same bits as runs alone, kills, and refusals.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::{
     fs,
     process::Stdio,
@@ -11,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Sandbox;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 const RUN: &str = "--fanout 3,3 --batch-size 256 --dropout 0";
 const SWEEP: &str = "--try lr=log:1e-4..1e-1 --try hidden=4,8 --trials 9 --epochs 9";

@@ -1,9 +1,5 @@
 //! From tables with keys of their own to predictions with these keys.
 
-#![cfg(feature = "tables")]
-
-mod common;
-
 use std::{
     collections::HashMap,
     fmt::Write as _,
@@ -11,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::Sandbox;
+use crate::common::Sandbox;
 
 const NODES: usize = 240;
 

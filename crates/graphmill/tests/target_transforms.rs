@@ -1,13 +1,9 @@
 //! Transforms of regression targets: training sees transformed values, everything else the values
 //! themselves.
 
-#![cfg(feature = "tables")]
-
-mod common;
-
 use std::fmt::Write as _;
 
-use common::Sandbox;
+use crate::common::Sandbox;
 
 const NODES: usize = 300;
 const TRANSFORMS: [&str; 4] = ["none", "standard", "log", "quantile"];

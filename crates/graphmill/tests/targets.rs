@@ -1,13 +1,10 @@
 //! Targets beyond classes of equal weights: values, class weights, focal loss; and exported models.
 
-#![cfg(feature = "tables")]
-
-mod common;
-
 use std::fmt::Write as _;
 
-use common::Sandbox;
 use graphmill::dataset::npy;
+
+use crate::common::Sandbox;
 
 const NODES: usize = 300;
 

@@ -1,11 +1,9 @@
 //! The program at a terminal: groups of commands, completions, manual pages, and the table of what
 //! works on the machine.
 
-mod common;
-
 use std::{fs, process::Command};
 
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn the_help_lists_commands_by_purpose() {

@@ -1,8 +1,6 @@
 //! `graphmill hotness`, runs with features beyond a memory budget, and orders by hotness.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 /// A sandbox with the dataset `data`: a block model of 2,000 nodes and 16 features.
 fn sandbox() -> Sandbox {

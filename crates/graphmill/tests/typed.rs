@@ -1,10 +1,9 @@
 //! Datasets of format 2 on the command line: those of one type work with every command, as those of
 //! format 1 do, and those of several types are shown, exported and trained on.
 
-mod common;
-
-use common::Sandbox;
 use graphmill_data::{TypedBuilder, TypedDataset};
+
+use crate::common::Sandbox;
 
 /// A sandbox with the same dataset in both formats, `old` and `new`.
 fn both() -> Sandbox {

@@ -1,8 +1,6 @@
 //! Imports of typed graphs, links and events by the command: datasets, reports and wrong options.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,12 +1,11 @@
 //! Views of a run: the trace, TensorBoard's event files and the report, also of runs of older
 //! versions that have none of them.
 
-mod common;
-
 use std::fs;
 
-use common::Sandbox;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 const OPTIONS: &str = "train data --hidden 8 --fanout 3,3 --batch-size 500";
 

@@ -1,14 +1,13 @@
 //! The CPU backend against the reference backend, on every instruction set of this machine, and
 //! against itself with other numbers of threads.
 
-mod operations;
-
 use graphmill_nn::backend::{
     Cpu, Reference,
     cpu::{Level, with_level},
 };
-use operations::{OPERATIONS, Shape};
 use proptest::prelude::*;
+
+use crate::operations::{OPERATIONS, Shape};
 
 /// Asserts that the outputs of every operation agree within its tolerance.
 fn compare(shape: impl Fn(&str) -> Shape) {

@@ -1,15 +1,14 @@
 //! DyGFormer: gradients against finite differences, a plain loop, and pairs that do not depend on
 //! their batch.
 
-mod support;
-
 use graphmill_core::Block;
 use graphmill_nn::{
     Matrix, Pass,
     backend::{Cpu, Reference},
     temporal::{DygFormer, DygFormerConfig, DygFormerState, PairInput},
 };
-use support::{Checked, check, distance, dot, nudge, pass, random, random_block};
+
+use crate::support::{Checked, check, distance, dot, nudge, pass, random, random_block};
 
 const CONFIG: DygFormerConfig = DygFormerConfig {
     node_dim: 2,

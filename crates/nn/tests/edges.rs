@@ -1,8 +1,6 @@
 //! Layers with rows of edges: gradients against finite differences, formulas against plain loops,
 //! and the number of threads.
 
-mod support;
-
 use graphmill_core::{Block, options::OwnOptions};
 use graphmill_nn::{
     Epilogue, LayerConfig, Matrix, Pass, Saved,
@@ -13,7 +11,8 @@ use graphmill_nn::{
     },
 };
 use proptest::prelude::*;
-use support::{Checked, check, distance, dot, nudge, pass, random, random_block};
+
+use crate::support::{Checked, check, distance, dot, nudge, pass, random, random_block};
 
 const F: usize = 5;
 const K: usize = 3;
@@ -438,7 +437,7 @@ fn edge_heads_match_finite_differences_and_a_plain_loop() {
 }
 
 /// Times of an epoch's layers beside GAT; run it by hand:
-/// `cargo test -p graphmill-nn --test edges -- --ignored --nocapture`.
+/// `cargo test -p graphmill-nn --test main edges:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, not a test"]
 fn times_beside_gat() {

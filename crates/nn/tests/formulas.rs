@@ -1,7 +1,5 @@
 //! Every layer against its paper's formula over a dense adjacency matrix in f64.
 
-mod support;
-
 use std::collections::HashMap;
 
 use graphmill_core::{Block, options::OwnOptions};
@@ -12,7 +10,8 @@ use graphmill_nn::{
         self, Aggregator, Combine, GatOptions, LayerGrads, LayerInput, Norm, SageOptions, norm::BatchNorm,
     },
 };
-use support::{pass, random, random_block};
+
+use crate::support::{pass, random, random_block};
 
 /// A dense matrix.
 #[derive(Clone)]

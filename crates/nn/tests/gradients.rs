@@ -1,8 +1,6 @@
 //! Every backward pass against finite differences of its forward pass, and the conformance tests
 //! for every layer of the table.
 
-mod support;
-
 use clap::ValueEnum;
 use graphmill_nn::{
     Epilogue, Matrix, Pass,
@@ -10,7 +8,8 @@ use graphmill_nn::{
     layer::{self, Linear, NormKind},
     testing::conformance::{self, Case},
 };
-use support::{Checked, check, dot, nudge, pass, random};
+
+use crate::support::{Checked, check, dot, nudge, pass, random};
 
 fn epilogues() -> [Epilogue; 2] {
     let dropout = Dropout { p: 0.3, key: 77 };

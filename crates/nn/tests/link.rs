@@ -1,12 +1,11 @@
 //! Link decoders against their definitions and finite differences.
 
-mod support;
-
 use graphmill_nn::{
     Matrix, Saved,
     link::decoder::{Decoder, DecoderConfig, Pairs, TABLE},
 };
-use support::{Checked, check, dot, nudge, pass, random};
+
+use crate::support::{Checked, check, dot, nudge, pass, random};
 
 const P: usize = 7;
 const F: usize = 6;

@@ -1,7 +1,5 @@
 //! Whole models: gradients, chunked evaluation against minibatches, names, errors.
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use graphmill_core::Block;
@@ -14,7 +12,8 @@ use graphmill_nn::{
     },
     model::ResidualKind,
 };
-use support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
+
+use crate::support::{Checked, all_orders, check, distance, dot, global, nudge, pass, random, random_block};
 
 const F: usize = 5;
 const C: usize = 3;

@@ -1,7 +1,5 @@
 //! Gradients of a block's first sources equal those among all sources, to the bit.
 
-mod support;
-
 use graphmill_core::Block;
 use graphmill_nn::{
     Matrix,
@@ -14,7 +12,8 @@ use graphmill_nn::{
         },
     },
 };
-use support::{random, random_block};
+
+use crate::support::{random, random_block};
 
 const D: usize = 21;
 const S: usize = 60;

@@ -3,7 +3,6 @@
 
 #[path = "reuse/projected.rs"]
 mod projected;
-mod support;
 
 use graphmill_core::Block;
 use graphmill_nn::{
@@ -12,7 +11,8 @@ use graphmill_nn::{
     layer::{Aggregator, GatOptions, LayerInput, MixHopOptions, SageOptions},
     model::{BottomRows, StepInput},
 };
-use support::{Checked, all_orders, check, distance, dot, nudge, pass, random, random_block};
+
+use crate::support::{Checked, all_orders, check, distance, dot, nudge, pass, random, random_block};
 
 const F: usize = 5;
 const CLASSES: usize = 3;

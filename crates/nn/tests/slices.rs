@@ -1,8 +1,6 @@
 //! Aggregation by slices of columns against whole rows: the same bits, for any width and any number
 //! of threads.
 
-mod support;
-
 use graphmill_core::Block;
 use graphmill_nn::{
     Matrix,
@@ -12,7 +10,8 @@ use graphmill_nn::{
         ops::{Aggregate, AggregateTransposed},
     },
 };
-use support::{random, random_block};
+
+use crate::support::{random, random_block};
 
 const WEIGHTINGS: [AggregationWeights; 6] = [
     AggregationWeights { edge: EdgeWeight::Normalized, own: OwnWeight::None },

@@ -1,8 +1,6 @@
 //! Sparse feature rows against the equal dense rows: every operation that reads them, and whole
 //! models.
 
-mod support;
-
 use graphmill_core::{Block, SparseRows};
 use graphmill_nn::{
     Activations, Backend, Matrix, Model, ModelConfig, Pass, ProductOrder, View,
@@ -14,7 +12,8 @@ use graphmill_nn::{
     cost::BlockShape,
     layer::{Aggregator, GatOptions, SageOptions},
 };
-use support::{Checked, check, distance, dot, nudge, pass, random, random_block};
+
+use crate::support::{Checked, check, distance, dot, nudge, pass, random, random_block};
 
 const F: usize = 9;
 const C: usize = 3;

@@ -1,7 +1,5 @@
 //! Steps of tables against the decoders' own gradients, finite differences and each other.
 
-mod support;
-
 use graphmill_core::{
     End, NodeId,
     keyed::{Stream, key},
@@ -19,7 +17,8 @@ use graphmill_nn::{
     },
 };
 use proptest::prelude::*;
-use support::{pass, random};
+
+use crate::support::{pass, random};
 
 const V: usize = 11;
 const F: usize = 6;

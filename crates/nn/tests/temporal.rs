@@ -1,8 +1,6 @@
 //! Parts of models on streams of events: gradients against finite differences, the memory against
 //! plain loops over single events, and exact restores.
 
-mod support;
-
 use std::collections::HashMap;
 
 use graphmill_core::keyed::{Stream, key};
@@ -14,7 +12,9 @@ use graphmill_nn::{
         TimeEncoding, TimeProjection,
     },
 };
-use support::{Checked, check, distance, dot, nudge, pass, random};
+
+use crate::support;
+use crate::support::{Checked, check, distance, dot, nudge, pass, random};
 
 const M: usize = 4;
 const K: usize = 2;

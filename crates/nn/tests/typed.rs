@@ -1,7 +1,5 @@
 //! Typed layers against finite differences and plain loops, and typed models.
 
-mod support;
-
 use std::collections::HashMap;
 
 use graphmill_core::{
@@ -20,7 +18,9 @@ use graphmill_nn::{
         TypedInput, TypedLayer, TypedLayerConfig, TypedModel, TypedModelConfig, TypedStep,
     },
 };
-use support::{Checked, check, distance, dot, nudge, random};
+
+use crate::support;
+use crate::support::{Checked, check, distance, dot, nudge, random};
 
 const F: usize = 6;
 /// Widths of the rows of each relation's edges; relation 3 has none.

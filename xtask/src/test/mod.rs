@@ -11,7 +11,7 @@
 //!
 //! Steps run one after the other and the first failure ends the run. Four of them run beside the
 //! others because they leave a core idle: the kernels' compiler, which has one thread; the
-//! documentation, beside the tests' binaries, which [`binaries`] runs without cargo; and the book
+//! documentation, beside the tests' binaries, which [`groups`] runs without cargo; and the book
 //! and the injected faults, beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code
@@ -20,7 +20,7 @@
 //! MPI or Python is not installed, its tests are skipped.
 
 mod background;
-mod binaries;
+mod groups;
 mod table;
 
 use std::{
@@ -85,7 +85,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
 
     let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE), Some(SERVE)]);
     let tests = [&["test", "--workspace"], &shared[..]].concat();
-    let binaries = table.time("tests, build", || binaries::build(&tests))?;
+    let groups = table.time("tests, build", || groups::build(&tests))?;
     let library = if has_python {
         let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE), Some(SERVE)]);
         Some(table.time("package, build", || python::build_library(&wanted))?)
@@ -102,8 +102,8 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let mut variables: Vec<(&str, &Path)> = Vec::new();
     variables.extend(interpreter.as_deref().map(|path| (INTERPRETER, path)));
     variables.extend(soak.then_some((SOAK, Path::new("1"))));
-    let times = table.time("tests", || binaries::run(&binaries, &variables, &scratch))?;
-    table.add_binaries(&times);
+    let times = table.time("tests", || groups::run(&groups, &variables, &scratch))?;
+    table.add_groups(&times);
     documentation.finish(table)?;
     table.time("doctests", || cargo_step("doctests", &[&tests[..], &["--doc"]].concat()))?;
     let book = Background::start("book", &mut book::builder(&["check"]), &scratch)?;

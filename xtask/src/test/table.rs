@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Test binaries that the table names one by one.
+/// Groups of tests that the table names one by one.
 const NAMED: usize = 15;
 
-/// Times of the steps and of the test binaries.
+/// Times of the steps and of the groups of tests.
 #[derive(Default)]
 pub(super) struct Table {
     steps: Vec<Step>,
-    binaries: Vec<(String, f64)>,
+    groups: Vec<(String, f64)>,
 }
 
 /// Time of a step.
@@ -39,9 +39,9 @@ impl Table {
         self.steps.push(Step { name, seconds: whole.as_secs_f64(), alone: waited.as_secs_f64() });
     }
 
-    /// Adds the test binaries, the slowest first.
-    pub(super) fn add_binaries(&mut self, binaries: &[(String, f64)]) {
-        self.binaries.extend_from_slice(binaries);
+    /// Adds the groups of tests, the slowest first.
+    pub(super) fn add_groups(&mut self, groups: &[(String, f64)]) {
+        self.groups.extend_from_slice(groups);
     }
 }
 
@@ -53,14 +53,14 @@ impl fmt::Display for Table {
         }
         let total: f64 = self.steps.iter().map(|step| step.alone).sum();
         writeln!(f, "{:<40} {:>9} {total:>9.1}", "all", "")?;
-        if self.binaries.is_empty() {
+        if self.groups.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\n{:<40} {:>9}", "test binary", "seconds")?;
-        for (name, seconds) in self.binaries.iter().take(NAMED) {
+        writeln!(f, "\n{:<40} {:>9}", "group of tests", "seconds")?;
+        for (name, seconds) in self.groups.iter().take(NAMED) {
             writeln!(f, "{name:<40} {seconds:>9.1}")?;
         }
-        let others = self.binaries.get(NAMED..).unwrap_or_default();
+        let others = self.groups.get(NAMED..).unwrap_or_default();
         if !others.is_empty() {
             let seconds: f64 = others.iter().map(|(_, seconds)| seconds).sum();
             writeln!(f, "{:<40} {seconds:>9.1}", format!("{} others", others.len()))?;
@@ -78,9 +78,9 @@ mod tests {
         let mut table = Table::default();
         table.steps.push(Step { name: "lints", seconds: 60.0, alone: 60.0 });
         table.add_beside("kernels", Duration::from_secs(20), Duration::from_secs(2));
-        let binaries: Vec<(String, f64)> =
+        let groups: Vec<(String, f64)> =
             (0..NAMED + 2).map(|number| (format!("binary {number}"), 1.5)).collect();
-        table.add_binaries(&binaries);
+        table.add_groups(&groups);
         let text = table.to_string();
         let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
         assert!(row("kernels").ends_with("20.0       2.0"), "{text}");

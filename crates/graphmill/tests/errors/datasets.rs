@@ -5,7 +5,7 @@ mod server;
 
 use server::{Reply, Server};
 
-use crate::{FAILED, USAGE, common::Sandbox, refused};
+use super::{FAILED, USAGE, common::Sandbox, refused};
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {
@@ -77,7 +77,7 @@ fn unusable_directories_are_refused() {
 #[cfg(unix)]
 #[test]
 fn unwritable_directories_are_refused() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
     refused(
         &sandbox,
         "datasets download cora locked/new",
@@ -92,5 +92,5 @@ fn unwritable_directories_are_refused() {
         &["locked/ind.cora.x.part: cannot create"],
         "",
     );
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use graphmill_core::Features;
 use graphmill_data::Dataset;
 
-use crate::{FAILED, USAGE, common::copy_dir, refused, sandbox_with_run};
+use super::{FAILED, USAGE, common::copy_dir, refused, sandbox_with_run};
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {
@@ -30,10 +30,10 @@ fn wrong_paths_are_refused() {
 #[cfg(unix)]
 #[test]
 fn unreadable_models_are_reported() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
-    crate::set_mode(&sandbox, "run/best.safetensors", 0o000);
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
+    super::set_mode(&sandbox, "run/best.safetensors", 0o000);
     refused(&sandbox, "eval run", FAILED, &["best.safetensors"], "");
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `graphmill export`.
 
-use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
+use super::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {

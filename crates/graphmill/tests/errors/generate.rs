@@ -1,6 +1,6 @@
 //! `graphmill generate`.
 
-use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
+use super::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
@@ -64,7 +64,7 @@ fn wrong_paths_are_refused() {
 #[cfg(unix)]
 #[test]
 fn missing_permissions_leave_everything_unchanged() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
     refused(&sandbox, "generate sbm locked/new --nodes 100", FAILED, &["locked/new"], "locked/new");
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }

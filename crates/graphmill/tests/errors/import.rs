@@ -4,7 +4,7 @@ use std::fs;
 
 use graphmill_data::npy;
 
-use crate::{
+use super::{
     FAILED, USAGE,
     common::Sandbox,
     files::{archive, cycle, declare, edge_list, member},

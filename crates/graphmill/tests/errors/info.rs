@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     FAILED, USAGE,
     common::{Sandbox, copy_dir},
     files::{declare, forge, last},
@@ -35,10 +35,10 @@ fn wrong_paths_are_refused() {
 #[cfg(unix)]
 #[test]
 fn unreadable_files_are_reported() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
-    crate::set_mode(&sandbox, "data/features.npy", 0o000);
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
+    super::set_mode(&sandbox, "data/features.npy", 0o000);
     refused(&sandbox, "info data", FAILED, &["features.npy: cannot open"], "");
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]

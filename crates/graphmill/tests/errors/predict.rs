@@ -2,7 +2,7 @@
 
 use graphmill_data::npy;
 
-use crate::{FAILED, USAGE, refused, sandbox_with_run};
+use super::{FAILED, USAGE, refused, sandbox_with_run};
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {
@@ -44,10 +44,10 @@ fn wrong_paths_are_refused() {
 #[cfg(unix)]
 #[test]
 fn missing_permissions_leave_everything_unchanged() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
     let args = "predict run --out locked/new.npy";
     refused(&sandbox, args, FAILED, &["locked/new.npy: cannot write"], "locked/new.npy");
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `graphmill report`.
 
-use crate::{FAILED, USAGE, refused, sandbox_with_run};
+use super::{FAILED, USAGE, refused, sandbox_with_run};
 
 #[test]
 fn wrong_usage_and_wrong_paths_are_refused() {

@@ -3,7 +3,7 @@
 use graphmill_core::{Buffer, Labels};
 use graphmill_data::Dataset;
 
-use crate::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
+use super::{FAILED, USAGE, common::Sandbox, refused, sandbox_with_run};
 
 #[test]
 fn unknown_names_list_the_known_ones() {
@@ -188,12 +188,12 @@ fn wrong_paths_are_refused() {
 #[cfg(unix)]
 #[test]
 fn missing_permissions_leave_everything_unchanged() {
-    let Some(sandbox) = crate::sandbox_with_locked_dir() else { return };
+    let Some(sandbox) = super::sandbox_with_locked_dir() else { return };
     let args = "train --epochs 1 --out locked/new";
     refused(&sandbox, args, FAILED, &["locked/new: cannot create"], "locked/new");
-    crate::set_mode(&sandbox, "data/features.npy", 0o000);
+    super::set_mode(&sandbox, "data/features.npy", 0o000);
     refused(&sandbox, "train data --out new", FAILED, &["features.npy: cannot open"], "new");
-    crate::set_mode(&sandbox, "locked", 0o755);
+    super::set_mode(&sandbox, "locked", 0o755);
 }
 
 #[test]

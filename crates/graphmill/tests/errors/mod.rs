@@ -2,8 +2,6 @@
 //! for wrong usage), nothing half-written, no panic; with `--json` one document and nothing else. A
 //! file per command; damaged datasets are in `info`, damaged runs in `eval`.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod damage;
 mod datasets;
 mod eval;
@@ -19,7 +17,7 @@ mod reorder;
 mod report;
 mod train;
 
-use common::{Outcome, Sandbox};
+use crate::common::{self, Outcome, Sandbox};
 
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;

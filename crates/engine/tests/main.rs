@@ -1,0 +1,40 @@
+//! Tests of the engine's public parts, one module each. They are one program, because to link a
+//! program takes longer than most of them run. Those that count allocations are a program of their
+//! own. `cargo test -p graphmill-engine --test main strategies::` runs one module.
+
+mod as_of;
+mod common;
+mod distributed;
+mod edge_features;
+mod embedding;
+mod events;
+mod exact_bottom;
+mod faults;
+mod label_inputs;
+mod layered;
+mod link_positives;
+mod link_prediction;
+mod links;
+mod options;
+mod predictor;
+mod propagation;
+#[path = "common/ranks.rs"]
+mod ranks;
+mod reuse_memory;
+mod reuse_ranks;
+#[path = "common/run.rs"]
+mod run;
+mod saved;
+#[path = "common/set.rs"]
+mod set;
+mod sparse_ranks;
+mod stores;
+mod strategies;
+mod tiers_over_ranks;
+mod times;
+mod typed;
+mod typed_links;
+mod typed_ranks;
+mod typed_tiers;
+mod typed_training;
+mod verification;

@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Cargo's names of the two programs, and theirs in the directory. Some modules of the tests also run
-/// on a device.
+/// Cargo's names of the two programs, and theirs in the directory. Some modules of the tests also
+/// run on a device.
 const PROGRAMS: [(&str, &str); 2] = [("graphmill", "graphmill"), ("main", "tests")];
 
 /// Builds the command-line program and the tests, and copies them without symbols.

@@ -59,6 +59,7 @@ pub mod progress;
 pub mod rank;
 pub mod search;
 pub mod sparse;
+pub mod spread;
 pub mod symmetry;
 pub mod table;
 pub mod traverse;

@@ -40,7 +40,7 @@ use graphmill_core::{
     Graph, NodeId, Result,
     options::{Fault, OptionSet, range},
     progress::Progress,
-    rank::out_degrees,
+    spread::Spread,
     table::{Entry, Table},
 };
 use graphmill_nn::Matrix;
@@ -145,7 +145,7 @@ pub(crate) fn labels(known: &Known, options: &PropagationOptions) -> Result<Matr
     let mut start = Matrix::zeros(known.graph.num_nodes(), known.classes);
     set_true(known, &mut start);
     let (steps, alpha) = (options.propagation_steps, options.propagation_alpha);
-    Spread::new(known).run(start, steps, alpha, 0.0..=1.0)
+    spread(known, &Spread::new(known.graph), start, steps, alpha, 0.0..=1.0)
 }
 
 /// Corrects the probabilities by propagated errors, then smooths them.
@@ -155,7 +155,7 @@ fn correct_and_smooth(
     mut probabilities: Matrix,
 ) -> Result<Matrix> {
     let (classes, steps) = (known.classes, options.propagation_steps);
-    let spread = Spread::new(known);
+    let over = Spread::new(known.graph);
     let mut errors = Matrix::zeros(known.graph.num_nodes(), classes);
     set_true(known, &mut errors);
     let (to, from) = (errors.view_mut().host(), probabilities.view().host());
@@ -168,7 +168,7 @@ fn correct_and_smooth(
         }
     }
     let mean = (sum / known.train.len().max(1) as f64) as f32;
-    let errors = spread.run(errors, steps, options.correction_alpha, -1.0..=1.0)?;
+    let errors = spread(known, &over, errors, steps, options.correction_alpha, -1.0..=1.0)?;
     let rows = probabilities.view_mut().host().par_chunks_exact_mut(classes);
     rows.zip(errors.view().host().par_chunks_exact(classes)).for_each(|(p, error)| {
         let size: f32 = error.iter().map(|x| x.abs()).sum();
@@ -176,7 +176,7 @@ fn correct_and_smooth(
         p.iter_mut().zip(error).for_each(|(p, error)| *p += scale * error);
     });
     set_true(known, &mut probabilities);
-    spread.run(probabilities, steps, options.propagation_alpha, 0.0..=1.0)
+    spread(known, &over, probabilities, steps, options.propagation_alpha, 0.0..=1.0)
 }
 
 /// Sets the rows of the training nodes to their classes.
@@ -189,47 +189,24 @@ fn set_true(known: &Known, rows: &mut Matrix) {
     }
 }
 
-/// Steps over the normalized adjacency of a graph.
-struct Spread<'g> {
-    known: &'g Known<'g>,
-    /// Inverse square root of each node's number of out-neighbours; 0 without any.
-    source: Vec<f32>,
-}
-
-impl<'g> Spread<'g> {
-    fn new(known: &'g Known) -> Self {
-        let source = out_degrees(known.graph).into_par_iter().map(inverse_root).collect();
-        Self { known, source }
+/// Repeats `Z <- alpha S Z + (1 - alpha) start` and clamps each value.
+fn spread(
+    known: &Known,
+    over: &Spread,
+    start: Matrix,
+    steps: usize,
+    alpha: f32,
+    range: RangeInclusive<f32>,
+) -> Result<Matrix> {
+    let width = start.num_cols();
+    let (mut now, mut next) = (start.clone(), Matrix::zeros(start.num_rows(), width));
+    for _ in 0..steps {
+        known.watch.check()?;
+        let from = [now.view().host(), start.view().host()];
+        over.step(from, next.view_mut().host(), width, alpha, range.clone());
+        std::mem::swap(&mut now, &mut next);
     }
-
-    /// Repeats `Z <- alpha S Z + (1 - alpha) start` and clamps each value.
-    fn run(&self, start: Matrix, steps: usize, alpha: f32, range: RangeInclusive<f32>) -> Result<Matrix> {
-        let width = start.num_cols();
-        let (mut now, mut next) = (start.clone(), Matrix::zeros(start.num_rows(), width));
-        for _ in 0..steps {
-            self.known.watch.check()?;
-            let (from, base) = (now.view().host(), start.view().host());
-            let rows = next.view_mut().host().par_chunks_exact_mut(width).enumerate();
-            rows.for_each(|(v, to)| {
-                let near = self.known.graph.in_neighbors(v as NodeId);
-                let own = alpha * inverse_root(near.len() as u32);
-                to.fill(0.0);
-                for &u in near {
-                    let (u, scale) = (u as usize, self.source[u as usize]);
-                    to.iter_mut().zip(&from[u * width..]).for_each(|(to, x)| *to += scale * x);
-                }
-                for (to, base) in to.iter_mut().zip(&base[v * width..]) {
-                    *to = (own * *to + (1.0 - alpha) * base).clamp(*range.start(), *range.end());
-                }
-            });
-            std::mem::swap(&mut now, &mut next);
-        }
-        Ok(now)
-    }
-}
-
-fn inverse_root(degree: u32) -> f32 {
-    if degree == 0 { 0.0 } else { 1.0 / (degree as f32).sqrt() }
+    Ok(now)
 }
 
 #[cfg(test)]

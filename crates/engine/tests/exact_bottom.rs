@@ -16,7 +16,6 @@ use graphmill_engine::{
 };
 
 use crate::ranks::{PATIENCE, on_ranks, partitioned};
-use crate::set as options;
 use crate::set::with;
 
 fn data() -> Dataset {

@@ -19,7 +19,6 @@ use graphmill_engine::{
 use graphmill_loader::{Extracted, MiniBatch, Workspace, feature::Host};
 use proptest::prelude::*;
 
-use crate::set as options;
 use crate::set::with;
 
 const NODES: usize = 400;

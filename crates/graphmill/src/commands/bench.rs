@@ -60,7 +60,7 @@ pub(crate) fn command() -> Command {
              --repeat 15",
         ))
         .arg(args::json());
-    args::with_training_options(command, &bench::options())
+    args::when_used(command, |command| args::with_training_options(command, &bench::options()))
 }
 
 /// Runs the benches and prints their table.

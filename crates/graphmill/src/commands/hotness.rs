@@ -65,7 +65,7 @@ pub(crate) fn command() -> Command {
         ))
         .arg(args::path_option("plot", "FILE.svg", "Draw the hit rates as an SVG chart", ""))
         .arg(args::json());
-    args::with_training_options(command, &options())
+    args::when_used(command, |command| args::with_training_options(command, &options()))
 }
 
 /// Options of a run that the command reads; `--task` chooses one of a dataset of several types.

@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn every_short_help_fits_a_line() {
-        let cli = cli();
+        let mut cli = cli();
+        cli.build();
         for (command, arg) in arguments(&cli).iter().filter(|(_, arg)| !arg.is_hide_short_help_set()) {
             let id = arg.get_id();
             let help = arg.get_help().unwrap_or_else(|| panic!("{command} {id}: no help")).to_string();

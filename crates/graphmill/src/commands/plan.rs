@@ -74,7 +74,7 @@ pub(crate) fn command() -> Command {
             "Such as 1,2,4,8, each with the machine's devices, links and host",
         ))
         .arg(args::json());
-    args::with_training_options(command, &names())
+    args::when_used(command, |command| args::with_training_options(command, &names()))
 }
 
 /// Training options of the command: those of a profile, and those of the prediction.

@@ -58,7 +58,7 @@ pub(crate) fn command() -> Command {
         .arg(args::memory())
         .arg(args::threads())
         .arg(args::json());
-    args::with_training_options(command, &options())
+    args::when_used(command, |command| args::with_training_options(command, &options()))
 }
 
 /// Options of a run that hotness reads; `--task` chooses one of a dataset of several types.

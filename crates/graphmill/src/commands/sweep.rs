@@ -97,8 +97,10 @@ pub(crate) fn command() -> Command {
         ))
         .args(progress::arguments())
         .arg(args::json());
-    let command = args::with_training_options(command, &options::names());
-    UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
+    args::when_used(command, |command| {
+        let command = args::with_training_options(command, &options::names());
+        UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
+    })
 }
 
 /// Training options that the short help leaves to that of `train`.

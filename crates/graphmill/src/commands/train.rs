@@ -83,7 +83,7 @@ pub(crate) fn command() -> Command {
         )
         .args(progress::arguments())
         .arg(args::json());
-    args::with_training_options(command, &options::names())
+    args::when_used(command, |command| args::with_training_options(command, &options::names()))
 }
 
 /// Trains on one process, or hands over to the ranks of a partitioned dataset.

@@ -1,5 +1,5 @@
-//! At the same budget, a device of a run that reuses rows caches more and moves fewer bytes. (A
-//! separate program, because a step is measured by the memory of the process.)
+//! At the same budget, a device of a run that reuses rows caches more and moves fewer bytes.
+//! A step is measured by the memory of the process, so tests run one after the other.
 
 use std::{
     env,
@@ -63,7 +63,7 @@ fn memory_is_divided_so_that_few_bytes_move() {
         Ok::<_, Error>((epochs[0].reuse.unwrap().split, epochs[0].devices[0].link_bytes))
     };
     let shared = |budget| run(256, "auto", budget).ok().filter(|(share, _)| *share < 1.0);
-    let mut budgets = (8_000_000..30_000_000).step_by(1_000_000);
+    let mut budgets = (8_000_000..30_000_000).step_by(2_000_000);
     let found = budgets.find_map(|budget| Some((budget, shared(budget)?.1, run(256, "1", budget).ok()?)));
     let (budget, bytes, (share, all_bytes)) = found.expect("a budget that bites");
     assert_eq!(share, 1.0);
@@ -71,7 +71,7 @@ fn memory_is_divided_so_that_few_bytes_move() {
     assert_eq!(run(256, "auto", 0).unwrap().0, 1.0);
     assert_eq!(run(256, "auto", 1 << 30).unwrap().0, 1.0);
     let narrow = |budget| run(8, "auto", budget).is_ok_and(|(share, _)| share < 1.0);
-    assert!(!(1_000_000..8_000_000).step_by(1_000_000).any(narrow));
+    assert!(!(1_000_000..8_000_000).step_by(2_000_000).any(narrow));
 }
 
 /// Hit rate of the cache and bytes that cross the links, in a run with this budget. One device that
@@ -91,7 +91,7 @@ const SIDE: &str = "GRAPHMILL_TEST_SIDE";
 /// to the system, makes a step look smaller.
 fn least_budget_alone(options: &str) -> u64 {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
+    command.args(["--exact", "reuse_memory::a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
     let output = command.env(SIDE, options).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let budget = text.lines().find_map(|line| line.split_once("least budget: ")?.1.parse().ok());

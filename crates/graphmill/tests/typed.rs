@@ -205,7 +205,10 @@ fn exported_models_of_several_types_name_their_types_and_the_edges_of_each_layer
     assert_eq!(options["edge_types"][cites], serde_json::json!(["paper", "cites", "paper"]));
     let followed = names("followed");
     // the first number of a fanout is that of the last layer
-    assert_eq!([&followed[0][cites], &followed[1][cites]], [&serde_json::json!(false), &serde_json::json!(true)]);
+    assert_eq!(
+        [&followed[0][cites], &followed[1][cites]],
+        [&serde_json::json!(false), &serde_json::json!(true)]
+    );
     assert!((0..names("edge_types").len()).all(|r| r == cites || followed[0][r] == true));
     assert!(String::from_utf8(sandbox.read("module/model.py")).unwrap().contains("class RelationSum"));
     let refused = sandbox.run("export-model run --to onnx model.onnx").stderr;

@@ -193,6 +193,29 @@ fn features_of_several_types_beyond_a_budget_train_to_the_same_bits() {
 }
 
 #[test]
+fn exported_models_of_several_types_name_their_types_and_the_edges_of_each_layer() {
+    let sandbox = papers();
+    sandbox.ok("train papers --hidden 8 --epochs 1 --model rgcn --fanout 4,2;cites=4,0 --out run");
+    sandbox.ok("export-model run --to pyg module");
+    let options = sandbox.json("module/model.json");
+    let names = |of: &str| options[of].as_array().unwrap().clone();
+    assert_eq!(options["predicts"], "paper");
+    assert_eq!(names("node_types").len(), 4);
+    let cites = names("edge_types").iter().position(|kind| kind[1] == "cites").unwrap();
+    assert_eq!(options["edge_types"][cites], serde_json::json!(["paper", "cites", "paper"]));
+    let followed = names("followed");
+    // the first number of a fanout is that of the last layer
+    assert_eq!(
+        [&followed[0][cites], &followed[1][cites]],
+        [&serde_json::json!(false), &serde_json::json!(true)]
+    );
+    assert!((0..names("edge_types").len()).all(|r| r == cites || followed[0][r] == true));
+    assert!(String::from_utf8(sandbox.read("module/model.py")).unwrap().contains("class RelationSum"));
+    let refused = sandbox.run("export-model run --to onnx model.onnx").stderr;
+    assert!(refused.contains("--model rgcn is not one of"), "{refused}");
+}
+
+#[test]
 fn a_resumed_run_on_several_types_has_the_bits_of_a_whole_one() {
     let sandbox = papers();
     let options = format!("{SMALL} --model rgat --heads 2 --sampler labor --seed 4");

@@ -88,6 +88,9 @@ pub struct TypedOrigin {
     /// True if the rows of the task are nodes.
     #[serde(default)]
     pub is_on_nodes: bool,
+    /// Node type or edge type of the task's rows; empty if an older version wrote the run.
+    #[serde(default)]
+    pub on: String,
 }
 
 /// Features of a node type.
@@ -116,6 +119,7 @@ impl TypedOrigin {
             edge_types: data.edges.iter().map(|edges| edges.edge_type.to_string()).collect(),
             edge_widths: data.edges.iter().map(|of| of.features.as_ref().map_or(0, |of| of.width)).collect(),
             is_on_nodes: data.task(task).is_ok_and(|task| matches!(task.on, TaskOn::Nodes(_))),
+            on: data.task(task).map(|task| task.on.to_string()).unwrap_or_default(),
         }
     }
 }

@@ -1,7 +1,13 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use graphmill_core::{Labels, NodeId, memory::available, options::one_of, table};
+use graphmill_core::{
+    Labels, NodeId,
+    memory::available,
+    options::one_of,
+    table,
+    typed::{Relation, Schema},
+};
 use graphmill_loader::{
     order::{self, SeedOrder},
     time::TimeOptions,
@@ -99,20 +105,10 @@ pub(super) fn order_of<'t>(
 /// # Errors
 /// An unknown name or an impossible option.
 pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn TypedSampler>> {
-    let numbers = match &config.fanout_by_name {
-        by_name if by_name.is_empty() => config.fanout.to_string(),
-        by_name => format!("{};{by_name}", config.fanout),
-    };
-    let fault = |option: &str, message: String| Error::usage(format!("--{option}: {message}"));
-    let fanout: TypedFanout = numbers.parse().map_err(|message| fault("fanout", message))?;
-    let entry = sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
     if !task.edges.is_empty() {
         edges::check_sampler(config, &config.sampler)?;
     }
-    let schema = task.graph.schema();
-    let resolved =
-        if entry.make.counts_nodes { fanout.of_types(schema) } else { fanout.of_relations(schema) };
-    resolved.map_err(|message| fault(&format!("fanout {numbers}"), message))?;
+    let (fanout, _) = fanout(config, task.graph.schema())?;
     if let Some(times) = &task.times {
         return times.sampler(config, fanout);
     }
@@ -122,7 +118,38 @@ pub(super) fn sampler(config: &TrainConfig, task: &TypedTask) -> Result<Box<dyn 
         return Err(Error::dataset(&config.dataset, message));
     }
     make(config, task, &config.sampler, fanout)
-        .map_err(|message| fault(&format!("sampler {}", config.sampler), message))
+        .map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// The fanout of a configuration, and its numbers at each hop: by node type if the sampler counts
+/// nodes, else by relation.
+fn fanout(config: &TrainConfig, schema: &Schema) -> Result<(TypedFanout, Vec<Vec<usize>>)> {
+    let numbers = match &config.fanout_by_name {
+        by_name if by_name.is_empty() => config.fanout.to_string(),
+        by_name => format!("{};{by_name}", config.fanout),
+    };
+    let fault = |option: &str, message: String| Error::usage(format!("--{option}: {message}"));
+    let fanout: TypedFanout = numbers.parse().map_err(|message| fault("fanout", message))?;
+    let entry = sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
+    let resolved =
+        if entry.make.counts_nodes { fanout.of_types(schema) } else { fanout.of_relations(schema) };
+    let resolved = resolved.map_err(|message| fault(&format!("fanout {numbers}"), message))?;
+    Ok((fanout, resolved))
+}
+
+/// Relations of a graph with `schema` that each layer follows in training, from the bottom up.
+///
+/// # Errors
+/// An unknown name, or a fanout that does not fit the schema.
+pub(super) fn followed(config: &TrainConfig, schema: &Schema) -> Result<Vec<Vec<bool>>> {
+    let entry = sampling::TABLE.find(&config.sampler).map_err(Error::name)?;
+    let (_, numbers) = fanout(config, schema)?;
+    let follows = |hop: usize, (r, relation): (usize, &Relation)| {
+        let of = if entry.make.counts_nodes { relation.src } else { r };
+        entry.make.draws_subgraphs || numbers[of][hop] > 0
+    };
+    let of_hop = |hop| schema.relations().iter().enumerate().map(|at| follows(hop, at)).collect();
+    Ok((0..config.layers).rev().map(of_hop).collect())
 }
 
 /// The sampler of inference after training: that of the configuration or, if it draws subgraphs,

@@ -27,6 +27,7 @@
 //! | `position.rs` | files of a checkpoint |
 //! | `counts.rs` | counts by type of an epoch |
 //! | `saved.rs` | scores and predictions of a run |
+//! | `exported.rs` | properties of a run that exports of its model record |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
@@ -36,6 +37,7 @@ pub mod cost;
 mod counts;
 mod devices;
 mod edges;
+mod exported;
 pub mod hotness;
 mod inference;
 mod learner;

@@ -46,7 +46,8 @@ impl<'r> SavedTypedRun<'r> {
         (has_model && !run.learns_events() && !is_typed_link(&run.config)).then_some(Self { run })
     }
 
-    pub(super) fn config(&self) -> &'r TrainConfig {
+    /// The run's configuration.
+    pub(crate) fn config(&self) -> &'r TrainConfig {
         &self.run.config
     }
 

@@ -19,7 +19,8 @@ pub(crate) fn command() -> Command {
              a torch.nn.Module of PyTorch Geometric's layers, its options and the weights; the outputs of \
              the module agree with graphmill predict on every node. Onnx is a file of the model whose inputs \
              are feature rows and the edges of each layer, for runtimes without graph libraries. Both take \
-             every model of one node type that reads no edge features.",
+             every model of one node type that reads no edge features, and pyg those of several node types, \
+             too.",
         )
         .after_long_help(
             "Examples:\n  \

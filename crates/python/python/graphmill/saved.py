@@ -195,8 +195,12 @@ def load_model(run: RunLike, *, last: bool = False) -> Any:
     point from neighbour to node, and returns a row for each node: scores before softmax or sigmoid,
     or values. They agree with :func:`predict` to rounding. The module can be trained further.
 
+    The module of several node types takes ``model(x_dict, edge_index_dict)`` of a ``HeteroData``, and
+    returns a row for each node of the type that the run predicts. A type without features has learned
+    rows, which are parameters, and no entry in ``x_dict``.
+
     Args:
-        run: Run, or its directory, on nodes of one type, of any ``model`` without edge features.
+        run: Run, or its directory, on nodes of one type or several, of any ``model`` without edge features.
         last: Takes the last checkpoint instead of the best model.
 
     Raises:

@@ -16,6 +16,7 @@
 mod import;
 mod onnx;
 mod pyg;
+mod typed;
 
 use std::{
     collections::HashMap,
@@ -125,6 +126,11 @@ impl SavedRun {
             "heads",
             "out_heads",
             "attention_dropout",
+            "no_own_rows",
+            "bases",
+            "blocks",
+            "edge_dim",
+            "negative_slope",
         ];
         let mut options: serde_json::Map<String, serde_json::Value> =
             names.iter().filter_map(|&name| Some((name.to_string(), all.get(name)?.clone()))).collect();
@@ -138,7 +144,11 @@ impl SavedRun {
             options.insert("normalization".into(), json!(scale));
         }
         let path = origin.and_then(|origin| origin.path.as_deref());
-        options.insert("classes".into(), json!(build::class_names(path).unwrap_or_default()));
+        if let Some(of) = SavedTypedRun::of(self) {
+            typed::add_options(of, &mut options)?;
+        } else {
+            options.insert("classes".into(), json!(build::class_names(path).unwrap_or_default()));
+        }
         options.insert("target_scale".into(), json!(self.target_scale()));
         options.insert("graphmill".into(), json!(env!("CARGO_PKG_VERSION")));
         Ok(options.into())

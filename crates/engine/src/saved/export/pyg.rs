@@ -1,22 +1,28 @@
 //! Export for PyTorch Geometric: `model.py` builds the module from `model.json` and
-//! `weights.safetensors`.
+//! `weights.safetensors`. It joins `model.py` of this directory with the layers of one type or of
+//! several.
 
 use std::path::{Path, PathBuf};
 
 use graphmill_data::atomic::{self, Real};
 
-use super::{SavedRun, check_layers, write_weights};
-use crate::{Error, Result};
+use super::{SavedRun, check_layers, typed, write_weights};
+use crate::{Error, Result, typed::SavedTypedRun};
 
-/// Module that builds the model.
-const MODULE: &str = include_str!("model.py");
+/// Module that builds a model of one node type.
+const MODULE: &str = concat!(include_str!("model.py"), "\n\n", include_str!("model_one_type.py"));
+/// Module that builds a model of several types.
+const TYPED_MODULE: &str = concat!(include_str!("model.py"), "\n\n", include_str!("model_typed.py"));
 
-/// Models that `model.py` builds.
+/// Models that [`MODULE`] builds.
 const MODELS: &[&str] = &["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsage"];
 
-/// Refuses models that `model.py` does not build.
+/// Refuses models that no module builds.
 pub(super) fn check(run: &SavedRun) -> Result<()> {
-    check_layers(run, "pyg", MODELS)
+    match SavedTypedRun::of(run) {
+        Some(of) => typed::check(of, "pyg"),
+        None => check_layers(run, "pyg", MODELS),
+    }
 }
 
 /// Writes the directory `out`.
@@ -28,7 +34,8 @@ pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
     write_weights(run, &weights)?;
     let text = format!("{:#}\n", run.model_options()?);
     atomic::replace(&mut Real, &options, text.as_bytes())?;
-    atomic::replace(&mut Real, &module, MODULE.as_bytes())?;
+    let text = if SavedTypedRun::of(run).is_some() { TYPED_MODULE } else { MODULE };
+    atomic::replace(&mut Real, &module, text.as_bytes())?;
     Ok(vec![module, options, weights])
 }
 

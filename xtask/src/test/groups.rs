@@ -121,8 +121,10 @@ fn modules(program: &TestGroup) -> Result<Vec<TestGroup>> {
     if !output.status.success() || groups.is_empty() {
         bail!("{} lists no tests", program.path.display());
     }
-    let of = |(module, tests)| {
-        TestGroup { label: format!("{} {module}", program.label), tests, ..program.clone() }
+    let of = |(module, tests)| TestGroup {
+        label: format!("{} {module}", program.label),
+        tests,
+        ..program.clone()
     };
     Ok(groups.into_iter().map(of).collect())
 }

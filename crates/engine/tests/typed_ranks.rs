@@ -202,7 +202,7 @@ fn caches_over_ranks_change_no_bit_and_save_requests() {
     let rows: usize = data.nodes.iter().filter(|of| of.features.is_some()).map(|of| of.count).sum();
     // own rows of three ranks are about a third of all; maps take 8 bytes a row
     let [whole, fifth] = [160 * rows, 32 * rows];
-    let plain = over_ranks(&config("model=rsage"), &dir, 3);
+    let plain = over_ranks(&config("model=rsage epochs=2"), &dir, 3);
     let remote = |of: &[Summary]| of[0].epochs[1].traffic.remote.rows;
     let all = remote(&plain);
     for options in [
@@ -219,7 +219,7 @@ fn caches_over_ranks_change_no_bit_and_save_requests() {
         "devices=virtual:1 cache_ratio=0.1 host_budget=FIFTH",
     ] {
         let sized = options.replace("WHOLE", &whole.to_string()).replace("FIFTH", &fifth.to_string());
-        let config = config(&format!("model=rsage {sized}"));
+        let config = config(&format!("model=rsage epochs=2 {sized}"));
         let cached = over_ranks(&config, &dir, 3);
         assert_eq!(bits(&cached), bits(&plain), "{options}");
         assert!(remote(&cached) < all, "{options}: {} of {all}", remote(&cached));
@@ -350,7 +350,8 @@ fn checkpoints_of_dead_runs_have_the_rows_and_counts_of_all_ranks() {
     assert!(ends.iter().all(Result::is_err));
     let resumed: Vec<Summary> =
         with_directory(&config, &dir, 3, &out, None).into_iter().map(Result::unwrap).collect();
-    assert_eq!(bits(&resumed), bits(&whole));
+    // only rank 0 reads the records of earlier epochs
+    assert_eq!(losses(&resumed[0]), bits(&whole));
     let (found, expected) = (&resumed[0].epochs, &whole[0].epochs);
     for (a, b) in found.iter().zip(expected) {
         assert_eq!((&a.node_types, &a.edge_types), (&b.node_types, &b.edge_types));

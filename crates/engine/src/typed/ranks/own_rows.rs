@@ -2,11 +2,20 @@
 //!
 //! # Algorithm
 //!
-//! Each rank has the rows of its own nodes, with the optimiser's state. Before the forward pass of a
-//! batch, each rank sends the ids of its input nodes to their owners and gets their rows, which are
-//! those after the last update, because an owner replies between its updates. The gradients go back
-//! to the owners, which add up those of the same row in rank order. A row therefore has the bits
-//! that it has if every rank makes all updates.
+//! Each rank has the rows of its own nodes, with the optimiser's state. Before the forward pass of
+//! a batch, each rank sends the ids of its input nodes to their owners and gets their rows, which
+//! are those after the last update, because an owner replies between its updates. The gradients go
+//! back to the owners, which add up those of the same row in rank order. A row therefore has the
+//! bits that it has if every rank makes all updates.
+//!
+//! # Source
+//!
+//! Ours; the rows' owners are the parameter servers of Li et al., *Scaling distributed machine
+//! learning with the parameter server*, OSDI 2014, with updates in lockstep.
+//!
+//! # Cost
+//!
+//! Two messages between each two ranks and a row each way for each remote input node of a batch.
 //!
 //! # Memory
 //!

@@ -51,9 +51,9 @@ impl TypedTiers {
             let resident = view.rows.iter().flatten().map(|rows| rows.resident).sum::<u64>();
             let Some(free) = budget.checked_sub(resident).or((budget == 0).then_some(0)) else {
                 return Err(Error::usage(format!(
-                    "--host-budget {budget}: rank {} holds own rows of {resident} bytes that are sparse or not \
-                     stored as f16 or f32, so they stay in host memory; raise it, or import them as dense f16 \
-                     or f32",
+                    "--host-budget {budget}: rank {} has own rows of {resident} bytes that are sparse or \
+                     not stored as f16 or f32, so they stay in host memory; raise it, or import them as \
+                     dense f16 or f32",
                     view.ranks.rank()
                 )));
             };

@@ -336,7 +336,7 @@ impl Observer for Dies {
 fn checkpoints_of_dead_runs_have_the_rows_and_counts_of_all_ranks() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = config("model=rgcn checkpoint_batches=2 cache_ratio=0.1 cache=degree");
+    let config = config("model=rgcn checkpoint_batches=2");
     let whole = over_ranks(&config, &dir, 3);
     let batches = whole[0].epochs[0].seeds.div_ceil(60);
     let out = temporary.path().join("run");

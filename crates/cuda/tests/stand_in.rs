@@ -28,14 +28,14 @@ fn is_own_process(name: &str, cuda: bool, cublas: &str, words: &str) -> bool {
         return true;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture"]).env("GRAPHMILL_STAND_IN", words);
+    command.args([&format!("stand_in::{name}"), "--exact", "--nocapture"]).env("GRAPHMILL_STAND_IN", words);
     let path = if cuda { format!("{}:{cublas}", library("CUDA")) } else { cublas.to_owned() };
     if words.contains("nccl") {
         command.env("GRAPHMILL_CUDA_PATH", env!("GRAPHMILL_STAND_IN_NCCL"));
     }
     let output = command.env("LD_LIBRARY_PATH", path).output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
     false
 }
 
@@ -382,12 +382,12 @@ fn row_major_products_match_their_definition() {
 fn libraries_load_from_configured_directories() {
     if env::var_os("GRAPHMILL_CUDA_PATH").is_none() {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["libraries_load_from_configured_directories", "--exact"]);
+        command.args(["stand_in::libraries_load_from_configured_directories", "--exact"]);
         command.env("GRAPHMILL_STAND_IN", "").env("LD_LIBRARY_PATH", library("CUDA"));
         let output =
             command.env("GRAPHMILL_CUDA_PATH", format!("/nowhere:{}", library("CUBLAS"))).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
         return;
     }
     check_products();

@@ -57,12 +57,13 @@ fn append_lists(graph: &Graph, ids: &[NodeId], words: &mut Vec<u32>) -> Result<(
 }
 
 /// Graph of the lists of `dst` alone, in their order: destination `i` is node `i`, and neighbours
-/// keep their ids. `own` holds the lists of this rank's nodes.
+/// keep their ids. `own` holds the lists of this rank's nodes; the service of that number returns
+/// those of other ranks.
 ///
 /// # Errors
 /// A rank did not reply.
 pub(crate) fn fetch_lists(
-    post: &Messenger,
+    (post, service): (&Messenger, u32),
     book: &NodeOwnership,
     own: &Graph,
     dst: &[NodeId],
@@ -72,7 +73,7 @@ pub(crate) fn fetch_lists(
     for to in post.others() {
         let share = &shares[to];
         if !share.ids.is_empty() {
-            asked.push((share, post.ask(to, FETCH, |words| words.extend_from_slice(&share.ids))));
+            asked.push((share, post.ask(to, service, |words| words.extend_from_slice(&share.ids))));
         }
     }
     let mine = &shares[book.rank()];
@@ -119,6 +120,8 @@ impl Service for StepService {
 /// Single neighbours of all nodes: own ones from `graph`, those of other ranks from their owners.
 pub(crate) struct Steps<'s> {
     pub(crate) post: &'s Messenger,
+    /// Number of the service.
+    pub(crate) service: u32,
     pub(crate) book: &'s NodeOwnership,
     pub(crate) graph: &'s Graph,
     /// In-degrees of all nodes.
@@ -138,7 +141,7 @@ impl StepSource for Steps<'_> {
             let share = &shares[to];
             if !share.ids.is_empty() {
                 let pairs = share.at.iter().flat_map(|&i| [at[i as usize].0, at[i as usize].1]);
-                asked.push((to, share, self.post.ask(to, STEP, |words| words.extend(pairs))));
+                asked.push((to, share, self.post.ask(to, self.service, |words| words.extend(pairs))));
             }
         }
         for &i in &shares[self.book.rank()].at {

@@ -199,7 +199,7 @@ impl NodeOwnership {
     ///
     /// # Errors
     /// A node belongs to another rank.
-    pub(crate) fn places(&self, ids: &[NodeId]) -> Result<Vec<u32>> {
+    pub fn places(&self, ids: &[NodeId]) -> Result<Vec<u32>> {
         match ids.iter().find(|&&v| v as usize >= self.num_nodes() || !self.is_own(v)) {
             Some(v) => Err(Error::invalid(format!(
                 "node {v} is not on this rank: the ranks have opened different partitions"

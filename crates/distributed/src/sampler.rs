@@ -27,7 +27,7 @@ use graphmill_loader::{
 use crate::{
     Messenger, NodeOwnership,
     answer::{Answer, Part, REPLY_WORDS, merge},
-    messenger::{HEADER, PendingReply, Service},
+    messenger::{HEADER, PendingReply, Service, service_of_type},
     neighbors::{FETCH, ListService, STEP, StepService, Steps, fetch_lists},
     ownership::Share,
 };
@@ -62,7 +62,10 @@ pub struct Distributed {
     inner: Arc<dyn HopSampler>,
     post: Arc<Messenger>,
     book: Arc<NodeOwnership>,
+    /// Number of the service of owners that draw.
     service: u32,
+    /// Number of the relation, in a graph of several types.
+    relation: Option<usize>,
     spare: ObjectPool<(HopScratch, Block)>,
     built: Arc<AtomicU64>,
 }
@@ -124,7 +127,20 @@ impl Distributed {
                     .into());
             }
         };
-        Ok(Self { method, inner, post, book, service, spare: ObjectPool::default(), built: Arc::default() })
+        let (spare, built) = Default::default();
+        Ok(Self { method, inner, post, book, service, relation: None, spare, built })
+    }
+
+    /// The same sampler for relation `relation` of a graph of several types, with services of its
+    /// own.
+    #[must_use]
+    pub fn of_relation(self, relation: usize) -> Self {
+        Self { relation: Some(relation), ..self }
+    }
+
+    /// Number of this sampler's service of the kind `service`.
+    fn number_of(&self, service: u32) -> u32 {
+        self.relation.map_or(service, |r| service_of_type(service, r))
     }
 
     /// The same sampler with the in-degrees of all nodes (`V`), which walks read.
@@ -149,10 +165,14 @@ impl Distributed {
             Method::Owners => {
                 let built = self.built.clone();
                 let drawing = Drawing { built, inner, graph, book, spare: ObjectPool::default() };
-                self.post.serve(self.service, Arc::new(drawing));
+                self.post.serve(self.number_of(self.service), Arc::new(drawing));
             }
-            Method::Fetch => self.post.serve(FETCH, Arc::new(ListService { graph, book })),
-            Method::Steps(_) => self.post.serve(STEP, Arc::new(StepService { graph, book })),
+            Method::Fetch => {
+                self.post.serve(self.number_of(FETCH), Arc::new(ListService { graph, book }));
+            }
+            Method::Steps(_) => {
+                self.post.serve(self.number_of(STEP), Arc::new(StepService { graph, book }));
+            }
         }
     }
 
@@ -163,7 +183,8 @@ impl Distributed {
         scratch: &mut HopScratch,
         block: &mut Block,
     ) -> Result<()> {
-        let lists = fetch_lists(&self.post, &self.book, request.graph, request.dst)?;
+        let service = self.number_of(FETCH);
+        let lists = fetch_lists((&self.post, service), &self.book, request.graph, request.dst)?;
         let dst: Vec<NodeId> = (0..request.dst.len() as NodeId).collect();
         self.inner.sample_hop(&HopRequest { graph: &lists, dst: &dst, ..*request }, scratch, block)
     }
@@ -183,7 +204,8 @@ impl Distributed {
         let Some(sampler) = self.inner.by_steps() else {
             return Err(Error::invalid("the sampler reads no single neighbours"));
         };
-        let source = Steps { post: &self.post, book: &self.book, graph: request.graph, degrees };
+        let service = self.number_of(STEP);
+        let source = Steps { post: &self.post, service, book: &self.book, graph: request.graph, degrees };
         sampler.sample_hop_by_steps(request, &source, scratch, block)
     }
 }
@@ -216,7 +238,7 @@ impl HopSampler for Distributed {
                     words.extend(question.words());
                     words.extend_from_slice(&share.ids);
                 };
-                asked.push((share, self.post.ask(to, self.service, say)));
+                asked.push((share, self.post.ask(to, self.number_of(self.service), say)));
             }
         }
         let own = &shares[self.book.rank()];

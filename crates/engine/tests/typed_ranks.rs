@@ -22,7 +22,8 @@ use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     observer::{Observer, Progress, Quiet},
     record::Summary,
-    typed::{self, train_over_ranks},
+    saved::SavedRun,
+    typed::{self, SavedTypedRun, train_over_ranks},
 };
 use graphmill_loader::Fanout;
 
@@ -33,14 +34,13 @@ const PARTS: u16 = 4;
 
 /// A dataset whose `topic` nodes have learned rows.
 fn data() -> TypedDataset {
-    let options = GenerateOptions {
-        nodes: 700,
-        classes: 4,
-        dim: 6,
-        p_in: 0.9,
-        signal: 1.0,
-        ..GenerateOptions::default()
-    };
+    data_of(6)
+}
+
+/// The same with rows of `dim` features.
+fn data_of(dim: usize) -> TypedDataset {
+    let options =
+        GenerateOptions { nodes: 700, classes: 4, dim, p_in: 0.9, signal: 1.0, ..GenerateOptions::default() };
     generate_typed("typed", &options).unwrap()
 }
 
@@ -100,6 +100,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
         (3, "model=simple-hgn heads=2 head_layers=2"),
         (2, "model=rsage sampler=full batch_size=0"),
         (4, "model=rgcn batch_size=5"),
+        (1, "model=hgt heads=2 sampler=hgt fanout=20,20"),
     ] {
         let config = config(options);
         let one = alone(&TrainConfig { strategy: "sequential".into(), ..config.clone() }, &data);
@@ -188,6 +189,66 @@ fn with_directory(
     })
 }
 
+/// Losses of all ranks, which are the same.
+fn bits(summaries: &[Summary]) -> Vec<(u64, Option<u64>)> {
+    assert!(summaries.iter().all(|of| losses(of) == losses(&summaries[0])));
+    losses(&summaries[0])
+}
+
+#[test]
+fn caches_over_ranks_change_no_bit_and_save_requests() {
+    let (data, temporary) = (data_of(40), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let rows: usize = data.nodes.iter().filter(|of| of.features.is_some()).map(|of| of.count).sum();
+    // own rows of three ranks are about a third of all; maps take 8 bytes a row
+    let [whole, fifth] = [160 * rows, 32 * rows];
+    let plain = over_ranks(&config("model=rsage epochs=2"), &dir, 3);
+    let remote = |of: &[Summary]| of[0].epochs[1].traffic.remote.rows;
+    let all = remote(&plain);
+    for options in [
+        "cache_ratio=0.2",
+        "cache_ratio=0.2 cache=lru",
+        "cache_ratio=0.2 cache=degree strategy=pipelined",
+        "cache_ratio=0.3 cache=stored-order",
+        // own rows in memory, and rows of others in the rest
+        "host_budget=WHOLE cache=presc:1",
+        // own rows on disk
+        "host_budget=FIFTH",
+        "host_budget=FIFTH cache=s3-fifo",
+        "devices=virtual:2 cache_ratio=0.1 cache=degree",
+        "devices=virtual:1 cache_ratio=0.1 host_budget=FIFTH",
+    ] {
+        let sized = options.replace("WHOLE", &whole.to_string()).replace("FIFTH", &fifth.to_string());
+        let config = config(&format!("model=rsage epochs=2 {sized}"));
+        let cached = over_ranks(&config, &dir, 3);
+        assert_eq!(bits(&cached), bits(&plain), "{options}");
+        assert!(remote(&cached) < all, "{options}: {} of {all}", remote(&cached));
+        let traffic = cached[0].epochs[1].traffic;
+        assert_eq!(traffic.disk.rows > 0, options.contains("FIFTH"), "{options}");
+        assert_eq!(traffic.device.rows > 0, options.contains("virtual"), "{options}");
+    }
+    let small = config(&format!("model=rsage cache_ratio=0.9 host_budget={fifth}"));
+    for end in on_ranks(2, Duration::from_secs(10), |_, post| run(&small, &dir, post)) {
+        assert!(end.unwrap_err().to_string().contains("use --cache-ratio auto"));
+    }
+}
+
+#[test]
+fn samplers_that_read_shares_of_batches_train_over_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for options in
+        ["model=hgt heads=2 sampler=hgt fanout=30,30", "model=rsage sampler=labor labor_iterations=2"]
+    {
+        let config = config(options);
+        let (one, many) = (alone(&config, &data), over_ranks(&config, &dir, 3));
+        let scores = [&one, &many[0]].map(|of| of.test.score.unwrap());
+        assert!((scores[0] - scores[1]).abs() < 0.1, "{options}: {scores:?}");
+        assert_eq!(bits(&many), bits(&over_ranks(&config, &dir, 3)), "{options}");
+        assert_eq!(bits(&over_ranks(&config, &dir, 1)), losses(&one), "{options}");
+    }
+}
+
 #[test]
 fn stopped_runs_resume_to_the_same_bits() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
@@ -243,10 +304,10 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (size, options, part) in [
-        (2, "sampler=hgt", "use --sampler neighbor, full, weighted or labor"),
-        (2, "sampler=labor labor_iterations=2", "labor without --labor-iterations"),
-        (2, "host_budget=1000", "--host-budget: it is not available over ranks on several types"),
-        (2, "devices=virtual:2", "--devices: it is not available over ranks on several types"),
+        (2, "sampler=saint-node", "use --sampler neighbor, full, weighted, labor or hgt"),
+        (2, "cache_ratio=0.1 cache=analytic", "expects one fanout for all neighbours"),
+        (2, "cache_ratio=0.1 cache=presc-online:1", "use presc:2, which counts before training"),
+        (2, "strategy=factored devices=virtual:2", "use --strategy sequential or pipelined"),
         (5, "model=rsage", "partition with --parts 5 or more"),
     ] {
         refused(&config(options), &dir, size, part);
@@ -259,4 +320,46 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     timed.edges[0].time = Some(vec![0; timed.edges[0].num_edges()].into());
     let dir = partitioned(&timed, &temporary.path().join("timed"));
     refused(&config("model=rsage"), &dir, 2, "rows of its task have times");
+}
+
+/// Fails before batch `0` of its count, as a machine that dies.
+struct Dies(u64);
+
+impl Observer for Dies {
+    fn batch(&mut self, _: &Progress) -> Result<()> {
+        self.0 = self.0.checked_sub(1).ok_or_else(|| Error::usage("the machine died"))?;
+        Ok(())
+    }
+}
+
+#[test]
+fn checkpoints_of_dead_runs_have_the_rows_and_counts_of_all_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = config("model=rgcn checkpoint_batches=2");
+    let whole = over_ranks(&config, &dir, 3);
+    let batches = whole[0].epochs[0].seeds.div_ceil(60);
+    let out = temporary.path().join("run");
+    let ends = on_ranks(3, PATIENCE, |rank, post| {
+        let run = (rank == 0).then(|| RunDir::create(&out).unwrap());
+        let mut observer = Dies(if rank == 1 { batches + 3 } else { u64::MAX });
+        let context =
+            RunContext { run: run.as_ref(), resume: false, observer: &mut observer, stop: &|| false };
+        train_over_ranks(&config, &dir, post, context)
+    });
+    assert!(ends.iter().all(Result::is_err));
+    let resumed: Vec<Summary> =
+        with_directory(&config, &dir, 3, &out, None).into_iter().map(Result::unwrap).collect();
+    // only rank 0 reads the records of earlier epochs
+    assert_eq!(losses(&resumed[0]), bits(&whole));
+    let (found, expected) = (&resumed[0].epochs, &whole[0].epochs);
+    for (a, b) in found.iter().zip(expected) {
+        assert_eq!((&a.node_types, &a.edge_types), (&b.node_types, &b.edge_types));
+        assert_eq!(a.sampled_edges, b.sampled_edges);
+        assert_eq!(a.traffic.remote.rows, b.traffic.remote.rows);
+    }
+    // a run directory has the learned rows of all ranks
+    let saved = SavedRun::open(&out, false).unwrap();
+    let scores = SavedTypedRun::of(&saved).unwrap().scores(&data, &Quiet).unwrap();
+    assert!((scores.test.unwrap() - whole[0].test.score.unwrap()).abs() < 1e-6);
 }

@@ -34,7 +34,6 @@ mod serve;
 mod serve_limits;
 #[cfg(feature = "serve")]
 mod serve_new_nodes;
-#[cfg(feature = "object-storage")]
 #[path = "../../data/tests/server/mod.rs"]
 mod server;
 #[cfg(unix)]

@@ -12,9 +12,16 @@
 use graphmill_core::progress;
 use std::{fmt, sync::Arc};
 
-use graphmill_data::{Dataset, partition::PartitionDir};
+use graphmill_data::{
+    Dataset, TypedDataset,
+    partition::{PartitionDir, TypedPartitionDir},
+};
 use graphmill_distributed::NodeOwnership;
-use graphmill_engine::{Error, Result, TrainConfig, build, partition::requests};
+use graphmill_engine::{
+    Error, Result, TrainConfig, build,
+    partition::requests,
+    typed::machines::{self as typed, MachineCosts},
+};
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
@@ -66,15 +73,7 @@ pub fn plan(
     dir: &PartitionDir,
     network: LinkOptions,
 ) -> Result<Report> {
-    if given.contains(&"cache") {
-        let reason = "predictions for several machines assume no cache; leave the option out";
-        return Err(Error::usage(format!("--cache {}: {reason}", config.cache)));
-    }
-    config.refuse_unused(given)?;
-    if config.reuse != "none" {
-        let reason = "reuse is not available over several ranks; use --reuse none";
-        return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)));
-    }
+    check(config, given)?;
     if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
         return Err(Error::usage(format!(
             "--partition {}: the partition belongs to another dataset, of {} nodes and {} edges",
@@ -107,32 +106,67 @@ pub fn plan(
     // Rows for others are read like own ones; every received row was sent by another machine.
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
     let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
-    let machines = Machines {
-        count,
-        batches: counted.batches_per_epoch,
-        alone,
-        share,
-        talk,
-        wire: wire.clone(),
-        network,
-    };
+    let machines = Machines { count, batches: counted.batches_per_epoch, alone, share, talk, wire, network };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
     let features = 4.0 * nodes * data.features.dim as f64;
-    let strategies = over_machines(&machines);
+    let memory = REPLICATED_BYTES_PER_NODE * nodes + (4.0 * edges + features) / count as f64;
+    Ok(report((&data.name, dir.method()), machines, memory, false))
+}
+
+/// Predicts an epoch on several types over one machine per part of `dir`, as [`plan`] does on one
+/// type.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn plan_types(
+    (config, given): (&TrainConfig, &[&str]),
+    data: &TypedDataset,
+    dir: &TypedPartitionDir,
+    network: LinkOptions,
+) -> Result<Report> {
+    check(config, given)?;
+    let count = usize::from(dir.parts());
+    let costs = typed::measure(config, data, dir, COUNTED)?;
+    let MachineCosts { requests: counted, words, types, alone, share, parameters, memory_bytes } = costs;
+    let mut wire = Wire::new(&counted, count, 0, parameters);
+    wire.add_rows(words / counted.batches.max(1) as f64, types, count);
+    let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
+    let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
+    let machines = Machines { count, batches: counted.batches_per_epoch, alone, share, talk, wire, network };
+    Ok(report((&data.name, dir.method()), machines, memory_bytes, true))
+}
+
+/// Refuses options that predictions for several machines do not follow.
+fn check(config: &TrainConfig, given: &[&str]) -> Result<()> {
+    if given.contains(&"cache") {
+        let reason = "predictions for several machines assume no cache; leave the option out";
+        return Err(Error::usage(format!("--cache {}: {reason}", config.cache)));
+    }
+    config.refuse_unused(given)?;
+    if config.reuse != "none" {
+        let reason = "reuse is not available over several ranks; use --reuse none";
+        return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)));
+    }
+    Ok(())
+}
+
+/// Report of the strategies over `machines`, of runs on several types if `of_types`.
+fn report((dataset, method): (&str, &str), machines: Machines, memory_bytes: f64, of_types: bool) -> Report {
+    let strategies = over_machines(&machines, of_types);
     let quickest = strategies.iter().min_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
-    Ok(Report {
-        dataset: data.name.clone(),
-        method: dir.method().to_string(),
-        machines: count,
-        alone,
-        share,
-        talk,
+    Report {
+        dataset: dataset.to_string(),
+        method: method.to_string(),
+        machines: machines.count,
+        alone: machines.alone,
+        share: machines.share,
+        talk: machines.talk,
         network: machines.network_seconds(),
-        wire,
-        memory_bytes: REPLICATED_BYTES_PER_NODE * nodes + (4.0 * edges + features) / count as f64,
+        memory_bytes,
         recommended: quickest.map(|epoch| epoch.name),
+        wire: machines.wire,
         strategies,
-    })
+    }
 }
 
 /// Number of minibatches whose requests are counted.

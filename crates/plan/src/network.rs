@@ -73,6 +73,14 @@ impl Wire {
         }
     }
 
+    /// Adds `words` 4-byte words of rows to each minibatch, and the messages of `types` node types
+    /// instead of one, over `parts` machines.
+    pub(crate) fn add_rows(&mut self, words: f64, types: usize, parts: usize) {
+        let pairs = (parts * (parts - 1)) as f64;
+        let headers = pairs * bytes_of_rows(1, 0).iter().sum::<u64>() as f64;
+        self.rows += 4.0 * words + headers * types.saturating_sub(1) as f64;
+    }
+
     /// Total bytes.
     pub fn total(&self) -> f64 {
         self.hops.iter().sum::<f64>() + self.rows + self.sums

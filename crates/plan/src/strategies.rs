@@ -71,9 +71,11 @@ pub(crate) fn on_devices(
     planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).map(predict).collect()
 }
 
-/// Predicts the epoch of every strategy that runs over several machines.
-pub(crate) fn over_machines(machines: &Machines) -> Vec<Epoch> {
-    let rows = planned().into_iter().filter(|(entry, ..)| entry.make.over_ranks);
+/// Predicts the epoch of every strategy that runs over several machines, on several types if
+/// `of_types`.
+pub(crate) fn over_machines(machines: &Machines, of_types: bool) -> Vec<Epoch> {
+    let is_run = |entry: &Entry<Kind>| entry.make.over_ranks && runs(entry, of_types);
+    let rows = planned().into_iter().filter(|(entry, ..)| is_run(entry));
     rows.filter_map(|(entry, _, model)| Some(Epoch { name: entry.name, ..model?(machines) })).collect()
 }
 

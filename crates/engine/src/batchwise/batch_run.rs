@@ -1,6 +1,6 @@
 //! Interface of a run: its seeds, batches and scores.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::NodeId;
 use graphmill_data::typed::TypedDataset;
@@ -139,7 +139,7 @@ pub(crate) trait BatchRun {
     }
 
     /// The ranks that train together, if there are several.
-    fn ranks(&self) -> Option<&Ranks> {
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
         None
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     Result,
     checkpoint::tensors::{Tensor, TensorRef},
+    distributed::Ranks,
 };
 
 /// Tensors of a checkpoint.
@@ -31,14 +32,27 @@ pub(crate) struct RestoredState<'t> {
     pub(crate) history: &'t [Tensor],
 }
 
+/// Counts of an epoch beside its totals.
+pub(crate) trait EpochCounts: Clone + Default + Serialize + DeserializeOwned {
+    /// Replaces the counts of this rank by those of all ranks, which call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn add_up(&mut self, _ranks: &Ranks) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// No counts beside the totals of an epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct NoCounts {}
 
+impl EpochCounts for NoCounts {}
+
 /// Model and optimisers of a run.
 pub(crate) trait BatchLearner {
     /// Counts of an epoch beside its totals.
-    type Counts: Clone + Default + Serialize + DeserializeOwned;
+    type Counts: EpochCounts;
 
     /// Number of parameters.
     fn num_params(&self) -> usize;
@@ -63,6 +77,27 @@ pub(crate) trait BatchLearner {
     /// # Errors
     /// Those of `write`.
     fn save(&mut self, write: &mut WriteTensors) -> Result<()>;
+
+    /// Collects what [`BatchLearner::save`] on rank 0 needs of other ranks. All ranks call this at
+    /// the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn begin_save(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Replaces on rank 0 the parameters of which each rank has its own rows by those of all ranks,
+    /// which call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn join(&self, _params: &mut [Tensor]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Replaces parameters and moments of all ranks' rows by those of the rank's own rows.
+    fn split(&self, _tensors: &mut [Tensor]) {}
 
     /// Number of updates so far.
     fn num_updates(&self) -> u64;

@@ -71,7 +71,7 @@ impl<'a, L: BatchLearner> Position<'a, L> {
             (None, Some(run)) => Checkpoint::<State<L::Counts>>::load(&run.checkpoint())?,
             (None, None) => return Ok(()),
         };
-        let Some(saved) = saved else {
+        let Some(mut saved) = saved else {
             observer.note("there is no checkpoint yet: starting from the beginning");
             return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
         };
@@ -81,6 +81,9 @@ impl<'a, L: BatchLearner> Position<'a, L> {
             let message = "it was trained on another partition of the dataset, or on the whole of it; resume \
                            it with the same partition, or train again";
             return Err(Error::run(&path, message));
+        }
+        for tensors in [&mut saved.model, &mut saved.best, &mut saved.optimizer] {
+            self.learner.split(tensors);
         }
         self.restore(&path, &saved)?;
         let at = (saved.state.run.epoch, saved.state.run.batch);
@@ -139,7 +142,9 @@ impl<'a, L: BatchLearner> Position<'a, L> {
     /// # Errors
     /// It cannot be written.
     pub(crate) fn restore_best(&mut self) -> Result<()> {
+        self.learner.join(self.checkpoints.best.params_mut())?;
         self.checkpoints.export()?;
+        self.learner.split(self.checkpoints.best.params_mut());
         match self.state.run.best {
             Some(_) => {
                 let best = self.checkpoints.best.params();
@@ -167,19 +172,23 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         Ok(())
     }
 
-    /// Writes a checkpoint, if the run records itself.
+    /// Writes a checkpoint, if the run records itself. All ranks call this at the same time.
     ///
     /// # Errors
-    /// The disk is full or cannot be written.
+    /// The disk is full or cannot be written, or a rank did not take part.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.state.run.seconds = self.checkpoints.seconds();
         let Self { learner, state, checkpoints, .. } = self;
         let at = (state.run.epoch, state.run.batch);
-        checkpoints.save_by(at, |dir, best| {
+        learner.begin_save()?;
+        learner.join(checkpoints.best.params_mut())?;
+        let saved = checkpoints.save_by(at, |dir, best| {
             learner.save(&mut |SavedTensors { params, moments, steps, history }| {
                 checkpoint::save_tensors(dir, params, best, moments, steps, history, state)
             })
-        })
+        });
+        learner.split(checkpoints.best.params_mut());
+        saved
     }
 
     /// Saves the batches trained since the last checkpoint after a failure, if the model is that of

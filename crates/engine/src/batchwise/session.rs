@@ -1,10 +1,14 @@
 //! The part of a run that a batch sees: learning rates, counts, signals and checkpoints.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use super::{learner::BatchLearner, position::Position};
+use super::{
+    learner::{BatchLearner, EpochCounts},
+    position::Position,
+};
 use crate::{
     Error, Result, TrainConfig,
+    distributed::Ranks,
     observer::{Observer, Progress},
     record::{BatchOutcome, EpochTotals, Stages, Traffic},
     run::Meter,
@@ -24,6 +28,8 @@ pub(crate) struct Session<'a, 'o, L: BatchLearner> {
     pub(super) stop: &'o (dyn Fn() -> bool + Sync),
     /// True while a trained batch is reported, whose failure loses no batch.
     pub(super) is_reporting: bool,
+    /// The ranks that train together, if there are several.
+    pub(super) ranks: Option<Arc<Ranks>>,
 }
 
 /// Result of a batch.
@@ -106,8 +112,13 @@ impl<L: BatchLearner> Session<'_, '_, L> {
         })?;
         let is_stopping = (self.stop)();
         let every = self.config.checkpoint_batches as u64;
-        let is_due = every > 0 && state.batch.is_multiple_of(every)
-            || self.position.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
+        let is_late = self.position.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
+        let is_late = match &self.ranks {
+            None => is_late,
+            // ranks follow the clock of rank 0
+            Some(ranks) => ranks.agree_to_save(is_late && ranks.rank() == 0),
+        };
+        let is_due = is_late || every > 0 && state.batch.is_multiple_of(every);
         // after the last batch the checkpoint of the epoch follows
         if is_stopping || is_due && state.batch < self.batches {
             self.save()?;
@@ -115,10 +126,26 @@ impl<L: BatchLearner> Session<'_, '_, L> {
         Ok(if is_stopping { Flow::Stop } else { Flow::Continue })
     }
 
-    /// Writes a checkpoint.
+    /// Returns true if a checkpoint is due at the end of an epoch, the same on all ranks.
+    pub(super) fn is_due_after_epoch(&self) -> Result<bool> {
+        let is_due = self.position.checkpoints.is_due_after_epoch();
+        let agreed = self.ranks.as_ref().map(|ranks| ranks.agree([f64::from(u8::from(is_due)), 0.0]));
+        Ok(agreed.transpose()?.map_or(is_due, |[is_due, _]| is_due > 0.0))
+    }
+
+    /// Writes a checkpoint. All ranks call this at the same time.
     pub(super) fn save(&mut self) -> Result<()> {
         let clock = Instant::now();
+        let state = &mut self.position.state;
+        let own = (state.run.sums, state.counts.clone());
+        if let Some(ranks) = &self.ranks {
+            // a checkpoint has the totals of all ranks
+            ranks.total(&mut state.run.sums)?;
+            state.counts.add_up(ranks)?;
+        }
         self.position.save()?;
+        let state = &mut self.position.state;
+        (state.run.sums, state.counts) = own;
         self.meter.span("checkpoint", clock);
         Ok(())
     }

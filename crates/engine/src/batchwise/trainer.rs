@@ -48,6 +48,7 @@ pub(crate) fn train<R: BatchRun>(
         observer: context.observer,
         stop: context.stop,
         is_reporting: false,
+        ranks: run.ranks().cloned(),
     };
     let mut trainer = Trainer { run, session };
     let outcome = trainer.run(context.resume);
@@ -79,9 +80,9 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
     /// Continues from the checkpoint if the run resumes, and writes the origin of the run once its
     /// options and dataset are known to be valid.
     fn prepare(&mut self, resume: bool) -> Result<()> {
-        let Session { config, batches, position, meter, observer, .. } = &mut self.session;
+        let Session { config, batches, position, meter, observer, ranks, .. } = &mut self.session;
         if resume {
-            position.resume(self.run.ranks(), *observer)?;
+            position.resume(ranks.as_deref(), *observer)?;
         }
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
@@ -177,7 +178,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         let session = &mut self.session;
         let epochs = session.config.epochs;
         session.position.end_epoch(record, session.observer)?;
-        let is_due = session.position.checkpoints.is_due_after_epoch();
+        let is_due = session.is_due_after_epoch()?;
         if is_due || session.position.is_done(epochs) || flow == Flow::Stop {
             session.save()?;
         }

@@ -26,22 +26,23 @@ fn parts(model: &Model) -> impl Iterator<Item = Part> + use<> {
 }
 
 impl Ranks {
-    /// Sums the shares of each batch over ranks, and agrees on a stop.
+    /// Sums the shares of each batch over ranks, and agrees on a stop and on a checkpoint.
     fn exchange_losses(&self, own: &[Share]) -> Result<Vec<Share>> {
-        let mut words = vec![u32::from(self.wants_stop.load(Relaxed))];
+        let wishes = [&self.wants_stop, &self.wants_save].map(|wants| u32::from(wants.load(Relaxed)));
+        let mut words = vec![wishes[0] | wishes[1] << 1];
         for &Share { loss, seeds, weight, is_subgraph } in own {
             words.extend(to_words([loss.to_bits(), seeds as u64, weight.to_bits(), is_subgraph.into()]));
         }
         let gathered = self.all.gather(self.steps.fetch_add(1, Relaxed), &words)?;
-        let (mut sums, mut stops) = (vec![Share::default(); own.len()], false);
+        let (mut sums, mut wishes) = (vec![Share::default(); own.len()], 0);
         for (rank, words) in gathered.iter().enumerate() {
-            let Some((&stop, shares)) = words.split_first() else { continue };
+            let Some((&of_rank, shares)) = words.split_first() else { continue };
             let numbers: Vec<u64> = of_words(shares).collect();
             if numbers.len() != 4 * own.len() {
                 let message = format!("losses of {} batches, not of {}", numbers.len() / 4, own.len());
                 return Err(graphmill_core::Error::Peer { rank, message }.into());
             }
-            stops |= stop == 1;
+            wishes |= of_rank;
             for (sum, numbers) in sums.iter_mut().zip(numbers.chunks_exact(4)) {
                 sum.loss += f64::from_bits(numbers[0]);
                 sum.seeds += numbers[1] as usize;
@@ -49,7 +50,8 @@ impl Ranks {
                 sum.is_subgraph |= numbers[3] == 1;
             }
         }
-        self.stops.store(stops, Relaxed);
+        self.stops.store(wishes & 1 != 0, Relaxed);
+        self.saves.store(wishes & 2 != 0, Relaxed);
         self.seeds.fetch_add(own.iter().map(|own| own.seeds as u64).sum(), Relaxed);
         Ok(sums)
     }

@@ -34,6 +34,9 @@ use crate::{
 /// turns.
 pub(crate) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
+/// Most words of one of several messages with a table.
+const MESSAGE_WORDS: usize = 1 << 22;
+
 /// Prefixes of collective numbers, one per use, so that no two uses share a number.
 pub(super) mod class {
     pub(in super::super) const OPTIONS: u64 = 4 << 56;
@@ -82,6 +85,9 @@ pub struct Ranks {
     pub(super) reused: AtomicU64,
     pub(super) wants_stop: AtomicBool,
     pub(super) stops: AtomicBool,
+    /// The same of a checkpoint.
+    pub(super) wants_save: AtomicBool,
+    pub(super) saves: AtomicBool,
     /// Number of this rank's seeds in the current epoch.
     pub(super) seeds: AtomicU64,
     /// Counts of the messenger: before the epoch while it runs, then in the epoch.
@@ -118,6 +124,8 @@ impl Ranks {
             reused: AtomicU64::new(class::REUSED),
             wants_stop: AtomicBool::new(false),
             stops: AtomicBool::new(false),
+            wants_save: AtomicBool::new(false),
+            saves: AtomicBool::new(false),
             seeds: AtomicU64::new(0),
             counts: Mutex::default(),
             building: Arc::default(),
@@ -258,9 +266,52 @@ impl Ranks {
         self.stops.load(Relaxed)
     }
 
-    /// Returns true if all ranks stop, as they agreed with the last update.
-    pub(crate) fn stops_together(&self) -> bool {
-        self.stops.load(Relaxed)
+    /// Announces whether this rank wants a checkpoint after the next update; returns true if all
+    /// ranks write one now, as they agreed with the last update.
+    pub(crate) fn agree_to_save(&self, wants: bool) -> bool {
+        let saves = self.saves.load(Relaxed);
+        self.wants_save.store(wants && !saves, Relaxed);
+        saves
+    }
+
+    /// Sends each rank its words, and returns those that each rank sent to this one, by rank.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn exchange_words(&self, mut words: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
+        let (number, post) = (self.meetings.fetch_add(1, Relaxed), self.post());
+        for to in post.others() {
+            post.put(to, number, |message| message.extend_from_slice(&words[to]));
+        }
+        for from in post.others() {
+            words[from] = post.take(from, number)?;
+            words[from].drain(..HEADER);
+        }
+        Ok(words)
+    }
+
+    /// Returns the words of all ranks on rank 0, `None` on the others. `counts` are the numbers of
+    /// words by rank.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn collect_words(&self, own: &[u32], counts: &[usize]) -> Result<Option<Vec<Vec<u32>>>> {
+        let (number, post) = (self.meetings.fetch_add(1, Relaxed), self.post());
+        if self.rank() > 0 {
+            for words in own.chunks(MESSAGE_WORDS) {
+                post.put(0, number, |message| message.extend_from_slice(words));
+            }
+            return Ok(None);
+        }
+        let mut all = vec![own.to_vec()];
+        for (from, &count) in counts.iter().enumerate().skip(1) {
+            let mut words = Vec::with_capacity(count);
+            while words.len() < count {
+                words.extend_from_slice(&post.take(from, number)?[HEADER..]);
+            }
+            all.push(words);
+        }
+        Ok(Some(all))
     }
 
     /// Table of this rank's rows of layer `l` in inference, and a feature that reads such rows of
@@ -312,11 +363,11 @@ impl Ranks {
         Ok(all)
     }
 
-    /// Replaces `sums` by the totals of all ranks when they stop in the middle of an epoch.
+    /// Replaces `sums` by the totals of all ranks, for a checkpoint in the middle of an epoch.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn stop(&self, sums: &mut EpochTotals) -> Result<()> {
+    pub(crate) fn total(&self, sums: &mut EpochTotals) -> Result<()> {
         self.add_up(sums, More::default()).map(drop)
     }
 

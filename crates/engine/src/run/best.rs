@@ -57,6 +57,11 @@ impl BestModel {
         &self.params
     }
 
+    /// Parameters of the best epoch, mutably.
+    pub(crate) fn params_mut(&mut self) -> &mut [Tensor] {
+        &mut self.params
+    }
+
     /// Tensors for a checkpoint.
     pub(crate) fn tensors(&self) -> Vec<TensorRef<'_>> {
         self.params.iter().map(Tensor::borrow).collect()

@@ -96,23 +96,23 @@ impl Peers {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.count_bytes(false))
     }
 
-    /// Decides whether the run stops, the same on all ranks. If it stops in the middle of an epoch,
-    /// `totals` become those of all ranks.
+    /// Decides whether the run stops, the same on all ranks.
+    pub(crate) fn agree_to_stop(&self, wants: bool) -> bool {
+        self.ranks.as_ref().map_or(wants, |ranks| ranks.agree_to_stop(wants))
+    }
+
+    /// Decides whether a checkpoint is due, the same on all ranks, which follow the clock of rank
+    /// 0.
+    pub(crate) fn agree_to_save(&self, is_due: bool) -> bool {
+        self.ranks.as_ref().map_or(is_due, |ranks| ranks.agree_to_save(is_due && ranks.rank() == 0))
+    }
+
+    /// Replaces `totals` by those of all ranks, for a checkpoint in the middle of an epoch.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn agree_to_stop(
-        &self,
-        wants: bool,
-        is_in_epoch: bool,
-        totals: &mut EpochTotals,
-    ) -> Result<bool> {
-        let Some(ranks) = &self.ranks else { return Ok(wants) };
-        let stops = ranks.agree_to_stop(wants);
-        if stops && is_in_epoch {
-            ranks.stop(totals)?;
-        }
-        Ok(stops)
+    pub(crate) fn total(&self, totals: &mut EpochTotals) -> Result<()> {
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.total(totals))
     }
 
     /// Returns rank 0's numbers. Decisions use them, because different processors round

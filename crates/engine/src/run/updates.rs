@@ -46,14 +46,18 @@ impl Updates<'_, '_> {
         self.report()?;
         let wants = (self.stop)();
         let is_in_epoch = self.state.batch < self.batches;
-        let stopping = self.peers.agree_to_stop(wants, is_in_epoch, &mut self.state.sums)?;
+        let stopping = self.peers.agree_to_stop(wants);
         let every = self.config.checkpoint_batches as u64;
-        let due = (every > 0 && self.state.batch / every > before / every)
-            || self.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
+        let is_late = self.checkpoints.seconds_since_save() >= self.config.checkpoint_seconds;
+        let due = self.peers.agree_to_save(is_late) || every > 0 && self.state.batch / every > before / every;
         // after the last batch the checkpoint of the epoch follows
         if stopping || (due && is_in_epoch) {
-            let clock = Instant::now();
+            let (clock, own) = (Instant::now(), self.state.sums);
+            if is_in_epoch {
+                self.peers.total(&mut self.state.sums)?;
+            }
             self.state.save(self.checkpoints, learner)?;
+            self.state.sums = own;
             self.meter.span("checkpoint", clock);
         }
         self.is_recorded = true;

@@ -1,6 +1,8 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
+use std::sync::Arc;
+
 use graphmill_core::{
     Labels, NodeId,
     memory::available,
@@ -36,6 +38,7 @@ pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModel
         norm: config.norm,
         head_layers: config.head_layers,
         edge_dims: edges::widths(&task.edges),
+        own_nodes: None,
         own: config.own.clone(),
         ..TypedModelConfig::default()
     }
@@ -46,17 +49,39 @@ pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModel
 /// # Errors
 /// An unknown name, inconsistent numbers, or learned rows that exceed the memory of this machine.
 pub(super) fn model(config: &TrainConfig, task: &TypedTask) -> Result<TypedModel> {
-    let (schema, dims) = (task.graph.schema(), task.feature_dims());
-    check_learned_rows(config, task)?;
-    let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
-    TypedModel::new(&model_config(config, task), schema, &dims, target, config.seed).map_err(by_flag)
+    model_of(config, task, None)
 }
 
-/// Refuses learned rows that exceed the memory of this machine.
-pub(super) fn check_learned_rows(config: &TrainConfig, task: &TypedTask) -> Result<()> {
+/// The model of a rank, with the learned rows of its own nodes of each type alone; with `None`, as
+/// [`model`].
+///
+/// # Errors
+/// As [`model`].
+pub(super) fn model_of(
+    config: &TrainConfig,
+    task: &TypedTask,
+    own_nodes: Option<Arc<[Vec<NodeId>]>>,
+) -> Result<TypedModel> {
     let (schema, dims) = (task.graph.schema(), task.feature_dims());
-    let learned: usize =
-        schema.types().iter().zip(&dims).filter(|(_, dim)| **dim == 0).map(|(node, _)| node.count).sum();
+    let counts = |t: usize| own_nodes.as_ref().map_or(schema.types()[t].count, |own| own[t].len());
+    check_learned_rows(
+        config,
+        dims.iter().enumerate().filter(|(_, dim)| **dim == 0).map(|(t, _)| counts(t)),
+    )?;
+    let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
+    let model = TypedModelConfig { own_nodes, ..model_config(config, task) };
+    TypedModel::new(&model, schema, &dims, target, config.seed).map_err(by_flag)
+}
+
+/// Numbers of the nodes of each type without features.
+pub(super) fn learned_counts(task: &TypedTask) -> impl Iterator<Item = usize> + '_ {
+    let types = task.graph.schema().types().iter().zip(&task.features);
+    types.filter(|(_, features)| features.is_none()).map(|(node, _)| node.count)
+}
+
+/// Refuses learned rows of types of `counts` nodes that exceed the memory of this machine.
+pub(super) fn check_learned_rows(config: &TrainConfig, counts: impl Iterator<Item = usize>) -> Result<()> {
+    let learned: usize = counts.sum();
     let bytes = learned.saturating_mul(config.hidden).saturating_mul(4 * COPIES_OF_ROWS);
     if let Some(free) = available().filter(|&free| bytes as u64 > free) {
         return Err(Error::usage(format!(

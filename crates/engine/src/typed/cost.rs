@@ -89,7 +89,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
     let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
-    let step = step::bytes(config, &task, &*sampler, &borrowed(&tables))?.all as f64;
+    let step = step::bytes(config, (&task, None), &*sampler, &borrowed(&tables))?.all as f64;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();
@@ -116,7 +116,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         largest[0] = largest[0].max(block_bytes(&batch));
         let clock = Instant::now();
-        let batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
+        let mut batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
         let gather = clock.elapsed().as_secs_f64();
         let mut bytes = 0.0;
         for (t, of) in types.iter_mut().enumerate() {
@@ -129,7 +129,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         largest[1] = largest[1].max(bytes);
         let clock = Instant::now();
-        learner.train(&batch, config.lr, seeds.len())?;
+        learner.train(&mut batch, config.lr, seeds.len())?;
         let train = clock.elapsed().as_secs_f64();
         if number >= BATCHES[0] {
             let of = [sample, gather, train];
@@ -142,7 +142,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         seeds: sampler.subgraphs().map_or(order.len(), |count| count as usize * size),
         batch_size: size,
         seconds,
-        topology: step::topology_bytes(&task.graph),
+        topology: step::topology_bytes(&task.graph, &*sampler),
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
         nodes: of_types().map(|of| of.count).sum(),
         largest,

@@ -3,7 +3,7 @@
 use graphmill_distributed::numbers::{of_words, to_words};
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, distributed::Ranks, record::Traffic};
+use crate::{Result, batchwise::EpochCounts, distributed::Ranks, record::Traffic};
 
 /// Counts by type of an epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,22 +25,33 @@ pub(super) fn total(of_types: &[Traffic]) -> Traffic {
     })
 }
 
-/// Replaces the counts of this rank by those of all ranks, for these numbers of node types and
-/// relations.
-///
-/// # Errors
-/// A rank did not take part.
-pub(super) fn add_up(
-    ranks: &Ranks,
-    counts: &mut TypeCounts,
-    (types, relations): (usize, usize),
-) -> Result<()> {
-    let TypeCounts { nodes, edges, traffic } = counts;
-    nodes.resize(types, 0);
-    edges.resize(relations, 0);
-    traffic.resize(types, Traffic::default());
-    let fields = |of: &mut TypeCounts, see: &mut dyn FnMut(&mut u64)| {
-        let TypeCounts { nodes, edges, traffic } = of;
+impl EpochCounts for TypeCounts {
+    fn add_up(&mut self, ranks: &Ranks) -> Result<()> {
+        // a rank without batches has counted no types
+        let own = [self.nodes.len(), self.edges.len(), self.traffic.len()];
+        let mut most = own;
+        for words in ranks.gather(&own.map(|count| count as u32))? {
+            most.iter_mut().zip(words).for_each(|(most, count)| *most = (*most).max(count as usize));
+        }
+        self.nodes.resize(most[0], 0);
+        self.edges.resize(most[1], 0);
+        self.traffic.resize(most[2], Traffic::default());
+        let mut own = Vec::new();
+        self.fields(&mut |count| own.push(*count));
+        let mut sums = vec![0u64; own.len()];
+        for words in ranks.gather(&to_words(own))? {
+            sums.iter_mut().zip(of_words(&words)).for_each(|(sum, count)| *sum += count);
+        }
+        let mut sums = sums.into_iter();
+        self.fields(&mut |count| *count = sums.next().unwrap_or(0));
+        Ok(())
+    }
+}
+
+impl TypeCounts {
+    /// Visits every count.
+    fn fields(&mut self, see: &mut dyn FnMut(&mut u64)) {
+        let Self { nodes, edges, traffic } = self;
         nodes.iter_mut().chain(edges).for_each(&mut *see);
         for Traffic { device, peer, host, disk, remote } in traffic {
             for tier in [device, peer, host, disk, remote] {
@@ -48,14 +59,5 @@ pub(super) fn add_up(
                 see(&mut tier.bytes);
             }
         }
-    };
-    let mut own = Vec::new();
-    fields(counts, &mut |count| own.push(*count));
-    let mut sums = vec![0u64; own.len()];
-    for words in ranks.gather(&to_words(own))? {
-        sums.iter_mut().zip(of_words(&words)).for_each(|(sum, count)| *sum += count);
     }
-    let mut sums = sums.into_iter();
-    fields(counts, &mut |count| *count = sums.next().unwrap_or(0));
-    Ok(())
 }

@@ -13,11 +13,7 @@ use std::sync::Arc;
 
 use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 
-use super::{
-    stages::TypedBatches,
-    step::{StepBytes, topology_bytes},
-    task::TypedTask,
-};
+use super::{stages::TypedBatches, step::StepBytes, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     device::{Device, MemoryReservation},
@@ -173,13 +169,13 @@ fn reserve(
     overlaps: bool,
     step: StepBytes,
 ) -> Result<Vec<MemoryReservation>> {
-    let (topology, nodes) = (topology_bytes(&task.graph) as u64, task.graph.schema().num_nodes() as u64);
+    let nodes = task.graph.schema().num_nodes() as u64;
     let last = devices.len() - 1;
     let mut held = Vec::new();
     for (i, device) in devices.iter().enumerate() {
         if i < last || last == 0 {
             let each = 4 * nodes + step.blocks;
-            held.push(device.hold("the topology", topology)?);
+            held.push(device.hold("the topology", step.topology)?);
             held.push(device.hold("sampling", each * device.pool.current_num_threads() as u64)?);
         }
         if i == last {

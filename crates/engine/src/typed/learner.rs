@@ -3,19 +3,25 @@
 use std::sync::Arc;
 
 use graphmill_core::{NodeId, keyed};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
     Matrix, Pass,
-    backend::Cpu,
+    backend::{Cpu, ElementOps},
     optim::{AdamOptions, Optimizer, SparseAdam},
     regression::TargetScale,
     typed::{TypedActivations, TypedModel, TypedStep},
 };
 
-use super::{build, ranks::exchange, task::TypedTask};
+use super::{
+    build,
+    ranks::{RowOwners, exchange, own_nodes},
+    task::TypedTask,
+};
 use crate::{
     Error, Result, TrainConfig,
     build::optimizer,
+    checkpoint::tensors::Tensor,
     distributed::Ranks,
     learner::BatchShare,
     record::BatchOutcome,
@@ -42,7 +48,9 @@ pub(super) struct TypedLearner<'a> {
     labels: SeedLabels,
     scratch: Matrix,
     /// The ranks that train together, if there are several.
-    ranks: Option<Arc<Ranks>>,
+    pub(super) over: Option<RowOwners>,
+    /// Learned rows of all ranks and their moments, while a checkpoint is written.
+    pub(super) joined: Option<[Vec<Tensor>; 2]>,
 }
 
 /// Inputs of a model in a batch whose seeds are of the type `node_type`.
@@ -62,12 +70,26 @@ impl<'a> TypedLearner<'a> {
     /// # Errors
     /// An option of the model, the optimiser or the loss is impossible.
     pub(super) fn new(config: &TrainConfig, task: &'a TypedTask) -> Result<Self> {
+        Self::of_owners(config, task, None)
+    }
+
+    /// The learner of a rank before its first update, with the learned rows of the nodes that it
+    /// owns; without `owners`, that of a run of one process.
+    ///
+    /// # Errors
+    /// As [`TypedLearner::new`].
+    pub(super) fn of_owners(
+        config: &TrainConfig,
+        task: &'a TypedTask,
+        owners: Option<&[Arc<NodeOwnership>]>,
+    ) -> Result<Self> {
+        let own = owners.map(|owners| own_nodes(owners, &task.feature_dims()));
         let learned = Learned { name: &task.name, labels: &task.labels, train: &task.split.train };
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
             task,
             backend: Cpu::default(),
-            model: build::model(config, task)?,
+            model: build::model_of(config, task, own)?,
             optimizer: optimizer(config)?,
             sparse: SparseAdam::new(&AdamOptions::default()).map_err(crate::build::by_flag)?,
             weight_decay: config.weight_decay as f32,
@@ -77,7 +99,8 @@ impl<'a> TypedLearner<'a> {
             acts: TypedActivations::default(),
             labels: SeedLabels::default(),
             scratch: Matrix::default(),
-            ranks: None,
+            over: None,
+            joined: None,
         })
     }
 
@@ -86,9 +109,9 @@ impl<'a> TypedLearner<'a> {
         self.targets.scale()
     }
 
-    /// The same learner, which sums gradients over `ranks`.
-    pub(super) fn over_ranks(self, ranks: Arc<Ranks>) -> Self {
-        Self { ranks: Some(ranks), ..self }
+    /// The same learner, which sums gradients over `ranks` and learns the rows of its own nodes.
+    pub(super) fn over_ranks(self, ranks: Arc<Ranks>, owners: Vec<Arc<NodeOwnership>>) -> Self {
+        Self { over: Some(RowOwners { ranks, owners }), ..self }
     }
 
     /// Forward, loss, backward, update by a batch of `all` seeds on all ranks. If the loss is not
@@ -96,21 +119,38 @@ impl<'a> TypedLearner<'a> {
     ///
     /// # Errors
     /// The batch does not fit the model, or a rank did not take part.
-    pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+    pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+        self.fetch_rows(batch)?;
         // on a thread of the pool, so that no operation has to wake one
         rayon::scope(|_| self.learn(batch, lr, all))
+    }
+
+    /// Fetches the learned rows of the batch to its features, if each rank has those of its own
+    /// nodes alone. A rank that measures a step on its own reads zeros.
+    fn fetch_rows(&self, batch: &mut TypedExtracted) -> Result<()> {
+        for (t, rows) in self.model.learned_rows().filter(|(_, rows)| rows.is_partial()) {
+            let (nodes, out) = (&batch.sampled.input_nodes[t], &mut batch.features[t]);
+            match &self.over {
+                Some(over) => over.fetch(t, rows, nodes, out)?,
+                None => {
+                    out.resize(nodes.len(), rows.table().num_cols());
+                    self.backend.fill(0.0, out.view_mut());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
         let seeds = batch.sampled.num_seeds();
-        let (loss, count, rows) = match &self.ranks {
+        let (loss, count, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, seeds, None),
                 // a subgraph without nodes of the task's type
                 None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
             },
-            Some(ranks) => {
+            Some(over) => {
                 self.is_whole = false;
                 let has_gradient = own.is_some_and(f64::is_finite);
                 if !has_gradient {
@@ -119,7 +159,7 @@ impl<'a> TypedLearner<'a> {
                 let loss = own.unwrap_or_default();
                 let share = BatchShare { loss, seeds, nodes: seeds, global: Some(all) };
                 let acts = has_gradient.then_some(&self.acts);
-                let (loss, count, rows) = exchange(ranks, &mut self.model, share, (nodes, acts))?;
+                let (loss, count, rows) = exchange(over, &mut self.model, share, (nodes, acts))?;
                 (loss, count, Some(rows))
             }
         };
@@ -136,11 +176,15 @@ impl<'a> TypedLearner<'a> {
             index += 1;
         });
         match rows {
-            None => self.model.update_learned_rows(backend, &mut self.sparse, nodes, &self.acts),
+            // of a rank that measures a step on its own, the state is allocated
+            None => self.model.learned_rows_mut().for_each(|(t, rows)| match rows.is_partial() {
+                true => self.sparse.prepare(t, rows.table()),
+                false => rows.update(backend, &mut self.sparse, t, &nodes[t], self.acts.input_grad(t)),
+            }),
             Some(rows) => {
                 for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
                     debug_assert_eq!(t, of.node_type);
-                    learned.update(backend, &mut self.sparse, t, &of.nodes, of.grad.view());
+                    learned.update(backend, &mut self.sparse, t, &of.places, of.grad.view());
                 }
             }
         }
@@ -154,7 +198,7 @@ impl<'a> TypedLearner<'a> {
     fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         let backend = &self.backend;
         // ranks draw dropout masks by row, which must differ between them
-        let rank = self.ranks.as_ref().map(|ranks| ranks.rank() as u64 + 1);
+        let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
         let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
         let key = keyed::key(if rank.is_some() { parts } else { &parts[..3] });
         let pass = Pass { backend, training: true, key };

@@ -20,6 +20,7 @@
 //! | `hotness.rs` | hit rates of caches without training |
 //! | `partition.rs` | partitions and their communication |
 //! | `cost.rs` | costs of minibatches, for plans |
+//! | `machines.rs` | the same of minibatches that machines share |
 //! | `step.rs` | memory of a training step on a device |
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `ranks/` | the same over ranks, each with a part of the graph |
@@ -42,6 +43,7 @@ pub mod hotness;
 mod inference;
 mod learner;
 pub mod links;
+pub mod machines;
 #[cfg(feature = "tables")]
 mod new_nodes;
 pub mod partition;

@@ -245,7 +245,7 @@ fn by_type(
 ///
 /// # Errors
 /// An impossible option.
-fn requests(
+pub(super) fn requests(
     config: &TrainConfig,
     batches: u64,
     task: &TypedTask,

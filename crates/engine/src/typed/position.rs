@@ -12,7 +12,7 @@ use std::path::Path;
 use graphmill_nn::{
     Matrix,
     optim::{Optimizer, SparseAdam},
-    typed::TypedModel,
+    typed::{LearnedRows, TypedModel},
 };
 
 use super::{counts::TypeCounts, learner::TypedLearner};
@@ -93,7 +93,11 @@ impl BatchLearner for TypedLearner<'_> {
     type Counts = TypeCounts;
 
     fn num_params(&self) -> usize {
-        self.model.num_params()
+        let Some(over) = &self.over else { return self.model.num_params() };
+        let of_others = self.model.learned_rows().map(|(t, rows)| {
+            (over.owners[t].num_nodes() - rows.table().num_rows()) * rows.table().num_cols()
+        });
+        self.model.num_params() + of_others.sum::<usize>()
     }
 
     fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
@@ -115,14 +119,52 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        let Self { model, optimizer, sparse, .. } = self;
+        let Self { model, optimizer, sparse, joined, .. } = self;
+        let (joined, mut params) = (joined.take(), Vec::new());
+        model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
+        let steps = optimizer.steps();
+        if let Some([rows, moments]) = &joined {
+            params.extend(rows.iter().map(Tensor::borrow));
+            let moments = Tensor::borrow_all(moments);
+            return write(SavedTensors { params: &params, moments: &moments, steps, history: &[] });
+        }
         let moments = moments(model, &**optimizer, sparse);
         let moments: Vec<TensorRef> = moments.iter().map(Tensor::borrow).collect();
-        let mut params = Vec::new();
-        model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         params.extend(model.learned_rows().map(|(t, rows)| tensor(rows_name(model, t), rows.table())));
-        let steps = optimizer.steps();
         write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
+    }
+
+    fn begin_save(&mut self) -> Result<()> {
+        let Some(over) = &self.over else { return Ok(()) };
+        if self.model.learned_rows().next().is_none() {
+            return Ok(());
+        }
+        let rank = over.ranks.rank();
+        let mut moments = moments(&self.model, &*self.optimizer, &mut self.sparse);
+        self.join(&mut moments)?;
+        let of_type =
+            |(t, rows): (usize, &LearnedRows)| Tensor::copy(&rows_name(&self.model, t), rows.table());
+        let mut rows: Vec<Tensor> = self.model.learned_rows().map(of_type).collect();
+        self.join(&mut rows)?;
+        self.joined = (rank == 0).then_some([rows, moments]);
+        Ok(())
+    }
+
+    fn join(&self, params: &mut [Tensor]) -> Result<()> {
+        let Some(over) = &self.over else { return Ok(()) };
+        params.iter_mut().try_for_each(|tensor| match self.type_of_rows(&tensor.name) {
+            Some(t) => over.join(t, tensor),
+            None => Ok(()),
+        })
+    }
+
+    fn split(&self, tensors: &mut [Tensor]) {
+        let Some(over) = &self.over else { return };
+        for tensor in tensors {
+            if let Some(t) = self.type_of_rows(&tensor.name) {
+                over.split(t, tensor);
+            }
+        }
     }
 
     fn num_updates(&self) -> u64 {
@@ -133,7 +175,19 @@ impl BatchLearner for TypedLearner<'_> {
         self.step = updates;
     }
 
+    /// Without the other ranks, rank 0 cannot save their learned rows.
     fn is_whole(&self) -> bool {
-        self.is_whole
+        self.is_whole && (self.over.is_none() || self.model.learned_rows().next().is_none())
+    }
+}
+
+impl TypedLearner<'_> {
+    /// Type whose learned rows, or their moments, a tensor of this name holds.
+    fn type_of_rows(&self, name: &str) -> Option<usize> {
+        let is_named = |&t: &usize| {
+            let (rows, moments) = (rows_name(&self.model, t), format!("rows.{t}."));
+            name == rows || name.starts_with(&moments)
+        };
+        self.model.learned_rows().map(|(t, _)| t).find(is_named)
     }
 }

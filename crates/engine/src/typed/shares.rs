@@ -40,7 +40,8 @@ impl Competing {
 }
 
 /// Number of rows of each type within `budget` bytes: the rows with the highest score per byte.
-/// `scores` has a score for each node by global id. A type that is `None` does not compete.
+/// `scores` has a score for each node by global id, negative infinity for a row that is not cached.
+/// A type that is `None` does not compete.
 ///
 /// # Errors
 /// The allocation fails.
@@ -61,7 +62,7 @@ pub(super) fn by_score(
     let (mut shares, mut free) = (vec![0; types.len()], budget);
     for v in by_scores(&density)? {
         let Some((t, _)) = schema.local(v) else { break };
-        let Some(of) = types[t] else { break };
+        let Some(of) = types[t].filter(|_| density[v as usize] > f64::NEG_INFINITY) else { break };
         free -= of.bytes;
         if free < 0.0 {
             break;
@@ -99,6 +100,8 @@ mod tests {
         assert_eq!(shares(210.0), [2, 0, 1]);
         assert_eq!(shares(310.0), [3, 0, 1]);
         assert_eq!(shares(1e9), [3, 0, 2]);
+        let without = [50.0, f64::NEG_INFINITY, 2.0, 99.0, 99.0, 3.0, f64::NEG_INFINITY];
+        assert_eq!(by_score(&types, &schema, &without, 1e9).unwrap(), [2, 0, 1]);
         assert_eq!(in_proportion(&types, 160.0), [1, 0, 1]);
         assert_eq!(in_proportion(&types, 1e9), [3, 0, 2]);
         assert_eq!(in_proportion(&[None], 1e9), [0]);

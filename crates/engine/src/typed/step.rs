@@ -1,6 +1,9 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
+use std::sync::Arc;
+
+use graphmill_core::{Graph, NodeId, memory::anonymous, typed::TypedGraph};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -29,23 +32,26 @@ pub(super) struct StepBytes {
     pub(super) rows: u64,
     /// Blocks of the largest batch.
     pub(super) blocks: u64,
+    /// The graph, and what the sampler holds beside it.
+    pub(super) topology: u64,
 }
 
 /// Bytes of a training step: minibatch, activations, parameters, learned rows, gradients and the
-/// optimiser's state. If the system does not report the memory of the process, the predictable part
+/// optimiser's state. Of several ranks, each counts its shares of the batches by the owners of the
+/// seeds. If the system does not report the memory of the process, the predictable part
 /// is counted: gathered rows, and four times the parameters. The steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(
     config: &TrainConfig,
-    task: &TypedTask,
+    (task, owners): (&TypedTask, Option<&[Arc<NodeOwnership>]>),
     sampler: &dyn TypedSampler,
     tables: &[Option<&dyn Feature>],
 ) -> Result<StepBytes> {
     let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
     let (mut rows, mut blocks) = (0, 0);
-    let mut learner = TypedLearner::new(config, task)?;
+    let mut learner = TypedLearner::of_owners(config, task, owners)?;
     build::order(config, task)?.order(0, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
@@ -55,27 +61,30 @@ pub(super) fn bytes(
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
+        let own = |v: &NodeId| owners.is_none_or(|owners| owners[task.node_type].is_own(*v));
+        let seeds: &[NodeId] = &seeds.iter().copied().filter(own).collect::<Vec<_>>();
         let count = seeds.len();
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         blocks = blocks.max(batch.bytes());
-        let batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
-        learner.train(&batch, config.lr, count)?;
+        let mut batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
+        learner.train(&mut batch, config.lr, count)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
         memory = batch.recycle();
     }
+    let topology = topology_bytes(&task.graph, sampler) as u64;
     let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
     let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
-    Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks) })
+    Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks), topology })
 }
 
-/// Bytes of the graph.
-pub(super) fn topology_bytes(graph: &TypedGraph) -> f64 {
+/// Bytes of the graph, and of what `sampler` holds beside it.
+pub(super) fn topology_bytes(graph: &TypedGraph, sampler: &dyn TypedSampler) -> f64 {
     let of_relation = |graph: &Graph| {
         let weights = graph.edge_weight().map_or(0, <[f32]>::len);
         (8 * graph.indptr().len() + 4 * graph.num_edges() + 4 * weights) as f64
     };
-    graph.relations().iter().map(of_relation).sum()
+    graph.relations().iter().map(of_relation).sum::<f64>() + sampler.bytes() as f64
 }

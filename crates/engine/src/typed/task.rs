@@ -355,7 +355,7 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
 }
 
 /// Returns true if a type's rows need no conversion.
-fn is_stored(nodes: &NodeData) -> bool {
+pub(super) fn is_stored(nodes: &NodeData) -> bool {
     use graphmill_data::typed::Values::{F16, F32};
     let data = nodes.features.as_ref().map(|table| &table.data);
     matches!(data, Some(TableData::Sparse(_) | TableData::Dense(F16(_) | F32(_))))

@@ -1,6 +1,6 @@
 //! A training run on several types, by the loop of [`crate::batchwise`].
 
-use std::{ops::Range, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use graphmill_core::{NodeId, table};
 use graphmill_data::typed::TypedDataset;
@@ -18,7 +18,7 @@ use graphmill_nn::{
 
 use super::{
     build,
-    counts::{TypeCounts, add_up, total},
+    counts::{TypeCounts, total},
     devices::TypedDevices,
     inference::TypedInference,
     learner::TypedLearner,
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
-    batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    batchwise::{self, BatchRun, Completed, EpochCounts, Part, Scored, Session},
     build::target_scale_of,
     config::SelectBy,
     distributed::Ranks,
@@ -65,7 +65,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     check(config, data, &task)?;
     let sampler = build::sampler(config, &task)?;
     let whole = tiers::whole(config, data, &task)?;
-    let step = || step::bytes(config, &task, &*sampler, &borrowed(&whole));
+    let step = || step::bytes(config, (&task, None), &*sampler, &borrowed(&whole));
     let mut devices = TypedDevices::new(config, &task, &step)?;
     let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()))?;
     devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
@@ -101,11 +101,14 @@ pub(super) fn train_as_rank(
     let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
     check(config, &view.data, task)?;
     let sampler = view.sampler(config)?;
-    let tiers = TypedTiers::of_tables(&view.tables);
-    let learner = TypedLearner::new(config, task)?.over_ranks(ranks.clone());
+    let tiers = TypedTiers::over_ranks(config, view, &*sampler)?;
+    let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
+    let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);
     notes.extend(view.unread.clone());
-    context.observer.note(&opening(&config.strategy, &view.describe()));
+    let has = view.describe();
+    let rows = tiers.description.as_ref().map_or_else(|| has.clone(), |caches| format!("{has}; {caches}"));
+    context.observer.note(&opening(&config.strategy, &rows));
     notes.iter().for_each(|note| context.observer.note(note));
     let inference = RankInference::new(config, view, &*sampler)?;
     let scoring = (Inference::OverRanks(Box::new(inference)), Some(view));
@@ -211,12 +214,6 @@ impl<'a> TypedRun<'a> {
             devices: Vec::new(),
         })
     }
-
-    /// Numbers of node types and relations.
-    fn sizes(&self) -> (usize, usize) {
-        let schema = self.task.graph.schema();
-        (schema.num_types(), schema.num_relations())
-    }
 }
 
 impl<'a> BatchRun for TypedRun<'a> {
@@ -230,8 +227,8 @@ impl<'a> BatchRun for TypedRun<'a> {
         self.view.map_or_else(|| self.task.record(self.data), |view| view.record.clone())
     }
 
-    fn ranks(&self) -> Option<&Ranks> {
-        self.view.map(|view| &*view.ranks)
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.view.map(|view| &view.ranks)
     }
 
     fn partition(&self) -> Option<String> {
@@ -286,24 +283,16 @@ impl<'a> BatchRun for TypedRun<'a> {
             owners: self.view.map(TypedRankView::of_seeds),
         };
         let track = timeline.track(self.strategy.trainer());
-        let (ranks, sizes, last) = (self.view.map(|view| &*view.ranks), self.sizes(), batches.end);
-        let flow = self.strategy.run(&of, batches, |Timed { batch, mut spent }| {
+        let last = batches.end;
+        let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
             let all = of.seeds(number).len();
-            let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr, all))?;
+            let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
             let traffic = total(&batch.traffic);
             let done = Completed { number, outcome, traffic, spent };
-            let mut gathered = Ok(());
-            let flow = session.complete(done, |sums, counts| {
-                add(&batch, sums, counts);
-                // a checkpoint in the middle of an epoch has the totals of all ranks
-                if let Some(ranks) = ranks.filter(|ranks| number + 1 < last && ranks.stops_together()) {
-                    gathered = ranks.stop(sums).and_then(|()| add_up(ranks, counts, sizes));
-                }
-            })?;
-            gathered?;
+            let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
             Ok((flow, batch.recycle()))
         })?;
         self.devices = self.strategy.records();
@@ -312,7 +301,7 @@ impl<'a> BatchRun for TypedRun<'a> {
             view.ranks.count_bytes(false)?;
             let (sums, counts) = session.totals();
             self.ranks = view.ranks.end_epoch(sums, LinkTraffic::default())?;
-            add_up(&view.ranks, counts, sizes)?;
+            counts.add_up(&view.ranks)?;
         }
         Ok(flow)
     }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use graphmill_core::{Error as GraphError, NodeId, progress::Progress};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
     hotness::{self, Setting, Visits},
@@ -23,6 +24,8 @@ pub(super) struct TypedVisits<'v> {
     batch_size: usize,
     seed: u64,
     watch: &'v dyn Progress,
+    /// Owners of the seeds, if several ranks share each batch.
+    owners: Option<&'v NodeOwnership>,
     slots: RefCell<Vec<(TypedWorkspace, TypedSeeds, Vec<NodeId>)>>,
     drawn: Cell<u64>,
 }
@@ -59,9 +62,15 @@ impl<'v> TypedVisits<'v> {
             batch_size: batch_size(config, task),
             seed: config.seed,
             watch,
+            owners: None,
             slots: RefCell::default(),
             drawn: Cell::new(0),
         })
+    }
+
+    /// The same batches, of each of which this rank visits the seeds that it owns.
+    pub(super) fn of_rank(self, owners: &'v NodeOwnership) -> Self {
+        Self { owners: Some(owners), ..self }
     }
 
     /// Number of batches drawn so far.
@@ -72,7 +81,7 @@ impl<'v> TypedVisits<'v> {
 
 impl Visits for TypedVisits<'_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> graphmill_core::Result<()> {
-        let Self { task, sampler, seed, .. } = *self;
+        let Self { task, sampler, seed, owners, .. } = *self;
         let (graph, mut order) = (&task.graph, Vec::new());
         let schema = graph.schema();
         self.order.order(epoch, &mut order);
@@ -86,6 +95,14 @@ impl Visits for TypedVisits<'_> {
             slots.par_iter_mut().zip(seeds).enumerate().try_for_each(|(i, (slot, seeds))| {
                 let (workspace, memory, nodes) = slot;
                 let key = BatchKey { seed, epoch, batch: first + i as u64 };
+                let own: Vec<NodeId>;
+                let seeds = match owners {
+                    Some(owners) => {
+                        own = seeds.iter().copied().filter(|&v| owners.is_own(v)).collect();
+                        &own
+                    }
+                    None => *seeds,
+                };
                 let seeds = std::mem::take(memory).refill(key.batch, &task.seeds(seeds));
                 let sampled = sampler.sample(&TypedRequest::new(graph, key), workspace, seeds)?;
                 nodes.clear();

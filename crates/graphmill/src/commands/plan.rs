@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
-use graphmill_data::{partition::PartitionDir, typed::has_several_types};
+use graphmill_data::{
+    partition::{PartitionDir, TypedPartitionDir},
+    typed::has_several_types,
+};
 use graphmill_engine::{Error, TrainConfig, typed};
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{self as plan, Hardware, Profile, Request};
@@ -163,7 +166,16 @@ fn over_machines(
     let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
     args::use_threads(config.threads)?;
-    let data = args::open_dataset(args::required_path(matches, "dataset"))?;
-    let report = plan::machines::plan((config, given), &data, &PartitionDir::open(parts)?, network)?;
+    let report = if TypedPartitionDir::is_in(parts) {
+        let data = typed::open_dataset(config)?.ok_or_else(|| {
+            let message = "the parts have several types, but the dataset has one; name the dataset that was \
+                           partitioned";
+            Error::usage(format!("--partition {}: {message}", parts.display()))
+        })?;
+        plan::machines::plan_types((config, given), &data, &TypedPartitionDir::open(parts)?, network)?
+    } else {
+        let data = args::open_dataset(args::required_path(matches, "dataset"))?;
+        plan::machines::plan((config, given), &data, &PartitionDir::open(parts)?, network)?
+    };
     if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }

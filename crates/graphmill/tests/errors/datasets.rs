@@ -1,9 +1,6 @@
 //! `graphmill datasets`.
 
-#[path = "../../../data/tests/server/mod.rs"]
-mod server;
-
-use server::{Reply, Server};
+use crate::server::{Reply, Server};
 
 use super::{FAILED, USAGE, common::Sandbox, refused};
 

@@ -109,6 +109,12 @@ pub struct Subgraphs {
 }
 
 impl Subgraphs {
+    /// Bytes of the counts for the normalisation.
+    pub(crate) fn bytes(&self) -> u64 {
+        let counts = self.normalization.as_ref().map_or(0, |of| of.edge.len() + of.node.len());
+        4 * counts as u64
+    }
+
     /// Creates minibatches of subgraphs of `graph` for the training nodes `train`, with the sampler
     /// that `make` returns. Counts for the normalisation, which takes `coverage` times as long as
     /// sampling an epoch.

@@ -28,8 +28,14 @@
 //! the result does not depend on the order of the types, and the block has at most `max-degree`
 //! in-neighbours per node and relation; but its edges are those drawn (pyg issue 10103). Degrees of
 //! sources are not read.
+//!
+//! Over ranks, the owner of a node draws its neighbours, and each rank has the budgets of its share
+//! of a batch: the blocks are those of a batch with the share's seeds alone.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use clap::Args;
 use graphmill_core::{
@@ -42,12 +48,12 @@ use graphmill_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace,
+    TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace, WrapHops,
     sampler::cannot_name_edges,
 };
 use crate::{
     BatchKey,
-    sampler::{HopScratch, neighbor::draw_offsets},
+    sampler::{HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, neighbor::draw_offsets},
 };
 
 /// Options of [`Hgt`].
@@ -86,12 +92,49 @@ pub(super) fn make(with: &TypedOptions, graph: &TypedGraph) -> Result<Box<dyn Ty
 }
 
 /// Samples nodes of each type by their budgets.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Hgt {
     /// Number of nodes of each type at each hop, `T x L`.
     nodes: Vec<Vec<usize>>,
     num_hops: usize,
+    /// Draws from the rows of each relation.
+    draws: Vec<Arc<dyn HopSampler>>,
+}
+
+/// Draws from the rows of a relation: for the budgets of each hop, then for the edges of the block.
+#[derive(Clone, Copy, Debug)]
+struct RelationDraws {
+    relation: u64,
+    num_hops: usize,
     max_degree: usize,
+}
+
+impl HopSampler for RelationDraws {
+    /// The hops, and the edges of the block.
+    fn num_layers(&self) -> usize {
+        self.num_hops + 1
+    }
+
+    fn properties(&self) -> HopProperties {
+        HopProperties { is_per_node: true, access: NeighborAccess::OwnList, ..HopProperties::default() }
+    }
+
+    fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
+        let &HopRequest { graph, hop, dst, .. } = request;
+        let part = if hop < self.num_hops { part::BUDGET } else { part::EDGES };
+        let key = keyed::key(&[request.hop_key(), part, self.relation]);
+        let parallel = scratch.parallel;
+        let Block { indptr, indices, .. } = block;
+        let drawn = draw_offsets(graph, self.max_degree, key, dst, scratch, (indptr, indices));
+        scratch.parallel = parallel;
+        drawn?;
+        for (ends, &v) in indptr.windows(2).zip(dst) {
+            let row = graph.in_neighbors(v);
+            let drawn = &mut indices[ends[0] as usize..ends[1] as usize];
+            drawn.iter_mut().for_each(|offset| *offset = row[*offset as usize]);
+        }
+        Ok(())
+    }
 }
 
 /// Budget of each node outside the sample, for each type.
@@ -106,34 +149,37 @@ impl Hgt {
     pub fn new(with: &TypedOptions, schema: &Schema) -> Result<Self, String> {
         let options = with.own.get::<HgtOptions>();
         options.check().map_err(|fault| fault.to_string())?;
-        let nodes = with.fanout.of_types(schema)?;
-        Ok(Self { nodes, num_hops: with.fanout.all.len(), max_degree: options.max_degree })
+        let (nodes, num_hops) = (with.fanout.of_types(schema)?, with.fanout.all.len());
+        let of_relation = |r: usize| {
+            let draws = RelationDraws { relation: r as u64, num_hops, max_degree: options.max_degree };
+            Arc::new(draws) as Arc<dyn HopSampler>
+        };
+        let draws = (0..schema.num_relations()).map(of_relation).collect();
+        Ok(Self { nodes, num_hops, draws })
     }
 
     /// Draws up to `max_degree` in-neighbours of `dst` by relation `r`, without the excluded edges
-    /// of the seeds: row ends and sources.
+    /// of the seeds: row ends and sources. `hop` is that of the budgets, or the number of hops for
+    /// the edges of the block.
     fn draw(
         &self,
         (graph, r, seeds): (&TypedGraph, usize, &TypedSeeds),
-        key: [u64; 2],
+        (key, hop): (BatchKey, usize),
         dst: &[NodeId],
         scratch: &mut HopScratch,
         out: &mut Block,
     ) -> Result<()> {
-        let relation = graph.relation(r);
-        let key = keyed::key(&[key[0], key[1], r as u64]);
-        let parallel = scratch.parallel;
-        let to = (&mut out.indptr, &mut out.indices);
-        let drawn = draw_offsets(relation, self.max_degree, key, dst, scratch, to);
-        scratch.parallel = parallel;
-        drawn?;
-        for (i, &v) in dst.iter().enumerate() {
-            let row = relation.in_neighbors(v);
-            let drawn = out.indptr[i] as usize..out.indptr[i + 1] as usize;
-            out.indices[drawn].iter_mut().for_each(|offset| *offset = row[*offset as usize]);
+        let graph = graph.relation(r);
+        if dst.is_empty() {
+            out.indptr.clear();
+            out.indptr.push(0);
+            out.indices.clear();
+            return Ok(());
         }
+        let request = HopRequest { graph, hop, dst, key, aggregation: Aggregation::Other };
+        self.draws[r].sample_hop(&request, scratch, out)?;
         if let Some(excluded) = seeds.excluded(r) {
-            excluded.remove_from(relation, dst, Aggregation::Other, false, out, None);
+            excluded.remove_from(graph, dst, Aggregation::Other, false, out, None);
         }
         Ok(())
     }
@@ -142,7 +188,7 @@ impl Hgt {
     fn add_budgets(
         &self,
         (graph, seeds): (&TypedGraph, &TypedSeeds),
-        key: u64,
+        at: (BatchKey, usize),
         (nodes, from): (&[Vec<NodeId>], &[usize]),
         inside: &[HashSet<NodeId>],
         scratch: &mut HopScratch,
@@ -150,7 +196,7 @@ impl Hgt {
     ) -> Result<()> {
         let mut drawn = Block::default();
         for (r, &Relation { src, dst, .. }) in graph.schema().relations().iter().enumerate() {
-            self.draw((graph, r, seeds), [key, part::BUDGET], &nodes[dst][from[dst]..], scratch, &mut drawn)?;
+            self.draw((graph, r, seeds), at, &nodes[dst][from[dst]..], scratch, &mut drawn)?;
             for ends in drawn.indptr.windows(2) {
                 let row = &drawn.indices[ends[0] as usize..ends[1] as usize];
                 for u in row.iter().filter(|u| !inside[src].contains(u)) {
@@ -191,6 +237,12 @@ impl TypedSampler for Hgt {
         self.nodes[schema.relations()[r].src][hop] > 0
     }
 
+    fn by_relation(&self, wrap: &mut WrapHops) -> Option<Result<Box<dyn TypedSampler>, String>> {
+        let draws = self.draws.iter().enumerate().map(|(r, draws)| wrap(r, draws.clone()));
+        let draws: Result<Vec<_>, String> = draws.collect();
+        Some(draws.map(|draws| Box::new(Self { draws, ..self.clone() }) as Box<dyn TypedSampler>))
+    }
+
     fn sample(
         &self,
         request: &TypedRequest,
@@ -210,8 +262,8 @@ impl TypedSampler for Hgt {
         let mut budgets: Budgets = vec![BTreeMap::new(); schema.num_types()];
         let mut from = vec![0; schema.num_types()];
         for hop in 0..self.num_hops {
-            let key = BatchKey::hop(key, hop);
-            self.add_budgets((graph, seeds), key, (nodes, &from), &inside, scratch, &mut budgets)?;
+            self.add_budgets((graph, seeds), (key, hop), (nodes, &from), &inside, scratch, &mut budgets)?;
+            let key = key.hop(hop);
             from = nodes.iter().map(Vec::len).collect();
             for (t, budget) in budgets.iter_mut().enumerate() {
                 for u in race(budget, self.nodes[t][hop], keyed::key(&[key, part::RACE, t as u64])) {
@@ -238,13 +290,13 @@ impl Hgt {
         let &TypedRequest { graph, key, transposed, .. } = request;
         let TypedSampled { seeds, input_nodes: nodes, blocks, .. } = batch;
         let (schema, nodes, block) = (graph.schema(), &*nodes, &mut blocks[0]);
-        let (key, mut outside) = (key.hop(self.num_hops), Vec::new());
+        let (at, mut outside) = ((key, self.num_hops), Vec::new());
         for count in [&mut block.num_dst, &mut block.num_src] {
             count.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
         }
         for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
             let slice = &mut block.relations[r];
-            self.draw((graph, r, seeds), [key, part::EDGES], &nodes[dst], scratch, slice)?;
+            self.draw((graph, r, seeds), at, &nodes[dst], scratch, slice)?;
             // nodes outside of the sample get larger numbers
             outside.clear();
             relabel[src].start(&nodes[src]);

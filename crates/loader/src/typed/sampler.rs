@@ -80,6 +80,11 @@ pub trait TypedSampler: Send + Sync {
         None
     }
 
+    /// Bytes that the sampler holds beside the graph: copies of edges, and counts.
+    fn bytes(&self) -> u64 {
+        0
+    }
+
     /// Returns true if hop `hop` (0 next to the seeds) follows relation `r`.
     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool;
 

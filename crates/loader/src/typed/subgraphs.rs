@@ -163,6 +163,11 @@ impl TypedSampler for TypedSubgraphs {
         true
     }
 
+    fn bytes(&self) -> u64 {
+        let union = 8 * self.union.indptr().len() + 4 * self.union.num_edges();
+        union as u64 + self.subgraphs.bytes()
+    }
+
     fn subgraphs(&self) -> Option<u64> {
         Some(self.subgraphs.epoch())
     }

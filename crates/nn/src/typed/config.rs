@@ -1,6 +1,8 @@
 //! Configuration of a typed model.
 
-use graphmill_core::{options::OptionSet, options::OwnOptions, typed::Schema};
+use std::sync::Arc;
+
+use graphmill_core::{NodeId, options::OptionSet, options::OwnOptions, typed::Schema};
 
 use super::TABLE;
 use crate::{Error, Result, backend::Activation, layer::NormKind};
@@ -33,6 +35,9 @@ pub struct TypedModelConfig {
     /// Width of the rows of each relation's edges, 0 for a relation without edge features; empty
     /// for models that do not read them.
     pub edge_dims: Vec<usize>,
+    /// Own nodes of each type, if other processes learn the rows of the others
+    /// ([`LearnedRows::of_nodes`](super::LearnedRows::of_nodes)).
+    pub own_nodes: Option<Arc<[Vec<NodeId>]>>,
     /// Options of the layers.
     pub own: OwnOptions,
 }
@@ -50,6 +55,7 @@ impl Default for TypedModelConfig {
             norm: NormKind::None,
             head_layers: 0,
             edge_dims: Vec::new(),
+            own_nodes: None,
             own: OwnOptions::default(),
         }
     }

@@ -67,7 +67,7 @@ impl TypedInputs {
         rows.fit(self.types.len());
         for (t, out) in rows.out.iter_mut().enumerate() {
             if let (Some(Some(_)), TypeInput::Projected(linear)) = (projected.get(t), &self.types[t]) {
-                check_features(schema, t, linear, &features[t], nodes[t].len())?;
+                check_rows(schema, t, linear.in_dim(), &features[t], nodes[t].len())?;
                 out.resize(0, self.dim);
                 continue;
             }
@@ -90,9 +90,14 @@ impl TypedInputs {
         out: &mut Matrix,
     ) -> Result<()> {
         match &self.types[t] {
+            TypeInput::Learned(learned) if learned.is_partial() => {
+                check_rows(schema, t, self.dim, features, nodes.len())?;
+                out.resize(nodes.len(), self.dim);
+                pass.backend.copy(features.view(), out.view_mut());
+            }
             TypeInput::Learned(learned) => learned.gather(pass.backend, nodes, out)?,
             TypeInput::Projected(linear) => {
-                check_features(schema, t, linear, features, nodes.len())?;
+                check_rows(schema, t, linear.in_dim(), features, nodes.len())?;
                 out.resize(nodes.len(), self.dim);
                 linear.forward(pass, features.view(), 0.0, Epilogue::NONE, out.view_mut());
             }
@@ -131,9 +136,9 @@ impl TypedInputs {
     }
 }
 
-/// Checks the features of `count` nodes of type `t`.
-fn check_features(schema: &Schema, t: usize, linear: &Linear, x: &Matrix, count: usize) -> Result<()> {
-    if (x.num_rows(), x.num_cols()) == (count, linear.in_dim()) {
+/// Checks the features of `count` nodes of type `t`, of `width` values each.
+fn check_rows(schema: &Schema, t: usize, width: usize, x: &Matrix, count: usize) -> Result<()> {
+    if (x.num_rows(), x.num_cols()) == (count, width) {
         return Ok(());
     }
     Err(Error::invalid(format!(
@@ -142,7 +147,7 @@ fn check_features(schema: &Schema, t: usize, linear: &Linear, x: &Matrix, count:
         schema.types()[t].name,
         x.num_rows(),
         x.num_cols(),
-        linear.in_dim()
+        width
     )))
 }
 

@@ -10,9 +10,14 @@ use crate::{Backend, Matrix, View, backend::ops::Gather, optim::SparseAdam};
 ///
 /// Initial values are uniform with the variance of a Glorot-initialised projection, `sqrt(3 /
 /// width)` at most. They are functions of the key and the node.
+///
+/// If several processes train together, each may have the rows of its own nodes alone
+/// ([`LearnedRows::of_nodes`]).
 #[derive(Clone, Debug)]
 pub struct LearnedRows {
     table: Matrix,
+    /// True if the table has the rows of own nodes alone.
+    is_partial: bool,
     merged: Merged,
 }
 
@@ -60,16 +65,32 @@ impl LearnedRows {
     /// Creates `count` rows of width `dim`. Memory: `4 count (dim + 1)` bytes, and `8 count dim`
     /// for the state of the optimiser.
     pub fn new(count: usize, dim: usize, key: u64) -> Self {
-        let mut table = Matrix::zeros(count, dim);
-        let bound = (3.0 / dim.max(1) as f64).sqrt();
-        table.view_mut().host().par_chunks_mut(dim.max(1)).enumerate().for_each(|(v, row)| {
-            let mut stream = keyed::Stream::new(keyed::key(&[key, v as u64]));
-            row.iter_mut().for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
-        });
-        Self { table, merged: Merged::default() }
+        Self { is_partial: false, ..Self::of(count, dim, key, |row| row as NodeId) }
     }
 
-    /// All rows, `V_t x hidden`.
+    /// Creates the rows of `nodes` alone, in their order: those that [`LearnedRows::new`] gives
+    /// them. Ids of [`LearnedRows::update`] are places in `nodes`, and batches bring their rows.
+    pub fn of_nodes(nodes: &[NodeId], dim: usize, key: u64) -> Self {
+        Self { is_partial: true, ..Self::of(nodes.len(), dim, key, |row| nodes[row]) }
+    }
+
+    /// Rows of the nodes `node_of(0), node_of(1), ...`.
+    fn of(count: usize, dim: usize, key: u64, node_of: impl Fn(usize) -> NodeId + Sync) -> Self {
+        let mut table = Matrix::zeros(count, dim);
+        let bound = (3.0 / dim.max(1) as f64).sqrt();
+        table.view_mut().host().par_chunks_mut(dim.max(1)).enumerate().for_each(|(i, row)| {
+            let mut stream = keyed::Stream::new(keyed::key(&[key, node_of(i).into()]));
+            row.iter_mut().for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
+        });
+        Self { table, is_partial: false, merged: Merged::default() }
+    }
+
+    /// Returns true if the table has the rows of some nodes alone ([`LearnedRows::of_nodes`]).
+    pub fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// All rows, `V_t x hidden`, or those of the own nodes.
     pub fn table(&self) -> &Matrix {
         &self.table
     }
@@ -120,6 +141,15 @@ impl LearnedRows {
 mod tests {
     use super::*;
     use crate::{backend::Reference, optim::AdamOptions};
+
+    #[test]
+    fn rows_of_some_nodes_are_those_of_all() {
+        let (all, some) = (LearnedRows::new(9, 3, 5), LearnedRows::of_nodes(&[7, 2], 3, 5));
+        for (i, v) in [(0, 7), (1, 2)] {
+            assert_eq!(some.table().rows(i..i + 1).host(), all.table().rows(v..v + 1).host());
+        }
+        assert!(some.is_partial() && !all.is_partial());
+    }
 
     #[test]
     fn gradients_of_repeated_nodes_are_added_up() {

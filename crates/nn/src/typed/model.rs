@@ -39,7 +39,8 @@ pub struct TypedStep<'a> {
     /// backward pass.
     pub blocks: &'a [TypedBlock],
     /// Features of the bottom block's sources, `S_t x F_t` each; ignored for types with learned
-    /// rows.
+    /// rows, or if those have the rows of own nodes alone
+    /// ([`TypedModelConfig::own_nodes`]), the learned rows of the sources, `S_t x hidden`.
     pub features: &'a [Matrix],
     /// Rows of the edges of each block and relation, `E_r x K_r`; empty for models that do not read
     /// them.
@@ -106,10 +107,10 @@ impl TypedModel {
         let (hidden, key) = (config.hidden, |part: u64| keyed::key(&[seed, part]));
         let types = feature_dims.iter().enumerate().map(|(t, &dim)| {
             let key = keyed::key(&[key(part::INPUT), t as u64]);
-            if dim == 0 {
-                TypeInput::Learned(Box::new(LearnedRows::new(schema.types()[t].count, hidden, key)))
-            } else {
-                TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key)))
+            match &config.own_nodes {
+                _ if dim > 0 => TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key))),
+                None => TypeInput::Learned(Box::new(LearnedRows::new(schema.types()[t].count, hidden, key))),
+                Some(own) => TypeInput::Learned(Box::new(LearnedRows::of_nodes(&own[t], hidden, key))),
             }
         });
         let inputs = TypedInputs {
@@ -371,8 +372,8 @@ impl TypedModel {
         }
     }
 
-    /// Computes the input rows of `nodes` of type `t` from their features, `N x F`, which are
-    /// ignored for a type with learned rows. `out` is resized to `N x hidden`.
+    /// Computes the input rows of `nodes` of type `t` from their features, `N x F`, as those of a
+    /// [`TypedStep`]. `out` is resized to `N x hidden`.
     ///
     /// # Errors
     /// Features have another width than the model, or another number of rows than nodes.

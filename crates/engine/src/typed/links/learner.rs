@@ -61,7 +61,7 @@ impl LinkModel {
         });
         let of_model = TypedModelConfig { head_layers: 0, ..build::model_config(config, &of.inputs) };
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
-        build::check_learned_rows(config, &of.inputs)?;
+        build::check_learned_rows(config, build::learned_counts(&of.inputs))?;
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
         Ok(Self { encoder, decoder: decoder.map_err(by_flag)? })
     }

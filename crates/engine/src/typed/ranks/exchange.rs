@@ -1,35 +1,37 @@
 //! Sums of gradients and losses over ranks.
 //!
 //! The gradient of a batch is the sum of the ranks' gradients, weighted by their seeds. Dense
-//! gradients are summed in rank order. The gradients of learned rows are gathered in rank order,
-//! and each rank adds up those of a row that occurs on several ranks, so all ranks make the same
-//! update of the same rows as a single process.
+//! gradients are summed in rank order. The gradients of learned rows are sent to the owners of the
+//! nodes, which add up those of a row that occurs on several ranks in rank order, and update it.
 
 use graphmill_core::{Matrix, NodeId};
 use graphmill_nn::typed::{TypedActivations, TypedModel};
 
-use crate::{Result, distributed::Ranks, learner::BatchShare};
+use super::own_rows::RowOwners;
+use crate::{Result, learner::BatchShare};
 
-/// Gradients of learned rows of a type: nodes of all ranks, which may repeat.
+/// Gradients of own learned rows of a type from the batches of all ranks.
 pub(in crate::typed) struct RowGradients {
     /// Number of the type.
     pub(in crate::typed) node_type: usize,
-    pub(in crate::typed) nodes: Vec<NodeId>,
+    /// Places of own nodes, which may repeat.
+    pub(in crate::typed) places: Vec<NodeId>,
     pub(in crate::typed) grad: Matrix,
 }
 
 /// Sums the gradients of a batch over ranks, of which `own` is this rank's share. `nodes` are its
 /// input nodes with the activations of its backward pass, if it had one; without, its gradient is
-/// zero. Returns the mean loss and the seeds of the batch, and the gradients of learned rows.
+/// zero. Returns the mean loss and the seeds of the batch, and the gradients of own learned rows.
 ///
 /// # Errors
 /// A rank did not take part.
 pub(in crate::typed) fn exchange(
-    ranks: &Ranks,
+    over: &RowOwners,
     model: &mut TypedModel,
     own: BatchShare,
     (nodes, acts): (&[Vec<NodeId>], Option<&TypedActivations>),
 ) -> Result<(f64, usize, Vec<RowGradients>)> {
+    let ranks = &over.ranks;
     let share = own.nodes as f32 / own.global.unwrap_or(own.nodes).max(1) as f32;
     let mut values: Vec<f32> = Vec::new();
     // running statistics have values instead of gradients
@@ -49,21 +51,12 @@ pub(in crate::typed) fn exchange(
     let mut rows = Vec::new();
     for (t, learned) in model.learned_rows() {
         let width = learned.table().num_cols();
-        let mut words: Vec<u32> = Vec::new();
-        if let Some(acts) = acts {
-            words.extend_from_slice(&nodes[t]);
-            words.extend(acts.input_grad(t).host().iter().map(|&x| (share * x).to_bits()));
-        }
-        let mut gathered = RowGradients { node_type: t, nodes: Vec::new(), grad: Matrix::default() };
-        let mut grads: Vec<f32> = Vec::new();
-        for words in ranks.gather(&words)? {
-            // a row has its node and its values
-            let (nodes, bits) = words.split_at(words.len() / (width + 1));
-            gathered.nodes.extend_from_slice(nodes);
-            grads.extend(bits.iter().map(|&bits| f32::from_bits(bits)));
-        }
-        gathered.grad = Matrix::from_slice(gathered.nodes.len(), width, &grads);
-        rows.push(gathered);
+        let grads: Vec<f32> = acts
+            .map(|acts| acts.input_grad(t).host().iter().map(|&x| share * x).collect())
+            .unwrap_or_default();
+        let of_batch = if acts.is_some() { &nodes[t][..] } else { &[][..] };
+        let (places, grad) = over.send_gradients(t, width, of_batch, &grads)?;
+        rows.push(RowGradients { node_type: t, places, grad });
     }
     let (loss, seeds) = ranks.batch_loss(own)?;
     Ok((loss, seeds, rows))

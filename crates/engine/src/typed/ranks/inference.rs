@@ -165,6 +165,10 @@ impl<'a> RankInference<'a> {
             for ids in ids.chunks(self.chunk) {
                 if let Some(table) = &self.view.tables[t] {
                     table.gather(ids, &mut features)?;
+                } else if let Some((_, learned)) = model.learned_rows().find(|(of, _)| *of == t) {
+                    let owners = &self.view.owners[t];
+                    let places: Vec<NodeId> = ids.iter().map(|&v| owners.place(v)).collect();
+                    learned.gather(pass.backend, &places, &mut features)?;
                 }
                 model.input_rows(pass, t, &features, ids, &mut rows)?;
                 append(pass, &mut all, count, &mut filled, &rows);

@@ -9,29 +9,30 @@
 //! A batch has the seeds and the draws of the same batch in a single process, as for one type
 //! ([`crate::distributed`]): the owner of a node draws its neighbours by each relation, keyed by
 //! relation, hop and node. The gradients of dense parameters are summed over ranks. Learned rows of
-//! types without features are on all ranks, which gather the gradients of the rows in each other's
-//! batches and make the same updates.
+//! types without features are at the owners of their nodes.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `view.rs` | a rank's part of the dataset: graph, rows, task |
-//! | `exchange.rs` | sums of gradients, and gradients of learned rows |
+//! | `exchange.rs` | sums of gradients |
+//! | `own_rows.rs` | learned rows at their owners |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
 
 mod exchange;
 mod inference;
+mod own_rows;
 mod view;
 
 use std::sync::Arc;
 
 use graphmill_data::partition::TypedPartitionDir;
 use graphmill_distributed::Messenger;
-use graphmill_loader::sampler::NeighborAccess;
 use graphmill_nn::typed::TABLE;
 
 pub(super) use exchange::exchange;
 pub(super) use inference::RankInference;
-pub(super) use view::TypedRankView;
+pub(super) use own_rows::{RowOwners, own_nodes};
+pub(super) use view::{RankRows, TypedRankView};
 
 use crate::{Error, Result, RunContext, TrainConfig, distributed, record::Summary};
 
@@ -79,31 +80,12 @@ fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |flag: &str, why: &str| {
         Err(Error::usage(format!("--{flag}: it is not available over ranks on several types, {why}")))
     };
-    if config.num_devices() > 0 {
-        return refuse("devices", "which compute on the processor; leave it out");
-    }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        let flag = if config.host_budget.0 > 0 { "host-budget" } else { "cache-ratio" };
-        return refuse(
-            flag,
-            "whose own rows stay in memory or mapped; leave it out, or train in one process",
-        );
+    if !config.cuda_devices().is_empty() {
+        return refuse("devices", "which compute on the processor; use virtual:N, or leave it out");
     }
     if TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges) {
         let model = format!("model {}", config.model);
         return refuse(&model, "which have no features of edges; use a model without them, such as rsage");
     }
     Ok(())
-}
-
-/// Refuses draws that read more than the lists of single destinations.
-fn check_draws(config: &TrainConfig, access: NeighborAccess) -> Result<(), String> {
-    match access {
-        NeighborAccess::OwnList => Ok(()),
-        _ => Err(format!(
-            "--sampler {}: over ranks on several types its draws read lists of several nodes; use \
-             --sampler neighbor, or labor without --labor-iterations",
-            config.sampler
-        )),
-    }
 }

@@ -2,35 +2,49 @@
 //! by each relation, their feature rows, and the task with the targets of all nodes.
 //!
 //! Memory besides the parts, per node of the whole graph: 8 bytes for the row starts of each
-//! relation into its type, 2 for the owners, those of its targets, and a learned row with its
-//! optimiser's state if the type has no features.
+//! relation into its type, 2 for the owners, and those of its targets.
 
 use std::sync::{Arc, RwLock};
 
 use graphmill_core::{Matrix, typed::NodeType};
 use graphmill_data::{
     partition::{EdgeTypeCounts, TypedPart, TypedPartitionDir},
-    typed::{EdgeData, FeatureTable, TypedDataset, Values},
+    typed::{EdgeData, FeatureTable, NodeData, TableData, TypedDataset, Values},
 };
 use graphmill_distributed::{
     Messenger, NodeOwnership,
     messenger::service_of_type,
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
-    sampler::{Distributed, SAMPLE},
+    sampler::Distributed,
 };
 use graphmill_loader::{Feature, HopSampler, feature::Host, typed::TypedSampler};
 
-use super::check_draws;
 use crate::{
     Error, Result, TrainConfig,
     distributed::{LAYERS, Ranks},
     record::{DatasetRecord, TypeCount},
     typed::{
         build,
-        tables::Tables,
-        task::{TypedTask, choose, features, unread_columns},
+        tables::{self, Tables},
+        task::{TypedTask, choose, features, is_stored, unread_columns},
     },
 };
+
+/// Rows of a type: own ones, and those of other ranks over the network.
+pub(in crate::typed) struct RankRows {
+    pub(in crate::typed) own: Table,
+    pub(in crate::typed) others: Arc<dyn Feature>,
+    /// Bytes of the own rows in host memory; 0 if they are read from files.
+    pub(in crate::typed) resident: u64,
+    on_disk: bool,
+}
+
+impl RankRows {
+    /// Returns true if the own rows are read from files.
+    pub(in crate::typed) fn is_on_disk(&self) -> bool {
+        self.on_disk
+    }
+}
 
 /// A rank's view of a partitioned dataset.
 pub(in crate::typed) struct TypedRankView {
@@ -43,6 +57,8 @@ pub(in crate::typed) struct TypedRankView {
     pub(in crate::typed) task: TypedTask,
     /// Rows of all nodes of each type: own ones, and those of other ranks over the network.
     pub(in crate::typed) tables: Tables,
+    /// The same rows by their places.
+    pub(in crate::typed) rows: Vec<Option<RankRows>>,
     /// Own rows between layers of each type.
     layers: Vec<[Arc<RwLock<Matrix>>; 2]>,
     /// Record of the whole dataset.
@@ -86,6 +102,7 @@ impl TypedRankView {
         let task = TypedTask::on_graph(&data, &config.task, graph)?;
         let mut view = Self {
             tables: Vec::with_capacity(types),
+            rows: Vec::with_capacity(types),
             layers: (0..types).map(|_| Default::default()).collect(),
             record: record(dir, &data, &task),
             partition: dir.checksum().to_string(),
@@ -95,18 +112,24 @@ impl TypedRankView {
             data,
             task,
         };
+        let on_disk = exceeds(config.host_budget.0, &parts);
         for t in 0..types {
-            let rows = view.serve(t, &parts)?;
-            view.tables.push(rows);
+            let rows = view.serve(t, &parts, on_disk)?;
+            let of = |RankRows { own, others, .. }: &RankRows| {
+                let rows = OwnedAndRemoteRows::new(view.owners[t].clone(), own.clone(), others.clone());
+                Arc::new(rows) as Arc<dyn Feature>
+            };
+            view.tables.push(rows.as_ref().map(of));
+            view.rows.push(rows);
         }
         // no rank requests rows before all ranks serve them
         view.ranks.meet()?;
         Ok(view)
     }
 
-    /// Serves the own rows of type `t`, of features and between layers. Returns the feature rows of
-    /// all nodes.
-    fn serve(&self, t: usize, parts: &[TypedPart]) -> Result<Option<Arc<dyn Feature>>> {
+    /// Serves the own rows of type `t`, of features and between layers; with `on_disk`, feature
+    /// rows are read from the files of the parts, if they are stored as they are trained on.
+    fn serve(&self, t: usize, parts: &[TypedPart], on_disk: bool) -> Result<Option<RankRows>> {
         let (post, owners) = (self.ranks.post(), &self.owners[t]);
         for (service, table) in LAYERS.iter().zip(&self.layers[t]) {
             let rows = RowService::new(owners.clone(), Table::Written(table.clone()));
@@ -116,8 +139,14 @@ impl TypedRankView {
         if dim == 0 {
             return Ok(None);
         }
+        let on_disk = on_disk && parts.iter().all(|part| is_dense_file(part, t));
+        let mut resident = 0;
         let of_part = |part: &TypedPart| {
+            if let Some(dir) = part.dataset.directory.as_deref().filter(|_| on_disk) {
+                return tables::on_disk(dir, t, &part.dataset);
+            }
             let rows = features(&part.dataset, &part.dataset.nodes[t])?.unwrap_or_default();
+            resident += rows.bytes() as u64;
             Ok(Arc::new(Host::new(&rows)) as Arc<dyn Feature>)
         };
         let of_parts: Vec<Arc<dyn Feature>> = parts.iter().map(of_part).collect::<Result<_>>()?;
@@ -128,7 +157,7 @@ impl TypedRankView {
         let (service, own) = (service_of_type(ROWS, t), Table::Constant(own));
         post.serve(service, Arc::new(RowService::new(owners.clone(), own.clone())));
         let others = Arc::new(Remote::new(post.clone(), owners.clone(), service, dim));
-        Ok(Some(Arc::new(OwnedAndRemoteRows::new(owners.clone(), own, others))))
+        Ok(Some(RankRows { own, others, resident, on_disk }))
     }
 
     /// Sampler of this rank, which draws for the other ranks too. All ranks call this at the same
@@ -144,9 +173,8 @@ impl TypedRankView {
         };
         let wrapped = own.as_ref().and_then(|own| {
             own.by_relation(&mut |r, inner| {
-                check_draws(config, inner.properties().access)?;
                 let owners = self.owners[schema.relations()[r].dst].clone();
-                let sampler = Distributed::by(service_of_type(SAMPLE, r), inner, post.clone(), owners)?;
+                let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r);
                 let sampler = sampler.with_building(self.ranks.building().clone());
                 sampler.serve(self.task.graph.relation(r));
                 Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
@@ -155,7 +183,7 @@ impl TypedRankView {
         let sampler = wrapped.unwrap_or_else(|| {
             Err(format!(
                 "--sampler {}: over ranks on several types its draws read the neighbours of several nodes; \
-                 use --sampler neighbor, full, weighted or labor",
+                 use --sampler neighbor, full, weighted, labor or hgt",
                 config.sampler
             ))
         });
@@ -191,6 +219,24 @@ impl TypedRankView {
         let shares: Vec<String> = types.map(share).collect();
         format!("rank {} of {} owns {}", self.ranks.rank(), self.ranks.size(), shares.join(", "))
     }
+}
+
+/// Returns true if the feature rows of `parts` exceed a budget of host memory.
+fn exceeds(budget: u64, parts: &[TypedPart]) -> bool {
+    let bytes = |nodes: &NodeData| match nodes.features.as_ref().map(|table| &table.data) {
+        None => 0,
+        Some(TableData::Dense(values)) => values.bytes().len() as u64,
+        Some(TableData::Sparse(rows)) => rows.bytes() as u64,
+    };
+    budget > 0 && parts.iter().flat_map(|part| &part.dataset.nodes).map(bytes).sum::<u64>() > budget
+}
+
+/// Returns true if the part's rows of type `t` are a file of dense rows that are trained on as they
+/// are.
+fn is_dense_file(part: &TypedPart, t: usize) -> bool {
+    let nodes = &part.dataset.nodes[t];
+    let is_dense = nodes.features.as_ref().is_some_and(|table| matches!(table.data, TableData::Dense(_)));
+    is_dense && is_stored(nodes) && part.dataset.directory.is_some()
 }
 
 /// The types of the whole dataset, with the widths of their features, which all parts share, and

@@ -254,3 +254,17 @@ fn wrong_options_and_ends_of_edges_are_refused_with_a_fix() {
         assert!(refused.unwrap_err().to_string().contains("use --sampler neighbor"), "{name}");
     }
 }
+
+#[test]
+fn the_bytes_beside_the_graph_are_those_of_the_union_and_the_counts() {
+    let graph = random_graph(9, 30, 2);
+    let (nodes, edges) = (graph.num_nodes() as u64, graph.num_edges() as u64);
+    let union = 8 * (nodes + 1) + 4 * edges;
+    for (coverage, counts) in [(0.0, 0), (5.0, 4 * (nodes + edges))] {
+        let training = SubgraphTraining { sample_coverage: coverage, ..SubgraphTraining::default() };
+        let sampler = make("saint-node", &options(6, training, vec![0, 1]), &graph);
+        assert_eq!(sampler.bytes(), union + counts, "coverage {coverage}");
+    }
+    let with = TypedOptions { fanout: TypedFanout::new([2]), ..TypedOptions::default() };
+    assert_eq!(make("neighbor", &with, &graph).bytes(), 0);
+}

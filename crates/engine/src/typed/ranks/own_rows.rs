@@ -1,0 +1,156 @@
+//! Learned rows at their owners.
+//!
+//! # Algorithm
+//!
+//! Each rank has the rows of its own nodes, with the optimiser's state. Before the forward pass of
+//! a batch, each rank sends the ids of its input nodes to their owners and gets their rows, which
+//! are those after the last update, because an owner replies between its updates. The gradients go
+//! back to the owners, which add up those of the same row in rank order. A row therefore has the
+//! bits that it has if every rank makes all updates.
+//!
+//! # Source
+//!
+//! Ours; the rows' owners are the parameter servers of Li et al., *Scaling distributed machine
+//! learning with the parameter server*, OSDI 2014, with updates in lockstep.
+//!
+//! # Cost
+//!
+//! Two messages between each two ranks and a row each way for each remote input node of a batch.
+//!
+//! # Memory
+//!
+//! The own rows. Rank 0 has all rows while it writes a checkpoint, and every rank while it reads
+//! one.
+
+use std::sync::Arc;
+
+use graphmill_core::{Error as CoreError, NodeId};
+use graphmill_distributed::NodeOwnership;
+use graphmill_nn::{Matrix, typed::LearnedRows};
+
+use crate::{Result, checkpoint::tensors::Tensor, distributed::Ranks};
+
+/// The ranks that learn rows together, and the owners of the nodes of each type.
+#[derive(Clone)]
+pub(in crate::typed) struct RowOwners {
+    pub(in crate::typed) ranks: Arc<Ranks>,
+    pub(in crate::typed) owners: Vec<Arc<NodeOwnership>>,
+}
+
+/// Own nodes of the types without features, of which `dims` are the widths; empty for others.
+pub(in crate::typed) fn own_nodes(owners: &[Arc<NodeOwnership>], dims: &[usize]) -> Arc<[Vec<NodeId>]> {
+    let of_type = |(owners, dim): (&Arc<NodeOwnership>, &usize)| match dim {
+        0 => owners.own().collect(),
+        _ => Vec::new(),
+    };
+    owners.iter().zip(dims).map(of_type).collect()
+}
+
+impl RowOwners {
+    /// Fetches the rows of `nodes` of type `t`, which may repeat, to `out`. All ranks call this at
+    /// the same time, each with its own part `rows`.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(in crate::typed) fn fetch(
+        &self,
+        t: usize,
+        rows: &LearnedRows,
+        nodes: &[NodeId],
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let (owners, table) = (&self.owners[t], rows.table());
+        let width = table.num_cols();
+        let mut asked = vec![Vec::new(); self.ranks.size()];
+        nodes.iter().for_each(|&v| asked[owners.owner(v)].push(v));
+        let asked = self.ranks.exchange_words(asked)?;
+        let view = table.view();
+        let own: &[u32] = bytemuck::cast_slice(view.host());
+        let reply = |ids: &Vec<NodeId>| {
+            let mut words = Vec::with_capacity(ids.len() * width);
+            for place in owners.places(ids)? {
+                words.extend_from_slice(&own[place as usize * width..][..width]);
+            }
+            Ok::<_, CoreError>(words)
+        };
+        let replies = asked.iter().map(reply).collect::<Result<Vec<_>, _>>()?;
+        let replies = self.ranks.exchange_words(replies)?;
+        let mut replies: Vec<_> = replies.iter().map(|words| words.chunks_exact(width.max(1))).collect();
+        out.resize(nodes.len(), width);
+        for (to, &v) in out.view_mut().host().chunks_exact_mut(width.max(1)).zip(nodes) {
+            let rank = owners.owner(v);
+            let Some(row) = replies[rank].next() else {
+                let message = "fewer learned rows than nodes; use the same build on all machines".into();
+                return Err(CoreError::Peer { rank, message }.into());
+            };
+            to.copy_from_slice(bytemuck::cast_slice(row));
+        }
+        Ok(())
+    }
+
+    /// Sends the gradients of rows of type `t` of `width` values to the owners of `nodes`. Returns
+    /// the places of own nodes, which may repeat, and their gradients, by rank. All ranks call this
+    /// at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(super) fn send_gradients(
+        &self,
+        t: usize,
+        width: usize,
+        nodes: &[NodeId],
+        grads: &[f32],
+    ) -> Result<(Vec<NodeId>, Matrix)> {
+        let owners = &self.owners[t];
+        let mut parts = vec![(Vec::new(), Vec::new()); self.ranks.size()];
+        for (&v, grad) in nodes.iter().zip(grads.chunks_exact(width.max(1))) {
+            let (ids, words) = &mut parts[owners.owner(v)];
+            ids.push(v);
+            words.extend(grad.iter().map(|x| x.to_bits()));
+        }
+        let parts = parts.into_iter().map(|(mut ids, words)| {
+            ids.extend(words);
+            ids
+        });
+        let (mut places, mut grads): (Vec<NodeId>, Vec<f32>) = Default::default();
+        for words in self.ranks.exchange_words(parts.collect())? {
+            // a row has its node and its values
+            let (ids, bits) = words.split_at(words.len() / (width + 1));
+            places.extend(owners.places(ids)?);
+            grads.extend(bits.iter().map(|&bits| f32::from_bits(bits)));
+        }
+        let grads = Matrix::from_slice(places.len(), width, &grads);
+        Ok((places, grads))
+    }
+
+    /// Replaces a tensor of the own rows of type `t` by all rows on rank 0, and leaves it on the
+    /// others. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(in crate::typed) fn join(&self, t: usize, tensor: &mut Tensor) -> Result<()> {
+        let (owners, [_, width]) = (&self.owners[t], tensor.shape);
+        let mut counts = vec![0; self.ranks.size()];
+        (0..owners.num_nodes() as NodeId).for_each(|v| counts[owners.owner(v)] += width);
+        let all = self.ranks.collect_words(bytemuck::cast_slice(&tensor.data), &counts)?;
+        let Some(all) = all else { return Ok(()) };
+        let mut rows: Vec<_> = all.iter().map(|words| words.chunks_exact(width.max(1))).collect();
+        let mut whole = Vec::with_capacity(owners.num_nodes() * width);
+        for v in 0..owners.num_nodes() as NodeId {
+            whole
+                .extend(rows[owners.owner(v)].next().into_iter().flatten().map(|&bits| f32::from_bits(bits)));
+        }
+        (tensor.shape, tensor.data) = ([owners.num_nodes(), width], whole);
+        Ok(())
+    }
+
+    /// Replaces a tensor of all rows of type `t` by the own rows.
+    pub(in crate::typed) fn split(&self, t: usize, tensor: &mut Tensor) {
+        let (owners, [count, width]) = (&self.owners[t], tensor.shape);
+        if count == owners.num_nodes() {
+            let row = |v: NodeId| &tensor.data[v as usize * width..][..width];
+            let own: Vec<f32> = owners.own().flat_map(row).copied().collect();
+            (tensor.shape, tensor.data) = ([owners.num_own(), width], own);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Caches of a level of memory in front of the rows of all types.
+
+use std::{ops::Range, sync::Arc, time::Instant};
+
+use graphmill_core::{
+    progress::{Progress, Quiet},
+    typed::Schema,
+};
+use graphmill_distributed::NodeOwnership;
+use graphmill_loader::{
+    feature::{Link, LinkOptions, Linked, cached::Level},
+    hotness::Visits,
+    typed::TypedSampler,
+};
+
+use super::{DEFAULT_CACHE, Rows, TypedTiers, read_rows, resolve};
+use crate::{
+    Error, Result, TrainConfig,
+    cache_kind::{Kind, counts_training, follows_ids, kind},
+    record::PresamplingRecord,
+    tiers::{NewCache, map_bytes},
+    typed::{
+        devices::TypedDevices,
+        shares::{self, Competing},
+        step,
+        tables::{Tables, borrowed},
+        task::TypedTask,
+        visits::{self, TypedVisits},
+    },
+};
+
+/// Caches of a level to build.
+pub(super) struct CacheLevel<'c> {
+    pub(super) flag: &'static str,
+    pub(super) policy: &'c str,
+    /// Bytes of each cache with its maps.
+    pub(super) budget: f64,
+    /// Name of the budget in messages.
+    pub(super) memory: String,
+    /// Fraction of the bytes of all competing rows, if the size is given so.
+    pub(super) ratio: Option<f64>,
+    /// Number of devices that share each cache.
+    pub(super) devices: usize,
+    pub(super) level: Level,
+    /// Rows of each type that compete for the budget.
+    pub(super) of: &'c dyn Fn(usize) -> CachedRows<'c>,
+}
+
+/// Rows of a type that a level caches.
+#[derive(Clone, Copy)]
+pub(super) enum CachedRows<'c> {
+    None,
+    All,
+    /// Those of other ranks, because own ones are as near.
+    OfOthers(&'c NodeOwnership),
+}
+
+impl CachedRows<'_> {
+    /// Number of the `count` rows of a type.
+    fn count(self, count: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::All => count,
+            Self::OfOthers(owners) => count - owners.num_own(),
+        }
+    }
+
+    /// Sets the scores of rows that are not cached to negative infinity.
+    fn mask(self, scores: &mut [f64]) {
+        if let Self::OfOthers(owners) = self {
+            owners.own().for_each(|v| scores[v as usize] = f64::NEG_INFINITY);
+        }
+    }
+}
+
+/// Global ids of the nodes of type `t`.
+fn range_of(schema: &Schema, t: usize) -> Range<usize> {
+    schema.range(t).start as usize..schema.range(t).end as usize
+}
+
+/// Tiers in the making.
+pub(super) struct Levels<'b> {
+    config: &'b TrainConfig,
+    task: &'b TypedTask,
+    sampler: &'b dyn TypedSampler,
+    visits: &'b TypedVisits<'b>,
+    pub(super) tables: Tables,
+    /// Descriptions of levels, the nearest first.
+    parts: Vec<String>,
+    /// Number of rows of all types in the caches of a device.
+    device_rows: usize,
+}
+
+impl<'b> Levels<'b> {
+    /// Levels in front of `tables`, whose hotness `visits` counts.
+    pub(super) fn new(
+        config: &'b TrainConfig,
+        task: &'b TypedTask,
+        (sampler, visits): (&'b dyn TypedSampler, &'b TypedVisits<'b>),
+        tables: Tables,
+    ) -> Self {
+        Self { config, task, sampler, visits, tables, parts: Vec::new(), device_rows: 0 }
+    }
+
+    /// Adds the description of the lowest tier.
+    pub(super) fn describe_lowest(&mut self, text: String) {
+        self.parts.push(text);
+    }
+
+    /// The tiers, whose construction began at `clock`, over the rows `whole`.
+    pub(super) fn finish(self, clock: Instant, whole: Tables) -> TypedTiers {
+        let Self { tables, parts, device_rows, .. } = self;
+        let (drawn_batches, seconds) = (self.visits.drawn(), clock.elapsed().as_secs_f64());
+        TypedTiers {
+            tables,
+            whole,
+            device_rows,
+            description: (!parts.is_empty()).then(|| format!("feature rows: {}", parts.join(", "))),
+            presampling: (drawn_batches > 0).then(|| PresamplingRecord {
+                drawn_batches,
+                seconds,
+                ..PresamplingRecord::default()
+            }),
+        }
+    }
+
+    /// Puts the caches of the devices, which share them, in front of all tables; of devices that
+    /// work independently, the caches of the one that trains. A rank trains on its own seeds, of
+    /// which `owners` are the owners by type.
+    pub(super) fn add_devices(
+        &mut self,
+        by_device: Option<&TypedDevices>,
+        owners: Option<&[Arc<NodeOwnership>]>,
+    ) -> Result<()> {
+        let (config, limit) = (self.config, self.config.device_budget.0);
+        let devices = if by_device.is_some() { 1 } else { config.num_devices() };
+        let (mut budget, mut memory) = (f64::INFINITY, String::new());
+        if let Some(free) = by_device.and_then(|devices| devices.trainer().free()) {
+            budget = free as f64;
+            memory = format!("--device-budget {limit}, of which {free} are free");
+        } else if limit > 0 {
+            let of = (self.task, owners);
+            let step = step::bytes(config, of, self.sampler, &borrowed(&self.tables))?.all;
+            let Some(free) = limit.checked_sub(step) else {
+                return Err(Error::usage(format!(
+                    "--device-budget {limit}: a training step takes {step} bytes of a device; raise it, or \
+                     lower --batch-size or --fanout"
+                )));
+            };
+            budget = free as f64;
+            memory = format!("--device-budget {limit} beside a training step of {step} bytes");
+        }
+        let own = by_device.map(|devices| devices.trainer().link.clone());
+        let shared = || (*config.link != LinkOptions::default()).then(|| Arc::new(Link::new(*config.link)));
+        if let Some(link) = own.or_else(shared) {
+            for table in self.tables.iter_mut().flatten() {
+                *table = Arc::new(Linked::new(table.clone(), link.clone()));
+            }
+        }
+        let farther = self.parts.len();
+        self.add(&CacheLevel {
+            flag: "cache",
+            policy: resolve(&config.cache),
+            budget,
+            memory,
+            ratio: config.cache_ratio.0,
+            devices,
+            level: Level::Device { devices, reader: 0 },
+            of: &|_| CachedRows::All,
+        })?;
+        self.parts.rotate_left(farther);
+        Ok(())
+    }
+
+    /// Puts the caches of a level in front of the tables.
+    pub(super) fn add(&mut self, level: &CacheLevel) -> Result<()> {
+        let (task, schema, policy) = (self.task, self.task.graph.schema(), level.policy);
+        if counts_training(policy) {
+            return Err(Error::usage(format!(
+                "--{} {policy}: runs on several types fill their caches before the first epoch; use \
+                 presc:2, which counts before training",
+                level.flag
+            )));
+        }
+        let mut all = read_rows(task, self.sampler);
+        for (t, of) in all.iter_mut().enumerate() {
+            *of = of.filter(|of| (level.of)(t).count(of.count) > 0);
+        }
+        let (budget, of_row) = self.budget(level, all.iter().flatten())?;
+        let competing = |(t, of): (usize, &Option<Rows>)| {
+            of.map(|of| Competing { rows: (level.of)(t).count(of.count), bytes: of.bytes as f64 + of_row })
+        };
+        let competing: Vec<Option<Competing>> = all.iter().enumerate().map(competing).collect();
+        let is_static = matches!(kind(policy)?, Kind::Pinned);
+        let mut scores = Vec::new();
+        let shares = if is_static && !follows_ids(policy) {
+            scores = self.scores(level)?;
+            for t in 0..all.len() {
+                (level.of)(t).mask(&mut scores[range_of(schema, t)]);
+            }
+            shares::by_score(&competing, schema, &scores, budget)?
+        } else {
+            shares::in_proportion(&competing, budget)
+        };
+        let mut held = Vec::new();
+        for (t, of) in all.iter().enumerate() {
+            let (Some(of), Some(behind)) = (of, &self.tables[t]) else { continue };
+            let slots = shares[t] / level.devices;
+            if matches!(level.level, Level::Device { .. }) {
+                self.device_rows += slots;
+            }
+            held.push((t, (slots * level.devices) as f64 / of.count.max(1) as f64));
+            if slots == 0 {
+                continue; // an empty cache would still allocate its maps
+            }
+            let cache = NewCache {
+                policy,
+                slots,
+                devices: level.devices,
+                placement: *self.config.placement,
+                format: of.format,
+                level: level.level,
+                peer_link: *self.config.peer_link,
+            };
+            let range = range_of(schema, t);
+            let of_type = |_: &str| match scores.get(range.clone()) {
+                Some(scores) => Ok(scores.to_vec()),
+                None => {
+                    let mut stored: Vec<f64> = (0..of.count).rev().map(|v| v as f64).collect();
+                    (level.of)(t).mask(&mut stored);
+                    Ok(stored)
+                }
+            };
+            self.tables[t] = Some(cache.build(behind.clone(), &of_type)?.rows);
+        }
+        self.parts.push(self.describe(level, &held));
+        Ok(())
+    }
+
+    /// Bytes for the rows of a level on all its devices, and those of a row's entry in the maps.
+    fn budget<'r>(&self, level: &CacheLevel, all: impl Iterator<Item = &'r Rows>) -> Result<(f64, f64)> {
+        let is_partial = (0..self.tables.len()).any(|t| matches!((level.of)(t), CachedRows::OfOthers(_)));
+        // a cache of some of the first rows has the maps of any other
+        let [of_table, of_row] = map_bytes(if is_partial { DEFAULT_CACHE } else { level.policy });
+        let (mut rows, mut bytes) = (0.0, 0.0);
+        for of in all {
+            rows += of.count as f64;
+            bytes += of.count as f64 * of.bytes as f64;
+        }
+        let free = (level.budget - of_table * rows).max(0.0);
+        let Some(ratio) = level.ratio else { return Ok((free * level.devices as f64, of_row)) };
+        if ratio * (bytes + of_row * rows) > free {
+            return Err(Error::usage(format!(
+                "--cache-ratio {ratio}: {:.0} bytes of rows and their maps do not fit in {}; use \
+                 --cache-ratio auto",
+                ratio * bytes,
+                level.memory
+            )));
+        }
+        Ok((ratio * bytes * level.devices as f64, 0.0))
+    }
+
+    /// Score of every node by the policy of a level.
+    fn scores(&self, level: &CacheLevel) -> Result<Vec<f64>> {
+        let visits: &dyn Visits = self.visits;
+        visits::scores(level.policy, self.config, self.task, visits, &Quiet as &dyn Progress)
+            .map_err(|error| Error::usage(format!("--{} {}: {error}", level.flag, level.policy)))
+    }
+
+    /// Describes the held fraction of the rows of each type.
+    fn describe(&self, level: &CacheLevel, held: &[(usize, f64)]) -> String {
+        let types = self.task.graph.schema().types();
+        let part = |&(t, fraction): &(usize, f64)| format!("{:.1} % of {}", 100.0 * fraction, types[t].name);
+        let parts: Vec<String> = held.iter().map(part).collect();
+        let holder = match (level.level, level.devices) {
+            (Level::Host, _) => "the host holds".to_string(),
+            (Level::Device { .. }, 1) => "a device holds".to_string(),
+            (Level::Device { .. }, n) => format!("{n} devices hold"),
+        };
+        format!("{holder} {} ({})", parts.join(", "), level.policy)
+    }
+}

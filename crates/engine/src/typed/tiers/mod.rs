@@ -1,0 +1,194 @@
+//! Memory tiers of the feature rows of several types, within one budget.
+//!
+//! ```text
+//!   cpu:        host caches (--cache, --host-budget, --cache-ratio)  ─►  disk
+//!   virtual:N:  device caches (--cache, --device-budget, --cache-ratio)  ─►  host
+//!               host: all rows, or caches (--host-cache, --host-budget)  ─►  disk
+//! ```
+//!
+//! Each type has a chain of its own. [`shares`](super::shares) divides a budget among the caches of
+//! a level. Types whose rows are sparse or are not stored as f16 or f32 stay in host memory, and
+//! their bytes count first.
+
+mod levels;
+mod over_ranks;
+
+use std::time::Instant;
+
+use graphmill_core::{features::FeatureData, matrix::TableType, progress::Quiet};
+use graphmill_data::typed::TypedDataset;
+use graphmill_loader::{
+    feature::cached::{Level, RowFormat, sparse_bytes},
+    typed::{TypedSampler, unreached_types},
+};
+
+use super::{
+    devices::TypedDevices,
+    tables::{Tables, on_disk},
+    task::TypedTask,
+    visits::TypedVisits,
+};
+use crate::{Error, Result, TrainConfig, cache_kind::AUTO, record::PresamplingRecord};
+use levels::{CacheLevel, CachedRows, Levels};
+
+/// Cache of `auto`: presampled counts, because expectations need one fanout for all edge types.
+const DEFAULT_CACHE: &str = "presc:2";
+
+/// Feature rows in the tiers of a run.
+pub(super) struct TypedTiers {
+    /// Chain of tiers of each type.
+    pub(super) tables: Tables,
+    /// Rows of each type in the lowest tier, for inference.
+    pub(super) whole: Tables,
+    /// Description of the tiers, if there are several.
+    pub(super) description: Option<String>,
+    /// Cost of the minibatches that were counted for caches.
+    pub(super) presampling: Option<PresamplingRecord>,
+    /// Number of rows of all types in the caches of a device.
+    pub(super) device_rows: usize,
+}
+
+/// The lowest tier.
+struct Lowest {
+    tables: Tables,
+    /// Types whose rows are in files.
+    in_files: Vec<bool>,
+    /// Bytes of the rows that stay in host memory.
+    resident: u64,
+}
+
+/// Size and form of the rows of a type.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    /// Number of rows of the table.
+    pub(super) count: usize,
+    /// Bytes of a row; of sparse rows, the mean.
+    pub(super) bytes: u64,
+    format: RowFormat,
+}
+
+/// Rows of a task's type `t`, if it has features.
+pub(super) fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
+    let features = task.features[t].as_ref()?;
+    let count = task.graph.schema().types()[t].count;
+    let (bytes, format) = match &features.data {
+        FeatureData::Csr(rows) => (sparse_bytes(1, rows.stored().div_ceil(count.max(1))), RowFormat::Sparse),
+        FeatureData::F32(_) => ((features.dim * 4) as u64, RowFormat::Dense(TableType::F32)),
+        FeatureData::F16(_) => ((features.dim * 2) as u64, RowFormat::Dense(TableType::F16)),
+    };
+    Some(Rows { count, bytes, format })
+}
+
+/// Rows of each type with features that a sampler can reach.
+pub(super) fn read_rows(task: &TypedTask, sampler: &dyn TypedSampler) -> Vec<Option<Rows>> {
+    let schema = task.graph.schema();
+    let unreached = unreached_types(sampler, schema, &[task.node_type]);
+    let is_read = |t: usize| !unreached.contains(&&schema.types()[t].name[..]);
+    (0..schema.num_types()).map(|t| rows(task, t).filter(|of| of.bytes > 0 && is_read(t))).collect()
+}
+
+/// Bytes of the rows of all types.
+fn total_bytes(task: &TypedTask) -> u64 {
+    (0..task.features.len()).filter_map(|t| rows(task, t)).map(|of| of.count as u64 * of.bytes).sum()
+}
+
+/// Returns true if host memory does not hold all rows.
+fn is_beyond(config: &TrainConfig, task: &TypedTask) -> bool {
+    let budget = config.host_budget.0;
+    config.num_devices() == 0 && config.cache_ratio.0.is_some() || budget > 0 && total_bytes(task) > budget
+}
+
+/// The rows of each type in the lowest tier of a run with these options: host memory or disk.
+///
+/// # Errors
+/// A file cannot be opened; rows that no file holds exceed the host's budget; the dataset is in
+/// memory only.
+pub(super) fn whole(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<Tables> {
+    Ok(Lowest::new(config, data, task)?.tables)
+}
+
+impl Lowest {
+    fn new(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<Self> {
+        let types = task.features.len();
+        let mut lowest = Self { tables: task.host_tables(), in_files: vec![false; types], resident: 0 };
+        if !is_beyond(config, task) {
+            return Ok(lowest);
+        }
+        let Some(dir) = data.directory.as_deref() else {
+            return Err(Error::usage(
+                "--host-budget and --cache-ratio read feature rows from disk, but this dataset is in \
+                 memory only; write it to a directory with graphmill generate or graphmill import",
+            ));
+        };
+        let mut kept = Vec::new();
+        for t in 0..types {
+            let Some(of) = rows(task, t) else { continue };
+            if task.is_stored[t] && matches!(of.format, RowFormat::Dense(_)) {
+                lowest.tables[t] = Some(on_disk(dir, t, data)?);
+                lowest.in_files[t] = true;
+            } else {
+                lowest.resident += of.count as u64 * of.bytes;
+                kept.push(task.graph.schema().types()[t].name.clone());
+            }
+        }
+        let budget = config.host_budget.0;
+        if budget > 0 && lowest.resident > budget {
+            return Err(Error::usage(format!(
+                "--host-budget {budget}: rows of type {} are sparse, or not stored as f16 or f32, so they \
+                 stay in host memory and take {} bytes; raise it, or import them as dense f16 or f32",
+                kept.join(", "),
+                lowest.resident
+            )));
+        }
+        Ok(lowest)
+    }
+}
+
+impl TypedTiers {
+    /// Builds the tiers that the options request.
+    ///
+    /// # Errors
+    /// Those of [`whole`]; a policy is unknown or not defined for several types; the rows of a
+    /// cache ratio or a training step exceed a budget; an allocation fails.
+    pub(super) fn new(
+        config: &TrainConfig,
+        data: &TypedDataset,
+        task: &TypedTask,
+        (sampler, by_device): (&dyn TypedSampler, Option<&TypedDevices>),
+    ) -> Result<Self> {
+        let lowest = Lowest::new(config, data, task)?;
+        let whole = lowest.tables.clone();
+        let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
+        let visits = TypedVisits::new(config, task, sampler, &Quiet)?;
+        let clock = Instant::now();
+        let mut levels = Levels::new(config, task, (sampler, &visits), lowest.tables);
+        if beyond {
+            let budget = config.host_budget.0;
+            levels.add(&CacheLevel {
+                flag: if devices == 0 { "cache" } else { "host-cache" },
+                policy: resolve(if devices == 0 { &config.cache } else { &config.host_cache }),
+                budget: match budget {
+                    0 => f64::INFINITY,
+                    _ => (budget - lowest.resident) as f64,
+                },
+                memory: format!("--host-budget {budget}"),
+                ratio: config.cache_ratio.0.filter(|_| devices == 0),
+                devices: 1,
+                level: Level::Host,
+                of: &|t| if lowest.in_files[t] { CachedRows::All } else { CachedRows::None },
+            })?;
+        }
+        if devices > 0 {
+            levels.add_devices(by_device, None)?;
+        }
+        if beyond {
+            levels.describe_lowest("the disk all".into());
+        }
+        Ok(levels.finish(clock, whole))
+    }
+}
+
+/// Name of the cache that a name stands for.
+pub(super) fn resolve(name: &str) -> &str {
+    if name == AUTO { DEFAULT_CACHE } else { name }
+}

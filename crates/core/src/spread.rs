@@ -1,9 +1,18 @@
 //! Rows of values that spread over the edges of a graph: steps of label propagation.
 //!
+//! # Algorithm
+//!
+//! A step is `Z <- a S Z + (1 - a) Y`, where `S = D^-1/2 A D^-1/2` is the normalized adjacency
+//! without self-loops.
+//!
 //! # Source
 //!
 //! Zhou, Bousquet, Lal, Weston and Schoelkopf, *Learning with Local and Global Consistency*, NIPS
 //! 2003, section 2.
+//!
+//! # Cost
+//!
+//! `E C` multiplications a step for rows of `C` values, on all threads.
 
 use std::ops::RangeInclusive;
 

@@ -201,8 +201,8 @@ pub(crate) fn with_training_options(mut command: Command, names: &[&str]) -> Com
     command
 }
 
-/// Adds training options only when the command is the one that runs: to define those of all commands
-/// took three quarters of the time before a command started.
+/// Adds training options only when the command is the one that runs: to define those of all
+/// commands took three quarters of the time before a command started.
 pub(crate) fn when_used(command: Command, with_options: fn(Command) -> Command) -> Command {
     command.after_help("More options: --help").defer(with_options)
 }

@@ -1,8 +1,7 @@
 //! `graphmill datasets`.
 
-use crate::server::{Reply, Server};
-
 use super::{FAILED, USAGE, common::Sandbox, refused};
+use crate::server::{Reply, Server};
 
 #[test]
 fn wrong_arguments_are_wrong_usage() {

@@ -63,7 +63,7 @@ fn memory_is_divided_so_that_few_bytes_move() {
         Ok::<_, Error>((epochs[0].reuse.unwrap().split, epochs[0].devices[0].link_bytes))
     };
     let shared = |budget| run(256, "auto", budget).ok().filter(|(share, _)| *share < 1.0);
-    let mut budgets = (8_000_000..30_000_000).step_by(2_000_000);
+    let mut budgets = (8_000_000..30_000_000).step_by(1_000_000);
     let found = budgets.find_map(|budget| Some((budget, shared(budget)?.1, run(256, "1", budget).ok()?)));
     let (budget, bytes, (share, all_bytes)) = found.expect("a budget that bites");
     assert_eq!(share, 1.0);
@@ -71,7 +71,7 @@ fn memory_is_divided_so_that_few_bytes_move() {
     assert_eq!(run(256, "auto", 0).unwrap().0, 1.0);
     assert_eq!(run(256, "auto", 1 << 30).unwrap().0, 1.0);
     let narrow = |budget| run(8, "auto", budget).is_ok_and(|(share, _)| share < 1.0);
-    assert!(!(1_000_000..8_000_000).step_by(2_000_000).any(narrow));
+    assert!(!(1_000_000..8_000_000).step_by(1_000_000).any(narrow));
 }
 
 /// Hit rate of the cache and bytes that cross the links, in a run with this budget. One device that

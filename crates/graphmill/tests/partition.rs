@@ -94,7 +94,7 @@ fn parts_of_several_types_are_reported_by_type_and_trained_on() {
         ("train papers --resume --epochs 3 --out run-new", 1, "another partition"),
         ("train new --graph-stores 1", 2, "each rank holds a part"),
         ("train new --strategy factored", 2, "--strategy factored"),
-        ("train new --sampler hgt --fanout 9,9", 2, "use --sampler neighbor, full, weighted or labor"),
+        ("train new --sampler saint-node", 2, "use --sampler neighbor, full, weighted, labor or hgt"),
         ("train new --model gcn", 2, "use --model rsage"),
     ] {
         let refused = sandbox.run(args);

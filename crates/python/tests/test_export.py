@@ -24,7 +24,7 @@ OPTIONS = {"epochs": 2, "hidden": 16, "fanout": [5, 5], "seed": 1, "batch_size":
         {"model": "sage", "aggregator": "max-pool", "residual": "linear"},
         {"model": "sage", "sage_combine": "concat", "norm": "batch", "hidden": 15},
         {"model": "gatv2", "heads": 2, "out_heads": 3, "norm": "layer"},
-        {"model": "mixhop", "hops": 3, "fanout": [5] * 6, "hidden": 18, "norm": "batch", "residual": "linear"},
+        {"model": "mixhop", "hops": 3, "fanout": [5] * 6, "hidden": 18, "norm": "batch"},
         {"model": "pinsage", "activation": "elu", "residual": "identity", "norm": "layer"},
     ],
     ids=str,

@@ -229,7 +229,7 @@ mod tests {
         let own = groups.iter().find(|group| group.label == "xtask test").unwrap();
         assert!(groups.len() > 1 && own.tests.iter().all(|test| test.starts_with("test::")));
 
-        let quick = "test::binaries::tests::test_programs_are_read_from_the_messages_of_cargo";
+        let quick = "test::groups::tests::test_programs_are_read_from_the_messages_of_cargo";
         let one = TestGroup { tests: vec![quick.into()], ..own.clone() };
         run(&[one], &[], directory.path()).unwrap();
         let log = fs::read_to_string(directory.path().join("tests-0.log"));

@@ -1,6 +1,7 @@
 //! Tests of the engine's public parts, one module each. They are one program, because to link a
-//! program takes longer than most of them run. Those that count allocations are a program of their
-//! own. `cargo test -p graphmill-engine --test main strategies::` runs one module.
+//! program takes longer than most of them run. Those that count allocations or measure the memory
+//! of the process are programs of their own. `cargo test -p graphmill-engine --test main
+//! strategies::` runs one module.
 
 mod as_of;
 mod common;
@@ -20,7 +21,6 @@ mod predictor;
 mod propagation;
 #[path = "common/ranks.rs"]
 mod ranks;
-mod reuse_memory;
 mod reuse_ranks;
 #[path = "common/run.rs"]
 mod run;

@@ -1,5 +1,8 @@
-//! At the same budget, a device of a run that reuses rows caches more and moves fewer bytes.
-//! A step is measured by the memory of the process, so tests run one after the other.
+//! At the same budget, a device of a run that reuses rows caches more and moves fewer bytes. (A
+//! separate program, because a step is measured by the memory of the process.)
+
+#[path = "common/set.rs"]
+mod set;
 
 use std::{
     env,
@@ -16,7 +19,7 @@ use graphmill_engine::{
     train,
 };
 
-use crate::set::with;
+use set::with;
 
 /// Tests measure the memory of the process, one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -91,7 +94,7 @@ const SIDE: &str = "GRAPHMILL_TEST_SIDE";
 /// to the system, makes a step look smaller.
 fn least_budget_alone(options: &str) -> u64 {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "reuse_memory::a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
+    command.args(["--exact", "a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
     let output = command.env(SIDE, options).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let budget = text.lines().find_map(|line| line.split_once("least budget: ")?.1.parse().ok());

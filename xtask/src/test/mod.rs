@@ -11,7 +11,7 @@
 //!
 //! Steps run one after the other and the first failure ends the run. Four of them run beside the
 //! others because they leave a core idle: the kernels' compiler, which has one thread; the
-//! documentation, beside the tests' binaries, which [`groups`] runs without cargo; and the book
+//! documentation, beside the tests, which [`groups`] runs without cargo; and the book
 //! and the injected faults, beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code

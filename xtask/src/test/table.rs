@@ -79,7 +79,7 @@ mod tests {
         table.steps.push(Step { name: "lints", seconds: 60.0, alone: 60.0 });
         table.add_beside("kernels", Duration::from_secs(20), Duration::from_secs(2));
         let groups: Vec<(String, f64)> =
-            (0..NAMED + 2).map(|number| (format!("binary {number}"), 1.5)).collect();
+            (0..NAMED + 2).map(|number| (format!("group {number}"), 1.5)).collect();
         table.add_groups(&groups);
         let text = table.to_string();
         let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();

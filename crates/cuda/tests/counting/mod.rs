@@ -1,6 +1,4 @@
 //! A driver that counts operations, and whose events complete when a test decides.
-#![allow(dead_code, reason = "every test file takes what it needs")]
-
 use std::{
     ffi::c_void,
     sync::{

@@ -1,7 +1,5 @@
 //! Devices for the tests: simulated ones, or, with `GRAPHMILL_TEST_DEVICE=N`, NVIDIA devices from
 //! number N on.
-#![allow(dead_code, reason = "every test file takes what it needs")]
-
 use std::{
     env,
     sync::{Arc, Mutex},

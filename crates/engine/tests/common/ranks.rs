@@ -1,7 +1,5 @@
 //! Ranks that are threads of a test.
 
-#![allow(dead_code, reason = "every test file uses a part")]
-
 use std::{path::Path, sync::Arc, time::Duration};
 
 use graphmill_core::{keyed, progress};

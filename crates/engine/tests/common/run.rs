@@ -1,7 +1,5 @@
 //! Direct runs of a strategy with stages that fail or are slow.
 
-#![allow(dead_code, reason = "every test file uses a part")]
-
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},

@@ -1,7 +1,5 @@
 //! A service of the program in its own process, and a client of HTTP.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
-
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,

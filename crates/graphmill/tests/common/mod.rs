@@ -1,8 +1,6 @@
 //! Helpers for the tests of the command line: a temporary directory per test in which the program
 //! runs, and small datasets.
 
-#![allow(dead_code, reason = "each test file uses some of them")]
-
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -8,14 +8,18 @@ class RelationSum(nn.Module):
         self.own = nn.ModuleList()
         if not options["no_own_rows"]:
             self.own.extend(nn.Linear(width, out) for _ in range(1 if self.shared else types))
-        self.bias = nn.ParameterList(nn.Parameter(torch.zeros(out)) for _ in range(0 if len(self.own) else types))
+        self.bias = nn.ParameterList(
+            nn.Parameter(torch.zeros(out)) for _ in range(0 if len(self.own) else types)
+        )
         self.bases, self.relations = nn.ParameterList(), nn.ParameterList()
         if options["bases"]:
             self.bases.extend(nn.Parameter(torch.empty(width, out)) for _ in range(options["bases"]))
             self.relations.extend(nn.Parameter(torch.empty(options["bases"])) for _ in range(relations))
         elif options["blocks"]:
             self.blocks = options["blocks"]
-            self.relations.extend(nn.Parameter(torch.empty(width // self.blocks, out)) for _ in range(relations))
+            self.relations.extend(
+                nn.Parameter(torch.empty(width // self.blocks, out)) for _ in range(relations)
+            )
         else:
             self.relations.extend(nn.Parameter(torch.empty(out, width)) for _ in range(relations))
         self.aggregate = SimpleConv("mean")
@@ -54,10 +58,17 @@ class RelationGat(nn.Module):
         super().__init__()
         types, relations = len(options["node_types"]), len(options["edge_types"])
         heads, size = heads_of(options, out, last)
-        made = {"concat": not last, "dropout": options["attention_dropout"], "add_self_loops": False, "bias": False}
+        made = {
+            "concat": not last,
+            "dropout": options["attention_dropout"],
+            "add_self_loops": False,
+            "bias": False,
+        }
         self.convs = nn.ModuleList(GATConv(width, size, heads, **made) for _ in range(relations))
         self.own = nn.ModuleList(nn.Linear(width, out) for _ in range(0 if options["no_own_rows"] else types))
-        self.bias = nn.ParameterList(nn.Parameter(torch.zeros(out)) for _ in range(0 if len(self.own) else types))
+        self.bias = nn.ParameterList(
+            nn.Parameter(torch.zeros(out)) for _ in range(0 if len(self.own) else types)
+        )
 
     def forward(self, x, edges):
         if len(self.own):
@@ -70,12 +81,18 @@ class RelationGat(nn.Module):
 
     def put(self, found, name, of_type, of_relation):
         for t, own in enumerate(self.own):
-            found[f"{name}{of_type[t]}own.weight"], found[f"{name}{of_type[t]}bias"] = [own.weight], [own.bias]
+            found[f"{name}{of_type[t]}own.weight"], found[f"{name}{of_type[t]}bias"] = (
+                [own.weight],
+                [own.bias],
+            )
         found.update((f"{name}{of_type[t]}bias", [bias]) for t, bias in enumerate(self.bias))
         for r, conv in enumerate(self.convs):
             linear = conv.lin if getattr(conv, "lin", None) is not None else conv.lin_src
             found[f"{name}{of_relation[r]}weight"] = [linear.weight]
-            found[f"{name}{of_relation[r]}source"], found[f"{name}{of_relation[r]}target"] = [conv.att_src], [conv.att_dst]
+            found[f"{name}{of_relation[r]}source"], found[f"{name}{of_relation[r]}target"] = (
+                [conv.att_src],
+                [conv.att_dst],
+            )
 
 
 class Transformer(nn.Module):
@@ -87,7 +104,12 @@ class Transformer(nn.Module):
         self.heads, self.size = heads_of(options, out, last)
         inner, self.dropout = self.heads * self.size, options["attention_dropout"]
         self.maps = nn.ModuleDict()
-        for part, sizes in [("key", (width, inner)), ("query", (width, inner)), ("value", (width, inner)), ("out", (inner, out))]:
+        for part, sizes in [
+            ("key", (width, inner)),
+            ("query", (width, inner)),
+            ("value", (width, inner)),
+            ("out", (inner, out)),
+        ]:
             self.maps[part] = nn.ModuleList(nn.Linear(*sizes) for _ in range(types))
         self.skip = nn.ParameterList(nn.Parameter(torch.ones(1)) for _ in range(types if width == out else 0))
         square = (self.size, inner)
@@ -99,11 +121,17 @@ class Transformer(nn.Module):
         rows = []
         for t, own in enumerate(x):
             query = self.maps["query"][t](own).view(-1, self.heads, self.size)
-            into = [(r, source, edge_index) for r, (source, target, edge_index) in edges.items() if target == t]
+            into = [
+                (r, source, edge_index) for r, (source, target, edge_index) in edges.items() if target == t
+            ]
             scores, messages, targets = [], [], []
             for r, source, (u, v) in into:
-                key = by_heads(self.maps["key"][source](x[source]), self.attention[r], self.heads).view(-1, self.heads, self.size)
-                value = by_heads(self.maps["value"][source](x[source]), self.message[r], self.heads).view(-1, self.heads, self.size)
+                key = by_heads(self.maps["key"][source](x[source]), self.attention[r], self.heads).view(
+                    -1, self.heads, self.size
+                )
+                value = by_heads(self.maps["value"][source](x[source]), self.message[r], self.heads).view(
+                    -1, self.heads, self.size
+                )
                 scores.append((key[u] * query[v]).sum(-1) * self.prior[r] / self.size**0.5)
                 messages.append(value[u])
                 targets.append(v)
@@ -121,7 +149,9 @@ class Transformer(nn.Module):
                 put_linear(found, linear, f"{name}{of_type[t]}{part}.")
         found.update((f"{name}{of_type[t]}skip", [skip]) for t, skip in enumerate(self.skip))
         for part in ("attention", "message", "prior"):
-            found.update((f"{name}{of_relation[r]}{part}", [values]) for r, values in enumerate(getattr(self, part)))
+            found.update(
+                (f"{name}{of_relation[r]}{part}", [values]) for r, values in enumerate(getattr(self, part))
+            )
 
 
 class SimpleHgn(nn.Module):
@@ -149,7 +179,10 @@ class SimpleHgn(nn.Module):
             loops = torch.arange(len(own), device=own.device)
             into = [(r, s, edge_index) for r, (s, target, edge_index) in edges.items() if target == t]
             into.append((len(self.relation) - 1, t, torch.stack([loops, loops])))
-            scores = [F.leaky_relu(of_source[s][u] + terms[r] + of_target[t][v], self.slope) for r, s, (u, v) in into]
+            scores = [
+                F.leaky_relu(of_source[s][u] + terms[r] + of_target[t][v], self.slope)
+                for r, s, (u, v) in into
+            ]
             messages, targets = [z[s][u] for _, s, (u, _) in into], [v for _, _, (_, v) in into]
             mixed = attended(scores, messages, targets, z[t], self.dropout, self.training).flatten(1)
             if self.residual is not None:
@@ -168,7 +201,13 @@ class SimpleHgn(nn.Module):
             put_linear(found, self.residual, f"{name}residual.")
 
 
-CONVS = {"rsage": RelationSum, "rgcn": RelationSum, "rgat": RelationGat, "hgt": Transformer, "simple-hgn": SimpleHgn}
+CONVS = {
+    "rsage": RelationSum,
+    "rgcn": RelationSum,
+    "rgat": RelationGat,
+    "hgt": Transformer,
+    "simple-hgn": SimpleHgn,
+}
 
 
 def heads_of(options, out, last):
@@ -190,7 +229,9 @@ def attended(scores, messages, targets, like, dropout, training):
     targets = torch.cat(targets)
     weights = softmax(torch.cat(scores), targets, num_nodes=len(like))
     weights = F.dropout(weights, dropout, training)
-    return scatter(torch.cat(messages) * weights.unsqueeze(-1), targets, dim=0, dim_size=len(like), reduce="sum")
+    return scatter(
+        torch.cat(messages) * weights.unsqueeze(-1), targets, dim=0, dim_size=len(like), reduce="sum"
+    )
 
 
 class GraphmillModel(Exported):
@@ -200,7 +241,10 @@ class GraphmillModel(Exported):
         super().__init__(options)
         hidden, out, layers = options["hidden"], options["outputs"], options["layers"]
         types = options["node_types"]
-        self.inputs = nn.ModuleList(nn.Linear(kind["width"], hidden) if kind["width"] else LearnedRows(kind["nodes"], hidden) for kind in types)
+        self.inputs = nn.ModuleList(
+            nn.Linear(kind["width"], hidden) if kind["width"] else LearnedRows(kind["nodes"], hidden)
+            for kind in types
+        )
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         for layer in range(layers):
             last = layer + 1 == layers and options["head_layers"] == 0
@@ -240,7 +284,7 @@ class GraphmillModel(Exported):
         return self.outputs(scores)
 
     def parameters_by_name(self):
-        """Tensors of each parameter in the layout of `graphmill export-model --to safetensors`, by its name there."""
+        """Tensors of each parameter as `graphmill export-model --to safetensors` lays them out, by name."""
         found = {}
         of_type = [f"{kind['name']}." for kind in self.options["node_types"]]
         of_relation = [":".join(kind) + "." for kind in self.options["edge_types"]]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   cpu:        host caches (--cache, --cache-ratio, --host-budget)  ─►  network, and disk
-//!   virtual:N:  device caches (--cache)  ─►  host caches (--host-cache, --host-budget)  ─►  network, and disk
+//!   virtual:N:  device caches (--cache)  ─►  host caches (--host-cache, --host-budget)
+//!                                            ─►  network, and disk
 //! ```
 //!
 //! Own rows are in host memory, in front of which nothing is cached there, unless they exceed

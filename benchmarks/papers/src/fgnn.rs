@@ -25,7 +25,7 @@
 use std::fmt;
 
 use graphmill_engine::allocate::samplers::num_samplers;
-use graphmill_plan::sim::{Batches, Epoch, Factored, Trainer, factored, sharing};
+use graphmill_plan::sim::{Batches, Epoch, Factored, Sharing, Trainer, Updates, factored, sharing};
 use serde::Serialize;
 
 /// Seeds of a batch (section 7.1).
@@ -207,7 +207,16 @@ fn epoch(line: &Line, samplers: usize, trainers: usize, gathers: f64, sync: f64)
     let sample = sample / whole;
     factored(
         batches,
-        Factored { samplers, sample, trainers, trainer, standby: None, queue: batches.count, gathers },
+        Factored {
+            samplers,
+            sample,
+            trainers,
+            trainer,
+            standby: None,
+            queue: batches.count,
+            gathers,
+            updates: Updates::UNBOUNDED,
+        },
     )
 }
 
@@ -274,7 +283,9 @@ pub fn fgnn() -> Comparison {
         let on = |gathers: f64, sync: f64| {
             let epoch = trainer(extract, train, line.hits, line.rows);
             let trainer = of_batch(epoch, whole, DEVICES, sync);
-            Against::new(sharing(batches, DEVICES, sample / whole, trainer, gathers), published)
+            let (sample, updates) = (sample / whole, Updates::UNBOUNDED);
+            let setting = Sharing { devices: DEVICES, sample, trainer, gathers, updates };
+            Against::new(sharing(batches, setting), published)
         };
         let (alone, testbed) = (on(FREE, 0.0), on(gathers, sync));
         Shared { model: line.model, dataset: line.dataset, published_seconds: published, alone, testbed }

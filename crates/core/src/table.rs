@@ -3,13 +3,25 @@
 //! from it. Another crate adds a row of its own to a [`Table`] with [`Table::register`].
 
 use std::{
-    sync::{PoisonError, RwLock},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     vec,
 };
 
 #[cfg(feature = "options")]
 use crate::options::OptionGroup;
 use crate::{Error, Result};
+
+/// Number of rows that were registered in all tables.
+static REGISTERED: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of rows registered in all tables of the process. What was derived from the rows is up to
+/// date as long as it stays the same.
+pub fn registrations() -> usize {
+    REGISTERED.load(Ordering::Acquire)
+}
 
 /// Options of a row, which are empty for a crate without options of its own.
 #[cfg(not(feature = "options"))]
@@ -80,6 +92,7 @@ impl<C> Table<C> {
             )));
         }
         registered.push(Box::leak(Box::new(entry)));
+        REGISTERED.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -162,7 +175,9 @@ mod tests {
     fn registered_rows_follow_the_built_in_ones() {
         static TABLE: Table<u8> = Table::new("number", ROWS);
         let row = |name, make| Entry { name, summary: "", source: "", options: &[], make };
+        let before = registrations();
         TABLE.register(row("nine", 9)).unwrap();
+        assert!(registrations() > before);
         TABLE.register(row("three", 3)).unwrap();
         assert_eq!(TABLE.names(), "one, two, nine, three");
         assert_eq!(TABLE.find("nine").unwrap().make, 9);

@@ -304,9 +304,15 @@ impl Observer for Notes {
     }
 }
 
+/// Temporary directory, in memory if the system has such a place: thousands of runs write a few
+/// small files each, and would wait for the disk.
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// Records of a run, without the values that depend on time.
 fn signature(config: &TrainConfig) -> Result<String, String> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let run = RunDir::create(dir.path()).unwrap();
     let mut notes = Notes::default();
     let context = RunContext { run: Some(&run), resume: false, observer: &mut notes, stop: &|| false };

@@ -1,14 +1,17 @@
 //! Model of one machine in simulated time: for each strategy the memory of its devices, their
 //! roles, and the duration of an epoch.
 
-use graphmill_engine::allocate::samplers::num_samplers;
+use graphmill_engine::{
+    allocate::samplers::num_samplers,
+    strategy::{RoundOptions, UpdateOptions},
+};
 
 use crate::{
     hardware::Hardware,
     memory::{cache_ratio, gb, left},
     profile::Profile,
     request::Request,
-    sim::{Batches, Epoch, Factored, Trainer, factored, sharing},
+    sim::{Batches, Epoch, Factored, Sharing, Trainer, Updates, factored, sharing},
 };
 
 /// Prediction of a strategy on a machine.
@@ -188,7 +191,9 @@ impl Costs<'_> {
         }
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let trainer = self.trainer(ratio, 1);
-        let epoch = sharing(self.batches(), 1, self.sample_on_host(), trainer, 1.0);
+        let sample = self.sample_on_host();
+        let setting = Sharing { devices: 1, sample, trainer, gathers: 1.0, updates: Updates::UNBOUNDED };
+        let epoch = sharing(self.batches(), setting);
         Ok(self.prediction(epoch, trainer, [1, 1, 0], ratio))
     }
 
@@ -209,6 +214,7 @@ impl Costs<'_> {
                 standby: None,
                 queue: self.queue()?.max(1),
                 gathers: 1.0,
+                updates: Updates::UNBOUNDED,
             };
             return Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio));
         }
@@ -224,8 +230,16 @@ impl Costs<'_> {
         let sample = if part < 1.0 { sample / (1.0 - part) } else { sample };
         let trainer = Trainer { gather, ..alone };
         let queue = self.queue()?.min(2 * self.hardware.host.cores as u64).max(1);
-        let setting =
-            Factored { samplers: 1, sample, trainers: 1, trainer, standby: None, queue, gathers: 1.0 };
+        let setting = Factored {
+            samplers: 1,
+            sample,
+            trainers: 1,
+            trainer,
+            standby: None,
+            queue,
+            gathers: 1.0,
+            updates: Updates::UNBOUNDED,
+        };
         Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio))
     }
 
@@ -234,7 +248,14 @@ impl Costs<'_> {
         let devices = self.hardware.devices.count;
         let ratio = self.device_cache("a device", &self.both())?;
         let trainer = self.trainer(ratio, devices);
-        let epoch = sharing(self.batches(), devices, self.sample(), trainer, self.hardware.host.gathers);
+        let setting = Sharing {
+            devices,
+            sample: self.sample(),
+            trainer,
+            gathers: self.hardware.host.gathers,
+            updates: self.updates(devices),
+        };
+        let epoch = sharing(self.batches(), setting);
         Ok(self.prediction(epoch, trainer, [devices, devices, 0], ratio))
     }
 
@@ -271,6 +292,8 @@ impl Costs<'_> {
             standby: standby_trainer,
             queue: self.queue()?,
             gathers: self.hardware.host.gathers,
+            // the run has as many batches in a round as there are devices beside its Samplers
+            updates: self.updates(devices - self.request.num_samplers.max(1).min(devices - 1)),
         };
         if trainers == 0 && setting.queue < self.profile.batches {
             return Err(format!(
@@ -288,6 +311,17 @@ impl Costs<'_> {
         };
         let standbys = if standby.is_some() { samplers } else { 0 };
         Ok(self.prediction(epoch, of, [samplers, trainers, standbys], ratio))
+    }
+
+    /// Rule of the updates of `trainers` devices, unless the options give the batches of a round.
+    fn updates(&self, trainers: usize) -> Updates {
+        let options = self.request.config.own.get::<UpdateOptions>();
+        if options.is_asynchronous() {
+            return Updates { round: 1, staleness: options.bound() };
+        }
+        let given = self.request.config.own.get::<RoundOptions>().batches_per_update;
+        let round = if given > 0 { given } else { trainers.max(1) };
+        Updates { round: round as u64, staleness: 0 }
     }
 
     /// Memory of a device that samples and trains, except its cache.

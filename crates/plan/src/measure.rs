@@ -1,7 +1,7 @@
 //! Profiling of a few minibatches on this machine, one stage after the other on all threads.
 //!
-//! Each timing is the minimum of several runs, because other load on the machine only ever
-//! increases it.
+//! Each time of a batch is the minimum of several rounds, because other load on the machine only
+//! ever increases it, and a stage's time is the mean over the batches, which differ in size.
 
 use std::{sync::Arc, time::Instant};
 
@@ -30,7 +30,9 @@ use crate::{
 };
 
 /// Numbers of warm-up batches and of timed batches.
-const BATCHES: [u64; 2] = [2, 4];
+const BATCHES: [u64; 2] = [2, 8];
+/// Largest number of timed rounds of these batches, and the seconds after which no other begins.
+const PROFILED: (usize, f64) = (5, 2.0);
 /// Numbers of warm-up rounds and of timed rounds of a rank's share.
 const ROUNDS: [usize; 2] = [1, 5];
 /// Batches of a round: those of an epoch, including a short last one, if they are as few.
@@ -57,25 +59,34 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let plan = reuse::plan_of(config, data, &*parts.sampler, &*parts.order)?;
     let reused = plan.as_ref().map(|plan| stages.reuse_rows(plan)).transpose()?;
     let parameters = 4.0 * stages.learner.model.num_params() as f64;
-    let mut least = [f64::INFINITY; 3];
-    let (mut held, mut sampling) = (Largest::default(), 0.0f64);
-    for i in 0..BATCHES.iter().sum() {
-        // The last batch may be short.
-        let whole = stages.loader.num_batches().saturating_sub(1).max(1);
-        let whole = reused.map_or(whole, |(_, batches)| whole.min(batches));
-        let mut see = |batch: &Sampled| {
-            sampling = if i == 0 { grown() } else { sampling };
-            held.see(batch, parts.feature.row_bytes());
-        };
-        let seconds = stages.batch(i % whole, config.lr, &mut see)?;
-        if i >= BATCHES[0] {
+    let (mut held, mut sampling) = (Largest::default(), None);
+    // The last batch may be short.
+    let whole = stages.loader.num_batches().saturating_sub(1).max(1);
+    let whole = reused.map_or(whole, |(_, batches)| whole.min(batches));
+    let mut see = |batch: &Sampled| {
+        sampling.get_or_insert_with(grown);
+        held.see(batch, parts.feature.row_bytes());
+    };
+    for i in 0..BATCHES[0] {
+        stages.batch(i % whole, config.lr, &mut see)?;
+    }
+    let mut least = vec![[f64::INFINITY; 3]; BATCHES[1].min(whole) as usize];
+    let clock = Instant::now();
+    for _ in 0..PROFILED.0 {
+        for (i, least) in (0..).zip(&mut least) {
+            let seconds = stages.batch(i, config.lr, &mut see)?;
             least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
         }
+        if clock.elapsed().as_secs_f64() >= PROFILED.1 {
+            break;
+        }
     }
+    let sampling = sampling.unwrap_or_default();
     let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
     let known = held.blocks + held.rows;
     let trained = grown().max(known + 4.0 * parameters);
-    let [sample, gather, train] = least;
+    let mean = |stage: usize| least.iter().map(|batch| batch[stage]).sum::<f64>() / least.len() as f64;
+    let [sample, gather, train] = [0, 1, 2].map(mean);
     Ok(Profile {
         name: format!("{}, {} {} {}", data.name, config.model, config.sampler, config.fanout),
         batches: count,

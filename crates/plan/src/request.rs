@@ -35,7 +35,8 @@ impl Default for Request {
 
 impl Request {
     /// Options of a training run that the prediction reads besides those of a profile.
-    pub const OPTIONS: [&'static str; 3] = ["num_samplers", "switching", "placement"];
+    pub const OPTIONS: [&'static str; 6] =
+        ["num_samplers", "switching", "placement", "updates", "staleness", "batches_per_update"];
 
     /// Request of a run with these options; `given` has the name and the value of each option on
     /// the command line.

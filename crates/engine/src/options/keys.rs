@@ -1,6 +1,6 @@
 //! Options as the command line and files present them: names, headings and help texts.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use graphmill_core::options::{self, Fault, Kind, OptionGroup, Values, one_of};
 use graphmill_loader::link;
@@ -10,7 +10,7 @@ use graphmill_nn::{
 };
 use serde_json::Value as Json;
 
-use super::{AXES, command::word, groups};
+use super::{AXES, command::word, derived::Derived, groups};
 use crate::{
     TrainConfig, cache_kind,
     config::{FREE, losses},
@@ -32,6 +32,7 @@ pub struct Key {
     pub group: Option<OptionGroup>,
     /// Declaration in the struct.
     declared: &'static options::Key,
+    heading: Arc<str>,
 }
 
 /// General options.
@@ -41,12 +42,19 @@ pub(super) static GENERAL: LazyLock<Vec<options::Key>> = LazyLock::new(options::
 /// algorithms that other crates have registered before the call. [`TrainConfig::check`] refuses two
 /// options of the same name.
 pub fn keys() -> Vec<Key> {
+    static KEYS: Derived<Vec<Key>> = Derived::new(all_keys);
+    KEYS.get()
+}
+
+fn all_keys() -> Vec<Key> {
     let mut all: Vec<Key> = GENERAL.iter().map(general).collect();
     for group in groups() {
+        let heading: Arc<str> = heading(group).into();
         for declared in group.keys() {
             if all.iter().all(|key| key.name != declared.name) {
                 let free = group.is_free(&declared.name);
-                let own = Key { is_common: false, free, group: Some(group), ..general(declared) };
+                let heading = heading.clone();
+                let own = Key { is_common: false, free, group: Some(group), heading, ..general(declared) };
                 all.push(own);
             }
         }
@@ -63,6 +71,7 @@ fn general(declared: &'static options::Key) -> Key {
         free: FREE.contains(&declared.name.as_str()),
         group: None,
         declared,
+        heading: declared.heading.as_deref().unwrap_or("Options").into(),
     }
 }
 
@@ -83,10 +92,7 @@ impl Key {
     /// Heading in help texts and files. For an algorithm's option, it lists the flags that choose
     /// the algorithm.
     pub fn heading(&self) -> String {
-        match self.group {
-            Some(group) => heading(group),
-            None => self.declared.heading.clone().unwrap_or_else(|| "Options".into()),
-        }
+        self.heading.to_string()
     }
 
     /// Earlier names, with underscores, which files, the command line and Python still accept.

@@ -7,6 +7,7 @@
 
 mod check;
 mod command;
+mod derived;
 mod embedding;
 mod events;
 mod fanout;
@@ -23,6 +24,8 @@ pub mod used;
 use graphmill_core::options::OptionGroup;
 use graphmill_loader::{order, sampler};
 use graphmill_nn::{layer, optim, schedule};
+
+use derived::Derived;
 
 pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
@@ -149,6 +152,11 @@ pub fn rows(name: &str) -> Vec<&'static str> {
 
 /// Option groups of all algorithms, in the order of the tables.
 pub(crate) fn groups() -> Vec<OptionGroup> {
+    static GROUPS: Derived<Vec<OptionGroup>> = Derived::new(all_groups);
+    GROUPS.get()
+}
+
+fn all_groups() -> Vec<OptionGroup> {
     let mut all = Vec::new();
     for group in AXES.iter().flat_map(|axis| (axis.rows)()).flat_map(|(_, groups)| groups) {
         if !all.contains(group) {

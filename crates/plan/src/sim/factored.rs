@@ -12,8 +12,9 @@
 //! A Trainer extracts the rows of one batch while it trains on another; an extracted batch waits
 //! only for the training. When all batches are sampled, a Sampler's device becomes a standby
 //! Trainer: it takes a batch if [`profit`] is positive. It overlaps stages as Trainers do, so the
-//! estimated duration of one more task includes its unfinished batches. One Sampler and one Trainer
-//! without standby also model the pipelined strategy.
+//! estimated duration of one more task includes its unfinished batches. Batches are extracted in
+//! the order of their numbers, and one that may not train on the current parameters waits for the
+//! update before it. One Sampler and one Trainer without standby also model the pipelined strategy.
 //!
 //! # Source
 //!
@@ -24,13 +25,14 @@
 //!
 //! O(B log B) for B batches.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use graphmill_engine::allocate::samplers::profit;
 
 use super::{
-    Batches, Epoch, Trainer,
+    Batches, Epoch, Trainer, Updates,
     clock::{Clock, Next},
+    updates::Model,
 };
 
 /// Roles and durations of the executors.
@@ -50,6 +52,8 @@ pub struct Factored {
     pub queue: u64,
     /// Number of gathers that the host serves at full speed.
     pub gathers: f64,
+    /// Batches that train on the same parameters.
+    pub updates: Updates,
 }
 
 enum Event {
@@ -63,12 +67,12 @@ enum Event {
 struct Executor {
     /// True if it may take batches.
     awake: bool,
-    /// Size of the batch whose rows it extracts, and the start time.
-    extracting: Option<(f64, f64)>,
-    /// Size of the batch that waits for training.
-    extracted: Option<f64>,
-    /// Size of the batch that it trains on.
-    training: Option<f64>,
+    /// Number of the batch whose rows it extracts, and the start time.
+    extracting: Option<(u64, f64)>,
+    /// Number of the batch that waits for training.
+    extracted: Option<u64>,
+    /// Number of the batch that it trains on.
+    training: Option<u64>,
 }
 
 impl Executor {
@@ -86,12 +90,15 @@ struct Simulation {
     clock: Clock<Event>,
     /// Trainers, then the standby Trainer of each Sampler.
     executors: Vec<Executor>,
-    /// Sizes of the batches that Samplers process or hold.
-    sampling: Vec<f64>,
+    /// Numbers of the batches that Samplers process or hold.
+    sampling: Vec<u64>,
     /// Samplers that wait for queue capacity.
     blocked: VecDeque<usize>,
-    queue: VecDeque<f64>,
+    queue: BTreeSet<u64>,
+    /// The next batch to sample, and the next one to extract.
     next: u64,
+    unclaimed: u64,
+    model: Model,
     epoch: Epoch,
 }
 
@@ -105,10 +112,12 @@ pub fn factored(batches: Batches, setting: Factored) -> Epoch {
         batches,
         clock: Clock::new(setting.gathers),
         executors: vec![Executor::default(); trainers + samplers],
-        sampling: vec![0.0; samplers],
+        sampling: vec![0; samplers],
         blocked: VecDeque::new(),
-        queue: VecDeque::new(),
+        queue: BTreeSet::new(),
         next: 0,
+        unclaimed: 0,
+        model: Model::new(setting.updates, batches.count),
         epoch: Epoch::default(),
     };
     run.executors[..trainers].iter_mut().for_each(|trainer| trainer.awake = true);
@@ -125,8 +134,8 @@ impl Simulation {
                     self.dispatch();
                 }
                 Next::Gathered(who) => {
-                    let (size, since) = self.executors[who].extracting.expect("it gathered");
-                    let copy = size * self.pace(who).copy;
+                    let (number, since) = self.executors[who].extracting.expect("it gathered");
+                    let copy = self.batches.size(number) * self.pace(who).copy;
                     if who < self.setting.trainers || self.setting.trainers == 0 {
                         self.epoch.gather += self.clock.now() - since;
                         self.epoch.copy += copy;
@@ -135,13 +144,16 @@ impl Simulation {
                 }
                 Next::Event(Event::Copied(who)) => {
                     let extracted = self.executors[who].extracting.take();
-                    self.executors[who].extracted = extracted.map(|(size, _)| size);
+                    self.executors[who].extracted = extracted.map(|(number, _)| number);
                     self.train(who);
                     self.dispatch();
                 }
                 Next::Event(Event::Trained(who)) => {
-                    self.executors[who].training = None;
+                    let trained = self.executors[who].training.take();
                     self.epoch.switched += u64::from(who >= self.setting.trainers);
+                    if trained.is_some_and(|number| self.model.add(number)) {
+                        (0..self.executors.len()).for_each(|other| self.train(other));
+                    }
                     self.train(who);
                     self.dispatch();
                 }
@@ -156,29 +168,32 @@ impl Simulation {
             self.executors[self.setting.trainers + sampler].awake = self.setting.standby.is_some();
             return;
         }
-        let size = self.batches.size(self.next);
+        let seconds = self.batches.size(self.next) * self.setting.sample;
+        self.sampling[sampler] = self.next;
         self.next += 1;
-        self.sampling[sampler] = size;
-        self.epoch.sample += size * self.setting.sample;
-        self.clock.after(size * self.setting.sample, Event::Sampled(sampler));
+        self.epoch.sample += seconds;
+        self.clock.after(seconds, Event::Sampled(sampler));
     }
 
-    /// Moves batches from Samplers to the queue and from there to Trainers, as far as possible.
+    /// Moves batches from Samplers to the queue and from there to Trainers, as far as possible. A
+    /// batch has a place in the queue by its number, so that the next one to extract always has.
     fn dispatch(&mut self) {
         loop {
-            while (self.queue.len() as u64) < self.setting.queue
-                && let Some(sampler) = self.blocked.pop_front()
-            {
-                self.queue.push_back(self.sampling[sampler]);
+            let end = self.unclaimed.saturating_add(self.setting.queue);
+            while let Some(at) = self.blocked.iter().position(|&sampler| self.sampling[sampler] < end) {
+                let sampler = self.blocked.remove(at).expect("its place was just found");
+                self.queue.insert(self.sampling[sampler]);
                 self.sample(sampler);
             }
-            if self.queue.is_empty() {
+            if self.queue.first() != Some(&self.unclaimed) {
                 return;
             }
             let Some(who) = (0..self.executors.len()).find(|&who| self.takes(who)) else { return };
-            let size = self.queue.pop_front().expect("it is not empty");
-            self.executors[who].extracting = Some((size, self.clock.now()));
-            self.clock.gather(who, size * self.pace(who).gather);
+            let number = self.unclaimed;
+            self.queue.pop_first();
+            self.unclaimed += 1;
+            self.executors[who].extracting = Some((number, self.clock.now()));
+            self.clock.gather(who, self.batches.size(number) * self.pace(who).gather);
         }
     }
 
@@ -193,18 +208,19 @@ impl Simulation {
         who < trainers || profit(self.queue.len(), trainer.overlapped(), trainers, standby) > 0.0
     }
 
-    /// Starts training on an extracted batch, if there is one and the executor is idle.
+    /// Starts training on an extracted batch, if there is one that may train and the executor is
+    /// idle.
     fn train(&mut self, who: usize) {
-        let seconds = self.pace(who).train;
         let executor = &mut self.executors[who];
         if executor.training.is_none()
-            && let Some(size) = executor.extracted.take()
+            && let Some(number) = executor.extracted.take_if(|number| self.model.may_train(*number))
         {
-            executor.training = Some(size);
+            executor.training = Some(number);
+            let seconds = self.batches.size(number) * self.pace(who).train;
             if who < self.setting.trainers || self.setting.trainers == 0 {
-                self.epoch.train += size * seconds;
+                self.epoch.train += seconds;
             }
-            self.clock.after(size * seconds, Event::Trained(who));
+            self.clock.after(seconds, Event::Trained(who));
         }
     }
 

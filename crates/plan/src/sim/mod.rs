@@ -4,9 +4,11 @@
 mod clock;
 mod factored;
 mod sharing;
+mod updates;
 
 pub use factored::{Factored, factored};
-pub use sharing::sharing;
+pub use sharing::{Sharing, sharing};
+pub use updates::Updates;
 
 /// Minibatches of an epoch.
 #[derive(Clone, Copy, Debug)]

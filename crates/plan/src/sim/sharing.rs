@@ -20,9 +20,25 @@
 //! O(B log B) for B batches.
 
 use super::{
-    Batches, Epoch, Trainer,
+    Batches, Epoch, Trainer, Updates,
     clock::{Clock, Next},
+    updates::Model,
 };
+
+/// Durations of the devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing {
+    /// Number of devices.
+    pub devices: usize,
+    /// Seconds of a device to sample a batch.
+    pub sample: f64,
+    /// Durations of its other stages.
+    pub trainer: Trainer,
+    /// Number of gathers that the host serves at full speed.
+    pub gathers: f64,
+    /// Batches that train on the same parameters.
+    pub updates: Updates,
+}
 
 enum Event {
     Sampled(usize),
@@ -30,39 +46,53 @@ enum Event {
     Trained(usize),
 }
 
-/// Simulates an epoch on `devices` devices, each of which takes the next batch when it is idle.
-pub fn sharing(batches: Batches, devices: usize, sample: f64, trainer: Trainer, gathers: f64) -> Epoch {
+/// Simulates an epoch of devices that take the next batch when they are idle.
+pub fn sharing(batches: Batches, setting: Sharing) -> Epoch {
+    let Sharing { devices, sample, trainer, gathers, updates } = setting;
     let mut clock = Clock::new(gathers);
-    let mut sizes = vec![0.0; devices];
+    let mut numbers = vec![0; devices];
     let mut since = vec![0.0; devices];
+    let mut waiting = Vec::new();
+    let mut model = Model::new(updates, batches.count);
     let mut epoch = Epoch::default();
     let mut next = 0;
-    let mut begin = |clock: &mut Clock<Event>, epoch: &mut Epoch, sizes: &mut [f64], device: usize| {
+    let mut begin = |clock: &mut Clock<Event>, epoch: &mut Epoch, numbers: &mut [u64], device: usize| {
         if next < batches.count {
-            sizes[device] = batches.size(next);
+            numbers[device] = next;
+            let seconds = sample * batches.size(next);
             next += 1;
-            epoch.sample += sample * sizes[device];
-            clock.after(sample * sizes[device], Event::Sampled(device));
+            epoch.sample += seconds;
+            clock.after(seconds, Event::Sampled(device));
         }
     };
-    (0..devices).for_each(|device| begin(&mut clock, &mut epoch, &mut sizes, device));
+    (0..devices).for_each(|device| begin(&mut clock, &mut epoch, &mut numbers, device));
     while let Some(event) = clock.next() {
         match event {
             Next::Event(Event::Sampled(device)) => {
                 since[device] = clock.now();
-                clock.gather(device, trainer.gather * sizes[device]);
+                clock.gather(device, trainer.gather * batches.size(numbers[device]));
             }
             Next::Gathered(device) => {
+                let seconds = trainer.copy * batches.size(numbers[device]);
                 epoch.gather += clock.now() - since[device];
-                epoch.copy += trainer.copy * sizes[device];
-                clock.after(trainer.copy * sizes[device], Event::Copied(device));
+                epoch.copy += seconds;
+                clock.after(seconds, Event::Copied(device));
             }
-            Next::Event(Event::Copied(device)) => {
-                epoch.train += trainer.train * sizes[device];
-                clock.after(trainer.train * sizes[device], Event::Trained(device));
+            Next::Event(Event::Copied(device)) => waiting.push(device),
+            Next::Event(Event::Trained(device)) => {
+                model.add(numbers[device]);
+                begin(&mut clock, &mut epoch, &mut numbers, device);
             }
-            Next::Event(Event::Trained(device)) => begin(&mut clock, &mut epoch, &mut sizes, device),
         }
+        waiting.retain(|&device| {
+            let may_train = model.may_train(numbers[device]);
+            if may_train {
+                let seconds = trainer.train * batches.size(numbers[device]);
+                epoch.train += seconds;
+                clock.after(seconds, Event::Trained(device));
+            }
+            !may_train
+        });
     }
     epoch.seconds = clock.now();
     let all = (epoch.seconds * devices as f64).max(f64::MIN_POSITIVE);

@@ -3,6 +3,8 @@
 //! - `graphmill-kernels w1 DIR --scale S`: R-MAT graph whose training nodes have neighbours.
 //! - `graphmill-kernels block DATASET DIR --nodes N --fanout K --sources first-seen|by-id`: one
 //!   sampled block as `indptr.u32` and `indices.u32`.
+//! - `graphmill-kernels subgraph DATASET DIR --draws N --frontier M`: a subgraph of frontier
+//!   sampling in the same files.
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
@@ -14,6 +16,7 @@
 //! Results that are not `reused` are allocated in every call, as PyTorch's are without `out=`.
 
 mod misses;
+mod subgraph;
 mod times;
 mod typed;
 
@@ -40,7 +43,7 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, ids, aggregate, gather, gemm, times, typed or misses, then its paths
+    /// w1, block, subgraph, ids, aggregate, gather, gemm, times, typed or misses, then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
@@ -98,6 +101,10 @@ fn main() -> Result<()> {
     match words[..] {
         ["w1", out] => w1(&arguments, out),
         ["block", dataset, out] => block(&arguments, dataset, out.as_ref()),
+        ["subgraph", dataset, out] => {
+            let Arguments { draws, frontier, .. } = arguments;
+            subgraph::write(dataset, subgraph::Draws { draws, frontier }, out.as_ref())
+        }
         ["ids", dataset, out] => ids(&arguments, dataset, out.as_ref()),
         ["aggregate", block] => rayon::scope(|_| aggregate(&arguments, block.as_ref())),
         ["gather", dataset, ids] => rayon::scope(|_| gather(&arguments, dataset, ids.as_ref())),
@@ -107,7 +114,8 @@ fn main() -> Result<()> {
         }
         ["misses", dataset] => {
             let Arguments { draws, frontier, dim, cache_kib, ref slices, .. } = arguments;
-            let sizes = misses::Sizes { draws, frontier, dim, cache: cache_kib << 10 };
+            let draws = subgraph::Draws { draws, frontier };
+            let sizes = misses::Sizes { draws, dim, cache: cache_kib << 10 };
             println!("{}", misses::misses(dataset, sizes, misses::Walk::named(slices)?)?);
             Ok(())
         }
@@ -182,9 +190,13 @@ fn block(arguments: &Arguments, dataset: &str, out: &Path) -> Result<()> {
         indices.extend(neighbors.iter().map(|&node| local[node as usize]));
         indptr.push(indices.len() as u32);
     }
+    write_block(out, &indptr, &indices)
+}
+
+fn write_block(out: &Path, indptr: &[u32], indices: &[NodeId]) -> Result<()> {
     fs::create_dir_all(out)?;
-    fs::write(out.join("indptr.u32"), bytemuck::cast_slice(&indptr))?;
-    fs::write(out.join("indices.u32"), bytemuck::cast_slice(&indices))?;
+    fs::write(out.join("indptr.u32"), bytemuck::cast_slice(indptr))?;
+    fs::write(out.join("indices.u32"), bytemuck::cast_slice(indices))?;
     Ok(())
 }
 

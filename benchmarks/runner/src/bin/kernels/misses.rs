@@ -21,14 +21,11 @@
 //! makes it. Consecutive numbers of a line therefore count once, and rates are higher than the
 //! paper's for the same traffic.
 
-use anyhow::{Context, Result};
-use graphmill_core::{Block, block::Induce};
-use graphmill_data::Dataset;
-use graphmill_loader::subgraph::{
-    BatchKey, SubgraphSampler, SubgraphScratch,
-    frontier::{Frontier, FrontierOptions},
-};
+use anyhow::Result;
+use graphmill_core::Block;
 use serde_json::{Value, json};
+
+use crate::subgraph::{self, Draws};
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -161,9 +158,8 @@ fn aggregate(block: &Block, lines: usize, width: usize, walk: Walk, cache: &mut 
 /// Sizes of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Nodes drawn for the subgraph, and those of the frontier.
-    pub(crate) draws: usize,
-    pub(crate) frontier: usize,
+    /// Nodes of the subgraph.
+    pub(crate) draws: Draws,
     /// Columns of the features.
     pub(crate) dim: usize,
     /// Bytes of the cache.
@@ -172,22 +168,13 @@ pub(crate) struct Sizes {
 
 /// Draws a subgraph of the dataset by frontier sampling, and counts the misses of one aggregation.
 pub(crate) fn misses(dataset: &str, sizes: Sizes, walk: Walk) -> Result<Value> {
-    let data = Dataset::open(dataset)?;
-    let options = FrontierOptions { frontier_size: sizes.frontier, ..FrontierOptions::default() };
-    let sampler =
-        Frontier::new(&data.graph, &data.split.train, sizes.draws, &options).map_err(anyhow::Error::msg)?;
-    let (mut nodes, mut block) = (Vec::new(), Block::default());
-    let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
-    sampler.sample(&data.graph, key, &mut SubgraphScratch::default(), &mut nodes)?;
-    Induce::default()
-        .block(&data.graph, &nodes, &mut block, |_| {})
-        .context("the subgraph has too many edges; use fewer --draws")?;
+    let block = subgraph::draw(dataset, sizes.draws)?;
     let lines = sizes.dim.div_ceil(LINE_FLOATS);
-    let width = walk.width(nodes.len(), lines, sizes.cache);
+    let width = walk.width(block.num_src, lines, sizes.cache);
     let mut cache = Cache::new(sizes.cache);
     aggregate(&block, lines, width, walk, &mut cache);
     Ok(json!({
-        "nodes": nodes.len(), "edges": block.num_edges(), "columns": width * LINE_FLOATS,
+        "nodes": block.num_src, "edges": block.num_edges(), "columns": width * LINE_FLOATS,
         "accesses": cache.accesses, "misses": cache.misses,
         "miss_rate": cache.misses as f64 / cache.accesses as f64,
     }))

@@ -265,8 +265,11 @@ impl Costs<'_> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
         let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", bytes.maps)];
         left("a Sampler", self.hardware.devices.memory, &sampling)?;
-        let standby = self.device_cache("a Sampler that trains", &self.both());
-        let own = self.device_cache("a Trainer", &[("a training step", bytes.train)])?;
+        // a Trainer extracts the rows of a batch while it trains on another
+        let next = ("the rows of the next", bytes.batch_rows);
+        let [topology, step, sample] = self.both();
+        let standby = self.device_cache("a Sampler that trains", &[topology, step, sample, next]);
+        let own = self.device_cache("a Trainer", &[step, next])?;
         // Durations as measured in an epoch in advance, with one Trainer.
         let alone = self.trainer(own, 1).overlapped();
         let samplers = match self.request.num_samplers {

@@ -38,6 +38,35 @@ def sbm():
     return graphmill.generate(nodes=4000, classes=5, dim=16, degree=12, signal=0.5, p_in=0.7, seed=3)
 
 
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """Papers with citations among each other, authors with features of another width, and venues without.
+
+    Two edge types have features, of different widths.
+    """
+    rng = np.random.default_rng(2)
+    count = 90
+    groups, papers = np.arange(count) % 3, np.arange(count)
+    features = lambda edges, width: rng.normal(size=(edges, width)).astype(np.float32)
+    nodes = {
+        "paper": {"x": np.eye(3, dtype=np.float32)[groups] + rng.normal(size=(count, 3)).astype(np.float32)},
+        "author": {"x": rng.normal(size=(40, 5)).astype(np.float32)},
+        "venue": {"num_nodes": 5},
+    }
+    edges = {
+        ("author", "writes", "paper"): {"edge_index": rng.integers(0, [[40], [count - 9]], (2, 200)), "x": features(200, 3)},
+        ("paper", "by", "author"): {"edge_index": rng.integers(0, [[count], [40]], (2, 150))},
+        ("paper", "cites", "paper"): {"edge_index": rng.integers(0, count - 9, (2, 200)), "x": features(200, 1)},
+        ("venue", "holds", "paper"): {"edge_index": np.stack([papers % 5, papers])},
+    }
+    parts = {"train": papers[:60], "valid": papers[60:75], "test": papers[75:]}
+    values = np.stack([groups * 100.0, rng.normal(size=count)], axis=1).astype(np.float32)
+    tasks = {"topic": {"on": "paper", "y": groups, "names": ["a", "b", "c"], **parts}, "value": {"on": "paper", "y": values, **parts}}
+    path = tmp_path_factory.mktemp("data") / "library"
+    graphmill.TypedDataset.from_arrays(nodes, edges, tasks, name="library").save(path)
+    return graphmill.TypedDataset(path)
+
+
 def loader_of(data, num_neighbors=(3, 2), **options):
     options = {"output": "numpy", "seed": 0, "batch_size": 16, **options}
     return graphmill.NeighborLoader(data, num_neighbors, **options)

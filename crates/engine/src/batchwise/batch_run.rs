@@ -13,7 +13,7 @@ use super::{learner::BatchLearner, session::Session};
 use crate::{
     Result,
     distributed::Ranks,
-    record::{DatasetRecord, EpochRecord, PresamplingRecord},
+    record::{DatasetRecord, EpochRecord, LinkRelation, PresamplingRecord},
     strategy::Flow,
 };
 
@@ -63,6 +63,11 @@ pub(crate) trait BatchRun {
 
     /// Name of its task in the dataset; empty for all.
     fn task(&self) -> &str;
+
+    /// Relations that it learns, of links.
+    fn relations(&self) -> Vec<LinkRelation> {
+        Vec::new()
+    }
 
     /// Number of seeds of an epoch.
     fn num_seeds(&self) -> usize;

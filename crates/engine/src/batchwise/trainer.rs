@@ -86,6 +86,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         }
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
+            let types = TypedOrigin { relations: self.run.relations(), ..types };
             let origin = Origin::of_types(config, &position.state.run.dataset, types)?;
             let origin = origin.scored_by(&self.run.metric());
             let origin = Origin { targets: self.run.target_scale(), ..origin };

@@ -16,7 +16,7 @@ use crate::{
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
     link::LinkMetric,
-    record::{DatasetRecord, Stages, Summary, Traffic},
+    record::{DatasetRecord, LinkRelation, Stages, Summary, Traffic},
     relational::{LinkEdges, Ranking, ends, metric},
     strategy::{Flow, attempt},
     timeline::Stage,
@@ -102,6 +102,10 @@ impl BatchRun for TableRun<'_> {
 
     fn task(&self) -> &str {
         &self.edges.task
+    }
+
+    fn relations(&self) -> Vec<LinkRelation> {
+        self.edges.recorded()
     }
 
     fn num_seeds(&self) -> usize {

@@ -26,7 +26,7 @@ pub use machine::MachineRecord;
 pub use memory::{MemorySample, Samples};
 pub(crate) use origin::partition_of_older;
 pub use origin::{
-    DATASET_HINT, FeatureRecord, OTHER_DATASET_HINT, Origin, Source, TypeFeatures, TypedOrigin,
+    DATASET_HINT, FeatureRecord, LinkRelation, OTHER_DATASET_HINT, Origin, Source, TypeFeatures, TypedOrigin,
 };
 pub(crate) use presampling::PresamplingCost;
 pub use presampling::PresamplingRecord;

@@ -91,6 +91,19 @@ pub struct TypedOrigin {
     /// Node type or edge type of the task's rows; empty if an older version wrote the run.
     #[serde(default)]
     pub on: String,
+    /// Relations that a run on links learned, in the order of the decoder's parameters; empty for
+    /// other runs, and if an older version wrote the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<LinkRelation>,
+}
+
+/// Relation of a run on links.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkRelation {
+    /// Name of the task, or of the edge type if no task has the edges.
+    pub name: String,
+    /// Name of the edge type, `source:name:destination`.
+    pub on: String,
 }
 
 /// Features of a node type.
@@ -120,6 +133,7 @@ impl TypedOrigin {
             edge_widths: data.edges.iter().map(|of| of.features.as_ref().map_or(0, |of| of.width)).collect(),
             is_on_nodes: data.task(task).is_ok_and(|task| matches!(task.on, TaskOn::Nodes(_))),
             on: data.task(task).map(|task| task.on.to_string()).unwrap_or_default(),
+            relations: Vec::new(),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
         evaluate::RandomPairs,
         split::{self, Edge},
     },
-    record::{DatasetRecord, TypeCount},
+    record::{DatasetRecord, LinkRelation, TypeCount},
 };
 
 /// Source, relation and destination of an edge.
@@ -202,6 +202,12 @@ impl LinkEdges {
     /// Number of rows of the table.
     pub(crate) fn num_rows(&self) -> usize {
         self.types.last().map_or(0, |(_, range)| range.end as usize)
+    }
+
+    /// Records of the relations.
+    pub(crate) fn recorded(&self) -> Vec<LinkRelation> {
+        let record = |of: &Relation| LinkRelation { name: of.name.clone(), on: of.on.to_string() };
+        self.relations.iter().map(record).collect()
     }
 
     /// Record of the dataset. The split is that of the tasks.

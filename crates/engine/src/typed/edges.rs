@@ -11,6 +11,11 @@ use rayon::prelude::*;
 use super::tables::Tables;
 use crate::{Error, Result, TrainConfig};
 
+/// Returns true if the model of this name reads edge features.
+pub(super) fn reads(model: &str) -> bool {
+    TABLE.get(model).is_some_and(|entry| entry.make.reads_edges)
+}
+
 /// Feature table of each edge type, `None` for a type without features; empty if the model of a
 /// configuration does not read them. Rows stay mapped, or are converted to f32 in memory if they
 /// are neither dense f16 nor dense f32.
@@ -18,13 +23,12 @@ use crate::{Error, Result, TrainConfig};
 /// # Errors
 /// No edge type has features, or a value exceeds f32.
 pub(super) fn tables(config: &TrainConfig, data: &TypedDataset) -> Result<Tables> {
-    let of_model = |name: &str| TABLE.get(name).is_some_and(|entry| entry.make.reads_edges);
-    if !of_model(&config.model) {
+    if !reads(&config.model) {
         return Ok(Vec::new());
     }
     let tables = data.edges.iter().map(|edges| table(data, edges)).collect::<Result<Tables>>()?;
     if tables.iter().all(Option::is_none) {
-        let others: Vec<&str> = TABLE.iter().map(|entry| entry.name).filter(|name| !of_model(name)).collect();
+        let others: Vec<&str> = TABLE.iter().map(|entry| entry.name).filter(|name| !reads(name)).collect();
         let others = match data.nodes.len().max(data.edges.len()) {
             1 => "sage".into(),
             _ => one_of(&others),

@@ -16,7 +16,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{build, inference::TypedInference, position::assign, task::TypedTask, tiers};
+use super::{build, edges, inference::TypedInference, position::assign, task::TypedTask, tiers};
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
@@ -154,7 +154,7 @@ impl<'r> SavedTypedRun<'r> {
                 names(own).join(", ")
             ));
         }
-        let reads_edges = TABLE.get(&self.config().model).is_some_and(|entry| entry.make.reads_edges);
+        let reads_edges = edges::reads(&self.config().model);
         let widths = now.edge_widths.iter().zip(&own.edge_widths).zip(&own.edge_types);
         if let Some(((now, own), name)) = { widths }.find(|((now, own), _)| reads_edges && now != own) {
             return refuse(format!(

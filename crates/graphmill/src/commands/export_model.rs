@@ -17,10 +17,10 @@ pub(crate) fn command() -> Command {
             "Export a run's model for PyTorch Geometric, or as ONNX or safetensors.\n\n\
              Safetensors is a file of the weights, oriented as in PyTorch. Pyg is a directory with model.py, \
              a torch.nn.Module of PyTorch Geometric's layers, its options and the weights; the outputs of \
-             the module agree with graphmill predict on every node. Onnx is a file of the model whose inputs \
-             are feature rows and the edges of each layer, for runtimes without graph libraries. Both take \
-             every model of one node type that reads no edge features, and pyg those of several node types, \
-             too.",
+             the module agree with graphmill predict on every node, and for links with the scores of pairs. \
+             Onnx is a file of the model whose inputs are feature rows and the edges of each layer, for \
+             runtimes without graph libraries. Both take every model of nodes, of one type or several and \
+             with edge features, and pyg those of links and tables of embeddings, too.",
         )
         .after_long_help(
             "Examples:\n  \

@@ -170,8 +170,8 @@ def export_model(
         run: Run, or its directory.
         to: ``"safetensors"``, a file of the weights oriented as in PyTorch; ``"pyg"``, a
             directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
-            options and the weights; or ``"onnx"``, a file of the model over feature rows and the
-            edges of each layer, of every model of one node type.
+            options and the weights; or ``"onnx"``, a file of a model of nodes over feature rows and
+            the edges of each layer.
         out: File or directory to write.
         last: Exports the last checkpoint instead of the best model.
         force: Replaces an existing export.
@@ -197,10 +197,17 @@ def load_model(run: RunLike, *, last: bool = False) -> Any:
 
     The module of several node types takes ``model(x_dict, edge_index_dict)`` of a ``HeteroData``, and
     returns a row for each node of the type that the run predicts. A type without features has learned
-    rows, which are parameters, and no entry in ``x_dict``.
+    rows, which are parameters, and no entry in ``x_dict``. A model that reads edge features, also of one
+    type, takes ``model(x_dict, edge_index_dict, edge_attr_dict)``.
+
+    The module of a run on links returns the scores of pairs of nodes, those of :func:`recommend`:
+    ``model(x, edge_index, pairs)`` with ``pairs`` (``2 x P``) like the ``edge_label_index`` of PyTorch
+    Geometric, or ``model(x_dict, edge_index_dict, pairs, relation)`` of several types. That of a table of
+    embeddings takes ``model(pairs, relation)``, and ``edge_index``, the training edges, for LightGCN.
+    ``model.encode`` and ``model.decode`` are its two halves.
 
     Args:
-        run: Run, or its directory, on nodes of one type or several, of any ``model`` without edge features.
+        run: Run, or its directory, on nodes or links of one type or several, or of a table of embeddings.
         last: Takes the last checkpoint instead of the best model.
 
     Raises:

@@ -9,11 +9,18 @@
 //! | `*.weight` of a linear map from `F` to `O` columns | `O x F`, as in PyTorch |
 //! | a single row: biases, `gamma`, `beta`, `source`, `target` | `O` |
 //! | `running` of batch normalization | `2 x O`: means, variances |
-//! | rows of a table | as stored |
+//! | rows of a table, `decoder.relation`, `decoder.angles`, `basis`, `blocks` | as stored |
+//!
+//! Names begin with the part of the model, and parameters of a type or relation have its name in
+//! the middle: `conv.0.author:writes:paper.edge.weight`. A weight of edges without features has no
+//! columns. A row of `decoder.relation` or `decoder.angles` belongs to a relation; that of
+//! `bilinear` is a matrix, row by row.
 //!
 //! The metadata holds the version of Graphmill and the options of the model as JSON.
 
 mod import;
+mod kind;
+mod links;
 mod onnx;
 mod pyg;
 mod typed;
@@ -33,14 +40,12 @@ use safetensors::{Dtype, tensor::TensorView};
 use serde::Serialize;
 use serde_json::json;
 
+use self::kind::Kind;
 use super::SavedRun;
 use crate::{
     Error, Result, build,
     checkpoint::{self, tensors::Tensor},
-    config::link_task::is_link,
-    embedding::SavedEmbedding,
     label_inputs,
-    typed::SavedTypedRun,
 };
 
 /// Writer of a model: the run and the path of the output.
@@ -144,19 +149,20 @@ impl SavedRun {
             options.insert("normalization".into(), json!(scale));
         }
         let path = origin.and_then(|origin| origin.path.as_deref());
-        if let Some(of) = SavedTypedRun::of(self) {
-            typed::add_options(of, &mut options)?;
-        } else {
-            options.insert("classes".into(), json!(build::class_names(path).unwrap_or_default()));
+        let kind = Kind::of(self);
+        match kind {
+            Kind::TypedNodes(of) | Kind::TypedLinks(of) => typed::add_options(of, &mut options)?,
+            Kind::Nodes => {
+                options.insert("classes".into(), json!(build::class_names(path).unwrap_or_default()));
+            }
+            Kind::Links | Kind::Table => {}
+        }
+        if kind.has_decoder() {
+            links::add_options(self, kind, &mut options);
         }
         options.insert("target_scale".into(), json!(self.target_scale()));
         options.insert("graphmill".into(), json!(env!("CARGO_PKG_VERSION")));
         Ok(options.into())
-    }
-
-    /// Returns true if the run trained a table of embeddings or several types.
-    fn is_special(&self) -> bool {
-        SavedEmbedding::of(self).is_some() || SavedTypedRun::of(self).is_some()
     }
 }
 
@@ -172,11 +178,11 @@ fn refused(to: &str, why: impl Display) -> Error {
 fn check_layers(run: &SavedRun, to: &str, models: &[&str]) -> Result<()> {
     let config = run.config();
     let refuse = |why: String| Err(refused(to, why));
-    if run.is_special() || !models.contains(&config.model.as_str()) {
-        return refuse(format!("--model {} is not one of {}", config.model, one_of(models)));
+    if run.learns_events() {
+        return refuse("the run learned a stream of events".into());
     }
-    if is_link(config) {
-        return refuse("the run learned links".into());
+    if !models.contains(&config.model.as_str()) {
+        return refuse(format!("--model {} is not one of {}", config.model, one_of(models)));
     }
     if WEIGHTED.contains(&config.sampler.as_str()) {
         return refuse(format!("--sampler {} weights the neighbours", config.sampler));

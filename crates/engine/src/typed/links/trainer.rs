@@ -31,7 +31,7 @@ use crate::{
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
     link::{self, LinkMetric},
-    record::{DatasetRecord, DeviceRecord, EpochRecord, Summary},
+    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, Summary},
     relational::{Ranking, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, Timed, attempt},
@@ -172,6 +172,10 @@ impl BatchRun for LinkRun<'_> {
 
     fn task(&self) -> &str {
         &self.of.edges.task
+    }
+
+    fn relations(&self) -> Vec<LinkRelation> {
+        self.of.edges.recorded()
     }
 
     fn num_seeds(&self) -> usize {

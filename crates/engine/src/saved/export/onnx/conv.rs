@@ -1,11 +1,13 @@
 //! The graph layers as ONNX operations. To add a layer, write its operations here and add a row to
 //! [`TABLE`].
 
-use super::{Shape, graph::Target, layers::Builder, message::Attribute};
+use super::{
+    Shape,
+    layers::Builder,
+    message::Attribute,
+    parts::{ATTENTION_SLOPE, Edges, Heads},
+};
 use crate::Result;
-
-/// Slope of negative scores in graph attention.
-const ATTENTION_SLOPE: f32 = 0.2;
 
 /// Graph layer as operations.
 pub(super) struct Conv {
@@ -42,24 +44,6 @@ pub(super) struct Place<'a> {
     pub(super) is_last: bool,
     /// Number of the block in the layer, from 1, and number of blocks of the layer.
     pub(super) hop: (usize, usize),
-}
-
-/// Edges of a block.
-pub(super) struct Edges {
-    /// Source row of each edge.
-    pub(super) source: String,
-    /// Destination row of each edge.
-    pub(super) target: String,
-    /// Number of destinations.
-    pub(super) count: String,
-    /// Weights of the edges and of the destinations' own rows, if the layer reads them.
-    pub(super) weights: Option<(String, String)>,
-}
-
-impl Edges {
-    fn target(&self) -> Target<'_> {
-        Target { to: &self.target, count: &self.count }
-    }
 }
 
 /// GraphSAGE by its aggregator and combination:
@@ -116,16 +100,17 @@ fn gin(builder: &mut Builder, place: &Place, x: &str, edges: &Edges) -> Result<S
 fn gat(builder: &mut Builder, place: &Place, x: &str, edges: &Edges) -> Result<String> {
     let name = &place.name;
     let edges = builder.with_own_rows(edges);
+    let heads = place.heads();
     let rows = builder.product(x, name)?;
-    let rows = builder.split_heads(&rows, place);
+    let rows = builder.split_heads(&rows, heads);
     let own = builder.graph.first(&rows, &edges.count);
-    let from = builder.score(&rows, place, &format!("{name}source"))?;
-    let to = builder.score(&own, place, &format!("{name}target"))?;
+    let from = builder.score(&rows, heads, &format!("{name}source"))?;
+    let to = builder.score(&own, heads, &format!("{name}target"))?;
     let [from, to] =
         [(&from, &edges.source), (&to, &edges.target)].map(|(x, at)| builder.graph.gather(x, at));
     let score = builder.graph.op("Add", &[&from, &to]);
     let score = builder.leaky(&score, ATTENTION_SLOPE);
-    builder.attend(&rows, &score, &edges, place)
+    attend(builder, &rows, &score, &edges, place)
 }
 
 /// Graph attention over the neighbours and the own row, with scores `a leaky(l[u] + r[v])` of
@@ -140,10 +125,10 @@ fn gatv2(builder: &mut Builder, place: &Place, x: &str, edges: &Edges) -> Result
         [(&left, &edges.source), (&right, &edges.target)].map(|(x, at)| builder.graph.gather(x, at));
     let both = builder.graph.op("Add", &[&from, &to]);
     let both = builder.leaky(&both, ATTENTION_SLOPE);
-    let both = builder.split_heads(&both, place);
-    let score = builder.score(&both, place, &format!("{name}attention"))?;
-    let left = builder.split_heads(&left, place);
-    builder.attend(&left, &score, &edges, place)
+    let both = builder.split_heads(&both, place.heads());
+    let score = builder.score(&both, place.heads(), &format!("{name}attention"))?;
+    let left = builder.split_heads(&left, place.heads());
+    attend(builder, &left, &score, &edges, place)
 }
 
 /// One hop of MixHop over the normalized adjacency matrix.
@@ -198,110 +183,16 @@ fn pinsage(builder: &mut Builder, place: &Place, x: &str, edges: &Edges) -> Resu
     Ok(builder.unit_length(&rows))
 }
 
-/// Parts of several layers.
-impl Builder<'_> {
-    /// `n W_neigh + x[v] W_self + b` of the aggregated neighbours `n`.
-    fn neighbors_and_own(&mut self, neighbors: &str, x: &str, edges: &Edges, name: &str) -> Result<String> {
-        let neighbors = self.product(neighbors, &format!("{name}neigh."))?;
-        let own = self.graph.first(x, &edges.count);
-        let own = self.product(&own, &format!("{name}self."))?;
-        let both = self.graph.op("Add", &[&neighbors, &own]);
-        self.bias(&both, name)
-    }
-
-    /// Mean of the neighbours' rows; zeros without neighbours.
-    fn mean(&mut self, x: &str, edges: &Edges, width: usize) -> String {
-        let rows = self.graph.gather(x, &edges.source);
-        let sum = self.graph.sum(&rows, edges.target(), width);
-        let degree = self.degrees(edges);
-        self.graph.op("Div", &[&sum, &degree])
-    }
-
-    /// Number of edges of each destination, at least 1: a column.
-    fn degrees(&mut self, edges: &Edges) -> String {
-        let shape = self.graph.op("Shape", &[&edges.target]);
-        let one = self.graph.ints(&[1], &[1]);
-        let shape = self.graph.op_with("Concat", &[&shape, &one], vec![Attribute::int("axis", 0)]);
-        let value = self.graph.floats("one", &[], &[1.0]);
-        let ones = self.graph.op("Expand", &[&value, &shape]);
-        let count = self.graph.sum(&ones, edges.target(), 1);
-        self.graph.op("Max", &[&count, &value])
-    }
-
-    /// `sum of w[e] x[u] + w[v] x[v]`: a product with the normalized adjacency matrix.
-    fn normalized_sum(&mut self, x: &str, edges: &Edges, width: usize) -> String {
-        let (of_edges, of_own) = edges.weights.as_ref().expect("the layer's row declares its weights");
-        let one = self.graph.ints(&[1], &[1]);
-        let column = self.graph.op("Unsqueeze", &[of_edges, &one]);
-        let rows = self.graph.gather(x, &edges.source);
-        let rows = self.graph.op("Mul", &[&rows, &column]);
-        let sum = self.graph.sum(&rows, edges.target(), width);
-        let own = self.graph.first(x, &edges.count);
-        let column = self.graph.op("Unsqueeze", &[of_own, &one]);
-        let own = self.graph.op("Mul", &[&own, &column]);
-        self.graph.op("Add", &[&sum, &own])
-    }
-
-    /// The edges and one from each destination to itself.
-    fn with_own_rows(&mut self, edges: &Edges) -> Edges {
-        let [zero, one] = [0, 1].map(|n| self.graph.ints(&[], &[n]));
-        let count = self.graph.op("Squeeze", &[&edges.count]);
-        let own = self.graph.op("Range", &[&zero, &count, &one]);
-        let [source, target] = [&edges.source, &edges.target]
-            .map(|ends| self.graph.op_with("Concat", &[ends, &own], vec![Attribute::int("axis", 0)]));
-        Edges { source, target, count: edges.count.clone(), weights: None }
-    }
-
-    /// `max(x, slope x)`.
-    fn leaky(&mut self, x: &str, slope: f32) -> String {
-        self.graph.op_with("LeakyRelu", &[x], vec![Attribute::float("alpha", slope)])
-    }
-
-    /// Rows split into heads, `R x H x C`.
-    fn split_heads(&mut self, x: &str, place: &Place) -> String {
-        let (heads, width) = place.heads();
-        let shape = self.graph.ints(&[3], &[-1, heads as i64, width as i64]);
-        self.graph.op("Reshape", &[x, &shape])
-    }
-
-    /// Score of each row and head: the sum of the products with the head's vector.
-    fn score(&mut self, rows: &str, place: &Place, name: &str) -> Result<String> {
-        let (heads, width) = place.heads();
-        let vector = self.graph.floats(name, &[heads, width], &self.params.get(name)?.data);
-        let products = self.graph.op("Mul", &[rows, &vector]);
-        let two = self.graph.ints(&[1], &[2]);
-        Ok(self.graph.op_with("ReduceSum", &[&products, &two], vec![Attribute::int("keepdims", 0)]))
-    }
-
-    /// Sums of the neighbours' `rows` (`S x H x C`), weighted by the softmax of the scores (`E x
-    /// H`) over the edges of each destination, with the bias. The last layer takes the mean of the
-    /// heads, the others stand side by side.
-    fn attend(&mut self, rows: &str, score: &str, edges: &Edges, place: &Place) -> Result<String> {
-        let (heads, width) = place.heads();
-        let largest = self.graph.scatter(score, edges.target(), heads, ("max", f32::NEG_INFINITY));
-        let largest = self.graph.gather(&largest, &edges.target);
-        let score = self.graph.op("Sub", &[score, &largest]);
-        let score = self.graph.op("Exp", &[&score]);
-        let total = self.graph.sum(&score, edges.target(), heads);
-        let total = self.graph.gather(&total, &edges.target);
-        let share = self.graph.op("Div", &[&score, &total]);
-        let two = self.graph.ints(&[1], &[2]);
-        let share = self.graph.op("Unsqueeze", &[&share, &two]);
-        let rows = self.graph.gather(rows, &edges.source);
-        let rows = self.graph.op("Mul", &[&rows, &share]);
-        let flat = self.graph.ints(&[2], &[-1, (heads * width) as i64]);
-        let rows = self.graph.op("Reshape", &[&rows, &flat]);
-        let mut sum = self.graph.sum(&rows, edges.target(), heads * width);
-        if place.is_last {
-            sum = self.graph.mean_of_parts(&sum, heads, width);
-        }
-        self.bias(&sum, &place.name)
-    }
+/// Attention over the `rows` (`S x H x C`) of the edges' sources, with the bias.
+fn attend(builder: &mut Builder, rows: &str, score: &str, edges: &Edges, place: &Place) -> Result<String> {
+    let rows = builder.graph.gather(rows, &edges.source);
+    let sum = builder.softmax_sum(&rows, score, edges.target(), (place.heads(), place.is_last));
+    builder.bias(&sum, &place.name)
 }
 
 impl Place<'_> {
     /// Number of heads of an attention layer, and their width.
-    fn heads(&self) -> (usize, usize) {
+    fn heads(&self) -> Heads {
         match self.is_last {
             true => (self.shape.number("out_heads"), self.width),
             false => {

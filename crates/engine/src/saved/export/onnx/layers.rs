@@ -79,6 +79,17 @@ impl Builder<'_> {
         })
     }
 
+    /// `x P(X < x)` for a normal `X`.
+    pub(super) fn gelu(&mut self, x: &str) -> String {
+        let [root, one, half] = [("gelu.root", 0.5f32.sqrt()), ("gelu.one", 1.0), ("gelu.half", 0.5)]
+            .map(|(name, value)| self.graph.floats(name, &[], &[value]));
+        let scaled = self.graph.op("Mul", &[x, &root]);
+        let erf = self.graph.op("Erf", &[&scaled]);
+        let sum = self.graph.op("Add", &[&erf, &one]);
+        let share = self.graph.op("Mul", &[&sum, &half]);
+        self.graph.op("Mul", &[x, &share])
+    }
+
     /// Rows normalized by the norm called `kind`, whose parameters begin with `name`.
     ///
     /// # Errors

@@ -14,13 +14,16 @@
 //!
 //! The output `scores` has a row for each destination of the last layer: scores before softmax or
 //! sigmoid, or values at the scale of the targets. Attention adds the destinations' own rows
-//! itself. A layer of several hops (MixHop) reads a block for each, so `l` counts blocks.
+//! itself. A layer of several hops (MixHop) reads a block for each, so `l` counts blocks. Models of
+//! several types have the inputs of `typed/mod.rs`.
 
 mod conv;
 mod graph;
 mod layers;
 mod message;
+mod parts;
 mod target;
+mod typed;
 
 use std::path::{Path, PathBuf};
 
@@ -29,12 +32,13 @@ use prost::Message;
 use serde_json::Value as Json;
 
 use self::{
-    conv::{Conv, Edges, Place},
+    conv::{Conv, Place},
     graph::Graph,
     layers::{Builder, Params},
     message::{Dim, FLOAT, INT64, Model, OperatorSet, Property},
+    parts::Edges,
 };
-use super::{SavedRun, check_layers};
+use super::{SavedRun, check_layers, kind::Kind, refused};
 use crate::{Error, Result};
 
 /// Version of the operators: the first in which `ScatterElements` has maxima.
@@ -46,8 +50,17 @@ const MAX_VALUES: usize = (i32::MAX / 4) as usize - (1 << 20);
 
 /// Writes the file `out`.
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
-    let models: Vec<&str> = conv::TABLE.iter().map(|conv| conv.model).collect();
-    check_layers(run, "onnx", &models)?;
+    let kind = Kind::of(run);
+    match kind {
+        Kind::Nodes => {
+            let models: Vec<&str> = conv::TABLE.iter().map(|conv| conv.model).collect();
+            check_layers(run, "onnx", &models)?;
+        }
+        Kind::TypedNodes(of) => super::typed::check(of, "onnx")?,
+        Kind::Links | Kind::TypedLinks(_) | Kind::Table => {
+            return Err(refused("onnx", "the run learned links"));
+        }
+    }
     if out.extension().is_none_or(|ending| ending != "onnx") {
         let message = format!("{}: --to onnx writes a file; use a name that ends in .onnx", out.display());
         return Err(Error::usage(message));
@@ -61,10 +74,15 @@ pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
         );
         return Err(Error::usage(message));
     }
-    let config = run.config();
-    let conv = conv::TABLE.iter().find(|conv| conv.model == config.model).expect("checked above");
-    let hops = graphmill_nn::layer::hops(&config.model, &config.own);
-    let graph = build(&options, (conv, hops), &Params::new(tensors))?;
+    let (config, params) = (run.config(), Params::new(tensors));
+    let graph = match kind {
+        Kind::TypedNodes(_) => typed::build(&options, &params)?,
+        _ => {
+            let conv = conv::TABLE.iter().find(|conv| conv.model == config.model).expect("checked above");
+            let hops = graphmill_nn::layer::hops(&config.model, &config.own);
+            build(&options, (conv, hops), &params)?
+        }
+    };
     let model = Model {
         ir_version: IR_VERSION,
         producer_name: "graphmill".into(),

@@ -237,6 +237,9 @@ def attended(scores, messages, targets, like, dropout, training):
 class GraphmillModel(Exported):
     """A stack of typed layers over projected or learned rows, with norms and dense layers."""
 
+    #: whether the last layer computes scores if no dense layers follow it
+    scored = True
+
     def __init__(self, options):
         super().__init__(options)
         hidden, out, layers = options["hidden"], options["outputs"], options["layers"]
@@ -248,7 +251,9 @@ class GraphmillModel(Exported):
         self.convs, self.norms = nn.ModuleList(), nn.ModuleList()
         for layer in range(layers):
             last = layer + 1 == layers and options["head_layers"] == 0
-            self.convs.append(CONVS[options["model"]](options, layer, hidden, out if last else hidden, last))
+            scores = last and self.scored
+            to = out if scores else hidden
+            self.convs.append(CONVS[options["model"]](options, layer, hidden, to, scores))
             norms = [None if last else make_norm(options["norm"], hidden) for _ in types]
             self.norms.append(nn.ModuleList(nn.Identity() if norm is None else norm for norm in norms))
         sizes = [hidden] * options["head_layers"] + [out]
@@ -258,27 +263,40 @@ class GraphmillModel(Exported):
         """Activation and dropout."""
         return self.dropped(ACTIVATIONS[self.options["activation"]](x))
 
-    def edges(self, layer, edge_index):
-        """Source type, destination type and edges that a layer reads, by the number of the edge type."""
+    def edges(self, layer, edge_index, edge_attr):
+        """Source type, destination type and edges that a layer reads, by the number of the edge type.
+
+        Edges are sources and destinations, and the rows of the edges if the model reads them.
+        """
         number = {kind["name"]: t for t, kind in enumerate(self.options["node_types"])}
+        widths = self.options.get("edge_widths")
         found = {}
         for r, (source, name, target) in enumerate(self.options["edge_types"]):
             edges = edge_index.get((source, name, target))
             if self.options["followed"][layer][r] and edges is not None and edges.shape[1] > 0:
+                if widths:
+                    # edges without features have rows without columns
+                    width = (edges.shape[1], widths[r])
+                    attr = edge_attr[source, name, target] if widths[r] else self.mean.new_empty(width)
+                    edges = (*edges, attr)
                 found[r] = (number[source], number[target], edges)
         return found
 
-    def forward(self, x, edge_index):
-        """Rows of the predicted type, from the feature rows of each type and the edges of each edge type."""
+    def rows(self, x, edge_index, edge_attr=None):
+        """Rows of each type after the graph layers."""
         options = self.options
         rows = [rows(x.get(kind["name"])) for rows, kind in zip(self.inputs, options["node_types"])]
         rows = [F.dropout(x, options["input_dropout"], self.training) for x in rows]
         for layer, (conv, norms) in enumerate(zip(self.convs, self.norms)):
-            rows = conv(rows, self.edges(layer, edge_index))
+            rows = conv(rows, self.edges(layer, edge_index, edge_attr))
             if layer + 1 < len(self.convs) or len(self.head):
                 rows = [self.after(norm(x)) for norm, x in zip(norms, rows)]
-        names = [kind["name"] for kind in options["node_types"]]
-        scores = rows[names.index(options["predicts"])]
+        return rows
+
+    def forward(self, x, edge_index, edge_attr=None):
+        """Rows of the predicted type, from features by type, and edges and their features by edge type."""
+        names = [kind["name"] for kind in self.options["node_types"]]
+        scores = self.rows(x, edge_index, edge_attr)[names.index(self.options["predicts"])]
         for i, linear in enumerate(self.head):
             scores = linear(scores) if i + 1 == len(self.head) else self.after(linear(scores))
         return self.outputs(scores)
@@ -311,3 +329,6 @@ class LearnedRows(nn.Module):
 
     def forward(self, _):
         return self.rows
+
+
+MODEL = GraphmillModel

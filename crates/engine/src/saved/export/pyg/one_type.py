@@ -162,3 +162,6 @@ class GraphmillModel(Exported):
         for i, linear in enumerate(self.head):
             put_linear(found, linear, f"head.{i}.")
         return found
+
+
+MODEL = GraphmillModel

@@ -11,7 +11,19 @@ more column for each class: 1 for the class of a training node, and 0 elsewhere.
 
 A model of several types takes two dicts, as `x_dict` and `edge_index_dict` of a `HeteroData`: rows
 by node type, and edges by (source type, name, destination type). It returns the rows of the type
-that the run predicts. A type whose rows were learned needs no features.
+that the run predicts. A type whose rows were learned needs no features. A model that reads edge
+features, also of one type, takes them as a third dict, the `edge_attr_dict`.
+
+A model of links returns a score for each pair of nodes. `pairs` (2 x P) holds the ids of sources and
+of destinations, as `edge_label_index`, and `relation` names one of several relations:
+
+    scores = model(x, edge_index, pairs)                        # one type
+    scores = model(x_dict, edge_index_dict, pairs, relation)    # several types
+    scores = model(pairs, relation)                             # a table of embeddings
+    scores = model(pairs, relation, edge_index_dict)            # LightGCN, over the training edges
+
+`model.encode` takes the same without pairs and returns the embeddings, by node type if there are
+several or a table; `model.decode(embeddings, pairs, relation)` scores any number of pairs of them.
 
 `graphmill export-model` wrote this file, the options in `model.json` and the parameters in
 `weights.safetensors`.
@@ -39,7 +51,8 @@ def read_tensors(path):
     for name, entry in header.items():
         if name != "__metadata__":
             first, last = (8 + length + offset for offset in entry["data_offsets"])
-            flat = torch.frombuffer(data[first:last], dtype=torch.float32)
+            # a buffer of no bytes is none to PyTorch
+            flat = torch.frombuffer(data[first:last], dtype=torch.float32) if last > first else torch.empty(0)
             tensors[name] = flat.reshape(entry["shape"]).clone()
     return tensors
 
@@ -129,6 +142,6 @@ class Exported(nn.Module):
 def load(directory=None):
     """The exported model of a directory, by default that of this file, in evaluation mode."""
     directory = Path(directory or Path(__file__).parent)
-    model = GraphmillModel(json.loads((directory / "model.json").read_text(encoding="utf-8")))
+    model = MODEL(json.loads((directory / "model.json").read_text(encoding="utf-8")))
     model.load_weights(read_tensors(directory / "weights.safetensors"))
     return model.eval()

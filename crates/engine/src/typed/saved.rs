@@ -300,7 +300,7 @@ fn ids_by_original(data: &TypedDataset, t: usize) -> Result<Vec<NodeId>> {
 }
 
 /// Rows of `nodes`, which may repeat, by `compute`, which takes distinct nodes.
-fn rows_of(
+pub(super) fn rows_of(
     nodes: &[NodeId],
     out: &mut Matrix,
     compute: impl FnOnce(&[NodeId], &mut Matrix) -> Result<()>,

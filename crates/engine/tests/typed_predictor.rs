@@ -25,7 +25,7 @@ use rayon::ThreadPoolBuilder;
 /// A dataset of three types in a directory, opened from there: classes of papers.
 fn papers(dir: &Path) -> TypedDataset {
     let options = GenerateOptions { nodes: 240, classes: 3, dim: 6, p_in: 0.9, ..GenerateOptions::default() };
-    stored(generate_typed("papers", &options).unwrap(), dir)
+    stored(generate_typed("typed", &options).unwrap(), dir)
 }
 
 fn stored(data: TypedDataset, dir: &Path) -> TypedDataset {

@@ -34,6 +34,7 @@ mod tiers_over_ranks;
 mod times;
 mod typed;
 mod typed_links;
+mod typed_predictor;
 mod typed_ranks;
 mod typed_tiers;
 mod typed_training;

@@ -124,7 +124,7 @@ fn cached_embeddings_change_no_bit_of_exact_answers() {
         let run = trained(&path, &settings, &data);
         let plain = Predictor::new(run, data.clone()).unwrap();
         let mut cached = Predictor::new(SavedRun::open(&path, false).unwrap(), data).unwrap();
-        let bytes = cached.cache_embeddings(&progress::Quiet).unwrap();
+        let (_, bytes) = cached.cache_embeddings(&progress::Quiet).unwrap();
         assert_eq!(bytes, if more == Some(last) { 0 } else { 4 * 8 * NODES as u64 }, "{model}");
         let expected = plain.predict(&ALL, Neighborhood::All).unwrap();
         let all = cached.predict(&ALL, Neighborhood::All).unwrap();

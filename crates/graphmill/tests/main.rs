@@ -34,6 +34,8 @@ mod serve;
 mod serve_limits;
 #[cfg(feature = "serve")]
 mod serve_new_nodes;
+#[cfg(feature = "serve")]
+mod serve_types;
 #[path = "../../data/tests/server/mod.rs"]
 mod server;
 #[cfg(unix)]

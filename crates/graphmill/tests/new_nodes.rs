@@ -11,10 +11,11 @@ use graphmill_engine::{
 
 use crate::common::Sandbox;
 
-const ACCOUNTS: usize = 120;
+/// Number of accounts of [`bank`].
+pub(crate) const ACCOUNTS: usize = 120;
 const BRANCHES: usize = 10;
 /// Accounts and branches from these numbers on are new.
-const NEW: [usize; 2] = [100, 8];
+pub(crate) const NEW: [usize; 2] = [100, 8];
 
 const SCHEMA: &str = "
 [[nodes]]
@@ -58,7 +59,7 @@ reverse = 'houses'
 
 /// Writes the tables: whole, the known rows (`known-`) and the new rows (`new-`). Edges of new
 /// nodes are new.
-fn bank(sandbox: &Sandbox) {
+pub(crate) fn bank(sandbox: &Sandbox) {
     let rows = |file: &str, header: &str, rows: Vec<(bool, String)>| {
         for (prefix, is_in) in [("", [true, true]), ("known-", [true, false]), ("new-", [false, true])] {
             let mut text = format!("{header}\n");
@@ -104,7 +105,8 @@ fn table(text: &str) -> HashMap<String, Vec<f32>> {
     text.lines().skip(1).map(row).collect()
 }
 
-const ON: &str = "--on new-accounts.csv --on branch=new-branches.csv --edges transfer=new-transfers.csv \
+/// Options for the new accounts and branches of [`bank`].
+pub(crate) const ON: &str = "--on new-accounts.csv --on branch=new-branches.csv --edges transfer=new-transfers.csv \
                   --edges branch__in__city=new-places.csv";
 
 #[test]

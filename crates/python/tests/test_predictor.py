@@ -81,3 +81,36 @@ def test_wrong_new_nodes_are_refused(run):
         predictor.predict_new(np.zeros((1, 8)), [0, 1])
     with pytest.raises(ValueError, match="edge_weight: expected shape"):
         predictor.predict_new(np.zeros((1, 8)), [[0], [300]], edge_weight=[1.0, 2.0])
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("papers")
+    data = graphmill.generate("typed", directory / "papers", nodes=240, classes=3, dim=4, seed=3)
+    out = directory / "run"
+    graphmill.train(data, out=out, model="rgcn", epochs=1, hidden=8, fanout=[3, 2], batch_size=64)
+    return out, data
+
+
+def test_nodes_of_several_types_are_answered_as_by_predict(papers):
+    out, data = papers
+    expected = graphmill.predict(out, kind="probabilities")
+    predictor = graphmill.Predictor(out)
+    assert (predictor.node_type, repr(predictor)) == ("paper", "Predictor(120 nodes, classes)")
+    np.testing.assert_array_equal(predictor.predict(range(120)).scores, expected)
+    np.testing.assert_array_equal(graphmill.Predictor(out, dataset=data).predict([7]).scores[0], expected[7])
+    drawn = predictor.predict([3, 4, 3], seed=7)
+    np.testing.assert_array_equal(drawn.scores[0], drawn.scores[2])
+    np.testing.assert_array_equal(drawn.scores[1], predictor.predict([4], seed=7).scores[0])
+    x = np.array(data.nodes("paper").x[:2])
+    alone = predictor.predict_new({"paper": x})
+    assert alone.scores.shape == (2, 3)
+    name = next(of for of in data.edge_types if of[2] == "paper")
+    joined = predictor.predict_new({"paper": x}, {name: [[0, 1, 2], [120, 120, 121]]}, undirected=True)
+    assert not np.array_equal(joined.scores, alone.scores)
+    with pytest.raises(TypeError, match="dicts of edge types"):
+        predictor.predict_new({"paper": x}, [[0], [120]])
+    with pytest.raises(ValueError, match="'papr'"):
+        predictor.predict_new({"papr": x})
+    with pytest.raises(ValueError, match="the feature rows name none"):
+        predictor.predict_new(x)

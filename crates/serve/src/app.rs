@@ -94,10 +94,9 @@ fn open(options: &ServeOptions) -> Result<(Predictor, Option<String>)> {
         EmbeddingCache::None => None,
         EmbeddingCache::Bottom => {
             let began = Instant::now();
-            let bytes = predictor.cache_embeddings(&Quiet)?;
+            let (rows, bytes) = predictor.cache_embeddings(&Quiet)?;
             Some(format!(
-                "cached embeddings: {} nodes, {:.1} MiB, {:.1} s",
-                predictor.num_nodes(),
+                "cached embeddings: {rows} nodes, {:.1} MiB, {:.1} s",
                 bytes as f64 / f64::from(1 << 20),
                 began.elapsed().as_secs_f32()
             ))

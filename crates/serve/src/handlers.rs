@@ -94,7 +94,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     document(&json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
-        "dataset": predictor.dataset().name,
+        "dataset": predictor.dataset(),
         "nodes": predictor.num_nodes(),
         "task": predictor.task().name(),
     }))

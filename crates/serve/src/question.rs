@@ -127,7 +127,11 @@ fn find(
         nodes.push(found.map_err(|error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error))?);
     }
     if let Some(id) = ids.iter().find(|&&id| id as usize >= predictor.num_nodes()) {
-        let why = format!("node {id} is outside the graph's {} nodes", predictor.num_nodes());
+        let count = predictor.num_nodes();
+        let why = match predictor.node_type() {
+            Some(name) => format!("node {id} is outside the {count} nodes of type '{name}'"),
+            None => format!("node {id} is outside the graph's {count} nodes"),
+        };
         return Err(refuse(why, "ask for ids below it"));
     }
     nodes.extend(ids);

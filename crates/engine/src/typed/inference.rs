@@ -20,9 +20,12 @@
 //! Input and output rows of one layer for the needed nodes of all types, and the neighbourhood of
 //! one chunk. Features are read chunk by chunk, those of edges in the order of their destinations.
 
+use std::sync::Arc;
+
 use graphmill_core::{
     NodeId,
     progress::{Progress, Quiet},
+    typed::NodeType,
 };
 use graphmill_loader::{
     BatchKey,
@@ -36,8 +39,8 @@ use graphmill_nn::{
 use rayon::prelude::*;
 
 use super::{
-    build,
     learner::step,
+    neighborhoods::Neighborhoods,
     tables::{Tables, borrowed},
     task::TypedTask,
 };
@@ -51,11 +54,7 @@ pub(super) struct TypedInference<'a> {
     task: &'a TypedTask,
     /// Feature table of each type.
     tables: Tables,
-    /// Samplers of all neighbours, one for each layer from the bottom up.
-    samplers: Vec<Box<dyn TypedSampler>>,
-    /// Sampler of whole neighbourhoods: all neighbours that existed at the times of the seeds, if
-    /// rows have times, or the draws of training, if they are no stored edges.
-    by_batches: Option<Box<dyn TypedSampler>>,
+    samplers: Arc<Neighborhoods>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -69,7 +68,7 @@ pub(super) struct TypedInference<'a> {
 }
 
 /// Nodes of each type, and their rows in ascending order of the nodes.
-struct Level {
+pub(super) struct Level {
     nodes: Vec<NodeSet>,
     rows: Vec<Matrix>,
 }
@@ -85,21 +84,26 @@ impl<'a> TypedInference<'a> {
         sampler: &dyn TypedSampler,
         tables: Tables,
     ) -> Result<Self> {
-        let by_batches = match &task.times {
-            // the last neighbours are no random draw
-            Some(_) if !sampler.is_random() => Some(build::sampler(config, task)?),
-            Some(times) => Some(times.full_sampler(config, sampler)?),
-            None if build::draws_in_inference(config) => Some(build::sampler(config, task)?),
-            None => None,
+        let samplers = Neighborhoods::exact(config, task, sampler)?;
+        Ok(Self::by(config, task, Arc::new(samplers), tables))
+    }
+
+    /// Creates inference from the neighbours of `samplers`, on the rows of `tables`.
+    pub(super) fn by(
+        config: &TrainConfig,
+        task: &'a TypedTask,
+        samplers: Arc<Neighborhoods>,
+        tables: Tables,
+    ) -> Self {
+        let most = match config.batch_size {
+            0 => usize::MAX,
+            _ if samplers.has_layers() => usize::MAX,
+            size => size,
         };
-        let samplers =
-            if by_batches.is_none() { build::full_samplers(config, task, sampler)? } else { Vec::new() };
-        let most = if by_batches.is_some() && config.batch_size > 0 { config.batch_size } else { usize::MAX };
-        Ok(Self {
+        Self {
             task,
             tables,
             samplers,
-            by_batches,
             chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -107,7 +111,7 @@ impl<'a> TypedInference<'a> {
             acts: TypedActivations::default(),
             sources: Vec::new(),
             edges: Vec::new(),
-        })
+        }
     }
 
     /// The same inference, which asks `watch` after every chunk whether to go on.
@@ -127,11 +131,55 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        if self.by_batches.is_some() {
+        if self.samplers.by_batches().is_some() {
             let seeds = (self.task.node_type, nodes);
             return rayon::scope(|_| self.compute_by_batches(model, seeds, Some(output), out));
         }
         rayon::scope(|_| self.compute(model, nodes, output, out))
+    }
+
+    /// Input rows of the last layer for all nodes of the types that it reads, so that
+    /// [`TypedInference::last`] reads one hop.
+    ///
+    /// # Errors
+    /// As for [`TypedInference::run`].
+    ///
+    /// # Panics
+    /// Neighbourhoods are sampled as batches, or the model has one layer.
+    pub(super) fn below_last(&mut self, model: &TypedModel) -> Result<Level> {
+        let (below, schema) = (model.num_layers() - 1, self.task.graph.schema());
+        let read = self.samplers.last_reads(schema, self.task.node_type);
+        let all = |(t, node): (usize, &NodeType)| -> Vec<NodeId> {
+            if read[t] { (0..node.count as NodeId).collect() } else { Vec::new() }
+        };
+        let lists: Vec<Vec<NodeId>> = schema.types().iter().enumerate().map(all).collect();
+        let lists: Vec<&[NodeId]> = lists.iter().map(Vec::as_slice).collect();
+        rayon::scope(|_| {
+            let backend = Cpu::default();
+            let pass = Pass { backend: &backend, training: false, key: 0 };
+            self.level(model, &pass, &lists, below)
+        })
+    }
+
+    /// Scores of distinct `nodes` of the task's type from the rows of
+    /// [`TypedInference::below_last`]: those of [`TypedInference::run`], to the bit.
+    ///
+    /// # Errors
+    /// As for [`TypedInference::run`].
+    pub(super) fn last(
+        &mut self,
+        model: &TypedModel,
+        below: &Level,
+        nodes: &[NodeId],
+        out: &mut Matrix,
+    ) -> Result<()> {
+        rayon::scope(|_| {
+            let backend = Cpu::default();
+            let pass = Pass { backend: &backend, training: false, key: 0 };
+            let sets = self.needed(&self.task.seeds(nodes), 0).swap_remove(0);
+            let level = self.layer_level(model, &pass, model.num_layers() - 1, below, sets)?;
+            self.finish(model, &pass, &level, (nodes, Output::Logits), out)
+        })
     }
 
     /// Rows of nodes of type `t` from whole neighbourhoods: `output` of a model with scores, or the
@@ -150,13 +198,12 @@ impl<'a> TypedInference<'a> {
         let tables = borrowed(&self.tables);
         let (total, mut filled) = (nodes.len(), 0);
         for (number, nodes) in (0..).zip(nodes.chunks(self.chunk)) {
-            let Some(sampler) = &self.by_batches else { break };
+            let Some((sampler, key)) = self.samplers.by_batches() else { break };
             let mut lists: Vec<&[NodeId]> = vec![&[]; self.task.graph.schema().num_types()];
             lists[t] = nodes;
             let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
             let aggregation = model.aggregation();
-            let request =
-                TypedRequest { aggregation, ..self.task.request(BatchKey { seed: 0, epoch: 0, batch: 0 }) };
+            let request = TypedRequest { aggregation, ..self.task.request(key) };
             let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
             let batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
             let num_targets = if output.is_some() { nodes.len() } else { 0 };
@@ -184,25 +231,38 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        let (backend, t) = (Cpu::default(), self.task.node_type);
+        let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
         // without a head, the last layer computes the scores, and its own input is the embedding
         let scored = output == Output::Logits || model.has_head();
         let layers = model.num_layers() - usize::from(!scored);
         let level = self.level(model, &pass, &self.task.seeds(nodes), layers)?;
+        self.finish(model, &pass, &level, (nodes, output), out)
+    }
+
+    /// Writes the rows of `nodes` of the task's type in the uppermost level, or their scores.
+    fn finish(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        level: &Level,
+        (nodes, output): (&[NodeId], Output),
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let (backend, t) = (pass.backend, self.task.node_type);
         let mut ids = nodes.to_vec();
         level.nodes[t].number(&mut ids);
         let rows = &level.rows[t];
         if output == Output::Embeddings || !model.has_head() {
             out.resize(ids.len(), rows.num_cols());
-            Gather { src: rows.view(), ids: &ids, dst: out.view_mut() }.run(&backend);
+            Gather { src: rows.view(), ids: &ids, dst: out.view_mut() }.run(backend);
             return Ok(());
         }
         let (mut x, mut filled) = (Matrix::default(), 0);
         for ids in ids.chunks(self.chunk) {
             x.resize(ids.len(), rows.num_cols());
-            Gather { src: rows.view(), ids, dst: x.view_mut() }.run(&backend);
-            let scores = model.head_rows(&pass, x.view(), &mut self.acts);
+            Gather { src: rows.view(), ids, dst: x.view_mut() }.run(backend);
+            let scores = model.head_rows(pass, x.view(), &mut self.acts);
             if filled == 0 {
                 out.resize(nodes.len(), scores.num_cols());
             }
@@ -227,7 +287,7 @@ impl<'a> TypedInference<'a> {
         let schema = self.task.graph.schema();
         let mut all = vec![Vec::new(); schema.num_types()];
         types.into_iter().for_each(|t| all[t] = (0..schema.types()[t].count as NodeId).collect());
-        if self.by_batches.is_some() {
+        if self.samplers.by_batches().is_some() {
             return rayon::scope(|_| self.embed_by_batches(model, &all, out));
         }
         rayon::scope(|_| {
@@ -287,7 +347,7 @@ impl<'a> TypedInference<'a> {
         }
         let sets = || marks.iter().map(Marks::set).collect::<Vec<NodeSet>>();
         let mut needed = vec![sets()];
-        for sampler in self.samplers[..layers].iter().rev() {
+        for sampler in self.samplers.layers()[..layers].iter().rev() {
             let above = &needed[needed.len() - 1];
             for (r, relation) in schema.relations().iter().enumerate() {
                 if sampler.follows(schema, 0, r) {
@@ -342,7 +402,7 @@ impl<'a> TypedInference<'a> {
                 lists[t] = ids;
                 let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
                 let request = self.task.request(BatchKey { seed: 0, epoch: 0, batch: number });
-                let mut batch = self.samplers[l].sample(&request, &mut self.workspace, seeds)?;
+                let mut batch = self.samplers.layers()[l].sample(&request, &mut self.workspace, seeds)?;
                 self.sources.resize_with(nodes.len(), Matrix::default);
                 for (t, x) in self.sources.iter_mut().enumerate() {
                     let ids = &mut batch.input_nodes[t];

@@ -25,11 +25,13 @@
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `ranks/` | the same over ranks, each with a part of the graph |
 //! | `inference.rs` | rows of nodes from all their neighbours |
+//! | `neighborhoods.rs` | samplers of those neighbours |
 //! | `position.rs` | files of a checkpoint |
 //! | `counts.rs` | counts by type of an epoch |
 //! | `saved.rs` | scores and predictions of a run |
 //! | `exported.rs` | properties of a run that exports of its model record |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
+//! | `open.rs` | a run that stays open and answers for single nodes |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
 mod added;
@@ -44,8 +46,10 @@ mod inference;
 mod learner;
 pub mod links;
 pub mod machines;
+mod neighborhoods;
 #[cfg(feature = "tables")]
 mod new_nodes;
+mod open;
 pub mod partition;
 mod position;
 mod ranks;
@@ -67,6 +71,7 @@ use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_ty
 
 use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
 
+pub(crate) use open::OpenTypedRun;
 pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
 pub use trainer::train;

@@ -7,13 +7,14 @@
 use std::{path::Path, sync::Arc};
 
 use graphmill_core::{
-    NodeId,
+    Features, NodeId,
     features::FeatureData,
     matrix::TableType,
+    options::one_of,
     progress::Progress,
     typed::{NodeType, Schema, TypedGraph},
 };
-use graphmill_data::typed::TypedDataset;
+use graphmill_data::{external::Scratch, typed::TypedDataset};
 use graphmill_loader::{Feature, feature::Host};
 use graphmill_nn::Matrix;
 
@@ -32,18 +33,36 @@ use crate::{
     saved::{
         Kind, Written,
         keys::Names,
-        on::{Known, NewRows, NewTables, WrittenNew, encodings},
+        on::{
+            Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, WrittenNew, count_rows,
+            encodings, find_edge_type,
+        },
     },
     tiers::Joined,
 };
 
-/// The graph of a task with new nodes, and counts of its edges.
-struct Extended {
-    graph: TypedGraph,
+/// A task with new nodes.
+pub(super) struct JoinedTask {
+    /// The task on the joined graph. Its features and labels are those of the known nodes.
+    pub(super) task: TypedTask,
+    /// Rows of all nodes of each type.
+    pub(super) tables: Tables,
     /// Number of edges of new nodes.
-    new_edges: usize,
+    pub(super) new_edges: usize,
     /// Number of edges between known nodes, which are left out.
-    known_edges: u64,
+    pub(super) known_edges: u64,
+    /// Number of new nodes of the task's type.
+    count: usize,
+    /// The rows of tables, in a directory that is removed with this value.
+    pub(super) imported: Option<NewRows>,
+}
+
+impl JoinedTask {
+    /// Ids of the new nodes of the task's type.
+    pub(super) fn wanted(&self) -> Vec<NodeId> {
+        let end = self.task.num_nodes() as NodeId;
+        (end - self.count as NodeId..end).collect()
+    }
 }
 
 impl SavedTypedRun<'_> {
@@ -68,28 +87,23 @@ impl SavedTypedRun<'_> {
         self.run.check_kind(kind)?;
         self.run.check_new_nodes()?;
         let Loaded { task, model } = self.load(data)?;
-        let t = task.node_type;
         let known = Known::new(data, encodings(&data.name, data.directory.as_deref())?.1);
-        let tables = known.assign(new, t)?;
-        check(data, &task, |t| !tables.nodes[t].is_empty())?;
-        let new = known.import(new, &tables, watch)?;
-        let extended = extend(data, &task.graph, &new)?;
-        watch.check()?;
-        let rows = joined(&data.name, tiers::whole(self.config(), data, &task)?, &task, &new)?;
-        let names = Names::of_type(data, t, self.classes(&task));
-        let first = task.num_nodes() as NodeId;
-        let wanted: Vec<NodeId> = (first..first + new.count(t) as NodeId).collect();
-        let whole = TypedTask { graph: extended.graph, ..task }.with_added(self.config(), &[t])?;
+        let tables = tiers::whole(self.config(), data, &task)?;
+        let joined = self.join_tables((data, &known), (&task, &tables), new, watch)?;
+        let (wanted, count) = (joined.wanted(), joined.count);
+        let JoinedTask { task: whole, tables, new_edges, known_edges, imported, .. } = joined;
+        let t = whole.node_type;
+        let names = Names::of_type(data, t, self.classes(&whole));
         let sampler = self.run.blame_config(build::inference_sampler(self.config(), &whole))?;
-        let mut inference = TypedInference::new(self.config(), &whole, &*sampler, rows)?.watched(&**watch);
+        let inference = TypedInference::new(self.config(), &whole, &*sampler, tables)?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
-        inference.run(&model, &wanted, output, &mut rows)?;
+        inference.watched(&**watch).run(&model, &wanted, output, &mut rows)?;
         let (cols, values) = self.run.values(kind, whole.labels.is_multi(), rows);
-        let nodes: Vec<NodeId> = (0..new.count(t) as NodeId).collect();
+        let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let identity = Identity {
             key_columns: names.key_columns,
-            keys: Some(new.keys(t)),
+            keys: imported.as_ref().map(|new| new.keys(t)),
             nodes: nodes.clone(),
             classes: names.classes,
             ids: nodes.clone(),
@@ -98,15 +112,164 @@ impl SavedTypedRun<'_> {
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),
-            rows: new.count(t),
+            rows: count,
             cols,
             kind: self.run.name_of(kind),
             same_dataset: self.is_own(data),
             rescaled: None,
         };
-        let Extended { new_edges, known_edges, .. } = extended;
-        Ok(WrittenNew { written, new_edges, known_edges, unknown_values: new.unknown_values })
+        let unknown_values = imported.map(|new| new.unknown_values).unwrap_or_default();
+        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
     }
+
+    /// Joins the nodes and edges of tables, which the statistics of `known` encode, to `task` on
+    /// `data`, whose rows are those of `tables`.
+    ///
+    /// # Errors
+    /// Those of [`SavedTypedRun::predict_new`], but for the output.
+    pub(super) fn join_tables(
+        &self,
+        (data, known): (&TypedDataset, &Known),
+        of: (&TypedTask, &Tables),
+        new: &NewTables,
+        watch: &Arc<dyn Progress>,
+    ) -> Result<JoinedTask> {
+        let t = of.0.node_type;
+        let files = known.assign(new, t)?;
+        check(data, of.0, |t| !files.nodes[t].is_empty())?;
+        let imported = known.import(new, &files, watch)?;
+        let parts = NewParts::of_tables(data, of.0.graph.schema(), &imported);
+        let scratch = |r: usize| imported.scratch(&format!("relation-{r}"), data.edges.len());
+        let joined = self.join(data, of, &parts, &scratch)?;
+        watch.check()?;
+        Ok(JoinedTask { imported: Some(imported), ..joined })
+    }
+
+    /// Joins feature rows and edges to `task` on `data`, whose rows are those of `tables`.
+    ///
+    /// # Errors
+    /// No row has the task's type; a type is unknown or has no features; rows have another width,
+    /// or numbers that are not finite; an edge names a node that is neither known nor new, occurs
+    /// twice, or has a weight that is negative or not finite; the rows of the task have times.
+    pub(super) fn join_features(
+        &self,
+        data: &TypedDataset,
+        of: (&TypedTask, &Tables),
+        new: &NewTypedFeatures,
+    ) -> Result<JoinedTask> {
+        let parts = NewParts::listed(data, of.0, new)?;
+        check(data, of.0, |t| parts.counts[t] > 0)?;
+        self.join(data, of, &parts, &|_| Ok(Scratch::in_memory()))
+    }
+
+    /// Joins new nodes and their edges. `scratch` is that of a relation.
+    fn join(
+        &self,
+        data: &TypedDataset,
+        (task, tables): (&TypedTask, &Tables),
+        new: &NewParts,
+        scratch: &dyn Fn(usize) -> Result<Scratch>,
+    ) -> Result<JoinedTask> {
+        let (t, graph) = (task.node_type, extend(&task.graph, new, scratch)?);
+        let tables = joined(&data.name, tables.clone(), task, new)?;
+        let task = TypedTask { graph, ..task.clone() }.with_added(self.config(), &[t])?;
+        Ok(JoinedTask {
+            task,
+            tables,
+            new_edges: new.edges.iter().map(NewEdges::len).sum(),
+            known_edges: new.edges.iter().map(|edges| edges.between_known).sum(),
+            count: new.counts[t],
+            imported: None,
+        })
+    }
+}
+
+/// New nodes of each type, and new edges of each stored relation.
+struct NewParts {
+    /// Number of new nodes.
+    counts: Vec<usize>,
+    features: Vec<Features>,
+    edges: Vec<NewEdges>,
+}
+
+impl NewParts {
+    /// Takes the rows of tables.
+    fn of_tables(data: &TypedDataset, schema: &Schema, new: &NewRows) -> Self {
+        let edges = data.edges.iter().zip(schema.relations());
+        let edges = edges.map(|(of, ends)| new.edges(Some(&of.edge_type), (ends.src, ends.dst)));
+        let types = 0..data.nodes.len();
+        Self {
+            counts: types.clone().map(|t| new.count(t)).collect(),
+            features: types.map(|t| new.features(t)).collect(),
+            edges: edges.collect(),
+        }
+    }
+
+    /// Takes listed rows and edges.
+    fn listed(data: &TypedDataset, task: &TypedTask, new: &NewTypedFeatures) -> Result<Self> {
+        let (schema, dims) = (task.graph.schema(), task.feature_dims());
+        let mut counts = vec![0; dims.len()];
+        let mut features = vec![Features::default(); dims.len()];
+        for (name, (width, rows)) in &new.rows {
+            let Some(t) = data.nodes.iter().position(|nodes| nodes.name == *name) else {
+                let known: Vec<&str> = data.nodes.iter().map(|nodes| &nodes.name[..]).collect();
+                return Err(Error::usage(format!(
+                    "new nodes of '{name}': {} has no such type; use {}",
+                    data.name,
+                    one_of(&known)
+                )));
+            };
+            if dims[t] == 0 {
+                return Err(no_features(&data.nodes[t].name));
+            }
+            if *width != dims[t] {
+                return Err(Error::usage(format!(
+                    "new nodes of '{name}': rows of {width} features, but the type has {}; pass rows of {}",
+                    dims[t], dims[t]
+                )));
+            }
+            counts[t] = count_rows(&format!("new nodes of '{name}'"), rows, dims[t])?;
+            features[t] = Features::f32(dims[t], rows.clone());
+        }
+        let ids = |t: usize| NodeIds { known: data.nodes[t].count, new: counts[t], places: &[] };
+        let none = || NewEdges::listed("", std::iter::empty(), [ids(0); 2]);
+        let mut edges = data.edges.iter().map(|_| none()).collect::<Result<Vec<_>>>()?;
+        for (name, listed) in &new.edges {
+            let what = format!("new edges '{name}'");
+            let Some(r) = find_edge_type(data, name)? else {
+                let known: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
+                let known = one_of(&known.iter().map(String::as_str).collect::<Vec<_>>());
+                return Err(Error::usage(format!("{what}: {} has no such type; use {known}", data.name)));
+            };
+            let (of, ends) = (&data.edges[r], &schema.relations()[r]);
+            let found = NewEdges::listed(&what, listed.iter().copied(), [ends.src, ends.dst].map(ids))?;
+            let back = of.reverse.as_ref().filter(|_| new.undirected).map(|name| of.edge_type.reversed(name));
+            let back = back.and_then(|name| data.edges.iter().position(|edges| edges.edge_type == name));
+            let mut add = |r: usize, new: NewEdges| -> Result<()> {
+                let known = std::mem::replace(&mut edges[r], none()?);
+                edges[r] = known.and(new, &what)?;
+                Ok(())
+            };
+            match back {
+                Some(back) if back == r => add(r, found.undirected(&what)?)?,
+                Some(back) => {
+                    add(back, found.reversed())?;
+                    add(r, found)?;
+                }
+                None => add(r, found)?,
+            }
+        }
+        Ok(Self { counts, features, edges })
+    }
+}
+
+/// Error of new nodes of a type with learned rows.
+fn no_features(name: &str) -> Error {
+    Error::usage(format!(
+        "new nodes of '{name}': the type has no features, so the model has a learned row for each node that \
+         it was trained on, and none for a new one; leave these nodes and their edges out, or train on \
+         tables in which the type has feature columns"
+    ))
 }
 
 /// Checks that the model can compute new nodes of the types for which `is_given` is true.
@@ -127,12 +290,7 @@ fn check(data: &TypedDataset, task: &TypedTask, is_given: impl Fn(usize) -> bool
     }
     let learned = (0..data.nodes.len()).find(|&t| is_given(t) && task.features[t].is_none());
     if let Some(t) = learned {
-        return Err(Error::usage(format!(
-            "new nodes of '{}': the type has no features, so the model has a learned row for each node that \
-             it was trained on, and none for a new one; leave these nodes and their edges out, or train on \
-             tables in which the type has feature columns",
-            data.nodes[t].name
-        )));
+        return Err(no_features(&data.nodes[t].name));
     }
     if !is_given(task.node_type) {
         return Err(Error::usage(format!(
@@ -143,38 +301,38 @@ fn check(data: &TypedDataset, task: &TypedTask, is_given: impl Fn(usize) -> bool
     Ok(())
 }
 
-/// The graph of `data` with new nodes and edges of all types.
-fn extend(data: &TypedDataset, graph: &TypedGraph, new: &NewRows) -> Result<Extended> {
+/// `graph` with new nodes and edges of all types.
+fn extend(
+    graph: &TypedGraph,
+    new: &NewParts,
+    scratch: &dyn Fn(usize) -> Result<Scratch>,
+) -> Result<TypedGraph> {
     let schema = graph.schema();
-    let types = schema.types().iter().enumerate();
-    let types = types.map(|(t, node)| NodeType::new(&node.name, new.ids(t).total())).collect();
-    let (mut relations, mut new_edges, mut known_edges) = (Vec::new(), 0, 0);
+    let types = schema.types().iter().zip(&new.counts);
+    let types = types.map(|(node, new)| NodeType::new(&node.name, node.count + new)).collect();
     // without the relations that a sampler adds, which have no edges
-    let stored = &schema.relations()[..data.edges.len()];
-    for (r, relation) in stored.iter().enumerate() {
-        let edges = new.edges(Some(&data.edges[r].edge_type), (relation.src, relation.dst));
-        let scratch = new.scratch(&format!("relation-{r}"), stored.len())?;
-        relations.push(edges.added_to(graph.relation(r), new.count(relation.dst), &scratch)?);
-        new_edges += edges.len();
-        known_edges += edges.between_known;
+    let stored = &schema.relations()[..new.edges.len()];
+    let mut relations = Vec::with_capacity(stored.len());
+    for (r, (relation, edges)) in stored.iter().zip(&new.edges).enumerate() {
+        relations.push(edges.added_to(graph.relation(r), new.counts[relation.dst], &scratch(r)?)?);
     }
     let schema = Schema::new(types, stored.to_vec())?;
-    Ok(Extended { graph: TypedGraph::new(schema, relations)?, new_edges, known_edges })
+    Ok(TypedGraph::new(schema, relations)?)
 }
 
 /// The rows of each type of the dataset `name`, followed by those of the new nodes at the same
 /// precision.
-fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewRows) -> Result<Tables> {
+fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewParts) -> Result<Tables> {
     let join = |(t, table): (usize, Option<Arc<dyn Feature>>)| {
         let Some(known) = table else { return Ok(None) };
-        if new.count(t) == 0 {
+        if new.counts[t] == 0 {
             return Ok(Some(known));
         }
         let kind = match task.features[t].as_ref().map(|features| &features.data) {
             Some(FeatureData::F16(_)) => TableType::F16,
             _ => TableType::F32,
         };
-        let features = new.features(t);
+        let features = &new.features[t];
         if features.dim != known.dim() {
             let message = format!(
                 "type '{}' has {} features, but the columns of its table give {}; import the tables again",
@@ -184,7 +342,7 @@ fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewRows) -> Result
             );
             return Err(Error::dataset(name, message));
         }
-        let rows = Host::resident(&features, kind)?;
+        let rows = Host::resident(features, kind)?;
         Ok(Some(Arc::new(Joined::new(known, rows)) as Arc<dyn Feature>))
     };
     tables.into_iter().enumerate().map(join).collect()

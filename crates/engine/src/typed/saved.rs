@@ -100,8 +100,8 @@ impl<'r> SavedTypedRun<'r> {
         }
         let task = TypedTask::new(data, own.map_or(&self.config().task, |own| &own.task))?;
         let mut task = task.with_edges(self.config(), data)?;
-        if let (Some(at), Some(times)) = (self.run.at(), task.times.take()) {
-            task.times = Some(times.at_time(at));
+        if let Some(at) = self.run.at() {
+            task.times = task.times.map(|times| times.at_time(at));
         }
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
@@ -300,7 +300,7 @@ fn ids_by_original(data: &TypedDataset, t: usize) -> Result<Vec<NodeId>> {
 }
 
 /// Rows of `nodes`, which may repeat, by `compute`, which takes distinct nodes.
-fn rows_of(
+pub(super) fn rows_of(
     nodes: &[NodeId],
     out: &mut Matrix,
     compute: impl FnOnce(&[NodeId], &mut Matrix) -> Result<()>,

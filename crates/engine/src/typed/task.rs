@@ -23,6 +23,7 @@ use crate::{
 };
 
 /// A task on the nodes of one type, and the data that it is learned from.
+#[derive(Clone)]
 pub(super) struct TypedTask {
     /// Name of the task.
     pub(super) name: String,

@@ -161,6 +161,11 @@ impl TypedSampler for SeedTimes {
         self.is_random
     }
 
+    /// The draws of a node at a time have a key of their own.
+    fn is_per_node(&self) -> bool {
+        true
+    }
+
     fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {
         self.fanout[r][hop] > 0
     }

@@ -13,8 +13,9 @@ pub(crate) fn command() -> Command {
              POST /v1/predict takes {\"keys\": [...]} or {\"ids\": [...]} and returns classes with \
              probabilities, or values: the output of graphmill predict, or with \"seed\" an answer from \
              neighbours that the run's sampler draws. {\"new\": {...}} has new nodes with their edges, \
-             which are joined to the graph as by graphmill predict --on. Requests that arrive together are \
-             answered in one batch; that changes no answer. GET /healthz, /metrics (Prometheus) and \
+             which are joined to the graph as by graphmill predict --on. A run on several node types answers \
+             for the nodes of its task's type. Requests that arrive together are answered in one batch; that \
+             changes no answer. GET /healthz, /metrics (Prometheus) and \
              /openapi.json describe \
              the service. SIGHUP or POST /v1/reload opens the run directory again, and a run that cannot be \
              opened leaves the old one in place. SIGTERM and SIGINT end the service after the requests in \

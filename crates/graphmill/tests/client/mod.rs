@@ -26,9 +26,14 @@ impl Service {
         command.env_remove("GRAPHMILL_TOKEN");
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening at http://").expect(&line).to_string();
+        let mut notes = String::new();
+        let address = loop {
+            let begin = notes.len();
+            assert!(lines.read_line(&mut notes).unwrap() > 0, "{notes}");
+            if let Some(address) = notes[begin..].trim().strip_prefix("listening at http://") {
+                break address.to_string();
+            }
+        };
         // the service's messages must not fill the pipe
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::stderr()));
         Self { id: child.id(), child: Mutex::new(child), address }

@@ -229,6 +229,10 @@ impl TypedSampler for MetapathWalk {
         true
     }
 
+    fn is_per_node(&self) -> bool {
+        true
+    }
+
     fn follows(&self, _: &Schema, _: usize, r: usize) -> bool {
         self.paths.iter().any(|(relation, _)| *relation == r)
     }

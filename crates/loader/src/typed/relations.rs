@@ -172,6 +172,10 @@ impl TypedSampler for RelationHops {
         self.samplers.iter().flatten().any(|sampler| sampler.properties().is_random)
     }
 
+    fn is_per_node(&self) -> bool {
+        self.samplers.iter().flatten().all(|sampler| sampler.properties().is_per_node)
+    }
+
     fn by_relation(&self, wrap: &mut WrapHops) -> Option<Result<Box<dyn TypedSampler>, String>> {
         let samplers = self.samplers.iter().cloned().enumerate();
         let samplers = samplers.map(|(r, sampler)| sampler.map(|sampler| wrap(r, sampler)).transpose());

@@ -74,6 +74,12 @@ pub trait TypedSampler: Send + Sync {
     /// True if another key may give other blocks.
     fn is_random(&self) -> bool;
 
+    /// True if the draws of a node do not depend on the other nodes of its batch, so that the rows
+    /// of a seed are the same in all batches of a key.
+    fn is_per_node(&self) -> bool {
+        false
+    }
+
     /// Number of minibatches of an epoch, if they are subgraphs that choose their own seeds; given
     /// seeds are ignored then.
     fn subgraphs(&self) -> Option<u64> {

@@ -306,6 +306,49 @@ fn batches_are_the_same_for_any_number_of_threads_and_after_any_batch() {
     }
 }
 
+/// Sources of each destination with edges, in the order of the draws, by hop and relation.
+fn rows_of(batch: &TypedSampled) -> HashMap<(usize, usize, NodeId), Vec<NodeId>> {
+    let mut rows = HashMap::new();
+    let relations = [(0, 1), (1, 0), (0, 0), (2, 0), (1, 2)];
+    for (hop, block) in batch.blocks.iter().enumerate() {
+        for (r, slice) in block.relations.iter().enumerate() {
+            let (src, dst) = relations.get(r).copied().unwrap_or((r - 5, r - 5));
+            for v in (0..slice.num_dst).filter(|&v| !slice.edges(v).is_empty()) {
+                let sources = slice.indices[slice.edges(v)].iter();
+                let sources = sources.map(|&u| batch.input_nodes[src][u as usize]).collect();
+                rows.insert((hop, r, batch.input_nodes[dst][v]), sources);
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn samplers_per_node_draw_the_rows_of_a_seed_alone_as_in_any_batch() {
+    let graph = random_graph(60, 400, 7);
+    let all: Vec<Vec<NodeId>> = vec![(0..60).collect(), (0..31).rev().collect(), vec![]];
+    for entry in &TABLE {
+        let with = options("4,3");
+        let graph = extended(entry.name, &with, &graph);
+        let sampler = make(entry.name, &with, &graph);
+        let depends = entry.make.counts_nodes || entry.make.draws_subgraphs;
+        assert_eq!(sampler.is_per_node(), !depends, "{}", entry.name);
+        if depends {
+            continue;
+        }
+        let together = rows_of(&sample(&*sampler, &graph, &all));
+        for (t, v) in [(0, 3), (0, 59), (1, 0), (1, 30)] {
+            let mut one = vec![Vec::new(); 3];
+            one[t].push(v);
+            let alone = rows_of(&sample(&*sampler, &graph, &one));
+            assert!(!alone.is_empty(), "{}", entry.name);
+            for (row, sources) in alone {
+                assert_eq!(together.get(&row), Some(&sources), "{}: {row:?}", entry.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn labor_relations_from_a_type_share_their_neighbours() {
     // two relations with equal edges from type 0: shared numbers take the same neighbours

@@ -59,10 +59,11 @@ pub(super) struct OfSource<'a> {
     pub(super) slope: f32,
 }
 
-/// Returns true if sums of features need no more memory than the features of all sources.
+/// Returns true in training if sums of features need no more memory than the features of all
+/// sources. Inference projects the sources, so that a row has the same bits in all blocks.
 pub(super) fn fits(pass: &Pass, input: &TypedInput, r: usize, heads: Heads) -> bool {
     let block = &input.block.relations[r];
-    pass.backend.attends_to_features() && block.num_dst * heads.count <= block.num_src
+    pass.training && pass.backend.attends_to_features() && block.num_dst * heads.count <= block.num_src
 }
 
 impl FeatureAttention {

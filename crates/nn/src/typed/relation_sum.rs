@@ -38,8 +38,8 @@ pub enum OwnWeights {
 /// ```
 ///
 /// If a block stores edge weights (an estimator's coefficients), they replace the mean's
-/// `1 / degree`. Each relation multiplies first or aggregates first, whichever moves fewer bytes on
-/// the block at hand.
+/// `1 / degree`. Each relation multiplies first or aggregates first, whichever moves fewer bytes: in
+/// training on the block at hand, in inference on the nodes of the graph.
 ///
 /// # Shapes
 /// - in `S_t x F`, out `D_t x O`
@@ -92,11 +92,18 @@ impl RelationSum {
         Self { spec: TypedLayerSpec { in_dim, out_dim, aggregation: Aggregation::Mean }, own, weights }
     }
 
-    fn order(&self, block: &Block) -> ProductOrder {
+    /// Order of the products of relation `r`: in training the cheapest on the block, in inference
+    /// that of the numbers of nodes, so that a row has the same bits in all blocks.
+    fn order(&self, pass: &Pass, input: &TypedInput, r: usize) -> ProductOrder {
         let TypedLayerSpec { in_dim, out_dim, .. } = self.spec;
         let orders = [ProductOrder::AggregateFirst, ProductOrder::TransformFirst];
-        let shape = BlockShape::from(block);
-        cost::cheapest(&orders, |order| cost::cost(order, shape, in_dim, out_dim, Purpose::InnerLayer))
+        let (shape, purpose) = if pass.training {
+            (BlockShape::from(&input.block.relations[r]), Purpose::InnerLayer)
+        } else {
+            let [src, dst] = input.ends(r).map(|t| input.schema.types()[t].count);
+            (BlockShape { dst, src, edges: src + dst }, Purpose::Inference)
+        };
+        cost::cheapest(&orders, |order| cost::cost(order, shape, in_dim, out_dim, purpose))
     }
 
     fn mean(block: &Block) -> AggregationWeights<'static> {
@@ -231,7 +238,7 @@ impl TypedLayer for RelationSum {
                 continue;
             }
             let (weights, x, between) = (Self::mean(block), input.x[src].view(), &mut between[r]);
-            match self.order(block) {
+            match self.order(pass, input, r) {
                 ProductOrder::AggregateFirst => {
                     between.resize(block.num_dst, self.spec.in_dim);
                     Aggregate { block, weights, src: x, beta: 0.0, dst: between.view_mut() }.run(backend);
@@ -278,7 +285,7 @@ impl TypedLayer for RelationSum {
                 self.backward_projected(pass, (r, x, grad), state, &mut projections[src]);
                 continue;
             }
-            match self.order(block) {
+            match self.order(pass, input, r) {
                 ProductOrder::AggregateFirst => {
                     self.weights.backward_product(pass, r, combined, between[r].view(), grad);
                     through.resize(block.num_dst, self.spec.in_dim);

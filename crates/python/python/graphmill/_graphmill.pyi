@@ -276,8 +276,17 @@ class Predictor:
         undirected: bool,
         seed: int | None,
     ) -> tuple[tuple[NDArray[np.int64], NDArray[np.float32]], int]: ...
+    def predict_new_types(
+        self,
+        rows: list[tuple[str, NDArray[np.float32]]],
+        edges: list[tuple[str, NDArray[Any], NDArray[Any], NDArray[np.float32]]],
+        undirected: bool,
+        seed: int | None,
+    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.float32]], int]: ...
     @property
     def task(self) -> str: ...
+    @property
+    def node_type(self) -> str | None: ...
     @property
     def class_names(self) -> list[str]: ...
     @property

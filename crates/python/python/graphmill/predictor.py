@@ -22,9 +22,10 @@ class Answers(NamedTuple):
 
 
 class Predictor:
-    """A run's dataset and model, read once, and answers for known nodes from any thread.
+    """A run's dataset and model, read once, and answers for nodes from any thread.
 
-    :func:`predict` reads both for every call. Exact answers are the same to the bit.
+    :func:`predict` reads both for every call. Exact answers are the same to the bit. A run on several
+    node types answers for the nodes of its task's type, :attr:`node_type`.
 
     Args:
         run: Run, or its directory.
@@ -33,7 +34,7 @@ class Predictor:
 
     Raises:
         ValueError, OSError: The run does not exist, its model does not fit the dataset, or it
-            learned links or several node types.
+            learned links.
     """
 
     def __init__(
@@ -83,17 +84,20 @@ class Predictor:
         by :func:`predict` with ``on=``.
 
         Args:
-            x: Feature rows (``N x F``) at the scale of the dataset's ``x``.
+            x: Feature rows (``N x F``) at the scale of the dataset's ``x``. With several node types, a
+                dict of rows by type.
             edge_index: Sources and destinations (``2 x E``): the destination reads the source. Known
                 nodes have their ids, and row ``i`` of ``x`` has the id ``V + i``, where ``V`` is the
-                number of known nodes.
+                number of known nodes. With several node types, a dict by edge type, such as
+                ``("user", "rates", "movie")`` or ``"rates"``, with ids of the two types.
             edge_weight: Weights of the edges (``E``), which count if the graph has weights. Default
-                1.
-            undirected: Reads every edge in both directions.
+                1. With several node types, a dict by edge type.
+            undirected: Reads every edge in both directions. With several node types, adds it to the
+                reverse of its edge type too.
             seed: As of :meth:`predict`.
 
         Returns:
-            Answers in the order of the rows.
+            Answers in the order of the rows, those of :attr:`node_type`.
 
         Warns:
             UserWarning: Edges between known nodes were left out.
@@ -103,17 +107,20 @@ class Predictor:
             ValueError: Rows have another width, an id is out of range, or the sampler draws for
                 several nodes at once.
         """
-        rows = array_of(x if is_tensor(x) else np.asarray(x), "x")
-        if rows.ndim != 2 or rows.dtype.kind not in "fiub":
-            raise TypeError(f"x: expected two dimensions of numbers, not shape {rows.shape} of {rows.dtype}")
-        given = np.zeros((2, 0), np.int64) if edge_index is None else edge_index
-        edges = array_of(given if is_tensor(given) else np.asarray(given), "edge_index")
-        if edges.ndim != 2 or edges.shape[0] != 2:
-            raise ValueError(f"edge_index: expected shape (2, E), not {edges.shape}")
-        weight = np.ones(edges.shape[1], np.float32) if edge_weight is None else array_of(edge_weight, "edge_weight").astype(np.float32)
-        if weight.shape != (edges.shape[1],):
-            raise ValueError(f"edge_weight: expected shape ({edges.shape[1]},), not {weight.shape}")
-        answers, known = self._native.predict_new(rows.astype(np.float32), (edges[0], edges[1], weight), undirected, seed)
+        if isinstance(x, dict):
+            rows = [(str(name), _rows(part, f"x[{name!r}]")) for name, part in x.items()]
+            weights = {} if edge_weight is None else edge_weight
+            given = {} if edge_index is None else edge_index
+            if not isinstance(given, dict) or not isinstance(weights, dict):
+                raise TypeError("predict_new: x is a dict of node types; pass edge_index and edge_weight as dicts of edge types")
+            unknown = [name for name in weights if name not in given]
+            if unknown:
+                raise ValueError(f"edge_weight: edge_index has no edges {unknown[0]!r}")
+            edges = [(_edge_type(name), *_edges(part, weights.get(name), f"[{name!r}]")) for name, part in given.items()]
+            answers, known = self._native.predict_new_types(rows, edges, undirected, seed)
+        else:
+            ends = np.zeros((2, 0), np.int64) if edge_index is None else edge_index
+            answers, known = self._native.predict_new(_rows(x, "x"), _edges(ends, edge_weight, ""), undirected, seed)
         if known:
             warnings.warn(f"{known} edges between known nodes were left out; only edges of new nodes are joined", UserWarning, stacklevel=2)
         return self._answers(answers)
@@ -129,9 +136,38 @@ class Predictor:
         return self._native.task
 
     @property
+    def node_type(self) -> str | None:
+        """Type of the nodes that the run predicts; ``None`` if the dataset has one type."""
+        return self._native.node_type
+
+    @property
     def class_names(self) -> list[str]:
         """Names of the classes; empty if they have none."""
         return self._native.class_names
 
     def __repr__(self) -> str:
         return f"Predictor({self._native.num_nodes} nodes, {self.task})"
+
+
+def _rows(x: Any, name: str) -> np.ndarray:
+    """Feature rows."""
+    rows = array_of(x if is_tensor(x) else np.asarray(x), name)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected two dimensions of numbers, not shape {rows.shape} of {rows.dtype}")
+    return rows.astype(np.float32)
+
+
+def _edges(edge_index: Any, edge_weight: Any, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources, destinations and weights of edges; ``key`` stands behind their names in messages."""
+    edges = array_of(edge_index if is_tensor(edge_index) else np.asarray(edge_index), "edge_index")
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise ValueError(f"edge_index{key}: expected shape (2, E), not {edges.shape}")
+    weight = np.ones(edges.shape[1], np.float32) if edge_weight is None else array_of(edge_weight, "edge_weight").astype(np.float32)
+    if weight.shape != (edges.shape[1],):
+        raise ValueError(f"edge_weight{key}: expected shape ({edges.shape[1]},), not {weight.shape}")
+    return edges[0], edges[1], weight
+
+
+def _edge_type(name: Any) -> str:
+    """Name of an edge type, which may be a tuple of source, name and destination."""
+    return ":".join(name) if isinstance(name, tuple) else str(name)

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 
+use graphmill_core::NodeId;
 use graphmill_engine::{
     predictor::{Neighborhood, NewNodes, Predictor as Opened},
-    saved::{SavedRun, on::NewFeatures},
+    saved::{
+        SavedRun,
+        on::{NewFeatures, NewTypedFeatures},
+    },
 };
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
-use pyo3::{exceptions::PyTypeError, prelude::*};
+use pyo3::prelude::*;
 
 use super::{
     array, error,
@@ -28,16 +32,12 @@ impl Predictor {
     fn new(py: Python<'_>, run: PathBuf, dataset: Option<Given<'_>>, last: bool) -> PyResult<Self> {
         let data = dataset.map(|dataset| dataset.data());
         let opened = wait::quietly(py, move |_| match data {
-            None => Ok(Some(Opened::open(&run, None, last)?)),
-            Some(Data::One(data)) => {
-                Ok(Some(Opened::new(SavedRun::open(&run, last)?, data.as_ref().clone())?))
-            }
-            Some(Data::Directory(path)) => Ok(Some(Opened::open(&run, Some(&path), last)?)),
-            Some(Data::Several(_)) => Ok(None),
+            None => Opened::open(&run, None, last),
+            Some(Data::One(data)) => Opened::new(SavedRun::open(&run, last)?, data.as_ref().clone()),
+            Some(Data::Directory(path)) => Opened::open(&run, Some(&path), last),
+            Some(Data::Several(data)) => Opened::of_types(SavedRun::open(&run, last)?, data.as_ref().clone()),
         })?;
-        let opened = opened.map_err(error::engine)?;
-        let why = "dataset: a predictor answers for graphs of one type; use graphmill.predict";
-        opened.map(Self).ok_or_else(|| PyTypeError::new_err(why))
+        opened.map(Self).map_err(error::engine)
     }
 
     /// Nodes of keys.
@@ -69,7 +69,7 @@ impl Predictor {
         undirected: bool,
         seed: Option<u64>,
     ) -> PyResult<(Answers<'py>, u64)> {
-        let (&[rows, width], dim) = (x.shape(), self.0.dataset().features.dim) else {
+        let (&[rows, width], dim) = (x.shape(), self.0.feature_dim()) else {
             return Err(error::value("x: expected two dimensions"));
         };
         if width != dim {
@@ -82,29 +82,46 @@ impl Predictor {
             array::nodes("edge_index[0]", &edges.0, count)?,
             array::nodes("edge_index[1]", &edges.1, count)?,
         );
-        let weights = edges.2.as_array();
-        if [destination.len(), weights.len()] != [source.len(); 2] {
-            return Err(error::value(format!(
-                "{} edge sources for {} destinations and {} weights; pass one of each for every edge",
-                source.len(),
-                destination.len(),
-                weights.len()
-            )));
+        let edges = listed(source, destination, &edges.2)?;
+        let new = NewFeatures { rows: x.as_array().iter().copied().collect(), edges, undirected };
+        self.joined(py, &NewNodes::Features(new), seed)
+    }
+
+    /// As [`Predictor::predict_new`] with the feature rows of each node type and the edges of each
+    /// edge type.
+    fn predict_new_types<'py>(
+        &self,
+        py: Python<'py>,
+        rows: Vec<(String, PyReadonlyArray2<'py, f32>)>,
+        edges: Vec<(String, Bound<'py, PyAny>, Bound<'py, PyAny>, PyReadonlyArray1<'py, f32>)>,
+        undirected: bool,
+        seed: Option<u64>,
+    ) -> PyResult<(Answers<'py>, u64)> {
+        let mut new = NewTypedFeatures { undirected, ..NewTypedFeatures::default() };
+        for (name, x) in rows {
+            let width = x.shape().last().copied().unwrap_or_default();
+            new.rows.insert(name, (width, x.as_array().iter().copied().collect()));
         }
-        let edges = source.into_iter().zip(destination).zip(weights).map(|((u, v), &weight)| (u, v, weight));
-        let new =
-            NewFeatures { rows: x.as_array().iter().copied().collect(), edges: edges.collect(), undirected };
-        let of = seed.map_or(Neighborhood::All, |seed| Neighborhood::Drawn { seed });
-        let found = py.detach(|| self.0.predict_new(&NewNodes::Features(new), of)).map_err(error::engine)?;
-        let answers = found.answers;
-        let answers = (PyArray1::from_vec(py, answers.classes), PyArray1::from_vec(py, answers.scores));
-        Ok((answers, found.known_edges))
+        for (name, source, destination, weights) in edges {
+            let ends = |place: usize, ends| {
+                array::nodes(&format!("edge_index['{name}'][{place}]"), ends, NodeId::MAX as usize)
+            };
+            let edges = listed(ends(0, &source)?, ends(1, &destination)?, &weights)?;
+            new.edges.insert(name, edges);
+        }
+        self.joined(py, &NewNodes::TypedFeatures(new), seed)
     }
 
     /// Task of the run: "classes", "labels" or "values".
     #[getter]
     fn task(&self) -> &'static str {
         self.0.task().name()
+    }
+
+    /// Type of the nodes that the run predicts, if the dataset has several.
+    #[getter]
+    fn node_type(&self) -> Option<&str> {
+        self.0.node_type()
     }
 
     /// Names of the classes; empty if they have none.
@@ -124,4 +141,39 @@ impl Predictor {
     fn num_nodes(&self) -> usize {
         self.0.num_nodes()
     }
+}
+
+impl Predictor {
+    /// Classes and scores of new nodes, and the number of edges between known nodes.
+    fn joined<'py>(
+        &self,
+        py: Python<'py>,
+        new: &NewNodes,
+        seed: Option<u64>,
+    ) -> PyResult<(Answers<'py>, u64)> {
+        let of = seed.map_or(Neighborhood::All, |seed| Neighborhood::Drawn { seed });
+        let found = py.detach(|| self.0.predict_new(new, of)).map_err(error::engine)?;
+        let answers = found.answers;
+        let answers = (PyArray1::from_vec(py, answers.classes), PyArray1::from_vec(py, answers.scores));
+        Ok((answers, found.known_edges))
+    }
+}
+
+/// Source, destination and weight of each edge.
+fn listed(
+    source: Vec<NodeId>,
+    destination: Vec<NodeId>,
+    weights: &PyReadonlyArray1<'_, f32>,
+) -> PyResult<Vec<(NodeId, NodeId, f32)>> {
+    let weights = weights.as_array();
+    if [destination.len(), weights.len()] != [source.len(); 2] {
+        return Err(error::value(format!(
+            "{} edge sources for {} destinations and {} weights; pass one of each for every edge",
+            source.len(),
+            destination.len(),
+            weights.len()
+        )));
+    }
+    let ends = source.into_iter().zip(destination).zip(weights);
+    Ok(ends.map(|((u, v), &weight)| (u, v, weight)).collect())
 }

@@ -3,7 +3,6 @@
 use graphmill_core::{Graph, NodeId};
 use graphmill_data::{external::Scratch, typed::EdgeData};
 
-use super::NewFeatures;
 use crate::{Error, Result};
 
 /// Ids that are written at a time.
@@ -69,44 +68,81 @@ impl NewEdges {
         found
     }
 
-    /// Takes the edges of `new`, the `count` nodes that follow `known` nodes.
+    /// Takes listed edges between nodes of the types `src` and `dst`, which differ by their numbers
+    /// of known and new nodes. Messages name the edges `what`.
     ///
     /// # Errors
     /// An edge names a node that is neither known nor new, occurs twice, or has a weight that is
     /// negative or not finite.
-    pub(crate) fn listed(new: &NewFeatures, known: usize, count: usize) -> Result<Self> {
+    pub(crate) fn listed(
+        what: &str,
+        edges: impl Iterator<Item = (NodeId, NodeId, f32)>,
+        [src, dst]: [NodeIds; 2],
+    ) -> Result<Self> {
         let mut found = Self { edges: Vec::new(), between_known: 0 };
-        for (number, &(src, dst, weight)) in new.edges.iter().enumerate() {
-            let refuse = |why: String| Err(Error::usage(format!("new edges: edge {number} {why}")));
-            if let Some(end) = [src, dst].into_iter().find(|&v| v as usize >= known + count) {
-                return refuse(format!(
-                    "names node {end}; known nodes have ids below {known}, and new ones those up to {}",
-                    known + count - 1
-                ));
+        for (number, (u, v, weight)) in edges.enumerate() {
+            let refuse = |why: String| Err(Error::usage(format!("{what}: edge {number} {why}")));
+            let outside = [(u, src), (v, dst)].into_iter().find(|(v, ids)| *v as usize >= ids.total());
+            if let Some((end, ids)) = outside {
+                let known = ids.known;
+                let others = match ids.new {
+                    0 => "and no node is new".into(),
+                    _ => format!("and new ones those up to {}", ids.total() - 1),
+                };
+                return refuse(format!("names node {end}; known nodes have ids below {known}, {others}"));
             }
             if !(weight >= 0.0 && weight.is_finite()) {
                 return refuse(format!("has the weight {weight}; pass a finite number from 0 on"));
             }
-            if [src, dst].into_iter().all(|v| (v as usize) < known) {
+            if (u as usize) < src.known && (v as usize) < dst.known {
                 found.between_known += 1;
                 continue;
             }
-            found.edges.push((dst, src, weight));
-            if new.undirected && src != dst {
-                found.edges.push((src, dst, weight));
-            }
+            found.edges.push((v, u, weight));
         }
-        found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        found.sorted(what)
+    }
+
+    /// The same edges in both directions, of a graph whose nodes are those of both ends.
+    ///
+    /// # Errors
+    /// Both directions were given.
+    pub(crate) fn undirected(mut self, what: &str) -> Result<Self> {
+        let back: Vec<_> = self.edges.iter().filter(|edge| edge.0 != edge.1).copied().collect();
+        self.edges.extend(back.into_iter().map(|(v, u, weight)| (u, v, weight)));
+        self.sorted(what)
+    }
+
+    /// The same edges from their destinations to their sources.
+    pub(crate) fn reversed(&self) -> Self {
+        let mut edges: Vec<_> = self.edges.iter().map(|&(v, u, weight)| (u, v, weight)).collect();
+        edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        Self { edges, between_known: self.between_known }
+    }
+
+    /// These edges and those of `other`.
+    ///
+    /// # Errors
+    /// An edge is in both.
+    pub(crate) fn and(mut self, other: Self, what: &str) -> Result<Self> {
+        self.edges.extend(other.edges);
+        self.between_known += other.between_known;
+        self.sorted(what)
+    }
+
+    /// The edges in the order of their destinations.
+    fn sorted(mut self, what: &str) -> Result<Self> {
+        self.edges.sort_by_key(|&(dst, src, _)| (dst, src));
         if let Some(pair) =
-            found.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
+            self.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
         {
             let (dst, src, _) = pair[0];
             return Err(Error::usage(format!(
-                "new edges: the edge from {src} to {dst} occurs twice; pass each once, and in one direction \
-                 if they are undirected"
+                "{what}: the edge from {src} to {dst} occurs twice; pass each once, and in one direction if \
+                 they are undirected"
             )));
         }
-        Ok(found)
+        Ok(self)
     }
 
     /// Number of edges.

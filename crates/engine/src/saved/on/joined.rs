@@ -12,10 +12,13 @@ use graphmill_data::{Dataset, external::Scratch, typed::Keys};
 
 use super::{
     NewFeatures, NewTables,
-    graph::NewEdges,
+    graph::{NewEdges, NodeIds},
     known::{Known, NewRows},
 };
 use crate::{Error, Result, saved::SavedRun, tiers::AllRows};
+
+/// Edges of feature rows in messages.
+const EDGES: &str = "new edges";
 
 /// A dataset with new nodes.
 pub(crate) struct Joined {
@@ -83,23 +86,12 @@ impl SavedRun {
     /// neither known nor new, occurs twice, or has a weight that is negative or not finite.
     pub(crate) fn join_features(&self, data: &Dataset, new: &NewFeatures) -> Result<Joined> {
         let width = data.features.dim;
-        if new.rows.is_empty() || width == 0 || !new.rows.len().is_multiple_of(width) {
-            let found = new.rows.len();
-            return Err(Error::usage(format!(
-                "new nodes: {found} numbers are no rows of {width} features; pass {width} numbers for each \
-                 node"
-            )));
+        let count = count_rows("new nodes", &new.rows, width)?;
+        let ids = NodeIds { known: data.num_nodes(), new: count, places: &[] };
+        let mut edges = NewEdges::listed(EDGES, new.edges.iter().copied(), [ids; 2])?;
+        if new.undirected {
+            edges = edges.undirected(EDGES)?;
         }
-        if let Some(at) = new.rows.iter().position(|x| !x.is_finite()) {
-            return Err(Error::usage(format!(
-                "new nodes: row {} has {} in column {}; pass finite numbers",
-                at / width,
-                new.rows[at],
-                at % width
-            )));
-        }
-        let count = new.rows.len() / width;
-        let edges = NewEdges::listed(new, data.num_nodes(), count)?;
         let graph = edges.added_to(&data.graph, count, &Scratch::in_memory())?;
         Ok(Joined {
             rows: self.rows_followed_by(data, &Features::f32(width, new.rows.clone()))?,
@@ -119,4 +111,26 @@ impl SavedRun {
         let rows = AllRows::followed_by(&config, data, new, rescaling.as_ref());
         Ok(AllRows::Rows(self.blame_config(rows)?).with_labels(self.label_columns(data)?))
     }
+}
+
+/// Number of feature rows of `width` numbers. Messages name the rows `what`.
+///
+/// # Errors
+/// There are none, or numbers are left over or not finite.
+pub(crate) fn count_rows(what: &str, rows: &[f32], width: usize) -> Result<usize> {
+    if rows.is_empty() || width == 0 || !rows.len().is_multiple_of(width) {
+        let found = rows.len();
+        return Err(Error::usage(format!(
+            "{what}: {found} numbers are no rows of {width} features; pass {width} numbers for each node"
+        )));
+    }
+    if let Some(at) = rows.iter().position(|x| !x.is_finite()) {
+        return Err(Error::usage(format!(
+            "{what}: row {} has {} in column {}; pass finite numbers",
+            at / width,
+            rows[at],
+            at % width
+        )));
+    }
+    Ok(rows.len() / width)
 }

@@ -83,7 +83,7 @@ impl<'d> Known<'d> {
                            foreign keys; import the tables again";
             return Err(Error::dataset(&self.data.name, message));
         }
-        TypeTables::new(self.data, &self.preprocessing, target, (&new.nodes, &new.edges))
+        TypeTables::new(self.data, &self.preprocessing, target, new)
     }
 
     /// The dataset's first edge type.

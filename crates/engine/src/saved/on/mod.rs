@@ -27,8 +27,13 @@ use graphmill_data::{
 use serde::Serialize;
 
 use self::joined::Joined;
-pub(crate) use self::known::{Known, NewRows, encodings};
 pub use self::scratch::remove_stale as remove_stale_scratch;
+pub(crate) use self::{
+    graph::{NewEdges, NodeIds},
+    joined::count_rows,
+    known::{Known, NewRows, encodings},
+    names::find_edge_type,
+};
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
     Error, Result,
@@ -63,6 +68,23 @@ pub struct NewFeatures {
     /// count if the graph has weights.
     pub edges: Vec<(NodeId, NodeId, f32)>,
     /// True to read every edge in both directions.
+    pub undirected: bool,
+}
+
+/// New nodes of several types as feature rows, for a dataset of any origin.
+///
+/// The new node number `i` of a type has the id `V + i`, where `V` is the number of nodes of this
+/// type in the dataset.
+#[derive(Clone, Debug, Default)]
+pub struct NewTypedFeatures {
+    /// Width, and rows at the scale of the dataset's features, by the name of the node type
+    /// (`N x F`).
+    pub rows: BTreeMap<String, (usize, Vec<f32>)>,
+    /// Source, destination and weight of the new edges by their edge type, such as
+    /// `user:rates:movie` or `rates`; the destination reads the source. Weights count if the edge
+    /// type has weights.
+    pub edges: BTreeMap<String, Vec<(NodeId, NodeId, f32)>>,
+    /// True to add each edge to the reverse of its edge type, too, if the dataset has one.
     pub undirected: bool,
 }
 

@@ -1,12 +1,13 @@
 //! Types of new tables: `account=new.csv`, or `new.csv` for the type that the context implies.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use graphmill_data::{
-    tables::{Names, Preprocessing},
+    tables::{MemoryTable, Names, Preprocessing},
     typed::{EdgeData, EdgeType, TypedDataset},
 };
 
+use super::NewTables;
 use crate::{Error, Result};
 
 /// Files of new nodes by node type and of new edges by edge type, in the order of the dataset.
@@ -16,8 +17,8 @@ pub(crate) struct TypeTables {
 }
 
 impl TypeTables {
-    /// Assigns the names `nodes` and `edges` to the types of `data`. Nodes without a type are of
-    /// the type number `target`; edges without a type are of the only edge table.
+    /// Assigns the tables of `new` to the types of `data`. Nodes without a type are of the type
+    /// number `target`; edges without a type are of the only edge table.
     ///
     /// # Errors
     /// A type is unknown or ambiguous, or its edges come from other tables.
@@ -25,8 +26,9 @@ impl TypeTables {
         data: &TypedDataset,
         preprocessing: &Preprocessing,
         target: usize,
-        (nodes, edges): (&Names, &Names),
+        new: &NewTables,
     ) -> Result<Self> {
+        let NewTables { nodes, edges, memory, .. } = new;
         let mut of_nodes = vec![Vec::<String>::new(); data.nodes.len()];
         for given in nodes.list() {
             let of_type = |name: &str| data.nodes.iter().position(|nodes| nodes.name == name);
@@ -34,7 +36,7 @@ impl TypeTables {
                 Some((t, file)) => of_nodes[t].push(file.into()),
                 None => {
                     let known: Vec<&str> = data.nodes.iter().map(|nodes| &nodes.name[..]).collect();
-                    refuse_misspelled(&given, "node type", data, &known)?;
+                    refuse_misspelled((&given, memory), "node type", data, &known)?;
                     of_nodes[target].push(given);
                 }
             }
@@ -47,7 +49,7 @@ impl TypeTables {
             };
             let (e, file) = match typed {
                 Some(typed) => typed,
-                None => (only_edge_table(data, preprocessing, &given)?, given),
+                None => (only_edge_table(data, preprocessing, (&given, memory))?, given),
             };
             of_edges[e].push(file);
         }
@@ -61,6 +63,9 @@ impl TypeTables {
     }
 }
 
+/// Tables in memory by name.
+type InMemory = BTreeMap<String, MemoryTable>;
+
 /// Name of an edge type before a table: `account__transfer__account`.
 fn named(edges: &EdgeData) -> String {
     let EdgeType { source, name, destination } = &edges.edge_type;
@@ -71,11 +76,15 @@ fn named(edges: &EdgeData) -> String {
 ///
 /// # Errors
 /// There is not one edge table, or the name of the type is misspelled.
-fn only_edge_table(data: &TypedDataset, preprocessing: &Preprocessing, given: &str) -> Result<usize> {
+fn only_edge_table(
+    data: &TypedDataset,
+    preprocessing: &Preprocessing,
+    (given, memory): (&str, &InMemory),
+) -> Result<usize> {
     let is_table = |edges: &&EdgeData| preprocessing.edge_table(&edges.edge_type.to_string()).is_some();
     let tables: Vec<String> = data.edges.iter().filter(is_table).map(named).collect();
     let known: Vec<&str> = tables.iter().map(String::as_str).collect();
-    refuse_misspelled(given, "edge type", data, &known)?;
+    refuse_misspelled((given, memory), "edge type", data, &known)?;
     match &tables[..] {
         [_] => Ok(data.edges.iter().position(|edges| is_table(&edges)).unwrap_or_default()),
         [] => Err(Error::usage(format!(
@@ -94,23 +103,31 @@ fn only_edge_table(data: &TypedDataset, preprocessing: &Preprocessing, given: &s
 
 /// Number of the edge type called `name`: `account__transfer__account`, `account:transfer:account`
 /// or `transfer`. `None` if there is none.
-fn edge_type(data: &TypedDataset, preprocessing: &Preprocessing, name: &str) -> Result<Option<usize>> {
+///
+/// # Errors
+/// Several have this name.
+pub(crate) fn find_edge_type(data: &TypedDataset, name: &str) -> Result<Option<usize>> {
     let is_called = |edges: &EdgeData| {
         name == edges.edge_type.name || name == named(edges) || name == edges.edge_type.to_string()
     };
     let found: Vec<usize> = (0..data.edges.len()).filter(|&e| is_called(&data.edges[e])).collect();
-    let e = match found[..] {
-        [] => return Ok(None),
-        [e] => e,
+    match found[..] {
+        [] => Ok(None),
+        [e] => Ok(Some(e)),
         _ => {
             let names: Vec<String> = found.iter().map(|&e| named(&data.edges[e])).collect();
-            return Err(Error::usage(format!(
+            Err(Error::usage(format!(
                 "edges '{name}': several edge types of {} have this name; use {}",
                 data.name,
                 names.join(" or ")
-            )));
+            )))
         }
-    };
+    }
+}
+
+/// Number of the edge type called `name`, as of [`find_edge_type`], whose edges come from a table.
+fn edge_type(data: &TypedDataset, preprocessing: &Preprocessing, name: &str) -> Result<Option<usize>> {
+    let Some(e) = find_edge_type(data, name)? else { return Ok(None) };
     let of = &data.edges[e];
     let text = of.edge_type.to_string();
     if preprocessing.edge_table(&text).is_some() {
@@ -126,16 +143,21 @@ fn edge_type(data: &TypedDataset, preprocessing: &Preprocessing, name: &str) -> 
     Err(Error::usage(format!("edges '{text}': {why}")))
 }
 
-/// Refuses `wrong=table.csv` if only `table.csv` is a file: the type is misspelled.
-fn refuse_misspelled(given: &str, what: &str, data: &TypedDataset, known: &[&str]) -> Result<()> {
+/// Refuses `wrong=table.csv` if only `table.csv` is a file or a table in memory: the type is
+/// misspelled.
+fn refuse_misspelled(
+    (given, memory): (&str, &InMemory),
+    what: &str,
+    data: &TypedDataset,
+    known: &[&str],
+) -> Result<()> {
+    let exists = |name: &str| memory.contains_key(name) || Path::new(name).exists();
     match given.split_once('=') {
-        Some((name, file)) if !Path::new(given).exists() && Path::new(file).exists() => {
-            Err(Error::usage(format!(
-                "'{given}': '{name}' is not the {what} of a table of {}; use one of: {}",
-                data.name,
-                known.join(", ")
-            )))
-        }
+        Some((name, file)) if !exists(given) && exists(file) => Err(Error::usage(format!(
+            "'{given}': '{name}' is not the {what} of a table of {}; use one of: {}",
+            data.name,
+            known.join(", ")
+        ))),
         _ => Ok(()),
     }
 }

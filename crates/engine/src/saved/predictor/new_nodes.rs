@@ -12,14 +12,19 @@ use std::sync::Arc;
 use graphmill_core::progress::{Progress, Quiet};
 use graphmill_data::{
     tables::Preprocessing,
-    typed::{self, KEY_SEPARATOR, TypedDataset, Verify},
+    typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
 };
+use graphmill_nn::Matrix;
 
-use super::{Answers, Neighborhood, Predictor, draws, sampler};
+use super::{
+    Predictor,
+    answers::{Answers, Neighborhood},
+    one_type::{OneType, draws, sampler},
+};
 use crate::{
     Error, Result,
     inference::Output,
-    saved::on::{Known, NewFeatures, NewTables, encodings, joined::Joined},
+    saved::on::{Known, NewFeatures, NewTables, NewTypedFeatures, encodings, joined::Joined},
 };
 
 /// Nodes that the dataset does not hold, and their edges.
@@ -27,8 +32,10 @@ use crate::{
 pub enum NewNodes {
     /// Rows with the columns of the imported tables, which the dataset's statistics encode.
     Tables(NewTables),
-    /// Feature rows, for a dataset of any origin.
+    /// Feature rows, for a dataset of one type and of any origin.
     Features(NewFeatures),
+    /// Feature rows by node type, for a dataset of several types and of any origin.
+    TypedFeatures(NewTypedFeatures),
 }
 
 /// Answers for new nodes.
@@ -47,6 +54,23 @@ pub struct NewAnswers {
     pub unknown_values: Vec<(String, u64)>,
 }
 
+/// Logits of new nodes, or values at the scale of the targets; the other fields are those of
+/// [`NewAnswers`].
+pub(crate) struct NewLogits {
+    pub(crate) rows: Matrix,
+    pub(crate) keys: Vec<String>,
+    pub(crate) new_edges: usize,
+    pub(crate) known_edges: u64,
+    pub(crate) unknown_values: Vec<(String, u64)>,
+}
+
+impl NewLogits {
+    /// The first `count` of `keys`, with the parts of a key joined by `|`.
+    pub(crate) fn joined_keys(keys: &Keys, count: usize) -> Vec<String> {
+        (0..count).map(|i| keys.get(i).to_string().replace(KEY_SEPARATOR, "|")).collect()
+    }
+}
+
 /// Tables of a dataset with the encodings of their columns.
 pub(super) struct Tables {
     stored: TypedDataset,
@@ -55,14 +79,25 @@ pub(super) struct Tables {
 
 impl Predictor {
     /// Answers for new nodes, in the order of their rows: the bits of `graphmill predict --on` if
-    /// all neighbours are read.
+    /// all neighbours are read. With several types, nodes and edges of other types may be new too,
+    /// and the answers are those for the type that the run predicts.
     ///
     /// # Errors
     /// Tables have faults or the dataset was not imported from tables; feature rows have another
-    /// width; an edge names an unknown node; the sampler cannot draw for single nodes; features
-    /// cannot be read.
+    /// width, or name no types of a dataset of several; new nodes have a type without features; an
+    /// edge names an unknown node; the sampler cannot draw for single nodes; features cannot be
+    /// read.
     pub fn predict_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewAnswers> {
         self.check(of)?;
+        let NewLogits { rows, keys, new_edges, known_edges, unknown_values } =
+            self.opened.logits_of_new(new, of)?;
+        Ok(NewAnswers { answers: self.answers(rows), keys, new_edges, known_edges, unknown_values })
+    }
+}
+
+impl OneType {
+    /// Logits of new nodes on the joined graph.
+    pub(super) fn logits_of_joined(&self, new: &NewNodes, of: Neighborhood) -> Result<NewLogits> {
         let joined = self.join(new)?;
         let loaded = self.loaded.on(&self.run, &joined.data)?;
         let neighbors = match of {
@@ -71,17 +106,20 @@ impl Predictor {
         };
         let graph = (&joined.data.graph, &joined.rows);
         let rows = loaded.rows(graph, &neighbors, &joined.ids(), Output::Logits, &Quiet);
-        let answers = self.answers(self.run.blame_config(rows)?);
-        let key = |keys: &typed::Keys, i| keys.get(i).to_string().replace(KEY_SEPARATOR, "|");
+        let rows = self.run.blame_config(rows)?;
         let keys = joined.keys.as_ref();
-        let keys = keys.map(|keys| (0..joined.count).map(|i| key(keys, i)).collect()).unwrap_or_default();
+        let keys = keys.map(|keys| NewLogits::joined_keys(keys, joined.count)).unwrap_or_default();
         let Joined { new_edges, known_edges, unknown_values, .. } = joined;
-        Ok(NewAnswers { answers, keys, new_edges, known_edges, unknown_values })
+        Ok(NewLogits { rows, keys, new_edges, known_edges, unknown_values })
     }
 
     fn join(&self, new: &NewNodes) -> Result<Joined> {
         match new {
             NewNodes::Features(new) => self.run.join_features(&self.data, new),
+            NewNodes::TypedFeatures(_) => Err(Error::usage(
+                "new nodes: the dataset has one type, and the feature rows name types; pass rows without a \
+                 type",
+            )),
             NewNodes::Tables(new) => {
                 let Tables { stored, preprocessing } = self.tables()?;
                 let watch: Arc<dyn Progress> = Arc::new(Quiet);

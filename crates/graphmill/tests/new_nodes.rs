@@ -106,8 +106,8 @@ fn table(text: &str) -> HashMap<String, Vec<f32>> {
 }
 
 /// Options for the new accounts and branches of [`bank`].
-pub(crate) const ON: &str = "--on new-accounts.csv --on branch=new-branches.csv --edges transfer=new-transfers.csv \
-                  --edges branch__in__city=new-places.csv";
+pub(crate) const ON: &str = "--on new-accounts.csv --on branch=new-branches.csv \
+                             --edges transfer=new-transfers.csv --edges branch__in__city=new-places.csv";
 
 #[test]
 fn new_nodes_get_the_scores_that_they_have_in_the_dataset() {

@@ -1,4 +1,4 @@
-//! What the options derive from the rows of all tables, computed again when a row is registered.
+//! Values that options derive from the rows of all tables, made again when a row is registered.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -38,8 +38,8 @@ pub enum OwnWeights {
 /// ```
 ///
 /// If a block stores edge weights (an estimator's coefficients), they replace the mean's
-/// `1 / degree`. Each relation multiplies first or aggregates first, whichever moves fewer bytes: in
-/// training on the block at hand, in inference on the nodes of the graph.
+/// `1 / degree`. Each relation multiplies first or aggregates first, whichever moves fewer bytes:
+/// in training on the block at hand, in inference on the nodes of the graph.
 ///
 /// # Shapes
 /// - in `S_t x F`, out `D_t x O`

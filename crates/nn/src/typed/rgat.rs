@@ -19,8 +19,8 @@
 //! # Cost
 //!
 //! As graph attention on each relation, transforming first. In a first layer over projected
-//! features, training sums features first by relations with several sources for each destination and
-//! head (`feature_attention.rs`).
+//! features, training sums features first by relations with several sources for each destination
+//! and head (`feature_attention.rs`).
 //!
 //! # Deviations
 //!

@@ -122,7 +122,8 @@ proptest! {
         prop_assert!(epoch.seconds <= most * (1.0 + 1e-9), "{epoch:?} {most}");
         prop_assert!(least.iter().all(|&bound| bound <= epoch.seconds * (1.0 + 1e-9)), "{epoch:?} {least:?}");
         prop_assert_eq!(factored(batches, setting), epoch);
-        let shared = sharing(batches, Sharing { devices: samplers, sample, trainer, gathers, updates }).seconds;
+        let all = Sharing { devices: samplers, sample, trainer, gathers, updates };
+        let shared = sharing(batches, all).seconds;
         let least = work * (sample + copy + train) / samplers as f64;
         prop_assert!(shared <= most * (1.0 + 1e-9) && least <= shared * (1.0 + 1e-9));
     }

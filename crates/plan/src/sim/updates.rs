@@ -57,7 +57,7 @@ impl Model {
     }
 
     fn next_round(&self) -> Range<u64> {
-        let start = self.version.saturating_mul(self.updates.round);
+        let start = self.version.saturating_mul(self.updates.round).min(self.count);
         start..start.saturating_add(self.updates.round).min(self.count)
     }
 }

@@ -24,6 +24,8 @@ mod answers;
 mod index;
 #[cfg(feature = "tables")]
 mod new_nodes;
+#[cfg(feature = "tables")]
+mod new_rows;
 mod one_type;
 mod opened;
 
@@ -38,9 +40,9 @@ use graphmill_nn::Matrix;
 
 pub use self::answers::{Answers, Neighborhood, Task};
 #[cfg(feature = "tables")]
-pub(crate) use self::new_nodes::NewLogits;
+pub(crate) use self::new_rows::NewLogits;
 #[cfg(feature = "tables")]
-pub use self::new_nodes::{NewAnswers, NewNodes};
+pub use self::new_rows::{NewAnswers, NewNodes};
 pub(crate) use self::opened::{OpenRun, refuse_draws};
 use self::{index::KeyIndex, one_type::OneType};
 use super::{Kind, SavedRun, infer::values, keys::Names};
@@ -89,8 +91,8 @@ impl Predictor {
     pub fn new(run: SavedRun, data: Dataset) -> Result<Self> {
         refuse_others(&run)?;
         if SavedTypedRun::of(&run).is_some() {
-            let message = "it has one type and no edge features, and the run learned a graph of several types \
-                           or with edge features; pass the directory of such a dataset";
+            let message = "it has one type and no edge features, and the run learned a graph of several \
+                           types or with edge features; pass the directory of such a dataset";
             return Err(Error::dataset(&data.name, message));
         }
         let names = Names::of(&data, run.trained_on(&data)?.as_deref())?;
@@ -130,8 +132,8 @@ impl Predictor {
         let bytes = 4 * (width as u64) * rows as u64;
         if let Some(free) = memory::available().filter(|&free| 2 * bytes > free) {
             return Err(Error::usage(format!(
-                "cached embeddings: {rows} nodes of {width} numbers take {bytes} bytes, and twice as much while \
-                 they are computed, of {free} that are free; pass --cache-embeddings none"
+                "cached embeddings: {rows} nodes of {width} numbers take {bytes} bytes, and twice as much \
+                 while they are computed, of {free} that are free; pass --cache-embeddings none"
             )));
         }
         self.opened.cache_below_last(watch)?;

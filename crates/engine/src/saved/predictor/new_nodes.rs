@@ -10,72 +10,19 @@
 use std::sync::Arc;
 
 use graphmill_core::progress::{Progress, Quiet};
-use graphmill_data::{
-    tables::Preprocessing,
-    typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
-};
-use graphmill_nn::Matrix;
+use graphmill_data::typed::{self, Verify};
 
 use super::{
     Predictor,
-    answers::{Answers, Neighborhood},
+    answers::Neighborhood,
+    new_rows::{NewAnswers, NewLogits, NewNodes, Tables},
     one_type::{OneType, draws, sampler},
 };
 use crate::{
     Error, Result,
     inference::Output,
-    saved::on::{Known, NewFeatures, NewTables, NewTypedFeatures, encodings, joined::Joined},
+    saved::on::{Known, encodings, joined::Joined},
 };
-
-/// Nodes that the dataset does not hold, and their edges.
-#[derive(Clone, Debug)]
-pub enum NewNodes {
-    /// Rows with the columns of the imported tables, which the dataset's statistics encode.
-    Tables(NewTables),
-    /// Feature rows, for a dataset of one type and of any origin.
-    Features(NewFeatures),
-    /// Feature rows by node type, for a dataset of several types and of any origin.
-    TypedFeatures(NewTypedFeatures),
-}
-
-/// Answers for new nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewAnswers {
-    /// Answers in the order of the rows.
-    pub answers: Answers,
-    /// Keys of the rows of tables; empty for feature rows.
-    pub keys: Vec<String>,
-    /// Number of edges of new nodes.
-    pub new_edges: usize,
-    /// Number of edges between known nodes, which are left out.
-    pub known_edges: u64,
-    /// Columns with values that the encodings do not know, with the number of such values. They are
-    /// encoded as zeros.
-    pub unknown_values: Vec<(String, u64)>,
-}
-
-/// Logits of new nodes, or values at the scale of the targets; the other fields are those of
-/// [`NewAnswers`].
-pub(crate) struct NewLogits {
-    pub(crate) rows: Matrix,
-    pub(crate) keys: Vec<String>,
-    pub(crate) new_edges: usize,
-    pub(crate) known_edges: u64,
-    pub(crate) unknown_values: Vec<(String, u64)>,
-}
-
-impl NewLogits {
-    /// The first `count` of `keys`, with the parts of a key joined by `|`.
-    pub(crate) fn joined_keys(keys: &Keys, count: usize) -> Vec<String> {
-        (0..count).map(|i| keys.get(i).to_string().replace(KEY_SEPARATOR, "|")).collect()
-    }
-}
-
-/// Tables of a dataset with the encodings of their columns.
-pub(super) struct Tables {
-    stored: TypedDataset,
-    preprocessing: Preprocessing,
-}
 
 impl Predictor {
     /// Answers for new nodes, in the order of their rows: the bits of `graphmill predict --on` if

@@ -13,7 +13,7 @@ use graphmill_loader::sampler::{HopSampler, inference::InferenceNeighbors};
 use graphmill_nn::Matrix;
 
 #[cfg(feature = "tables")]
-use super::new_nodes::{NewLogits, NewNodes, Tables};
+use super::new_rows::{NewLogits, NewNodes, Tables};
 use super::{
     answers::{Neighborhood, Task},
     opened::{OpenRun, refuse_draws},

@@ -5,7 +5,7 @@ use graphmill_nn::Matrix;
 
 use super::answers::{Neighborhood, Task};
 #[cfg(feature = "tables")]
-use super::new_nodes::{NewLogits, NewNodes};
+use super::new_rows::{NewLogits, NewNodes};
 use crate::{Error, Result, inference::Output, saved::SavedRun};
 
 /// A run with its dataset, open for any number of threads.

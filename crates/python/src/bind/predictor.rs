@@ -19,6 +19,9 @@ use super::{
     wait,
 };
 
+/// Edge type, sources, destinations and weights of new edges.
+type EdgesOfType<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, PyReadonlyArray1<'py, f32>);
+
 /// Classes (`N`, empty if the run predicts no single class) and scores (`N * C`) of nodes.
 type Answers<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
 
@@ -93,7 +96,7 @@ impl Predictor {
         &self,
         py: Python<'py>,
         rows: Vec<(String, PyReadonlyArray2<'py, f32>)>,
-        edges: Vec<(String, Bound<'py, PyAny>, Bound<'py, PyAny>, PyReadonlyArray1<'py, f32>)>,
+        edges: Vec<EdgesOfType<'py>>,
         undirected: bool,
         seed: Option<u64>,
     ) -> PyResult<(Answers<'py>, u64)> {

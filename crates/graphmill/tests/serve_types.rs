@@ -140,7 +140,7 @@ fn new_nodes_of_several_types_get_the_bits_of_predict_on() {
         let sandbox = trained(&format!("--model {model}"));
         sandbox.ok("import tables whole whole.toml --like bank");
         let expected = written(&sandbox, ON);
-        let whole = open(&sandbox.path("whole"), Verify::Once).unwrap();
+        let whole = open(sandbox.path("whole"), Verify::Once).unwrap();
         let rows = json!({
             "account": objects(&sandbox, "new-accounts.csv", &["age"]),
             "branch": objects(&sandbox, "new-branches.csv", &["staff"]),

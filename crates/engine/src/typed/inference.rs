@@ -451,6 +451,7 @@ mod tests {
     use rayon::ThreadPoolBuilder;
 
     use super::*;
+    use crate::typed::build;
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
         TrainConfig { model: model.into(), hidden: 8, head_layers, eval_chunk: 7, ..TrainConfig::default() }

@@ -319,7 +319,6 @@ fn imported_edge_features_are_trained_scored_and_predicted() {
         ("train accounts --model gine --time-dim 8", "leave it out"),
         ("train plain --model gine", "or a task on nodes whose edges have features"),
         ("predict gine --on new.csv --out -", "the model reads features of edges"),
-        ("serve gine", "or with edge features"),
     ] {
         let outcome = sandbox.run(args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(why), "{args}: {}", outcome.stderr);

@@ -312,7 +312,7 @@ fn rows_of(batch: &TypedSampled) -> HashMap<(usize, usize, NodeId), Vec<NodeId>>
     let relations = [(0, 1), (1, 0), (0, 0), (2, 0), (1, 2)];
     for (hop, block) in batch.blocks.iter().enumerate() {
         for (r, slice) in block.relations.iter().enumerate() {
-            let (src, dst) = relations.get(r).copied().unwrap_or((r - 5, r - 5));
+            let (src, dst) = relations.get(r).copied().unwrap_or_else(|| (r - 5, r - 5));
             for v in (0..slice.num_dst).filter(|&v| !slice.edges(v).is_empty()) {
                 let sources = slice.indices[slice.edges(v)].iter();
                 let sources = sources.map(|&u| batch.input_nodes[src][u as usize]).collect();

@@ -656,6 +656,12 @@ class PlanOptions(TypedDict, total=False):
     attention_dropout: float
     #: Hops of a layer: its highest power of the adjacency matrix [default: 2]
     hops: int
+    #: Updates of the model
+    updates: Literal["synchronous", "asynchronous"]
+    #: Largest staleness of an asynchronous gradient, in updates [default: 4]
+    staleness: int
+    #: Batches per synchronous update; 0 uses one per training device
+    batches_per_update: int
     #: Number of sampling devices; 0 balances sampling and training [default: 0]
     num_samplers: int
     #: Let devices that have finished sampling train

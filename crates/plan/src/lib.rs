@@ -20,6 +20,9 @@
 //! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
 //! their tables take memory of each device that trains, and they cross its link.
 //!
+//! Devices that train wait for updates as the run's scheduler lets them: by rounds, or up to the
+//! staleness of asynchronous updates.
+//!
 //! # Deviations
 //!
 //! The prediction omits the loading before the first epoch, evaluation, and the differences between

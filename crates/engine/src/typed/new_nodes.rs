@@ -76,7 +76,8 @@ impl SavedTypedRun<'_> {
         let extended = extend(data, &task.graph, &new)?;
         watch.check()?;
         let rows = joined(&data.name, tiers::whole(self.config(), data, &task)?, &task, &new)?;
-        let names = Names::of_type(data, t, self.classes(&task));
+        let mut names = Names::of_type(data, t, self.classes(&task));
+        names.columns = self.run.columns().to_vec();
         let first = task.num_nodes() as NodeId;
         let wanted: Vec<NodeId> = (first..first + new.count(t) as NodeId).collect();
         let whole = TypedTask { graph: extended.graph, ..task }.with_added(self.config(), &[t])?;
@@ -87,14 +88,7 @@ impl SavedTypedRun<'_> {
         inference.run(&model, &wanted, output, &mut rows)?;
         let (cols, values) = self.run.values(kind, whole.labels.is_multi(), rows);
         let nodes: Vec<NodeId> = (0..new.count(t) as NodeId).collect();
-        let identity = Identity {
-            key_columns: names.key_columns,
-            keys: Some(new.keys(t)),
-            nodes: nodes.clone(),
-            classes: names.classes,
-            ids: nodes.clone(),
-            of_candidates: None,
-        };
+        let identity = Identity { keys: Some(new.keys(t)), ..names.identity(&nodes) };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use graphmill_data::atomic::{self, Real};
 
-use super::{SavedRun, check_layers, typed, write_weights};
+use super::{SavedRun, check_columns, check_layers, typed, write_weights};
 use crate::{Error, Result, typed::SavedTypedRun};
 
 /// Module that builds a model of one node type.
@@ -20,7 +20,7 @@ const MODELS: &[&str] = &["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsa
 /// Refuses models that no module builds.
 pub(super) fn check(run: &SavedRun) -> Result<()> {
     match SavedTypedRun::of(run) {
-        Some(of) => typed::check(of, "pyg"),
+        Some(of) => check_columns(run, "pyg").and_then(|()| typed::check(of, "pyg")),
         None => check_layers(run, "pyg", MODELS),
     }
 }

@@ -39,7 +39,7 @@ use self::index::KeyIndex;
 pub use self::new_nodes::{NewAnswers, NewNodes};
 use super::{
     Kind, SavedRun,
-    infer::{LoadedModel, values},
+    infer::{ClassOutputs, LoadedModel, values},
     keys::Names,
 };
 use crate::{Error, Result, build, inference::Output, predictions::Values, tiers::AllRows, typed};
@@ -272,7 +272,7 @@ impl Predictor {
             return Answers { cols: rows.num_cols(), scores, classes: Vec::new() };
         }
         let classes = match self.task() {
-            Task::Classes => match values(Kind::Classes, false, rows.clone()) {
+            Task::Classes => match values(Kind::Classes, ClassOutputs::One, rows.clone()) {
                 (_, Values::Classes(classes)) => classes,
                 _ => Vec::new(),
             },
@@ -357,6 +357,8 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         "learned links"
     } else if typed::SavedTypedRun::of(run).is_some() {
         "learned a graph of several types or with edge features"
+    } else if !run.columns().is_empty() {
+        "learned several columns of classes"
     } else {
         return Ok(());
     };

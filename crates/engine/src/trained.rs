@@ -120,8 +120,8 @@ impl TrainedModel {
         Ok(rows.map(|row| first_largest(row) as usize).collect())
     }
 
-    /// Probabilities of the classes, `nodes x classes`. Rows sum to 1 (of several columns of classes
-    /// those of each), unless a node may have several labels.
+    /// Probabilities of the classes, `nodes x classes`. Rows sum to 1 (those of each of several
+    /// columns of classes), unless a node may have several labels.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].

@@ -19,7 +19,7 @@ fn region(i: usize) -> &'static str {
     if i % 5 == 4 { "" } else { ["north", "south"][i % 6 / 3] }
 }
 
-/// Writes accounts whose features tell their group of six, and transfers within groups.
+/// Writes accounts whose features follow their group of six, and transfers within groups.
 fn accounts(sandbox: &Sandbox) {
     let mut nodes = String::from("account,age,size,sector,region,score\n");
     let mut edges = String::from("from,to\n");

@@ -237,8 +237,8 @@ pub(super) fn kind_of_several(
         faults.add(
             table,
             format!(
-                "labels {}: some are numbers and some are not, so they are not values of one regression; pass \
-                 the task 'classification' to read each as a class, or name one label",
+                "labels {}: some are numbers and some are not, so they are not values of one regression; \
+                 pass the task 'classification' to read each as a class, or name one label",
                 names.join(", ")
             ),
         );

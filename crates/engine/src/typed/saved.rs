@@ -114,8 +114,8 @@ impl<'r> SavedTypedRun<'r> {
             return Err(Error::dataset(&data.name, message));
         }
         if task.labels.columns() != self.run.columns() {
-            let message = "its task has other columns of classes than the run's; pass a dataset with those of \
-                           the run's";
+            let message = "its task has other columns of classes than the run's; pass a dataset with those \
+                           of the run's";
             return Err(Error::dataset(&data.name, message));
         }
         if task.labels.is_values() != self.run.target_scale().is_some() {

@@ -232,8 +232,8 @@ impl Dataset {
         })
     }
 
-    /// Classes (`V`, or `V x K` of several columns), labels (`V x C` zeros and ones), or values (`V`
-    /// or `V x C` floats).
+    /// Classes (`V`, or `V x K` of several columns), labels (`V x C` zeros and ones), or values
+    /// (`V` or `V x C` floats).
     fn y<'py>(&self, py: Python<'py>) -> Array<'py> {
         match &self.data.labels {
             Labels::Single { classes: 0, .. } => Ok(None),

@@ -183,8 +183,8 @@ pub fn export_typed(
 /// Error of several columns of classes, which the format called `format` does not hold.
 fn several_columns(format: &str) -> Error {
     Error::invalid(format!(
-        "format '{format}': nodes have a class in each of several columns, and it holds one class or a set of \
-         classes; use csv or graphmill"
+        "format '{format}': nodes have a class in each of several columns, and it holds one class or a set \
+         of classes; use csv or graphmill"
     ))
 }
 

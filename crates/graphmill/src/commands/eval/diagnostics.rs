@@ -1,4 +1,5 @@
-//! Text of diagnostics: calibration, the best threshold, scores by column of classes, and residuals.
+//! Text of diagnostics: calibration, the best threshold, scores by column of classes, and
+//! residuals.
 
 use std::fmt::Write;
 

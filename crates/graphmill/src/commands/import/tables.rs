@@ -137,8 +137,9 @@ fn with_node_options(command: Command) -> Command {
             "label",
             "COLUMNS",
             "Column to predict, or several of numbers or of classes",
-            "Rows without a label are predicted. Several columns, separated by commas, are values, or a class \
-             in each, that one model predicts; a row needs one of them to train. Example: --label balance,limit",
+            "Rows without a label are predicted. Several columns, separated by commas, are values, or a \
+             class in each, that one model predicts; a row needs one of them to train. Example: --label \
+             balance,limit",
         ))
         .arg(args::option(
             "task",

@@ -74,7 +74,7 @@ pub use csc::{Graph, WholeDegrees};
 pub use end::End;
 pub use error::{Error, Result};
 pub use features::{FeatureData, Features};
-pub use labels::{Labels, Split};
+pub use labels::{ClassColumn, Labels, Split};
 pub use matrix::{Matrix, View, ViewMut};
 pub use object_pool::ObjectPool;
 pub use sparse::SparseRows;

@@ -3,13 +3,13 @@
 mod display;
 mod homophily;
 
-pub(crate) use display::grouped;
+pub(crate) use display::{grouped, sizes};
 pub use homophily::Homophily;
 
 use std::collections::HashMap;
 
 use graphmill_core::{
-    Graph, Labels, NodeId,
+    ClassColumn, Graph, Labels, NodeId,
     features::FeatureData,
     keyed::key,
     traverse::{Components, Forest, summarize_with},
@@ -50,6 +50,9 @@ pub struct Info {
     pub classes: usize,
     /// True if a node may have several classes.
     pub multilabel: bool,
+    /// Columns of classes, if a node has a class in each of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ClassColumn>,
     /// True if nodes have values in the place of classes.
     pub values: bool,
     /// Number of training nodes.
@@ -178,6 +181,7 @@ pub fn info(dataset: &Dataset) -> Info {
         normalize: dataset.normalization.as_ref().map(Normalization::name),
         classes: dataset.labels.classes(),
         multilabel: dataset.labels.is_multi(),
+        columns: dataset.labels.columns().to_vec(),
         values: dataset.labels.is_values(),
         train: dataset.split.train.len(),
         valid: dataset.split.valid.len(),
@@ -202,6 +206,7 @@ pub fn info(dataset: &Dataset) -> Info {
             labels: match &dataset.labels {
                 Labels::Single { class, .. } => size_of_val(&class[..]),
                 Labels::Multi { member, .. } => member.len(),
+                Labels::Columns { class, .. } => size_of_val(&class[..]),
                 Labels::Values { values, .. } => size_of_val(&values[..]),
             },
         },
@@ -346,6 +351,14 @@ fn count_classes(labels: &Labels) -> (Vec<usize>, usize) {
             }
         }
         Labels::Multi { .. } => {}
+        Labels::Columns { class, columns } => {
+            let starts: Vec<usize> = ClassColumn::ranges(columns).map(|range| range.start).collect();
+            for row in class.chunks(columns.len().max(1)) {
+                let known = row.iter().zip(&starts).filter(|(c, _)| **c >= 0);
+                known.for_each(|(&c, start)| counts[start + c as usize] += 1);
+                unlabelled += usize::from(row.iter().all(|&c| c < 0));
+            }
+        }
         Labels::Values { values, width } => {
             let rows = values.chunks((*width).max(1));
             unlabelled = rows.filter(|row| row.iter().all(|x| x.is_nan())).count();

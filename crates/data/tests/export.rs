@@ -25,6 +25,7 @@ fn parts(dataset: &Dataset) -> String {
     let labels = match labels {
         Labels::Single { class, classes } => format!("{:?} of {classes}", class.to_vec()),
         Labels::Multi { member, classes } => format!("{:?} sets of {classes}", member.to_vec()),
+        Labels::Columns { class, columns } => format!("{:?} of {columns:?}", class.to_vec()),
         Labels::Values { values, width } => format!("{:?} values of {width}", values.to_vec()),
     };
     let split = split.parts().map(|(_, ids)| ids.to_vec());

@@ -79,7 +79,11 @@ impl LabelColumns {
             )))
         };
         let Labels::Single { class: labels, classes: own } = &data.labels else {
-            let what = if data.labels.is_values() { "the values" } else { "the several labels per node" };
+            let what = match &data.labels {
+                Labels::Values { .. } => "the values",
+                Labels::Columns { .. } => "the several columns of classes",
+                Labels::Single { .. } | Labels::Multi { .. } => "the several labels per node",
+            };
             return refuse(what.into());
         };
         if *own > classes {

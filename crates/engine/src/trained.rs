@@ -3,14 +3,9 @@
 
 use std::path::Path;
 
-use graphmill_core::NodeId;
+use graphmill_core::{ClassColumn, NodeId};
 use graphmill_data::Dataset;
-use graphmill_nn::{
-    Matrix,
-    backend::{Cpu, LossOps},
-    model::Model,
-    regression::TargetScale,
-};
+use graphmill_nn::{Matrix, backend::Cpu, model::Model, regression::TargetScale};
 
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
@@ -18,8 +13,8 @@ use crate::{
     label_inputs::LabelColumns,
     observer::{Observer, Progress, Quiet, Start},
     options::names,
-    record::{EpochRecord, Summary},
-    saved::first_largest,
+    record::{EpochRecord, Summary, sizes},
+    saved::{ClassOutputs, first_largest},
     tiers::AllRows,
     trainer::train,
 };
@@ -32,6 +27,8 @@ pub struct TrainedModel {
     summary: Summary,
     /// True if a node may have several labels.
     multilabel: bool,
+    /// Columns of classes, if a node has a class in each of several.
+    columns: Vec<ClassColumn>,
     /// Scale of the targets, if they are values.
     scale: Option<TargetScale>,
 }
@@ -84,7 +81,8 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
     let model = observer.model.expect("a run that succeeds passes its model to the observer");
     let (multilabel, scale) = (data.labels.is_multi(), build::target_scale(&config, data));
     let scale = scale.filter(|_| model.decoder().is_none());
-    Ok(TrainedModel { model, config, summary, multilabel, scale })
+    let columns = data.labels.columns().to_vec();
+    Ok(TrainedModel { model, config, summary, multilabel, columns, scale })
 }
 
 impl TrainedModel {
@@ -107,28 +105,30 @@ impl TrainedModel {
     /// another dataset with the same number of feature columns.
     ///
     /// # Errors
-    /// A node outside `data`, features of another width, or features that cannot be read.
+    /// A node outside `data`, features of another width, or features that cannot be read. The model
+    /// learned values, or several columns of classes.
     pub fn classes(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Vec<usize>> {
         self.refuse_values("classes")?;
+        if !self.columns.is_empty() {
+            return Err(Error::usage(format!(
+                "the model predicts a class in each of the columns {}; use its probabilities",
+                sizes(&self.columns)
+            )));
+        }
         let logits = self.logits(data, nodes)?;
         let rows = logits.view().host().chunks_exact(logits.num_cols());
         Ok(rows.map(|row| first_largest(row) as usize).collect())
     }
 
-    /// Probabilities of the classes, `nodes x classes`. Rows sum to 1, unless a node may have
-    /// several labels.
+    /// Probabilities of the classes, `nodes x classes`. Rows sum to 1 (those of each of several
+    /// columns of classes), unless a node may have several labels.
     ///
     /// # Errors
     /// As [`TrainedModel::classes`].
     pub fn probabilities(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
         self.refuse_values("probabilities")?;
         let mut rows = self.logits(data, nodes)?;
-        let backend = self.backend();
-        if self.multilabel {
-            backend.sigmoid(rows.view_mut())
-        } else {
-            backend.softmax(rows.view_mut())
-        }
+        ClassOutputs::new(self.multilabel, &self.columns).probabilities(&self.backend(), &mut rows);
         Ok(rows)
     }
 

@@ -4,6 +4,7 @@
 //! strategies::` runs one module.
 
 mod as_of;
+mod class_columns;
 mod common;
 mod distributed;
 mod edge_features;

@@ -3,6 +3,8 @@
 //! test -p graphmill --test main resume::` runs one module.
 
 mod bench;
+#[cfg(feature = "tables")]
+mod class_columns;
 #[cfg(feature = "serve")]
 mod client;
 mod commands;

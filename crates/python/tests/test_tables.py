@@ -260,6 +260,25 @@ def test_new_rows_get_the_scores_that_they_have_in_the_dataset(tmp_path, model, 
     assert np.abs(backwards[::-1] - found).max() < 1e-5
 
 
+def test_one_run_predicts_several_columns_of_classes(tmp_path):
+    nodes, edges = accounts()
+    nodes["region"] = [None if i % 5 == 4 else ("north", "south")[i % 3 == 0] for i in range(240)]
+    data = graphmill.Dataset.from_tables(nodes, edges, **{**HOW, "label": ["segment", "region"]})
+    assert (data.class_columns, data.num_classes) == ({"segment": 3, "region": 2}, 5)
+    assert data.class_names == ["merchant", "mule", "retail", "north", "south"]
+    assert data.y.shape == (240, 2) and data.y[5, 0] == -1 and data.y[4, 1] == -1
+    run = graphmill.train(data, epochs=8, hidden=16, fanout=[5, 5], batch_size=32, out=tmp_path / "run")
+    test = next(part for part in graphmill.evaluate(run).parts if part["part"] == "test")
+    columns = test["diagnostics"]["columns"]
+    assert [of["name"] for of in columns] == ["segment", "region"]
+    assert test["scores"]["accuracy"] == np.mean([of["scores"]["accuracy"] for of in columns])
+    classes = graphmill.predict(run)
+    shares = graphmill.predict(run, kind="probabilities")
+    assert classes.shape == (240, 2) and shares.shape == (240, 5)
+    assert np.array_equal(classes, np.stack([shares[:, :3].argmax(1), shares[:, 3:].argmax(1)], 1))
+    assert np.allclose(shares[:, :3].sum(1), 1) and np.allclose(shares[:, 3:].sum(1), 1)
+
+
 def test_faults_of_new_rows(tmp_path):
     nodes, edges = accounts(60)
     data = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "data")

@@ -167,7 +167,7 @@ impl DatasetBuilder {
             Parts::Random { train, valid, seed } => {
                 let count = match &labels {
                     Labels::Single { class, .. } => class.len(), // compared with the nodes below
-                    Labels::Multi { .. } | Labels::Values { .. } => nodes,
+                    Labels::Multi { .. } | Labels::Columns { .. } | Labels::Values { .. } => nodes,
                 };
                 let labelled = (0..count as NodeId).filter(|&v| labels.is_labelled(v)).collect();
                 random_parts(labelled, [train, valid], seed)

@@ -28,7 +28,7 @@ pub use stored_table::{StoredSparse, StoredTable};
 pub use work::Work;
 
 use graphmill_core::{
-    Buffer, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split,
+    Buffer, ClassColumn, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split,
     node_order::inverse,
     search::{pair_position, position},
 };
@@ -46,7 +46,7 @@ pub struct Dataset {
     pub features: Features,
     /// Normalization applied on import; `None` if the features are those of the source.
     pub normalization: Option<Normalization>,
-    /// Labels, one (or one set) per node.
+    /// Labels: one, one of each column, or one set per node.
     pub labels: Labels,
     /// Training, validation and test nodes.
     pub split: Split,
@@ -178,6 +178,11 @@ impl Dataset {
                     )));
                 }
             }
+            Labels::Columns { class, columns } => {
+                if let Some(fault) = ClassColumn::fault(columns, class, nodes) {
+                    return Err(Error::invalid(format!("labels: {fault}")));
+                }
+            }
             Labels::Values { values, width } => {
                 if Some(values.len()) != nodes.checked_mul(*width) {
                     return Err(Error::invalid(format!(
@@ -273,6 +278,7 @@ impl fmt::Display for Dataset {
                 Labels::Values { width: 1, .. } => "target",
                 Labels::Values { .. } => "targets",
                 Labels::Multi { .. } => "classes (multi-label)",
+                Labels::Columns { .. } => "classes (several columns)",
                 Labels::Single { .. } => "classes",
             },
             self.split.train.len(),

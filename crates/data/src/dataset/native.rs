@@ -114,9 +114,10 @@ impl Dataset {
         scratch.publish(dir, exists, |dir| self.write_files(dir))
     }
 
-    /// Returns true if the dataset has keys or values, which format 1 does not hold.
+    /// Returns true if the dataset has keys, values or several columns of classes, which format 1
+    /// does not hold.
     fn needs_format_2(&self) -> bool {
-        self.keys.is_some() || self.labels.is_values()
+        self.keys.is_some() || self.labels.is_values() || !self.labels.columns().is_empty()
     }
 
     /// Computes the checksum that identifies the dataset regardless of its location: that of its

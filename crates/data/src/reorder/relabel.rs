@@ -169,6 +169,11 @@ pub(crate) fn labels(labels: &Labels, order: &[NodeId], scratch: &Scratch) -> Re
             let to = scratch.rows("labels", *classes)?;
             Labels::Multi { member: gather(member, *classes, order, to)?, classes: *classes }
         }
+        Labels::Columns { class, columns } if !columns.is_empty() => {
+            let to = scratch.rows("labels", columns.len())?;
+            let class = gather(class, columns.len(), order, to)?;
+            Labels::Columns { class, columns: columns.clone() }
+        }
         Labels::Values { values, width } if *width > 0 => {
             let to = scratch.rows("labels", *width)?;
             Labels::Values { values: gather(values, *width, order, to)?, width: *width }

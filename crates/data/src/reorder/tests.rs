@@ -125,6 +125,7 @@ pub(crate) fn attributes(dataset: &Dataset, v: u32) -> (Vec<f32>, Vec<i32>) {
         Labels::Multi { member, classes } => {
             member[v * classes..(v + 1) * classes].iter().map(|&m| m.into()).collect()
         }
+        Labels::Columns { class, columns } => class[v * columns.len()..][..columns.len()].to_vec(),
         Labels::Values { values, width } => {
             values[v * width..(v + 1) * width].iter().map(|x| x.to_bits() as i32).collect()
         }

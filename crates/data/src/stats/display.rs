@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use graphmill_core::units::{count, decimal_bytes};
+use graphmill_core::{
+    ClassColumn,
+    units::{count, decimal_bytes},
+};
 
 use super::{Info, Part};
 
@@ -51,7 +54,11 @@ impl fmt::Display for Info {
             (Some(min), Some(max)) => format!(", {} to {} nodes each", grouped(*min), grouped(*max)),
             _ => String::new(),
         };
-        let kind = if self.multilabel { "several a node" } else { "one a node" };
+        let kind = match &self.columns[..] {
+            [] if self.multilabel => "several a node".to_string(),
+            [] => "one a node".to_string(),
+            columns => format!("one of each column a node ({})", sizes(columns).join(", ")),
+        };
         let without = match self.unlabelled {
             0 => String::new(),
             n => format!(", {} unlabelled", grouped(n)),
@@ -81,6 +88,11 @@ impl fmt::Display for Info {
         row("in-degree", format!("{:.2}", d.mean), note)?;
         self.write_histogram(f)
     }
+}
+
+/// Names of columns of classes with their numbers of classes.
+pub(crate) fn sizes(columns: &[ClassColumn]) -> Vec<String> {
+    columns.iter().map(|column| format!("{}: {}", column.name, grouped(column.classes))).collect()
 }
 
 impl Info {

@@ -10,13 +10,16 @@ use super::{
     key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
     parts::{NodePart, TargetPart, TaskPart},
-    plan::{ColumnLine, Decision, FeatureColumn, PlannedTarget, decide, decide_target, line, with_default},
+    plan::{
+        ColumnLine, Decision, FeatureColumn, PlannedTarget, decide, decide_target, kind_of_several, line,
+        with_default,
+    },
     preprocessing::{NodeEncoding, TargetEncoding},
-    profile::{Profile, Shape},
+    profile::Profile,
     report::NodeReport,
     rows::{self, Encoder},
     rule::{ColumnRule, Kind},
-    schema::{NodeTable, Target},
+    schema::NodeTable,
     source::Table,
     split::SplitRule,
     targets::{RowInfo, TargetPlan},
@@ -113,7 +116,9 @@ impl<'a> NodePlan<'a> {
         let found: Vec<usize> = labels.iter().filter_map(|column| find(column, faults)).collect();
         if found.len() == labels.len() {
             let target = self.target(&name, &found, like, faults);
-            found.iter().for_each(|&c| roles[c] = target.as_ref().map(PlannedTarget::describe));
+            for (k, &c) in found.iter().enumerate() {
+                roles[c] = target.as_ref().map(|target| target.describe(k));
+            }
             self.targets.target = target.map(|target| (found, target));
         }
         self.targets.split = spec.split.as_ref().and_then(|text| {
@@ -153,7 +158,7 @@ impl<'a> NodePlan<'a> {
         self.choose_features(like, roles, faults);
     }
 
-    /// Chooses the target of these columns. Several are values.
+    /// Chooses the target of these columns. Several are values, or a class in each.
     fn target(
         &self,
         table: &str,
@@ -163,27 +168,26 @@ impl<'a> NodePlan<'a> {
     ) -> Option<PlannedTarget> {
         match like.and_then(|like| like.target.as_ref()) {
             _ if columns.is_empty() => return None,
-            Some(TargetEncoding { classes: Some(names), of, .. }) => {
-                return Some(PlannedTarget::Classes { names: names.clone(), of: *of });
-            }
-            Some(_) => return Some(PlannedTarget::Values),
-            None => {}
-        }
-        let task = match (columns.len(), self.spec.task) {
-            (1, task) => task,
-            (_, Some(Target::Classification)) => {
-                faults.add(
-                    table,
-                    "several labels are values of one regression; leave out the task, or name one label",
-                );
+            Some(known) if known.reads(&self.targets.names) => return Some(known.planned()),
+            Some(known) => {
+                let labels = known.column.list().join(", ");
+                faults.add(table, format!("the labels of the other dataset are {labels}; name the same"));
                 return None;
             }
-            _ => Some(Target::Regression),
+            None => {}
+        }
+        let names = &self.targets.names;
+        let task = match (columns.len(), self.spec.task) {
+            (1, task) | (_, task @ Some(_)) => task,
+            (_, None) => {
+                let profiles: Vec<&Profile> = columns.iter().map(|&c| &self.profiles[c]).collect();
+                Some(kind_of_several(table, names, &profiles, faults)?)
+            }
         };
         let decide =
             |(&c, name): (&usize, &String)| decide_target(table, name, &self.profiles[c], task, faults);
-        let all: Option<Vec<PlannedTarget>> = columns.iter().zip(&self.targets.names).map(decide).collect();
-        all?.pop()
+        let all: Option<Vec<PlannedTarget>> = columns.iter().zip(names).map(decide).collect();
+        PlannedTarget::joined(all?)
     }
 
     /// Chooses the encodings of the columns without another role.
@@ -363,15 +367,11 @@ impl<'a> NodePlan<'a> {
         read.report.nodes = count as u64;
         read.report.added = keys.added;
         if let Some((_, planned)) = &self.targets.target {
-            let (classes, of) = match planned {
-                PlannedTarget::Classes { names, of } => (Some(names.clone()), *of),
-                PlannedTarget::Values => (None, Shape::Number),
-            };
-            encoding.target = Some(TargetEncoding { column: self.spec.label.clone(), classes, of });
+            encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned));
         }
         let task = read.targets.take().map(|mut targets| {
             match &mut targets {
-                TargetPart::Classes(class, _) => class.resize(count, -1),
+                TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
                 TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
             }
             TaskPart {

@@ -1,6 +1,6 @@
 //! Imported tables as columns, before they are written as a dataset.
 
-use graphmill_core::{Buffer, NodeId, Result};
+use graphmill_core::{Buffer, ClassColumn, NodeId, Result};
 use serde::{Deserialize, Serialize};
 
 use super::kept::{Kept, KeptColumn};
@@ -68,10 +68,24 @@ pub(super) struct TaskPart {
 
 /// Target of every node.
 pub(super) enum TargetPart {
-    /// Class, -1 if unknown, and the names of the classes.
-    Classes(Vec<i32>, Vec<String>),
+    /// Class in each column, -1 if unknown, row by row, and the columns.
+    Classes(Vec<i32>, Vec<NamedClasses>),
     /// Values, NaN if unknown, row by row, and the names of their columns.
     Values(Vec<f32>, Vec<String>),
+}
+
+/// Column of classes with their names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct NamedClasses {
+    pub(super) column: String,
+    pub(super) classes: Vec<String>,
+}
+
+impl NamedClasses {
+    /// Name of the column and number of its classes.
+    pub(super) fn sizes(&self) -> ClassColumn {
+        ClassColumn { name: self.column.clone(), classes: self.classes.len() }
+    }
 }
 
 /// Record of [`FeaturePart`].
@@ -117,7 +131,7 @@ pub(super) struct KeptTask {
 /// Record of [`TargetPart`].
 #[derive(Serialize, Deserialize)]
 pub(super) enum KeptTargets {
-    Classes(KeptColumn, Vec<String>),
+    Classes(KeptColumn, Vec<NamedClasses>),
     Values(KeptColumn, Vec<String>),
 }
 
@@ -206,8 +220,8 @@ impl EdgePart {
 impl TargetPart {
     pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptTargets> {
         Ok(match self {
-            Self::Classes(class, names) => {
-                KeptTargets::Classes(kept.values(&format!("{name}-class"), class)?, names.clone())
+            Self::Classes(class, columns) => {
+                KeptTargets::Classes(kept.values(&format!("{name}-class"), class)?, columns.clone())
             }
             // Unknown values are NaN, which a column of floats does not hold.
             Self::Values(values, names) => {
@@ -219,7 +233,7 @@ impl TargetPart {
 
     pub(super) fn restore(part: KeptTargets, kept: &Kept) -> Option<Self> {
         Some(match part {
-            KeptTargets::Classes(class, names) => Self::Classes(kept.open(&class)?.to_vec(), names),
+            KeptTargets::Classes(class, columns) => Self::Classes(kept.open(&class)?.to_vec(), columns),
             KeptTargets::Values(values, names) => {
                 let bits: Buffer<u32> = kept.open(&values)?;
                 Self::Values(bits.iter().map(|&bits| f32::from_bits(bits)).collect(), names)

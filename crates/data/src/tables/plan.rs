@@ -181,20 +181,70 @@ fn check_kind(table: &str, name: &str, profile: &Profile, kind: Kind, shape: Sha
 /// Target of a node table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PlannedTarget {
-    /// A class per node, with the names of the classes.
-    Classes { names: Vec<String>, of: Shape },
+    /// A class per node in each column.
+    Classes(Vec<PlannedClasses>),
     /// A number per node, or several.
     Values,
 }
 
+/// Classes of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlannedClasses {
+    /// Names of the classes.
+    pub(super) names: Vec<String>,
+    /// Type of the values.
+    pub(super) of: Shape,
+}
+
 impl PlannedTarget {
-    /// Role of its columns, for people.
-    pub(super) fn describe(&self) -> String {
+    /// Role of the column number `k` of the target, for people.
+    pub(super) fn describe(&self, k: usize) -> String {
         match self {
-            Self::Classes { names, .. } => format!("label: {} classes", names.len()),
+            Self::Classes(columns) => {
+                format!("label: {} classes", columns.get(k).map_or(0, |column| column.names.len()))
+            }
             Self::Values => "target of a regression".into(),
         }
     }
+
+    /// Target of several columns, each of which has one of these; `None` if they are of both kinds.
+    pub(super) fn joined(columns: Vec<Self>) -> Option<Self> {
+        let count = columns.len();
+        let classes_of = |column| match column {
+            Self::Classes(classes) => classes,
+            Self::Values => Vec::new(),
+        };
+        let classes: Vec<PlannedClasses> = columns.into_iter().flat_map(classes_of).collect();
+        match classes.len() {
+            0 => Some(Self::Values),
+            n if n == count => Some(Self::Classes(classes)),
+            _ => None,
+        }
+    }
+}
+
+/// Kind of the target of several columns, called `names`, if no task says it: numbers are values,
+/// and other columns classes.
+pub(super) fn kind_of_several(
+    table: &str,
+    names: &[String],
+    profiles: &[&Profile],
+    faults: &mut Faults,
+) -> Option<Target> {
+    let shapes: Vec<Shape> = profiles.iter().filter_map(|of| Some(of.shape()?.0)).collect();
+    let numbers = shapes.iter().filter(|shape| **shape == Shape::Number).count();
+    if numbers > 0 && numbers < shapes.len() {
+        faults.add(
+            table,
+            format!(
+                "labels {}: some are numbers and some are not, so they are not values of one regression; \
+                 pass the task 'classification' to read each as a class, or name one label",
+                names.join(", ")
+            ),
+        );
+        return None;
+    }
+    Some(if numbers > 0 { Target::Regression } else { Target::Classification })
 }
 
 /// Chooses the target of the column `name`.
@@ -248,7 +298,7 @@ pub(super) fn decide_target(
         );
         return None;
     }
-    Some(PlannedTarget::Classes { names: names.unwrap_or_default(), of: shape })
+    Some(PlannedTarget::Classes(vec![PlannedClasses { names: names.unwrap_or_default(), of: shape }]))
 }
 
 /// Line about a column that becomes features.

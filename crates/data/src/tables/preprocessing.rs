@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     encoding::EncodedColumn,
+    plan::{PlannedClasses, PlannedTarget},
     profile::Shape,
     schema::{EdgeTable, ForeignKey, Names},
     times::TimeUnit,
@@ -55,6 +56,60 @@ pub(super) struct TargetEncoding {
     pub(super) classes: Option<Vec<String>>,
     /// Type of the values.
     pub(super) of: Shape,
+    /// Classes of each column, if there are several; `classes` is `None` then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) columns: Vec<ClassEncoding>,
+}
+
+/// Classes of one of several columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ClassEncoding {
+    /// Names of the classes, by class.
+    pub(super) classes: Vec<String>,
+    /// Type of the values.
+    pub(super) of: Shape,
+}
+
+impl TargetEncoding {
+    /// Encoding of the target `planned` of the columns `column`.
+    pub(super) fn new(column: Names, planned: &PlannedTarget) -> Self {
+        let (classes, of, columns) = match planned {
+            PlannedTarget::Values => (None, Shape::Number, Vec::new()),
+            PlannedTarget::Classes(columns) => match &columns[..] {
+                [PlannedClasses { names, of }] => (Some(names.clone()), *of, Vec::new()),
+                columns => {
+                    let encoding = |PlannedClasses { names, of }: &PlannedClasses| ClassEncoding {
+                        classes: names.clone(),
+                        of: *of,
+                    };
+                    (None, Shape::Text, columns.iter().map(encoding).collect())
+                }
+            },
+        };
+        Self { column, classes, of, columns }
+    }
+
+    /// Returns true if the encoding reads the columns `names`.
+    pub(super) fn reads(&self, names: &[String]) -> bool {
+        match (&self.classes, self.columns.len()) {
+            (Some(_), _) => names.len() == 1,
+            (None, 0) => true,
+            (None, count) => names.len() == count && self.column.list() == names,
+        }
+    }
+
+    /// Target that the encoding reads.
+    pub(super) fn planned(&self) -> PlannedTarget {
+        match &self.classes {
+            Some(names) => PlannedTarget::Classes(vec![PlannedClasses { names: names.clone(), of: self.of }]),
+            None if self.columns.is_empty() => PlannedTarget::Values,
+            None => {
+                let planned =
+                    |column: &ClassEncoding| PlannedClasses { names: column.classes.clone(), of: column.of };
+                PlannedTarget::Classes(self.columns.iter().map(planned).collect())
+            }
+        }
+    }
 }
 
 /// Encodings of an edge table.

@@ -147,7 +147,7 @@ pub struct NodeTable {
     /// Columns of the key.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub id: Names,
-    /// Column of the target, or columns of several values.
+    /// Column of the target, or columns of several values or of a class each.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub label: Names,
     /// Kind of the target: `classification` or `regression`; inferred if missing.

@@ -6,8 +6,8 @@ use super::{
     column::{Batch, Cell},
     faults::Faults,
     keys::NodeKeys,
-    parts::TargetPart,
-    plan::PlannedTarget,
+    parts::{NamedClasses, TargetPart},
+    plan::{PlannedClasses, PlannedTarget},
     profile::{Shape, canonical, parsed},
     report::NodeReport,
     source::Table,
@@ -20,7 +20,7 @@ use super::{
 pub(super) struct TargetPlan {
     /// Name of the node type.
     pub(super) kind: String,
-    /// Columns of the target: one, or several of values.
+    /// Columns of the target.
     pub(super) target: Option<(Vec<usize>, PlannedTarget)>,
     /// Names of these columns.
     pub(super) names: Vec<String>,
@@ -50,14 +50,15 @@ impl TargetPlan {
         };
         match &self.target {
             None => {}
-            Some((columns, PlannedTarget::Classes { names, of })) => {
-                let c = columns[0];
-                let value = canonical(batch.columns[c].get(row), *of);
-                let class = value.as_ref().and_then(|value| names.iter().position(|name| name == value));
-                if let (Some(value), None) = (&value, class) {
-                    fault(c, format!("'{value}' is not one of the classes {}", names.join(", ")));
+            Some((columns, PlannedTarget::Classes(planned))) => {
+                for (&c, PlannedClasses { names, of }) in columns.iter().zip(planned) {
+                    let value = canonical(batch.columns[c].get(row), *of);
+                    let class = value.as_ref().and_then(|value| names.iter().position(|name| name == value));
+                    if let (Some(value), None) = (&value, class) {
+                        fault(c, format!("'{value}' is not one of the classes {}", names.join(", ")));
+                    }
+                    info.class.push(class.map_or(-1, |class| class as i32));
                 }
-                info.class.push(class.map_or(-1, |class| class as i32));
             }
             Some((columns, PlannedTarget::Values)) => {
                 for &c in columns {
@@ -112,12 +113,13 @@ impl TargetPlan {
         }
     }
 
-    /// Number of values of each row.
+    /// Number of classes or values of each row.
     pub(super) fn width(&self) -> usize {
         self.names.len().max(1)
     }
 
-    /// Divides the labelled nodes by the rule of the split. One of several values is a label.
+    /// Divides the labelled nodes by the rule of the split. One of several classes or values is a
+    /// label.
     pub(super) fn divide(
         &self,
         info: RowInfo,
@@ -127,9 +129,12 @@ impl TargetPlan {
     ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
         let mut parts: [Vec<NodeId>; 3] = Default::default();
         let width = self.width();
-        let count = info.class.len().max(info.value.len() / width);
-        let has_value = |v: usize| info.value[v * width..][..width].iter().any(|x| !x.is_nan());
-        let is_labelled = |v: usize| info.class.get(v).map_or_else(|| has_value(v), |&class| class >= 0);
+        let count = info.class.len().max(info.value.len()) / width;
+        let is_labelled = |v: usize| {
+            let of = v * width..(v + 1) * width;
+            info.class.get(of.clone()).is_some_and(|row| row.iter().any(|&class| class >= 0))
+                || info.value.get(of).is_some_and(|row| row.iter().any(|x| !x.is_nan()))
+        };
         let Some((_, planned)) = &self.target else {
             if self.split.is_some() {
                 faults.add(
@@ -145,8 +150,13 @@ impl TargetPlan {
         match &rule {
             SplitRule::Random(shares) => split::random(&labelled, *shares, seed, &mut parts),
             SplitRule::Stratified(shares) => match planned {
-                PlannedTarget::Classes { names, .. } => {
-                    for class in 0..names.len() as i32 {
+                PlannedTarget::Classes(columns) if columns.len() > 1 => faults.add(
+                    &format!("nodes '{}'", self.kind),
+                    "a stratified split needs one column of classes, but there are several; choose \
+                     random:60,20,20",
+                ),
+                PlannedTarget::Classes(columns) => {
+                    for class in 0..columns[0].names.len() as i32 {
                         let of_class: Vec<NodeId> =
                             labelled.iter().copied().filter(|&v| info.class[v as usize] == class).collect();
                         split::random(&of_class, *shares, seed, &mut parts);
@@ -178,7 +188,13 @@ impl TargetPlan {
         report.split = parts.each_ref().map(|part| part.len() as u64);
         report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
         let targets = match planned {
-            PlannedTarget::Classes { names, .. } => TargetPart::Classes(info.class, names.clone()),
+            PlannedTarget::Classes(columns) => {
+                let named = self.names.iter().zip(columns).map(|(name, column)| NamedClasses {
+                    column: name.clone(),
+                    classes: column.names.clone(),
+                });
+                TargetPart::Classes(info.class, named.collect())
+            }
             PlannedTarget::Values => TargetPart::Values(info.value, self.names.clone()),
         };
         (Some(targets), parts)
@@ -195,7 +211,7 @@ pub(super) struct RowInfo {
 }
 
 impl RowInfo {
-    /// Keeps the rows that are nodes; a row has `width` values.
+    /// Keeps the rows that are nodes; a row has `width` classes or values.
     pub(super) fn keep(&mut self, keys: &NodeKeys, width: usize) {
         fn keep<T>(values: &mut Vec<T>, width: usize, keys: &NodeKeys) {
             let mut at = 0;
@@ -207,7 +223,7 @@ impl RowInfo {
         if keys.rows.repeated.is_empty() {
             return;
         }
-        keep(&mut self.class, 1, keys);
+        keep(&mut self.class, width, keys);
         keep(&mut self.value, width, keys);
         keep(&mut self.part, 1, keys);
         keep(&mut self.time, 1, keys);

@@ -5,7 +5,7 @@ use graphmill_core::{Buffer, EdgeOptions, Graph, Result};
 use super::{
     finished::{keep_sorted, load_sorted},
     kept::Kept,
-    parts::{EdgePart, KeyPart, Parts, TargetPart},
+    parts::{EdgePart, KeyPart, NamedClasses, Parts, TargetPart},
     report::{EdgeReport, TableReport},
 };
 use crate::{
@@ -67,7 +67,14 @@ pub(super) fn build(
         let [train, valid, test] = task.split;
         let to = builder.task(task.name).on_nodes(task.on).split(train, valid, test);
         match task.targets {
-            TargetPart::Classes(class, names) => to.classes(names.len(), class).names(names),
+            TargetPart::Classes(class, columns) => {
+                let names = columns.iter().flat_map(|of| of.classes.clone());
+                match &columns[..] {
+                    [of] => to.classes(of.classes.len(), class),
+                    columns => to.class_columns(columns.iter().map(NamedClasses::sizes).collect(), class),
+                }
+                .names(names)
+            }
             TargetPart::Values(values, names) if names.len() < 2 => to.values(1, values),
             TargetPart::Values(values, names) => to.values(names.len(), values).names(names),
         };

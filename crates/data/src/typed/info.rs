@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Write};
 
-use graphmill_core::{Labels, units::decimal_bytes};
+use graphmill_core::{ClassColumn, Labels, units::decimal_bytes};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{EdgeData, FeatureTable, Negatives, NodeData, Seeds, TableData, Targets, Task, TypedDataset};
-use crate::stats::grouped;
+use crate::stats::{grouped, sizes};
 
 /// Names that are listed of classes and feature columns.
 const MAX_LISTED_NAMES: usize = 12;
@@ -115,6 +115,9 @@ pub struct TaskInfo {
     pub classes: usize,
     /// True if a row may have several classes.
     pub multilabel: bool,
+    /// Columns of classes, if a row has a class in each of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ClassColumn>,
     /// Number of values of a row; 0 without values.
     pub values: usize,
     /// Names of the classes, or of the values; may be empty.
@@ -225,6 +228,10 @@ impl TaskInfo {
         let (with_target, values) = match &task.targets {
             Targets::None | Targets::Classes(Labels::Multi { .. }) => (rows, 0),
             Targets::Classes(Labels::Single { class, .. }) => (class.iter().filter(|c| **c >= 0).count(), 0),
+            Targets::Classes(Labels::Columns { class, columns }) => {
+                let has_class = |row: &&[i32]| row.iter().any(|&c| c >= 0);
+                (class.chunks(columns.len().max(1)).filter(has_class).count(), 0)
+            }
             Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 let has_value = |row: &&[f32]| row.iter().any(|x| !x.is_nan());
                 (values.chunks((*width).max(1)).filter(has_value).count(), *width)
@@ -246,6 +253,7 @@ impl TaskInfo {
             time: task.time.is_some(),
             classes: if values == 0 { task.width() } else { 0 },
             multilabel: task.is_multi_label(),
+            columns: task.columns().to_vec(),
             values,
             names: task.names.clone(),
             train: counts[0],
@@ -351,6 +359,9 @@ impl TaskInfo {
         }
         let targets = match (self.classes, self.values) {
             (0, 0) => None,
+            (classes, 0) if !self.columns.is_empty() => {
+                Some(format!("{} classes in columns{}", grouped(classes), listed(&sizes(&self.columns))))
+            }
             (classes, 0) => {
                 let several = if self.multilabel { ", several a row" } else { "" };
                 Some(format!("{} classes{}{several}", grouped(classes), listed(&self.names)))

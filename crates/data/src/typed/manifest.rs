@@ -5,6 +5,7 @@ use std::{
     path::Path,
 };
 
+use graphmill_core::ClassColumn;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -104,6 +105,9 @@ pub(super) struct TaskEntry {
     /// True if a row may have several classes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) multilabel: bool,
+    /// Columns of classes, if a row has a class in each of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) columns: Vec<ClassColumn>,
     /// Number of values of a row; 0 without values.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) values: usize,

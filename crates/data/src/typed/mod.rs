@@ -74,6 +74,8 @@
 //! ```
 
 mod builder;
+#[cfg(test)]
+mod column_tests;
 mod convert;
 mod create;
 mod csc;

@@ -301,6 +301,22 @@ impl Reader<'_> {
                 let values = self.read(&file(TARGETS), &[rows, entry.values])?;
                 Targets::Values { width: entry.values, values }
             }
+            _ if !entry.columns.is_empty() => {
+                let labels = Labels::Columns {
+                    class: self.read(&file(TARGETS), &[rows, entry.columns.len()])?,
+                    columns: entry.columns.clone(),
+                };
+                if entry.multilabel || labels.classes() != entry.classes {
+                    let message = format!(
+                        "'{}': {} classes, but its columns have {}",
+                        entry.name,
+                        entry.classes,
+                        labels.classes()
+                    );
+                    return Err(files.wrong("tasks", &message));
+                }
+                Targets::Classes(labels)
+            }
             _ if entry.multilabel => Targets::Classes(Labels::Multi {
                 member: self.read(&file(TARGETS), &[rows, entry.classes])?,
                 classes: entry.classes,
@@ -310,6 +326,10 @@ impl Reader<'_> {
                 classes: entry.classes,
             }),
         };
+        if task.columns() != entry.columns {
+            let message = format!("'{}': {} has no columns of classes", entry.name, entry.kind.name());
+            return Err(files.wrong("tasks", &message));
+        }
         if task.kind() != Some(entry.kind) {
             let message = format!("'{}': {} is not a task on {}", entry.name, entry.kind.name(), entry.on);
             return Err(files.wrong("tasks", &message));

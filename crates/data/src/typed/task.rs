@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use graphmill_core::{Buffer, Labels, NodeId, Split};
+use graphmill_core::{Buffer, ClassColumn, Labels, NodeId, Split};
 use serde::{Deserialize, Serialize};
 
 use super::EdgeType;
@@ -66,7 +66,7 @@ pub enum Targets {
     /// No targets: link prediction.
     #[default]
     None,
-    /// A class, or a set of classes, per row.
+    /// A class, or a class in each of several columns, or a set of classes, per row.
     Classes(Labels),
     /// `width` values per row, row by row; NaN if unknown.
     Values {
@@ -138,7 +138,7 @@ pub struct Task {
     pub time: Option<Buffer<i64>>,
     /// Targets of the rows.
     pub targets: Targets,
-    /// Names of the classes, or of the values; may be empty.
+    /// Names of the classes (those of all columns), or of the values; may be empty.
     pub names: Vec<String>,
     /// Rows that train, validate and test, ascending and disjoint.
     pub split: Split,
@@ -182,6 +182,14 @@ impl Task {
             Targets::None => 0,
             Targets::Classes(labels) => labels.classes(),
             Targets::Values { width, .. } => *width,
+        }
+    }
+
+    /// Columns of classes; empty unless a row has a class in each of several columns.
+    pub fn columns(&self) -> &[ClassColumn] {
+        match &self.targets {
+            Targets::Classes(labels) => labels.columns(),
+            Targets::None | Targets::Values { .. } => &[],
         }
     }
 

@@ -1,7 +1,7 @@
 //! Consistency of a task: seeds, targets, split and negatives.
 
 use graphmill_core::{
-    Labels, NodeId, parallel,
+    ClassColumn, Labels, NodeId, parallel,
     search::{pair_position, position},
 };
 
@@ -119,6 +119,7 @@ fn targets_fault(targets: &Targets, rows: usize) -> Option<String> {
             let i = position(member, |&m| m > 1)?;
             Some(format!("entry {} of row {} is {}: it must be 0 or 1", i % classes, i / classes, member[i]))
         }
+        Targets::Classes(Labels::Columns { class, columns }) => ClassColumn::fault(columns, class, rows),
         Targets::Classes(Labels::Values { width, values }) => {
             targets_fault(&Targets::Values { width: *width, values: values.clone() }, rows)
         }

@@ -309,6 +309,9 @@ fn add_task(sink: &mut Sink<'_, impl Target>, task: &Task, rows: usize) -> Resul
         Targets::Classes(Labels::Multi { member, classes }) => {
             sink.add(TARGETS, member, &[rows, *classes])?;
         }
+        Targets::Classes(Labels::Columns { class, columns }) => {
+            sink.add(TARGETS, class, &[rows, columns.len()])?;
+        }
         Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
             sink.add(TARGETS, values, &[rows, *width])?;
         }
@@ -335,6 +338,7 @@ fn add_task(sink: &mut Sink<'_, impl Target>, task: &Task, rows: usize) -> Resul
         on: task.on.clone(),
         classes: if is_of_values { 0 } else { task.width() },
         multilabel: task.is_multi_label(),
+        columns: task.columns().to_vec(),
         values: if is_of_values { task.width() } else { 0 },
         names: task.names.clone(),
         metric: task.metric.clone(),

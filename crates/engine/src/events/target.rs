@@ -76,6 +76,13 @@ impl EventTargets {
                 let all: Vec<u8> = rows.iter().flat_map(of_row).copied().collect();
                 Some(Self::Classes(Labels::Multi { member: Buffer::from(all), classes: *classes }))
             }
+            Targets::Classes(Labels::Columns { .. }) => {
+                return Err(Error::usage(format!(
+                    "--task {}: events have a class in each of several columns, which no model of events \
+                     learns; use a task of one class, of sets or of values",
+                    task.name
+                )));
+            }
             Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 let of_row = |&[row, _]: &[usize; 2]| &values[row * width..(row + 1) * width];
                 let all: Vec<f32> = rows.iter().flat_map(of_row).copied().collect();

@@ -1,6 +1,6 @@
 //! Metrics of logits.
 
-use graphmill_core::{Labels, NodeId};
+use graphmill_core::{ClassColumn, Labels, NodeId};
 use graphmill_data::Dataset;
 use graphmill_nn::{
     Matrix,
@@ -19,18 +19,18 @@ pub(crate) fn score_labels(
     labels: &Labels,
     nodes: &[NodeId],
 ) -> Option<f64> {
-    metric(&input(logits, labels, nodes))
+    input(logits, labels, nodes).score(metric)
 }
 
 /// Scores by class of the `logits` of `nodes`, by the labels of all nodes and the names of the
-/// classes; `None` if they are undefined.
+/// classes; `None` if they are undefined, or of several columns of classes.
 pub(crate) fn class_report(
     logits: &Matrix,
     labels: &Labels,
     nodes: &[NodeId],
     names: &[String],
 ) -> Option<ClassReport> {
-    if labels.is_values() {
+    if labels.is_values() || !labels.columns().is_empty() {
         return None;
     }
     ClassReport::new(&input(logits, labels, nodes), names)
@@ -44,7 +44,7 @@ pub(crate) const DIAGNOSED_TRAIN_NODES: usize = 10_000;
 pub(crate) fn diagnosed_parts(labels: &Labels) -> &'static [&'static str] {
     match labels {
         Labels::Values { .. } => &["train", "valid"],
-        Labels::Single { classes: 2, .. } | Labels::Multi { .. } => &["valid"],
+        Labels::Single { classes: 2, .. } | Labels::Multi { .. } | Labels::Columns { .. } => &["valid"],
         Labels::Single { .. } => &[],
     }
 }
@@ -62,6 +62,13 @@ pub(crate) fn diagnostics(
     for residuals in &mut of.residuals {
         residuals.name = names.get(residuals.target).cloned().unwrap_or_default();
     }
+    if names.len() == labels.classes() {
+        for (column, range) in labels.columns().iter().zip(ClassColumn::ranges(labels.columns())) {
+            let of = of.columns.iter_mut().filter(|of| of.name == column.name);
+            let classes = of.flat_map(|of| &mut of.by_class.classes);
+            classes.zip(&names[range]).for_each(|(class, name)| class.class.clone_from(name));
+        }
+    }
     Some(of)
 }
 
@@ -70,6 +77,7 @@ fn input<'a>(logits: &'a Matrix, labels: &'a Labels, nodes: &'a [NodeId]) -> Inp
     let truth = match labels {
         Labels::Single { class, .. } => Truth::Single(class),
         Labels::Multi { member, .. } => Truth::Multi(member),
+        Labels::Columns { class, columns } => Truth::Columns(class, columns),
         Labels::Values { values, .. } => Truth::Values(values),
     };
     Input::new(logits.view().host(), labels.classes(), truth).against(nodes)

@@ -14,7 +14,7 @@ mod text;
 use std::{path::Path, time::Instant};
 
 use graphmill_core::{
-    Graph, NodeId,
+    Graph, Labels, NodeId,
     options::one_of,
     progress::{Progress, Unit},
     table::Entry,
@@ -139,8 +139,21 @@ pub fn known() -> String {
 /// method.
 ///
 /// # Errors
-/// An unknown name, an impossible option, several methods with a `dst`, or `dst` cannot be written.
+/// An unknown name, an impossible option, several methods with a `dst`, targets that ranks do not
+/// train, or `dst` cannot be written.
 pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Progress) -> Result<Report> {
+    let targets = match &data.labels {
+        Labels::Values { .. } => Some("real values"),
+        Labels::Columns { .. } => Some("several columns of classes"),
+        Labels::Single { .. } | Labels::Multi { .. } => None,
+    };
+    if let (Some(targets), true) = (targets, dst.is_some()) {
+        let message = format!(
+            "its targets are {targets}, which several ranks do not train yet; leave out DST to print \
+             statistics alone, or train in one process"
+        );
+        return Err(Error::dataset(&data.name, message));
+    }
     let mut results = Vec::new();
     for method in chosen(options, dst)? {
         let partitioner = (method.make.make)(&options.partition)?;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use graphmill_core::ClassColumn;
 use graphmill_data::Dataset;
 use graphmill_loader::Traffic;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ pub struct DatasetRecord {
     pub classes: usize,
     /// True if a node may have several classes.
     pub multilabel: bool,
+    /// Columns of classes, if a node has a class in each of several; `classes` is the sum of
+    /// theirs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ClassColumn>,
     /// True if the targets are `classes` real values per node.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub values: bool,
@@ -85,14 +90,24 @@ impl DatasetRecord {
 
 impl fmt::Display for DatasetRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, nodes, edges, feature_dim, classes, values, .. } = self;
-        let what = if *values { "target values" } else { "classes" };
+        let Self { name, nodes, edges, feature_dim, classes, values, columns, .. } = self;
+        let what = match (values, &columns[..]) {
+            (true, _) => "target values".to_string(),
+            (false, []) => "classes".to_string(),
+            (false, columns) => format!("classes in the columns {}", sizes(columns)),
+        };
         write!(f, "{name} ({nodes} nodes, {edges} edges, {feature_dim} features, {classes} {what}")?;
         match &self.checksum {
             Some(checksum) => write!(f, ", checksum {checksum})"),
             None => write!(f, ")"),
         }
     }
+}
+
+/// Names of columns with their numbers of classes.
+pub(crate) fn sizes(columns: &[ClassColumn]) -> String {
+    let size = |column: &ClassColumn| format!("{} ({})", column.name, column.classes);
+    columns.iter().map(size).collect::<Vec<_>>().join(", ")
 }
 
 impl From<&Dataset> for DatasetRecord {
@@ -104,6 +119,7 @@ impl From<&Dataset> for DatasetRecord {
             feature_dim: data.features.dim,
             classes: data.labels.classes(),
             multilabel: data.labels.is_multi(),
+            columns: data.labels.columns().to_vec(),
             values: data.labels.is_values(),
             train: data.split.train.len(),
             valid: data.split.valid.len(),

@@ -19,6 +19,7 @@ mod verification;
 mod workers;
 
 pub use comparison::{RunRow, compare_runs};
+pub(crate) use dataset::sizes;
 pub use dataset::{DatasetRecord, TypeCount, TypeTraffic};
 pub use epoch::{DeviceRecord, EpochRecord, Stages};
 pub use graphmill_loader::feature::{TierTraffic, Traffic};

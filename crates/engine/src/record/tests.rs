@@ -1,6 +1,6 @@
 use graphmill_nn::metric::{
     classes::{ClassReport, ClassScore, Confusion},
-    diagnostics::{Bin, Calibration, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint},
+    diagnostics::{Bin, Calibration, ColumnScores, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint},
 };
 use serde_json::json;
 
@@ -77,6 +77,7 @@ fn full_diagnostics() -> Diagnostics {
             points: vec![ThresholdPoint::default()],
             ..ThresholdCurve::default()
         }),
+        columns: vec![ColumnScores { by_class: full_report(), ..ColumnScores::default() }],
         scores: [("rmse".to_string(), Some(0.5))].into(),
         residuals: vec![Residuals::default()],
     }
@@ -89,6 +90,7 @@ fn full_summary() -> Summary {
         graphmill: "0".into(),
         dataset: DatasetRecord {
             checksum: Some("0".into()),
+            columns: vec![graphmill_core::ClassColumn::default()],
             node_types: vec![TypeCount::default()],
             edge_types: vec![TypeCount::default()],
             ..DatasetRecord::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{
-    Graph, NodeId,
+    ClassColumn, Graph, NodeId,
     progress::{Progress, Quiet},
 };
 use graphmill_data::Dataset;
@@ -36,6 +36,8 @@ pub(super) struct LoadedModel {
     scale: Option<TargetScale>,
     /// True if a node may have several labels.
     pub(super) multi: bool,
+    /// Columns of classes, if a node has a class in each of several.
+    pub(super) columns: Vec<ClassColumn>,
 }
 
 impl LoadedModel {
@@ -119,7 +121,7 @@ impl LoadedModel {
         if kind == Kind::Classes && self.predicts_values() {
             return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
         }
-        values(kind, self.multi, rows)
+        values(kind, ClassOutputs::new(self.multi, &self.columns), rows)
     }
 
     /// Returns true if the targets are values.
@@ -165,6 +167,7 @@ impl SavedRun {
             chunk: self.config.eval_chunk,
             scale: self.target_scale().cloned(),
             multi: self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel),
+            columns: self.columns().to_vec(),
             model,
         })
     }
@@ -216,22 +219,81 @@ impl SavedRun {
             self.undo_scale(&mut rows);
             return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
         }
-        values(kind, multi, rows)
+        values(kind, ClassOutputs::new(multi, self.columns()), rows)
+    }
+
+    /// Columns of classes that the run learned; empty unless there are several.
+    pub(crate) fn columns(&self) -> &[ClassColumn] {
+        self.origin.as_ref().map_or(&[], |origin| &origin.dataset.columns)
+    }
+}
+
+/// Meaning of the outputs of a model of classes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ClassOutputs<'a> {
+    /// A node has one of the classes.
+    One,
+    /// A node may have several of them.
+    Sets,
+    /// A node has one of the classes of each column.
+    Columns(&'a [ClassColumn]),
+}
+
+impl<'a> ClassOutputs<'a> {
+    /// Outputs of sets if `is_multi`, of the `columns` if there are some, or of one class.
+    pub(crate) fn new(is_multi: bool, columns: &'a [ClassColumn]) -> Self {
+        match columns {
+            [] if is_multi => Self::Sets,
+            [] => Self::One,
+            columns => Self::Columns(columns),
+        }
+    }
+
+    /// Replaces logits by probabilities.
+    pub(crate) fn probabilities(self, backend: &Cpu, rows: &mut Matrix) {
+        let columns = match self {
+            Self::One => return backend.softmax(rows.view_mut()),
+            Self::Sets => return backend.sigmoid(rows.view_mut()),
+            Self::Columns(columns) => columns,
+        };
+        let (count, width) = (rows.num_rows(), rows.num_cols());
+        for range in ClassColumn::ranges(columns) {
+            let all = rows.view_mut().host();
+            let own: Vec<f32> =
+                all.chunks_exact(width).flat_map(|row| &row[range.clone()]).copied().collect();
+            let mut own = Matrix::from_slice(count, range.len(), &own);
+            backend.softmax(own.view_mut());
+            let own = own.view().host().chunks_exact(range.len());
+            all.chunks_exact_mut(width)
+                .zip(own)
+                .for_each(|(row, own)| row[range.clone()].copy_from_slice(own));
+        }
     }
 }
 
 /// Values of predictions, and their number for each node, from the rows that inference returns.
-pub(crate) fn values(kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
-    let (backend, cols) = (Cpu::default(), rows.num_cols());
+pub(crate) fn values(kind: Kind, of: ClassOutputs, mut rows: Matrix) -> (usize, Values) {
+    let cols = rows.num_cols();
     if kind == Kind::Probabilities {
-        if multi { backend.sigmoid(rows.view_mut()) } else { backend.softmax(rows.view_mut()) }
+        of.probabilities(&Cpu::default(), &mut rows);
     }
     let all = rows.view().host();
     match kind {
-        Kind::Classes if multi => {
-            (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
-        }
-        Kind::Classes => (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect())),
+        Kind::Classes => match of {
+            ClassOutputs::One => {
+                (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect()))
+            }
+            ClassOutputs::Sets => {
+                (cols, Values::Members(all.par_iter().map(|&x| u8::from(x > 0.0)).collect()))
+            }
+            ClassOutputs::Columns(columns) => {
+                let largest = |row: &[f32]| -> Vec<i64> {
+                    ClassColumn::ranges(columns).map(|range| first_largest(&row[range])).collect()
+                };
+                let classes = all.par_chunks_exact(cols).flat_map_iter(largest).collect();
+                (columns.len(), Values::Classes(classes))
+            }
+        },
         Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
         Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
     }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::NodeId;
+use graphmill_core::{ClassColumn, NodeId};
 use graphmill_data::{
     Dataset,
     typed::{self, KEY_SEPARATOR, Keys, TypedDataset, Verify},
@@ -31,8 +31,10 @@ pub(crate) struct Names {
     pub(crate) key_columns: Vec<String>,
     /// Keys of all nodes.
     pub(crate) keys: Option<Keys>,
-    /// Names of the classes.
+    /// Names of the classes, of all columns together if there are several.
     pub(crate) classes: Vec<String>,
+    /// Columns of classes that the run learned; empty unless there are several.
+    pub(crate) columns: Vec<ClassColumn>,
 }
 
 impl Names {
@@ -43,7 +45,7 @@ impl Names {
         let columns = typed.as_ref().map(key_columns).unwrap_or_default();
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
         let classes = build::class_names(trained_on)?;
-        Ok(Self { key_columns, keys: data.keys.clone(), classes })
+        Ok(Self { key_columns, keys: data.keys.clone(), classes, columns: Vec::new() })
     }
 
     /// Keys of the node type number `t` of a dataset of several types, with the names of their
@@ -51,7 +53,7 @@ impl Names {
     pub(crate) fn of_type(data: &TypedDataset, t: usize, classes: Vec<String>) -> Self {
         let columns = key_columns_of(data, &data.nodes[t].name);
         let key_columns = if columns.is_empty() { vec!["key".into()] } else { columns };
-        Self { key_columns, keys: data.nodes[t].keys.clone(), classes }
+        Self { key_columns, keys: data.nodes[t].keys.clone(), classes, columns: Vec::new() }
     }
 
     /// Nodes of a selection among the `count` nodes of a type of `dataset`.
@@ -86,9 +88,9 @@ impl Names {
 
     /// Keys of `nodes`.
     pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
-        let Self { key_columns, keys, classes } = self;
+        let Self { key_columns, keys, classes, columns } = self;
         let (nodes, ids) = (nodes.to_vec(), nodes.to_vec());
-        Identity { key_columns, keys, nodes, classes, ids, of_candidates: None }
+        Identity { key_columns, keys, nodes, classes, columns, ids, of_candidates: None }
     }
 
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.

@@ -15,12 +15,12 @@ mod scores;
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::progress::Progress;
+use graphmill_core::{ClassColumn, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{Matrix, model::Model, regression::TargetScale};
 use serde::Serialize;
 
-pub(crate) use infer::first_largest;
+pub(crate) use infer::{ClassOutputs, first_largest};
 use node_list::ids_by_original;
 #[cfg(feature = "fuzz")]
 pub(crate) use node_list::read_nodes;
@@ -33,7 +33,7 @@ use crate::{
     label_inputs::LabelColumns,
     memory,
     predictions::{Identity, Predictions, Target},
-    record::{DatasetRecord, Origin},
+    record::{DatasetRecord, Origin, sizes},
     run,
     tiers::AllRows,
 };
@@ -86,8 +86,9 @@ pub struct SavedRun {
 /// Contents of the output of `predict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `N` classes (i64), `N x C` zeros and ones (u8) if nodes have several labels, or `N` or
-    /// `N x C` values (f32) if the run predicts values.
+    /// `N` classes (i64), `N x K` if nodes have a class in each of `K` columns, `N x C` zeros and
+    /// ones (u8) if they have several labels, or `N` or `N x C` values (f32) if the run predicts
+    /// values.
     Classes,
     /// `N x C` probabilities (f32).
     Probabilities,
@@ -266,6 +267,18 @@ impl SavedRun {
                 data.features.dim, own.feature_dim
             ));
         }
+        let columns = data.labels.columns();
+        if scored && columns != own.columns {
+            let named = |columns: &[ClassColumn]| match columns {
+                [] => "no columns of classes".to_string(),
+                columns => format!("the columns of classes {}", sizes(columns)),
+            };
+            return refuse(format!(
+                "its nodes have {}, but the model was trained on {}",
+                named(columns),
+                named(&own.columns)
+            ));
+        }
         let now = (data.labels.classes(), data.labels.is_multi(), data.labels.is_values());
         if scored && now != (own.classes, own.multilabel, own.values) {
             let kind = |multi, values| match (multi, values) {
@@ -378,7 +391,8 @@ impl SavedRun {
         self.check_fit(data, false)?;
         let past = self.past_of(data)?;
         let data = past.as_ref().map_or(data, |past| &past.data);
-        let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
+        let mut names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
+        names.columns = self.columns().to_vec();
         let original = original.then(|| ids_by_original(data)).transpose()?;
         let is_all = matches!(selection, Selection::All);
         if is_all {
@@ -396,9 +410,7 @@ impl SavedRun {
         let rescaling = self.rescaling(data)?;
         let features = self.rows(data, rescaling.as_ref())?;
         let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
-        let keys::Names { key_columns, keys, classes } = names;
-        let identity =
-            Some(Identity { key_columns, keys, nodes, classes, ids: requested.clone(), of_candidates: None });
+        let identity = Some(Identity { ids: requested.clone(), ..names.identity(&nodes) });
         target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
         Ok(Written {
             out: out.to_path_buf(),

@@ -2,7 +2,8 @@
 //!
 //! `.npy` holds only the values, in the order of the nodes. The other formats have the columns of
 //! the key, or a column `node` with ids, then `class`, or `class_0` to `class_C-1`, `probability_0`
-//! ... or `embedding_0` ..., or `value`, of several values `value_0` ...
+//! ... or `embedding_0` ..., or `value`, of several values `value_0` ... Of several columns of
+//! classes there is one `class_COLUMN` for each, and `probability_COLUMN_0` ...
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -13,7 +14,7 @@ use std::{
 };
 
 use graphmill_core::{
-    NodeId,
+    ClassColumn, NodeId,
     table::{self, Entry},
 };
 use graphmill_data::{
@@ -26,7 +27,7 @@ use crate::{Error, Result};
 /// Predicted values of `N` nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Class of each node (`N`).
+    /// Class of each node (`N`), or in each of `K` columns (`N x K`).
     Classes(Vec<i64>),
     /// Membership of each label, 0 or 1 (`N x C`).
     Members(Vec<u8>),
@@ -67,8 +68,10 @@ pub struct Identity {
     pub keys: Option<Keys>,
     /// Ids of the predicted nodes in the dataset (`N`).
     pub nodes: Vec<NodeId>,
-    /// Names of the classes; empty if they have none.
+    /// Names of the classes, of all columns together; empty if they have none.
     pub classes: Vec<String>,
+    /// Columns of classes; empty unless there are several.
+    pub columns: Vec<ClassColumn>,
     /// Ids as the caller counts them (`N`), for a dataset without keys.
     pub ids: Vec<NodeId>,
     /// Keys of candidates that are nodes of another type; `None` if they are of the same.
@@ -120,10 +123,10 @@ enum Column<'a> {
     Numbers(&'a [i64], &'a [NodeId]),
     /// Part of the text keys of these nodes: all of the key if it has a single column.
     Texts(&'a Keys, &'a [NodeId], Option<usize>),
-    /// Classes.
-    Classes(&'a [i64]),
-    /// Names of classes.
-    Names(&'a [i64], &'a [String]),
+    /// Column of a table of classes: values, first, and the number of columns.
+    Classes(&'a [i64], usize, usize),
+    /// The same with the names of the classes.
+    Names(&'a [i64], usize, usize, &'a [String]),
     /// Column of a table of zeros and ones: values, first, and the number of columns.
     Members(&'a [u8], usize, usize),
     /// Column of a table of numbers: values, first, and the number of columns.
@@ -143,10 +146,11 @@ impl Column<'_> {
                     None => key,
                 }
             }
-            Self::Classes(values) => values[i].to_string(),
-            Self::Names(values, names) => {
-                let name = usize::try_from(values[i]).ok().and_then(|class| names.get(class));
-                name.cloned().unwrap_or_else(|| values[i].to_string())
+            Self::Classes(values, first, cols) => values[i * cols + first].to_string(),
+            Self::Names(values, first, cols, names) => {
+                let class = values[i * cols + first];
+                let name = usize::try_from(class).ok().and_then(|class| names.get(class));
+                name.cloned().unwrap_or_else(|| class.to_string())
             }
             Self::Members(values, first, cols) => values[i * cols + first].to_string(),
             Self::Floats(values, first, cols) => values[i * cols + first].to_string(),
@@ -162,6 +166,10 @@ impl Predictions {
             Some(identity) => identity.columns(),
         };
         let classes: &[String] = self.identity.as_ref().map_or(&[], |identity| &identity.classes);
+        let of_columns: &[ClassColumn] = self.identity.as_ref().map_or(&[], |identity| &identity.columns);
+        if !of_columns.is_empty() && self.add_columns(of_columns, classes, &mut columns) {
+            return columns;
+        }
         let named = classes.len() == self.cols;
         let many = |what: &str| -> Vec<(String, usize)> {
             let name = |i: usize| match classes.get(i).filter(|_| named && what != "embedding") {
@@ -172,9 +180,9 @@ impl Predictions {
         };
         match &self.values {
             Values::Classes(values) if classes.is_empty() => {
-                columns.push(("class".into(), Column::Classes(values)));
+                columns.push(("class".into(), Column::Classes(values, 0, 1)));
             }
-            Values::Classes(values) => columns.push(("class".into(), Column::Names(values, classes))),
+            Values::Classes(values) => columns.push(("class".into(), Column::Names(values, 0, 1, classes))),
             Values::Members(values) => columns
                 .extend(many("class").into_iter().map(|(n, i)| (n, Column::Members(values, i, self.cols)))),
             Values::Probabilities(values) => columns.extend(
@@ -200,6 +208,34 @@ impl Predictions {
             ),
         }
         columns
+    }
+
+    /// Adds the classes or probabilities of several columns of classes to `columns`; returns false
+    /// if the values are others.
+    fn add_columns<'a>(
+        &'a self,
+        of: &[ClassColumn],
+        names: &'a [String],
+        columns: &mut Vec<(String, Column<'a>)>,
+    ) -> bool {
+        for (k, range) in ClassColumn::ranges(of).enumerate() {
+            // other names than those of all classes are of another dataset
+            let (column, names) = (&of[k].name, names.get(range.clone()).unwrap_or_default());
+            match &self.values {
+                Values::Classes(values) if names.is_empty() => {
+                    columns.push((format!("class_{column}"), Column::Classes(values, k, self.cols)));
+                }
+                Values::Classes(values) => {
+                    columns.push((format!("class_{column}"), Column::Names(values, k, self.cols, names)));
+                }
+                Values::Probabilities(values) => columns.extend(range.enumerate().map(|(c, i)| {
+                    let class = names.get(c).cloned().unwrap_or_else(|| c.to_string());
+                    (format!("probability_{column}_{class}"), Column::Floats(values, i, self.cols))
+                })),
+                _ => return false,
+            }
+        }
+        true
     }
 }
 
@@ -310,7 +346,8 @@ pub fn known() -> String {
 fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
     let rows = of.nodes.len();
     match &of.values {
-        Values::Classes(classes) => npy::write_to(out, classes, &[rows]),
+        Values::Classes(classes) if of.cols == 1 => npy::write_to(out, classes, &[rows]),
+        Values::Classes(classes) => npy::write_to(out, classes, &[rows, of.cols]),
         Values::Members(members) => npy::write_to(out, members, &[rows, of.cols]),
         Values::Values(values) if of.cols == 1 => npy::write_to(out, values, &[rows]),
         Values::Values(values) | Values::Probabilities(values) | Values::Embeddings(values) => {
@@ -378,6 +415,7 @@ mod tests {
             keys: Some(keys),
             nodes: vec![1, 0, 1],
             classes: vec!["mule".into(), "a, b".into()],
+            columns: Vec::new(),
             ids: vec![1, 0, 1],
             of_candidates: None,
         };

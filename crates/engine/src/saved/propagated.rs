@@ -12,6 +12,7 @@ use crate::{
     config::events::is_of_events,
     inference::Output,
     propagation::{Known, MIN, Method, PropagationOptions, TABLE},
+    record::DatasetRecord,
     tiers::AllRows,
 };
 
@@ -68,7 +69,8 @@ impl SavedRun {
         let is_of_classes = !self.learns_links()
             && !is_of_events(&self.config)
             && self.origin.as_ref().is_some_and(|origin| {
-                origin.typed.is_none() && !origin.dataset.multilabel && !origin.dataset.values
+                let DatasetRecord { multilabel, values, columns, .. } = &origin.dataset;
+                origin.typed.is_none() && !multilabel && !values && columns.is_empty()
             });
         if !is_of_classes {
             return Err(Error::usage(format!(

@@ -1,5 +1,5 @@
 //! Loss of the targets of a run on nodes: cross-entropy of classes, with class weights or focal,
-//! or a loss of real values.
+//! the sum of these for several columns of classes, or a loss of real values.
 //!
 //! # Algorithm
 //!
@@ -8,7 +8,8 @@
 //! of the `n` training nodes in class `c`. A row has a loss for each value that it has; the loss of
 //! values is the mean over the rows and targets, divided by the share of the values that the
 //! training nodes have. The share is of all training nodes, so that losses of parts of a batch add
-//! up.
+//! up. The loss of a column of classes is the mean over the rows that have a class in it, in the
+//! same way.
 //!
 //! # Source
 //!
@@ -19,8 +20,11 @@
 //!
 //! O(B C) for a batch of B rows.
 
+mod columns;
+
 use std::path::Path;
 
+use columns::ColumnScratch;
 use graphmill_core::{Labels, NodeId};
 use graphmill_data::{Dataset, npy};
 use graphmill_nn::{
@@ -52,6 +56,8 @@ pub struct SeedLabels {
     pub value: Vec<f32>,
     /// Weight of each seed by its class; scratch memory of the loss.
     pub(crate) weight: Vec<f32>,
+    /// Classes of each column, with scratch memory of their losses.
+    pub(crate) columns: Vec<ColumnScratch>,
 }
 
 impl SeedLabels {
@@ -72,6 +78,9 @@ impl SeedLabels {
                 rows.zip(nodes).for_each(|(row, &v)| {
                     row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
                 });
+            }
+            Labels::Columns { class, columns } => {
+                columns::gather(&mut self.columns, class, columns.len(), nodes);
             }
             Labels::Values { values, width } => {
                 self.value.resize(nodes.len() * width, 0.0);
@@ -106,8 +115,11 @@ pub struct TargetLoss {
     value: Option<ValueLoss>,
     /// Scale of real values.
     scale: TargetScale,
-    /// Share of the real values that training nodes do not have, below 1.
+    /// Share of the real values, or of the classes of a column, that training nodes do not have;
+    /// below 1.
     missing: f64,
+    /// Losses of the columns of classes.
+    columns: Vec<TargetLoss>,
 }
 
 impl TargetLoss {
@@ -136,6 +148,9 @@ impl TargetLoss {
                 let scale = TargetScale::fit(config.target_transform, values, *width, data.train);
                 let loss = Self::of_values(config, data, scale)?;
                 Ok(Self { missing: missing_share(values, *width, data.train), ..loss })
+            }
+            Labels::Columns { class, columns } => {
+                Ok(Self { columns: columns::losses(config, data, class, columns)?, ..Self::default() })
             }
             labels => Self::of_classes(config, data, labels),
         }
@@ -226,15 +241,32 @@ impl TargetLoss {
                 let (target, scale) = (&of_rows.member, mean / *classes as f32);
                 SigmoidCrossEntropy { logits, target, weight, scale, grad }.run(backend)
             }
-            Labels::Single { .. } => {
-                let weight = self.weight_of_rows(of_rows, weight);
-                let (label, weight) = (&of_rows.class[..], weight.unwrap_or(&of_rows.weight));
-                if self.focal > 0.0 {
-                    return focal(self.focal, logits, label, weight, f64::from(mean), grad.host());
-                }
-                SoftmaxCrossEntropy { logits, label, weight, scale: mean, grad }.run(backend)
+            Labels::Single { .. } => self.of_class(backend, of_rows, logits, weight, grad),
+            Labels::Columns { columns, .. } => {
+                let scratch = &mut of_rows.columns;
+                columns::run(&self.columns, columns, scratch, backend, logits, weight, grad)
             }
         }
+    }
+
+    /// Mean loss of one class per row over the rows that have one, and its gradient.
+    fn of_class(
+        &self,
+        backend: &dyn Backend,
+        of_rows: &mut SeedLabels,
+        logits: View,
+        weight: &[f32],
+        grad: ViewMut,
+    ) -> f64 {
+        let mean = 1.0 / logits.num_rows().max(1) as f32;
+        // the same bits if no class is missing
+        let scale = f64::from(mean) / (1.0 - self.missing);
+        let weight = self.weight_of_rows(of_rows, weight);
+        let (label, weight) = (&of_rows.class[..], weight.unwrap_or(&of_rows.weight));
+        if self.focal > 0.0 {
+            return focal(self.focal, logits, label, weight, scale, grad.host());
+        }
+        SoftmaxCrossEntropy { logits, label, weight, scale: scale as f32, grad }.run(backend)
     }
 
     /// Fills the weights of the rows by their classes; returns `weight` if the classes have none.

@@ -93,7 +93,8 @@ impl SavedTypedRun<'_> {
         let (wanted, count) = (joined.wanted(), joined.count);
         let JoinedTask { task: whole, tables, new_edges, known_edges, imported, .. } = joined;
         let t = whole.node_type;
-        let names = Names::of_type(data, t, self.classes(&whole));
+        let mut names = Names::of_type(data, t, self.classes(&whole));
+        names.columns = self.run.columns().to_vec();
         let sampler = self.run.blame_config(build::inference_sampler(self.config(), &whole))?;
         let inference = TypedInference::new(self.config(), &whole, &*sampler, tables)?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
@@ -101,14 +102,8 @@ impl SavedTypedRun<'_> {
         inference.watched(&**watch).run(&model, &wanted, output, &mut rows)?;
         let (cols, values) = self.run.values(kind, whole.labels.is_multi(), rows);
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
-        let identity = Identity {
-            key_columns: names.key_columns,
-            keys: imported.as_ref().map(|new| new.keys(t)),
-            nodes: nodes.clone(),
-            classes: names.classes,
-            ids: nodes.clone(),
-            of_candidates: None,
-        };
+        let keys = imported.as_ref().map(|new| new.keys(t));
+        let identity = Identity { keys, ..names.identity(&nodes) };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

@@ -113,6 +113,11 @@ impl<'r> SavedTypedRun<'r> {
             );
             return Err(Error::dataset(&data.name, message));
         }
+        if task.labels.columns() != self.run.columns() {
+            let message = "its task has other columns of classes than the run's; pass a dataset with those \
+                           of the run's";
+            return Err(Error::dataset(&data.name, message));
+        }
         if task.labels.is_values() != self.run.target_scale().is_some() {
             let (now, own) = match task.labels.is_values() {
                 true => ("values", "classes"),
@@ -247,7 +252,8 @@ impl<'r> SavedTypedRun<'r> {
         let past = self.run.types_as_of(data)?;
         let data = past.as_ref().unwrap_or(data);
         let Loaded { task, model } = self.load(data)?;
-        let names = Names::of_type(data, task.node_type, self.classes(&task));
+        let mut names = Names::of_type(data, task.node_type, self.classes(&task));
+        names.columns = self.run.columns().to_vec();
         let by_original = original.then(|| ids_by_original(data, task.node_type)).transpose()?;
         let (by_key, is_all) = (names.finds_by_key(&selection), matches!(selection, Selection::All));
         let mut requested = names.select(selection, task.num_nodes(), &data.name)?;

@@ -220,6 +220,7 @@ impl TypedTask {
             feature_dim: self.feature_dims()[self.node_type],
             classes: self.labels.classes(),
             multilabel: self.labels.is_multi(),
+            columns: self.labels.columns().to_vec(),
             train: self.split.train.len(),
             valid: self.split.valid.len(),
             test: self.split.test.len(),
@@ -337,6 +338,13 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
                 all[v as usize * classes..][..*classes].copy_from_slice(row);
             }
             Labels::Multi { member: all.into(), classes: *classes }
+        }
+        Labels::Columns { class, columns } => {
+            let mut all = vec![-1; count * columns.len()];
+            for (&v, row) in nodes.iter().zip(class.chunks_exact(columns.len().max(1))) {
+                all[v as usize * columns.len()..][..columns.len()].copy_from_slice(row);
+            }
+            Labels::Columns { class: all.into(), columns: columns.clone() }
         }
         Labels::Values { values, width } => {
             let mut all = vec![f32::NAN; count * width];

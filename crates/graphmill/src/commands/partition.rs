@@ -149,11 +149,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return print(is_json, &report.dataset, &report.results, json!(report), &text);
     }
     let dataset = args::open_dataset(path)?;
-    if dst.is_some() && dataset.labels.is_values() {
-        let message = "its targets are real values, which several ranks do not train yet; leave out DST to \
-                       print statistics alone, or train in one process";
-        return Err(Error::dataset(&dataset.name, message).into());
-    }
     let report = partition::run(&options, &dataset, dst, &*progress)?;
     drop(progress);
     plot(matches, &report)?;

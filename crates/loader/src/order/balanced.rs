@@ -5,8 +5,9 @@
 //! The nodes of each class are shuffled in every epoch. The `i`-th of the `n` nodes of a class
 //! stands at `(i + u) / n`, with an offset `u` below 1 for each class and epoch, and all nodes are
 //! sorted by these positions. Any `b` consecutive nodes of `T` then hold `n b / T` nodes of the
-//! class, up to one. A node of several labels belongs to the rarest of them; real values are cut
-//! into ten classes by the ranks of the first target, and nodes without a label are a class.
+//! class, up to one. A node of several labels, or of a class in each of several columns, belongs to
+//! the rarest of them; real values are cut into ten classes by the ranks of the first target, and
+//! nodes without a label are a class.
 //!
 //! # Source
 //!
@@ -17,7 +18,7 @@
 //!
 //! O(T log T) per epoch, parallel; 12 bytes for each training node.
 
-use graphmill_core::{Labels, NodeId, keyed};
+use graphmill_core::{ClassColumn, Labels, NodeId, keyed};
 use rayon::prelude::*;
 
 use super::SeedOrder;
@@ -61,6 +62,17 @@ fn classes(train: &[NodeId], labels: &Labels) -> Vec<u32> {
                 let own = (0..*classes).filter(|&c| row(v)[c] != 0);
                 own.min_by_key(|&c| (counts[c], c)).map_or(unknown, |c| c as u32)
             };
+            train.iter().map(|&v| rarest(v)).collect()
+        }
+        Labels::Columns { class, columns } => {
+            let starts: Vec<usize> = ClassColumn::ranges(columns).map(|range| range.start).collect();
+            let own = |v: NodeId| {
+                let row = class[v as usize * starts.len()..].iter().zip(&starts);
+                row.filter(|(c, _)| **c >= 0).map(|(&c, start)| start + c as usize)
+            };
+            let mut counts = vec![0u64; labels.classes()];
+            train.iter().for_each(|&v| own(v).for_each(|c| counts[c] += 1));
+            let rarest = |v: NodeId| own(v).min_by_key(|&c| (counts[c], c)).map_or(unknown, |c| c as u32);
             train.iter().map(|&v| rarest(v)).collect()
         }
         Labels::Values { values, width } => {

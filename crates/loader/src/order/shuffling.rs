@@ -1,12 +1,13 @@
 //! Shuffling error of an order: the distance between label distributions of batches and the whole.
 
-use graphmill_core::{Labels, NodeId};
+use graphmill_core::{ClassColumn, Labels, NodeId};
 
 /// Mean total variation between the distribution of labels in a batch and in all of `order`, from 0
 /// to 1.
 ///
 /// The mean is over batches of `batch_size` nodes (at least 1), weighted by their sizes. For
-/// multi-label nodes, distributions are of memberships: a node counts once for each of its classes.
+/// multi-label nodes, distributions are of memberships: a node counts once for each of its classes,
+/// and so for several columns of classes.
 /// Real values have no classes, and the error 0.
 ///
 /// O(T + T C / b), or O(T C) for multi-label nodes.
@@ -29,6 +30,12 @@ pub fn shuffling_error(order: &[NodeId], batch_size: usize, labels: &Labels) -> 
                 let row = &member[v as usize * classes..][..classes];
                 counts.iter_mut().zip(row).for_each(|(count, &is)| *count += u64::from(is));
             }),
+            Labels::Columns { class, columns } => {
+                for (k, range) in ClassColumn::ranges(columns).enumerate() {
+                    let class = |v: &NodeId| usize::try_from(class[*v as usize * columns.len() + k]).ok();
+                    nodes.iter().filter_map(class).for_each(|c| counts[range.start + c] += 1);
+                }
+            }
             Labels::Values { .. } => {}
         }
         counts.iter().sum::<u64>() as f64

@@ -12,7 +12,7 @@ pub mod diagnostics;
 pub(crate) mod ranking;
 pub mod values;
 
-use graphmill_core::{NodeId, Result, table::Table};
+use graphmill_core::{ClassColumn, NodeId, Result, table::Table};
 use rayon::prelude::*;
 
 /// Minimum number of rows per task. Rows are counted in integers, or summed in chunks that do not
@@ -26,6 +26,10 @@ pub enum Truth<'a> {
     Single(&'a [i32]),
     /// A set of classes per row: `rows x C` zeros and ones, row-major.
     Multi(&'a [u8]),
+    /// One class per row in each of `K` columns: `rows x K`, row-major, -1 if unknown. A row of
+    /// logits has those of the first column, then those of the next; metrics are of one column
+    /// ([`Input::column`]) or their mean ([`Input::score`]).
+    Columns(&'a [i32], &'a [ClassColumn]),
     /// Real values: `rows x C`, row-major, NaN if unknown.
     Values(&'a [f32]),
 }
@@ -46,6 +50,8 @@ pub struct Input<'a> {
     classes: usize,
     truth: Truth<'a>,
     selection: Selection<'a>,
+    /// Number and first class of the column of [`Truth::Columns`] that is scored.
+    column: Option<(usize, usize)>,
 }
 
 /// Selection of the scored rows.
@@ -62,7 +68,7 @@ enum Selection<'a> {
 impl<'a> Input<'a> {
     /// Scores all rows; `scores` and `truth` have the same number of rows.
     pub fn new(scores: &'a [f32], classes: usize, truth: Truth<'a>) -> Self {
-        Self { scores, classes, truth, selection: Selection::All }
+        Self { scores, classes, truth, selection: Selection::All, column: None }
     }
 
     /// Restricts the input to these rows of both logits and truth, for logits of all nodes.
@@ -76,9 +82,44 @@ impl<'a> Input<'a> {
         Self { selection: Selection::Truth(nodes), ..self }
     }
 
+    /// The columns of classes; empty unless the truth has several.
+    pub fn columns(&self) -> &'a [ClassColumn] {
+        match self.truth {
+            Truth::Columns(_, columns) => columns,
+            Truth::Single(_) | Truth::Multi(_) | Truth::Values(_) => &[],
+        }
+    }
+
+    /// Restricts the input to the logits and classes of column `k`.
+    ///
+    /// # Panics
+    /// The truth has no such column: a bug in the caller.
+    pub fn column(self, k: usize) -> Self {
+        let first = self.columns()[..k].iter().map(|column| column.classes).sum();
+        Self { classes: self.columns()[k].classes, column: Some((k, first)), ..self }
+    }
+
+    /// Value of `metric`; of several columns of classes the mean over those for which it is
+    /// defined.
+    pub fn score(&self, metric: Metric) -> Option<f64> {
+        if self.columns().is_empty() || self.column.is_some() {
+            return metric(self);
+        }
+        let each: Vec<f64> = (0..self.columns().len()).filter_map(|k| metric(&self.column(k))).collect();
+        (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+    }
+
     /// Number of classes, `C`.
     pub fn num_classes(&self) -> usize {
         self.classes
+    }
+
+    /// Number of logits of a row.
+    fn width(&self) -> usize {
+        match self.truth {
+            Truth::Columns(_, columns) => columns.iter().map(|column| column.classes).sum(),
+            Truth::Single(_) | Truth::Multi(_) | Truth::Values(_) => self.classes,
+        }
     }
 
     /// Number of selected rows, including unlabelled ones.
@@ -86,11 +127,13 @@ impl<'a> Input<'a> {
     /// # Panics
     /// Logits and truth differ in length: a bug in the caller.
     fn num_rows(&self) -> usize {
-        let rows = self.scores.len().checked_div(self.classes).unwrap_or(0);
-        assert_eq!(rows * self.classes, self.scores.len(), "logits are not rows of {}", self.classes);
+        let width = self.width();
+        let rows = self.scores.len().checked_div(width).unwrap_or(0);
+        assert_eq!(rows * width, self.scores.len(), "logits are not rows of {width}");
         let truths = match self.truth {
             Truth::Single(class) => class.len(),
             Truth::Multi(member) => member.len().checked_div(self.classes).unwrap_or(0),
+            Truth::Columns(class, columns) => class.len().checked_div(columns.len()).unwrap_or(0),
             Truth::Values(values) => values.len().checked_div(self.classes).unwrap_or(0),
         };
         match self.selection {
@@ -112,16 +155,21 @@ impl<'a> Input<'a> {
 
     /// Labelled rows with their logits; `None` if there is no labelled row or a logit is NaN.
     fn rows(&self) -> Option<Vec<Row<'a>>> {
-        let c = self.classes;
+        let (c, width) = (self.classes, self.width());
+        let (k, first) = self.column.unwrap_or_default();
         let labelled = |i| {
             let (score, truth) = self.row(i);
             let label = match self.truth {
                 Truth::Single(class) if class[truth] < 0 => return None,
                 Truth::Single(class) => Label::Class(class[truth] as usize),
                 Truth::Multi(member) => Label::Set(&member[truth * c..(truth + 1) * c]),
+                Truth::Columns(class, columns) => {
+                    self.column?;
+                    Label::Class(usize::try_from(class[truth * columns.len() + k]).ok()?)
+                }
                 Truth::Values(_) => return None,
             };
-            Some(Row { logits: &self.scores[score * c..(score + 1) * c], label })
+            Some(Row { logits: &self.scores[score * width + first..][..c], label })
         };
         let all = (0..self.num_rows()).into_par_iter().with_min_len(MIN_TASK_LEN);
         let rows: Vec<Row> = all.filter_map(labelled).collect();
@@ -214,6 +262,31 @@ mod tests {
         assert_eq!(accuracy(&Input::new(&logits, 2, truth).select(&[0, 2])), Some(1.0));
         // row 0 is node 3, row 1 node 2, row 2 node 0
         assert_eq!(accuracy(&Input::new(&logits, 2, truth).against(&[3, 2, 0])), Some(1.0 / 3.0));
+    }
+
+    #[test]
+    fn columns_are_scored_by_their_own_logits_and_by_their_mean() {
+        let columns = [("sector", 2), ("region", 3)];
+        let columns = columns.map(|(name, classes)| ClassColumn { name: name.into(), classes });
+        let logits = [2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 5.0, 1.0, 3.0, 0.0, 9.0, 0.0, 0.0];
+        let class = [0, 2, 1, -1, 1, 1];
+        let input = Input::new(&logits, 5, Truth::Columns(&class, &columns));
+        for entry in &TABLE {
+            let of = |scores: &[f32], classes, class: &[i32]| {
+                (entry.make)(&Input::new(scores, classes, Truth::Single(class)))
+            };
+            let sector = of(&[2.0, 1.0, 0.0, 1.0, 3.0, 0.0], 2, &[0, 1, 1]);
+            let region = of(&[0.0, 0.0, 1.0, 0.0, 5.0, 1.0, 9.0, 0.0, 0.0], 3, &[2, -1, 1]);
+            assert_eq!((entry.make)(&input.column(0)), sector, "{}", entry.name);
+            assert_eq!((entry.make)(&input.column(1)), region, "{}", entry.name);
+            let mean = (sector.unwrap() + region.unwrap()) / 2.0;
+            assert_eq!(input.score(entry.make), Some(mean), "{}", entry.name);
+            assert_eq!((entry.make)(&input), None, "logits of several columns are no scores of one");
+            // the mean is over the columns with labels
+            let nodes = [1];
+            let one = Input::new(&logits[5..10], 5, Truth::Columns(&class, &columns)).against(&nodes);
+            assert_eq!(one.score(entry.make), (entry.make)(&one.column(0)));
+        }
     }
 
     #[test]

@@ -204,6 +204,7 @@ class Dataset:
     num_edges: int
     num_features: int
     num_classes: int
+    class_columns: list[tuple[str, int]]
     is_multilabel: bool
     has_sparse_features: bool
     key_type: str | None

@@ -122,8 +122,9 @@ class Dataset(Stores):
             nodes: Table with a row per node. ``None`` takes the keys that edges name.
             edges: Table with a row per edge.
             id: Column of the key, or columns.
-            label: Column to predict, or several of numbers; rows without a label are predicted.
-            task: ``"classification"`` or ``"regression"``. Default: by the label.
+            label: Column to predict, or several of numbers or of classes; rows without a label are predicted.
+            task: ``"classification"`` or ``"regression"``. Default: by the label; several labels of
+                numbers are a regression.
             split: ``"random:60,20,20"`` (the default), ``"stratified:60,20,20"``,
                 ``"column:NAME"``, ``"masks:TRAIN,VALID,TEST"`` or ``"time:COLUMN:60,20,20"``.
             features: Columns to use. Default: all others.
@@ -489,7 +490,7 @@ class Dataset(Stores):
 
     @cached_property
     def y(self) -> np.ndarray | None:
-        """Class of each node (``V``, int64; -1 if unknown), its labels (``V x C``, uint8), or its values (``V`` or ``V x T``, float32)."""
+        """Class of each node (``V``, int64; -1 if unknown) or in each of several columns (``V x K``), its labels (``V x C``, uint8), or its values (``V`` or ``V x T``, float32)."""
         y = self._native.y()
         return y.astype(np.int64) if y is not None and y.dtype == np.int32 else y
 
@@ -521,6 +522,11 @@ class Dataset(Stores):
     def class_names(self) -> list[str]:
         """Names of the classes, for a dataset that was imported from tables; empty without names."""
         return self._native.names()[1]
+
+    @property
+    def class_columns(self) -> dict[str, int]:
+        """Number of classes of each column; empty unless nodes have a class in each of several columns."""
+        return dict(self._native.class_columns)
 
     @property
     def feature_names(self) -> list[str]:

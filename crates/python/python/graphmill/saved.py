@@ -80,8 +80,8 @@ def predict(
     Args:
         run: Run, or its directory.
         nodes: Node ids (``N``), or ``None`` for all nodes.
-        kind: ``"classes"`` (``N``, int64; with several labels per node ``N x C`` zeros and ones),
-            ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
+        kind: ``"classes"`` (``N``, int64; with a class in each of several columns ``N x K``, with
+            several labels per node ``N x C`` zeros and ones), ``"probabilities"`` (``N x C``, float32) or ``"embeddings"`` (``N x H``, float32: rows
             of the last hidden layer).
         keys: Keys of nodes instead of ids, of a dataset that was imported from tables; a key of
             several columns is a tuple.

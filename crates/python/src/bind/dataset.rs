@@ -128,11 +128,12 @@ impl Dataset {
         Ok(Self::of(data, None, None))
     }
 
-    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys or
-    /// values. A dataset that is mapped from a directory of format 2 is copied with all that is
-    /// stored there.
+    /// Writes the dataset as a directory, of format 2 if `is_typed` is set or it has keys, values
+    /// or several columns of classes. A dataset that is mapped from a directory of format 2 is
+    /// copied with all that is stored there.
     fn save(&self, py: Python<'_>, path: PathBuf, replace: bool, is_typed: bool) -> PyResult<()> {
-        let is_typed = is_typed || self.data.keys.is_some() || self.data.labels.is_values();
+        let needs_typed = self.data.labels.is_values() || !self.data.labels.columns().is_empty();
+        let is_typed = is_typed || self.data.keys.is_some() || needs_typed;
         let stored = self.data.directory.as_ref().filter(|dir| typed::is_typed(dir));
         let save = || {
             let typed = match stored {
@@ -188,6 +189,12 @@ impl Dataset {
         self.data.labels.classes()
     }
 
+    /// Columns of classes with their numbers of classes; empty unless there are several.
+    #[getter]
+    fn class_columns(&self) -> Vec<(&str, usize)> {
+        self.data.labels.columns().iter().map(|column| (&column.name[..], column.classes)).collect()
+    }
+
     #[getter]
     fn is_multilabel(&self) -> bool {
         self.data.labels.is_multi()
@@ -225,13 +232,17 @@ impl Dataset {
         })
     }
 
-    /// Classes (`V`), labels (`V x C` zeros and ones), or values (`V` or `V x C` floats).
+    /// Classes (`V`, or `V x K` of several columns), labels (`V x C` zeros and ones), or values
+    /// (`V` or `V x C` floats).
     fn y<'py>(&self, py: Python<'py>) -> Array<'py> {
         match &self.data.labels {
             Labels::Single { classes: 0, .. } => Ok(None),
             Labels::Single { class, .. } => array::of_buffer(py, class, &[class.len()]).map(Some),
             Labels::Multi { member, classes } => {
                 array::of_buffer(py, member, &[self.data.num_nodes(), *classes]).map(Some)
+            }
+            Labels::Columns { class, columns } => {
+                array::of_buffer(py, class, &[self.data.num_nodes(), columns.len()]).map(Some)
             }
             Labels::Values { values, width: 1 } => {
                 array::of_buffer(py, values, &[self.data.num_nodes()]).map(Some)

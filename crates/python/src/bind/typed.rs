@@ -219,6 +219,9 @@ impl TypedDataset {
             Targets::Classes(Labels::Multi { member, classes }) => {
                 (Some(array::of_buffer(py, member, &[rows, *classes])?), *classes)
             }
+            Targets::Classes(Labels::Columns { class, columns }) => {
+                (Some(array::of_buffer(py, class, &[rows, columns.len()])?), task.width())
+            }
             Targets::Values { width: 1, values } | Targets::Classes(Labels::Values { width: 1, values }) => {
                 (Some(array::of_buffer(py, values, &[rows])?), 0)
             }

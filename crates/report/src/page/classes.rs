@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use graphmill_core::units::count;
 use graphmill_engine::record::Summary;
-use graphmill_nn::metric::classes::{Average, ClassReport, ClassScore};
+use graphmill_nn::metric::{
+    classes::{Average, ClassReport, ClassScore},
+    diagnostics::Diagnostics,
+};
 
 use super::{
     section::section,
@@ -14,15 +17,54 @@ use super::{
 /// Number of classes up to which the page has a matrix; more have a list of confusions.
 const MATRIX: usize = 40;
 
+/// Number of columns of classes that have tables of their classes.
+const MAX_COLUMNS: usize = 6;
+
 /// Renders the sections; empty for a run without scores by class.
 pub(super) fn classes(summary: &Summary) -> String {
-    let Some(report) = &summary.by_class else { return String::new() };
-    let mut out = String::from("<div class=pair>\n");
+    let test = summary.diagnostics.iter().find(|of| of.part == "test");
+    let columns = test.map_or(&[][..], |test| &test.columns);
+    let mut out = by_column(&summary.diagnostics);
+    for column in columns.iter().take(MAX_COLUMNS) {
+        out += &of_classes(&column.by_class, &format!(" of {}", escape(&column.name)));
+    }
+    if columns.len() > MAX_COLUMNS {
+        let more = columns.len() - MAX_COLUMNS;
+        out += &section("More columns", &format!("{more} more have no tables; summary.json has them."), "");
+    }
+    summary.by_class.as_ref().map_or(out.clone(), |report| out + &of_classes(report, ""))
+}
+
+/// Scores of each part and column of classes; empty unless the run learned several columns.
+fn by_column(parts: &[Diagnostics]) -> String {
+    let Some(first) = parts.iter().find_map(|of| of.columns.first()) else { return String::new() };
+    let mut body = String::from("<div class=scroll><table>\n<thead><tr><th>part<th>target<th>nodes");
+    first.scores.keys().for_each(|name| {
+        let _ = write!(body, "<th>{}", escape(name));
+    });
+    body += "</tr></thead>\n<tbody>\n";
+    for of in parts {
+        for column in &of.columns {
+            let name = escape(&column.name);
+            let _ = write!(body, "<tr><td>{}<td>{name}<td>{}", of.part, count(column.count));
+            for name in first.scores.keys() {
+                let value = column.scores.get(name).copied().flatten();
+                let _ = write!(body, "<td>{}", value.map_or("–".to_string(), score));
+            }
+            body += "</tr>\n";
+        }
+    }
+    let note = "Best epoch, on the nodes that have a class in the column. The score of the run is the mean \
+                over the columns.";
+    section("Scores by target", note, &(body + "</tbody></table></div>\n"))
+}
+
+/// Scores of each class and the confusions; `of` follows the titles.
+fn of_classes(report: &ClassReport, of: &str) -> String {
     let note = "Best epoch on the test nodes. Precision is the share of the predictions that are correct, \
                 recall the share of the nodes that are found.";
-    out += &section("Scores by class", note, &table(report));
-    out += &confusions(report);
-    out + "</div>\n"
+    let scores = section(&format!("Scores by class{of}"), note, &table(report));
+    format!("<div class=pair>\n{scores}{}</div>\n", confusions(report, of))
 }
 
 /// Table with a row for each class.
@@ -50,12 +92,13 @@ fn table(report: &ClassReport) -> String {
     body + "</tbody></table></div>\n"
 }
 
-/// The confusion matrix of few classes, or the most frequent confusions of many.
-fn confusions(report: &ClassReport) -> String {
+/// The confusion matrix of few classes, or the most frequent confusions of many; `of` follows the
+/// title.
+fn confusions(report: &ClassReport, of: &str) -> String {
     match &report.confusion_matrix {
         Some(matrix) if matrix.len() <= MATRIX => {
             let note = "Rows are true classes, columns predicted ones. The shade is the share of the row.";
-            section("Confusion matrix", note, &matrix_table(report, matrix))
+            section(&format!("Confusion matrix{of}"), note, &matrix_table(report, matrix))
         }
         _ if report.top_confusions.is_empty() => String::new(),
         _ => {
@@ -69,7 +112,8 @@ fn confusions(report: &ClassReport) -> String {
                 let _ = writeln!(body, "<tr><td>{truth}<td>{predicted}<td>{}</tr>", count(confusion.count));
             }
             body += "</tbody></table></div>\n";
-            section("Confusions", "The most frequent wrong predictions on the test nodes.", &body)
+            let note = "The most frequent wrong predictions on the test nodes.";
+            section(&format!("Confusions{of}"), note, &body)
         }
     }
 }

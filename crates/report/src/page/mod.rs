@@ -95,7 +95,11 @@ fn header(summary: &Summary) -> String {
             (false, true) => "targets",
             (false, false) => "classes",
         };
-        facts.push(format!("{} {kind}", count(data.classes as u64)));
+        let columns = match data.columns.len() {
+            0 => String::new(),
+            n => format!(" in {n} columns"),
+        };
+        facts.push(format!("{} {kind}{columns}", count(data.classes as u64)));
         let split = [data.train, data.valid, data.test].map(|n| count(n as u64));
         facts.push(format!("{} training, {} validation and {} test nodes", split[0], split[1], split[2]));
     }

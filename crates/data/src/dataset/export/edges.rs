@@ -18,7 +18,7 @@ use std::{io::Write, path::Path};
 use graphmill_core::{Error, Labels, NodeId, Result, features::FeatureData, symmetry::is_symmetric};
 use serde::Serialize;
 
-use super::{DEVIATION, ExportOptions, MEAN, lines, lines::Style, normalized};
+use super::{DEVIATION, ExportOptions, MEAN, lines, lines::Style, normalized, several_columns};
 use crate::{
     Dataset,
     atomic::{self, Disk, Real},
@@ -118,6 +118,7 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
     match &dataset.labels {
         Labels::Single { class, .. } => write_new(&path, class, &[nodes])?,
         Labels::Multi { member, classes } => write_new(&path, member, &[nodes, *classes])?,
+        Labels::Columns { .. } => return Err(several_columns("edges")),
         Labels::Values { values, width } => write_new(&path, values, &[nodes, *width])?,
     }
     let [train, valid, test] = dataset.split.parts().map(|(_, ids)| &ids[..]);

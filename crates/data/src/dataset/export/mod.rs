@@ -180,6 +180,14 @@ pub fn export_typed(
     write(data, dst, options)
 }
 
+/// Error of several columns of classes, which the format called `format` does not hold.
+fn several_columns(format: &str) -> Error {
+    Error::invalid(format!(
+        "format '{format}': nodes have a class in each of several columns, and it holds one class or a set \
+         of classes; use csv or graphmill"
+    ))
+}
+
 /// Note that the features of `dataset` are exported normalized, if they are; `place` names the
 /// record of the normalization.
 fn normalized(dataset: &Dataset, place: &str) -> Option<String> {

@@ -33,7 +33,9 @@ use graphmill_core::{
 use rayon::prelude::*;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{DEVIATION, ExportOptions, MEAN, normalized, ordered::in_order, rows, with_scratch};
+use super::{
+    DEVIATION, ExportOptions, MEAN, normalized, ordered::in_order, rows, several_columns, with_scratch,
+};
 use crate::{
     Dataset, atomic,
     dataset::Normalization,
@@ -61,6 +63,9 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
     lost.extend(normalized(dataset, "the member feature_normalization"));
     if dataset.labels.is_multi() && dataset.labels.classes() == 0 {
         return Err(Error::invalid("sets of labels without any class: there is nothing to export"));
+    }
+    if !dataset.labels.columns().is_empty() {
+        return Err(several_columns("npz"));
     }
     if is_symmetric(&dataset.graph, false) {
         write_archive(dataset, &dataset.graph, dst, options)?;
@@ -242,6 +247,7 @@ fn labels<W: Write + Seek>(archive: &mut Archive<W>, labels: &Labels, nodes: usi
             archive.start("labels", "|u1", &[nodes, *classes])?;
             archive.write(member)?;
         }
+        Labels::Columns { .. } => return Err(io::Error::other(several_columns("npz"))),
         Labels::Values { values, width } => {
             archive.start("labels", "<f4", &[nodes, *width])?;
             return archive.write(values);

@@ -141,7 +141,7 @@ fn every_importer_allows_missing_labels_outside_the_split() {
                 Labels::Multi { member, .. } => {
                     assert_eq!(member[..], [0, 1, 1, 1, 0, 0, 0, 0], "{}", entry.name)
                 }
-                Labels::Values { .. } => panic!("{}: values", entry.name),
+                Labels::Columns { .. } | Labels::Values { .. } => panic!("{}: other targets", entry.name),
             }
             // A random split omits the unlabelled node.
             let split = Some("random:1,0,0".parse().unwrap());

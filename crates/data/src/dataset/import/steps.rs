@@ -96,7 +96,7 @@ pub(super) fn finish(
     report.missing_labels = match &dataset.labels {
         Labels::Single { class, .. } => class.par_iter().filter(|class| **class < 0).count() as u64,
         Labels::Multi { .. } => unlabelled.len() as u64,
-        Labels::Values { .. } => {
+        Labels::Columns { .. } | Labels::Values { .. } => {
             let all = 0..dataset.num_nodes() as NodeId;
             all.into_par_iter().filter(|&v| !dataset.labels.is_labelled(v)).count() as u64
         }
@@ -189,6 +189,10 @@ fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &S
         }
         Labels::Multi { member, classes } => {
             Labels::Multi { member: rows(member, *classes, &kept).into(), classes: *classes }
+        }
+        Labels::Columns { class, columns } => {
+            let class = rows(class, columns.len(), &kept).into();
+            Labels::Columns { class, columns: columns.clone() }
         }
         Labels::Values { values, width } => {
             Labels::Values { values: rows(values, *width, &kept).into(), width: *width }

@@ -74,10 +74,11 @@ impl Dataset {
         match &self.labels {
             Labels::Single { class, .. } => target.add(&mut m, LABELS, class, &[nodes])?,
             Labels::Multi { member, classes } => target.add(&mut m, LABELS, member, &[nodes, *classes])?,
-            Labels::Values { .. } => {
+            Labels::Values { .. } | Labels::Columns { .. } => {
+                let what = if self.labels.is_values() { "real values" } else { "several columns of classes" };
                 return Err(Error::invalid(format!(
-                    "dataset {} has real values as targets, which directories of format 1 do not hold; \
-                     keep it as a directory of format 2",
+                    "dataset {} has {what} as targets, which directories of format 1 do not hold; keep it as \
+                     a directory of format 2",
                     self.name
                 )));
             }

@@ -68,6 +68,10 @@ impl Arrangement<'_> {
                 let member = order.rows(member, *classes, scratch.rows("member", *classes)?)?;
                 Targets::Classes(Labels::Multi { member, classes: *classes })
             }
+            Targets::Classes(Labels::Columns { class, columns }) => {
+                let class = order.rows(class, columns.len(), scratch.rows("class", columns.len())?)?;
+                Targets::Classes(Labels::Columns { class, columns: columns.clone() })
+            }
             Targets::Values { width, values } | Targets::Classes(Labels::Values { values, width }) => {
                 let values = order.rows(values, *width, scratch.rows("values", *width)?)?;
                 Targets::Values { width: *width, values }

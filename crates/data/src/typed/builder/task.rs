@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
+use graphmill_core::{Buffer, ClassColumn, Error, Labels, NodeId, Result, Split};
 
 use crate::typed::{EdgeType, Negatives, Seeds, Targets, Task, TaskOn, csc::Order, values::gather};
 
@@ -88,6 +88,11 @@ impl TaskBuilder {
         self.targets(Targets::Classes(Labels::Multi { member: member.into(), classes }))
     }
 
+    /// Sets a class per row in each of the `columns`, row by row; -1 if unknown.
+    pub fn class_columns(&mut self, columns: Vec<ClassColumn>, class: impl Into<Buffer<i32>>) -> &mut Self {
+        self.targets(Targets::Classes(Labels::Columns { class: class.into(), columns }))
+    }
+
     /// Sets `width` values per row, row by row; NaN if unknown.
     pub fn values(&mut self, width: usize, values: impl Into<Buffer<f32>>) -> &mut Self {
         self.targets(Targets::Values { width, values: values.into() })
@@ -153,6 +158,11 @@ impl TaskBuilder {
             Targets::Classes(Labels::Multi { member, classes }) => {
                 complete(member.len(), classes)?;
                 Targets::Classes(Labels::Multi { member: gather(&member, classes, order)?.into(), classes })
+            }
+            Targets::Classes(Labels::Columns { class, columns }) => {
+                complete(class.len(), columns.len())?;
+                let class = gather(&class, columns.len(), order)?.into();
+                Targets::Classes(Labels::Columns { class, columns })
             }
             Targets::Values { width, values } | Targets::Classes(Labels::Values { width, values }) => {
                 complete(values.len(), width)?;

@@ -46,6 +46,7 @@ use crate::{
     Error, Result, build,
     checkpoint::{self, tensors::Tensor},
     label_inputs,
+    record::sizes,
 };
 
 /// Writer of a model: the run and the path of the output.
@@ -145,6 +146,9 @@ impl SavedRun {
             options.insert("inputs".into(), json!(origin.dataset.feature_dim + labels));
             options.insert("outputs".into(), json!(origin.dataset.classes));
             options.insert("multilabel".into(), json!(origin.dataset.multilabel));
+            if !origin.dataset.columns.is_empty() {
+                options.insert("columns".into(), json!(origin.dataset.columns));
+            }
             let scale = origin.features.as_ref().and_then(|features| features.normalization.as_ref());
             options.insert("normalization".into(), json!(scale));
         }
@@ -188,6 +192,14 @@ fn check_layers(run: &SavedRun, to: &str, models: &[&str]) -> Result<()> {
         return refuse(format!("--sampler {} weights the neighbours", config.sampler));
     }
     Ok(())
+}
+
+/// Refuses several columns of classes, which the other targets would read as one.
+fn check_columns(run: &SavedRun, to: &str) -> Result<()> {
+    match run.columns() {
+        [] => Ok(()),
+        columns => Err(refused(to, format!("the run learned the columns of classes {}", sizes(columns)))),
+    }
 }
 
 /// Writes the weights as a safetensors file.

@@ -155,22 +155,15 @@ impl SavedRun {
         let target = Target::new(out)?;
         self.check_new_nodes()?;
         self.check_fit(data, false)?;
-        let names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
+        let mut names = keys::Names::of(data, self.trained_on(data)?.as_deref())?;
+        names.columns = self.columns().to_vec();
         let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
         let stored = typed::open(dir, Verify::Once)?;
         let joined = self.join_tables(data, &Known::new(&stored, preprocessing), new, watch)?;
         let count = joined.count;
         let (cols, values) = self.infer(&joined.data, &joined.rows, &joined.ids(), kind, &**watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
-        let keys::Names { key_columns, classes, .. } = names;
-        let identity = Identity {
-            key_columns,
-            keys: joined.keys.clone(),
-            nodes: nodes.clone(),
-            classes,
-            ids: nodes.clone(),
-            of_candidates: None,
-        };
+        let identity = Identity { keys: joined.keys.clone(), ..names.identity(&nodes) };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

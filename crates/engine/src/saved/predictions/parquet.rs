@@ -45,7 +45,7 @@ impl Pending {
 /// Field of a column.
 fn field(name: &str, column: &Column) -> Result<Arc<Type>, ParquetError> {
     let physical = match column {
-        Column::Ids(_) | Column::Numbers(..) | Column::Classes(_) => Physical::INT64,
+        Column::Ids(_) | Column::Numbers(..) | Column::Classes(..) => Physical::INT64,
         Column::Members(..) => Physical::INT32,
         Column::Floats(..) => Physical::FLOAT,
         Column::Texts(..) | Column::Names(..) => Physical::BYTE_ARRAY,
@@ -78,8 +78,9 @@ pub(super) fn write(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
                     let keys: Vec<i64> = nodes[rows.clone()].iter().map(|&v| keys[v as usize]).collect();
                     column.typed::<Int64Type>().write_batch(&keys, None, None)?;
                 }
-                Column::Classes(classes) => {
-                    column.typed::<Int64Type>().write_batch(&classes[rows.clone()], None, None)?;
+                Column::Classes(classes, first, cols) => {
+                    let classes: Vec<i64> = rows.clone().map(|row| classes[row * cols + first]).collect();
+                    column.typed::<Int64Type>().write_batch(&classes, None, None)?;
                 }
                 Column::Texts(..) | Column::Names(..) => {
                     let texts: Vec<ByteArray> =

@@ -45,7 +45,11 @@ pub(crate) use self::new_rows::NewLogits;
 pub use self::new_rows::{NewAnswers, NewNodes};
 pub(crate) use self::opened::{OpenRun, refuse_draws};
 use self::{index::KeyIndex, one_type::OneType};
-use super::{Kind, SavedRun, infer::values, keys::Names};
+use super::{
+    Kind, SavedRun,
+    infer::{ClassOutputs, values},
+    keys::Names,
+};
 use crate::{
     Error, Result,
     inference::Output,
@@ -230,13 +234,13 @@ impl Predictor {
             return Answers { cols: rows.num_cols(), scores, classes: Vec::new() };
         }
         let classes = match task {
-            Task::Classes => match values(Kind::Classes, false, rows.clone()) {
+            Task::Classes => match values(Kind::Classes, ClassOutputs::One, rows.clone()) {
                 (_, Values::Classes(classes)) => classes,
                 _ => Vec::new(),
             },
             Task::Labels | Task::Values => Vec::new(),
         };
-        match values(Kind::Probabilities, task == Task::Labels, rows) {
+        match values(Kind::Probabilities, ClassOutputs::new(task == Task::Labels, &[]), rows) {
             (cols, Values::Probabilities(scores)) => Answers { cols, scores, classes },
             _ => unreachable!("probabilities were asked for"),
         }
@@ -279,11 +283,15 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         let message = format!("--at {at}: a predictor answers for the whole dataset; leave it out");
         return Err(Error::usage(message));
     }
-    if !run.ranks_links() {
+    let what = if run.ranks_links() {
+        "links"
+    } else if !run.columns().is_empty() {
+        "several columns of classes"
+    } else {
         return Ok(());
-    }
+    };
     Err(Error::usage(format!(
-        "{}: the run learned links, which a predictor does not answer yet; use graphmill predict",
+        "{}: the run learned {what}, which a predictor does not answer yet; use graphmill predict",
         run.dir.display()
     )))
 }

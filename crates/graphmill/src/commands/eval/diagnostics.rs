@@ -1,11 +1,13 @@
-//! Text of diagnostics: calibration, the best threshold, and residuals.
+//! Text of diagnostics: calibration, the best threshold, scores by column of classes, and
+//! residuals.
 
 use std::fmt::Write;
 
 use graphmill_engine::saved::PartScores;
 use graphmill_nn::metric::diagnostics::{Diagnostics, ThresholdPoint};
 
-/// Lines about calibration and thresholds, or a table of residuals; empty without diagnostics.
+/// Lines about calibration and thresholds, or a table of the columns of classes or of residuals;
+/// empty without diagnostics.
 pub(super) fn text(parts: &[PartScores]) -> String {
     let of = |name: &str| parts.iter().find(|part| part.part == name)?.diagnostics.as_ref();
     let (valid, test) = (of("valid"), of("test"));
@@ -21,8 +23,29 @@ pub(super) fn text(parts: &[PartScores]) -> String {
     let class = valid.or(test).and_then(|of| of.thresholds.as_ref()?.class);
     let class = class.and_then(|class| Some(format!(" of class {}", report?.name(class))));
     text += &threshold(valid, test, &class.unwrap_or_default());
-    let residuals: Vec<&Diagnostics> = parts.iter().filter_map(|part| part.diagnostics.as_ref()).collect();
-    text + &self::residuals(&residuals)
+    let all: Vec<&Diagnostics> = parts.iter().filter_map(|part| part.diagnostics.as_ref()).collect();
+    text + &columns(&all) + &residuals(&all)
+}
+
+/// Table of the scores of each part and column of classes.
+fn columns(parts: &[&Diagnostics]) -> String {
+    let Some(first) = parts.iter().find_map(|of| of.columns.first()) else { return String::new() };
+    let mut text = format!("\n{:<10}{:>16}{:>8}", "columns", "target", "nodes");
+    let names: Vec<&String> = first.scores.keys().collect();
+    names.iter().for_each(|name| text += &format!("{name:>20}"));
+    text.push('\n');
+    for of in parts {
+        for column in &of.columns {
+            let _ = write!(text, "{:<10}{:>16}{:>8}", of.part, column.name, column.count);
+            for name in &names {
+                let score = column.scores.get(*name).copied().flatten();
+                let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
+                let _ = write!(text, "{score:>20}");
+            }
+            text.push('\n');
+        }
+    }
+    text + "(the scores of a part are the means of its columns)\n"
 }
 
 /// The best threshold, chosen on the validation nodes if there are any.

@@ -136,15 +136,16 @@ fn with_node_options(command: Command) -> Command {
         .arg(args::option(
             "label",
             "COLUMNS",
-            "Column to predict, or several of numbers",
-            "Rows without a label are predicted. Several columns, separated by commas, are values that one \
-             model predicts; a row needs one of them to train. Example: --label balance,limit",
+            "Column to predict, or several of numbers or of classes",
+            "Rows without a label are predicted. Several columns, separated by commas, are values, or a \
+             class in each, that one model predicts; a row needs one of them to train. Example: --label \
+             balance,limit",
         ))
         .arg(args::option(
             "task",
             "KIND",
             "classification or regression [default: by the label]",
-            "By default a label with fractions is a regression",
+            "By default a label with fractions is a regression, and so are several labels of numbers",
         ))
         .arg(args::option(
             "split",

@@ -1,7 +1,8 @@
 //! Diagnostics of predictions beyond a score: calibration of probabilities, precision and recall by
-//! threshold, and residuals of values.
+//! threshold, scores of each of several columns of classes, and residuals of values.
 
 mod calibration;
+mod columns;
 mod residuals;
 mod thresholds;
 
@@ -12,6 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{Bin, Calibration};
+pub use columns::ColumnScores;
 pub use residuals::{Residuals, VALUE_POINTS};
 pub use thresholds::{ThresholdCurve, ThresholdPoint};
 
@@ -23,12 +25,15 @@ use super::{Input, Metric, Truth, values};
 pub struct Diagnostics {
     /// "train", "valid" or "test".
     pub part: String,
-    /// Calibration of probabilities, of a run that learned classes.
+    /// Calibration of probabilities, of a run that learned a class or a set of classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
     /// Scores by threshold, with two classes or several labels per node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<ThresholdCurve>,
+    /// Scores of each column, of a run that learned several columns of classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnScores>,
     /// Metrics by name, of a run that learned values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, Option<f64>>,
@@ -48,6 +53,10 @@ impl Diagnostics {
             let score = |row: &Entry<Metric>| (row.name.to_string(), (row.make)(input));
             let scores = values::TABLE.iter().map(score).collect();
             return (!residuals.is_empty()).then(|| Self { part, residuals, scores, ..Self::default() });
+        }
+        if matches!(input.truth, Truth::Columns(..)) {
+            let columns = ColumnScores::of_columns(input);
+            return (!columns.is_empty()).then(|| Self { part, columns, ..Self::default() });
         }
         let rows = input.rows()?;
         let calibration = Calibration::new(&rows);

@@ -5,7 +5,7 @@ use std::{
     fmt::{Display, Write},
 };
 
-use graphmill_core::Labels;
+use graphmill_core::{ClassColumn, Labels};
 
 use crate::typed::{FeatureTable, Keys, TableData, Targets, Task, unique_name};
 
@@ -68,6 +68,18 @@ impl<'a> Columns<'a> {
                 for j in 0..*classes {
                     self.add(&format!("{prefix}_{}", named(j)), move |i, out| {
                         write_value(&member[i * classes + j], out);
+                    });
+                }
+            }
+            Targets::Classes(Labels::Columns { class, columns }) => {
+                for (k, range) in ClassColumn::ranges(columns).enumerate() {
+                    self.add(&format!("{prefix}_{}", columns[k].name), move |i, out| {
+                        if let Ok(class) = usize::try_from(class[i * columns.len() + k]) {
+                            match task.names.get(range.start + class) {
+                                Some(name) => out.push_str(name),
+                                None => write_value(&class, out),
+                            }
+                        }
                     });
                 }
             }

@@ -278,7 +278,7 @@ impl Source<'_> {
         match labels {
             Labels::Single { classes, .. } => *classes = declared,
             Labels::Multi { .. } if declared == found => {}
-            Labels::Multi { .. } | Labels::Values { .. } => {
+            Labels::Multi { .. } | Labels::Columns { .. } | Labels::Values { .. } => {
                 return Err(at.error(format!("{declared} classes, but the labels have {found} columns")));
             }
         }
@@ -313,7 +313,9 @@ fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at:
         (Some(_), _) => return Err(at.error("these labels have another number of columns than those before")),
         (None, new) => {
             let empty = match &new {
-                Labels::Single { .. } | Labels::Values { .. } => labels::unknown(nodes),
+                Labels::Single { .. } | Labels::Columns { .. } | Labels::Values { .. } => {
+                    labels::unknown(nodes)
+                }
                 Labels::Multi { member, classes } => {
                     let size = nodes.saturating_mul(*classes);
                     claims::dense(nodes, *classes, member.len(), at)?;

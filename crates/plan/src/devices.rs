@@ -6,8 +6,10 @@ use graphmill_engine::{
     strategy::{RoundOptions, UpdateOptions},
 };
 
+use graphmill_loader::feature::cached::Placement;
+
 use crate::{
-    hardware::Hardware,
+    hardware::{Hardware, Link},
     memory::{cache_ratio, gb, left},
     profile::Profile,
     request::Request,
@@ -86,6 +88,8 @@ pub(crate) struct Costs<'a> {
     pub(crate) speed: f64,
     /// Options of the run.
     pub(crate) request: &'a Request,
+    /// Spread of cached rows over the devices.
+    pub(crate) placement: Placement,
 }
 
 impl Costs<'_> {
@@ -123,12 +127,12 @@ impl Costs<'_> {
         let (own, peers) = self.hits(ratio, trainers);
         let hits = own + peers;
         let misses = 1.0 - hits;
-        let latency = if misses + peers > 0.0 { link.latency } else { 0.0 };
         // Each of several concurrent gathers has its share of the cores.
         let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
-        // Rows of other devices' caches cross the link without a gather by the host.
+        // Rows of other devices' caches cross a link without a gather by the host.
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
-        let copy = latency + ((misses + peers) * self.profile.bytes.batch_rows + moved) / link.bandwidth;
+        let rows = self.profile.bytes.batch_rows;
+        let copy = self.transfer(link, misses * rows + moved) + self.from_peers(peers * rows);
         if self.hardware.devices.shared {
             // Only the link works concurrently with the cores, and transfers rows while they are
             // gathered.
@@ -143,10 +147,33 @@ impl Costs<'_> {
         }
     }
 
+    /// Seconds of `bytes` over a link.
+    fn transfer(&self, link: &Link, bytes: f64) -> f64 {
+        if bytes > 0.0 { link.latency + bytes / link.bandwidth } else { 0.0 }
+    }
+
+    /// Seconds of `bytes` from the caches of other devices.
+    fn from_peers(&self, bytes: f64) -> f64 {
+        match &self.hardware.peer_link {
+            Some(link) => self.transfer(link, bytes),
+            None if self.hardware.devices.shared => 0.0,
+            None => self.transfer(&self.hardware.link, bytes),
+        }
+    }
+
+    /// Share of each cache that all devices hold.
+    fn replicated(&self) -> f64 {
+        match self.placement {
+            Placement::Private => 1.0,
+            Placement::Replicate(share) => share,
+            Placement::Shard | Placement::Interleave | Placement::Blocked => 0.0,
+        }
+    }
+
     /// Shares of the requested rows in a device's own cache and in those of the others, where the
     /// placement spreads rows over `devices` caches.
     fn hits(&self, ratio: f64, devices: usize) -> (f64, f64) {
-        let replicated = self.request.replicated() * ratio;
+        let replicated = self.replicated() * ratio;
         let of_all = (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0);
         let (everywhere, all) = (self.profile.hit_rate(replicated), self.profile.hit_rate(of_all));
         let own = everywhere + (all - everywhere) / devices.max(1) as f64;

@@ -4,6 +4,7 @@
 //! name = "two cards"
 //! devices = { count = 2, memory = "16G", bandwidth = 900e9 }   # or speed = 20: times the profile's executor
 //! link = { bandwidth = 12e9, latency = 10e-6 }                 # bytes a second, seconds
+//! peer_link = { bandwidth = 50e9 }                             # if devices have a link of their own
 //! host = { cores = 32, memory = "128G" }
 //! ```
 
@@ -31,6 +32,10 @@ pub struct Hardware {
     pub devices: Devices,
     /// Link from the host to one device; each device has its own.
     pub link: Link,
+    /// Link between two devices, over which one reads rows that the other caches; by default rows take
+    /// the time of `link`, or none between devices that share the host's memory.
+    #[serde(default)]
+    pub peer_link: Option<Link>,
     /// The host.
     pub host: Host,
 }
@@ -140,7 +145,8 @@ impl Hardware {
 
     /// Checks the fields; an error contains the field and its valid range.
     fn check(&self) -> std::result::Result<(), (&'static str, String)> {
-        let Self { devices, link, host, .. } = self;
+        let Self { devices, link, peer_link, host, .. } = self;
+        let peers = peer_link.as_ref().unwrap_or(link);
         if !(1..=MAX_DEVICES).contains(&devices.count) {
             return Err(("devices.count", format!("{}: from 1 to {MAX_DEVICES}", devices.count)));
         }
@@ -151,12 +157,17 @@ impl Hardware {
             ("devices.speed", devices.speed.unwrap_or(1.0)),
             ("devices.bandwidth", devices.bandwidth.unwrap_or(1.0)),
             ("link.bandwidth", link.bandwidth),
+            ("peer_link.bandwidth", peers.bandwidth),
             ("host.gathers", host.gathers),
         ];
         if let Some((place, value)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
             return Err((place, format!("{value}: a number above 0")));
         }
-        let from_zero = [("devices.sync", devices.sync), ("link.latency", link.latency)];
+        let from_zero = [
+            ("devices.sync", devices.sync),
+            ("link.latency", link.latency),
+            ("peer_link.latency", peers.latency),
+        ];
         if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
             return Err((place, format!("{value}: a number from 0")));
         }

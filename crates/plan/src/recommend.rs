@@ -1,6 +1,7 @@
 //! Command line of the best run, and the options that no predicted run reads.
 
 use graphmill_engine::{Error, Result, TrainConfig, options::used::refuse_unused_by_all, strategy};
+use graphmill_loader::feature::cached::Placement;
 use serde::Serialize;
 
 use crate::{devices::Prediction, hardware::Hardware, request::Request, strategies, text::digits};
@@ -49,6 +50,14 @@ impl Request {
         Ok(run)
     }
 
+    /// Spread of cached rows over the devices of the strategy's run.
+    pub(crate) fn placement(&self, hardware: &Hardware, name: &str) -> Placement {
+        match self.run(hardware, name) {
+            Ok(run) if run.refuse_unused(&["placement"]).is_ok() => *run.placement,
+            _ => Placement::Private,
+        }
+    }
+
     /// Command line of the strategy `best`, with the given options that its run reads.
     pub(crate) fn recommend(
         &self,
@@ -63,9 +72,6 @@ impl Request {
         let reads = |name: &str| run.as_ref().is_ok_and(|run| run.refuse_unused(&[name]).is_ok());
         for (name, value) in self.given.iter().filter(|(name, _)| reads(name)) {
             command += &format!(" --{}={}", name.replace('_', "-"), quote(value));
-        }
-        if self.placement.is_none() && reads("placement") {
-            command += " --placement=replicate";
         }
         let seconds = best.epoch_seconds.unwrap_or_default();
         let others = all.iter().filter(|row| row.name != best.name && row.fits);

@@ -4,7 +4,6 @@ use graphmill_engine::{
     Error, Result, TrainConfig,
     strategy::{FactoredOptions, Toggle},
 };
-use graphmill_loader::feature::cached::Placement;
 
 use crate::hardware::MAX_DEVICES;
 
@@ -17,8 +16,6 @@ pub struct Request {
     pub num_samplers: usize,
     /// True if devices that have finished sampling may train.
     pub switching: bool,
-    /// Spread of cached rows over devices; `None` gives each device a cache of its own.
-    pub placement: Option<Placement>,
     /// Further numbers of devices to predict.
     pub device_counts: Vec<usize>,
     /// Options of the run.
@@ -42,12 +39,10 @@ impl Request {
     /// the command line.
     pub fn new(config: TrainConfig, given: Vec<(&'static str, String)>) -> Self {
         let factored = config.own.get::<FactoredOptions>();
-        let placed = given.iter().any(|(name, _)| *name == "placement");
         Self {
             dataset: "DATASET".into(),
             num_samplers: factored.num_samplers,
             switching: factored.switching == Toggle::On,
-            placement: placed.then_some(*config.placement),
             device_counts: Vec::new(),
             config,
             given,
@@ -71,14 +66,5 @@ impl Request {
             Error::usage(format!("--device-counts {word}: {range}"))
         })?;
         Ok(())
-    }
-
-    /// Share of each cache that all devices hold.
-    pub(crate) fn replicated(&self) -> f64 {
-        match self.placement {
-            None | Some(Placement::Private) => 1.0,
-            Some(Placement::Replicate(share)) => share,
-            Some(Placement::Shard | Placement::Interleave | Placement::Blocked) => 0.0,
-        }
     }
 }

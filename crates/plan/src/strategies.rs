@@ -62,8 +62,9 @@ pub(crate) fn on_devices(
     speed: f64,
     request: &Request,
 ) -> Vec<Prediction> {
-    let costs = Costs { hardware, profile, speed, request };
     let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
+        let placement = request.placement(hardware, entry.name);
+        let costs = Costs { hardware, profile, speed, request, placement };
         let fitting = costs.check_host().and_then(|()| on_devices(&costs));
         Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
     };

@@ -1,5 +1,4 @@
 use graphmill_engine::TrainConfig;
-use graphmill_loader::feature::cached::Placement;
 
 use super::*;
 
@@ -64,9 +63,10 @@ fn the_papers_machine_prefers_factoring_for_the_papers_graph() {
 
 #[test]
 fn worse_hit_rates_favour_factoring() {
-    // As with hotness by degree: the cache beside the topology serves few rows.
+    // As with hotness by degree: the cache beside the topology serves few rows. FGNN's devices have
+    // caches of their own.
     let hit_rates = [(0.09, 0.4), (0.23, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
-    let report = plan(v100(), Profile { hit_rates: hit_rates.into(), ..profile() }).unwrap();
+    let report = planned(&[("placement", "replicate")], Profile { hit_rates: hit_rates.into(), ..profile() });
     assert_eq!(report.recommended, Some("factored"));
     assert_eq!(of(&report, "time-sharing").bottleneck, "extract (host)");
 }
@@ -186,14 +186,22 @@ fn pooled_caches_serve_more_rows() {
     let hit_rates = [(0.09, 0.4), (0.23, 0.6), (0.9, 0.95)].map(|(ratio, rate)| HitRate { ratio, rate });
     let profile = Profile { hit_rates: hit_rates.into(), ..profile() };
     let rate = |given: &[(&'static str, &str)]| of(&planned(given, profile.clone()), "time-sharing").hit_rate;
-    let own = rate(&[]);
-    assert_eq!(rate(&[("placement", "replicate")]), own);
+    let own = rate(&[("placement", "replicate")]);
+    // as in a run
+    assert_eq!(rate(&[]), rate(&[("placement", "interleave")]));
     let (shard, half) = (rate(&[("placement", "shard")]), rate(&[("placement", "replicate:0.5")]));
     assert!(own < half && half < shard, "{own} {half} {shard}");
-    let row = of(&planned(&[], profile.clone()), "time-sharing").clone();
+    let row = of(&planned(&[("placement", "replicate")], profile.clone()), "time-sharing").clone();
     let expected = profile.hit_rate((8.0 * row.cache_ratio).min(1.0));
     assert!((shard - expected).abs() < 1e-12, "{shard} {expected}");
-    assert_eq!(request(&[("placement", "shard")]).placement, Some(Placement::Shard));
+    // Rows of other devices take the time of the link to the host, or of one between devices.
+    let seconds = |hardware: Hardware| {
+        let report = plan(hardware, profile.clone()).unwrap();
+        of(&report, "time-sharing").epoch_seconds.unwrap()
+    };
+    let peers = |bandwidth: f64| Hardware { peer_link: Some(Link { bandwidth, latency: 0.0 }), ..v100() };
+    assert!(seconds(peers(1e12)) < seconds(v100()), "{}", seconds(v100()));
+    assert!(seconds(v100()) < seconds(peers(1e6)));
 }
 
 #[test]
@@ -220,8 +228,10 @@ fn the_recommended_command_has_the_options_that_its_run_reads() {
     assert!(best.command.contains(&format!("--strategy {}", best.strategy)), "{best:?}");
     assert!(best.command.contains("--hidden=64") && best.command.contains("--devices cuda:0,1"), "{best:?}");
     assert_eq!(best.command.contains("--num-samplers=2"), best.strategy == "factored", "{best:?}");
-    // Each device has a cache of its own unless the option says otherwise.
-    assert!(best.command.ends_with("--placement=replicate"), "{best:?}");
+    // As in a run, the devices pool their caches unless the option says otherwise.
+    assert!(!best.command.contains("--placement"), "{best:?}");
+    let apart = planned(&[("placement", "replicate")], profile()).recommendation.unwrap();
+    assert!(apart.command.ends_with("--placement=replicate"), "{apart:?}");
     let unread = plan_run(v100(), profile(), &request(&[("super_batch", "4")])).unwrap_err();
     assert!(unread.is_usage() && unread.to_string().contains("--super-batch"), "{unread}");
 }

@@ -132,7 +132,7 @@ impl Costs<'_> {
         // Rows of other devices' caches cross a link without a gather by the host.
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
         let rows = self.profile.bytes.batch_rows;
-        let copy = self.transfer(link, misses * rows + moved) + self.from_peers(peers * rows);
+        let copy = self.transfer(link, misses * rows + moved) + self.peer_transfer(peers * rows);
         if self.hardware.devices.shared {
             // Only the link works concurrently with the cores, and transfers rows while they are
             // gathered.
@@ -153,7 +153,7 @@ impl Costs<'_> {
     }
 
     /// Seconds of `bytes` from the caches of other devices.
-    fn from_peers(&self, bytes: f64) -> f64 {
+    fn peer_transfer(&self, bytes: f64) -> f64 {
         match &self.hardware.peer_link {
             Some(link) => self.transfer(link, bytes),
             None if self.hardware.devices.shared => 0.0,

@@ -32,7 +32,7 @@ pub struct Hardware {
     pub devices: Devices,
     /// Link from the host to one device; each device has its own.
     pub link: Link,
-    /// Link between two devices, over which one reads rows that the other caches; by default rows take
+    /// Link between two devices, over which one reads rows of the other; by default these take
     /// the time of `link`, or none between devices that share the host's memory.
     #[serde(default)]
     pub peer_link: Option<Link>,

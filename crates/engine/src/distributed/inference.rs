@@ -14,7 +14,7 @@ use graphmill_nn::{Pass, model::Model};
 use super::Ranks;
 use crate::{
     Result,
-    inference::{Inference, Layer, Marks, NodeSet, RowSource, StreamedRows},
+    inference::{Added, Inference, Layer, NodeSet, RowSource, StreamedRows},
 };
 
 impl Ranks {
@@ -101,10 +101,10 @@ impl Ranks {
         hop: usize,
         model: &Model,
     ) -> Result<NodeSet> {
-        let marks = Marks::new(self.book().num_nodes());
-        destinations.ids().iter().for_each(|&v| marks.mark(v));
-        inference.layers.mark_neighbors(destinations, hop, model.aggregation(), &marks)?;
-        Ok(marks.set())
+        let mut added = Added::new(self.book().num_nodes());
+        added.add(destinations.ids().iter().copied());
+        inference.layers.add_neighbors(destinations, hop, model.aggregation(), &mut added)?;
+        Ok(added.set())
     }
 }
 

@@ -14,12 +14,11 @@ use graphmill_nn::{
     layer::{LayerInput, gather_rows},
     model::{Activations, Model},
 };
-use rayon::prelude::*;
 
 use super::{
     gathered::{Gathered, run_of},
     neighbors::{Neighbors, chunk_len},
-    nodes::{Marks, NodeSet},
+    nodes::{Added, NodeSet},
 };
 use crate::Result;
 
@@ -263,26 +262,26 @@ impl<'a> Layers<'a> {
         Ok(self.backend.check()?)
     }
 
-    /// Marks the neighbours of `destinations` in hop `hop`.
+    /// Adds the neighbours of `destinations` in hop `hop`.
     ///
     /// # Errors
     /// Another rank did not reply.
-    pub(crate) fn mark_neighbors(
+    pub(crate) fn add_neighbors(
         &mut self,
         destinations: &NodeSet,
         hop: usize,
         aggregation: Aggregation,
-        marks: &Marks,
+        added: &mut Added,
     ) -> Result<()> {
+        let ids = destinations.ids();
         if self.neighbors.reaches_further() {
-            for ids in destinations.ids().chunks(self.chunk) {
+            for ids in ids.chunks(self.chunk) {
                 self.neighbors.rows(self.graph, hop, ids, aggregation, &mut self.scratch, &mut self.block)?;
-                self.block.indices.iter().for_each(|&u| marks.mark(u));
+                added.add(self.block.indices.iter().copied());
             }
-        } else {
-            let each = destinations.ids().par_iter().with_min_len(1 << 8);
-            each.for_each(|&v| self.graph.in_neighbors(v).iter().for_each(|&u| marks.mark(u)));
+            return Ok(());
         }
+        added.add_rows(ids, |v| self.graph.in_neighbors(v));
         Ok(())
     }
 
@@ -291,7 +290,7 @@ impl<'a> Layers<'a> {
     /// model.
     ///
     /// # Errors
-    /// As [`Layers::mark_neighbors`].
+    /// As [`Layers::add_neighbors`].
     pub(super) fn needed(
         &mut self,
         wanted: &[NodeId],
@@ -299,15 +298,15 @@ impl<'a> Layers<'a> {
         hops: usize,
         aggregation: Aggregation,
     ) -> Result<Vec<NodeSet>> {
-        let marks = Marks::new(self.graph.num_nodes());
-        wanted.par_iter().with_min_len(1 << 12).for_each(|&v| marks.mark(v));
-        let mut needed = vec![marks.set()];
+        let mut added = Added::new(self.graph.num_nodes());
+        added.add(wanted.iter().copied());
+        let mut needed = vec![added.set()];
         for l in (0..layers).rev() {
             let above = needed.last().expect("starts with one set");
             if !above.is_all() {
-                self.mark_neighbors(above, hops - 1 - l, aggregation, &marks)?;
+                self.add_neighbors(above, hops - 1 - l, aggregation, &mut added)?;
             }
-            needed.push(marks.set());
+            needed.push(added.set());
         }
         needed.reverse();
         Ok(needed)

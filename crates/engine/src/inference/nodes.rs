@@ -5,14 +5,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
-/// A set of nodes in ascending order with the rank of each: a bit per node, and for every 64 bits
-/// the number of members before them (Jacobson, *Space-efficient static trees and graphs*, FOCS
-/// 1989). Takes `V / 4` bytes and 4 per member; a rank query takes O(1).
+/// Nodes of a graph for each member of the largest set that is a list: a set of few nodes, as those
+/// of a request to a service, takes no pass over all nodes.
+const NODES_OF_MEMBER: usize = 256;
+
+/// A set of nodes in ascending order with the rank of each. Takes 4 bytes per member; a set of many
+/// takes a bit for each node and the number of members before every 64 bits, too (Jacobson,
+/// *Space-efficient static trees and graphs*, FOCS 1989), `V / 4` bytes. A rank query takes O(1),
+/// or O(log members) in a set of few.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeSet {
     ids: Vec<NodeId>,
-    /// Empty if all nodes are members.
-    words: Vec<Word>,
+    ranks: Ranks,
+}
+
+/// How the rank of a member is found.
+#[derive(Clone, Debug, Default)]
+enum Ranks {
+    /// All nodes are members.
+    #[default]
+    All,
+    /// By the members before every 64 nodes.
+    Counted(Vec<Word>),
+    /// By binary search among the members.
+    Searched,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,14 +41,14 @@ struct Word {
 impl NodeSet {
     /// The set of all `nodes` nodes.
     pub(crate) fn all(nodes: usize) -> Self {
-        Self { ids: (0..nodes as NodeId).into_par_iter().collect(), words: Vec::new() }
+        Self { ids: (0..nodes as NodeId).into_par_iter().collect(), ranks: Ranks::All }
     }
 
     /// The set of `members` among `nodes` nodes.
     pub(crate) fn of(nodes: usize, members: impl Iterator<Item = NodeId>) -> Self {
-        let marks = Marks::new(nodes);
-        members.for_each(|v| marks.mark(v));
-        marks.set()
+        let mut added = Added::new(nodes);
+        added.add(members);
+        added.set()
     }
 
     /// Members in ascending order.
@@ -47,7 +63,7 @@ impl NodeSet {
 
     /// Returns true if every node is a member, so that its rank is its id.
     pub(crate) fn is_all(&self) -> bool {
-        self.words.is_empty()
+        matches!(self.ranks, Ranks::All)
     }
 
     /// Replaces members by their ranks.
@@ -58,15 +74,97 @@ impl NodeSet {
     }
 
     fn rank(&self, id: NodeId) -> u32 {
-        let word = self.words[id as usize / 64];
-        debug_assert!(word.bits >> (id % 64) & 1 == 1, "node {id} is not a member");
-        word.before + (word.bits & !(u64::MAX << (id % 64))).count_ones()
+        match &self.ranks {
+            Ranks::All => id,
+            Ranks::Counted(words) => {
+                let word = words[id as usize / 64];
+                debug_assert!(word.bits >> (id % 64) & 1 == 1, "node {id} is not a member");
+                word.before + (word.bits & !(u64::MAX << (id % 64))).count_ones()
+            }
+            Ranks::Searched => {
+                let at = self.ids.partition_point(|&member| member < id);
+                debug_assert_eq!(self.ids.get(at), Some(&id), "node {id} is not a member");
+                at as u32
+            }
+        }
+    }
+}
+
+/// A set that nodes are added to: a list of few, and from then on a bit for each node.
+#[derive(Debug)]
+pub(crate) struct Added {
+    nodes: usize,
+    /// Members in any order, some more than once.
+    few: Vec<NodeId>,
+    /// All members, once they are many.
+    many: Option<Marks>,
+}
+
+impl Added {
+    /// The empty set of `nodes` nodes.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, few: Vec::new(), many: None }
+    }
+
+    /// Adds nodes, one after the other.
+    pub(crate) fn add(&mut self, mut nodes: impl Iterator<Item = NodeId>) {
+        if self.many.is_none() {
+            let room = self.room();
+            self.few.extend(nodes.by_ref().take(room));
+        }
+        if let Some(next) = nodes.next() {
+            let marks = self.many();
+            marks.mark(next);
+            nodes.for_each(|v| marks.mark(v));
+        }
+    }
+
+    /// Adds the nodes of a row for each of `ids`; those of many rows in parallel.
+    pub(crate) fn add_rows<'a>(&mut self, ids: &[NodeId], row: impl Fn(NodeId) -> &'a [NodeId] + Sync) {
+        // rows without nodes count, too, so that few rows are looked at in vain
+        let room = self.room();
+        if ids.len() <= room && ids.iter().map(|&v| row(v).len()).sum::<usize>() <= room {
+            return self.add(ids.iter().flat_map(|&v| row(v)).copied());
+        }
+        let marks = self.many();
+        ids.par_iter().with_min_len(1 << 8).for_each(|&v| row(v).iter().for_each(|&u| marks.mark(u)));
+    }
+
+    /// Number of nodes that fit into the list.
+    fn room(&self) -> usize {
+        match self.many {
+            None => (self.nodes / NODES_OF_MEMBER).saturating_sub(self.few.len()),
+            Some(_) => 0,
+        }
+    }
+
+    /// The bits, which several threads may add to.
+    fn many(&mut self) -> &Marks {
+        let Self { nodes, few, many } = self;
+        many.get_or_insert_with(|| {
+            let marks = Marks::new(*nodes);
+            few.iter().for_each(|&v| marks.mark(v));
+            marks
+        })
+    }
+
+    /// The current members. O(list log list), or that of [`Marks::set`].
+    pub(crate) fn set(&mut self) -> NodeSet {
+        if let Some(marks) = &self.many {
+            return marks.set();
+        }
+        self.few.sort_unstable();
+        self.few.dedup();
+        match self.few.len() == self.nodes {
+            true => NodeSet::all(self.nodes),
+            false => NodeSet { ids: self.few.clone(), ranks: Ranks::Searched },
+        }
     }
 }
 
 /// A set that several threads add nodes to.
 #[derive(Debug)]
-pub(crate) struct Marks {
+struct Marks {
     nodes: usize,
     // Relaxed suffices: bits are only ever set, and the join of each parallel loop orders them
     // before later reads.
@@ -75,13 +173,13 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// The empty set of `nodes` nodes.
-    pub(crate) fn new(nodes: usize) -> Self {
+    fn new(nodes: usize) -> Self {
         Self { nodes, words: (0..nodes.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Adds a node.
     #[inline]
-    pub(crate) fn mark(&self, v: NodeId) {
+    fn mark(&self, v: NodeId) {
         let (word, bit) = (&self.words[v as usize / 64], 1 << (v % 64));
         // most nodes are members already, and a load is cheaper than an atomic write
         if word.load(Relaxed) & bit == 0 {
@@ -90,7 +188,7 @@ impl Marks {
     }
 
     /// The current members. O(V / 64 + members).
-    pub(crate) fn set(&self) -> NodeSet {
+    fn set(&self) -> NodeSet {
         let mut before = 0;
         let count = |bits: &AtomicU64| {
             let word = Word { bits: bits.load(Relaxed), before };
@@ -111,7 +209,7 @@ impl Marks {
                 })
             })
         });
-        NodeSet { ids: ids.collect(), words }
+        NodeSet { ids: ids.collect(), ranks: Ranks::Counted(words) }
     }
 }
 
@@ -150,6 +248,31 @@ mod tests {
             }
         }
         assert_eq!(NodeSet::all(3).ids(), [0, 1, 2]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn few_and_many_nodes_have_the_same_ranks(
+            nodes in 1usize..2000,
+            rows in proptest::collection::vec(proptest::collection::vec(0usize..2000, 0..4), 0..12),
+        ) {
+            let rows: Vec<Vec<NodeId>> =
+                rows.iter().map(|row| row.iter().map(|&v| (v % nodes) as NodeId).collect()).collect();
+            let (marks, mut added) = (Marks::new(nodes), Added::new(nodes));
+            for (i, row) in rows.iter().enumerate() {
+                row.iter().for_each(|&v| marks.mark(v));
+                match i % 2 {
+                    0 => added.add(row.iter().copied()),
+                    _ => added.add_rows(&[i as NodeId], |v| &rows[v as usize]),
+                }
+                let (expected, set) = (marks.set(), added.set());
+                proptest::prop_assert_eq!(set.ids(), expected.ids());
+                proptest::prop_assert_eq!(set.is_all(), expected.is_all());
+                let mut ranks = set.ids().to_vec();
+                set.number(&mut ranks);
+                proptest::prop_assert!(ranks.iter().copied().eq(0..set.len() as u32));
+            }
+        }
     }
 
     #[test]

@@ -36,7 +36,6 @@ use graphmill_nn::{
     backend::{Cpu, ElementOps, ops::Gather},
     typed::{TypedActivations, TypedModel, TypedStep},
 };
-use rayon::prelude::*;
 
 use super::{
     learner::step,
@@ -46,7 +45,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
-    inference::{Marks, NodeSet, Output},
+    inference::{Added, NodeSet, Output},
 };
 
 /// Inference on one task. Reuses its buffers between calls.
@@ -341,23 +340,21 @@ impl<'a> TypedInference<'a> {
     /// `lists`.
     fn needed(&self, lists: &[&[NodeId]], layers: usize) -> Vec<Vec<NodeSet>> {
         let (graph, schema) = (&self.task.graph, self.task.graph.schema());
-        let marks: Vec<Marks> = schema.types().iter().map(|node| Marks::new(node.count)).collect();
-        for (marks, nodes) in marks.iter().zip(lists) {
-            nodes.iter().for_each(|&v| marks.mark(v));
+        let mut added: Vec<Added> = schema.types().iter().map(|node| Added::new(node.count)).collect();
+        for (added, nodes) in added.iter_mut().zip(lists) {
+            added.add(nodes.iter().copied());
         }
-        let sets = || marks.iter().map(Marks::set).collect::<Vec<NodeSet>>();
-        let mut needed = vec![sets()];
+        let sets = |added: &mut [Added]| added.iter_mut().map(Added::set).collect::<Vec<NodeSet>>();
+        let mut needed = vec![sets(&mut added)];
         for sampler in self.samplers.layers()[..layers].iter().rev() {
             let above = &needed[needed.len() - 1];
             for (r, relation) in schema.relations().iter().enumerate() {
                 if sampler.follows(schema, 0, r) {
-                    let neighbors = |&v: &NodeId| graph.relation(r).in_neighbors(v);
-                    above[relation.dst].ids().par_iter().with_min_len(1 << 10).for_each(|v| {
-                        neighbors(v).iter().for_each(|&u| marks[relation.src].mark(u));
-                    });
+                    let rows = graph.relation(r);
+                    added[relation.src].add_rows(above[relation.dst].ids(), |v| rows.in_neighbors(v));
                 }
             }
-            needed.push(sets());
+            needed.push(sets(&mut added));
         }
         needed.reverse();
         needed

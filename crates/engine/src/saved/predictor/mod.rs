@@ -223,7 +223,7 @@ impl Predictor {
     /// A node is outside the graph; the sampler cannot draw for single nodes; features cannot be
     /// read.
     pub fn predict(&self, nodes: &[NodeId], of: Neighborhood) -> Result<Answers> {
-        Ok(self.answers(self.rows(nodes, of, Output::Logits)?))
+        in_pool(|| Ok(self.answers(self.rows(nodes, of, Output::Logits)?)))
     }
 
     /// Answers of rows of logits, or of values at the scale of the targets.
@@ -252,7 +252,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn embed(&self, nodes: &[NodeId], of: Neighborhood) -> Result<(usize, Vec<f32>)> {
-        let rows = self.rows(nodes, of, Output::Embeddings)?;
+        let rows = in_pool(|| self.rows(nodes, of, Output::Embeddings))?;
         Ok((rows.num_cols(), rows.view().host().to_vec()))
     }
 
@@ -275,6 +275,12 @@ impl Predictor {
         }
         self.opened.rows(nodes, of, output)
     }
+}
+
+/// Runs `work` on a thread of the pool. Elsewhere each of its many short parallel loops would wake
+/// the pool and wait for it.
+fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    rayon::scope(|_| work())
 }
 
 /// Refuses runs that are not answered node by node.

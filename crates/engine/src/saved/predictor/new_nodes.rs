@@ -15,6 +15,7 @@ use graphmill_data::typed::{self, Verify};
 use super::{
     Predictor,
     answers::Neighborhood,
+    in_pool,
     new_rows::{NewAnswers, NewLogits, NewNodes, Tables},
     one_type::{OneType, draws, sampler},
 };
@@ -37,7 +38,7 @@ impl Predictor {
     pub fn predict_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewAnswers> {
         self.check(of)?;
         let NewLogits { rows, keys, new_edges, known_edges, unknown_values } =
-            self.opened.logits_of_new(new, of)?;
+            in_pool(|| self.opened.logits_of_new(new, of))?;
         Ok(NewAnswers { answers: self.answers(rows), keys, new_edges, known_edges, unknown_values })
     }
 }

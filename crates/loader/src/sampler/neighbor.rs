@@ -368,11 +368,17 @@ impl Marks {
         }
     }
 
-    /// Sets the mark of an offset. Returns true if it is set already, by this offset or another.
+    /// Returns true if the mark of an offset is set, by this offset or another.
     #[inline(always)]
-    pub(crate) fn set(&mut self, offset: u32) -> bool {
+    pub(crate) fn is_set(&self, offset: u32) -> bool {
+        self.of[offset as usize % MARKED] == self.now
+    }
+
+    /// Sets the mark of an offset if `condition` is true.
+    #[inline(always)]
+    pub(crate) fn set_if(&mut self, offset: u32, condition: bool) {
         let mark = &mut self.of[offset as usize % MARKED];
-        std::mem::replace(mark, self.now) == self.now
+        *mark = if condition { self.now } else { *mark };
     }
 }
 

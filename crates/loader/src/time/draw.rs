@@ -21,10 +21,6 @@
 use graphmill_core::keyed::Stream;
 use rustc_hash::FxHashSet;
 
-use super::{
-    TimeDraw,
-    recency::{Aged, by_recency},
-};
 pub(super) use crate::sampler::neighbor::Marks;
 use crate::sampler::neighbor::floyd;
 
@@ -36,39 +32,24 @@ const MAX_SCAN: usize = 64;
 /// Maximum number of edges of which each has a bit.
 const MAX_BITS: usize = 1024;
 
-/// Draws `out.len()` of the admitted places of a row, from the first to below the second,
-/// ascending. The row's times may be empty if all edges always existed.
-pub(super) fn draw(
-    time_draw: TimeDraw,
-    row: &Aged,
-    admitted: [u32; 2],
-    stream: &mut Stream,
-    marks: &mut Marks,
-    out: &mut [u32],
-) {
-    let [start, end] = admitted;
+/// Draws `out.len()` of the admitted places of a row, which are more, from the first to below the
+/// second: uniformly, ascending.
+pub(super) fn uniform([start, end]: [u32; 2], stream: &mut Stream, marks: &mut Marks, out: &mut [u32]) {
     let (count, degree) = (out.len(), end - start);
-    debug_assert!(count <= degree as usize, "{count} draws of {degree} edges");
-    if count == degree as usize || time_draw == TimeDraw::Last {
-        let first = end - count as u32;
-        return out.iter_mut().zip(first..).for_each(|(to, place)| *to = place);
-    }
-    match time_draw {
-        TimeDraw::Recency if !row.times.is_empty() => by_recency(row, admitted, stream, marks, out),
-        _ if count <= MAX_RANKED => {
-            floyd(stream, degree.into(), out, marks, &[], |offset| start + offset);
-        }
-        _ if degree as usize <= MAX_BITS => return by_bits(degree, start, stream, out),
-        _ => {
-            by_set(degree, stream, out);
-            out.iter_mut().for_each(|place| *place += start);
-        }
+    debug_assert!(count < degree as usize, "{count} draws of {degree} edges");
+    if count <= MAX_RANKED {
+        floyd(stream, degree.into(), out, marks, &[], |offset| start + offset);
+    } else if degree as usize <= MAX_BITS {
+        return by_bits(degree, start, stream, out);
+    } else {
+        by_set(degree, stream, out);
+        out.iter_mut().for_each(|place| *place += start);
     }
     sort(out);
 }
 
 /// Sorts distinct places.
-fn sort(out: &mut [u32]) {
+pub(super) fn sort(out: &mut [u32]) {
     match out.len() {
         0 | 1 => {}
         2..=8 => by_rank::<8>(out),
@@ -140,17 +121,35 @@ pub(super) fn draw_alone(
     stream: &mut Stream,
     out: &mut [u32],
 ) {
-    let half_life = options.time_half_life;
-    let decay = super::recency::Decay::new(&[0, times.len() as u64], times, half_life);
-    let row = Aged { half_life, times, segments: decay.row(0) };
-    draw(options.time_draw, &row, [admitted.start, admitted.end], stream, &mut Marks::new(), out);
+    let (admitted, degree) = ([admitted.start, admitted.end], admitted.len());
+    let marks = &mut Marks::new();
+    if out.len() == degree || options.time_draw == super::TimeDraw::Last {
+        let first = admitted[1] - out.len() as u32;
+        out.iter_mut().zip(first..).for_each(|(to, place)| *to = place);
+    } else if options.time_draw == super::TimeDraw::Recency && !times.is_empty() {
+        use super::recency::{Aged, Candidates, Decay};
+        let half_life = options.time_half_life;
+        let decay = Decay::new(&[0, times.len() as u64], times, half_life);
+        let row = Aged { half_life, times, segments: decay.row(0) };
+        let mut candidates = Candidates::new();
+        candidates.start(&row, admitted, stream.clone(), out.len());
+        candidates.finish(&row, admitted, marks, out);
+        sort(out);
+        // the next draw is independent
+        *stream = Stream::new(stream.next_u64());
+    } else {
+        uniform(admitted, stream, marks, out);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use graphmill_core::keyed::key;
 
-    use super::{super::TimeOptions, *};
+    use super::{
+        super::{TimeDraw, TimeOptions},
+        *,
+    };
     use crate::subgraph::testing::fits;
 
     fn options(time_draw: TimeDraw, time_half_life: f64) -> TimeOptions {
@@ -199,14 +198,13 @@ mod tests {
 
     #[test]
     fn uniform_draws_are_those_of_the_plain_loop_in_ascending_order() {
-        let row = Aged { half_life: 1.0, times: &[], segments: &[] };
         let mut marks = Marks::new();
         for degree in [2, 9, 33, 63, 64, 65, 300, MAX_BITS as u32, 1025, 4097, 1 << 20, u32::MAX - 7] {
             for count in [1, 2, 8, 10, 17, 32, 33, 40, 300, 1000].into_iter().filter(|&n| n < degree) {
                 let seed = u64::from(degree) * u64::from(count);
                 let (mut found, mut expected) = (vec![0; count as usize], vec![0; count as usize]);
                 let stream = &mut Stream::new(seed);
-                draw(TimeDraw::Uniform, &row, [7, degree + 7], stream, &mut marks, &mut found);
+                uniform([7, degree + 7], stream, &mut marks, &mut found);
                 by_set(degree, &mut Stream::new(seed), &mut expected);
                 expected.iter_mut().for_each(|place| *place += 7);
                 expected.sort_unstable();

@@ -46,6 +46,13 @@ const TASK_LEN: u64 = 1 << 15;
 /// Number of half lives whose segments are kept.
 const MAX_DECAYS: usize = 2;
 
+/// Number of quantiles of the times of a relation.
+const QUANTILES: usize = 256;
+/// Maximum number of times whose quantiles are computed.
+const MAX_SAMPLE: usize = 1 << 16;
+/// Distance of the first comparison from the start of a search, a cache line.
+const FIRST_STEP: usize = 8;
+
 /// Order by time of the edges of a relation.
 #[derive(Clone, Debug, Default)]
 pub struct TimeIndex {
@@ -57,6 +64,8 @@ pub struct TimeIndex {
     /// Visible time of the last edge of each row (`N`); [`i64::MIN`] for an empty row, and for all
     /// rows without times.
     last: Option<Buffer<i64>>,
+    /// Quantiles of the visible times, ascending.
+    quantiles: Arc<[i64]>,
     /// Segments of the rows for the half lives in use, the latest last.
     decays: Arc<Mutex<Vec<Arc<Decay>>>>,
 }
@@ -142,7 +151,8 @@ impl TimeIndex {
             });
             Ok(())
         })?;
-        Ok(Self { time: Some(time), order, last: Some(last), decays: Arc::default() })
+        let quantiles = quantiles(&time);
+        Ok(Self { time: Some(time), order, last: Some(last), quantiles, decays: Arc::default() })
     }
 
     /// Visible times of the row from position `start` to `end` in the graph, ascending; empty if
@@ -165,10 +175,45 @@ impl TimeIndex {
             // the case of most rows of a late seed reads no times
             row.len()
         } else {
-            row.partition_point(|&time| time <= latest)
+            self.count_until(row, latest)
         };
-        let low = oldest.map_or(0, |oldest| row[..high].partition_point(|&time| time <= oldest));
+        let low = oldest.map_or(0, |oldest| self.count_until(&row[..high], oldest));
         low as u32..high as u32
+    }
+
+    /// Number of the first edges of a row whose times are at most `latest`. The search begins where
+    /// the edge would be if the row's times were distributed as all times are.
+    fn count_until(&self, row: &[i64], latest: i64) -> usize {
+        let (mut low, mut high, mut step) = (0, row.len(), FIRST_STEP);
+        let guess = self.guess(row.len(), latest);
+        if guess < row.len() && row[guess] <= latest {
+            low = guess + 1;
+            while low + step < row.len() {
+                if row[low + step] > latest {
+                    high = low + step;
+                    break;
+                }
+                low += step + 1;
+                step *= 4;
+            }
+        } else {
+            high = guess;
+            while high > step {
+                if row[high - step] <= latest {
+                    low = high - step + 1;
+                    break;
+                }
+                high -= step;
+                step *= 4;
+            }
+        }
+        low + row[low..high].partition_point(|&time| time <= latest)
+    }
+
+    /// Number of edges up to time `latest` of a row of `len` edges that is like all rows together.
+    #[inline]
+    fn guess(&self, len: usize, latest: i64) -> usize {
+        len * self.quantiles.partition_point(|&time| time <= latest) / self.quantiles.len().max(1)
     }
 
     /// Prefetches the time of the last edge of row `v`.
@@ -186,7 +231,7 @@ impl TimeIndex {
         let (Some(time), Some(last)) = (self.time.as_deref(), self.last.as_deref()) else { return };
         if searches_oldest || last[v as usize] > latest {
             let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
-            prefetch(time, start.midpoint(end) as usize);
+            prefetch(time, start as usize + self.guess((end - start) as usize, latest));
         }
     }
 
@@ -254,6 +299,14 @@ impl TimeIndex {
         let time = self.time.as_ref().filter(|_| self.order.is_some()).map_or(0, |t| size_of_val(&t[..]));
         order + time + last
     }
+}
+
+/// Quantiles of times, of a sample in equal distances.
+fn quantiles(time: &[i64]) -> Arc<[i64]> {
+    let mut sample: Vec<i64> = time.iter().step_by(time.len().div_ceil(MAX_SAMPLE).max(1)).copied().collect();
+    sample.sort_unstable();
+    let count = QUANTILES.min(sample.len());
+    (0..count).map(|i| sample[(2 * i + 1) * sample.len() / (2 * count)]).collect()
 }
 
 /// Rows of a task with their times, and offsets with sources.

@@ -8,9 +8,9 @@
 //! A row is cut into segments, from its first edge on: the edges of a segment span less than a half
 //! life. An edge of a segment weighs at most as much as the segment's last edge, and more than half
 //! as much. The number of edges times this bound is the bound of a segment, and the bounds of all
-//! earlier segments are summed up once. A draw walks back from the last admitted edge to its
-//! segment, past two segments on average if all have as many edges, takes an edge of the segment
-//! uniformly, and accepts it with the quotient of its weight and the bound.
+//! earlier segments are summed up once. A draw finds its segment, from the last admitted edge back,
+//! takes an edge of the segment uniformly, and accepts it with the quotient of its weight and the
+//! bound: three of four on average, if the times of a segment are spread evenly.
 //!
 //! If few edges have most of the weight, repeats are too many; the rest of the draws is then made
 //! as in a short row, among the edges that are left. There every edge has the key `ln w + G` with a
@@ -48,6 +48,12 @@ const KEYED_FOR_EACH: usize = 3;
 /// Least part of the weights of all earlier edges that the edges of a window have, if they are
 /// drawn by segments: below, the difference of two sums is too inexact.
 const MIN_WINDOW: f64 = 1e-6;
+/// Number of segments that are tested without a walk.
+const MAX_RECENT: usize = 16;
+/// Number of places that are drawn before any is accepted.
+const MAX_CANDIDATES: usize = 32;
+/// Number of weights that are computed together.
+const LANES: usize = 8;
 /// Bound of a Gumbel number: `-ln(-ln u)` for the largest `u` of [`gumbel`], `1 - 2^-54`.
 const MAX_GUMBEL: f64 = 37.5;
 
@@ -60,8 +66,8 @@ pub(super) struct Segment {
     newest: i64,
     /// Bound of the weights of all edges before the segment, if an edge of time `newest` weighs 1.
     before: f64,
-    /// Weight of an edge of time `newest` over that of the previous segment's.
-    step: f64,
+    /// Weight of the previous segment's `newest` over that of this one.
+    decay: f64,
 }
 
 /// Segments of the rows of a relation for one half life.
@@ -126,14 +132,14 @@ pub(super) fn cut(times: &[i64], half_life: f64, segments: &mut Vec<Segment>) {
         let span = |time: &i64| age(half_life, *time, times[first]);
         let end = first + 1 + times[first + 1..].iter().take_while(|&time| span(time) < 1.0).count();
         let newest = times[end - 1];
-        let (step, before) = match previous {
+        let (decay, before) = match previous {
             Some((segment, count)) => {
-                let step = age(half_life, newest, segment.newest).exp2();
-                (step, (count + segment.before) / step)
+                let decay = (-age(half_life, newest, segment.newest)).exp2();
+                (decay, (count + segment.before) * decay)
             }
             None => (1.0, 0.0),
         };
-        let segment = Segment { first: first as u32, newest, before, step };
+        let segment = Segment { first: first as u32, newest, before, decay };
         segments.push(segment);
         previous = Some((segment, (end - first) as f64));
         first = end;
@@ -149,97 +155,200 @@ pub(super) struct Aged<'a> {
     pub(super) segments: &'a [Segment],
 }
 
-/// Draws `out.len()` of the places from `start` to `end`.
-pub(super) fn by_recency(
-    row: &Aged,
-    admitted: [u32; 2],
-    stream: &mut Stream,
-    marks: &mut Marks,
-    out: &mut [u32],
-) {
-    if out.is_empty() {
-        return;
-    }
-    let long = (admitted[1] - admitted[0]) as usize > KEYED_FOR_EACH * out.len();
-    let drawn = if long && !row.segments.is_empty() {
-        with_replacement(row, admitted, stream, marks, out)
-    } else {
-        0
-    };
-    if drawn < out.len() {
-        let (taken, out) = out.split_at_mut(drawn);
-        by_keys(row.half_life, row.times, admitted, taken, stream, out);
-    }
+/// Places of a row that are drawn with replacement and not accepted yet. The draws of several rows
+/// are made before any is accepted, so that the reads of their times overlap.
+pub(super) struct Candidates {
+    stream: Stream,
+    len: usize,
+    place: [u32; MAX_CANDIDATES],
+    /// Uniform number that decides whether the place is accepted.
+    uniform: [f64; MAX_CANDIDATES],
+    /// Time of the last edge of the place's segment.
+    newest: [i64; MAX_CANDIDATES],
 }
 
-/// Draws places until `out` is full or repeats are too many; returns the number drawn.
-fn with_replacement(
-    &Aged { half_life, times, segments }: &Aged,
-    [start, end]: [u32; 2],
-    stream: &mut Stream,
-    marks: &mut Marks,
-    out: &mut [u32],
-) -> usize {
-    let holds = |place: u32| segments.partition_point(|segment| segment.first <= place) - 1;
-    let last = match segments.last() {
-        Some(segment) if segment.first < end => segments.len() - 1,
-        _ => holds(end - 1),
-    };
-    let all = f64::from(end - segments[last].first) + segments[last].before;
-    let (mut oldest, mut total) = (0, all);
-    if start > 0 {
-        oldest = holds(start);
-        let at = &segments[oldest];
-        let older = f64::from(start - at.first) + at.before;
-        total -= segments[oldest + 1..=last].iter().fold(older, |older, segment| older / segment.step);
-        if total < MIN_WINDOW * all {
-            return 0;
+impl Candidates {
+    /// Creates a list for any row.
+    pub(super) fn new() -> Self {
+        Self {
+            stream: Stream::new(0),
+            len: 0,
+            place: [0; MAX_CANDIDATES],
+            uniform: [0.0; MAX_CANDIDATES],
+            newest: [0; MAX_CANDIDATES],
         }
     }
-    marks.clear();
-    let mut drawn = 0;
-    for _ in 0..4 * out.len() + 32 {
-        let mut left = stream.uniform() * total;
-        let (mut s, mut end) = (last, end);
-        let (first, count) = loop {
-            let first = segments[s].first.max(start);
-            let count = end - first;
-            if left < f64::from(count) || s == oldest {
-                break (first, count);
+
+    /// Begins `count` draws from the admitted places of a row, and prefetches their times.
+    pub(super) fn start(&mut self, row: &Aged, admitted: [u32; 2], stream: Stream, count: usize) {
+        (self.stream, self.len) = (stream, 0);
+        let is_long = (admitted[1] - admitted[0]) as usize > KEYED_FOR_EACH * count;
+        if is_long && !row.segments.is_empty() && count > 0 {
+            self.fill(row, admitted, (count + count / 2 + 1).next_multiple_of(LANES));
+        }
+    }
+
+    /// Replaces the candidates by up to `count` others.
+    fn fill(&mut self, row: &Aged, admitted: [u32; 2], count: usize) {
+        self.len = 0;
+        let Some(recent) = Recent::new(row.segments, admitted) else { return };
+        self.len = count.min(MAX_CANDIDATES);
+        for i in 0..self.len {
+            let (first, count, newest) = recent.segment(row.segments, self.stream.uniform());
+            // the halves of the product are the place and a uniform number
+            let product = u128::from(self.stream.next_u64()) * u128::from(count);
+            self.place[i] = first + (product >> 64) as u32;
+            self.uniform[i] = (product as u64 >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
+            self.newest[i] = newest;
+            prefetch(row.times, self.place[i] as usize);
+        }
+    }
+
+    /// Ends the draws from the admitted places of a row: fills `out`.
+    pub(super) fn finish(&mut self, row: &Aged, admitted: [u32; 2], marks: &mut Marks, out: &mut [u32]) {
+        if out.is_empty() {
+            return;
+        }
+        let (mut drawn, mut tries) = (0, 0);
+        marks.clear();
+        while self.len > 0 {
+            drawn = self.accept(row, marks, out, drawn);
+            tries += self.len;
+            if drawn == out.len() || tries > 4 * out.len() + MAX_CANDIDATES {
+                break;
             }
-            left = (left - f64::from(count)) * segments[s].step;
-            end = first;
-            s -= 1;
-        };
-        let place = first + stream.below(count.into()) as u32;
-        let accepts = || age(half_life, segments[s].newest, times[place as usize]);
-        if !is_below_power(stream.uniform(), accepts) {
-            continue;
+            self.fill(row, admitted, MAX_CANDIDATES);
         }
-        if marks.set(place) && out[..drawn].contains(&place) {
-            continue;
-        }
-        out[drawn] = place;
-        drawn += 1;
-        if drawn == out.len() {
-            break;
+        if drawn < out.len() {
+            let (taken, out) = out.split_at_mut(drawn);
+            by_keys(row, admitted, taken, &mut self.stream, out);
         }
     }
-    drawn
+
+    /// Accepts candidates as places of `out`, of which `drawn` are filled; returns their number.
+    fn accept(&self, row: &Aged, marks: &mut Marks, out: &mut [u32], mut drawn: usize) -> usize {
+        let mut weight = [0.0; MAX_CANDIDATES];
+        let lists = self.place.iter().zip(&self.newest).zip(&mut weight).take(self.len);
+        lists.for_each(|((&place, &newest), to)| *to = age(row.half_life, newest, row.times[place as usize]));
+        weight[..self.len.next_multiple_of(LANES)].iter_mut().for_each(|age| *age = power(*age));
+        for ((&place, &uniform), &weight) in self.place.iter().zip(&self.uniform).zip(&weight).take(self.len)
+        {
+            let Some(to) = out.get_mut(drawn) else { break };
+            // no branch tests for acceptance, which is unpredictable
+            *to = place;
+            let is_accepted = uniform < weight;
+            if is_accepted & marks.is_set(place) && out[..drawn].contains(&place) {
+                continue;
+            }
+            marks.set_if(place, is_accepted);
+            drawn += usize::from(is_accepted);
+        }
+        drawn
+    }
 }
 
-/// Returns true if `u < 2^-age`, for an age below 1.
-#[inline]
-fn is_below_power(u: f64, age: impl Fn() -> f64) -> bool {
-    if u < 0.5 {
-        return true;
+/// `2^-age` for an age from 0 to 1, by the series around a half: its first missing term is below
+/// `2^-52`.
+#[inline(always)]
+fn power(age: f64) -> f64 {
+    let x = (0.5 - age) * std::f64::consts::LN_2;
+    let mut sum = 1.0;
+    for n in (1..=12).rev() {
+        sum = 1.0 + sum * x * (1.0 / f64::from(n));
     }
-    // the power lies between its tangent at 0 and its chord
-    let age = age();
-    if u < 1.0 - 0.694 * age {
-        return true;
+    sum * std::f64::consts::FRAC_1_SQRT_2
+}
+
+/// Last segments of the admitted edges of a row.
+struct Recent {
+    /// Sum of the bounds of the later segments, in the weight of the last one's `newest`; infinite
+    /// beyond the first segment.
+    later: [f64; MAX_RECENT],
+    first: [u32; MAX_RECENT],
+    count: [u32; MAX_RECENT],
+    newest: [i64; MAX_RECENT],
+    /// Sum of all bounds.
+    total: f64,
+    /// Sum of the bounds here, and the weight of the `newest` of the segment before.
+    known: f64,
+    scale: f64,
+    /// Number of the segment before.
+    before: usize,
+    /// Number of the oldest segment, and its first admitted place.
+    oldest: usize,
+    start: u32,
+}
+
+impl Recent {
+    /// Sums up the bounds of the segments. `None` if a window has too small a part of the weights.
+    fn new(segments: &[Segment], [start, end]: [u32; 2]) -> Option<Self> {
+        let holds = |place: u32| segments.partition_point(|segment| segment.first <= place) - 1;
+        let last = match segments.last() {
+            Some(segment) if segment.first < end => segments.len() - 1,
+            _ => holds(end - 1),
+        };
+        let all = f64::from(end - segments[last].first) + segments[last].before;
+        let (mut oldest, mut total) = (0, all);
+        if start > 0 {
+            oldest = holds(start);
+            let at = &segments[oldest];
+            let older = f64::from(start - at.first) + at.before;
+            total -= segments[oldest + 1..=last].iter().fold(older, |older, segment| older * segment.decay);
+            if total < MIN_WINDOW * all {
+                return None;
+            }
+        }
+        let mut recent = Self {
+            later: [f64::INFINITY; MAX_RECENT],
+            first: [0; MAX_RECENT],
+            count: [0; MAX_RECENT],
+            newest: [0; MAX_RECENT],
+            total,
+            known: 0.0,
+            scale: 1.0,
+            before: last + 1,
+            oldest,
+            start,
+        };
+        let mut end = end;
+        for (i, segment) in segments[oldest..=last].iter().rev().take(MAX_RECENT).enumerate() {
+            let first = segment.first.max(start);
+            recent.later[i] = recent.known;
+            (recent.first[i], recent.count[i], recent.newest[i]) = (first, end - first, segment.newest);
+            recent.known += f64::from(end - first) * recent.scale;
+            recent.scale *= segment.decay;
+            recent.before -= 1;
+            end = first;
+        }
+        Some(recent)
     }
-    u < 1.0 - 0.5 * age && u < (-age).exp2()
+
+    /// Segment at a part of the total: its first admitted place, number of them, and newest time.
+    #[inline(always)]
+    fn segment(&self, segments: &[Segment], part: f64) -> (u32, u32, i64) {
+        let at = part * self.total;
+        if at >= self.known && self.before > self.oldest {
+            return self.older(segments, (at - self.known) / self.scale);
+        }
+        let later: usize = self.later[1..].iter().map(|&later| usize::from(at >= later)).sum();
+        (self.first[later], self.count[later], self.newest[later])
+    }
+
+    /// As [`Recent::segment`], among the segments before, by a walk.
+    #[cold]
+    fn older(&self, segments: &[Segment], mut left: f64) -> (u32, u32, i64) {
+        let mut s = self.before;
+        loop {
+            s -= 1;
+            let segment = &segments[s];
+            let first = segment.first.max(self.start);
+            let count = segments[s + 1].first - first;
+            if left < f64::from(count) || s == self.oldest {
+                return (first, count, segment.newest);
+            }
+            left = (left - f64::from(count)) / segment.decay;
+        }
+    }
 }
 
 /// Draws from the standard Gumbel distribution; at most [`MAX_GUMBEL`].
@@ -281,15 +390,9 @@ impl Ord for Keyed {
     }
 }
 
-/// Logarithm of the weight of an edge of time `time`, if that of `last` weighs 1.
-fn log_weight(half_life: f64, last: i64, time: i64) -> f64 {
-    -((i128::from(last) - i128::from(time)) as f64) * std::f64::consts::LN_2 / half_life
-}
-
 /// Draws by Gumbel keys, of the places that are not `taken`.
 fn by_keys(
-    half_life: f64,
-    times: &[i64],
+    &Aged { half_life, times, .. }: &Aged,
     [start, end]: [u32; 2],
     taken: &[u32],
     stream: &mut Stream,
@@ -299,7 +402,7 @@ fn by_keys(
     let taken: FxHashSet<u32> = taken.iter().copied().collect();
     let mut largest: BinaryHeap<Reverse<Keyed>> = BinaryHeap::with_capacity(out.len() + 1);
     for place in (start..end).rev() {
-        let weight = log_weight(half_life, last, times[place as usize]);
+        let weight = -age(half_life, last, times[place as usize]) * std::f64::consts::LN_2;
         if largest.len() == out.len() {
             match largest.peek() {
                 Some(Reverse(least)) if weight + MAX_GUMBEL < least.key => break,
@@ -310,9 +413,13 @@ fn by_keys(
         if taken.contains(&place) {
             continue;
         }
-        largest.push(Reverse(Keyed::new(weight, gumbel(stream), place)));
-        if largest.len() > out.len() {
-            largest.pop();
+        let keyed = Keyed::new(weight, gumbel(stream), place);
+        if largest.len() < out.len() {
+            largest.push(Reverse(keyed));
+        } else if let Some(mut least) = largest.peek_mut()
+            && keyed > least.0
+        {
+            *least = Reverse(keyed);
         }
     }
     out.iter_mut().zip(largest).for_each(|(to, Reverse(drawn))| *to = drawn.place);
@@ -323,13 +430,44 @@ mod tests {
     use graphmill_core::keyed::key;
 
     use super::*;
+    use crate::subgraph::testing::fits;
 
     /// Draws by recency from a row that is cut for this draw.
     fn drawn(half_life: f64, times: &[i64], admitted: [u32; 2], seed: u64, out: &mut [u32]) {
         let decay = Decay::new(&[0, times.len() as u64], times, half_life);
         let row = Aged { half_life, times, segments: decay.row(0) };
-        by_recency(&row, admitted, &mut Stream::new(key(&[seed, 3])), &mut Marks::new(), out);
+        let mut candidates = Candidates::new();
+        candidates.start(&row, admitted, Stream::new(key(&[seed, 3])), out.len());
+        candidates.finish(&row, admitted, &mut Marks::new(), out);
         out.sort_unstable();
+    }
+
+    #[test]
+    fn powers_are_those_of_the_library() {
+        for i in 0..=1000 {
+            let age = f64::from(i) / 1000.0;
+            let difference = (power(age) / (-age).exp2() - 1.0).abs();
+            assert!(difference < 2e-15, "{age}: {difference}");
+        }
+    }
+
+    #[test]
+    fn draws_from_a_window_and_from_many_segments_have_their_probabilities() {
+        // 60 edges, a new segment at most every second edge
+        let times: Vec<i64> = (0..60).map(|i| i * 7 / 10).collect();
+        for (admitted, half_life) in [([0, 60], 2.0), ([37, 55], 4.0), ([20, 60], 1.0), ([0, 50], 30.0)] {
+            let mut counts = vec![0; 60];
+            for seed in 0..60_000 {
+                let mut out = [0];
+                drawn(half_life, &times, admitted, seed, &mut out);
+                counts[out[0] as usize] += 1;
+            }
+            let range = admitted[0] as usize..admitted[1] as usize;
+            let weights: Vec<f64> =
+                times[range.clone()].iter().map(|&time| (time as f64 / half_life).exp2()).collect();
+            fits(&counts[range.clone()], &weights);
+            assert_eq!(counts[range].iter().sum::<u64>(), 60_000);
+        }
     }
 
     #[test]
@@ -345,7 +483,8 @@ mod tests {
                         let mut out = vec![0; k];
                         if keyed == 1 {
                             let stream = &mut Stream::new(key(&[seed, 3]));
-                            by_keys(1.5, &times, [0, 400], &[], stream, &mut out);
+                            let row = Aged { half_life: 1.5, times: &times, segments: &[] };
+                            by_keys(&row, [0, 400], &[], stream, &mut out);
                         } else {
                             drawn(1.5, &times, [0, 400], seed, &mut out);
                         }

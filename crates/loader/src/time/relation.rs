@@ -14,15 +14,15 @@ use rayon::prelude::*;
 
 use super::{
     TimeCarry, TimeDraw, TimeIndex, TimeOptions, TimedGraph,
-    draw::{Marks, draw},
-    recency::{Aged, Decay},
+    draw::{Marks, sort, uniform},
+    recency::{Aged, Candidates, Decay},
 };
 use crate::{prefetch::prefetch, sampler::too_many};
 
 /// Number of destinations of a task.
 const RUN: usize = 256;
 /// Number of destinations between a prefetch and its use when bounds are searched.
-const PREFETCH_DISTANCE: usize = 8;
+const PREFETCH_DISTANCE: usize = 16;
 /// Number of destinations whose reads are in flight together.
 const GROUP: usize = 16;
 /// Maximum fanout at which whole rows are written without testing their length.
@@ -110,6 +110,13 @@ pub(super) struct Drawn<'a> {
     pub(super) times: Option<&'a mut Vec<i64>>,
 }
 
+/// Scratch of the draws of a run.
+struct DrawScratch {
+    marks: Marks,
+    /// Candidates of each destination of a group; none unless draws are by recency.
+    candidates: Vec<Candidates>,
+}
+
 /// A run of destinations with its edges.
 struct Run<'a> {
     rows: Range<usize>,
@@ -182,7 +189,9 @@ impl<'a> RelationDraws<'a> {
         let (rows, starts, base) = (run.rows.clone(), self.graph.indptr(), indptr[run.rows.start]);
         let at = |i: usize| (indptr[i] - base) as usize;
         let takes_last = self.options.time_draw == TimeDraw::Last;
-        let mut marks = Marks::new();
+        let group = if self.decay.is_some() { GROUP } else { 0 };
+        let candidates = (0..group).map(|_| Candidates::new()).collect();
+        let mut scratch = DrawScratch { marks: Marks::new(), candidates };
         let (mut whole, mut drawn) = ([0; GROUP], [0; GROUP]);
         for first in (rows.start..rows.end + GROUP).step_by(GROUP) {
             // Partition the rows into whole and drawn ones without a branch, which would be
@@ -207,9 +216,7 @@ impl<'a> RelationDraws<'a> {
             for &i in &whole[..wholes] {
                 self.take_last(starts[of.nodes[i] as usize], admitted[i][1], [at(i), at(i + 1)], &mut run);
             }
-            for &i in &drawn[..draws] {
-                self.draw_row(of.nodes[i], admitted[i], at(i)..at(i + 1), &mut marks, &mut run);
-            }
+            self.draw_rows(&drawn[..draws], of, admitted, at, &mut scratch, &mut run);
             let done = first.saturating_sub(GROUP).max(rows.start)..first.min(rows.end);
             self.resolve(at(done.start)..at(done.end), &mut run);
             if !run.times.is_empty() && self.options.time_carry == TimeCarry::Seed {
@@ -234,21 +241,50 @@ impl<'a> RelationDraws<'a> {
         }
     }
 
-    /// Draws the edges of a row that admits more than the fanout.
+    /// Draws the edges of the destinations of a group that admit more than the fanout.
     #[inline]
-    fn draw_row(&self, v: NodeId, admitted: Admitted, edges: Range<usize>, marks: &mut Marks, run: &mut Run) {
+    fn draw_rows(
+        &self,
+        drawn: &[usize],
+        of: Destinations,
+        admitted: &[Admitted],
+        at: impl Fn(usize) -> usize,
+        DrawScratch { marks, candidates }: &mut DrawScratch,
+        run: &mut Run,
+    ) {
+        let stream = |i: usize| {
+            let [start, end] = admitted[i];
+            Stream::new(key(&[self.key, of.nodes[i].into(), start.into(), end.into()]))
+        };
+        // the reads of the times of candidates overlap
+        for (&i, candidates) in drawn.iter().zip(&mut *candidates) {
+            candidates.start(&self.aged(of.nodes[i]), admitted[i], stream(i), self.fanout);
+        }
+        for (n, &i) in drawn.iter().enumerate() {
+            let places = &mut run.sources[at(i)..at(i + 1)];
+            match candidates.get_mut(n) {
+                Some(candidates) => {
+                    candidates.finish(&self.aged(of.nodes[i]), admitted[i], marks, places);
+                    sort(places);
+                }
+                None => uniform(admitted[i], &mut stream(i), marks, places),
+            }
+            let start = self.graph.indptr()[of.nodes[i] as usize];
+            for (&place, position) in places.iter().zip(&mut run.positions[at(i)..at(i + 1)]) {
+                *position = start + u64::from(place);
+                self.prefetch_edge(*position);
+            }
+        }
+    }
+
+    /// Times of row `v` with its segments.
+    #[inline]
+    fn aged(&self, v: NodeId) -> Aged<'_> {
         let [start, end] = [self.graph.indptr()[v as usize], self.graph.indptr()[v as usize + 1]];
-        let mut stream = Stream::new(key(&[self.key, v.into(), admitted[0].into(), admitted[1].into()]));
-        let row = Aged {
+        Aged {
             half_life: self.options.time_half_life,
             times: self.index.row(start, end),
             segments: self.decay.as_ref().map_or(&[], |decay| decay.row(v as usize)),
-        };
-        let places = &mut run.sources[edges.clone()];
-        draw(self.options.time_draw, &row, admitted, &mut stream, marks, places);
-        for (&place, position) in places.iter().zip(&mut run.positions[edges]) {
-            *position = start + u64::from(place);
-            self.prefetch_edge(*position);
         }
     }
 

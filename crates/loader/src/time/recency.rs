@@ -49,16 +49,27 @@ const KEYED_FOR_EACH: usize = 3;
 /// drawn by segments: below, the difference of two sums is too inexact.
 const MIN_WINDOW: f64 = 1e-6;
 /// Number of segments that are tested without a walk.
-const MAX_RECENT: usize = 16;
+const MAX_RECENT: usize = 8;
 /// Number of places that are drawn before any is accepted.
 const MAX_CANDIDATES: usize = 32;
 /// Number of weights that are computed together.
 const LANES: usize = 8;
+/// Coefficients of the exponential series, the last first.
+const COEFFICIENTS: [f64; 13] = {
+    let mut all = [1.0; 13];
+    let mut n = 1;
+    while n < 13 {
+        all[12 - n] = all[13 - n] / n as f64;
+        n += 1;
+    }
+    all
+};
 /// Bound of a Gumbel number: `-ln(-ln u)` for the largest `u` of [`gumbel`], `1 - 2^-54`.
 const MAX_GUMBEL: f64 = 37.5;
 
-/// Edges of a row whose times span less than a half life.
+/// Edges of a row whose times span less than a half life. Two lie in a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(super) struct Segment {
     /// Place of the first edge.
     first: u32,
@@ -112,8 +123,8 @@ impl Decay {
 
     /// Prefetches the last segments of row `v`.
     pub(super) fn prefetch_row(&self, v: usize) {
-        prefetch(&self.segments, (self.ends[v + 1] as usize).saturating_sub(1));
-        prefetch(&self.segments, (self.ends[v + 1] as usize).saturating_sub(3));
+        let end = self.ends[v + 1] as usize;
+        (1..=MAX_RECENT).step_by(2).for_each(|back| prefetch(&self.segments, end.saturating_sub(back)));
     }
 }
 
@@ -230,7 +241,7 @@ impl Candidates {
         let mut weight = [0.0; MAX_CANDIDATES];
         let lists = self.place.iter().zip(&self.newest).zip(&mut weight).take(self.len);
         lists.for_each(|((&place, &newest), to)| *to = age(row.half_life, newest, row.times[place as usize]));
-        weight[..self.len.next_multiple_of(LANES)].iter_mut().for_each(|age| *age = power(*age));
+        weight[..self.len.next_multiple_of(LANES)].as_chunks_mut().0.iter_mut().for_each(powers);
         for ((&place, &uniform), &weight) in self.place.iter().zip(&self.uniform).zip(&weight).take(self.len)
         {
             let Some(to) = out.get_mut(drawn) else { break };
@@ -247,16 +258,16 @@ impl Candidates {
     }
 }
 
-/// `2^-age` for an age from 0 to 1, by the series around a half: its first missing term is below
-/// `2^-52`.
+/// Replaces ages from 0 to 1 by `2^-age`, by the series around a half: its first missing term is
+/// below `2^-52`.
 #[inline(always)]
-fn power(age: f64) -> f64 {
-    let x = (0.5 - age) * std::f64::consts::LN_2;
-    let mut sum = 1.0;
-    for n in (1..=12).rev() {
-        sum = 1.0 + sum * x * (1.0 / f64::from(n));
+fn powers(ages: &mut [f64; LANES]) {
+    let x = ages.map(|age| (0.5 - age) * std::f64::consts::LN_2);
+    let mut sums = [0.0; LANES];
+    for coefficient in COEFFICIENTS {
+        sums.iter_mut().zip(&x).for_each(|(sum, x)| *sum = *sum * x + coefficient);
     }
-    sum * std::f64::consts::FRAC_1_SQRT_2
+    *ages = sums.map(|sum| sum * std::f64::consts::FRAC_1_SQRT_2);
 }
 
 /// Last segments of the admitted edges of a row.
@@ -446,7 +457,9 @@ mod tests {
     fn powers_are_those_of_the_library() {
         for i in 0..=1000 {
             let age = f64::from(i) / 1000.0;
-            let difference = (power(age) / (-age).exp2() - 1.0).abs();
+            let mut ages = [age; LANES];
+            powers(&mut ages);
+            let difference = (ages[3] / (-age).exp2() - 1.0).abs();
             assert!(difference < 2e-15, "{age}: {difference}");
         }
     }

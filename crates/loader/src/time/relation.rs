@@ -209,9 +209,7 @@ impl<'a> RelationDraws<'a> {
                 draws += usize::from(!is_whole);
             }
             if let Some(decay) = &self.decay {
-                drawn[..draws].iter().for_each(|&i| decay.prefetch_row(of.nodes[i] as usize));
-                let ahead = of.nodes[(first + GROUP).min(rows.end)..].iter().take(GROUP);
-                ahead.for_each(|&v| decay.prefetch_ends(v as usize));
+                self.prefetch_segments(decay, of, admitted, (first + GROUP)..rows.end);
             }
             for &i in &whole[..wholes] {
                 self.take_last(starts[of.nodes[i] as usize], admitted[i][1], [at(i), at(i + 1)], &mut run);
@@ -275,6 +273,18 @@ impl<'a> RelationDraws<'a> {
                 self.prefetch_edge(*position);
             }
         }
+    }
+
+    /// Prefetches the segments of the first [`GROUP`] of `ahead` destinations that are drawn from
+    /// them, and their numbers of the next ones.
+    #[inline]
+    fn prefetch_segments(&self, decay: &Decay, of: Destinations, admitted: &[Admitted], ahead: Range<usize>) {
+        for i in ahead.clone().take(GROUP) {
+            if (admitted[i][1] - admitted[i][0]) as usize > self.fanout {
+                decay.prefetch_row(of.nodes[i] as usize);
+            }
+        }
+        ahead.skip(GROUP).take(GROUP).for_each(|i| decay.prefetch_ends(of.nodes[i] as usize));
     }
 
     /// Times of row `v` with its segments.

@@ -18,6 +18,8 @@
 //! O(k) draws, and O(k^2 / vector) to sort up to 32. Of more, O(d / 64) for up to 1024 edges and
 //! O(k log k) otherwise.
 
+use std::hint::black_box;
+
 use graphmill_core::keyed::Stream;
 use rustc_hash::FxHashSet;
 
@@ -53,7 +55,8 @@ pub(super) fn sort(out: &mut [u32]) {
     match out.len() {
         0 | 1 => {}
         2..=8 => by_rank::<8>(out),
-        9..=16 => by_rank::<16>(out),
+        9..=12 => by_rank::<12>(out),
+        13..=16 => by_rank::<16>(out),
         17..=MAX_RANKED => by_rank::<MAX_RANKED>(out),
         _ => out.sort_unstable(),
     }
@@ -64,6 +67,8 @@ fn by_rank<const N: usize>(out: &mut [u32]) {
     let (mut places, mut ranks) = ([u32::MAX; N], [0u32; N]);
     places[..out.len()].copy_from_slice(out);
     for &other in &*out {
+        // one at a time: the ranks then stay in registers
+        let other = black_box(other);
         ranks.iter_mut().zip(&places).for_each(|(rank, &place)| *rank += u32::from(other < place));
     }
     for (&place, &rank) in places[..out.len()].iter().zip(&ranks) {

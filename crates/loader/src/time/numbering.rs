@@ -242,7 +242,7 @@ mod tests {
         ) {
             let mut numbering = Numbering::new(40);
             for (b, pairs) in batches.iter().enumerate() {
-                // near the end of the stamps the table is cleared at a start, or renumbered in a hop
+                // near the end of the stamps, a start clears the table, or a hop renumbers it
                 match b {
                     3 => numbering.pairs.base = u32::MAX - 5,
                     6 => numbering.pairs.base = u32::MAX / 2 - 9,

@@ -10,7 +10,8 @@
 //! as much. The number of edges times this bound is the bound of a segment, and the bounds of all
 //! earlier segments are summed up once. A draw finds its segment, from the last admitted edge back,
 //! takes an edge of the segment uniformly, and accepts it with the quotient of its weight and the
-//! bound: three of four on average, if the times of a segment are spread evenly.
+//! bound: three of four on average, if the times of a segment are spread evenly. For half of the
+//! edges, the random number is below one half, and their times are not read.
 //!
 //! If few edges have most of the weight, repeats are too many; the rest of the draws is then made
 //! as in a short row, among the edges that are left. There every edge has the key `ln w + G` with a
@@ -211,8 +212,23 @@ impl Candidates {
             self.place[i] = first + (product >> 64) as u32;
             self.uniform[i] = (product as u64 >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
             self.newest[i] = newest;
-            prefetch(row.times, self.place[i] as usize);
+            prefetch(row.times, self.read(i, admitted));
         }
+    }
+
+    /// All bits if candidate `i` is accepted at any age of its segment. Branches on it would be
+    /// unpredictable.
+    #[inline(always)]
+    fn is_certain(&self, i: usize) -> u64 {
+        u64::from(self.uniform[i] < 0.5).wrapping_neg()
+    }
+
+    /// Place whose time is read to accept candidate `i`: the last one, which is cached, if the
+    /// candidate is certain.
+    #[inline(always)]
+    fn read(&self, i: usize, admitted: [u32; 2]) -> usize {
+        let place = self.place[i];
+        (place ^ ((admitted[1] - 1) ^ place) & self.is_certain(i) as u32) as usize
     }
 
     /// Ends the draws from the admitted places of a row: fills `out`.
@@ -223,7 +239,7 @@ impl Candidates {
         let (mut drawn, mut tries) = (0, 0);
         marks.clear();
         while self.len > 0 {
-            drawn = self.accept(row, marks, out, drawn);
+            drawn = self.accept(row, admitted, marks, out, drawn);
             tries += self.len;
             if drawn == out.len() || tries > 4 * out.len() + MAX_CANDIDATES {
                 break;
@@ -237,10 +253,19 @@ impl Candidates {
     }
 
     /// Accepts candidates as places of `out`, of which `drawn` are filled; returns their number.
-    fn accept(&self, row: &Aged, marks: &mut Marks, out: &mut [u32], mut drawn: usize) -> usize {
+    fn accept(
+        &self,
+        row: &Aged,
+        admitted: [u32; 2],
+        marks: &mut Marks,
+        out: &mut [u32],
+        mut drawn: usize,
+    ) -> usize {
         let mut weight = [0.0; MAX_CANDIDATES];
-        let lists = self.place.iter().zip(&self.newest).zip(&mut weight).take(self.len);
-        lists.for_each(|((&place, &newest), to)| *to = age(row.half_life, newest, row.times[place as usize]));
+        for (i, to) in weight[..self.len].iter_mut().enumerate() {
+            let age = self.newest[i].wrapping_sub(row.times[self.read(i, admitted)]) as u64;
+            *to = (age & !self.is_certain(i)) as f64 / row.half_life;
+        }
         weight[..self.len.next_multiple_of(LANES)].as_chunks_mut().0.iter_mut().for_each(powers);
         for ((&place, &uniform), &weight) in self.place.iter().zip(&self.uniform).zip(&weight).take(self.len)
         {

@@ -36,7 +36,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use graphmill_core::keyed::Stream;
+use graphmill_core::{Buffer, keyed::Stream};
 use rustc_hash::FxHashSet;
 
 use super::draw::Marks;
@@ -69,11 +69,12 @@ const COEFFICIENTS: [f64; 13] = {
 const MAX_GUMBEL: f64 = 37.5;
 
 /// Edges of a row whose times span less than a half life. Two lie in a cache line.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(32))]
 pub(super) struct Segment {
     /// Place of the first edge.
     first: u32,
+    unused: u32,
     /// Time of the last edge.
     newest: i64,
     /// Bound of the weights of all edges before the segment, if an edge of time `newest` weighs 1.
@@ -87,8 +88,8 @@ pub(super) struct Segment {
 pub(super) struct Decay {
     half_life: f64,
     /// End of the segments of each row, `N + 1`.
-    ends: Vec<u64>,
-    segments: Vec<Segment>,
+    ends: Buffer<u64>,
+    segments: Buffer<Segment>,
 }
 
 impl Decay {
@@ -103,8 +104,7 @@ impl Decay {
             }
             ends.push(segments.len() as u64);
         }
-        segments.shrink_to_fit();
-        Self { half_life, ends, segments }
+        Self { half_life, ends: in_huge_pages(ends), segments: in_huge_pages(segments) }
     }
 
     /// Returns true if the segments are those of this half life.
@@ -129,6 +129,15 @@ impl Decay {
     }
 }
 
+/// Moves a list that is read at random to huge pages, if there is memory for them.
+fn in_huge_pages<T: bytemuck::Pod>(list: Vec<T>) -> Buffer<T> {
+    let copied = Buffer::filled_huge_pages(list.len(), |to| {
+        to.copy_from_slice(&list);
+        Ok(())
+    });
+    copied.unwrap_or_else(|_| list.into())
+}
+
 /// Age of an edge of time `time`, in half lives, when one of time `newest` is added.
 #[inline]
 fn age(half_life: f64, newest: i64, time: i64) -> f64 {
@@ -151,7 +160,7 @@ pub(super) fn cut(times: &[i64], half_life: f64, segments: &mut Vec<Segment>) {
             }
             None => (1.0, 0.0),
         };
-        let segment = Segment { first: first as u32, newest, before, decay };
+        let segment = Segment { first: first as u32, unused: 0, newest, before, decay };
         segments.push(segment);
         previous = Some((segment, (end - first) as f64));
         first = end;

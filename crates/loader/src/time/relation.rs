@@ -197,11 +197,11 @@ impl<'a> RelationDraws<'a> {
             // Partition the rows into whole and drawn ones without a branch, which would be
             // unpredictable.
             let (mut wholes, mut draws) = (0, 0);
-            for i in first..(first + GROUP).min(rows.end) {
+            let of_group = admitted.iter().enumerate().take((first + GROUP).min(rows.end)).skip(first);
+            for (i, [start, end]) in of_group {
                 if let Some(&ahead) = of.nodes.get(i + GROUP) {
                     prefetch(starts, ahead as usize);
                 }
-                let [start, end] = admitted[i];
                 let is_whole = takes_last | ((end - start) as usize <= self.fanout);
                 whole[wholes] = i;
                 wholes += usize::from(is_whole);

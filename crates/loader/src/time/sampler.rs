@@ -240,7 +240,7 @@ impl TimeSampler {
                 SameRow::Time => _ = numbering.start_pairs(nodes, times),
                 SameRow::AdmittedEdges => {
                     let of = Destinations { nodes, times };
-                    for &r in &self.into_last(graph, t) {
+                    for &r in &self.last_relations(graph, t) {
                         admit(graph, r, &self.options, of.from(admitted[r].len()), &mut admitted[r]);
                     }
                     self.identify(graph, t, nodes, admitted, identity);
@@ -282,7 +282,7 @@ impl TimeSampler {
                 row_times.push(times[e]);
             });
         }
-        let into = self.into_last(graph, src);
+        let into = self.last_relations(graph, src);
         for &r in &into {
             of_edges[r].clear();
             admit(graph, r, &self.options, Destinations { nodes: sources, times }, &mut of_edges[r]);
@@ -296,7 +296,7 @@ impl TimeSampler {
     }
 
     /// Relations into type `t` that draw in the last hop.
-    fn into_last(&self, graph: &TimedGraph, t: usize) -> Vec<usize> {
+    fn last_relations(&self, graph: &TimedGraph, t: usize) -> Vec<usize> {
         let draws = |r: &usize| self.fanout[*r][self.num_hops - 1] > 0;
         graph.schema().into_type(t).filter(draws).collect()
     }
@@ -313,7 +313,7 @@ impl TimeSampler {
         out: &mut Vec<i64>,
     ) {
         out.clear();
-        let into = self.into_last(graph, t);
+        let into = self.last_relations(graph, t);
         if let [r] = into[..] {
             return out.extend(admitted[r].iter().map(|&[_, end]| i64::from(end)));
         }

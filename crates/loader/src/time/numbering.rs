@@ -7,6 +7,15 @@
 //! stamp below the hop's `base` is empty. Nothing is cleared between hops, and slots are
 //! prefetched.
 //!
+//! # Source
+//!
+//! That of [`crate::compact::table`]: Knuth, *The art of computer programming*, vol. 3, section 6.4
+//! (multiplicative hashing).
+//!
+//! # Cost
+//!
+//! O(1) for each pair on average.
+//!
 //! # Memory
 //!
 //! 32 to 64 bytes per row of the largest hop with pairs.

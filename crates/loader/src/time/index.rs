@@ -459,6 +459,23 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_long_rows_are_those_of_a_plain_search() {
+        // the rows are unlike each other, so guesses from all times are wrong
+        let times: Vec<i64> = (0..700).map(|i| i / 7).chain((0..1300).map(|i| i * i)).collect();
+        let graph = Graph::new(vec![0, 700, 2000].into(), vec![0; 2000].into()).unwrap();
+        let index = TimeIndex::new(&graph, Some(&times.clone().into()), None).unwrap();
+        for latest in (-1..110).chain((110..1_700_000).step_by(997)) {
+            for (v, row) in [&times[..700], &times[700..]].into_iter().enumerate() {
+                let count = |until: i64| row.partition_point(|&time| time <= until) as u32;
+                let end = count(latest);
+                assert_eq!(index.admitted(&graph, v as u32, None, latest), 0..end);
+                let window = index.admitted(&graph, v as u32, Some(latest / 2), latest);
+                assert_eq!(window, count(latest / 2).min(end)..end, "row {v} until {latest}");
+            }
+        }
+    }
+
+    #[test]
     fn sorted_rows_need_no_memory_for_edges() {
         let graph = Graph::new(vec![0, 2, 4].into(), vec![1, 0, 1, 0].into()).unwrap();
         let sorted = TimeIndex::new(&graph, Some(&vec![1, 2, 0, 0].into()), None).unwrap();

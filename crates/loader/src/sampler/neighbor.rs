@@ -293,7 +293,7 @@ impl Draws<'_> {
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;
         let start = |i: usize| rows[dst[i] as usize];
         let base = |i: usize| if NEAR { start(i) as u32 } else { 0 };
-        let mut marks = Marks { of: [0; MARKED], now: 0 };
+        let mut marks = Marks::new();
         let (mut whole, mut drawn) = ([0; GROUP], [0; GROUP]);
         for first in (0..dst.len() + GROUP).step_by(GROUP) {
             // Partition the rows into whole and drawn ones without a branch, which would be
@@ -321,10 +321,10 @@ impl Draws<'_> {
             }
             for &i in &drawn[..draws] {
                 let node = u64::from(dst[i]).wrapping_mul(keyed::GOLDEN);
-                let stream = keyed::Stream::new(keyed::mix(self.key ^ node));
+                let mut stream = keyed::Stream::new(keyed::mix(self.key ^ node));
                 let (start, degree) = (start(i), rows[dst[i] as usize + 1] - start(i));
                 let (base, out) = (base(i), &mut out[at(i)..at(i + 1)]);
-                floyd(stream, degree, out, &mut marks, tables, |offset| {
+                floyd(&mut stream, degree, out, &mut marks, tables, |offset| {
                     prefetch(neighbors, start as usize + offset as usize);
                     base + offset
                 });
@@ -347,28 +347,46 @@ impl Draws<'_> {
 }
 
 /// Offsets drawn for a row: those whose mark is `now`.
-struct Marks {
+pub(crate) struct Marks {
     of: [u16; MARKED],
     now: u16,
 }
 
 impl Marks {
+    /// Creates marks of which none is set.
+    pub(crate) fn new() -> Self {
+        Self { of: [0; MARKED], now: 0 }
+    }
+
     /// Forgets all marks.
     #[inline(always)]
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.now = self.now.wrapping_add(1);
         if self.now == 0 {
             self.of.fill(0);
             self.now = 1;
         }
     }
+
+    /// Returns true if the mark of an offset is set, by this offset or another.
+    #[inline(always)]
+    pub(crate) fn is_set(&self, offset: u32) -> bool {
+        self.of[offset as usize % MARKED] == self.now
+    }
+
+    /// Sets the mark of an offset if `condition` is true.
+    #[inline(always)]
+    pub(crate) fn set_if(&mut self, offset: u32, condition: bool) {
+        let mark = &mut self.of[offset as usize % MARKED];
+        *mark = if condition { self.now } else { *mark };
+    }
 }
 
 /// Fills `out` with `map` of distinct numbers of `0..d`, `out.len() < d <= 2^32`. `map` must keep
 /// differences.
 #[inline(always)]
-fn floyd(
-    mut stream: keyed::Stream,
+pub(crate) fn floyd(
+    stream: &mut keyed::Stream,
     d: u64,
     out: &mut [u32],
     marks: &mut Marks,

@@ -17,16 +17,20 @@
 //!
 //! # Cost
 //!
-//! O(E log d) once, parallel; O(log d) for each range.
+//! O(E log d) once, parallel; O(log d) for each range, and O(1) if the whole row is admitted.
 //!
 //! # Memory
 //!
-//! 16 bytes per edge: the time, and beside each offset its source, so that a draw reads one cache
-//! line. They lie in huge pages, because draws read them at random. If the rows are in the order of
-//! their times already, nothing is allocated where times are those of the edges, and 8 bytes where
-//! they are those of nodes.
+//! 8 bytes per node for the time of its row's last edge, so that the bounds of late seeds read no
+//! other time. 16 bytes per edge: the time, and beside each offset its source, so that a draw reads
+//! one cache line. They lie in huge pages, because draws read them at random. If the rows are in
+//! the order of their times already, nothing is allocated for edges where times are those of the
+//! edges, and 8 bytes where they are those of nodes.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use graphmill_core::{
     Buffer, Error, Graph, NodeId, Result,
@@ -34,10 +38,20 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
+use super::recency::Decay;
 use crate::prefetch::prefetch;
 
 /// Number of edges of a task.
 const TASK_LEN: u64 = 1 << 15;
+/// Number of half lives whose segments are kept.
+const MAX_DECAYS: usize = 2;
+
+/// Number of quantiles of the times of a relation.
+const QUANTILES: usize = 256;
+/// Maximum number of times whose quantiles are computed.
+const MAX_SAMPLE: usize = 1 << 16;
+/// Distance of the first comparison from the start of a search, a cache line.
+const FIRST_STEP: usize = 8;
 
 /// Order by time of the edges of a relation.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +61,13 @@ pub struct TimeIndex {
     /// Offset within its row and source of each edge in that order; `None` if the rows are in
     /// order.
     order: Option<Buffer<[u32; 2]>>,
+    /// Visible time of the last edge of each row (`N`); [`i64::MIN`] for an empty row, and for all
+    /// rows without times.
+    last: Option<Buffer<i64>>,
+    /// Quantiles of the visible times, ascending.
+    quantiles: Arc<[i64]>,
+    /// Segments of the rows for the half lives in use, the latest last.
+    decays: Arc<Mutex<Vec<Arc<Decay>>>>,
 }
 
 impl TimeIndex {
@@ -95,7 +116,7 @@ impl TimeIndex {
                 (Some(time), None) => time.clone(),
                 _ => (0..graph.num_edges()).into_par_iter().map(visible).collect::<Vec<_>>().into(),
             };
-            return Ok(Self { time: Some(time), order: None });
+            return Self::with_order(graph, time, None);
         }
         let sort = |(rows, time, order): Task| {
             let first = graph.indptr()[rows.start];
@@ -118,7 +139,20 @@ impl TimeIndex {
             })?;
             Ok(())
         })?;
-        Ok(Self { time: Some(time), order: Some(order) })
+        Self::with_order(graph, time, Some(order))
+    }
+
+    /// Creates the index from the ordered times.
+    fn with_order(graph: &Graph, time: Buffer<i64>, order: Option<Buffer<[u32; 2]>>) -> Result<Self> {
+        let last = Buffer::filled_huge_pages(graph.num_nodes(), |last| {
+            let ends = graph.indptr().par_windows(2);
+            ends.zip(last.par_iter_mut()).for_each(|(ends, last)| {
+                *last = if ends[0] < ends[1] { time[ends[1] as usize - 1] } else { i64::MIN };
+            });
+            Ok(())
+        })?;
+        let quantiles = quantiles(&time);
+        Ok(Self { time: Some(time), order, last: Some(last), quantiles, decays: Arc::default() })
     }
 
     /// Visible times of the row from position `start` to `end` in the graph, ascending; empty if
@@ -132,28 +166,102 @@ impl TimeIndex {
     #[inline]
     pub fn admitted(&self, graph: &Graph, v: NodeId, oldest: Option<i64>, latest: i64) -> Range<u32> {
         let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
-        let Some(_) = self.time else {
+        let Some(last) = self.last.as_deref() else {
             // these edges are older than any window
             return if oldest.is_some() { 0..0 } else { 0..(end - start) as u32 };
         };
         let row = self.row(start, end);
-        let high = match row.last() {
-            // the case of most rows of a late seed needs one reading
-            Some(&last) if last <= latest => row.len(),
-            _ => row.partition_point(|&time| time <= latest),
+        let high = if last[v as usize] <= latest {
+            // the case of most rows of a late seed reads no times
+            row.len()
+        } else {
+            self.count_until(row, latest)
         };
-        let low = oldest.map_or(0, |oldest| row[..high].partition_point(|&time| time <= oldest));
+        let low = oldest.map_or(0, |oldest| self.count_until(&row[..high], oldest));
         low as u32..high as u32
     }
 
-    /// Prefetches the times that [`TimeIndex::admitted`] reads first of the row from position
-    /// `start` to `end` in the graph.
-    #[inline]
-    pub(super) fn prefetch_row(&self, start: u64, end: u64) {
-        if let Some(time) = self.time.as_ref().filter(|_| start < end) {
-            prefetch(time, end as usize - 1);
-            prefetch(time, ((start + end) / 2) as usize);
+    /// Number of the first edges of a row whose times are at most `latest`. The search begins where
+    /// the edge would be if the row's times were distributed as all times are.
+    fn count_until(&self, row: &[i64], latest: i64) -> usize {
+        let (mut low, mut high, mut step) = (0, row.len(), FIRST_STEP);
+        let guess = self.guess(row.len(), latest);
+        if guess < row.len() && row[guess] <= latest {
+            low = guess + 1;
+            while low + step < row.len() {
+                if row[low + step] > latest {
+                    high = low + step;
+                    break;
+                }
+                low += step + 1;
+                step *= 4;
+            }
+        } else {
+            high = guess;
+            while high > step {
+                if row[high - step] <= latest {
+                    low = high - step + 1;
+                    break;
+                }
+                high -= step;
+                step *= 4;
+            }
         }
+        low + row[low..high].partition_point(|&time| time <= latest)
+    }
+
+    /// Number of edges up to time `latest` of a row of `len` edges that is like all rows together.
+    #[inline]
+    fn guess(&self, len: usize, latest: i64) -> usize {
+        len * self.quantiles.partition_point(|&time| time <= latest) / self.quantiles.len().max(1)
+    }
+
+    /// Prefetches the time of the last edge of row `v`.
+    #[inline]
+    pub(super) fn prefetch_last(&self, v: NodeId) {
+        if let Some(last) = &self.last {
+            prefetch(last, v as usize);
+        }
+    }
+
+    /// Prefetches the time that [`TimeIndex::admitted`] reads first of row `v`, if it searches
+    /// there.
+    #[inline]
+    pub(super) fn prefetch_search(&self, graph: &Graph, v: NodeId, searches_oldest: bool, latest: i64) {
+        let (Some(time), Some(last)) = (self.time.as_deref(), self.last.as_deref()) else { return };
+        if searches_oldest || last[v as usize] > latest {
+            let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
+            prefetch(time, start as usize + self.guess((end - start) as usize, latest));
+        }
+    }
+
+    /// Visible time of the last of the first `end` edges of row `v`, of which there is at least
+    /// one.
+    #[inline]
+    pub(super) fn last_time(&self, graph: &Graph, v: NodeId, end: u32) -> i64 {
+        let [start, row_end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
+        match self.last.as_deref() {
+            Some(last) if start + u64::from(end) == row_end => last[v as usize],
+            _ => self.time(start, end - 1),
+        }
+    }
+
+    /// Segments of the rows for draws by recency with this half life; `None` if all edges always
+    /// existed. Computed at the first call and kept for the last [`MAX_DECAYS`] half lives.
+    pub(super) fn decay(&self, graph: &Graph, half_life: f64) -> Option<Arc<Decay>> {
+        let time = self.time.as_deref()?;
+        // The computation is serial: a thread of a pool that waits for its tasks may take up
+        // another batch, which would wait for this lock.
+        let mut decays = self.decays.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = decays.iter().find(|decay| decay.is_of(half_life)) {
+            return Some(known.clone());
+        }
+        let decay = Arc::new(Decay::new(graph.indptr(), time, half_life));
+        if decays.len() == MAX_DECAYS {
+            decays.remove(0);
+        }
+        decays.push(decay.clone());
+        Some(decay)
     }
 
     /// Offset within its row and source of each edge in the order of the times; `None` if rows are
@@ -177,12 +285,28 @@ impl TimeIndex {
         self.time.as_ref().map_or(i64::MIN, |time| time[start as usize + place as usize])
     }
 
-    /// Bytes that the index allocated beyond the columns of the dataset.
+    /// Visible time of the edge at a position of the ordered edges.
+    #[inline]
+    pub(super) fn time_at(&self, position: u64) -> i64 {
+        self.time.as_ref().map_or(i64::MIN, |time| time[position as usize])
+    }
+
+    /// Bytes that the index allocated beyond the columns of the dataset, without those of draws by
+    /// recency.
     pub fn bytes(&self) -> usize {
         let order = self.order.as_ref().map_or(0, |order| size_of_val(&order[..]));
+        let last = self.last.as_ref().map_or(0, |last| size_of_val(&last[..]));
         let time = self.time.as_ref().filter(|_| self.order.is_some()).map_or(0, |t| size_of_val(&t[..]));
-        order + time
+        order + time + last
     }
+}
+
+/// Quantiles of times, of a sample in equal distances.
+fn quantiles(time: &[i64]) -> Arc<[i64]> {
+    let mut sample: Vec<i64> = time.iter().step_by(time.len().div_ceil(MAX_SAMPLE).max(1)).copied().collect();
+    sample.sort_unstable();
+    let count = QUANTILES.min(sample.len());
+    (0..count).map(|i| sample[(2 * i + 1) * sample.len() / (2 * count)]).collect()
 }
 
 /// Rows of a task with their times, and offsets with sources.
@@ -335,12 +459,30 @@ mod tests {
     }
 
     #[test]
-    fn sorted_rows_need_no_memory() {
+    fn bounds_of_long_rows_are_those_of_a_plain_search() {
+        // the rows are unlike each other, so guesses from all times are wrong
+        let times: Vec<i64> = (0..700).map(|i| i / 7).chain((0..1300).map(|i| i * i)).collect();
+        let graph = Graph::new(vec![0, 700, 2000].into(), vec![0; 2000].into()).unwrap();
+        let index = TimeIndex::new(&graph, Some(&times.clone().into()), None).unwrap();
+        for latest in (-1..110).chain((110..1_700_000).step_by(997)) {
+            for (v, row) in [&times[..700], &times[700..]].into_iter().enumerate() {
+                let count = |until: i64| row.partition_point(|&time| time <= until) as u32;
+                let end = count(latest);
+                assert_eq!(index.admitted(&graph, v as u32, None, latest), 0..end);
+                let window = index.admitted(&graph, v as u32, Some(latest / 2), latest);
+                assert_eq!(window, count(latest / 2).min(end)..end, "row {v} until {latest}");
+            }
+        }
+    }
+
+    #[test]
+    fn sorted_rows_need_no_memory_for_edges() {
         let graph = Graph::new(vec![0, 2, 4].into(), vec![1, 0, 1, 0].into()).unwrap();
         let sorted = TimeIndex::new(&graph, Some(&vec![1, 2, 0, 0].into()), None).unwrap();
-        assert_eq!(sorted.bytes(), 0);
+        let of_nodes = 2 * 8;
+        assert_eq!(sorted.bytes(), of_nodes);
         let other = TimeIndex::new(&graph, Some(&vec![2, 1, 0, 0].into()), None).unwrap();
-        assert_eq!(other.bytes(), 4 * 16);
+        assert_eq!(other.bytes(), of_nodes + 4 * 16);
         assert_eq!(TimeIndex::new(&graph, None, None).unwrap().admitted(&graph, 0, None, i64::MIN), 0..2);
     }
 

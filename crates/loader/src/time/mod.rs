@@ -57,6 +57,7 @@ mod index;
 mod last;
 mod numbering;
 mod options;
+mod recency;
 mod relation;
 mod sampler;
 

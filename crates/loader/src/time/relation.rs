@@ -1,38 +1,101 @@
 //! Draws of one relation at one hop.
+//!
+//! Memory latency dominates sampling, so the loop over destinations is software-pipelined over
+//! groups, as that of [`crate::sampler::neighbor`]: it draws the places of one group and prefetches
+//! their cache lines, and then replaces the places of the previous group by positions and sources.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{
-    NodeId, Result,
+    Graph, NodeId, Result,
     keyed::{Stream, key},
 };
 use rayon::prelude::*;
 
-use super::{TimeCarry, TimeOptions, TimedGraph, draw::draw};
+use super::{
+    TimeCarry, TimeDraw, TimeIndex, TimeOptions, TimedGraph,
+    draw::{Marks, sort, uniform},
+    recency::{Aged, Candidates, Decay},
+};
 use crate::{prefetch::prefetch, sampler::too_many};
 
 /// Number of destinations of a task.
 const RUN: usize = 256;
-/// Number of destinations between a prefetch and its use.
-const PREFETCH_DISTANCE: usize = 8;
+/// Number of destinations between a prefetch and its use when bounds are searched.
+const PREFETCH_DISTANCE: usize = 16;
+/// Number of destinations whose reads are in flight together.
+const GROUP: usize = 16;
+/// Maximum fanout at which whole rows are written without testing their length.
+const MAX_FIXED_WIDTH: usize = 32;
+/// Number of places in a cache line.
+const LINE: usize = 8;
+/// Maximum number of cache lines of a whole row to prefetch.
+const MAX_LINES: usize = 8;
 
-/// Draws of one relation at one hop.
-pub(super) struct RelationDraws<'a> {
-    pub(super) graph: &'a TimedGraph,
-    /// Number of the relation.
-    pub(super) relation: usize,
-    /// Number of neighbours of a node.
-    pub(super) fanout: usize,
-    /// Key of the draws.
-    pub(super) key: u64,
-    pub(super) options: &'a TimeOptions,
-}
+/// Admitted edges of a destination: the first place in the order of its row, and the end.
+pub(super) type Admitted = [u32; 2];
 
 /// Destinations with their times.
 #[derive(Clone, Copy)]
 pub(super) struct Destinations<'a> {
     pub(super) nodes: &'a [NodeId],
     pub(super) times: &'a [i64],
+}
+
+impl Destinations<'_> {
+    /// The destinations from number `first` on, if there are any.
+    pub(super) fn from(self, first: usize) -> Self {
+        let first = first.min(self.nodes.len());
+        Self { nodes: &self.nodes[first..], times: &self.times[first..] }
+    }
+}
+
+/// Finds the edges of relation `r` that destinations admit, and appends them to `admitted`.
+pub(super) fn admit(
+    graph: &TimedGraph,
+    r: usize,
+    options: &TimeOptions,
+    of: Destinations,
+    admitted: &mut Vec<Admitted>,
+) {
+    let (index, graph) = (graph.time_index(r), graph.graph().relation(r));
+    let find = |(first, out): (usize, &mut [Admitted])| {
+        for (i, to) in out.iter_mut().enumerate() {
+            let at = first * RUN + i;
+            if let Some(&ahead) = of.nodes.get(at + 2 * PREFETCH_DISTANCE) {
+                prefetch(graph.indptr(), ahead as usize);
+                index.prefetch_last(ahead);
+            }
+            if let Some(&ahead) = of.nodes.get(at + PREFETCH_DISTANCE) {
+                let (oldest, latest) = options.admitted(of.times[at + PREFETCH_DISTANCE]);
+                index.prefetch_search(graph, ahead, oldest.is_some(), latest);
+            }
+            let (oldest, latest) = options.admitted(of.times[at]);
+            let range = index.admitted(graph, of.nodes[at], oldest, latest);
+            *to = [range.start, range.end];
+        }
+    };
+    let before = admitted.len();
+    admitted.resize(before + of.nodes.len(), [0; 2]);
+    let out = &mut admitted[before..];
+    if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+        out.chunks_mut(RUN).enumerate().for_each(find);
+    } else {
+        out.par_chunks_mut(RUN).enumerate().for_each(find);
+    }
+}
+
+/// Draws of one relation at one hop.
+pub(super) struct RelationDraws<'a> {
+    graph: &'a Graph,
+    index: &'a TimeIndex,
+    /// Segments of the rows, for draws by recency.
+    decay: Option<Arc<Decay>>,
+    /// Number of neighbours of a node.
+    fanout: usize,
+    /// Key of the draws.
+    key: u64,
+    options: &'a TimeOptions,
 }
 
 /// Edges that are drawn, overwritten.
@@ -47,6 +110,13 @@ pub(super) struct Drawn<'a> {
     pub(super) times: Option<&'a mut Vec<i64>>,
 }
 
+/// Scratch of the draws of a run.
+struct DrawScratch {
+    marks: Marks,
+    /// Candidates of each destination of a group; none unless draws are by recency.
+    candidates: Vec<Candidates>,
+}
+
 /// A run of destinations with its edges.
 struct Run<'a> {
     rows: Range<usize>,
@@ -56,24 +126,39 @@ struct Run<'a> {
     times: &'a mut [i64],
 }
 
-impl RelationDraws<'_> {
-    /// Draws the edges of all destinations. `admitted` is scratch.
+impl<'a> RelationDraws<'a> {
+    /// Creates the draws of relation `r` under a key.
+    pub(super) fn new(
+        graph: &'a TimedGraph,
+        r: usize,
+        options: &'a TimeOptions,
+        fanout: usize,
+        key: u64,
+    ) -> Self {
+        let (index, graph) = (graph.time_index(r), graph.graph().relation(r));
+        let decay = match options.time_draw {
+            TimeDraw::Recency => index.decay(graph, options.time_half_life),
+            TimeDraw::Uniform | TimeDraw::Last => None,
+        };
+        Self { graph, index, decay, fanout, key, options }
+    }
+
+    /// Draws among the admitted edges of all destinations.
     ///
     /// # Errors
     /// There are more edges than 32-bit positions can number.
     pub(super) fn draw(
         &self,
         of: Destinations,
-        admitted: &mut Vec<Range<u32>>,
+        admitted: &[Admitted],
         Drawn { indptr, sources, positions, times }: Drawn,
     ) -> Result<()> {
-        self.admit(of, admitted);
-        indptr.clear();
-        indptr.push(0);
+        indptr.resize(of.nodes.len() + 1, 0);
+        indptr[0] = 0;
         let mut edges = 0u64;
-        for range in admitted.iter() {
-            edges += (range.len().min(self.fanout)) as u64;
-            indptr.push(edges as u32);
+        for ([start, end], to) in admitted.iter().zip(&mut indptr[1..]) {
+            edges += ((end - start) as usize).min(self.fanout) as u64;
+            *to = edges as u32;
         }
         if edges > u64::from(u32::MAX) {
             return Err(too_many(edges));
@@ -98,95 +183,147 @@ impl RelationDraws<'_> {
         Ok(())
     }
 
-    /// Finds the admitted edges of all destinations.
-    fn admit(&self, of: Destinations, admitted: &mut Vec<Range<u32>>) {
-        let (graph, index) =
-            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
-        let indptr = graph.indptr();
-        admitted.resize(of.nodes.len(), 0..0);
-        let find = |(first, out): (usize, &mut [Range<u32>])| {
-            for (i, to) in out.iter_mut().enumerate() {
-                let at = first * RUN + i;
-                if let Some(&ahead) = of.nodes.get(at + 2 * PREFETCH_DISTANCE) {
-                    prefetch(indptr, ahead as usize);
+    /// Draws the edges of a run. Between the two stages `sources` holds places, and `positions` the
+    /// positions of the places.
+    fn draw_run(&self, of: Destinations, admitted: &[Admitted], indptr: &[u32], mut run: Run) {
+        let (rows, starts, base) = (run.rows.clone(), self.graph.indptr(), indptr[run.rows.start]);
+        let at = |i: usize| (indptr[i] - base) as usize;
+        let takes_last = self.options.time_draw == TimeDraw::Last;
+        let group = if self.decay.is_some() { GROUP } else { 0 };
+        let candidates = (0..group).map(|_| Candidates::new()).collect();
+        let mut scratch = DrawScratch { marks: Marks::new(), candidates };
+        let (mut whole, mut drawn) = ([0; GROUP], [0; GROUP]);
+        for first in (rows.start..rows.end + GROUP).step_by(GROUP) {
+            // Partition the rows into whole and drawn ones without a branch, which would be
+            // unpredictable.
+            let (mut wholes, mut draws) = (0, 0);
+            let of_group = admitted.iter().enumerate().take((first + GROUP).min(rows.end)).skip(first);
+            for (i, [start, end]) in of_group {
+                if let Some(&ahead) = of.nodes.get(i + GROUP) {
+                    prefetch(starts, ahead as usize);
                 }
-                if let Some(&ahead) = of.nodes.get(at + PREFETCH_DISTANCE) {
-                    index.prefetch_row(indptr[ahead as usize], indptr[ahead as usize + 1]);
-                }
-                let (oldest, latest) = self.options.admitted(of.times[at]);
-                *to = index.admitted(graph, of.nodes[at], oldest, latest);
+                let is_whole = takes_last | ((end - start) as usize <= self.fanout);
+                whole[wholes] = i;
+                wholes += usize::from(is_whole);
+                drawn[draws] = i;
+                draws += usize::from(!is_whole);
             }
-        };
-        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
-            admitted.chunks_mut(RUN).enumerate().for_each(find);
-        } else {
-            admitted.par_chunks_mut(RUN).enumerate().for_each(find);
+            if let Some(decay) = &self.decay {
+                self.prefetch_segments(decay, of, admitted, (first + GROUP)..rows.end);
+            }
+            for &i in &whole[..wholes] {
+                self.take_last(starts[of.nodes[i] as usize], admitted[i][1], [at(i), at(i + 1)], &mut run);
+            }
+            self.draw_rows(&drawn[..draws], of, admitted, at, &mut scratch, &mut run);
+            let done = first.saturating_sub(GROUP).max(rows.start)..first.min(rows.end);
+            self.resolve(at(done.start)..at(done.end), &mut run);
+            if !run.times.is_empty() && self.options.time_carry == TimeCarry::Seed {
+                done.for_each(|i| run.times[at(i)..at(i + 1)].fill(of.times[i]));
+            }
         }
     }
 
-    /// Draws the edges of a run.
-    fn draw_run(&self, of: Destinations, admitted: &[Range<u32>], indptr: &[u32], run: Run) {
-        let (graph, index) =
-            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
-        let Run { rows, sources, positions, times } = run;
-        let (base, starts) = (indptr[rows.start], graph.indptr());
-        let edges_of = |i: usize| (indptr[i] - base) as usize..(indptr[i + 1] - base) as usize;
-        for i in rows.clone() {
-            let edges = edges_of(i);
-            if edges.is_empty() {
-                continue;
-            }
-            let (v, range) = (of.nodes[i], &admitted[i]);
-            let [start, end] = [starts[v as usize], starts[v as usize + 1]];
-            let parts = [self.key, v.into(), range.start.into(), range.end.into()];
-            let out = &mut sources[edges.clone()];
-            draw(self.options, index.row(start, end), range.clone(), &mut Stream::new(key(&parts)), out);
-            if !times.is_empty() {
-                let times = &mut times[edges.clone()];
-                match self.options.time_carry {
-                    TimeCarry::Seed => times.fill(of.times[i]),
-                    TimeCarry::Edge => {
-                        times.iter_mut().zip(&*out).for_each(|(to, &place)| *to = index.time(start, place));
-                    }
-                }
-            }
-            for (place, position) in out.iter().zip(&mut positions[edges]) {
-                *position = start + u64::from(*place);
-            }
+    /// Takes the last admitted edges of a row, which begins at `start` in the graph.
+    #[inline]
+    fn take_last(&self, start: u64, admitted_end: u32, [from, to]: [usize; 2], run: &mut Run) {
+        let first = admitted_end - (to - from) as u32;
+        // The same width for every row: following rows overwrite the excess.
+        let width =
+            if self.fanout <= MAX_FIXED_WIDTH { (from + self.fanout).min(run.sources.len()) } else { to };
+        let edges = run.sources[from..width].iter_mut().zip(&mut run.positions[from..width]);
+        for ((source, position), i) in edges.zip(0..) {
+            (*source, *position) = (first.wrapping_add(i), start + u64::from(first) + u64::from(i));
         }
-        self.resolve(of, rows, edges_of, (sources, positions));
+        for e in (0..to - from + LINE - 1).step_by(LINE).take(MAX_LINES) {
+            self.prefetch_edge(start + u64::from(first) + e.min(to - from) as u64);
+        }
     }
 
-    /// Replaces the places in `positions` by positions in the graph, and fills in the sources. The
-    /// reads are at random addresses, so a pass over all edges prefetches them.
-    fn resolve(
+    /// Draws the edges of the destinations of a group that admit more than the fanout.
+    #[inline]
+    fn draw_rows(
         &self,
+        drawn: &[usize],
         of: Destinations,
-        rows: Range<usize>,
-        edges_of: impl Fn(usize) -> Range<usize>,
-        (sources, positions): (&mut [NodeId], &mut [u64]),
+        admitted: &[Admitted],
+        at: impl Fn(usize) -> usize,
+        DrawScratch { marks, candidates }: &mut DrawScratch,
+        run: &mut Run,
     ) {
-        let (graph, index) =
-            (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
-        let (starts, indices) = (graph.indptr(), graph.indices());
-        let Some(order) = index.order() else {
-            for (e, source) in sources.iter_mut().enumerate() {
-                if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
-                    prefetch(indices, ahead as usize);
-                }
-                *source = indices[positions[e] as usize];
-            }
-            return;
+        let stream = |i: usize| {
+            let [start, end] = admitted[i];
+            Stream::new(key(&[self.key, of.nodes[i].into(), start.into(), end.into()]))
         };
-        for i in rows {
-            let start = starts[of.nodes[i] as usize];
-            for e in edges_of(i) {
-                if let Some(&ahead) = positions.get(e + 2 * PREFETCH_DISTANCE) {
-                    prefetch(order, ahead as usize);
+        // the reads of the times of candidates overlap
+        for (&i, candidates) in drawn.iter().zip(&mut *candidates) {
+            candidates.start(&self.aged(of.nodes[i]), admitted[i], stream(i), self.fanout);
+        }
+        for (n, &i) in drawn.iter().enumerate() {
+            let places = &mut run.sources[at(i)..at(i + 1)];
+            match candidates.get_mut(n) {
+                Some(candidates) => {
+                    candidates.finish(&self.aged(of.nodes[i]), admitted[i], marks, places);
+                    sort(places);
                 }
-                let [offset, source] = order[positions[e] as usize];
-                (positions[e], sources[e]) = (start + u64::from(offset), source);
+                None => uniform(admitted[i], &mut stream(i), marks, places),
             }
+            let start = self.graph.indptr()[of.nodes[i] as usize];
+            for (&place, position) in places.iter().zip(&mut run.positions[at(i)..at(i + 1)]) {
+                *position = start + u64::from(place);
+                self.prefetch_edge(*position);
+            }
+        }
+    }
+
+    /// Prefetches the segments of the first [`GROUP`] of `ahead` destinations that are drawn from
+    /// them, and their numbers of the next ones.
+    #[inline]
+    fn prefetch_segments(&self, decay: &Decay, of: Destinations, admitted: &[Admitted], ahead: Range<usize>) {
+        for i in ahead.clone().take(GROUP) {
+            if (admitted[i][1] - admitted[i][0]) as usize > self.fanout {
+                decay.prefetch_row(of.nodes[i] as usize);
+            }
+        }
+        ahead.skip(GROUP).take(GROUP).for_each(|i| decay.prefetch_ends(of.nodes[i] as usize));
+    }
+
+    /// Times of row `v` with its segments.
+    #[inline]
+    fn aged(&self, v: NodeId) -> Aged<'_> {
+        let [start, end] = [self.graph.indptr()[v as usize], self.graph.indptr()[v as usize + 1]];
+        Aged {
+            half_life: self.options.time_half_life,
+            times: self.index.row(start, end),
+            segments: self.decay.as_ref().map_or(&[], |decay| decay.row(v as usize)),
+        }
+    }
+
+    /// Prefetches what [`RelationDraws::resolve`] reads at a position.
+    #[inline]
+    fn prefetch_edge(&self, position: u64) {
+        match self.index.order() {
+            Some(order) => prefetch(order, position as usize),
+            None => prefetch(self.graph.indices(), position as usize),
+        }
+    }
+
+    /// Replaces the places of edges by positions in the graph and sources, and fills in the times
+    /// of the rows that they lead to, if those are the edges' own.
+    fn resolve(&self, edges: Range<usize>, run: &mut Run) {
+        let positions = &mut run.positions[edges.clone()];
+        if !run.times.is_empty() && self.options.time_carry == TimeCarry::Edge {
+            let times = run.times[edges.clone()].iter_mut().zip(&*positions);
+            times.for_each(|(to, &position)| *to = self.index.time_at(position));
+        }
+        let edges = run.sources[edges].iter_mut().zip(positions);
+        let Some(order) = self.index.order() else {
+            let indices = self.graph.indices();
+            return edges.for_each(|(source, position)| *source = indices[*position as usize]);
+        };
+        for (source, position) in edges {
+            let [offset, from] = order[*position as usize];
+            *position = *position - u64::from(*source) + u64::from(offset);
+            *source = from;
         }
     }
 }

@@ -5,7 +5,8 @@
 //! At each hop and for each relation, the edges that a destination's time admits are a range of
 //! its ordered row ([`super::index`]), from which neighbours are drawn ([`super::draw`]). Then the
 //! sources are numbered: rows that must differ by the semantics of [`super`] get numbers of their
-//! own ([`super::numbering`]).
+//! own ([`super::numbering`]). The range of a row is found once: it holds for all hops, and for the
+//! test whether two rows admit the same edges.
 //!
 //! # Source
 //!
@@ -22,26 +23,24 @@
 //! The nodes of all hops so far are destinations of the next hop, as in DGL's blocks. Rows of
 //! several seeds are shared if that changes no draw; PyTorch Geometric shares nothing.
 
-use std::ops::Range;
-
 use graphmill_core::{
     Block, Error, NodeId, Result, keyed,
     options::OptionSet,
     typed::{Relation, Schema},
 };
-use rayon::prelude::*;
 
 use super::{
     TimeBatch, TimeCarry, TimeOptions, TimeSeeds, TimedGraph,
     numbering::Numbering,
-    relation::{Destinations, Drawn, RelationDraws},
+    relation::{Admitted, Destinations, Drawn, RelationDraws, admit},
 };
-use crate::{BatchKey, typed::TypedFanout};
+use crate::{
+    BatchKey,
+    typed::{TypedFanout, TypedSampled},
+};
 
 /// Part of the keys of draws.
 const TIME: u64 = 0x0074_696d_6564;
-/// Least number of rows of a task.
-const MIN_TASK_LEN: usize = 1024;
 
 /// A minibatch with times to draw.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +70,10 @@ impl<'a> TimeRequest<'a> {
 #[derive(Debug)]
 pub struct TimeWorkspace {
     numbering: Vec<Numbering>,
-    /// Admitted edges of each destination: places in the order of its row.
-    admitted: Vec<Range<u32>>,
+    /// Admitted edges of the first rows of each relation's destinations, `R` lists.
+    admitted: Vec<Vec<Admitted>>,
+    /// Admitted edges of the rows that drawn edges lead to, for each relation into their type.
+    of_edges: Vec<Vec<Admitted>>,
     /// Time of the row that each drawn edge leads to.
     times: Vec<i64>,
     /// Times that distinguish rows.
@@ -83,7 +84,8 @@ impl TimeWorkspace {
     /// Creates a workspace for graphs of this schema.
     pub fn new(schema: &Schema) -> Self {
         let numbering = schema.types().iter().map(|node| Numbering::new(node.count)).collect();
-        Self { numbering, admitted: Vec::new(), times: Vec::new(), identity: Vec::new() }
+        let admitted = vec![Vec::new(); schema.num_relations()];
+        Self { numbering, of_edges: admitted.clone(), admitted, times: Vec::new(), identity: Vec::new() }
     }
 }
 
@@ -96,6 +98,14 @@ enum SameRow {
     AdmittedEdges,
     /// Rows of the same node and time.
     Time,
+}
+
+/// Numbering of the rows of a hop.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    same: SameRow,
+    /// True if the hop before numbered its rows likewise.
+    continues: bool,
 }
 
 /// Draws neighbours that exist at the times of the seeds, by every relation, hop by hop.
@@ -154,6 +164,8 @@ impl TimeSampler {
         let first = all_times.next();
         let has_one_time =
             self.options.time_carry == TimeCarry::Seed && all_times.all(|time| Some(time) == first);
+        workspace.admitted.iter_mut().for_each(Vec::clear);
+        let mut before = None;
         for hop in 0..self.num_hops {
             let same = match self.num_hops - 1 - hop {
                 0 => SameRow::Node,
@@ -161,7 +173,9 @@ impl TimeSampler {
                 1 if self.shares_rows && self.options.time_window == 0 => SameRow::AdmittedEdges,
                 _ => SameRow::Time,
             };
-            self.draw_hop(request, hop, same, workspace, &mut batch)?;
+            let rows = Rows { same, continues: before == Some(same) };
+            self.draw_hop(request, hop, rows, workspace, &mut batch)?;
+            before = Some(same);
         }
         Ok(batch)
     }
@@ -171,71 +185,41 @@ impl TimeSampler {
         &self,
         request: &TimeRequest,
         hop: usize,
-        same: SameRow,
+        rows: Rows,
         workspace: &mut TimeWorkspace,
         batch: &mut TimeBatch,
     ) -> Result<()> {
         let (graph, schema) = (request.graph, request.graph.schema());
         let at = self.num_hops - 1 - hop;
-        let TimeBatch { sampled, row_times, edges, .. } = batch;
-        let (nodes, block) = (&mut sampled.input_nodes, &mut sampled.blocks[at]);
-        let TimeWorkspace { numbering, admitted, times, identity } = workspace;
-        block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
-        for (t, numbering) in numbering.iter_mut().enumerate() {
-            match same {
-                SameRow::Node => numbering.start_nodes(&nodes[t]),
-                SameRow::Time => _ = numbering.start_pairs(&nodes[t], &row_times[t]),
-                SameRow::AdmittedEdges => {
-                    self.last_admitted(graph, t, &nodes[t], &row_times[t], identity);
-                    numbering.start_pairs(&nodes[t], identity);
-                }
-            }
-        }
-        for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
-            let rows = 0..block.num_dst[dst];
-            if self.fanout[r][hop] == 0 || rows.is_empty() {
+        let (nodes, block) = (&batch.sampled.input_nodes, &mut batch.sampled.blocks[at]);
+        block.num_dst.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
+        self.start(graph, rows, workspace, batch);
+        for (r, &Relation { dst, .. }) in schema.relations().iter().enumerate() {
+            let TimeBatch { sampled, row_times, edges, .. } = &mut *batch;
+            let block = &mut sampled.blocks[at];
+            let count = block.num_dst[dst];
+            if self.fanout[r][hop] == 0 || count == 0 {
                 continue;
             }
+            let of = Destinations { nodes: &sampled.input_nodes[dst][..count], times: &row_times[dst] };
+            let admitted = &mut workspace.admitted[r];
+            admit(graph, r, &self.options, of.from(admitted.len()), admitted);
             let seed = keyed::key(&[request.key.seed, TIME, r as u64]);
-            let draws = RelationDraws {
-                graph,
-                relation: r,
-                fanout: self.fanout[r][hop],
-                key: BatchKey { seed, ..request.key }.hop(hop),
-                options: &self.options,
-            };
+            let key = BatchKey { seed, ..request.key }.hop(hop);
             let Block { indptr, indices, .. } = &mut block.relations[r];
             let drawn = Drawn {
                 indptr,
                 sources: indices,
                 positions: &mut edges[at][r],
-                times: (at > 0).then_some(&mut *times),
+                times: (rows.same != SameRow::Node).then_some(&mut workspace.times),
             };
-            let of = Destinations { nodes: &nodes[dst][rows.clone()], times: &row_times[dst][rows] };
-            draws.draw(of, admitted, drawn)?;
-            let of_edges = match same {
-                SameRow::Node => {
-                    numbering[src].number_nodes(indices, block.num_dst[src], &mut nodes[src]);
-                    if at > 0 {
-                        // all times are equal
-                        let time = row_times[dst][0];
-                        row_times[src].resize(nodes[src].len(), time);
-                    }
-                    continue;
-                }
-                SameRow::Time => &*times,
-                SameRow::AdmittedEdges => {
-                    self.last_admitted(graph, src, indices, times, identity);
-                    &*identity
-                }
-            };
-            let (rows, row_times) = (&mut nodes[src], &mut row_times[src]);
-            numbering[src].number_pairs(indices, of_edges, rows.len(), |e, node| {
-                rows.push(node);
-                row_times.push(times[e]);
-            });
+            let draws = RelationDraws::new(graph, r, &self.options, self.fanout[r][hop], key);
+            draws.draw(of, &admitted[..count], drawn)?;
+            self.number(graph, r, at, rows.same, workspace, batch);
         }
-        block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
+        let TypedSampled { input_nodes: nodes, blocks, .. } = &mut batch.sampled;
+        let block = &mut blocks[at];
+        block.num_src.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
         block.fit(schema);
         if request.transposed {
             block.transpose(true);
@@ -243,31 +227,106 @@ impl TimeSampler {
         Ok(())
     }
 
-    /// Overwrites `out` by the visible time of the last edge that each row of type `t` admits in
-    /// the last hop, by any relation; [`i64::MIN`] if it admits none. Without a window, the
-    /// admitted edges are those up to that time.
-    fn last_admitted(
+    /// Prepares the numbering of a hop with the rows so far.
+    fn start(&self, graph: &TimedGraph, rows: Rows, workspace: &mut TimeWorkspace, batch: &TimeBatch) {
+        if rows.continues {
+            return;
+        }
+        let TimeWorkspace { numbering, admitted, identity, .. } = workspace;
+        let of_types = batch.sampled.input_nodes.iter().zip(&batch.row_times);
+        for (t, (numbering, (nodes, times))) in numbering.iter_mut().zip(of_types).enumerate() {
+            match rows.same {
+                SameRow::Node => numbering.start_nodes(nodes),
+                SameRow::Time => _ = numbering.start_pairs(nodes, times),
+                SameRow::AdmittedEdges => {
+                    let of = Destinations { nodes, times };
+                    for &r in &self.last_relations(graph, t) {
+                        admit(graph, r, &self.options, of.from(admitted[r].len()), &mut admitted[r]);
+                    }
+                    self.identify(graph, t, nodes, admitted, identity);
+                    numbering.start_pairs(nodes, identity);
+                }
+            }
+        }
+    }
+
+    /// Replaces the sources that relation `r` drew into block `at` by rows, and appends the new
+    /// rows.
+    fn number(
+        &self,
+        graph: &TimedGraph,
+        r: usize,
+        at: usize,
+        same: SameRow,
+        workspace: &mut TimeWorkspace,
+        batch: &mut TimeBatch,
+    ) {
+        let &Relation { src, dst, .. } = &graph.schema().relations()[r];
+        let TimeBatch { sampled, row_times, .. } = batch;
+        let (nodes, sources) = (&mut sampled.input_nodes[src], &mut sampled.blocks[at].relations[r].indices);
+        let TimeWorkspace { numbering, admitted, of_edges, times, identity } = workspace;
+        let numbering = &mut numbering[src];
+        if same == SameRow::Node {
+            numbering.number_nodes(sources, nodes);
+            if at > 0 {
+                // all times are equal
+                let time = row_times[dst][0];
+                row_times[src].resize(nodes.len(), time);
+            }
+            return;
+        }
+        let row_times = &mut row_times[src];
+        if same == SameRow::Time {
+            return numbering.number_pairs(sources, times, nodes.len(), |e, node| {
+                nodes.push(node);
+                row_times.push(times[e]);
+            });
+        }
+        let into = self.last_relations(graph, src);
+        for &r in &into {
+            of_edges[r].clear();
+            admit(graph, r, &self.options, Destinations { nodes: sources, times }, &mut of_edges[r]);
+        }
+        self.identify(graph, src, sources, of_edges, identity);
+        numbering.number_pairs(sources, identity, nodes.len(), |e, node| {
+            nodes.push(node);
+            row_times.push(times[e]);
+            into.iter().for_each(|&r| admitted[r].push(of_edges[r][e]));
+        });
+    }
+
+    /// Relations into type `t` that draw in the last hop.
+    fn last_relations(&self, graph: &TimedGraph, t: usize) -> Vec<usize> {
+        let draws = |r: &usize| self.fanout[*r][self.num_hops - 1] > 0;
+        graph.schema().into_type(t).filter(draws).collect()
+    }
+
+    /// Overwrites `out` by a number for each of `nodes` of type `t` that distinguishes the edges
+    /// that rows of the same node admit in the last hop, without a window. `admitted` has those of
+    /// each relation.
+    fn identify(
         &self,
         graph: &TimedGraph,
         t: usize,
         nodes: &[NodeId],
-        times: &[i64],
+        admitted: &[Vec<Admitted>],
         out: &mut Vec<i64>,
     ) {
-        let last_hop = self.num_hops - 1;
-        let relations: Vec<usize> =
-            graph.schema().into_type(t).filter(|&r| self.fanout[r][last_hop] > 0).collect();
-        let last = |(&v, &time): (&NodeId, &i64)| {
-            let latest = self.options.time_bound.latest(time);
-            let of_relation = |&r: &usize| {
-                let (relation, index) = (graph.graph().relation(r), graph.time_index(r));
-                let admitted = index.admitted(relation, v, None, latest);
-                let place = admitted.end.checked_sub(1)?;
-                Some(index.time(relation.indptr()[v as usize], place))
-            };
-            relations.iter().filter_map(of_relation).max().unwrap_or(i64::MIN)
-        };
-        nodes.par_iter().zip(times).with_min_len(MIN_TASK_LEN).map(last).collect_into_vec(out);
+        out.clear();
+        let into = self.last_relations(graph, t);
+        if let [r] = into[..] {
+            return out.extend(admitted[r].iter().map(|&[_, end]| i64::from(end)));
+        }
+        // the visible time of the last edge
+        out.resize(nodes.len(), i64::MIN);
+        for r in into {
+            let (relation, index) = (graph.graph().relation(r), graph.time_index(r));
+            for ((&v, &[_, end]), out) in nodes.iter().zip(&admitted[r]).zip(&mut *out) {
+                if end > 0 {
+                    *out = index.last_time(relation, v, end).max(*out);
+                }
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use graphmill_core::{
 };
 use proptest::prelude::*;
 
-use super::{draw::draw, *};
+use super::{draw::draw_alone, *};
 use crate::{BatchKey, typed::TypedFanout};
 
 const KEY: BatchKey = BatchKey { seed: 3, epoch: 1, batch: 7 };
@@ -122,7 +122,7 @@ impl Plain {
             let src = self.schema.relations()[r].src;
             let known = self.has_times[r] || self.node_time[src].is_some();
             let given = if known { &times[..] } else { &[] };
-            draw(&with.options, given, first..last + 1, &mut stream, &mut out);
+            draw_alone(&with.options, given, first..last + 1, &mut stream, &mut out);
             for place in out {
                 let e = row[place as usize];
                 let at = match with.options.time_carry {

@@ -4,7 +4,7 @@
 //! choose among the same edges. Their batches alternate, and the best batch of each counts: other
 //! load disturbs the longer one more often.
 
-use std::{hint::black_box, time::Instant};
+use std::{hint::black_box, mem, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use graphmill_core::{
@@ -56,19 +56,27 @@ pub(crate) fn times(dataset: &str, of: &Sampled) -> Result<()> {
     let batches: Vec<&[NodeId]> = train.chunks_exact(of.batch.max(1)).collect();
     ensure!(!batches.is_empty(), "--batch {}: there are {} training nodes", of.batch, train.len());
     let mut rates = [Vec::new(), Vec::new()];
+    // both reuse the buffers of their previous batch
+    let (mut memory, mut of_times_memory) = (Seeds::new(0, []), TimeSeeds::default());
     // the first batch is a warm-up
     for number in 0..=of.repeat.max(1) {
         let (key, seeds) =
             (BatchKey { seed: 3, epoch: 0, batch: number as u64 }, batches[number % batches.len()]);
         let without = rate(|| {
             let request = BatchRequest::new(&graph, key);
-            Ok(plain.sample(&request, &mut workspace, Seeds::new(0, seeds))?.num_edges())
+            let of_nodes = mem::take(&mut memory).refill(0, seeds.iter().copied());
+            let sampled = plain.sample(&request, &mut workspace, of_nodes)?;
+            let edges = sampled.num_edges();
+            memory = sampled.recycle();
+            Ok(edges)
         })?;
-        let at = (0..seeds.len() as i64).map(|i| LATEST + i * i64::from(of.apart)).collect();
+        let at: Vec<i64> = (0..seeds.len() as i64).map(|i| LATEST + i * i64::from(of.apart)).collect();
         let with = rate(|| {
-            let of_nodes = TimeSeeds::of_nodes(0, seeds.to_vec(), at);
+            let of_nodes = mem::take(&mut of_times_memory).refill(0, &[(seeds, &at)]);
             let sampled = sampler.sample(&TimeRequest::new(&timed, key), &mut of_times, of_nodes)?;
-            Ok(sampled.sampled.num_edges())
+            let edges = sampled.sampled.num_edges();
+            of_times_memory = sampled.recycle();
+            Ok(edges)
         })?;
         if number > 0 {
             rates[0].push(without);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::{keyed, progress};
+use graphmill_core::{ClassColumn, Labels, keyed, progress};
 use graphmill_data::{
     TypedDataset,
     generate::{GenerateOptions, generate_typed},
@@ -139,6 +139,28 @@ fn values_are_learned_over_ranks() {
         assert!({ pairs }.all(|(a, b)| close(a.loss, b.loss)), "{:?}", summary.epochs);
         assert!(close(summary.test.score.unwrap(), one.test.score.unwrap()));
     }
+}
+
+#[test]
+fn several_columns_of_classes_are_learned_over_ranks() {
+    let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let Targets::Classes(Labels::Single { class, classes }) = &data.tasks[0].targets else {
+        panic!("classes")
+    };
+    let columns =
+        [("kind", *classes), ("half", 2)].map(|(name, classes)| ClassColumn { name: name.into(), classes });
+    // the second column is missing for every third node
+    let half = |(v, &class): (usize, &i32)| [class, if v % 3 == 0 { -1 } else { i32::from(class > 1) }];
+    let class: Vec<i32> = class.iter().enumerate().flat_map(half).collect();
+    data.tasks[0].targets =
+        Targets::Classes(Labels::Columns { class: class.into(), columns: columns.to_vec() });
+    data.tasks[0].names.clear();
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = config("model=rsage");
+    let (one, many) = (alone(&config, &data), over_ranks(&config, &dir, 2));
+    assert_alike(&one, &many, "columns");
+    assert_eq!((&many[0].dataset.columns, &many[0].dataset), (&columns.to_vec(), &one.dataset));
+    assert_eq!(bits(&over_ranks(&config, &dir, 1)), losses(&one));
 }
 
 #[test]

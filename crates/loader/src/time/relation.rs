@@ -1,4 +1,4 @@
-//! Draws of one relation at one hop.
+//! Draws of one relation at one hop, from the rows of a graph in memory.
 
 use std::ops::Range;
 
@@ -8,7 +8,11 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{TimeCarry, TimeOptions, TimedGraph, draw::draw};
+use super::{
+    TimeCarry, TimeOptions, TimedGraph,
+    draw::draw,
+    source::{TimeDestinations, TimeDrawn},
+};
 use crate::{prefetch::prefetch, sampler::too_many};
 
 /// Number of destinations of a task.
@@ -26,25 +30,8 @@ pub(super) struct RelationDraws<'a> {
     /// Key of the draws.
     pub(super) key: u64,
     pub(super) options: &'a TimeOptions,
-}
-
-/// Destinations with their times.
-#[derive(Clone, Copy)]
-pub(super) struct Destinations<'a> {
-    pub(super) nodes: &'a [NodeId],
-    pub(super) times: &'a [i64],
-}
-
-/// Edges that are drawn, overwritten.
-pub(super) struct Drawn<'a> {
-    /// Edge range of each destination, `D + 1`.
-    pub(super) indptr: &'a mut Vec<u32>,
-    /// Source of each edge.
-    pub(super) sources: &'a mut Vec<NodeId>,
-    /// Position of each edge in the relation's graph.
-    pub(super) positions: &'a mut Vec<u64>,
-    /// Time of the row that each edge leads to, if requested.
-    pub(super) times: Option<&'a mut Vec<i64>>,
+    /// True to draw on all threads of the pool.
+    pub(super) parallel: bool,
 }
 
 /// A run of destinations with its edges.
@@ -63,9 +50,9 @@ impl RelationDraws<'_> {
     /// There are more edges than 32-bit positions can number.
     pub(super) fn draw(
         &self,
-        of: Destinations,
+        of: TimeDestinations,
         admitted: &mut Vec<Range<u32>>,
-        Drawn { indptr, sources, positions, times }: Drawn,
+        TimeDrawn { indptr, sources, positions, times }: TimeDrawn,
     ) -> Result<()> {
         self.admit(of, admitted);
         indptr.clear();
@@ -89,7 +76,7 @@ impl RelationDraws<'_> {
             None => &mut [],
         };
         let whole = Run { rows: 0..of.nodes.len(), sources, positions, times };
-        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+        if !self.is_split(of) {
             self.draw_run(of, admitted, indptr, whole);
         } else {
             let runs = cut(whole, indptr);
@@ -98,8 +85,13 @@ impl RelationDraws<'_> {
         Ok(())
     }
 
+    /// Returns true if the destinations are drawn in several tasks.
+    fn is_split(&self, of: TimeDestinations) -> bool {
+        self.parallel && of.nodes.len() >= 2 * RUN && rayon::current_num_threads() > 1
+    }
+
     /// Finds the admitted edges of all destinations.
-    fn admit(&self, of: Destinations, admitted: &mut Vec<Range<u32>>) {
+    fn admit(&self, of: TimeDestinations, admitted: &mut Vec<Range<u32>>) {
         let (graph, index) =
             (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
         let indptr = graph.indptr();
@@ -117,7 +109,7 @@ impl RelationDraws<'_> {
                 *to = index.admitted(graph, of.nodes[at], oldest, latest);
             }
         };
-        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+        if !self.is_split(of) {
             admitted.chunks_mut(RUN).enumerate().for_each(find);
         } else {
             admitted.par_chunks_mut(RUN).enumerate().for_each(find);
@@ -125,7 +117,7 @@ impl RelationDraws<'_> {
     }
 
     /// Draws the edges of a run.
-    fn draw_run(&self, of: Destinations, admitted: &[Range<u32>], indptr: &[u32], run: Run) {
+    fn draw_run(&self, of: TimeDestinations, admitted: &[Range<u32>], indptr: &[u32], run: Run) {
         let (graph, index) =
             (self.graph.graph().relation(self.relation), self.graph.time_index(self.relation));
         let Run { rows, sources, positions, times } = run;
@@ -161,7 +153,7 @@ impl RelationDraws<'_> {
     /// reads are at random addresses, so a pass over all edges prefetches them.
     fn resolve(
         &self,
-        of: Destinations,
+        of: TimeDestinations,
         rows: Range<usize>,
         edges_of: impl Fn(usize) -> Range<usize>,
         (sources, positions): (&mut [NodeId], &mut [u64]),

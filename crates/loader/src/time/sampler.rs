@@ -22,26 +22,20 @@
 //! The nodes of all hops so far are destinations of the next hop, as in DGL's blocks. Rows of
 //! several seeds are shared if that changes no draw; PyTorch Geometric shares nothing.
 
-use std::ops::Range;
-
 use graphmill_core::{
-    Block, Error, NodeId, Result, keyed,
+    Block, Error, Result, keyed,
     options::OptionSet,
     typed::{Relation, Schema},
 };
-use rayon::prelude::*;
 
 use super::{
-    TimeBatch, TimeCarry, TimeOptions, TimeSeeds, TimedGraph,
-    numbering::Numbering,
-    relation::{Destinations, Drawn, RelationDraws},
+    OwnTimeRows, TimeBatch, TimeCarry, TimeDestinations, TimeDrawn, TimeHop, TimeOptions, TimeScratch,
+    TimeSeeds, TimeSource, TimedGraph, numbering::Numbering,
 };
 use crate::{BatchKey, typed::TypedFanout};
 
 /// Part of the keys of draws.
 const TIME: u64 = 0x0074_696d_6564;
-/// Least number of rows of a task.
-const MIN_TASK_LEN: usize = 1024;
 
 /// A minibatch with times to draw.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +46,14 @@ pub struct TimeRequest<'a> {
     pub key: BatchKey,
     /// True to transpose all blocks, for a backward pass.
     pub transposed: bool,
+    /// False if the positions of the edges ([`TimeBatch::edges`]) are not read.
+    pub positions: bool,
 }
 
 impl<'a> TimeRequest<'a> {
-    /// Creates a request for blocks without transposes.
+    /// Creates a request for blocks without transposes, with the positions of their edges.
     pub fn new(graph: &'a TimedGraph, key: BatchKey) -> Self {
-        Self { graph, key, transposed: false }
+        Self { graph, key, transposed: false, positions: true }
     }
 
     /// The same request for transposed blocks.
@@ -71,8 +67,7 @@ impl<'a> TimeRequest<'a> {
 #[derive(Debug)]
 pub struct TimeWorkspace {
     numbering: Vec<Numbering>,
-    /// Admitted edges of each destination: places in the order of its row.
-    admitted: Vec<Range<u32>>,
+    draws: TimeScratch,
     /// Time of the row that each drawn edge leads to.
     times: Vec<i64>,
     /// Times that distinguish rows.
@@ -83,7 +78,8 @@ impl TimeWorkspace {
     /// Creates a workspace for graphs of this schema.
     pub fn new(schema: &Schema) -> Self {
         let numbering = schema.types().iter().map(|node| Numbering::new(node.count)).collect();
-        Self { numbering, admitted: Vec::new(), times: Vec::new(), identity: Vec::new() }
+        let draws = TimeScratch::default();
+        Self { numbering, draws, times: Vec::new(), identity: Vec::new() }
     }
 }
 
@@ -147,6 +143,22 @@ impl TimeSampler {
         workspace: &mut TimeWorkspace,
         seeds: TimeSeeds,
     ) -> Result<TimeBatch> {
+        let own = OwnTimeRows { graph: request.graph, options: &self.options, parallel: true };
+        self.sample_from(&own, request, workspace, seeds)
+    }
+
+    /// Draws the blocks around the seeds from the rows of `source`; the graph of the request has
+    /// the times of all nodes. The blocks are those of [`TimeSampler::sample`] if the rows are.
+    ///
+    /// # Errors
+    /// As for [`TimeSampler::sample`], and those of `source`.
+    pub fn sample_from(
+        &self,
+        source: &dyn TimeSource,
+        request: &TimeRequest,
+        workspace: &mut TimeWorkspace,
+        seeds: TimeSeeds,
+    ) -> Result<TimeBatch> {
         let schema = request.graph.schema();
         let mut batch = seeds.into_sampled(request.graph, self.num_hops)?;
         check_distinct(&batch, schema, workspace)?;
@@ -161,7 +173,7 @@ impl TimeSampler {
                 1 if self.shares_rows && self.options.time_window == 0 => SameRow::AdmittedEdges,
                 _ => SameRow::Time,
             };
-            self.draw_hop(request, hop, same, workspace, &mut batch)?;
+            self.draw_hop((source, request), (hop, same), workspace, &mut batch)?;
         }
         Ok(batch)
     }
@@ -169,24 +181,24 @@ impl TimeSampler {
     /// Draws a hop into its block and numbers its sources.
     fn draw_hop(
         &self,
-        request: &TimeRequest,
-        hop: usize,
-        same: SameRow,
+        (source, request): (&dyn TimeSource, &TimeRequest),
+        (hop, same): (usize, SameRow),
         workspace: &mut TimeWorkspace,
         batch: &mut TimeBatch,
     ) -> Result<()> {
-        let (graph, schema) = (request.graph, request.graph.schema());
+        let schema = request.graph.schema();
         let at = self.num_hops - 1 - hop;
         let TimeBatch { sampled, row_times, edges, .. } = batch;
         let (nodes, block) = (&mut sampled.input_nodes, &mut sampled.blocks[at]);
-        let TimeWorkspace { numbering, admitted, times, identity } = workspace;
+        let TimeWorkspace { numbering, draws, times, identity } = workspace;
         block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
         for (t, numbering) in numbering.iter_mut().enumerate() {
             match same {
                 SameRow::Node => numbering.start_nodes(&nodes[t]),
                 SameRow::Time => _ = numbering.start_pairs(&nodes[t], &row_times[t]),
                 SameRow::AdmittedEdges => {
-                    self.last_admitted(graph, t, &nodes[t], &row_times[t], identity);
+                    let rows = TimeDestinations { nodes: &nodes[t], times: &row_times[t] };
+                    self.last_admitted((source, schema), t, rows, identity)?;
                     numbering.start_pairs(&nodes[t], identity);
                 }
             }
@@ -197,22 +209,21 @@ impl TimeSampler {
                 continue;
             }
             let seed = keyed::key(&[request.key.seed, TIME, r as u64]);
-            let draws = RelationDraws {
-                graph,
+            let of_relation = TimeHop {
                 relation: r,
                 fanout: self.fanout[r][hop],
                 key: BatchKey { seed, ..request.key }.hop(hop),
-                options: &self.options,
+                positions: request.positions,
             };
             let Block { indptr, indices, .. } = &mut block.relations[r];
-            let drawn = Drawn {
+            let drawn = TimeDrawn {
                 indptr,
                 sources: indices,
                 positions: &mut edges[at][r],
                 times: (at > 0).then_some(&mut *times),
             };
-            let of = Destinations { nodes: &nodes[dst][rows.clone()], times: &row_times[dst][rows] };
-            draws.draw(of, admitted, drawn)?;
+            let of = TimeDestinations { nodes: &nodes[dst][rows.clone()], times: &row_times[dst][rows] };
+            source.draw(&of_relation, of, draws, drawn)?;
             let of_edges = match same {
                 SameRow::Node => {
                     numbering[src].number_nodes(indices, block.num_dst[src], &mut nodes[src]);
@@ -225,7 +236,8 @@ impl TimeSampler {
                 }
                 SameRow::Time => &*times,
                 SameRow::AdmittedEdges => {
-                    self.last_admitted(graph, src, indices, times, identity);
+                    let rows = TimeDestinations { nodes: indices, times };
+                    self.last_admitted((source, schema), src, rows, identity)?;
                     &*identity
                 }
             };
@@ -248,26 +260,19 @@ impl TimeSampler {
     /// admitted edges are those up to that time.
     fn last_admitted(
         &self,
-        graph: &TimedGraph,
+        (source, schema): (&dyn TimeSource, &Schema),
         t: usize,
-        nodes: &[NodeId],
-        times: &[i64],
+        rows: TimeDestinations,
         out: &mut Vec<i64>,
-    ) {
+    ) -> Result<()> {
         let last_hop = self.num_hops - 1;
-        let relations: Vec<usize> =
-            graph.schema().into_type(t).filter(|&r| self.fanout[r][last_hop] > 0).collect();
-        let last = |(&v, &time): (&NodeId, &i64)| {
-            let latest = self.options.time_bound.latest(time);
-            let of_relation = |&r: &usize| {
-                let (relation, index) = (graph.graph().relation(r), graph.time_index(r));
-                let admitted = index.admitted(relation, v, None, latest);
-                let place = admitted.end.checked_sub(1)?;
-                Some(index.time(relation.indptr()[v as usize], place))
-            };
-            relations.iter().filter_map(of_relation).max().unwrap_or(i64::MIN)
-        };
-        nodes.par_iter().zip(times).with_min_len(MIN_TASK_LEN).map(last).collect_into_vec(out);
+        let relations: Vec<usize> = schema.into_type(t).filter(|&r| self.fanout[r][last_hop] > 0).collect();
+        if rows.nodes.is_empty() || relations.is_empty() {
+            out.clear();
+            out.resize(rows.nodes.len(), i64::MIN);
+            return Ok(());
+        }
+        source.last_admitted(&relations, rows, out)
     }
 }
 

@@ -33,7 +33,9 @@
 //! - [`sampler`]: neighbours of remote nodes, sampled by their owners.
 //! - [`neighbors`]: lists and single neighbours of remote nodes, for samplers that read several.
 //! - [`rows`]: feature rows of remote nodes: the remote tier.
+//! - [`edges`]: feature rows of edges into remote nodes.
 //! - [`sparse`]: sparse feature rows over ranks.
+//! - [`times`]: draws of graphs with times, bounded by the owners of the nodes.
 //! - [`subgraphs`]: subgraphs that graph stores draw for the ranks that train.
 //!
 //! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
@@ -41,14 +43,17 @@
 
 mod answer;
 pub mod collective;
+pub mod edges;
 pub mod messenger;
 pub mod neighbors;
 pub mod numbers;
 pub mod ownership;
+mod row_requests;
 pub mod rows;
 pub mod sampler;
 pub mod sparse;
 pub mod subgraphs;
+pub mod times;
 pub mod transport;
 
 pub use collective::Collective;

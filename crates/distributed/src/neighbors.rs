@@ -11,7 +11,7 @@ use graphmill_loader::sampler::StepSource;
 
 use crate::{
     Messenger, NodeOwnership,
-    answer::{Answer, merge},
+    answer::{Answer, Merged},
     messenger::{HEADER, Service},
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn fetch_lists(
     }
     let parts: Vec<_> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
     let mut block = Block::default();
-    merge(dst.len(), &parts, &mut block)?;
+    Merged::of(&mut block, None).fill(dst.len(), &parts)?;
     let weights = own.edge_weight().is_some().then(|| block.edge_weight.into());
     let indptr: Vec<u64> = block.indptr.iter().map(|&end| end.into()).collect();
     Graph::of_sound_edges(indptr.into(), block.indices.into(), weights)

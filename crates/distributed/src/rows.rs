@@ -1,7 +1,6 @@
 //! Feature rows of remote nodes: the remote tier, behind an optional cache.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, PoisonError, RwLock},
     time::Instant,
 };
@@ -17,25 +16,16 @@ use graphmill_loader::{
 use crate::{
     Messenger, NodeOwnership,
     messenger::{HEADER, Service},
+    row_requests::{place, read_shares, rows_of_an_answer},
     transport::Lane,
 };
 
 /// Number of the feature-row service. The services of other tables follow.
 pub const ROWS: u32 = 16;
-/// Maximum bytes of a reply: a request is split, so that the chunks are read, transferred and
-/// stored concurrently.
-pub(crate) const MAX_REPLY_BYTES: usize = 512 << 10;
-/// Maximum number of pending replies per owner.
-pub(crate) const WINDOW: usize = 8;
-
 /// Bytes on the wire for requesting `rows` rows of `dim` values from a rank, and for the reply.
 pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
     let messages = rows.div_ceil(rows_of_an_answer(dim));
     [HEADER * messages + rows, HEADER * messages + rows * dim].map(|words| 4 * words as u64)
-}
-
-fn rows_of_an_answer(dim: usize) -> usize {
-    (MAX_REPLY_BYTES / 4 / dim.max(1)).max(1)
 }
 
 /// Rows of remote nodes. It is never asked for own rows.
@@ -83,50 +73,8 @@ impl OverlappedFeature for Remote {
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
-        let mut began = Instant::now();
-        let mut work = Some(work);
-        let mut traffic = Traffic::default();
         let shares = self.book.by_owner(ids);
-        let most = rows_of_an_answer(self.dim);
-        // Owners alternate, and each has a few pending replies at most.
-        let longest = shares.iter().map(|share| share.ids.len()).max().unwrap_or(0);
-        let questions =
-            (0..longest.div_ceil(most)).flat_map(|i| self.post.others().map(move |to| (to, i * most)));
-        let mut questions = questions.filter(|&(to, from)| from < shares[to].ids.len());
-        let window = WINDOW * (self.post.size() - 1).max(1);
-        let mut asked = VecDeque::with_capacity(window);
-        loop {
-            while asked.len() < window
-                && let Some((to, from)) = questions.next()
-            {
-                let share = &shares[to];
-                let range = from..(from + most).min(share.ids.len());
-                let ids = &share.ids[range.clone()];
-                let asking = self.post.ask(to, self.service, |words| words.extend_from_slice(ids));
-                asked.push_back((to, &share.at[range], asking));
-            }
-            if let Some(work) = work.take() {
-                let clock = Instant::now();
-                traffic += work(out)?;
-                began += clock.elapsed();
-            }
-            let Some((from, at, asking)) = asked.pop_front() else { break };
-            let words = asking.wait()?;
-            let rows: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
-            if rows.len() != at.len() * self.dim {
-                let message = format!("{} values of {} rows of {}", rows.len(), at.len(), self.dim);
-                return Err(Error::Peer { rank: from, message });
-            }
-            for (row, &i) in rows.chunks_exact(self.dim.max(1)).zip(at) {
-                let to = match places {
-                    OutputRows::InOrder => i as usize,
-                    OutputRows::At(at) => at[i as usize] as usize,
-                };
-                out[to * self.dim..(to + 1) * self.dim].copy_from_slice(row);
-            }
-        }
-        traffic.remote += TierTraffic::since(began, ids.len() as u64, ids.len() as u64 * self.row_bytes());
-        Ok(traffic)
+        read_shares((&self.post, self.service), self.dim, (&shares, places), out, work)
     }
 }
 
@@ -247,18 +195,14 @@ impl OverlappedFeature for OwnedAndRemoteRows {
         out: &mut [f32],
         work: &mut OverlappedWork,
     ) -> Result<Traffic> {
-        let place = |i: usize| match places {
-            OutputRows::InOrder => i as u32,
-            OutputRows::At(at) => at[i],
-        };
         let (mut own, mut own_at, mut others, mut others_at) = (vec![], vec![], vec![], vec![]);
         for (i, &v) in ids.iter().enumerate() {
             if self.book.is_own(v) {
                 own.push(self.book.place(v));
-                own_at.push(place(i));
+                own_at.push(place(places, i as u32));
             } else {
                 others.push(v);
-                others_at.push(place(i));
+                others_at.push(place(places, i as u32));
             }
         }
         let mut near = |out: &mut [f32]| {

@@ -21,12 +21,12 @@ use std::{
 use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
 use graphmill_loader::{
     BatchKey, HopSampler,
-    sampler::{HopProperties, HopRequest, HopScratch, NeighborAccess},
+    sampler::{EdgeSampler, HopProperties, HopRequest, HopScratch, NeighborAccess},
 };
 
 use crate::{
     Messenger, NodeOwnership,
-    answer::{Answer, Part, REPLY_WORDS, merge},
+    answer::{Answer, Merged, Part, REPLY_WORDS, has},
     messenger::{HEADER, PendingReply, Service, service_of_type},
     neighbors::{FETCH, ListService, STEP, StepService, Steps, fetch_lists},
     ownership::Share,
@@ -66,8 +66,20 @@ pub struct Distributed {
     service: u32,
     /// Number of the relation, in a graph of several types.
     relation: Option<usize>,
-    spare: ObjectPool<(HopScratch, Block)>,
+    /// Number of the first edge of this rank, if blocks name their edges.
+    first_edge: Option<NodeId>,
+    spare: ObjectPool<Drawn>,
     built: Arc<AtomicU64>,
+}
+
+/// Buffers of a drawn hop.
+#[derive(Default)]
+struct Drawn {
+    scratch: HopScratch,
+    block: Block,
+    positions: Vec<u64>,
+    /// Numbers of the edges over all ranks; empty unless they are asked for.
+    numbers: Vec<u32>,
 }
 
 /// Service that samples own nodes.
@@ -77,20 +89,36 @@ pub struct Drawing {
     inner: Arc<dyn HopSampler>,
     graph: Graph,
     book: Arc<NodeOwnership>,
-    spare: ObjectPool<(HopScratch, Block)>,
+    first_edge: Option<NodeId>,
+    spare: ObjectPool<Drawn>,
 }
 
-/// Samples in recycled memory, on the calling thread.
-fn with<T>(
-    spare: &ObjectPool<(HopScratch, Block)>,
-    draw: impl FnOnce(&mut HopScratch, &mut Block) -> T,
-) -> T {
-    spare.with(|(scratch, block)| {
+impl Drawn {
+    /// Draws on the calling thread; with `first_edge`, numbers the edges from there on by their
+    /// positions in the graph.
+    ///
+    /// # Errors
+    /// Those of the sampler, or it does not name its edges.
+    fn draw(
+        &mut self,
+        inner: &dyn HopSampler,
+        request: &HopRequest,
+        first_edge: Option<NodeId>,
+    ) -> Result<()> {
+        let Self { scratch, block, positions, numbers } = self;
         scratch.parallel = false;
         block.clear();
         block.edge_weight.clear();
-        draw(scratch, block)
-    })
+        numbers.clear();
+        let Some(first) = first_edge else { return inner.sample_hop(request, scratch, block) };
+        let Some(inner) = inner.by_edges() else {
+            return Err(Error::invalid("the sampler does not name the edges that it draws"));
+        };
+        inner.sample_hop_edges(request, scratch, block, positions)?;
+        // the numbers of all ranks' edges have 32 bits
+        numbers.extend(positions.iter().map(|&position| first + position as NodeId));
+        Ok(())
+    }
 }
 
 impl Distributed {
@@ -128,7 +156,7 @@ impl Distributed {
             }
         };
         let (spare, built) = Default::default();
-        Ok(Self { method, inner, post, book, service, relation: None, spare, built })
+        Ok(Self { method, inner, post, book, service, relation: None, first_edge: None, spare, built })
     }
 
     /// The same sampler for relation `relation` of a graph of several types, with services of its
@@ -136,6 +164,13 @@ impl Distributed {
     #[must_use]
     pub fn of_relation(self, relation: usize) -> Self {
         Self { relation: Some(relation), ..self }
+    }
+
+    /// The same sampler, which can name the edges that it draws by their numbers over all ranks
+    /// ([`crate::edges`]). `first` is the number of the first edge of this rank.
+    #[must_use]
+    pub fn naming_edges(self, first: NodeId) -> Self {
+        Self { first_edge: Some(first), ..self }
     }
 
     /// Number of this sampler's service of the kind `service`.
@@ -163,8 +198,8 @@ impl Distributed {
         let (inner, book, graph) = (self.inner.clone(), self.book.clone(), graph.clone());
         match self.method {
             Method::Owners => {
-                let built = self.built.clone();
-                let drawing = Drawing { built, inner, graph, book, spare: ObjectPool::default() };
+                let (built, first_edge) = (self.built.clone(), self.first_edge);
+                let drawing = Drawing { built, inner, graph, book, first_edge, spare: ObjectPool::default() };
                 self.post.serve(self.number_of(self.service), Arc::new(drawing));
             }
             Method::Fetch => {
@@ -174,6 +209,50 @@ impl Distributed {
                 self.post.serve(self.number_of(STEP), Arc::new(StepService { graph, book }));
             }
         }
+    }
+
+    /// Draws a hop at the owners of its destinations, with the numbers of the edges if they are
+    /// asked for.
+    fn sample_by_owners(
+        &self,
+        request: &HopRequest,
+        block: &mut Block,
+        positions: Option<&mut Vec<u64>>,
+    ) -> Result<()> {
+        let &HopRequest { hop, dst, key, aggregation, .. } = request;
+        let shares = self.book.by_owner(dst);
+        let question = Request { hop, key, aggregation, names_edges: positions.is_some() };
+        let mut asked: Vec<(&Share, PendingReply)> = Vec::with_capacity(shares.len());
+        for to in self.post.others() {
+            let share = &shares[to];
+            if !share.ids.is_empty() {
+                let say = |words: &mut Vec<u32>| {
+                    words.reserve(REQUEST_WORDS + share.ids.len());
+                    words.extend(question.words());
+                    words.extend_from_slice(&share.ids);
+                };
+                asked.push((share, self.post.ask(to, self.number_of(self.service), say)));
+            }
+        }
+        let own = &shares[self.book.rank()];
+        let first_edge = self.first_edge.filter(|_| question.names_edges);
+        self.spare.with(|mine| {
+            if !own.ids.is_empty() {
+                mine.draw(&*self.inner, &HopRequest { dst: &own.ids, ..*request }, first_edge)?;
+            }
+            let mut answers = Vec::with_capacity(asked.len());
+            for (share, asked) in asked {
+                answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
+            }
+            let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
+            if !own.ids.is_empty() {
+                let Drawn { block: Block { indptr, indices, edge_weight, .. }, numbers, .. } = &*mine;
+                let (ends, positions) = (&indptr[1..], &numbers[..]);
+                let weights = &edge_weight[..];
+                parts.push(Part { at: &own.at, ends, indices, weights, positions, times: &[] });
+            }
+            Merged::of(block, positions).fill(dst.len(), &parts)
+        })
     }
 
     /// Draws a hop from the fetched lists of its destinations.
@@ -222,42 +301,28 @@ impl HopSampler for Distributed {
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
         match &self.method {
-            Method::Owners => {}
-            Method::Fetch => return self.sample_fetched(request, scratch, block),
-            Method::Steps(degrees) => return self.sample_by_steps(request, degrees, scratch, block),
+            Method::Owners => self.sample_by_owners(request, block, None),
+            Method::Fetch => self.sample_fetched(request, scratch, block),
+            Method::Steps(degrees) => self.sample_by_steps(request, degrees, scratch, block),
         }
-        let &HopRequest { hop, dst, key, aggregation, .. } = request;
-        let shares = self.book.by_owner(dst);
-        let mut asked: Vec<(&Share, PendingReply)> = Vec::with_capacity(shares.len());
-        for to in self.post.others() {
-            let share = &shares[to];
-            if !share.ids.is_empty() {
-                let question = Request { hop, key, aggregation };
-                let say = |words: &mut Vec<u32>| {
-                    words.reserve(REQUEST_WORDS + share.ids.len());
-                    words.extend(question.words());
-                    words.extend_from_slice(&share.ids);
-                };
-                asked.push((share, self.post.ask(to, self.number_of(self.service), say)));
-            }
-        }
-        let own = &shares[self.book.rank()];
-        with(&self.spare, |scratch, mine| {
-            if !own.ids.is_empty() {
-                let request = HopRequest { dst: &own.ids, ..*request };
-                self.inner.sample_hop(&request, scratch, mine)?;
-            }
-            let mut answers = Vec::with_capacity(asked.len());
-            for (share, asked) in asked {
-                answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
-            }
-            let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
-            if !own.ids.is_empty() {
-                let Block { indptr, indices, edge_weight, .. } = &*mine;
-                parts.push(Part { at: &own.at, ends: &indptr[1..], indices, weights: edge_weight });
-            }
-            merge(dst.len(), &parts, block)
-        })
+    }
+
+    fn by_edges(&self) -> Option<&dyn EdgeSampler> {
+        let names = matches!(self.method, Method::Owners) && self.inner.by_edges().is_some();
+        (names && self.first_edge.is_some()).then_some(self)
+    }
+}
+
+impl EdgeSampler for Distributed {
+    /// Positions are the numbers of the edges over all ranks.
+    fn sample_hop_edges(
+        &self,
+        request: &HopRequest,
+        _: &mut HopScratch,
+        block: &mut Block,
+        positions: &mut Vec<u64>,
+    ) -> Result<()> {
+        self.sample_by_owners(request, block, Some(positions))
     }
 }
 
@@ -272,17 +337,20 @@ impl Service for Drawing {
                 "node {v} is not on this rank: the ranks have opened different partitions"
             )));
         }
-        let Request { hop, key, aggregation } = question;
-        with(&self.spare, |scratch, block| {
+        let Request { hop, key, aggregation, names_edges } = question;
+        self.spare.with(|drawn| {
             let request = HopRequest { graph: &self.graph, hop, dst: ids, key, aggregation };
-            self.inner.sample_hop(&request, scratch, block)?;
+            drawn.draw(&*self.inner, &request, self.first_edge.filter(|_| names_edges))?;
             let began = Instant::now();
-            let Block { indptr, indices, edge_weight, .. } = &*block;
-            answer.reserve(REPLY_WORDS + ids.len() + indices.len() + edge_weight.len());
-            answer.extend([indices.len() as u32, u32::from(!edge_weight.is_empty())]);
+            let Drawn { block: Block { indptr, indices, edge_weight, .. }, numbers, .. } = &*drawn;
+            let mut arrays = if edge_weight.is_empty() { 0 } else { has::WEIGHTS };
+            arrays |= if names_edges { has::POSITIONS } else { 0 };
+            answer.reserve(REPLY_WORDS + ids.len() + indices.len() + edge_weight.len() + numbers.len());
+            answer.extend([indices.len() as u32, arrays]);
             answer.extend_from_slice(&indptr[1..]);
             answer.extend_from_slice(indices);
             answer.extend_from_slice(bytemuck::cast_slice(edge_weight));
+            answer.extend_from_slice(numbers);
             self.built.fetch_add(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
             Ok(())
         })
@@ -295,7 +363,12 @@ pub(crate) struct Request {
     pub(crate) hop: usize,
     pub(crate) key: BatchKey,
     pub(crate) aggregation: Aggregation,
+    /// True if the reply numbers the edges.
+    pub(crate) names_edges: bool,
 }
+
+/// Bit of the word of the aggregation that asks for the numbers of the edges.
+const NAMES_EDGES: u32 = 1 << 8;
 
 /// Aggregations of neighbour rows, by number.
 const AGGREGATIONS: [Aggregation; 4] =
@@ -307,7 +380,8 @@ impl Request {
         let halves = |x: u64| [x as u32, (x >> 32) as u32];
         let ([s0, s1], [e0, e1], [b0, b1]) = (halves(seed), halves(epoch), halves(batch));
         let made = AGGREGATIONS.iter().position(|&a| a == self.aggregation).unwrap_or(0);
-        [self.hop as u32, made as u32, s0, s1, e0, e1, b0, b1]
+        let made = made as u32 | if self.names_edges { NAMES_EDGES } else { 0 };
+        [self.hop as u32, made, s0, s1, e0, e1, b0, b1]
     }
 
     pub(crate) fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
@@ -316,9 +390,10 @@ impl Request {
         };
         let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let key = BatchKey { seed: whole(s0, s1), epoch: whole(e0, e1), batch: whole(b0, b1) };
-        let Some(&aggregation) = AGGREGATIONS.get(made as usize) else {
+        let Some(&aggregation) = AGGREGATIONS.get((made & !NAMES_EDGES) as usize) else {
             return Err(Error::invalid(format!("unknown aggregation {made}")));
         };
-        Ok((Self { hop: hop as usize, key, aggregation }, ids))
+        let names_edges = made & NAMES_EDGES > 0;
+        Ok((Self { hop: hop as usize, key, aggregation, names_edges }, ids))
     }
 }

@@ -19,7 +19,7 @@ use graphmill_loader::{
 use crate::{
     Messenger, NodeOwnership,
     messenger::{HEADER, Service},
-    rows::{MAX_REPLY_BYTES, WINDOW},
+    row_requests::{MAX_REPLY_BYTES, WINDOW},
     transport::Lane,
 };
 

@@ -185,7 +185,8 @@ impl StoreSubgraphs {
         let draw = request.key.batch * trainers + self.book.rank() as u64;
         let store = self.book.first_holder() + (draw % stores) as usize;
         let key = BatchKey { batch: draw / stores, ..request.key };
-        let question = Request { hop: 0, key, aggregation: request.layout.aggregation };
+        let aggregation = request.layout.aggregation;
+        let question = Request { hop: 0, key, aggregation, names_edges: false };
         self.post.ask(store, SUBGRAPH, |words| words.extend(question.words())).wait()
     }
 }

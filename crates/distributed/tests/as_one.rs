@@ -2,23 +2,35 @@
 
 use std::{sync::Arc, thread};
 
-use graphmill_core::{Features, Graph, Matrix, NodeId, WholeDegrees, block::Aggregation, keyed};
+use graphmill_core::{
+    Block, Features, Graph, Matrix, NodeId, WholeDegrees,
+    block::Aggregation,
+    keyed,
+    typed::{NodeType, Relation, Schema, TypedGraph},
+};
 use graphmill_data::partition::PartitionBook;
 use graphmill_distributed::{
-    Collective, Messenger, MessengerOptions, NodeOwnership, local,
+    Collective, Messenger, MessengerOptions, NodeOwnership,
+    edges::{EDGE_ROWS, EdgeOwnership, EdgeRows},
+    local,
     rows::{OwnedAndRemoteRows, ROWS, Remote, RowService, Table, bytes_of_rows},
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
+    times::TimesOverRanks,
 };
 use graphmill_loader::{
     BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
     feature::{Host, OutputRows},
     sampler::{
-        BatchRequest, HopStack, WalkOptions,
+        BatchRequest, HopRequest, HopScratch, HopStack, WalkOptions,
         full::Full,
         labor::{Iterations, Labor, LaborOptions},
         neighbor::Neighbor,
         random_walk::RandomWalk,
         weighted::{EdgeWeights, Weighted, WeightedOptions},
+    },
+    time::{
+        TimeBatch, TimeBound, TimeCarry, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds,
+        TimeWorkspace, TimedGraph,
     },
 };
 
@@ -53,6 +65,21 @@ fn part(graph: &Graph, book: &NodeOwnership) -> Graph {
         indptr.push(indices.len() as u64);
     }
     Graph::new(indptr.into(), indices.into()).unwrap().with_edge_weight(weights.into()).unwrap()
+}
+
+/// Positions in the whole graph of the edges into the nodes of a rank.
+fn positions(graph: &Graph, book: &NodeOwnership) -> Vec<u64> {
+    let row = |v: NodeId| graph.indptr()[v as usize]..graph.indptr()[v as usize + 1];
+    book.own().flat_map(row).collect()
+}
+
+/// Owners of the edges, and the position in the whole graph of each edge by its number over all
+/// ranks.
+fn numbered(graph: &Graph, book: &NodeOwnership) -> (EdgeOwnership, Vec<u64>) {
+    let of_rank = |rank| NodeOwnership::new(book.parts().clone(), rank, book.size()).unwrap();
+    let all: Vec<Vec<u64>> = (0..book.size()).map(|rank| positions(graph, &of_rank(rank))).collect();
+    let counts: Vec<usize> = all.iter().map(Vec::len).collect();
+    (EdgeOwnership::new(&counts, book.rank()).unwrap(), all.concat())
 }
 
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Arc<Messenger>, Arc<NodeOwnership>) -> T + Sync) -> Vec<T> {
@@ -228,4 +255,160 @@ fn rows_match_the_whole_table() {
         let bad = post.ask((post.rank() + 1) % 4, ROWS, |words| words.push(NODES as u32)).wait();
         assert!(bad.unwrap_err().to_string().contains("different partitions"));
     });
+}
+
+#[test]
+fn edges_of_blocks_are_named_over_ranks_and_their_rows_are_those_of_the_whole_table() {
+    let graph = graph();
+    let row = |edge: u64| [edge as f32, -0.5 * edge as f32];
+    type Make = fn() -> Arc<dyn HopSampler>;
+    let makes: [Make; 2] = [|| Arc::new(Neighbor::new([5, 3]).unwrap()), || Arc::new(Full::new(2).unwrap())];
+    for (make, size) in makes.into_iter().zip([3, 2]) {
+        on_ranks(size, |post, book| {
+            let own = part(&graph, &book);
+            let (owners, position_of) = numbered(&graph, &book);
+            let rows: Vec<f32> = positions(&graph, &book).into_iter().flat_map(row).collect();
+            let rows = Arc::new(Host::new(&Features::f32(2, rows)));
+            let distributed = Distributed::new(make(), post.clone(), book.clone()).unwrap();
+            assert!(distributed.by_edges().is_none());
+            let distributed = distributed.naming_edges(owners.first());
+            distributed.serve(&own);
+            let rows = EdgeRows::serve(post.clone(), Arc::new(owners), EDGE_ROWS, rows);
+            Collective::new(post).barrier(1).unwrap();
+            let dst: Vec<NodeId> = (0..60).map(|i| i * 11 % NODES as NodeId).collect();
+            let key = BatchKey { seed: 9, epoch: 2, batch: 4 };
+            let draw = |sampler: &dyn HopSampler, graph: &Graph| {
+                let request = HopRequest { graph, hop: 1, dst: &dst, key, aggregation: Aggregation::Other };
+                let (mut scratch, mut block, mut named) =
+                    (HopScratch::default(), Block::default(), Vec::new());
+                let sampler = sampler.by_edges().unwrap();
+                sampler.sample_hop_edges(&request, &mut scratch, &mut block, &mut named).unwrap();
+                (block.indptr, block.indices, named)
+            };
+            let (one, together) = (draw(&*make(), &graph), draw(&distributed, &own));
+            assert_eq!((&one.0, &one.1), (&together.0, &together.1));
+            let found: Vec<u64> = together.2.iter().map(|&number| position_of[number as usize]).collect();
+            assert_eq!(one.2, found);
+            let ids: Vec<NodeId> = together.2.iter().map(|&number| number as NodeId).collect();
+            let mut out = Matrix::default();
+            rows.gather(&ids, &mut out).unwrap();
+            assert_eq!(out.view().host(), found.into_iter().flat_map(row).collect::<Vec<f32>>());
+            assert!(rows.gather(&[rows.num_rows() as NodeId], &mut out).is_err());
+        });
+    }
+}
+
+const ITEMS: usize = 90;
+
+/// Graph of users and items whose edges, and items, have times; some exist always.
+fn timed(keep: impl Fn(usize, NodeId) -> bool) -> TimedGraph {
+    let types = vec![NodeType::new("user", NODES), NodeType::new("item", ITEMS)];
+    let ends = [(0, 1), (1, 0), (0, 0)];
+    let relations = ends.iter().map(|&(src, dst)| Relation::new(src, format!("{src}-{dst}"), dst));
+    let schema = Schema::new(types, relations.collect()).unwrap();
+    let count = |t: usize| schema.types()[t].count;
+    let time = |draw: u64| if draw % 9 == 0 { i64::MIN } else { (draw >> 20) as i64 % 50 - 20 };
+    let (mut graphs, mut times) = (Vec::new(), Vec::new());
+    for (r, &(src, dst)) in ends.iter().enumerate() {
+        let (mut indptr, mut indices, mut of_edges) = (vec![0u64], Vec::new(), Vec::new());
+        for v in 0..count(dst) {
+            let degree = if keep(dst, v as NodeId) { (v * 7 + r) % 23 } else { 0 };
+            for e in 0..degree {
+                let draw = keyed::key(&[r as u64, v as u64, e as u64]);
+                indices.push((draw % count(src) as u64) as NodeId);
+                of_edges.push(time(draw));
+            }
+            indptr.push(indices.len() as u64);
+        }
+        graphs.push(Graph::of_sound_edges(indptr.into(), indices.into(), None).unwrap());
+        times.push((r != 2).then(|| of_edges.into()));
+    }
+    let of_items: Vec<i64> = (0..ITEMS as u64).map(|v| time(keyed::key(&[3, v]))).collect();
+    let graph = TypedGraph::new(schema, graphs).unwrap();
+    TimedGraph::new(graph, &times, vec![None, Some(of_items.into())]).unwrap()
+}
+
+/// Asserts that the edges of a batch exist at `time`, by their positions in the whole graph.
+fn assert_none_is_newer(batch: &TimeBatch, whole: &TimedGraph, bound: TimeBound, time: i64) {
+    for (block, edges) in batch.sampled.blocks.iter().zip(&batch.edges) {
+        for (r, relation) in whole.schema().relations().iter().enumerate() {
+            let (slice, index) = (&block.relations[r], whole.time_index(r));
+            for v in 0..slice.num_dst {
+                let node = batch.sampled.input_nodes[relation.dst][v] as usize;
+                let start = whole.graph().relation(r).indptr()[node];
+                let end = whole.graph().relation(r).indptr()[node + 1];
+                for &edge in &edges[r][slice.edges(v)] {
+                    let place = (0..(end - start) as u32).find(|&i| index.position(start, i) == edge);
+                    let visible = index.time(start, place.unwrap());
+                    assert!(bound.admits(visible, time), "{visible} {time}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_of_times_match_a_single_process_and_no_edge_is_newer_than_its_seed() {
+    let whole = timed(|_, _| true);
+    let schema = whole.schema();
+    for (size, draw, bound, carry, window) in [
+        (2, TimeDraw::Uniform, TimeBound::Strict, TimeCarry::Seed, 0),
+        (3, TimeDraw::Last, TimeBound::Inclusive, TimeCarry::Seed, 0),
+        (4, TimeDraw::Recency, TimeBound::Inclusive, TimeCarry::Edge, 0),
+        (3, TimeDraw::Uniform, TimeBound::Strict, TimeCarry::Seed, 15),
+        (1, TimeDraw::Uniform, TimeBound::Strict, TimeCarry::Edge, 0),
+    ] {
+        let options = TimeOptions {
+            time_draw: draw,
+            time_bound: bound,
+            time_carry: carry,
+            time_window: window,
+            time_half_life: 5.0,
+        };
+        let sampler = TimeSampler::new(schema, &"4,3,-1".parse().unwrap(), options).unwrap();
+        on_ranks(size, |post, book| {
+            let parts: Vec<u16> = (0..ITEMS as u16).map(|v| v % 5).collect();
+            let of_items = PartitionBook::new(5, parts).unwrap();
+            let of_items = Arc::new(NodeOwnership::new(of_items, post.rank(), size).unwrap());
+            let owners = vec![book, of_items];
+            let own = Arc::new(timed(|t, v| owners[t].is_own(v)));
+            let of_relation =
+                |r: usize| numbered(whole.graph().relation(r), &owners[schema.relations()[r].dst]);
+            let (edges, position_of): (Vec<_>, Vec<_>) = (0..3).map(of_relation).unzip();
+            let first = edges.iter().map(EdgeOwnership::first).collect();
+            let rows = TimesOverRanks::serve(post.clone(), owners, (own.clone(), options), first);
+            Collective::new(post).barrier(1).unwrap();
+            let mut workspace = TimeWorkspace::new(schema);
+            // batches of several times, and of one
+            for (number, spread) in [(0u64, 7), (1, 30), (2, 1)] {
+                let key = BatchKey { seed: 5, epoch: 1, batch: number };
+                let users: Vec<NodeId> = (0..40).map(|i| i * 17 % NODES as NodeId).collect();
+                let times: Vec<i64> = users.iter().map(|v| 10 + i64::from(v % spread)).collect();
+                let seeds =
+                    || TimeSeeds::new(number, vec![users.clone(), vec![]], vec![times.clone(), vec![]]);
+                let of = TimeRequest::new(&whole, key).transposed();
+                let one = sampler.sample(&of, &mut workspace, seeds()).unwrap();
+                let of = TimeRequest::new(&own, key).transposed();
+                let mut together = sampler.sample_from(&rows, &of, &mut workspace, seeds()).unwrap();
+                for of_block in &mut together.edges {
+                    for (numbers, position_of) in of_block.iter_mut().zip(&position_of) {
+                        numbers.iter_mut().for_each(|number| *number = position_of[*number as usize]);
+                    }
+                }
+                assert_eq!(one.sampled.input_nodes, together.sampled.input_nodes);
+                assert_eq!((&one.row_times, &one.edges), (&together.row_times, &together.edges));
+                for (a, b) in one.sampled.blocks.iter().zip(&together.sampled.blocks) {
+                    for (a, b) in a.relations.iter().zip(&b.relations) {
+                        assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices));
+                    }
+                }
+                let unnamed = TimeRequest { positions: false, ..of };
+                let unnamed = sampler.sample_from(&rows, &unnamed, &mut workspace, seeds()).unwrap();
+                assert_eq!(unnamed.sampled.input_nodes, one.sampled.input_nodes);
+                if spread == 1 {
+                    assert_none_is_newer(&together, &whole, bound, 10);
+                }
+            }
+        });
+    }
 }

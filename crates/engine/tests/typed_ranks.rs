@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::{keyed, progress};
+use graphmill_core::{ClassColumn, Labels, keyed, progress};
 use graphmill_data::{
     TypedDataset,
     generate::{GenerateOptions, generate_typed},
     partition::{Description, PartitionBook, TypedPartitionDir, write_types},
-    typed::{Targets, Task},
+    typed::{FeatureTable, Targets, Task},
 };
 use graphmill_distributed::Messenger;
 use graphmill_engine::{
@@ -26,6 +26,7 @@ use graphmill_engine::{
     typed::{self, SavedTypedRun, train_over_ranks},
 };
 use graphmill_loader::Fanout;
+use half::f16;
 
 use crate::ranks::{PATIENCE, assert_alike, close, on_ranks};
 use crate::set::with;
@@ -44,6 +45,48 @@ fn data_of(dim: usize) -> TypedDataset {
     generate_typed("typed", &options).unwrap()
 }
 
+/// The dataset with features of the edges of two thirds of the types, as f16, f32 and integers.
+fn with_edge_features(mut data: TypedDataset) -> TypedDataset {
+    for (r, edges) in data.edges.iter_mut().enumerate().filter(|(r, _)| r % 3 < 2) {
+        let width = 1 + r % 2;
+        let values = (0..edges.num_edges() * width).map(|i| (i * 7 % 13) as f32 - 6.0);
+        edges.features = Some(match r % 4 {
+            0 => FeatureTable::dense(width, values.map(f16::from_f32).collect::<Vec<_>>()),
+            1 => FeatureTable::dense(width, values.collect::<Vec<_>>()),
+            _ => FeatureTable::dense(width, values.map(|x| x as i32).collect::<Vec<_>>()),
+        });
+    }
+    data
+}
+
+/// The papers of the dataset with the citations among them.
+fn of_one_type(mut data: TypedDataset) -> TypedDataset {
+    data.nodes.truncate(1);
+    data.edges.retain(|edges| {
+        (&edges.edge_type.source[..], &edges.edge_type.destination[..]) == ("paper", "paper")
+    });
+    data.edges.truncate(1);
+    data.edges[0].reverse = None;
+    data
+}
+
+/// The dataset whose edges of all types but the last, nodes of another type than the task's, and
+/// rows of the task have times.
+fn with_times(mut data: TypedDataset) -> TypedDataset {
+    let last = data.edges.len() - 1;
+    for edges in &mut data.edges[..last] {
+        let times = (0..edges.num_edges() as i64).map(|e| e * 31 % 60);
+        edges.time = Some(times.collect::<Vec<_>>().into());
+    }
+    let name = data.tasks[0].on.to_string();
+    let of_task = data.nodes.iter().position(|nodes| nodes.name == name).unwrap();
+    let other = &mut data.nodes[(of_task + 1) % 2];
+    other.time = Some((0..other.count as i64).map(|v| v % 20).collect::<Vec<_>>().into());
+    let rows = data.nodes[of_task].count as i64;
+    data.tasks[0].time = Some((0..rows).map(|v| 20 + v * 7 % 40).collect::<Vec<_>>().into());
+    data
+}
+
 /// Partition of the dataset, by a hash of the global ids.
 fn partitioned(data: &TypedDataset, dir: &Path) -> TypedPartitionDir {
     let part = |v: u64| (keyed::key(&[v]) % u64::from(PARTS)) as u16;
@@ -53,7 +96,13 @@ fn partitioned(data: &TypedDataset, dir: &Path) -> TypedPartitionDir {
 }
 
 fn config(options: &str) -> TrainConfig {
+    config_on("", options)
+}
+
+/// Options of a run on the partition in a directory. Its tasks decide what models of edges learn.
+fn config_on(dataset: &str, options: &str) -> TrainConfig {
     let config = TrainConfig {
+        dataset: dataset.into(),
         model: "rsage".into(),
         hidden: 8,
         fanout: Fanout(vec![4, 3]),
@@ -66,6 +115,11 @@ fn config(options: &str) -> TrainConfig {
     let mut config = with(config, options);
     config.derive_options(&["model", "fanout", "layers"]).unwrap();
     config
+}
+
+/// The same run without workers and caches.
+fn plain(config: &TrainConfig) -> TrainConfig {
+    with(config.clone(), "strategy=sequential cache_ratio=auto")
 }
 
 fn alone(config: &TrainConfig, data: &TypedDataset) -> Summary {
@@ -142,19 +196,99 @@ fn values_are_learned_over_ranks() {
 }
 
 #[test]
-fn results_do_not_depend_on_the_threads_of_the_ranks() {
-    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = config("model=rgat heads=2 dropout=0.3");
-    let of_threads = |threads: [usize; 2]| {
-        let runs = on_ranks(2, PATIENCE, |rank, post| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads[rank]).build().unwrap();
-            pool.install(|| run(&config, &dir, post).unwrap())
-        });
-        assert_eq!(losses(&runs[0]), losses(&runs[1]));
-        losses(&runs[0])
+fn several_columns_of_classes_are_learned_over_ranks() {
+    let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let Targets::Classes(Labels::Single { class, classes }) = &data.tasks[0].targets else {
+        panic!("classes")
     };
-    assert_eq!(of_threads([1, 1]), of_threads([3, 2]));
+    let columns =
+        [("kind", *classes), ("half", 2)].map(|(name, classes)| ClassColumn { name: name.into(), classes });
+    // the second column is missing for every third node
+    let half = |(v, &class): (usize, &i32)| [class, if v % 3 == 0 { -1 } else { i32::from(class > 1) }];
+    let class: Vec<i32> = class.iter().enumerate().flat_map(half).collect();
+    data.tasks[0].targets =
+        Targets::Classes(Labels::Columns { class: class.into(), columns: columns.to_vec() });
+    data.tasks[0].names.clear();
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = config("model=rsage");
+    let (one, many) = (alone(&config, &data), over_ranks(&config, &dir, 2));
+    assert_alike(&one, &many, "columns");
+    assert_eq!((&many[0].dataset.columns, &many[0].dataset), (&columns.to_vec(), &one.dataset));
+    assert_eq!(bits(&over_ranks(&config, &dir, 1)), losses(&one));
+}
+
+#[test]
+fn models_that_read_edge_features_give_the_losses_of_one_process() {
+    let temporary = tempfile::tempdir().unwrap();
+    let typed = with_edge_features(data());
+    let dir = partitioned(&typed, &temporary.path().join("parts"));
+    let one_type = with_edge_features(of_one_type(data()));
+    let of_one = partitioned(&one_type, &temporary.path().join("one"));
+    for (size, options, on) in [
+        (1, "model=gatv2-edge heads=2", (&typed, &dir)),
+        (2, "model=gine", (&typed, &dir)),
+        (3, "model=sage-edge strategy=pipelined", (&typed, &dir)),
+        (4, "model=edge-gated sampler=full", (&typed, &dir)),
+        (2, "model=gatv2-edge heads=2 cache_ratio=0.2", (&typed, &dir)),
+        (1, "model=gine", (&one_type, &of_one)),
+        (3, "model=edge-gated", (&one_type, &of_one)),
+    ] {
+        let (data, dir) = on;
+        let config = config_on(dir.path().to_str().unwrap(), &format!("{options} epochs=2"));
+        let one = alone(&plain(&config), data);
+        let many = over_ranks(&config, dir, size);
+        assert_alike(&one, &many, options);
+        if size == 1 {
+            assert_eq!(losses(&one), losses(&many[0]), "{options}");
+        } else {
+            assert_eq!(bits(&many), bits(&over_ranks(&config, dir, size)), "{options}: again");
+        }
+    }
+}
+
+#[test]
+fn tasks_at_times_give_the_losses_of_one_process() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = with_times(with_edge_features(data()));
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (size, options) in [
+        (1, "model=rsage"),
+        (2, "model=rsage time_bound=inclusive"),
+        (3, "model=rgcn time_draw=last strategy=pipelined"),
+        (4, "model=rgat heads=2 time_draw=recency time_half_life=9 time_carry=edge"),
+        (2, "model=rsage sampler=full time_window=25"),
+        (2, "model=sage-edge cache_ratio=0.2"),
+        (1, "model=gine time_draw=last"),
+    ] {
+        let config = config_on(dir.path().to_str().unwrap(), &format!("{options} epochs=2"));
+        let one = alone(&plain(&config), &data);
+        let many = over_ranks(&config, &dir, size);
+        assert_alike(&one, &many, options);
+        if size == 1 {
+            assert_eq!(losses(&one), losses(&many[0]), "{options}");
+            assert_eq!(one.epochs[1].node_types, many[0].epochs[1].node_types, "{options}");
+        } else {
+            assert_eq!(bits(&many), bits(&over_ranks(&config, &dir, size)), "{options}: again");
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_threads_of_the_ranks() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = partitioned(&with_times(with_edge_features(data())), &temporary.path().join("parts"));
+    for options in ["model=rgat heads=2 dropout=0.3", "model=gatv2-edge heads=2 epochs=2"] {
+        let config = config_on(dir.path().to_str().unwrap(), options);
+        assert_eq!(of_threads(&config, &dir, [1, 1]), of_threads(&config, &dir, [3, 2]), "{options}");
+    }
+}
+
+/// Losses of two ranks with these threads.
+fn of_threads(config: &TrainConfig, dir: &TypedPartitionDir, threads: [usize; 2]) -> Vec<(u64, Option<u64>)> {
+    bits(&on_ranks(2, PATIENCE, |rank, post| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads[rank]).build().unwrap();
+        pool.install(|| run(config, dir, post).unwrap())
+    }))
 }
 
 /// Counts batches.
@@ -312,14 +446,14 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     ] {
         refused(&config(options), &dir, size, part);
     }
-    let reads_edges = TrainConfig { model: "gine".into(), ..config("model=rsage") };
-    refused(&reads_edges, &dir, 2, "use a model without them, such as rsage");
-    let mut timed = data;
-    let count = timed.nodes[0].count as i64;
-    timed.tasks[0].time = Some((0..count).collect::<Vec<_>>().into());
-    timed.edges[0].time = Some(vec![0; timed.edges[0].num_edges()].into());
-    let dir = partitioned(&timed, &temporary.path().join("timed"));
-    refused(&config("model=rsage"), &dir, 2, "rows of its task have times");
+    let gine = |dir: &TypedPartitionDir, options: &str| {
+        config_on(dir.path().to_str().unwrap(), &format!("model=gine {options}"))
+    };
+    refused(&gine(&dir, ""), &dir, 2, "no edge type has features, which --model gine reads");
+    let dir = partitioned(&with_edge_features(data.clone()), &temporary.path().join("edges"));
+    refused(&gine(&dir, "sampler=labor"), &dir, 2, "it does not name the edges that it draws");
+    let dir = partitioned(&with_times(data), &temporary.path().join("times"));
+    refused(&config("sampler=labor"), &dir, 2, "use --sampler neighbor or full");
 }
 
 /// Fails before batch `0` of its count, as a machine that dies.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_data::typed::is_typed;
+use graphmill_data::{partition::TypedPartitionDir, typed::is_typed};
 use serde_json::Value as Json;
 
 use super::TrainConfig;
@@ -23,8 +23,11 @@ pub(super) fn is_of_nodes(task: &Json) -> bool {
 }
 
 /// Returns true if the run's task is on nodes: `--task` names such a task, or it names none and all
-/// tasks of the dataset are on nodes.
+/// tasks of the dataset are on nodes, as those of a partition are.
 pub(super) fn learns_nodes(config: &TrainConfig) -> bool {
+    if !config.dataset.is_empty() && TypedPartitionDir::is_in(&config.dataset) {
+        return true;
+    }
     let Some(manifest) = manifest(config) else { return false };
     let tasks = manifest["tasks"].as_array().map_or(&[][..], Vec::as_slice);
     if config.task.is_empty() {

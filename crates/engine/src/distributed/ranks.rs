@@ -8,12 +8,14 @@ use std::sync::{
 use graphmill_core::Matrix;
 use graphmill_distributed::{
     Collective, Messenger, NodeOwnership,
+    edges::EDGE_ROWS,
     messenger::HEADER,
     neighbors::{FETCH, STEP},
     numbers::{of_words, to_words},
     rows::{ROWS, Remote, RowService, Table},
     sampler::{LISTS, SAMPLE},
     subgraphs::SUBGRAPH,
+    times::{TIME_DRAWS, TIME_LAST},
 };
 use graphmill_loader::{Feature, Traffic, feature::LinkTraffic};
 use graphmill_nn::model::Model;
@@ -415,15 +417,16 @@ impl Ranks {
     /// Counts of the messenger so far.
     fn counted(&self) -> Counts {
         let post = self.post();
-        let samples = [SAMPLE, LISTS, FETCH, STEP, SUBGRAPH];
+        let samples = [SAMPLE, LISTS, FETCH, STEP, SUBGRAPH, TIME_DRAWS, TIME_LAST];
+        let rows = [ROWS, EDGE_ROWS];
         let bytes = |services: &[u32]| services.iter().map(|&service| post.sent(service).bytes).sum::<u64>();
         let nanos = |services: &[u32], side: usize| {
             services.iter().map(|&service| post.spent(service)[side].as_nanos() as u64).sum::<u64>()
         };
         Counts {
-            bytes: [bytes(&samples), bytes(&[ROWS]), bytes(&[0])],
+            bytes: [bytes(&samples), bytes(&rows), bytes(&[0])],
             served: [nanos(&samples, 0), self.building.load(Relaxed)],
-            waited: [nanos(&samples, 1), nanos(&[ROWS], 1)],
+            waited: [nanos(&samples, 1), nanos(&rows, 1)],
         }
     }
 

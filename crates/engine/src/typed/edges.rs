@@ -27,6 +27,15 @@ pub(super) fn tables(config: &TrainConfig, data: &TypedDataset) -> Result<Tables
         return Ok(Vec::new());
     }
     let tables = data.edges.iter().map(|edges| table(data, edges)).collect::<Result<Tables>>()?;
+    check_features(config, data, &tables)?;
+    Ok(tables)
+}
+
+/// Checks that an edge type of `data` has features, of which `tables` are the rows.
+///
+/// # Errors
+/// None has.
+pub(super) fn check_features(config: &TrainConfig, data: &TypedDataset, tables: &Tables) -> Result<()> {
     if tables.iter().all(Option::is_none) {
         let others: Vec<&str> = TABLE.iter().map(|entry| entry.name).filter(|name| !reads(name)).collect();
         let others = match data.nodes.len().max(data.edges.len()) {
@@ -40,7 +49,7 @@ pub(super) fn tables(config: &TrainConfig, data: &TypedDataset) -> Result<Tables
         );
         return Err(Error::dataset(&data.name, message));
     }
-    Ok(tables)
+    Ok(())
 }
 
 /// Number of features of each edge type, 0 for a type without features; empty if they are not read.

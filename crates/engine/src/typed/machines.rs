@@ -1,19 +1,19 @@
 //! Costs of minibatches on several types that machines with a part each share, for plans.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{NodeId, progress::Quiet};
 use graphmill_data::{partition::TypedPartitionDir, typed::TypedDataset};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    BatchKey,
+    BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
 use super::{
     build,
     learner::TypedLearner,
-    partition::requests,
+    partition::{Counted, requests},
     step,
     tables::borrowed,
     task::TypedTask,
@@ -35,9 +35,10 @@ pub struct MachineCosts {
     /// Requests between the parts in the drawn minibatches.
     pub requests: CrossRequests,
     /// 4-byte words of the rows that cross parts in the drawn minibatches, with their ids, except
-    /// the ids of feature rows: feature rows, and learned rows with their gradients.
+    /// the ids of feature rows: feature rows, also those of edges, and learned rows with their
+    /// gradients.
     pub words: f64,
-    /// Number of types whose rows cross parts.
+    /// Number of node types and edge types whose rows cross parts.
     pub types: usize,
     /// Seconds of sampling, gathering and training of a batch on one machine.
     pub alone: [f64; 3],
@@ -73,7 +74,7 @@ pub fn measure(
     if task.split.train.is_empty() {
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
     }
-    let (requests, by_type) = requests(config, counted, &task, &dir.book, &Quiet)?;
+    let Counted { requests, rows: by_type, edges } = requests(config, counted, &task, &dir.book, &Quiet)?;
     let parts = usize::from(dir.parts());
     let mut learner = TypedLearner::new(config, &task)?;
     let sampler = build::sampler(config, &task)?;
@@ -100,6 +101,12 @@ pub fn measure(
                 None => 2.0 * (1 + config.hidden) as f64,
             };
     }
+    for (table, remote) in task.edges.iter().zip(edges) {
+        let dim = table.as_ref().map_or(0, |table| table.dim());
+        types += usize::from(remote > 0 && dim > 0);
+        // an edge is numbered in a reply, its row requested by that number, and sent
+        words += remote as f64 * if dim > 0 { (2 + dim) as f64 } else { 1.0 };
+    }
     Ok(MachineCosts {
         requests,
         words,
@@ -121,7 +128,9 @@ fn memory(config: &TrainConfig, task: &TypedTask, sampler: &dyn TypedSampler, pa
         None => 12.0 * (schema.types()[t].count * config.hidden) as f64,
     };
     let own: f64 = (0..schema.num_types()).map(own).sum();
-    let edges = step::topology_bytes(&task.graph, sampler) - starts;
+    let of_edges = |table: &Arc<dyn Feature>| table.num_rows() as f64 * table.row_bytes() as f64;
+    let of_edges: f64 = task.edges.iter().flatten().map(of_edges).sum();
+    let edges = step::topology_bytes(&task.graph, sampler) - starts + of_edges;
     let whole = starts + 2.4 * schema.num_nodes() as f64 + 4.0 * task.num_nodes() as f64;
     whole + (own + edges) / parts as f64
 }

@@ -107,9 +107,9 @@ pub fn run(
         let mut statistics = of_graph(&union, &train, &book, options.partition.seed);
         let mut rows = vec![None; graph.schema().num_types()];
         if let Some(task) = task.as_ref().filter(|task| !task.split.train.is_empty()) {
-            let (requests, of_types) = requests(&options.train, options.batches, task, &book, watch)?;
-            statistics.cross_requests = Some(requests);
-            rows = of_types.into_iter().map(Some).collect();
+            let counted = requests(&options.train, options.batches, task, &book, watch)?;
+            statistics.cross_requests = Some(counted.requests);
+            rows = counted.rows.into_iter().map(Some).collect();
         }
         let parts = book.parts();
         let all = Outcome { method: method.name.into(), parts, statistics, seconds };
@@ -238,8 +238,18 @@ fn by_type(
     TypedOutcome { all, node_types, edge_types }
 }
 
+/// Counts of drawn minibatches.
+pub(super) struct Counted {
+    /// Requests between the parts.
+    pub(super) requests: CrossRequests,
+    /// Input nodes of each type, and the remote ones.
+    pub(super) rows: Vec<[u64; 2]>,
+    /// Edges of each type into remote nodes.
+    pub(super) edges: Vec<u64>,
+}
+
 /// Draws at most `batches` minibatches of the first epoch (0: all), and counts requests between the
-/// parts, and input nodes of each type with the remote ones among them. Parallel.
+/// parts, input nodes and edges. Parallel.
 ///
 /// A node is requested once for each relation whose neighbours are drawn.
 ///
@@ -251,7 +261,7 @@ pub(super) fn requests(
     task: &TypedTask,
     book: &PartitionBook,
     watch: &dyn Progress,
-) -> Result<(CrossRequests, Vec<[u64; 2]>)> {
+) -> Result<Counted> {
     if build::draws_subgraphs(config) {
         return Err(Error::usage(format!(
             "--sampler {} draws whole subgraphs, which have no requests between parts; use a sampler from \
@@ -294,8 +304,10 @@ pub(super) fn requests(
     }
     let mut sum = CrossRequests { batches: drawn, batches_per_epoch: all, ..CrossRequests::default() };
     sum.hops.resize(hops, Hop::default());
-    let mut rows = vec![[0; 2]; task.graph.schema().num_types()];
+    let schema = task.graph.schema();
+    let (mut rows, mut edges) = (vec![[0; 2]; schema.num_types()], vec![0; schema.num_relations()]);
     for slot in &slots {
+        edges.iter_mut().zip(&slot.edges).for_each(|(sum, of)| *sum += of);
         for (sum, hop) in sum.hops.iter_mut().zip(&slot.hops) {
             sum.nodes += hop.nodes;
             sum.requests += hop.requests;
@@ -309,7 +321,7 @@ pub(super) fn requests(
     for ([all, remote], _) in of_features {
         (sum.rows, sum.remote_rows) = (sum.rows + all, sum.remote_rows + remote);
     }
-    Ok((sum.completed(largest, parts), rows))
+    Ok(Counted { requests: sum.completed(largest, parts), rows, edges })
 }
 
 /// Buffers of a minibatch, and the counts of its minibatches.
@@ -321,6 +333,8 @@ struct Slot {
     flows: Vec<[u64; 2]>,
     /// Input nodes of each type, and the remote ones.
     rows: Vec<[u64; 2]>,
+    /// Edges of each type into remote nodes.
+    edges: Vec<u64>,
 }
 
 impl Slot {
@@ -334,6 +348,7 @@ impl Slot {
             hops: vec![Hop::default(); hops],
             flows: vec![[0; 2]; parts],
             rows: vec![[0; 2]; schema.num_types()],
+            edges: vec![0; schema.num_relations()],
         }
     }
 
@@ -380,8 +395,10 @@ impl Slot {
                 let nodes = &batch.input_nodes[t][..block.num_dst[t]];
                 hop.nodes += nodes.len() as u64;
                 for (i, _) in nodes.iter().enumerate().filter(|&(_, &v)| owner(t, v) != part) {
+                    let edges = slice.edges(i).len() as u64;
                     hop.requests += 1;
-                    hop.edges += slice.edges(i).len() as u64;
+                    hop.edges += edges;
+                    self.edges[r] += edges;
                 }
             }
         }
@@ -476,7 +493,7 @@ mod tests {
             batch_size: 0,
             ..TrainConfig::default()
         };
-        let (found, rows) = requests(&config, 0, &task, &book, &Quiet).unwrap();
+        let Counted { requests: found, rows, edges } = requests(&config, 0, &task, &book, &Quiet).unwrap();
         let (mut hops, mut expected) = (vec![Hop::default(); 2], vec![[0; 2]; schema.num_types()]);
         let part = |t: usize, v: NodeId| book.part_of(schema.global(t, v));
         for own in 0..3 {
@@ -502,6 +519,7 @@ mod tests {
                 expected[t][1] += nodes.iter().filter(|&&v| part(t, v) != own).count() as u64;
             }
         }
+        assert_eq!(edges.iter().sum::<u64>(), hops.iter().map(|hop| hop.edges).sum::<u64>());
         assert_eq!((found.hops, &rows), (hops, &expected));
         let remote: u64 = expected
             .iter()

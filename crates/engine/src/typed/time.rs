@@ -3,16 +3,17 @@
 //! Each row of the task is a node at a time, and its neighbourhood holds what existed then, in
 //! training, scores and predictions. Nodes without a row see everything.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use graphmill_core::{
-    NodeId,
+    NodeId, ObjectPool,
     typed::{Schema, TypedGraph},
 };
 use graphmill_data::typed::{Seeds, Task, TypedDataset};
 use graphmill_loader::{
     time::{
-        TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph,
+        TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeSource, TimeWorkspace,
+        TimedGraph,
     },
     typed::{TypedFanout, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
@@ -26,6 +27,8 @@ pub(super) struct TaskTimes {
     /// Time of each node of the task's type.
     of_node: Arc<Vec<i64>>,
     node_type: usize,
+    /// Rows of the graph, if it has those of some nodes alone.
+    rows: Option<Arc<dyn TimeSource>>,
 }
 
 impl TaskTimes {
@@ -69,7 +72,17 @@ impl TaskTimes {
             return Err(Error::dataset(&data.name, message));
         }
         let graph = Arc::new(TimedGraph::new(graph.clone(), &of_edges, of_nodes)?);
-        Ok(Some(Self { graph, of_node: Arc::new(of_node), node_type }))
+        Ok(Some(Self { graph, of_node: Arc::new(of_node), node_type, rows: None }))
+    }
+
+    /// The graph with its times.
+    pub(super) fn graph(&self) -> &Arc<TimedGraph> {
+        &self.graph
+    }
+
+    /// The same times, of a graph whose rows are those of `rows`.
+    pub(super) fn with_rows(self, rows: Arc<dyn TimeSource>) -> Self {
+        Self { rows: Some(rows), ..self }
     }
 
     /// The same times, but `at` for every seed.
@@ -122,7 +135,7 @@ impl TaskTimes {
             sampler: TimeSampler::new(schema, &fanout, options).map_err(Error::usage)?,
             is_random: options.time_draw != TimeDraw::Last,
             fanout: numbers,
-            workspace: Mutex::new(TimeWorkspace::new(schema)),
+            spare: ObjectPool::default(),
         }))
     }
 }
@@ -145,7 +158,7 @@ struct SeedTimes {
     /// Numbers of neighbours by relation and hop.
     fanout: Vec<Vec<usize>>,
     is_random: bool,
-    workspace: Mutex<TimeWorkspace>,
+    spare: ObjectPool<TimeWorkspace>,
 }
 
 impl TypedSampler for SeedTimes {
@@ -176,18 +189,23 @@ impl TypedSampler for SeedTimes {
         _: &mut TypedWorkspace,
         seeds: TypedSeeds,
     ) -> graphmill_core::Result<TypedSampled> {
-        let TaskTimes { graph, of_node, node_type } = &self.times;
+        let TaskTimes { graph, of_node, node_type, rows } = &self.times;
         let mut times: Vec<Vec<i64>> = vec![Vec::new(); seeds.nodes.len()];
         let time_of = |&v: &NodeId| of_node.get(v as usize).copied().unwrap_or(i64::MAX);
         for (t, (nodes, times)) in seeds.nodes.iter().zip(&mut times).enumerate() {
             let of_type = |v: &NodeId| if t == *node_type { time_of(v) } else { i64::MAX };
             times.extend(nodes.iter().map(of_type));
         }
-        let of = TimeRequest::new(graph, request.key);
+        let of = TimeRequest { positions: request.positions, ..TimeRequest::new(graph, request.key) };
         let of = if request.transposed { of.transposed() } else { of };
-        let mut workspace = self.workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = self.spare.take().unwrap_or_else(|| TimeWorkspace::new(graph.schema()));
         let seeds = TimeSeeds::new(seeds.number, seeds.nodes, times);
-        let TimeBatch { mut sampled, edges, .. } = self.sampler.sample(&of, &mut workspace, seeds)?;
+        let drawn = match rows {
+            None => self.sampler.sample(&of, &mut workspace, seeds),
+            Some(rows) => self.sampler.sample_from(&**rows, &of, &mut workspace, seeds),
+        };
+        self.spare.put(workspace);
+        let TimeBatch { mut sampled, edges, .. } = drawn?;
         if request.positions {
             sampled.blocks.iter_mut().zip(edges).for_each(|(block, edges)| block.positions = edges);
         }

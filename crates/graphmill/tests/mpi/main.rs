@@ -5,6 +5,7 @@
 mod signals;
 
 use std::{
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -16,6 +17,7 @@ use graphmill_core::{keyed, progress};
 use graphmill_data::{
     generate::{GenerateOptions, generate, generate_typed},
     partition::{Description, PartitionBook, write, write_types},
+    typed::FeatureTable,
 };
 use serde_json::Value;
 
@@ -165,23 +167,86 @@ fn ranks_on_several_types_match_one_process_and_resume() {
     let temporary = tempfile::tempdir().unwrap();
     let options = GenerateOptions { nodes: 1500, classes: 4, dim: 8, ..GenerateOptions::default() };
     let data = generate_typed("typed", &options).unwrap();
+    // edges and the rows of the task have times, and a model reads features of edges
+    let mut timed = data.clone();
+    for edges in &mut timed.edges {
+        let count = edges.num_edges() as i64;
+        edges.time = Some((0..count).map(|e| e * 31 % 60).collect::<Vec<_>>().into());
+        edges.features = Some(FeatureTable::dense(1, (0..count).map(|e| e * 7 % 5).collect::<Vec<_>>()));
+    }
+    let rows = timed.nodes[0].count as i64;
+    timed.tasks[0].time = Some((0..rows).map(|v| 20 + v * 7 % 40).collect::<Vec<_>>().into());
     let of: Vec<u16> = (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % 3) as u16).collect();
+    let book = PartitionBook::new(3, of).unwrap();
     let what = Description { method: "hash", ..Description::default() };
-    let [whole, parts] = ["whole", "parts"].map(|name| temporary.path().join(name));
-    data.save(&whole).unwrap();
-    write_types(&data, &PartitionBook::new(3, of).unwrap(), &what, &parts, &progress::Quiet).unwrap();
-    let run = |ranks: usize, dataset: &Path, name: &str, more: &str| {
-        let out = temporary.path().join(name);
-        let options = format!("train {} --out {} {more} --json", dataset.display(), out.display());
-        let arguments: Vec<String> = options.split_whitespace().map(str::to_string).collect();
-        losses(&end(mpirun(ranks, &arguments).spawn().unwrap()))
-    };
-    let options = "--model rgcn --hidden 8 --fanout 5,3 --batch-size 100 --dropout 0 --lr 0.01 --epochs";
-    let one = run(1, &whole, "one", &format!("{options} 3"));
-    let three = run(3, &parts, "three", &format!("{options} 3"));
-    assert!(one.iter().zip(&three).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + a)), "{one:?} {three:?}");
-    run(3, &parts, "resumed", &format!("{options} 1"));
-    assert_eq!(run(3, &parts, "resumed", "--resume --epochs 3"), three);
+    for (name, data, model) in
+        [("plain", data, "--model rgcn"), ("timed", timed, "--model sage-edge --time-bound inclusive")]
+    {
+        let at = |what: &str| temporary.path().join(format!("{name}-{what}"));
+        let (whole, parts) = (at("whole"), at("parts"));
+        data.save(&whole).unwrap();
+        write_types(&data, &book, &what, &parts, &progress::Quiet).unwrap();
+        let run = |ranks: usize, dataset: &Path, out: &str, more: &str| {
+            let options = format!("train {} --out {} {more} --json", dataset.display(), at(out).display());
+            let arguments: Vec<String> = options.split_whitespace().map(str::to_string).collect();
+            losses(&end(mpirun(ranks, &arguments).spawn().unwrap()))
+        };
+        let options =
+            format!("{model} --hidden 8 --fanout 5,3 --batch-size 100 --dropout 0 --lr 0.01 --epochs");
+        let one = run(1, &whole, "one", &format!("{options} 3"));
+        let three = run(3, &parts, "three", &format!("{options} 3"));
+        assert!(one.iter().zip(&three).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + a)), "{one:?} {three:?}");
+        run(3, &parts, "resumed", &format!("{options} 1"));
+        assert_eq!(run(3, &parts, "resumed", "--resume --epochs 3"), three, "{name}");
+    }
+}
+
+/// Runs the command, which must succeed.
+fn ok(arguments: &str) {
+    let output = Command::new(GRAPHMILL).args(arguments.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn two_ranks_learn_columns_of_classes_and_edge_features_of_tables_as_one_process_does() {
+    let temporary = tempfile::tempdir().unwrap();
+    let at = |name: &str| temporary.path().join(name).display().to_string();
+    let (mut nodes, mut edges) = (String::from("id,age,sector,region\n"), String::from("from,to,amount\n"));
+    for i in 0..400 {
+        let sector = if i % 7 == 6 { "" } else { ["bank", "shop", "state"][i % 3] };
+        writeln!(nodes, "a{i},{},{sector},{}", 20 + i * 7919 % 50, ["north", "south"][i / 3 % 2]).unwrap();
+        for k in 1..5 {
+            writeln!(edges, "a{},a{i},{}", (i * 31 + k * 101) % 400, 20 * (i % 3) + (i * 13 + k) % 9)
+                .unwrap();
+        }
+    }
+    fs::write(at("nodes.csv"), nodes).unwrap();
+    fs::write(at("edges.csv"), edges).unwrap();
+    ok(&format!(
+        "import tables {} --nodes {} --id id --label sector,region --edges {} --src from --dst to \
+         --edge-features amount",
+        at("whole"),
+        at("nodes.csv"),
+        at("edges.csv")
+    ));
+    ok(&format!("partition {} {} --parts 2", at("whole"), at("parts")));
+    // models without edge features train on parts alone: on the whole, models of one type do
+    for (model, whole) in [("rsage", "parts"), ("sage-edge", "whole")] {
+        let run = |ranks: usize, dataset: &str, name: &str| {
+            let out = at(&format!("{model}-{name}"));
+            let options = format!(
+                "train {} --out {out} --model {model} --hidden 8 --fanout 4,3 --batch-size 64 --dropout 0 \
+                 --lr 0.01 --epochs 3 --json",
+                at(dataset)
+            );
+            let arguments: Vec<String> = options.split_whitespace().map(str::to_string).collect();
+            losses(&end(mpirun(ranks, &arguments).spawn().unwrap()))
+        };
+        let (one, two) = (run(1, whole, "one"), run(2, "parts", "two"));
+        assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-4 * (1.0 + a)), "{one:?} {two:?}");
+        assert_eq!(run(2, "parts", "again"), two, "{model}: the same bits");
+    }
+    ok(&format!("eval {} --dataset {}", at("sage-edge-two"), at("whole")));
 }
 
 #[test]

@@ -142,7 +142,8 @@ pub struct TimeBatch {
     /// blocks are prefixes of them. Sources that are no destination draw nothing and have no time.
     pub row_times: Vec<Vec<i64>>,
     /// Position in its relation's graph of each edge: a list for each block and relation (`L x R`),
-    /// in the order of the block's edges. Feature rows and times of edges are gathered by them.
+    /// in the order of the block's edges. Feature rows and times of edges are gathered by them. The
+    /// lists may be empty unless the request is for positions.
     pub edges: Vec<Vec<Vec<u64>>>,
 }
 

@@ -57,16 +57,20 @@ mod index;
 mod last;
 mod numbering;
 mod options;
+mod own_rows;
 mod recency;
 mod relation;
 mod sampler;
+mod source;
 
 pub use batch::{OneTypeBatch, TimeBatch, TimeSeeds};
 pub use events::{EventBatch, Events};
 pub use index::{TimeIndex, TimedGraph};
 pub use last::{LastNeighbors, NeighborBatch};
 pub use options::{TimeBound, TimeCarry, TimeDraw, TimeOptions};
+pub use own_rows::OwnTimeRows;
 pub use sampler::{TimeRequest, TimeSampler, TimeWorkspace};
+pub use source::{Admitted, TimeDestinations, TimeDrawn, TimeHop, TimeSource};
 
 #[cfg(test)]
 mod tests;

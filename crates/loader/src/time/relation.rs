@@ -1,4 +1,4 @@
-//! Draws of one relation at one hop.
+//! Draws of one relation at one hop, from the rows of a graph in memory.
 //!
 //! Memory latency dominates sampling, so the loop over destinations is software-pipelined over
 //! groups, as that of [`crate::sampler::neighbor`]: it draws the places of one group and prefetches
@@ -13,9 +13,11 @@ use graphmill_core::{
 use rayon::prelude::*;
 
 use super::{
-    TimeCarry, TimeDraw, TimeIndex, TimeOptions, TimedGraph,
+    TimeCarry, TimeDraw, TimeIndex, TimeOptions,
     draw::{Marks, sort, uniform},
+    own_rows::OwnTimeRows,
     recency::{Aged, Candidates, Decay},
+    source::{Admitted, TimeDestinations, TimeDrawn, TimeHop},
 };
 use crate::{prefetch::prefetch, sampler::too_many};
 
@@ -32,32 +34,9 @@ const LINE: usize = 8;
 /// Maximum number of cache lines of a whole row to prefetch.
 const MAX_LINES: usize = 8;
 
-/// Admitted edges of a destination: the first place in the order of its row, and the end.
-pub(super) type Admitted = [u32; 2];
-
-/// Destinations with their times.
-#[derive(Clone, Copy)]
-pub(super) struct Destinations<'a> {
-    pub(super) nodes: &'a [NodeId],
-    pub(super) times: &'a [i64],
-}
-
-impl Destinations<'_> {
-    /// The destinations from number `first` on, if there are any.
-    pub(super) fn from(self, first: usize) -> Self {
-        let first = first.min(self.nodes.len());
-        Self { nodes: &self.nodes[first..], times: &self.times[first..] }
-    }
-}
-
 /// Finds the edges of relation `r` that destinations admit, and appends them to `admitted`.
-pub(super) fn admit(
-    graph: &TimedGraph,
-    r: usize,
-    options: &TimeOptions,
-    of: Destinations,
-    admitted: &mut Vec<Admitted>,
-) {
+pub(super) fn admit(from: &OwnTimeRows, r: usize, of: TimeDestinations, admitted: &mut Vec<Admitted>) {
+    let &OwnTimeRows { graph, options, parallel } = from;
     let (index, graph) = (graph.time_index(r), graph.graph().relation(r));
     let find = |(first, out): (usize, &mut [Admitted])| {
         for (i, to) in out.iter_mut().enumerate() {
@@ -78,11 +57,16 @@ pub(super) fn admit(
     let before = admitted.len();
     admitted.resize(before + of.nodes.len(), [0; 2]);
     let out = &mut admitted[before..];
-    if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+    if !is_split(parallel, of) {
         out.chunks_mut(RUN).enumerate().for_each(find);
     } else {
         out.par_chunks_mut(RUN).enumerate().for_each(find);
     }
+}
+
+/// Returns true if destinations are divided among threads.
+fn is_split(parallel: bool, of: TimeDestinations) -> bool {
+    parallel && of.nodes.len() >= 2 * RUN && rayon::current_num_threads() > 1
 }
 
 /// Draws of one relation at one hop.
@@ -96,18 +80,8 @@ pub(super) struct RelationDraws<'a> {
     /// Key of the draws.
     key: u64,
     options: &'a TimeOptions,
-}
-
-/// Edges that are drawn, overwritten.
-pub(super) struct Drawn<'a> {
-    /// Edge range of each destination, `D + 1`.
-    pub(super) indptr: &'a mut Vec<u32>,
-    /// Source of each edge.
-    pub(super) sources: &'a mut Vec<NodeId>,
-    /// Position of each edge in the relation's graph.
-    pub(super) positions: &'a mut Vec<u64>,
-    /// Time of the row that each edge leads to, if requested.
-    pub(super) times: Option<&'a mut Vec<i64>>,
+    /// True to draw on all threads of the pool.
+    parallel: bool,
 }
 
 /// Scratch of the draws of a run.
@@ -127,20 +101,16 @@ struct Run<'a> {
 }
 
 impl<'a> RelationDraws<'a> {
-    /// Creates the draws of relation `r` under a key.
-    pub(super) fn new(
-        graph: &'a TimedGraph,
-        r: usize,
-        options: &'a TimeOptions,
-        fanout: usize,
-        key: u64,
-    ) -> Self {
+    /// Creates the draws of a hop from rows in memory.
+    pub(super) fn new(from: &OwnTimeRows<'a>, hop: &TimeHop) -> Self {
+        let &TimeHop { relation: r, fanout, key, .. } = hop;
+        let &OwnTimeRows { graph, options, parallel } = from;
         let (index, graph) = (graph.time_index(r), graph.graph().relation(r));
         let decay = match options.time_draw {
             TimeDraw::Recency => index.decay(graph, options.time_half_life),
             TimeDraw::Uniform | TimeDraw::Last => None,
         };
-        Self { graph, index, decay, fanout, key, options }
+        Self { graph, index, decay, fanout, key, options, parallel }
     }
 
     /// Draws among the admitted edges of all destinations.
@@ -149,9 +119,9 @@ impl<'a> RelationDraws<'a> {
     /// There are more edges than 32-bit positions can number.
     pub(super) fn draw(
         &self,
-        of: Destinations,
+        of: TimeDestinations,
         admitted: &[Admitted],
-        Drawn { indptr, sources, positions, times }: Drawn,
+        TimeDrawn { indptr, sources, positions, times }: TimeDrawn,
     ) -> Result<()> {
         indptr.resize(of.nodes.len() + 1, 0);
         indptr[0] = 0;
@@ -174,7 +144,7 @@ impl<'a> RelationDraws<'a> {
             None => &mut [],
         };
         let whole = Run { rows: 0..of.nodes.len(), sources, positions, times };
-        if of.nodes.len() < 2 * RUN || rayon::current_num_threads() == 1 {
+        if !is_split(self.parallel, of) {
             self.draw_run(of, admitted, indptr, whole);
         } else {
             let runs = cut(whole, indptr);
@@ -185,7 +155,7 @@ impl<'a> RelationDraws<'a> {
 
     /// Draws the edges of a run. Between the two stages `sources` holds places, and `positions` the
     /// positions of the places.
-    fn draw_run(&self, of: Destinations, admitted: &[Admitted], indptr: &[u32], mut run: Run) {
+    fn draw_run(&self, of: TimeDestinations, admitted: &[Admitted], indptr: &[u32], mut run: Run) {
         let (rows, starts, base) = (run.rows.clone(), self.graph.indptr(), indptr[run.rows.start]);
         let at = |i: usize| (indptr[i] - base) as usize;
         let takes_last = self.options.time_draw == TimeDraw::Last;
@@ -244,7 +214,7 @@ impl<'a> RelationDraws<'a> {
     fn draw_rows(
         &self,
         drawn: &[usize],
-        of: Destinations,
+        of: TimeDestinations,
         admitted: &[Admitted],
         at: impl Fn(usize) -> usize,
         DrawScratch { marks, candidates }: &mut DrawScratch,
@@ -278,7 +248,13 @@ impl<'a> RelationDraws<'a> {
     /// Prefetches the segments of the first [`GROUP`] of `ahead` destinations that are drawn from
     /// them, and their numbers of the next ones.
     #[inline]
-    fn prefetch_segments(&self, decay: &Decay, of: Destinations, admitted: &[Admitted], ahead: Range<usize>) {
+    fn prefetch_segments(
+        &self,
+        decay: &Decay,
+        of: TimeDestinations,
+        admitted: &[Admitted],
+        ahead: Range<usize>,
+    ) {
         for i in ahead.clone().take(GROUP) {
             if (admitted[i][1] - admitted[i][0]) as usize > self.fanout {
                 decay.prefetch_row(of.nodes[i] as usize);

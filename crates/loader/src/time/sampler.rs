@@ -24,15 +24,14 @@
 //! several seeds are shared if that changes no draw; PyTorch Geometric shares nothing.
 
 use graphmill_core::{
-    Block, Error, NodeId, Result, keyed,
+    Block, Error, Result, keyed,
     options::OptionSet,
     typed::{Relation, Schema},
 };
 
 use super::{
-    TimeBatch, TimeCarry, TimeOptions, TimeSeeds, TimedGraph,
-    numbering::Numbering,
-    relation::{Admitted, Destinations, Drawn, RelationDraws, admit},
+    Admitted, OwnTimeRows, TimeBatch, TimeCarry, TimeDestinations, TimeDrawn, TimeHop, TimeOptions,
+    TimeSeeds, TimeSource, TimedGraph, numbering::Numbering,
 };
 use crate::{
     BatchKey,
@@ -51,12 +50,14 @@ pub struct TimeRequest<'a> {
     pub key: BatchKey,
     /// True to transpose all blocks, for a backward pass.
     pub transposed: bool,
+    /// False if the positions of the edges ([`TimeBatch::edges`]) are not read.
+    pub positions: bool,
 }
 
 impl<'a> TimeRequest<'a> {
-    /// Creates a request for blocks without transposes.
+    /// Creates a request for blocks without transposes, with the positions of their edges.
     pub fn new(graph: &'a TimedGraph, key: BatchKey) -> Self {
-        Self { graph, key, transposed: false }
+        Self { graph, key, transposed: false, positions: true }
     }
 
     /// The same request for transposed blocks.
@@ -157,6 +158,22 @@ impl TimeSampler {
         workspace: &mut TimeWorkspace,
         seeds: TimeSeeds,
     ) -> Result<TimeBatch> {
+        let own = OwnTimeRows { graph: request.graph, options: &self.options, parallel: true };
+        self.sample_from(&own, request, workspace, seeds)
+    }
+
+    /// Draws the blocks around the seeds from the rows of `source`; the graph of the request has
+    /// the times of all nodes. The blocks are those of [`TimeSampler::sample`] if the rows are.
+    ///
+    /// # Errors
+    /// As for [`TimeSampler::sample`], and those of `source`.
+    pub fn sample_from(
+        &self,
+        source: &dyn TimeSource,
+        request: &TimeRequest,
+        workspace: &mut TimeWorkspace,
+        seeds: TimeSeeds,
+    ) -> Result<TimeBatch> {
         let schema = request.graph.schema();
         let mut batch = seeds.into_sampled(request.graph, self.num_hops)?;
         check_distinct(&batch, schema, workspace)?;
@@ -174,7 +191,7 @@ impl TimeSampler {
                 _ => SameRow::Time,
             };
             let rows = Rows { same, continues: before == Some(same) };
-            self.draw_hop(request, hop, rows, workspace, &mut batch)?;
+            self.draw_hop((source, request), (hop, rows), workspace, &mut batch)?;
             before = Some(same);
         }
         Ok(batch)
@@ -183,17 +200,16 @@ impl TimeSampler {
     /// Draws a hop into its block and numbers its sources.
     fn draw_hop(
         &self,
-        request: &TimeRequest,
-        hop: usize,
-        rows: Rows,
+        (source, request): (&dyn TimeSource, &TimeRequest),
+        (hop, rows): (usize, Rows),
         workspace: &mut TimeWorkspace,
         batch: &mut TimeBatch,
     ) -> Result<()> {
-        let (graph, schema) = (request.graph, request.graph.schema());
+        let schema = request.graph.schema();
         let at = self.num_hops - 1 - hop;
         let (nodes, block) = (&batch.sampled.input_nodes, &mut batch.sampled.blocks[at]);
         block.num_dst.iter_mut().zip(nodes).for_each(|(count, nodes)| *count = nodes.len());
-        self.start(graph, rows, workspace, batch);
+        self.start((source, schema), rows, workspace, batch)?;
         for (r, &Relation { dst, .. }) in schema.relations().iter().enumerate() {
             let TimeBatch { sampled, row_times, edges, .. } = &mut *batch;
             let block = &mut sampled.blocks[at];
@@ -201,21 +217,26 @@ impl TimeSampler {
             if self.fanout[r][hop] == 0 || count == 0 {
                 continue;
             }
-            let of = Destinations { nodes: &sampled.input_nodes[dst][..count], times: &row_times[dst] };
-            let admitted = &mut workspace.admitted[r];
-            admit(graph, r, &self.options, of.from(admitted.len()), admitted);
+            let of = TimeDestinations {
+                nodes: &sampled.input_nodes[dst][..count],
+                times: &row_times[dst][..count],
+            };
             let seed = keyed::key(&[request.key.seed, TIME, r as u64]);
-            let key = BatchKey { seed, ..request.key }.hop(hop);
+            let of_relation = TimeHop {
+                relation: r,
+                fanout: self.fanout[r][hop],
+                key: BatchKey { seed, ..request.key }.hop(hop),
+                positions: request.positions,
+            };
             let Block { indptr, indices, .. } = &mut block.relations[r];
-            let drawn = Drawn {
+            let drawn = TimeDrawn {
                 indptr,
                 sources: indices,
                 positions: &mut edges[at][r],
                 times: (rows.same != SameRow::Node).then_some(&mut workspace.times),
             };
-            let draws = RelationDraws::new(graph, r, &self.options, self.fanout[r][hop], key);
-            draws.draw(of, &admitted[..count], drawn)?;
-            self.number(graph, r, at, rows.same, workspace, batch);
+            source.draw(&of_relation, of, &mut workspace.admitted[r], drawn)?;
+            self.number((source, schema), (r, at), rows.same, workspace, batch)?;
         }
         let TypedSampled { input_nodes: nodes, blocks, .. } = &mut batch.sampled;
         let block = &mut blocks[at];
@@ -228,9 +249,15 @@ impl TimeSampler {
     }
 
     /// Prepares the numbering of a hop with the rows so far.
-    fn start(&self, graph: &TimedGraph, rows: Rows, workspace: &mut TimeWorkspace, batch: &TimeBatch) {
+    fn start(
+        &self,
+        (source, schema): (&dyn TimeSource, &Schema),
+        rows: Rows,
+        workspace: &mut TimeWorkspace,
+        batch: &TimeBatch,
+    ) -> Result<()> {
         if rows.continues {
-            return;
+            return Ok(());
         }
         let TimeWorkspace { numbering, admitted, identity, .. } = workspace;
         let of_types = batch.sampled.input_nodes.iter().zip(&batch.row_times);
@@ -239,29 +266,26 @@ impl TimeSampler {
                 SameRow::Node => numbering.start_nodes(nodes),
                 SameRow::Time => _ = numbering.start_pairs(nodes, times),
                 SameRow::AdmittedEdges => {
-                    let of = Destinations { nodes, times };
-                    for &r in &self.last_relations(graph, t) {
-                        admit(graph, r, &self.options, of.from(admitted[r].len()), &mut admitted[r]);
-                    }
-                    self.identify(graph, t, nodes, admitted, identity);
+                    let relations = self.last_relations(schema, t);
+                    identify((source, &relations), TimeDestinations { nodes, times }, admitted, identity)?;
                     numbering.start_pairs(nodes, identity);
                 }
             }
         }
+        Ok(())
     }
 
     /// Replaces the sources that relation `r` drew into block `at` by rows, and appends the new
     /// rows.
     fn number(
         &self,
-        graph: &TimedGraph,
-        r: usize,
-        at: usize,
+        (source, schema): (&dyn TimeSource, &Schema),
+        (r, at): (usize, usize),
         same: SameRow,
         workspace: &mut TimeWorkspace,
         batch: &mut TimeBatch,
-    ) {
-        let &Relation { src, dst, .. } = &graph.schema().relations()[r];
+    ) -> Result<()> {
+        let &Relation { src, dst, .. } = &schema.relations()[r];
         let TimeBatch { sampled, row_times, .. } = batch;
         let (nodes, sources) = (&mut sampled.input_nodes[src], &mut sampled.blocks[at].relations[r].indices);
         let TimeWorkspace { numbering, admitted, of_edges, times, identity } = workspace;
@@ -273,61 +297,48 @@ impl TimeSampler {
                 let time = row_times[dst][0];
                 row_times[src].resize(nodes.len(), time);
             }
-            return;
+            return Ok(());
         }
         let row_times = &mut row_times[src];
         if same == SameRow::Time {
-            return numbering.number_pairs(sources, times, nodes.len(), |e, node| {
+            numbering.number_pairs(sources, times, nodes.len(), |e, node| {
                 nodes.push(node);
                 row_times.push(times[e]);
             });
+            return Ok(());
         }
-        let into = self.last_relations(graph, src);
-        for &r in &into {
-            of_edges[r].clear();
-            admit(graph, r, &self.options, Destinations { nodes: sources, times }, &mut of_edges[r]);
-        }
-        self.identify(graph, src, sources, of_edges, identity);
+        let into = self.last_relations(schema, src);
+        into.iter().for_each(|&r| of_edges[r].clear());
+        identify((source, &into), TimeDestinations { nodes: sources, times }, of_edges, identity)?;
         numbering.number_pairs(sources, identity, nodes.len(), |e, node| {
             nodes.push(node);
             row_times.push(times[e]);
-            into.iter().for_each(|&r| admitted[r].push(of_edges[r][e]));
+            into.iter().for_each(|&r| admitted[r].extend(of_edges[r].get(e)));
         });
+        Ok(())
     }
 
     /// Relations into type `t` that draw in the last hop.
-    fn last_relations(&self, graph: &TimedGraph, t: usize) -> Vec<usize> {
+    fn last_relations(&self, schema: &Schema, t: usize) -> Vec<usize> {
         let draws = |r: &usize| self.fanout[*r][self.num_hops - 1] > 0;
-        graph.schema().into_type(t).filter(draws).collect()
+        schema.into_type(t).filter(draws).collect()
     }
+}
 
-    /// Overwrites `out` by a number for each of `nodes` of type `t` that distinguishes the edges
-    /// that rows of the same node admit in the last hop, without a window. `admitted` has those of
-    /// each relation.
-    fn identify(
-        &self,
-        graph: &TimedGraph,
-        t: usize,
-        nodes: &[NodeId],
-        admitted: &[Vec<Admitted>],
-        out: &mut Vec<i64>,
-    ) {
+/// Overwrites `out` by numbers that distinguish rows by the edges that they admit in the last hop,
+/// as [`TimeSource::last_admitted`] has them.
+fn identify(
+    (source, relations): (&dyn TimeSource, &[usize]),
+    of: TimeDestinations,
+    admitted: &mut [Vec<Admitted>],
+    out: &mut Vec<i64>,
+) -> Result<()> {
+    if of.nodes.is_empty() || relations.is_empty() {
         out.clear();
-        let into = self.last_relations(graph, t);
-        if let [r] = into[..] {
-            return out.extend(admitted[r].iter().map(|&[_, end]| i64::from(end)));
-        }
-        // the visible time of the last edge
-        out.resize(nodes.len(), i64::MIN);
-        for r in into {
-            let (relation, index) = (graph.graph().relation(r), graph.time_index(r));
-            for ((&v, &[_, end]), out) in nodes.iter().zip(&admitted[r]).zip(&mut *out) {
-                if end > 0 {
-                    *out = index.last_time(relation, v, end).max(*out);
-                }
-            }
-        }
+        out.resize(of.nodes.len(), i64::MIN);
+        return Ok(());
     }
+    source.last_admitted(relations, of, admitted, out)
 }
 
 /// Checks that no seed is listed twice at one time.

@@ -58,6 +58,16 @@ pub struct EdgeTypeCounts {
     pub edges: usize,
     /// True if its edges have weights.
     pub weighted: bool,
+    /// True if its edges have times.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed: bool,
+    /// Number of features of its edges; 0 if they have none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub features: usize,
+}
+
+fn is_zero(features: &usize) -> bool {
+    *features == 0
 }
 
 /// Counts of one part.

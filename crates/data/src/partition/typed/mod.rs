@@ -9,16 +9,19 @@
 //!                           file below that no other manifest lists
 //! book.npy                  u16 [V]  the part of every node, by global ids
 //! whole/                    a dataset of all node types and the tasks on nodes, with targets and splits,
-//!                           without columns of the nodes and without edges
+//!                           without columns of the nodes but their times, and without edges
 //! part-0000/                a dataset of the part's own nodes of each type, ascending, and the edges among them
 //!                           (see [`typed`](crate::typed)): every command opens it
 //!   nodes.npy               u32 [n]  the global id of every node, in the order of the types
 //!   neighbors/0/indptr.npy  u64 [n_t + 1]  row starts, for the own nodes of the destination type, of
 //!   neighbors/0/indices.npy u32      all in-neighbours by edge type 0, in the dataset's order, by their ids there
 //!   neighbors/0/weights.npy f4       their weights, if the edge type has any
+//!   neighbors/0/time.npy    i64      their times, if the edge type has any
+//!   neighbors/0/features.npy         f2 or f4 [n, F]  their feature rows, if the edge type has any
 //! part-0001/ ...
 //! ```
 
+mod columns;
 mod manifest;
 mod part;
 #[cfg(test)]
@@ -73,7 +76,7 @@ pub struct TypedPartitionDir {
     schema: Schema,
     /// Part of every node, by global ids (`V`).
     pub book: PartitionBook,
-    /// All node types without columns, and the tasks on nodes.
+    /// All node types without columns but times, and the tasks on nodes.
     pub whole: TypedDataset,
 }
 
@@ -177,6 +180,11 @@ impl TypedPartitionDir {
     /// Edge types with the numbers of their edges.
     pub fn edge_types(&self) -> &[EdgeTypeCounts] {
         &self.manifest.edge_types
+    }
+
+    /// Number of edges of type `r` into own nodes of part `part`.
+    pub fn num_edges_into(&self, part: u16, r: usize) -> usize {
+        self.manifest.each[usize::from(part)].neighbors[r]
     }
 
     /// Number of edges of all types.

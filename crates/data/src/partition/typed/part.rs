@@ -1,8 +1,6 @@
 //! One part of a partitioned dataset of several types.
 
-use graphmill_core::{
-    Buffer, Error, Graph, NodeId, Result, csc::is_no_weight, search::pair_position, typed::TypedGraph,
-};
+use graphmill_core::{Buffer, Error, NodeId, Result, csc::is_no_weight, search::pair_position};
 
 use super::{NODES, TypedPartitionDir, neighbors, part_name};
 use crate::{
@@ -28,9 +26,9 @@ pub struct TypedPart {
 /// rows by ascending own node, neighbours by their ids in the whole dataset.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbors {
-    indptr: Buffer<u64>,
-    indices: Buffer<NodeId>,
-    weights: Option<Buffer<f32>>,
+    pub(super) indptr: Buffer<u64>,
+    pub(super) indices: Buffer<NodeId>,
+    pub(super) weights: Option<Buffer<f32>>,
 }
 
 /// Opens part `number` of `dir`, which must exist.
@@ -88,59 +86,4 @@ fn read_neighbors(dir: &TypedPartitionDir, part: u16, r: usize, rows: usize) -> 
         None
     };
     Ok(Neighbors { indptr, indices, weights })
-}
-
-impl TypedPartitionDir {
-    /// Builds the graph of all nodes with the edges into those of `parts`, in the dataset's order;
-    /// other nodes have none. The lists of a single part stay mapped, those of several parts are
-    /// concatenated. 8 bytes per node and relation in addition.
-    ///
-    /// # Errors
-    /// A part belongs to another partition.
-    pub fn graph_of(&self, parts: &[TypedPart]) -> Result<TypedGraph> {
-        let of_relation = |r: usize| self.relation_of(parts, r);
-        let relations = (0..self.schema.num_relations()).map(of_relation).collect::<Result<_>>()?;
-        TypedGraph::new(self.schema.clone(), relations)
-    }
-
-    /// Graph of relation `r` with the edges into nodes of `parts`.
-    fn relation_of(&self, parts: &[TypedPart], r: usize) -> Result<Graph> {
-        let of_type = &self.book.of()[self.range(self.schema.relations()[r].dst)];
-        let mut place = vec![usize::MAX; usize::from(self.parts())];
-        parts.iter().enumerate().for_each(|(i, part)| place[usize::from(part.number)] = i);
-        let is_weighted = self.manifest.edge_types[r].weighted;
-        let mut next = vec![0; parts.len()];
-        let mut indptr = Vec::with_capacity(of_type.len() + 1);
-        indptr.push(0u64);
-        let (mut indices, mut weights) = (Vec::new(), Vec::new());
-        for &part in of_type {
-            let mut end = indptr[indptr.len() - 1];
-            if let Some(part) = parts.get(place[usize::from(part)]) {
-                let next = &mut next[place[usize::from(part.number)]];
-                let of = &part.neighbors[r];
-                let Some(&[start, stop]) = of.indptr.get(*next..*next + 2) else {
-                    let message = format!("part {} is of another partition", part.number);
-                    return Err(Error::invalid(message));
-                };
-                *next += 1;
-                end += stop - start;
-                if parts.len() > 1 {
-                    let run = start as usize..stop as usize;
-                    weights.extend_from_slice(of.weights.as_ref().map_or(&[], |of| &of[run.clone()]));
-                    indices.extend_from_slice(&of.indices[run]);
-                }
-            }
-            indptr.push(end);
-        }
-        match parts {
-            [part] => {
-                let Neighbors { indices, weights, .. } = &part.neighbors[r];
-                Graph::of_sound_edges(indptr.into(), indices.clone(), weights.clone())
-            }
-            _ => {
-                let weights = is_weighted.then(|| Buffer::from(weights));
-                Graph::of_sound_edges(indptr.into(), indices.into(), weights)
-            }
-        }
-    }
 }

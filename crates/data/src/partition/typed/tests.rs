@@ -1,13 +1,14 @@
 //! Parts of generated datasets beside the whole.
 
-use graphmill_core::progress::Quiet;
+use graphmill_core::{features::FeatureData, progress::Quiet};
+use half::f16;
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     generate::{GenerateOptions, generate_typed},
     partition::{Description, TABLE},
-    typed::Keys,
+    typed::{FeatureTable, Keys},
 };
 
 fn dataset(nodes: usize, seed: u64) -> TypedDataset {
@@ -17,7 +18,37 @@ fn dataset(nodes: usize, seed: u64) -> TypedDataset {
         let weights: Vec<f32> = (0..edges.num_edges()).map(|e| (e + r) as f32).collect();
         edges.weights = Some(weights.into());
     }
+    for (r, edges) in data.edges.iter_mut().enumerate().filter(|(r, _)| r % 3 > 0) {
+        let count = edges.num_edges();
+        edges.time = Some((0..count as i64).map(|e| 3 * e - r as i64).collect::<Vec<_>>().into());
+        let values = (0..count * r).map(|i| (i % 99) as f32);
+        edges.features = Some(match r % 3 {
+            1 => FeatureTable::dense(r, values.map(f16::from_f32).collect::<Vec<_>>()),
+            // other types are stored as training reads them
+            _ => FeatureTable::dense(r, values.map(|x| x as i64).collect::<Vec<_>>()),
+        });
+    }
+    data.nodes[0].time = Some((0..data.nodes[0].count as i64).collect::<Vec<_>>().into());
     data
+}
+
+/// Reads the time and the features of an edge by its position in the graph of `parts`.
+fn own_columns(
+    dir: &TypedPartitionDir,
+    parts: &[TypedPart],
+    r: usize,
+) -> impl Fn(usize) -> (Option<i64>, Vec<f64>) {
+    let time = dir.edge_times(parts, r).unwrap();
+    let features = dir.edge_features(parts, r, Verify::All).unwrap().unwrap_or_default();
+    move |e| {
+        let row = e * features.dim..(e + 1) * features.dim;
+        let row = match &features.data {
+            FeatureData::F16(values) => values[row].iter().map(|x| x.to_f64()).collect(),
+            FeatureData::F32(values) => values[row].iter().map(|&x| x.into()).collect(),
+            FeatureData::Csr(_) => panic!("dense rows"),
+        };
+        (time.as_ref().map(|time| time[e]), row)
+    }
 }
 
 fn description<'a>() -> Description<'a> {
@@ -44,6 +75,8 @@ proptest! {
         prop_assert!(TypedPartitionDir::is_in(&path));
         prop_assert_eq!(dir.num_edges(), data.num_edges());
         prop_assert_eq!(dir.whole.tasks.len(), data.tasks.len());
+        let times = [&dir.whole, &data].map(|of| of.nodes[0].time.as_ref().map(|time| time.to_vec()));
+        prop_assert_eq!(&times[0], &times[1]);
         let graph = data.graph().unwrap();
         prop_assert_eq!(dir.schema(), graph.schema());
         let all: Vec<TypedPart> = (0..parts).map(|part| dir.part(part, Verify::All).unwrap()).collect();
@@ -67,6 +100,7 @@ proptest! {
         for some in [&all[..1], &all[..]] {
             let own = dir.graph_of(some).unwrap();
             for (r, relation) in graph.schema().relations().iter().enumerate() {
+                let columns = own_columns(&dir, some, r);
                 let (own, whole) = (own.relation(r), graph.relation(r));
                 for v in 0..whole.num_nodes() as NodeId {
                     let part = book.part_of(graph.schema().global(relation.dst, v));
@@ -77,10 +111,37 @@ proptest! {
                     };
                     let has = usize::from(part) < some.len();
                     prop_assert_eq!(run(own), if has { run(whole) } else { (vec![], vec![]) });
+                    let positions = own.indptr()[v as usize] as usize..own.indptr()[v as usize + 1] as usize;
+                    for (e, of) in positions.zip(data.edges[r].row(v)) {
+                        let time = data.edges[r].time.as_ref().map(|time| time[of]);
+                        let features = data.edges[r].features.as_ref();
+                        let mut row = vec![0.0; features.map_or(0, |table| table.width)];
+                        features.iter().for_each(|table| table.copy_row(of, &mut row));
+                        prop_assert_eq!(columns(e), (time, row));
+                    }
                 }
             }
         }
     }
+}
+
+#[test]
+fn partitions_of_earlier_versions_lack_columns_of_edges() {
+    let (data, directory) = (dataset(60, 1), tempfile::tempdir().unwrap());
+    let book = PartitionBook::new(1, vec![0; data.num_nodes()]).unwrap();
+    let path = directory.path().join("parts");
+    let mut dir = write_types(&data, &book, &description(), &path, &Quiet).unwrap();
+    let parts = [dir.part(0, Verify::Once).unwrap()];
+    let of = &mut dir.manifest.edge_types[1];
+    (of.timed, of.features) = (false, 0);
+    let relation = dir.schema().relation_name(1);
+    for error in
+        [dir.edge_times(&parts, 1).unwrap_err(), dir.edge_features(&parts, 1, Verify::Once).unwrap_err()]
+    {
+        let error = error.to_string();
+        assert!(error.contains(&relation) && error.ends_with("partition the dataset again"), "{error}");
+    }
+    assert!(dir.edge_times(&parts, 0).unwrap().is_none());
 }
 
 #[test]

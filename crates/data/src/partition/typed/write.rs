@@ -22,8 +22,9 @@ use crate::{
     npy::{Element, Writer},
     partition::{Description, check_target},
     reorder::{Orders, Seconds, rearrange},
-    signed::SignedManifest,
-    typed::{EdgeData, NodeData, TaskOn, TypedDataset, checksum_of},
+    signed::{FileEntry, SignedManifest},
+    typed::{EdgeData, FeatureTable, NodeData, TableData, TaskOn, TypedDataset, Values, checksum_of},
+    verification::leaves,
 };
 
 /// Memory budget of a part's columns, in bytes; larger ones go to disk.
@@ -60,6 +61,8 @@ pub fn write_types(
         edge_type: of.edge_type.clone(),
         edges: of.num_edges(),
         weighted: of.weights.is_some(),
+        timed: of.time.is_some(),
+        features: of.features.as_ref().map_or(0, |table| table.width),
     };
     m.edge_types = data.edges.iter().map(edge_type).collect();
 
@@ -93,9 +96,15 @@ fn orders(data: &TypedDataset, book: &PartitionBook, part: u16) -> Result<Vec<Ve
     Ok(schema.offsets().windows(2).map(of_type).collect())
 }
 
-/// All node types without columns, and the tasks on nodes without given negatives.
+/// All node types without columns but times, and the tasks on nodes without given negatives. An
+/// edge is visible from the time of its source on, which another part may own.
 fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
-    let bare = |of: &NodeData| NodeData { name: of.name.clone(), count: of.count, ..NodeData::default() };
+    let bare = |of: &NodeData| NodeData {
+        name: of.name.clone(),
+        count: of.count,
+        time: of.time.clone(),
+        ..NodeData::default()
+    };
     let is_on_nodes = |task: &&crate::typed::Task| matches!(task.on, TaskOn::Nodes(_));
     TypedDataset {
         name: data.name.clone(),
@@ -145,6 +154,12 @@ impl PartWriter<'_> {
             if let Some(weights) = &edges.weights {
                 rows(m, dir, &neighbors(self.part, r, "weights"), own, edges, weights)?;
             }
+            if let Some(time) = &edges.time {
+                rows(m, dir, &neighbors(self.part, r, "time"), own, edges, time)?;
+            }
+            if let Some(table) = &edges.features {
+                features(m, dir, &neighbors(self.part, r, "features"), (own, edges), table)?;
+            }
             counts.push(indptr[own.len()] as usize);
             atomic::sync_dir(&mut Real, &of)?;
         }
@@ -173,4 +188,63 @@ fn rows<T: Element>(
     let length = to.len() as usize;
     m.files.insert(name.into(), to.finish(&[length])?);
     Ok(())
+}
+
+/// Writes the feature row of each edge into the nodes `own`, and enters the file. Rows that are
+/// neither dense f16 nor dense f32 are written as dense f32, as training reads them.
+fn features(
+    m: &mut Manifest,
+    dir: &Path,
+    name: &str,
+    (own, edges): (&[NodeId], &EdgeData),
+    table: &FeatureTable,
+) -> Result<()> {
+    table.verify()?;
+    let width = table.width;
+    let (entry, leaves) = match &table.data {
+        TableData::Dense(Values::F16(values)) => dense(&dir.join(name), own, edges, (values, width))?,
+        TableData::Dense(Values::F32(values)) => dense(&dir.join(name), own, edges, (values, width))?,
+        _ => {
+            let mut to = Writer::create(&dir.join(name))?;
+            let (mut row, mut narrow) = (vec![0.0; width], vec![0f32; width]);
+            for e in own.iter().flat_map(|&v| edges.row(v)) {
+                table.copy_row(e, &mut row);
+                narrow.iter_mut().zip(&row).for_each(|(to, &x)| *to = x as f32);
+                if let Some(i) = narrow.iter().position(|x| !x.is_finite()) {
+                    return Err(Error::invalid(format!(
+                        "feature {i} of edge {e} of type '{}' is {}, beyond the range of f32; scale the \
+                         column",
+                        edges.edge_type, row[i]
+                    )));
+                }
+                to.extend(&narrow)?;
+            }
+            finish(to, width)?
+        }
+    };
+    m.files.insert(name.into(), entry);
+    leaves::write(dir, name, &leaves)
+}
+
+/// Entry of a file, and the checksum of each of its chunks.
+type Finished = (FileEntry, Vec<u128>);
+
+/// Writes the rows of `width` values of the edges into the nodes `own`.
+fn dense<T: Element>(
+    path: &Path,
+    own: &[NodeId],
+    edges: &EdgeData,
+    (values, width): (&[T], usize),
+) -> Result<Finished> {
+    let mut to = Writer::create(path)?;
+    own.iter().try_for_each(|&v| {
+        let row = edges.row(v);
+        to.extend(&values[row.start * width..row.end * width])
+    })?;
+    finish(to, width)
+}
+
+fn finish<T: Element>(to: Writer<T>, width: usize) -> Result<Finished> {
+    let rows = to.len() as usize / width.max(1);
+    to.finish_with_leaves(&[rows, width])
 }

@@ -22,9 +22,10 @@
 use std::sync::PoisonError;
 
 use graphmill_core::NodeId;
+use graphmill_distributed::rows::OwnedAndRemoteRows;
 use graphmill_loader::{
     BatchKey, Feature,
-    typed::{TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use graphmill_nn::{
     Matrix, Pass,
@@ -33,13 +34,18 @@ use graphmill_nn::{
 };
 
 use super::TypedRankView;
-use crate::{Result, TrainConfig, inference::NodeSet, typed::build, typed::inference::append};
+use crate::{
+    Result, TrainConfig,
+    inference::NodeSet,
+    typed::{inference::append, learner::step, neighborhoods::Neighborhoods, tables::borrowed},
+};
 
 /// Inference over the ranks of a view. Reuses its buffers between calls.
 pub(in crate::typed) struct RankInference<'a> {
     view: &'a TypedRankView,
-    /// Samplers of all neighbours, one for each layer from the bottom up.
-    samplers: Vec<Box<dyn TypedSampler>>,
+    /// Samplers of all neighbours, one for each layer from the bottom up, or one of whole
+    /// neighbourhoods.
+    samplers: Neighborhoods,
     /// Own nodes of each type.
     own: Vec<NodeSet>,
     /// Width of the rows between layers.
@@ -51,6 +57,8 @@ pub(in crate::typed) struct RankInference<'a> {
     acts: TypedActivations,
     /// Rows of a chunk's sources, for each type.
     sources: Vec<Matrix>,
+    /// Rows of a chunk's edges, for each edge type, if the model reads them.
+    edges: Vec<Vec<Matrix>>,
 }
 
 impl<'a> RankInference<'a> {
@@ -65,16 +73,24 @@ impl<'a> RankInference<'a> {
     ) -> Result<Self> {
         let schema = view.task.graph.schema();
         let own = schema.types().iter().zip(&view.owners);
+        let samplers = Neighborhoods::exact(config, &view.task, sampler)?;
+        let most = match config.batch_size {
+            0 => usize::MAX,
+            _ if samplers.has_layers() => usize::MAX,
+            size => size,
+        };
+        let chunk = config.eval_chunk.clamp(1, most);
         Ok(Self {
             view,
-            samplers: build::full_samplers(config, &view.task, sampler)?,
+            samplers,
             own: own.map(|(node, owners)| NodeSet::of(node.count, owners.own())).collect(),
             hidden: config.hidden,
-            chunk: config.eval_chunk.max(1),
+            chunk,
             workspace: TypedWorkspace::new(schema),
             memory: TypedSeeds::default(),
             acts: TypedActivations::default(),
             sources: Vec::new(),
+            edges: Vec::new(),
         })
     }
 
@@ -97,42 +113,14 @@ impl<'a> RankInference<'a> {
         few.sort_unstable();
         few.dedup();
         let few = NodeSet::of(owners.num_nodes(), few.into_iter());
-        let layers = model.num_layers();
-        self.input_rows(model, &pass)?;
-        let mut rows = Matrix::default();
-        for l in 0..layers {
-            let is_last = l + 1 == layers;
-            let read = self.read_by(layers - 1 - l);
-            if is_last {
-                rows = self.layer_rows(model, &pass, l, view.task.node_type, few.ids())?;
-            } else {
-                for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
-                    let ids = self.own[t].ids().to_vec();
-                    let made = self.layer_rows(model, &pass, l, t, &ids)?;
-                    self.publish(t, l + 1, made);
-                }
-            }
-            // after the barrier no rank reads the layer below, whose table the next layer
-            // overwrites
-            view.ranks.meet()?;
-        }
         let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);
         mine.extend(wanted.iter().filter(|&&v| owners.is_own(v)));
         few.number(&mut mine);
+        let scores = match self.samplers.by_batches().is_some() {
+            true => self.scores_by_batches(model, &pass, few.ids(), &mine)?,
+            false => self.scores_by_layers(model, &pass, few.ids(), &mine)?,
+        };
         let width = view.task.labels.classes();
-        let mut scores = Matrix::zeros(mine.len(), width);
-        if model.has_head() {
-            let mut x = Matrix::default();
-            for (i, ids) in mine.chunks(self.chunk).enumerate() {
-                x.resize(ids.len(), rows.num_cols());
-                Gather { src: rows.view(), ids, dst: x.view_mut() }.run(&backend);
-                let of_chunk = model.head_rows(&pass, x.view(), &mut self.acts);
-                let from = i * self.chunk;
-                pass.backend.copy(of_chunk, scores.rows_mut(from..from + ids.len()));
-            }
-        } else if !mine.is_empty() {
-            Gather { src: rows.view(), ids: &mine, dst: scores.view_mut() }.run(&backend);
-        }
         let gathered = view.ranks.gather(bytemuck::cast_slice(scores.view().host()))?;
         out.resize(wanted.len(), width);
         let mut next = vec![0; gathered.len()];
@@ -144,12 +132,99 @@ impl<'a> RankInference<'a> {
         Ok(())
     }
 
+    /// Scores of the nodes `few[i]` for each `i` of `mine`, layer by layer.
+    fn scores_by_layers(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        few: &[NodeId],
+        mine: &[NodeId],
+    ) -> Result<Matrix> {
+        let (view, layers) = (self.view, model.num_layers());
+        self.input_rows(model, pass)?;
+        let mut rows = Matrix::default();
+        for l in 0..layers {
+            let is_last = l + 1 == layers;
+            let read = self.read_by(layers - 1 - l);
+            if is_last {
+                rows = self.layer_rows(model, pass, l, view.task.node_type, few)?;
+            } else {
+                for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
+                    let ids = self.own[t].ids().to_vec();
+                    let made = self.layer_rows(model, pass, l, t, &ids)?;
+                    self.publish(t, l + 1, made);
+                }
+            }
+            // after the barrier no rank reads the layer below, whose table the next layer
+            // overwrites
+            view.ranks.meet()?;
+        }
+        let mut scores = Matrix::zeros(mine.len(), view.task.labels.classes());
+        if model.has_head() {
+            let mut x = Matrix::default();
+            for (i, ids) in mine.chunks(self.chunk).enumerate() {
+                x.resize(ids.len(), rows.num_cols());
+                Gather { src: rows.view(), ids, dst: x.view_mut() }.run(pass.backend);
+                let of_chunk = model.head_rows(pass, x.view(), &mut self.acts);
+                let from = i * self.chunk;
+                pass.backend.copy(of_chunk, scores.rows_mut(from..from + ids.len()));
+            }
+        } else if !mine.is_empty() {
+            Gather { src: rows.view(), ids: mine, dst: scores.view_mut() }.run(pass.backend);
+        }
+        Ok(scores)
+    }
+
+    /// Scores as [`RankInference::scores_by_layers`], from whole neighbourhoods: rows of inner
+    /// layers depend on the time of the node that is scored. Owners send neighbours, the rows of
+    /// nodes and edges, and learned rows.
+    fn scores_by_batches(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        few: &[NodeId],
+        mine: &[NodeId],
+    ) -> Result<Matrix> {
+        let view = self.view;
+        for (t, learned) in model.learned_rows() {
+            let own: Vec<NodeId> = (0..view.owners[t].num_own() as NodeId).collect();
+            let mut rows = Matrix::default();
+            learned.gather(pass.backend, &own, &mut rows)?;
+            self.publish(t, 0, rows);
+        }
+        // no rank reads learned rows before all have published theirs; no rank changes them before
+        // all have sent their scores
+        view.ranks.meet()?;
+        let learned = model.learned_rows().map(|(t, _)| (t, view.layer(t, 0, self.hidden).1));
+        let learned: Vec<(usize, OwnedAndRemoteRows)> = learned.collect();
+        let mut tables = borrowed(&view.tables);
+        learned.iter().for_each(|(t, rows)| tables[*t] = Some(rows));
+        let (edges, t) = (borrowed(&view.edges.all), view.task.node_type);
+        let mut rows = Matrix::zeros(few.len(), view.task.labels.classes());
+        for (number, nodes) in few.chunks(self.chunk).enumerate() {
+            let Some((sampler, key)) = self.samplers.by_batches() else { break };
+            let seeds = std::mem::take(&mut self.memory).refill(number as u64, &view.task.seeds(nodes));
+            let request = TypedRequest { aggregation: model.aggregation(), ..view.task.request(key) };
+            let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+            let batch = batch.extract(&tables)?.with_edges(&edges)?;
+            model.forward(pass, &step(&batch, t), &mut self.acts)?;
+            let from = number * self.chunk;
+            pass.backend.copy(self.acts.logits(), rows.rows_mut(from..from + nodes.len()));
+            self.memory = batch.recycle();
+        }
+        let mut scores = Matrix::zeros(mine.len(), rows.num_cols());
+        if !mine.is_empty() {
+            Gather { src: rows.view(), ids: mine, dst: scores.view_mut() }.run(pass.backend);
+        }
+        Ok(scores)
+    }
+
     /// Types whose rows the layers above read, if there are `above` of them.
     fn read_by(&self, above: usize) -> Vec<bool> {
-        let (task, layers) = (&self.view.task, self.samplers.len());
+        let (task, samplers) = (&self.view.task, self.samplers.layers());
         let follows = |hop: usize, r: usize| {
             // a hop next to the seeds is that of the last layer
-            self.samplers[layers - 1 - hop].follows(task.graph.schema(), 0, r)
+            samplers[samplers.len() - 1 - hop].follows(task.graph.schema(), 0, r)
         };
         task.graph.schema().reached(&[task.node_type], above, follows)
     }
@@ -157,7 +232,7 @@ impl<'a> RankInference<'a> {
     /// Publishes the input rows of own nodes of the types that the first layer reads.
     fn input_rows(&mut self, model: &TypedModel, pass: &Pass) -> Result<()> {
         let (mut features, mut rows) = (Matrix::default(), Matrix::default());
-        let read = self.read_by(self.samplers.len());
+        let read = self.read_by(self.samplers.layers().len());
         for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
             let (ids, mut filled) = (self.own[t].ids(), 0);
             let count = ids.len();
@@ -188,6 +263,7 @@ impl<'a> RankInference<'a> {
         nodes: &[NodeId],
     ) -> Result<Matrix> {
         let (view, types) = (self.view, self.own.len());
+        let tables = borrowed(&view.edges.own);
         let below: Vec<_> = (0..types).map(|t| view.layer(t, l, self.hidden).1).collect();
         let mut lists: Vec<&[NodeId]> = vec![&[]; types];
         let (mut all, mut filled) = (Matrix::zeros(0, self.hidden), 0);
@@ -195,7 +271,7 @@ impl<'a> RankInference<'a> {
             lists[t] = ids;
             let seeds = std::mem::take(&mut self.memory).refill(number as u64, &lists);
             let request = view.task.request(BatchKey { seed: 0, epoch: 0, batch: number as u64 });
-            let batch = self.samplers[l].sample(&request, &mut self.workspace, seeds)?;
+            let mut batch = self.samplers.layers()[l].sample(&request, &mut self.workspace, seeds)?;
             self.sources.resize_with(types, Matrix::default);
             for ((x, ids), below) in self.sources.iter_mut().zip(&batch.input_nodes).zip(&below) {
                 match ids.is_empty() {
@@ -203,7 +279,10 @@ impl<'a> RankInference<'a> {
                     false => drop(below.gather(ids, x)?),
                 }
             }
-            let inputs = [&self.sources[..], &[][..]];
+            if !tables.is_empty() {
+                batch.extract_edges(&tables, &mut self.edges)?;
+            }
+            let inputs = [&self.sources[..], self.edges.first().map_or(&[][..], Vec::as_slice)];
             let rows = model.layer_rows(pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
             append(pass, &mut all, nodes.len(), &mut filled, &rows[t]);
             self.memory = batch.recycle();

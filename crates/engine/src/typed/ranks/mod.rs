@@ -16,8 +16,10 @@
 //! | `view.rs` | a rank's part of the dataset: graph, rows, task |
 //! | `exchange.rs` | sums of gradients |
 //! | `own_rows.rs` | learned rows at their owners |
+//! | `edge_rows.rs` | feature rows of edges at the owners of their destinations |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
 
+mod edge_rows;
 mod exchange;
 mod inference;
 mod own_rows;
@@ -27,8 +29,8 @@ use std::sync::Arc;
 
 use graphmill_data::partition::TypedPartitionDir;
 use graphmill_distributed::Messenger;
-use graphmill_nn::typed::TABLE;
 
+use edge_rows::RankEdges;
 pub(super) use exchange::exchange;
 pub(super) use inference::RankInference;
 pub(super) use own_rows::{RowOwners, own_nodes};
@@ -77,15 +79,11 @@ fn train_and_meet(
 /// Refuses options that ranks on several types cannot follow.
 fn check(config: &TrainConfig) -> Result<()> {
     distributed::check(config)?;
-    let refuse = |flag: &str, why: &str| {
-        Err(Error::usage(format!("--{flag}: it is not available over ranks on several types, {why}")))
-    };
     if !config.cuda_devices().is_empty() {
-        return refuse("devices", "which compute on the processor; use virtual:N, or leave it out");
-    }
-    if TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges) {
-        let model = format!("model {}", config.model);
-        return refuse(&model, "which have no features of edges; use a model without them, such as rsage");
+        return Err(Error::usage(
+            "--devices: it is not available over ranks on several types, which compute on the processor; use \
+             virtual:N, or leave it out",
+        ));
     }
     Ok(())
 }

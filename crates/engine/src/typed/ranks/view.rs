@@ -16,15 +16,17 @@ use graphmill_distributed::{
     messenger::service_of_type,
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     sampler::Distributed,
+    times::TimesOverRanks,
 };
 use graphmill_loader::{Feature, HopSampler, feature::Host, typed::TypedSampler};
 
+use super::RankEdges;
 use crate::{
     Error, Result, TrainConfig,
     distributed::{LAYERS, Ranks},
     record::{DatasetRecord, TypeCount},
     typed::{
-        build,
+        build, edges,
         tables::{self, Tables},
         task::{TypedTask, choose, features, is_stored, unread_columns},
     },
@@ -59,6 +61,8 @@ pub(in crate::typed) struct TypedRankView {
     pub(in crate::typed) tables: Tables,
     /// The same rows by their places.
     pub(in crate::typed) rows: Vec<Option<RankRows>>,
+    /// Rows of edges, if the model reads them.
+    pub(in crate::typed) edges: RankEdges,
     /// Own rows between layers of each type.
     layers: Vec<[Arc<RwLock<Matrix>>; 2]>,
     /// Record of the whole dataset.
@@ -93,16 +97,27 @@ impl TypedRankView {
                  machines"
             )));
         }
-        let data = types_of(dir, &parts);
+        let mut data = types_of(dir, &parts);
         let graph = dir.graph_of(&parts)?;
         if choose(&data, &config.task)?.time.is_some() {
-            let message = "the rows of its task have times, which ranks do not compare; train in one process";
-            return Err(Error::dataset(&data.name, message));
+            add_times(&mut data, dir, &parts)?;
         }
-        let task = TypedTask::on_graph(&data, &config.task, graph)?;
+        let mut task = TypedTask::on_graph(&data, &config.task, graph)?;
+        let mut edges = RankEdges::default();
+        if edges::reads(&config.model) {
+            edges = RankEdges::open(config, (dir, &parts), (&ranks, ranks.book()))?;
+            edges::check_features(config, &data, &edges.all)?;
+            task.edges.clone_from(&edges.all);
+        }
+        task.times = task.times.map(|times| {
+            let of = (times.graph().clone(), config.own.get());
+            let rows = TimesOverRanks::serve(ranks.post().clone(), owners.clone(), of, edges.first.clone());
+            times.with_rows(Arc::new(rows))
+        });
         let mut view = Self {
             tables: Vec::with_capacity(types),
             rows: Vec::with_capacity(types),
+            edges,
             layers: (0..types).map(|_| Default::default()).collect(),
             record: record(dir, &data, &task),
             partition: dir.checksum().to_string(),
@@ -175,11 +190,19 @@ impl TypedRankView {
             own.by_relation(&mut |r, inner| {
                 let owners = self.owners[schema.relations()[r].dst].clone();
                 let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r);
-                let sampler = sampler.with_building(self.ranks.building().clone());
+                let mut sampler = sampler.with_building(self.ranks.building().clone());
+                if let Some(first) = self.edges.first(r) {
+                    sampler = sampler.naming_edges(first);
+                }
                 sampler.serve(self.task.graph.relation(r));
                 Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
             })
         });
+        let wrapped = match (own, wrapped) {
+            // the rows of times are those of all ranks
+            (Some(own), None) if self.task.times.is_some() => Some(Ok(own)),
+            (_, wrapped) => wrapped,
+        };
         let sampler = wrapped.unwrap_or_else(|| {
             Err(format!(
                 "--sampler {}: over ranks on several types its draws read the neighbours of several nodes; \
@@ -221,6 +244,25 @@ impl TypedRankView {
     }
 }
 
+/// Adds the times of the edges into own nodes to `data`, which has those of the nodes.
+fn add_times(data: &mut TypedDataset, dir: &TypedPartitionDir, parts: &[TypedPart]) -> Result<()> {
+    for (r, edges) in data.edges.iter_mut().enumerate() {
+        edges.time = dir.edge_times(parts, r)?;
+    }
+    let of_parts = parts.iter().flat_map(|part| data.nodes.iter().zip(&part.dataset.nodes));
+    match { of_parts }.find(|(whole, part)| whole.time.is_none() && part.time.is_some()) {
+        None => Ok(()),
+        Some((nodes, _)) => Err(Error::dataset(
+            &data.name,
+            format!(
+                "an earlier version partitioned it without the times of all nodes of type {}; partition it \
+                 again",
+                nodes.name
+            ),
+        )),
+    }
+}
+
 /// Returns true if the feature rows of `parts` exceed a budget of host memory.
 fn exceeds(budget: u64, parts: &[TypedPart]) -> bool {
     let bytes = |nodes: &NodeData| match nodes.features.as_ref().map(|table| &table.data) {
@@ -248,24 +290,24 @@ fn types_of(dir: &TypedPartitionDir, parts: &[TypedPart]) -> TypedDataset {
         directory: None,
         ..dir.whole.clone()
     };
+    let without_rows = |table: &FeatureTable| FeatureTable {
+        names: table.names.clone(),
+        ..FeatureTable::dense(table.width, Values::F32(Vec::new().into()))
+    };
     for (nodes, of_part) in data.nodes.iter_mut().zip(parts.iter().flat_map(|part| &part.dataset.nodes)) {
         nodes.normalization.clone_from(&of_part.normalization);
-        let without_rows = |table: &FeatureTable| FeatureTable {
-            names: table.names.clone(),
-            ..FeatureTable::dense(table.width, Values::F32(Vec::new().into()))
-        };
         nodes.features = of_part.features.as_ref().map(without_rows);
     }
-    let without_edges = |of: &EdgeTypeCounts| EdgeData {
+    let without_edges = |of: &EdgeData| EdgeData {
         edge_type: of.edge_type.clone(),
         reverse: None,
         indptr: Vec::new().into(),
         indices: Vec::new().into(),
         weights: None,
         time: None,
-        features: None,
+        features: of.features.as_ref().map(without_rows),
     };
-    data.edges = dir.edge_types().iter().map(without_edges).collect();
+    data.edges = parts.iter().take(1).flat_map(|part| &part.dataset.edges).map(without_edges).collect();
     data
 }
 

@@ -7,6 +7,10 @@
 //! candidates of their sources, in small blocks, so that a pair has the same bits here and in a
 //! list of best candidates.
 //!
+//! # Source
+//!
+//! None: the products of [`FullRanking`], on fewer candidates.
+//!
 //! # Cost
 //!
 //! O([`BLOCK`] F) per pair.

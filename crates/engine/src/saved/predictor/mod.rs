@@ -7,8 +7,8 @@
 //! is a function of the run, the node and the seed alone: neither the nodes that are asked for
 //! together nor the number of threads change a bit of it.
 //!
-//! A run on several node types answers for the nodes of its task's type. A run on links is opened by
-//! [`LinkPredictor`] instead.
+//! A run on several node types answers for the nodes of its task's type. [`LinkPredictor`] opens a
+//! run on links.
 //!
 //! # Cost
 //!

@@ -36,7 +36,7 @@ PARTS = [
     ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),
     ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.plan_tables,
                   graphmill.TablePlan, graphmill.datasets, graphmill.download, graphmill.info, graphmill.export_dataset, graphmill.reorder]),
-    ("Runs", [graphmill.train, graphmill.Run, graphmill.Runs, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.recommend, graphmill.Recommendations, graphmill.embed, graphmill.Predictor,
+    ("Runs", [graphmill.train, graphmill.Run, graphmill.Runs, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.recommend, graphmill.Recommendations, graphmill.embed, graphmill.Predictor, graphmill.LinkPredictor,
               graphmill.export_model, graphmill.load_model, graphmill.import_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,
               graphmill.partition, graphmill.partition_report, graphmill.options, graphmill.plan, graphmill.bench, graphmill.doctor,
               graphmill.sweep, graphmill.serve, graphmill.Service]),

@@ -29,8 +29,7 @@ pub struct CandidateOptions<'a> {
     /// Relation, for a table of embeddings or links of several types; may be left out if there is
     /// one.
     pub relation: Option<&'a str>,
-    /// True to rank sources of given destinations, for a table of embeddings or links of several
-    /// types.
+    /// True to rank sources of given destinations, for a run on links.
     pub sources: bool,
     /// Time, as in [`EmbedOptions::at`].
     pub at: Option<i64>,
@@ -38,26 +37,41 @@ pub struct CandidateOptions<'a> {
 
 impl CandidateOptions<'_> {
     /// Relation and ranked end of a table of embeddings.
-    fn of_table(&self) -> Result<(&str, End)> {
+    ///
+    /// # Errors
+    /// Wrong usage: an option is not for a table.
+    pub(crate) fn of_table(&self) -> Result<(&str, End)> {
         check_at(self.at)?;
         if self.all_edges {
             let message = "--all-edges: a table of embeddings reads no edges; leave it out";
             return Err(Error::usage(message));
         }
-        Ok((self.relation.unwrap_or_default(), if self.sources { End::Source } else { End::Destination }))
+        Ok((self.relation.unwrap_or_default(), self.end()))
+    }
+
+    /// The end that is ranked.
+    fn end(&self) -> End {
+        if self.sources { End::Source } else { End::Destination }
+    }
+
+    /// The edges that embeddings read.
+    fn reading(&self) -> Reading {
+        if self.all_edges { Reading::All } else { Reading::Training }
     }
 
     /// Relation and ranked end of links of several types, and the edges that are read.
     fn of_typed_links(&self) -> Result<((&str, End), Reading)> {
         check_at(self.at)?;
-        let end = if self.sources { End::Source } else { End::Destination };
-        let reading = if self.all_edges { Reading::All } else { Reading::Training };
-        Ok(((self.relation.unwrap_or_default(), end), reading))
+        Ok(((self.relation.unwrap_or_default(), self.end()), self.reading()))
     }
 
     /// Number of candidates and time of a run on events.
     fn of_events(&self) -> Result<(usize, Option<i64>)> {
-        self.check_table()?;
+        self.check_relation()?;
+        if self.sources {
+            let message = "--sources: a run on events ranks destinations; leave it out";
+            return Err(Error::usage(message));
+        }
         if self.all_edges {
             let message = "--all-edges: a run on events reads those before --at; leave it out";
             return Err(Error::usage(message));
@@ -65,25 +79,26 @@ impl CandidateOptions<'_> {
         Ok((self.k, self.at))
     }
 
-    /// Edges that a run on links reads.
-    fn of_links(&self, run: &SavedRun) -> Result<Reading> {
+    /// Number of candidates and ranked end of a run on links of one type, and the edges that it
+    /// reads.
+    fn of_links(&self, run: &SavedRun) -> Result<((usize, End), Reading)> {
         check_at(self.at)?;
-        self.check_table()?;
+        self.check_relation()?;
         if !run.learns_links() {
             return Err(Error::usage(
-                "--top-k and --all-edges: the run learned no links; leave them out, or train with --task \
-                 link",
+                "--top-k, --sources and --all-edges: the run learned no links; leave them out, or train with \
+                 --task link",
             ));
         }
-        Ok(if self.all_edges { Reading::All } else { Reading::Training })
+        Ok(((self.k, self.end()), self.reading()))
     }
 
-    /// Refuses options of a table of embeddings for another run.
-    fn check_table(&self) -> Result<()> {
-        match self.relation.is_some() || self.sources {
+    /// Refuses a relation for a run that has none.
+    fn check_relation(&self) -> Result<()> {
+        match self.relation.is_some() {
             true => Err(Error::usage(
-                "--relation and --sources: they are for runs of --model embedding or lightgcn, or on links \
-                 of several types; leave them out",
+                "--relation: it is for runs of --model embedding or lightgcn, or on links of several types; \
+                 leave it out",
             )),
             false => Ok(()),
         }
@@ -97,6 +112,12 @@ impl SavedRun {
             || SavedTypedLinks::of(self).is_some()
             || SavedEmbedding::of(self).is_some()
             || SavedEvents::of(self).is_some()
+    }
+
+    /// Returns true if a [`LinkPredictor`](crate::predictor::LinkPredictor) answers for the run: it
+    /// learned links of any kind.
+    pub fn answers_links(&self) -> bool {
+        self.ranks_links() && SavedEvents::of(self).is_none()
     }
 
     /// Computes all metrics on each part of the split.
@@ -234,7 +255,8 @@ impl SavedRun {
         options: CandidateOptions,
         watch: &dyn Progress,
     ) -> Result<BestLinks> {
-        self.best_links(data, selection, options.k, options.of_links(self)?, watch)
+        let (of, reading) = options.of_links(self)?;
+        self.best_links(data, selection, of, reading, watch)
     }
 
     /// Writes the best candidates of nodes to `out`; returns the name of the dataset, too.
@@ -267,9 +289,9 @@ impl SavedRun {
             let written = links.predict(&data, of, (selection, options.k, reading), out, watch)?;
             return Ok((data.name, written));
         }
-        let reading = options.of_links(self)?;
+        let (of, reading) = options.of_links(self)?;
         let data = self.dataset(other)?;
-        let written = self.predict_links(&data, selection, options.k, reading, out, watch)?;
+        let written = self.predict_links(&data, selection, of, reading, out, watch)?;
         Ok((data.name, written))
     }
 }

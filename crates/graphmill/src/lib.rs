@@ -76,7 +76,7 @@ pub mod prelude {
     pub use graphmill_engine::{
         RunContext, RunDir, TrainConfig, TrainedModel,
         observer::Observer,
-        predictor::{Answers, Neighborhood, Predictor},
+        predictor::{Answers, LinkPredictor, Neighborhood, Predictor, TopOptions},
         saved::SavedRun,
     };
     pub use graphmill_loader::{

@@ -35,6 +35,8 @@ mod serve;
 #[cfg(feature = "serve")]
 mod serve_limits;
 #[cfg(feature = "serve")]
+mod serve_links;
+#[cfg(feature = "serve")]
 mod serve_new_nodes;
 #[cfg(feature = "serve")]
 mod serve_types;

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use arrow_array::{Array, Float32Array, RecordBatch, cast::AsArray};
-use arrow_ipc::reader::StreamReader;
 use graphmill_core::FeatureData;
 use graphmill_data::Dataset;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Service};
+use crate::client::{Client, Service, batch};
 use crate::common::Sandbox;
 
 const NODES: usize = 120;
@@ -91,13 +90,7 @@ fn by_features(sandbox: &Sandbox) -> Value {
 
 /// Asks for an Arrow stream; returns status and body.
 fn predict_arrow(client: &mut Client, question: &Value) -> (u16, Vec<u8>) {
-    let body = question.to_string();
-    let head = format!(
-        "POST /v1/predict HTTP/1.1\r\nContent-Type: application/json\r\nAccept: \
-         application/vnd.apache.arrow.stream\r\nContent-Length: {}\r\n",
-        body.len()
-    );
-    client.exchange(&head, &body)
+    client.post_for_arrow("/v1/predict", question)
 }
 
 /// Bits of the scores of a JSON answer.
@@ -105,14 +98,6 @@ fn bits(document: &Value) -> Vec<u32> {
     let predictions = document["predictions"].as_array().unwrap_or_else(|| panic!("{document}"));
     let scores = predictions.iter().flat_map(|one| one["probabilities"].as_array().unwrap());
     scores.map(|x| x.to_string().parse::<f32>().unwrap().to_bits()).collect()
-}
-
-/// The record batch of an Arrow answer.
-fn batch(bytes: &[u8]) -> RecordBatch {
-    let mut stream = StreamReader::try_new(bytes, None).unwrap();
-    let batch = stream.next().unwrap().unwrap();
-    assert!(stream.next().is_none(), "one batch");
-    batch
 }
 
 /// Bits of the scores of an Arrow answer.

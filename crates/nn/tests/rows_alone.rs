@@ -12,13 +12,18 @@ fn matrix(rows: usize, cols: usize, key: u64) -> Matrix {
     Matrix::from_slice(rows, cols, &(0..rows * cols).map(value).collect::<Vec<_>>())
 }
 
-/// Bits of the rows `range` of `a` times `b`.
-fn bits(a: &Matrix, range: std::ops::Range<usize>, b: &Matrix, beta: f32) -> Vec<u32> {
+/// Bits of the rows `range` of `a` times `b`, as stored or transposed, with `n` columns.
+fn bits(
+    a: &Matrix,
+    range: std::ops::Range<usize>,
+    (b, side, n): (&Matrix, Side, usize),
+    beta: f32,
+) -> Vec<u32> {
     let backend = Cpu::default();
     let mut c = Matrix::default();
-    c.resize(range.len(), b.num_cols());
+    c.resize(range.len(), n);
     c.view_mut().host().fill(beta);
-    Gemm { a: (a.rows(range), Side::Plain), b: (b.view(), Side::Plain), beta, c: c.view_mut() }.run(&backend);
+    Gemm { a: (a.rows(range), Side::Plain), b: (b.view(), side), beta, c: c.view_mut() }.run(&backend);
     c.view().host().iter().map(|x| x.to_bits()).collect()
 }
 
@@ -26,16 +31,21 @@ fn bits(a: &Matrix, range: std::ops::Range<usize>, b: &Matrix, beta: f32) -> Vec
 fn rows_do_not_depend_on_the_others() {
     for k in [1, 2, 3, 8, 24, 512, 513, 1433] {
         for n in [1, 2, 7, 16, 64, 65, 200] {
-            let (a, b) = (matrix(131, k, 1), matrix(k, n, 2));
-            for beta in [0.0, 1.0] {
-                let all = bits(&a, 0..131, &b, beta);
+            let (a, plain, transposed) = (matrix(131, k, 1), matrix(k, n, 2), matrix(n, k, 2));
+            for (b, side, beta) in [
+                (&plain, Side::Plain, 0.0),
+                (&plain, Side::Plain, 1.0),
+                (&transposed, Side::Transposed, 0.0),
+                (&transposed, Side::Transposed, 1.0),
+            ] {
+                let all = bits(&a, 0..131, (b, side, n), beta);
                 for (first, count) in [(0, 1), (77, 1), (130, 1), (3, 2), (40, 5), (8, 64), (9, 65), (48, 83)]
                 {
-                    let some = bits(&a, first..first + count, &b, beta);
+                    let some = bits(&a, first..first + count, (b, side, n), beta);
                     assert_eq!(
                         some,
                         all[first * n..(first + count) * n],
-                        "{count} rows of {k} x {n}, beta {beta}"
+                        "{count} rows of {k} x {n} {side:?}, beta {beta}"
                     );
                 }
             }

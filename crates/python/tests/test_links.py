@@ -44,7 +44,7 @@ def test_links_are_trained_scored_recommended_and_embedded(friends, tmp_path):
     assert whole.scores.tolist() != found.scores.tolist()
     for call, message in [
         (lambda: graphmill.recommend(run, k=0), "k 0"),
-        (lambda: graphmill.recommend(run, relation="likes"), "relation and sources"),
+        (lambda: graphmill.recommend(run, relation="likes"), "relation: it is for runs"),
         (lambda: graphmill.embed(run, node_type="user"), "node_type"),
         (lambda: graphmill.recommend(run, keys=["a"]), "has no keys"),
         (lambda: graphmill.predict(run), "learned links"),

@@ -30,18 +30,50 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
 /// # Errors
 /// The answers do not fit an Arrow array.
 pub(crate) fn stream(reply: &Reply) -> Result<Vec<u8>, Failure> {
-    write(reply).map_err(|error| {
-        let fix = "ask for fewer nodes, or for JSON";
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", error.to_string(), fix)
-    })
+    write(reply).map_err(failed)
+}
+
+/// Failure of an answer that does not fit an Arrow array.
+pub(crate) fn failed(error: ArrowError) -> Failure {
+    let fix = "ask for fewer nodes, or for JSON";
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", error.to_string(), fix)
+}
+
+/// A column of the stream.
+pub(crate) type Column = (Field, ArrayRef);
+
+/// A column without missing values.
+pub(crate) fn column(name: &str, array: ArrayRef) -> Column {
+    (Field::new(name, array.data_type().clone(), false), array)
+}
+
+/// A column of rows of `cols` numbers.
+///
+/// # Errors
+/// The rows do not fit an Arrow array.
+pub(crate) fn rows(name: &str, cols: usize, values: Vec<f32>) -> Result<Column, ArrowError> {
+    let item = Arc::new(Field::new("item", DataType::Float32, false));
+    let cols = i32::try_from(cols).map_err(|e| ArrowError::InvalidArgumentError(e.to_string()))?;
+    let values = Arc::new(Float32Array::from(values));
+    Ok(column(name, Arc::new(FixedSizeListArray::try_new(item, cols, values, None)?)))
+}
+
+/// The stream of one batch of `columns`.
+///
+/// # Errors
+/// The columns have different lengths.
+pub(crate) fn encode(columns: Vec<Column>, metadata: HashMap<String, String>) -> Result<Vec<u8>, ArrowError> {
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+    writer.write(&RecordBatch::try_new(schema, arrays)?)?;
+    writer.into_inner()
 }
 
 fn write(reply: &Reply) -> Result<Vec<u8>, ArrowError> {
     let (answers, count) = (reply.answers, reply.answers.len());
-    let mut columns: Vec<(Field, ArrayRef)> = Vec::new();
-    let mut add = |name: &str, array: ArrayRef| {
-        columns.push((Field::new(name, array.data_type().clone(), false), array));
-    };
+    let mut columns: Vec<Column> = Vec::new();
+    let mut add = |name: &str, array: ArrayRef| columns.push(column(name, array));
     match reply.new {
         Some(_) => add("row", Arc::new(UInt32Array::from_iter_values(0..count as u32))),
         None => add("id", Arc::new(UInt32Array::from(reply.nodes.to_vec()))),
@@ -60,18 +92,11 @@ fn write(reply: &Reply) -> Result<Vec<u8>, ArrowError> {
         }
     }
     let task = reply.predictor.task();
-    let item = Arc::new(Field::new("item", DataType::Float32, false));
-    let cols = i32::try_from(answers.cols).map_err(|e| ArrowError::InvalidArgumentError(e.to_string()))?;
-    let scores = Arc::new(Float32Array::from(answers.scores.clone()));
     let name = if task == Task::Values { "values" } else { "probabilities" };
-    add(name, Arc::new(FixedSizeListArray::try_new(item, cols, scores, None)?));
-    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    columns.push(rows(name, answers.cols, answers.scores.clone())?);
     let mut metadata = HashMap::from([("task".to_owned(), task.name().to_owned())]);
     if !names.is_empty() {
         metadata.insert("classes".into(), serde_json::json!(names).to_string());
     }
-    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
-    let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
-    writer.write(&RecordBatch::try_new(schema, arrays)?)?;
-    writer.into_inner()
+    encode(columns, metadata)
 }

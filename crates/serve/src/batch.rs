@@ -12,20 +12,111 @@ use std::{
 
 use axum::http::StatusCode;
 use graphmill_core::NodeId;
-use graphmill_engine::predictor::{Answers, Neighborhood, Predictor};
+use graphmill_engine::{
+    Result,
+    predictor::{Answers, LinkPredictor, Neighborhood, Predictor, TopOptions},
+};
 use tokio::sync::oneshot;
 
 use crate::{failure::Failure, metrics::Metrics};
 
-/// Answers to a request, or why there are none.
-type Reply = Result<Answers, Failure>;
+/// Candidates of a node that take as much of a batch as the node.
+const CANDIDATES: usize = 100;
 
-/// A request that waits for its answers.
-struct Job {
-    predictor: Arc<Predictor>,
-    nodes: Vec<NodeId>,
-    of: Neighborhood,
-    reply: oneshot::Sender<Reply>,
+/// A question that is answered together with others.
+pub(crate) trait Batched: Send + Sized + 'static {
+    type Answers: Send + 'static;
+
+    /// Number of its nodes.
+    fn nodes(&self) -> usize;
+
+    /// Number of nodes that it counts for in the bounds of a batch.
+    fn weight(&self) -> usize {
+        self.nodes()
+    }
+
+    /// Returns true if one computation answers both.
+    fn is_like(&self, other: &Self) -> bool;
+
+    /// Answers of questions that are alike, in their order.
+    ///
+    /// # Errors
+    /// The computation fails.
+    fn answer(questions: &[Self]) -> Result<Vec<Self::Answers>>;
+}
+
+/// A question for predictions of nodes.
+pub(crate) struct Nodes {
+    pub(crate) predictor: Arc<Predictor>,
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) of: Neighborhood,
+}
+
+impl Batched for Nodes {
+    type Answers = Answers;
+
+    fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.predictor, &other.predictor) && self.of == other.of
+    }
+
+    fn answer(questions: &[Self]) -> Result<Vec<Answers>> {
+        let Some(Self { predictor, of, .. }) = questions.first() else { return Ok(Vec::new()) };
+        let nodes: Vec<NodeId> = questions.iter().flat_map(|one| one.nodes.iter().copied()).collect();
+        let all = predictor.predict(&nodes, *of)?;
+        let mut first = 0;
+        let part = |one: &Self| {
+            first += one.nodes.len();
+            all.part(first - one.nodes.len(), one.nodes.len())
+        };
+        Ok(questions.iter().map(part).collect())
+    }
+}
+
+/// A question for the best candidates of nodes.
+pub(crate) struct Candidates {
+    pub(crate) links: Arc<LinkPredictor>,
+    pub(crate) relation: usize,
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) options: TopOptions,
+}
+
+impl Batched for Candidates {
+    /// Candidates of each node, with their scores.
+    type Answers = Vec<Vec<(NodeId, f32)>>;
+
+    fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn weight(&self) -> usize {
+        self.nodes.len().max(self.nodes.len() * self.options.k / CANDIDATES)
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.links, &other.links)
+            && self.relation == other.relation
+            && self.options == other.options
+    }
+
+    fn answer(questions: &[Self]) -> Result<Vec<Self::Answers>> {
+        let Some(Self { links, relation, options, .. }) = questions.first() else { return Ok(Vec::new()) };
+        let nodes: Vec<NodeId> = questions.iter().flat_map(|one| one.nodes.iter().copied()).collect();
+        let mut best = links.top(*relation, &nodes, *options)?.into_iter();
+        Ok(questions.iter().map(|one| best.by_ref().take(one.nodes.len()).collect()).collect())
+    }
+}
+
+/// Answers to a question, or why there are none.
+type Reply<Q> = std::result::Result<<Q as Batched>::Answers, Failure>;
+
+/// A question that waits for its answers.
+struct Job<Q: Batched> {
+    question: Q,
+    reply: oneshot::Sender<Reply<Q>>,
 }
 
 /// Bounds of a batch.
@@ -38,13 +129,13 @@ pub(crate) struct Bounds {
 }
 
 /// The thread that answers, and the queue before it.
-pub(crate) struct Batcher {
+pub(crate) struct Batcher<Q: Batched> {
     /// The queue; `None` once the service ends.
-    jobs: RwLock<Option<Sender<Job>>>,
+    jobs: RwLock<Option<Sender<Job<Q>>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Batcher {
+impl<Q: Batched> Batcher<Q> {
     /// Starts the thread.
     ///
     /// # Errors
@@ -64,10 +155,10 @@ impl Batcher {
         Ok(Self { jobs: RwLock::new(Some(jobs)), thread: Some(thread) })
     }
 
-    /// Answers for `nodes` by `predictor`, in a batch with other requests.
-    pub(crate) async fn ask(&self, predictor: Arc<Predictor>, nodes: Vec<NodeId>, of: Neighborhood) -> Reply {
+    /// Answers to a question, in a batch with others.
+    pub(crate) async fn ask(&self, question: Q) -> Reply<Q> {
         let (reply, answers) = oneshot::channel();
-        let job = Job { predictor, nodes, of, reply };
+        let job = Job { question, reply };
         if let Some(jobs) = &*self.jobs.read().unwrap_or_else(PoisonError::into_inner) {
             // a failure drops the job, and with it the sender of the reply
             let _ = jobs.send(job);
@@ -79,7 +170,7 @@ impl Batcher {
     }
 }
 
-impl Drop for Batcher {
+impl<Q: Batched> Drop for Batcher<Q> {
     fn drop(&mut self) {
         self.jobs.write().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = self.thread.take() {
@@ -89,15 +180,15 @@ impl Drop for Batcher {
     }
 }
 
-/// The next batch: a request, and those that wait or arrive within the window; `None` at the end.
-fn next(queue: &Receiver<Job>, bounds: Bounds) -> Option<Vec<Job>> {
+/// The next batch: a question, and those that wait or arrive within the window; `None` at the end.
+fn next<Q: Batched>(queue: &Receiver<Job<Q>>, bounds: Bounds) -> Option<Vec<Job<Q>>> {
     let first = queue.recv().ok()?;
     let end = Instant::now() + bounds.window;
-    let (mut nodes, mut batch) = (first.nodes.len(), vec![first]);
+    let (mut nodes, mut batch) = (first.question.weight(), vec![first]);
     while nodes < bounds.nodes {
         match queue.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(job) => {
-                nodes += job.nodes.len();
+                nodes += job.question.weight();
                 batch.push(job);
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
@@ -106,32 +197,30 @@ fn next(queue: &Receiver<Job>, bounds: Bounds) -> Option<Vec<Job>> {
     Some(batch)
 }
 
-/// Answers a batch: together those that ask the same run for the same neighbours.
-fn answer(batch: Vec<Job>, metrics: &Metrics) {
+/// Answers a batch: together those that are alike.
+fn answer<Q: Batched>(batch: Vec<Job<Q>>, metrics: &Metrics) {
     // the client of a closed reply is gone
-    let mut rest: Vec<Job> = batch.into_iter().filter(|job| !job.reply.is_closed()).collect();
-    while let Some(first) = rest.first() {
-        let (predictor, of) = (first.predictor.clone(), first.of);
-        let alike = |job: &mut Job| Arc::ptr_eq(&job.predictor, &predictor) && job.of == of;
-        let group: Vec<Job> = rest.extract_if(.., alike).collect();
-        let nodes: Vec<NodeId> = group.iter().flat_map(|job| job.nodes.iter().copied()).collect();
-        metrics.batch(group.len(), nodes.len());
-        let answers = computed(&predictor, &nodes, of);
-        let mut first = 0;
-        for job in group {
-            let count = job.nodes.len();
-            let part = answers.as_ref().map(|all| all.part(first, count)).map_err(Clone::clone);
-            first += count;
-            // a client that is gone needs no answer
-            let _ = job.reply.send(part);
+    let mut rest: Vec<Job<Q>> = batch.into_iter().filter(|job| !job.reply.is_closed()).collect();
+    while !rest.is_empty() {
+        let first = rest.remove(0);
+        let alike: Vec<Job<Q>> = rest.extract_if(.., |job| job.question.is_like(&first.question)).collect();
+        let group = std::iter::once(first).chain(alike).map(|job| (job.question, job.reply));
+        let (questions, replies): (Vec<Q>, Vec<_>) = group.unzip();
+        metrics.batch(questions.len(), questions.iter().map(Batched::nodes).sum());
+        // a client that is gone needs no answer
+        match computed(&questions) {
+            Ok(answers) => {
+                replies.into_iter().zip(answers).for_each(|(reply, own)| drop(reply.send(Ok(own))))
+            }
+            Err(failure) => replies.into_iter().for_each(|reply| drop(reply.send(Err(failure.clone())))),
         }
     }
 }
 
 /// Answers of a batch. A panic fails this batch only.
-fn computed(predictor: &Predictor, nodes: &[NodeId], of: Neighborhood) -> Reply {
+fn computed<Q: Batched>(questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
     let failed = StatusCode::INTERNAL_SERVER_ERROR;
-    match catch_unwind(AssertUnwindSafe(|| predictor.predict(nodes, of))) {
+    match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
         Ok(answers) => answers.map_err(|error| Failure::of(failed, "predict", &error)),
         Err(_) => {
             let why = "the computation failed in a way that it should not";

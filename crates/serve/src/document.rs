@@ -106,7 +106,11 @@ impl Reply<'_> {
 }
 
 /// Writes an array.
-fn each<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+pub(crate) fn each<T>(
+    out: &mut Vec<u8>,
+    items: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
     out.push(b'[');
     for (i, item) in items.enumerate() {
         if i > 0 {
@@ -118,7 +122,7 @@ fn each<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl Fn
 }
 
 /// Writes a value.
-fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+pub(crate) fn put<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // writing to a vector cannot fail, and no value has keys that are not texts
     let _ = serde_json::to_writer(out, value);
 }

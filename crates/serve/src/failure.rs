@@ -40,7 +40,7 @@ impl Failure {
 }
 
 /// A failure by the content of a question.
-pub(crate) fn refuse(why: impl Into<String>, fix: &str) -> Failure {
+pub(crate) fn refuse(why: impl Into<String>, fix: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)
 }
 

@@ -12,19 +12,23 @@ use axum::{
     routing::{get, post},
 };
 use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
 
 use crate::{
-    app::App,
+    app::{App, Opened},
     arrow,
+    batch::Nodes,
     document::Reply,
     failure::{Failure, refuse},
+    links::{self, LinkQuestion},
     new_nodes,
     question::{Question, Resolved, Subject},
 };
 
 /// Endpoints that are open without the token. The others are named in metrics, too.
 const OPEN: [&str; 3] = ["/", "/healthz", "/openapi.json"];
-const CLOSED: [&str; 3] = ["/v1/predict", "/v1/reload", "/metrics"];
+const CLOSED: [&str; 6] =
+    ["/v1/predict", "/v1/links/top", "/v1/links/score", "/v1/links/embed", "/v1/reload", "/metrics"];
 
 /// Routes of the service.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -34,6 +38,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(health))
         .route("/metrics", get(metrics))
         .route("/v1/predict", post(predict))
+        .route("/v1/links/top", post(|state, request| ask_links(state, request, LinkQuestion::Top)))
+        .route("/v1/links/score", post(|state, request| ask_links(state, request, LinkQuestion::Score)))
+        .route("/v1/links/embed", post(|state, request| ask_links(state, request, LinkQuestion::Embed)))
         .route("/v1/reload", post(reload))
         .fallback(|| async {
             let fix = "GET /openapi.json lists the endpoints";
@@ -90,14 +97,24 @@ impl Drop for InFlight<'_> {
 
 /// The service has opened a run.
 async fn health(State(app): State<Arc<App>>) -> Response {
-    let predictor = app.predictor();
-    document(&json!({
+    let opened = app.opened();
+    let mut health = json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
-        "dataset": predictor.dataset(),
-        "nodes": predictor.num_nodes(),
-        "task": predictor.task().name(),
-    }))
+        "nodes": opened.num_nodes(),
+    });
+    match opened {
+        Opened::Nodes(predictor) => {
+            health["dataset"] = predictor.dataset().into();
+            health["task"] = predictor.task().name().into();
+        }
+        Opened::Links(links) => {
+            health["dataset"] = links.dataset().into();
+            health["task"] = "links".into();
+            health["relations"] = links::relations(&links);
+        }
+    }
+    document(&health)
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
@@ -110,12 +127,8 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     let in_arrow = arrow::is_accepted(request.headers());
     // before the permit, so that slow bodies do not keep other requests out
     let body = app.bodies.read(request).await?;
-    let Ok(_permit) = app.permits.try_acquire() else {
-        let why = format!("{} requests are being answered", app.options.max_requests);
-        let fix = "ask again, or start the service with a larger --max-requests";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix));
-    };
-    let predictor = app.predictor();
+    let _permit = permit(&app)?;
+    let predictor = app.opened().nodes()?;
     let Resolved { subject, of, top_k } = Question::parse(&body)?.resolve(&predictor, &app.options)?;
     if in_arrow && top_k.is_some() {
         let fix = "leave out top_k, or ask for JSON";
@@ -125,7 +138,8 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     let reply = match subject {
         Subject::Known(known) => {
             nodes = known;
-            answers = app.batcher.ask(predictor.clone(), nodes.clone(), of).await?;
+            let question = Nodes { predictor: predictor.clone(), nodes: nodes.clone(), of };
+            answers = app.nodes.ask(question).await?;
             Reply { predictor: &predictor, answers: &answers, nodes: &nodes, new: None, top_k }
         }
         Subject::New(nodes) => {
@@ -139,9 +153,34 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     })
 }
 
+/// Answers by a run on links.
+async fn ask_links(
+    State(app): State<Arc<App>>,
+    request: Request,
+    question: LinkQuestion,
+) -> Result<Response, Failure> {
+    let in_arrow = arrow::is_accepted(request.headers());
+    let body = app.bodies.read(request).await?;
+    let _permit = permit(&app)?;
+    let reply = question.answer(&app, app.opened().links()?, &body).await?;
+    Ok(match in_arrow {
+        true => typed(arrow::MEDIA_TYPE, reply.arrow()?),
+        false => typed("application/json", reply.json()),
+    })
+}
+
+/// Leave to answer a request.
+fn permit(app: &App) -> Result<SemaphorePermit<'_>, Failure> {
+    app.permits.try_acquire().map_err(|_| {
+        let why = format!("{} requests are being answered", app.options.max_requests);
+        let fix = "ask again, or start the service with a larger --max-requests";
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix)
+    })
+}
+
 /// Exchanges the run.
 async fn reload(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
     app.bodies.read(request).await?;
     app.reload().await?;
-    Ok(document(&json!({ "status": "reloaded", "nodes": app.predictor().num_nodes() })))
+    Ok(document(&json!({ "status": "reloaded", "nodes": app.opened().num_nodes() })))
 }

@@ -10,6 +10,10 @@
 //! threads. Requests that arrive meanwhile, or within [`ServeOptions::window`], are the next batch.
 //! An answer is a function of the run, the node and the seed, so it does not depend on its batch.
 //!
+//! A run on links is opened by a [`LinkPredictor`](graphmill_engine::predictor::LinkPredictor), which
+//! keeps the embeddings of all nodes. Requests for the best candidates form batches, too; scores of
+//! pairs and embeddings are answered beside them.
+//!
 //! Requests with new nodes are answered one at a time beside the batches, because each copies the
 //! graph.
 //!
@@ -25,6 +29,7 @@ mod connections;
 mod document;
 mod failure;
 mod handlers;
+mod links;
 mod metrics;
 mod new_nodes;
 mod options;

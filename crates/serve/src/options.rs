@@ -42,6 +42,8 @@ pub struct ServeOptions {
     pub dataset: Option<PathBuf>,
     /// True for the model of the last checkpoint, false for the best one.
     pub last: bool,
+    /// True if the embeddings of a run on links read all edges, and not those of training only.
+    pub all_edges: bool,
     /// Host and port to listen at; port 0 takes a free one.
     pub listen: String,
     /// Token that requests must have.
@@ -54,8 +56,10 @@ pub struct ServeOptions {
     pub window: Duration,
     /// Nodes of a batch, from which on it takes no further request.
     pub max_batch: usize,
-    /// Maximum number of nodes of a request.
+    /// Maximum number of nodes of a request, or of pairs of a run on links.
     pub max_nodes: usize,
+    /// Maximum number of candidates of a request to a run on links.
+    pub max_candidates: usize,
     /// Maximum number of new edges of a request.
     pub max_edges: usize,
     /// Maximum bytes of a request's body.
@@ -75,6 +79,7 @@ impl Default for ServeOptions {
             run: PathBuf::new(),
             dataset: None,
             last: false,
+            all_edges: false,
             listen: "127.0.0.1:8080".into(),
             token: None,
             anonymous: false,
@@ -82,6 +87,7 @@ impl Default for ServeOptions {
             window: Duration::ZERO,
             max_batch: 1024,
             max_nodes: 1000,
+            max_candidates: 100_000,
             max_edges: 10_000,
             max_body: 1 << 20,
             max_requests: 256,
@@ -101,6 +107,7 @@ impl ServeOptions {
         let limits = [
             ("--max-batch", self.max_batch),
             ("--max-nodes", self.max_nodes),
+            ("--max-candidates", self.max_candidates),
             ("--max-edges", self.max_edges),
             ("--max-body", self.max_body),
             ("--max-requests", self.max_requests),

@@ -35,9 +35,19 @@ pub(crate) struct Question {
 /// A key, which may be a number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Key {
+pub(crate) enum Key {
     Number(i64),
     Text(String),
+}
+
+impl Key {
+    /// The key as a predictor reads it.
+    fn into_text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
 }
 
 /// A question whose nodes are found.
@@ -55,16 +65,24 @@ pub(crate) enum Subject {
     New(NewNodes),
 }
 
+/// Parses the body of a question such as `example`.
+///
+/// # Errors
+/// It is not JSON, or has unknown fields.
+pub(crate) fn parse<'b, Q: Deserialize<'b>>(body: &'b [u8], example: &str) -> Result<Q, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let fix = format!("send a document such as {example}; GET /openapi.json describes it");
+        Failure::new(StatusCode::BAD_REQUEST, "body", error.to_string(), fix)
+    })
+}
+
 impl Question {
     /// Parses a body.
     ///
     /// # Errors
     /// It is not JSON, or has unknown fields.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, Failure> {
-        serde_json::from_slice(body).map_err(|error| {
-            let fix = "send a document such as {\"ids\": [0, 7]}; GET /openapi.json describes it";
-            Failure::new(StatusCode::BAD_REQUEST, "body", error.to_string(), fix)
-        })
+        parse(body, "{\"ids\": [0, 7]}")
     }
 
     /// Finds the nodes, first the keys and then the ids, or reads the new nodes.
@@ -83,7 +101,16 @@ impl Question {
             (None, _) => Neighborhood::All,
         };
         let subject = match new {
-            None => Subject::Known(find(keys, ids, predictor, limits.max_nodes)?),
+            None if keys.is_empty() && ids.is_empty() => {
+                return Err(refuse("it names no nodes", "name some by keys or ids, or send new ones"));
+            }
+            None => {
+                let find = |key: &str| predictor.find(key);
+                let nodes = find_nodes((keys, ids), limits.max_nodes, find)?;
+                let failed = |error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error);
+                predictor.check_nodes(&nodes).map_err(failed)?;
+                Subject::Known(nodes)
+            }
             Some(_) if !keys.is_empty() || !ids.is_empty() => {
                 let why = "it names known and new nodes";
                 return Err(refuse(why, "send two requests, one with new alone"));
@@ -102,38 +129,40 @@ impl Question {
     }
 }
 
-/// Nodes of keys and ids.
-fn find(
-    keys: Vec<Key>,
-    ids: Vec<NodeId>,
-    predictor: &Predictor,
-    max_nodes: usize,
+/// Nodes of keys and ids, of which there may be `max`.
+///
+/// # Errors
+/// There are none or too many, or a key is unknown.
+pub(crate) fn find_nodes(
+    (keys, ids): (Vec<Key>, Vec<NodeId>),
+    max: usize,
+    find: impl Fn(&str) -> graphmill_engine::Result<NodeId>,
 ) -> Result<Vec<NodeId>, Failure> {
-    let count = keys.len() + ids.len();
-    if count == 0 {
-        return Err(refuse("it names no nodes", "name some by keys or ids, or send new ones"));
-    }
-    if count > max_nodes {
-        let why = format!("it names {count} nodes, and the service answers {max_nodes} at a time");
-        return Err(too_large(why, "--max-nodes"));
-    }
-    let mut nodes = Vec::with_capacity(count);
+    check_count(keys.len() + ids.len(), "nodes", max)?;
+    let mut nodes = Vec::with_capacity(keys.len() + ids.len());
     for key in keys {
-        let key = match key {
-            Key::Number(number) => number.to_string(),
-            Key::Text(text) => text,
-        };
-        let found = predictor.find(&key);
-        nodes.push(found.map_err(|error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error))?);
-    }
-    if let Some(id) = ids.iter().find(|&&id| id as usize >= predictor.num_nodes()) {
-        let count = predictor.num_nodes();
-        let why = match predictor.node_type() {
-            Some(name) => format!("node {id} is outside the {count} nodes of type '{name}'"),
-            None => format!("node {id} is outside the graph's {count} nodes"),
-        };
-        return Err(refuse(why, "ask for ids below it"));
+        nodes.push(find_key(key, &find)?);
     }
     nodes.extend(ids);
     Ok(nodes)
+}
+
+/// Refuses a question for none of the `what`, or for more than `max`.
+pub(crate) fn check_count(count: usize, what: &str, max: usize) -> Result<(), Failure> {
+    if count == 0 {
+        return Err(refuse(format!("it names no {what}"), "name some by keys or ids"));
+    }
+    if count > max {
+        let why = format!("it names {count} {what}, and the service answers {max} at a time");
+        return Err(too_large(why, "--max-nodes"));
+    }
+    Ok(())
+}
+
+/// The node of a key.
+pub(crate) fn find_key(
+    key: Key,
+    find: impl Fn(&str) -> graphmill_engine::Result<NodeId>,
+) -> Result<NodeId, Failure> {
+    find(&key.into_text()).map_err(|error| Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error))
 }

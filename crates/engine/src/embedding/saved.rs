@@ -58,7 +58,10 @@ impl<'r> SavedEmbedding<'r> {
     }
 
     /// Reads the edges of the run's tasks, and the model with its embeddings.
-    fn load(&self, data: &TypedDataset) -> Result<Embedded> {
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset.
+    pub(crate) fn load(&self, data: &TypedDataset) -> Result<Embedded> {
         let edges = LinkEdges::new(data, self.config())?;
         let mut model = self.run.blame_config(TableModel::new(self.config(), &edges))?;
         let file = self.run.model_file()?;

@@ -132,9 +132,18 @@ impl Scored<'_> {
     }
 
     /// The `k` best candidates of each of the `nodes`, which are the other ends than `end`, with
-    /// their scores. Nodes with a known edge, and the node itself, are left out.
-    pub fn top(&self, nodes: &[NodeId], end: End, known: &KnownEdges, k: usize) -> Vec<Vec<(NodeId, f32)>> {
-        let queries = NodeLists::new(nodes.iter().map(|&node| left_out(known, end, node, &[])));
+    /// their scores. Nodes with a `known` edge, and the node itself, are left out.
+    pub fn top(
+        &self,
+        nodes: &[NodeId],
+        end: End,
+        known: Option<&KnownEdges>,
+        k: usize,
+    ) -> Vec<Vec<(NodeId, f32)>> {
+        let queries = NodeLists::new(nodes.iter().map(|&node| match known {
+            Some(known) => left_out(known, end, node, &[]),
+            None => vec![node],
+        }));
         self.ranking(nodes, end, &queries, |ranking| ranking.top(k))
     }
 

@@ -6,12 +6,14 @@
 //! | `step.rs` | loss of a batch of links, and the gradients of embeddings |
 //! | `lists.rs` | lists that negatives are drawn from |
 //! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
+//! | `pairs.rs` | scores of single pairs, as rankings give them |
 //! | `check.rs` | parts of a run that do not know links |
 
 mod check;
 pub mod evaluate;
 pub(crate) mod lists;
 pub mod metric;
+mod pairs;
 pub mod split;
 pub mod step;
 pub mod task;

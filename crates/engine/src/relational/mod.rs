@@ -20,7 +20,7 @@ pub(crate) use self::{
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
     ranking::Ranking,
-    saved::Embedded,
+    saved::{Embedded, find_relation},
 };
 use crate::{Error, Result, TrainConfig, config::link::LinkOptions, link::LinkMetric};
 

@@ -171,13 +171,13 @@ impl Ranking<'_> {
     /// The `known` edges are left out.
     pub(crate) fn top(
         &self,
-        known: &KnownTriples,
+        known: Option<&KnownTriples>,
         (relation, end): (u32, End),
         nodes: &[NodeId],
         k: usize,
     ) -> Vec<Vec<(NodeId, f32)>> {
         let query = |&fixed: &NodeId| {
-            let excluded = known.ends_of(relation, end, fixed).to_vec();
+            let excluded = known.map_or(Vec::new(), |known| known.ends_of(relation, end, fixed).to_vec());
             Query { end, relation, fixed, targets: Vec::new(), excluded }
         };
         let queries: Vec<Query> = nodes.iter().map(query).collect();
@@ -194,7 +194,7 @@ impl Ranking<'_> {
     pub(crate) fn harden(&self, lists: &NegativeLists, queries: &[(End, u32, Vec<NodeId>)], k: usize) {
         for end in [End::Source, End::Destination] {
             let best = |(_, relation, fixed): &(End, u32, Vec<NodeId>)| {
-                let best = self.top(&self.edges.learned, (*relation, end), fixed, k);
+                let best = self.top(Some(&self.edges.learned), (*relation, end), fixed, k);
                 let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(id, _)| id).collect();
                 let lists = fixed.iter().zip(best).map(|(&v, best)| (*relation, v, ids(best)));
                 lists.collect::<Vec<(u32, NodeId, Vec<NodeId>)>>()

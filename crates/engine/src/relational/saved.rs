@@ -1,17 +1,19 @@
 //! Scores, best candidates and embeddings of a model of links.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::Range, path::Path};
 
 use graphmill_core::{End, NodeId, progress::Progress};
 use graphmill_data::typed::TypedDataset;
-use graphmill_nn::{Matrix, backend::Cpu, layer::gather_rows, link::decoder::Decoder};
+use graphmill_nn::{Matrix, Pass, backend::Cpu, layer::gather_rows, link::decoder::Decoder};
 
 use super::{LinkEdges, Ranking, ends, metric};
 use crate::{
     Error, Result,
-    link::LinkMetric,
+    link::{LinkMetric, Scored, split::Edge},
     predictions::{Predictions, Target, Values},
-    saved::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, links::BestLinks},
+    saved::{
+        PartScores, SavedRun, Scores, Selection, Written, keys::Names, links::BestLinks, predictor::OpenLinks,
+    },
 };
 
 /// Cutoffs of the metrics that a table of scores has.
@@ -115,18 +117,14 @@ impl Embedded {
         selection: Selection,
         k: usize,
     ) -> Result<(BestLinks, [Names; 2])> {
-        let number = find_relation(data, &self.edges, relation)?;
+        let relations = self.edges.relations.iter().map(|of| &of.name[..]);
+        let number = find_relation(&data.name, relations, relation)?;
         let of = &self.edges.relations[number];
-        let [fixed, replaced] = [end.other(), end].map(|end| &of.candidates[end as usize]);
         let names = [end.other(), end].map(|end| Names::of_type(data, of.types[end as usize], Vec::new()));
-        let own = names[0].select(selection, fixed.len(), &data.name)?;
-        let rows: Vec<NodeId> = own.iter().map(|v| v + fixed.start).collect();
-        let ranking = self.ranking(&[], 0);
-        let best = rayon::scope(|_| ranking.top(&self.edges.known, (number as u32, end), &rows, k));
+        let own = names[0].select(selection, of.candidates[end.other() as usize].len(), &data.name)?;
+        let best = rayon::scope(|_| self.top((number, end), &own, k, false));
         let mut found = BestLinks::default();
-        for (&node, best) in own.iter().zip(best) {
-            found.extend(node, best.into_iter().map(|(row, score)| (row - replaced.start, score)));
-        }
+        own.iter().zip(best).for_each(|(&node, best)| found.extend(node, best));
         Ok((found, names))
     }
 
@@ -152,9 +150,7 @@ impl Embedded {
         };
         let names = Names::of_type(data, *t, Vec::new());
         let nodes = names.select(selection, range.len(), &data.name)?;
-        let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
-        let mut values = Matrix::default();
-        rayon::scope(|_| gather_rows(&Cpu::default(), self.rows.view(), &rows, &mut values));
+        let values = rayon::scope(|_| self.rows_of(range, &nodes));
         let (count, cols) = (nodes.len(), values.num_cols());
         let identity = Some(names.identity(&nodes));
         let values = Values::Embeddings(values.view().host().to_vec());
@@ -163,18 +159,76 @@ impl Embedded {
     }
 }
 
-/// Number of a relation.
-fn find_relation(data: &TypedDataset, edges: &LinkEdges, name: &str) -> Result<usize> {
-    let names = || edges.relations.iter().map(|of| of.name.as_str()).collect::<Vec<_>>().join(", ");
-    match (name, &edges.relations[..]) {
-        ("", [_]) => Ok(0),
+impl Embedded {
+    /// Embeddings of nodes whose rows are in `range`.
+    fn rows_of(&self, range: &Range<NodeId>, nodes: &[NodeId]) -> Matrix {
+        let rows: Vec<NodeId> = nodes.iter().map(|v| v + range.start).collect();
+        let mut values = Matrix::default();
+        gather_rows(&Cpu::default(), self.rows.view(), &rows, &mut values);
+        values
+    }
+}
+
+impl OpenLinks for Embedded {
+    fn relations(&self) -> Vec<(String, [usize; 2])> {
+        let number = |t: usize| self.edges.types.iter().position(|of| of.0 == t).unwrap_or_default();
+        self.edges.relations.iter().map(|of| (of.name.clone(), of.types.map(number))).collect()
+    }
+
+    fn width(&self) -> usize {
+        self.rows.num_cols()
+    }
+
+    fn top(
+        &self,
+        (relation, end): (usize, End),
+        nodes: &[NodeId],
+        k: usize,
+        include_known: bool,
+    ) -> Vec<Vec<(NodeId, f32)>> {
+        let of = &self.edges.relations[relation];
+        let [fixed, replaced] = [end.other(), end].map(|end| of.candidates[end as usize].start);
+        let rows: Vec<NodeId> = nodes.iter().map(|v| v + fixed).collect();
+        let known = (!include_known).then_some(&self.edges.known);
+        let mut best = self.ranking(&[], 0).top(known, (relation as u32, end), &rows, k);
+        best.iter_mut().flatten().for_each(|(row, _)| *row -= replaced);
+        best
+    }
+
+    fn scores(&self, relation: usize, pairs: &[Edge]) -> Vec<f32> {
+        let [sources, destinations] = &self.edges.relations[relation].candidates;
+        let rows: Vec<Edge> =
+            pairs.iter().map(|(u, v)| (u + sources.start, v + destinations.start)).collect();
+        let backend = Cpu::default();
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let scored = Scored { decoder: &*self.decoder, pass, embeddings: self.rows.view() };
+        scored.as_ranked(relation as u32, destinations, &rows)
+    }
+
+    fn embeddings(&self, node_type: usize, nodes: &[NodeId]) -> Matrix {
+        self.rows_of(&self.edges.types[node_type].1, nodes)
+    }
+}
+
+/// Number of the relation of this name among those of a dataset, or of the only one if the name is
+/// empty.
+///
+/// # Errors
+/// The relation is unknown, or there are several and the name is empty.
+pub(crate) fn find_relation<'n>(
+    dataset: &str,
+    mut known: impl Iterator<Item = &'n str> + Clone,
+    name: &str,
+) -> Result<usize> {
+    let names = known.clone().collect::<Vec<_>>();
+    match (name, names.len()) {
+        ("", 1) => Ok(0),
         ("", _) => {
-            let message = format!("it has several relations; choose one of {}", names());
-            Err(Error::dataset(&data.name, message))
+            let message = format!("it has several relations; choose one of {}", names.join(", "));
+            Err(Error::dataset(dataset, message))
         }
-        (name, all) => all
-            .iter()
-            .position(|of| of.name == name)
-            .ok_or_else(|| Error::usage(format!("relation '{name}' is unknown; known: {}", names()))),
+        _ => known.position(|of| of == name).ok_or_else(|| {
+            Error::usage(format!("relation '{name}' is unknown; known: {}", names.join(", ")))
+        }),
     }
 }

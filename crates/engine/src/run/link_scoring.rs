@@ -91,7 +91,8 @@ impl<'a> LinkScorer<'a> {
                 fixed.sort_unstable();
                 fixed.dedup();
             }
-            let best = scored.top(&fixed, end, &self.task.known_to_training, self.options.hard_candidates);
+            let known = Some(&*self.task.known_to_training);
+            let best = scored.top(&fixed, end, known, self.options.hard_candidates);
             let ids = |best: Vec<(NodeId, f32)>| best.into_iter().map(|(node, _)| node).collect();
             lists.replace(end, fixed.into_iter().zip(best).map(|(node, best)| (0, node, ids(best))));
         }

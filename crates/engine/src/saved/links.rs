@@ -1,17 +1,19 @@
 //! Saved runs that learned links: scores of edges, the best candidates of nodes, and embeddings.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use graphmill_core::{End, NodeId, progress::Progress};
 use graphmill_data::{Dataset, dataset::Rescaling};
-use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
+use graphmill_loader::link::KnownEdges;
+use graphmill_nn::{Matrix, Pass, backend::Cpu, layer::gather_rows, link::decoder::Decoder, model::Model};
 
-use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names};
+use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, predictor::OpenLinks};
 use crate::{
-    Error, Result, build,
+    Error, Result, TrainConfig, build,
     config::{events::is_of_events, link_task::is_link},
     inference::{Inference, Output},
-    link::{LinkMetric, LinkTask, Scored},
+    link::{LinkMetric, LinkTask, Scored, split::Edge},
+    memory,
     predictions::{Predictions, Target, Values},
 };
 
@@ -72,6 +74,42 @@ impl SavedRun {
         Ok((task, model))
     }
 
+    /// Embeddings of all nodes from the messages of `reading`, with the decoder.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub(crate) fn open_links(
+        &self,
+        data: &Dataset,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<NodeLinks> {
+        let (task, model) = self.of_links(data)?;
+        self.node_links((&task, &model), data, reading, watch)
+    }
+
+    /// [`SavedRun::open_links`] by a task and its model.
+    fn node_links(
+        &self,
+        (task, model): (&LinkTask, &Model),
+        data: &Dataset,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<NodeLinks> {
+        let whole = TrainConfig { eval_nodes: 0, ..self.config.clone() };
+        self.blame_config(memory::check(&whole, &task.data))?;
+        let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
+        let (rows, rescaling) = self.embeddings((task, model), data, reading, &all, watch)?;
+        Ok(NodeLinks {
+            task: self.config.task.clone(),
+            known: task.known.clone(),
+            decoder: model.decoder().expect("a model of links has a decoder").boxed(),
+            backend: Cpu { precision: build::precision(&self.config) },
+            rows,
+            rescaling,
+        })
+    }
+
     /// Embeddings of `nodes`, from the messages of `reading`.
     fn embeddings(
         &self,
@@ -105,12 +143,8 @@ impl SavedRun {
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn link_scores(&self, data: &Dataset, watch: &dyn Progress) -> Result<Scores> {
         let (task, model) = self.of_links(data)?;
-        let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
-        let (rows, rescaling) = self.embeddings((&task, &model), data, Reading::Training, &all, watch)?;
-        let backend = Cpu { precision: build::precision(&self.config) };
-        let pass = Pass { backend: &backend, training: false, key: 0 };
-        let decoder = model.decoder().expect("a model of links has a decoder");
-        let scored = Scored { decoder, pass, embeddings: rows.view() };
+        let links = self.node_links((&task, &model), data, Reading::Training, watch)?;
+        let scored = links.scored();
         let mut metrics = vec![task.metric.clone()];
         metrics.extend(CUTOFFS.into_iter().flat_map(LinkMetric::all));
         let (mut parts, mut test) = (Vec::new(), None);
@@ -130,7 +164,7 @@ impl SavedRun {
             run: self.dir.clone(),
             dataset: data.name.clone(),
             same_dataset: self.is_own(data)?,
-            rescaled: rescaling.as_ref().map(Rescaling::description),
+            rescaled: links.rescaling.as_ref().map(Rescaling::description),
             propagation: None,
             metric: task.metric.name(),
             test,
@@ -138,8 +172,9 @@ impl SavedRun {
         })
     }
 
-    /// Writes the `k` best destinations of each selected source with their scores, the best first.
-    /// Known edges and the source itself are left out, so a source may have fewer.
+    /// Writes the `k` best candidates of each selected node as the `end` of an edge, with their
+    /// scores, the best first. Known edges and the node itself are left out, so a node may have
+    /// fewer.
     ///
     /// # Errors
     /// The run did not learn links; the model or the list cannot be read; `out` cannot be written
@@ -148,7 +183,7 @@ impl SavedRun {
         &self,
         data: &Dataset,
         selection: Selection,
-        k: usize,
+        of: (usize, End),
         reading: Reading,
         out: &Path,
         watch: &dyn Progress,
@@ -156,7 +191,7 @@ impl SavedRun {
         let target = Target::new(out)?;
         target.check_columns()?;
         let names = Names::of(data, None)?;
-        let (best, rescaling) = self.best_with(data, (&names, selection), k, reading, watch)?;
+        let (best, rescaling) = self.best_with(data, (&names, selection), of, reading, watch)?;
         let count = best.nodes.len();
         let values = Values::Links { candidates: best.candidates, scores: best.scores };
         self.write(&target, (data, names), (best.nodes, 1, values))?;
@@ -171,12 +206,12 @@ impl SavedRun {
         &self,
         data: &Dataset,
         selection: Selection,
-        k: usize,
+        of: (usize, End),
         reading: Reading,
         watch: &dyn Progress,
     ) -> Result<BestLinks> {
         let names = Names::of(data, None)?;
-        Ok(self.best_with(data, (&names, selection), k, reading, watch)?.0)
+        Ok(self.best_with(data, (&names, selection), of, reading, watch)?.0)
     }
 
     /// The best pairs, and the scale of the features that they were computed from.
@@ -184,25 +219,19 @@ impl SavedRun {
         &self,
         data: &Dataset,
         (names, selection): (&Names, Selection),
-        k: usize,
+        (k, end): (usize, End),
         reading: Reading,
         watch: &dyn Progress,
     ) -> Result<(BestLinks, Option<Rescaling>)> {
-        let (task, model) = self.of_links(data)?;
-        let sources = names.select(selection, data.num_nodes(), &data.name)?;
-        let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
-        let (rows, rescaling) = self.embeddings((&task, &model), data, reading, &all, watch)?;
-        let backend = Cpu { precision: build::precision(&self.config) };
-        let pass = Pass { backend: &backend, training: false, key: 0 };
-        let decoder = model.decoder().expect("a model of links has a decoder");
-        let scored = Scored { decoder, pass, embeddings: rows.view() };
+        let nodes = names.select(selection, data.num_nodes(), &data.name)?;
+        let links = self.open_links(data, reading, watch)?;
         let mut found = BestLinks::default();
-        for chunk in sources.chunks(SOURCES) {
+        for chunk in nodes.chunks(SOURCES) {
             watch.check()?;
-            let best = rayon::scope(|_| scored.top(chunk, End::Destination, &task.known, k));
-            chunk.iter().zip(best).for_each(|(&source, best)| found.extend(source, best));
+            let best = rayon::scope(|_| links.top((0, end), chunk, k, false));
+            chunk.iter().zip(best).for_each(|(&node, best)| found.extend(node, best));
         }
-        Ok((found, rescaling))
+        Ok((found, links.rescaling))
     }
 
     /// Writes the embeddings of the selected nodes, `N x H`: of a run that learned links, the rows
@@ -259,5 +288,56 @@ impl SavedRun {
             same_dataset: self.is_own(data)?,
             rescaled: rescaling.map(Rescaling::description),
         })
+    }
+}
+
+/// Embeddings of all nodes of one type, with the decoder that scores pairs of them.
+pub(crate) struct NodeLinks {
+    /// Name of the task.
+    task: String,
+    known: Arc<KnownEdges>,
+    decoder: Box<dyn Decoder>,
+    /// The processor, in the precision of the run.
+    backend: Cpu,
+    /// Embeddings, `V x F`.
+    rows: Matrix,
+    /// Conversion of the features that they were computed from, if any.
+    rescaling: Option<Rescaling>,
+}
+
+impl NodeLinks {
+    fn scored(&self) -> Scored<'_> {
+        let pass = Pass { backend: &self.backend, training: false, key: 0 };
+        Scored { decoder: &*self.decoder, pass, embeddings: self.rows.view() }
+    }
+}
+
+impl OpenLinks for NodeLinks {
+    fn relations(&self) -> Vec<(String, [usize; 2])> {
+        vec![(self.task.clone(), [0, 0])]
+    }
+
+    fn width(&self) -> usize {
+        self.rows.num_cols()
+    }
+
+    fn top(
+        &self,
+        (_, end): (usize, End),
+        nodes: &[NodeId],
+        k: usize,
+        include_known: bool,
+    ) -> Vec<Vec<(NodeId, f32)>> {
+        self.scored().top(nodes, end, (!include_known).then_some(&self.known), k)
+    }
+
+    fn scores(&self, relation: usize, pairs: &[Edge]) -> Vec<f32> {
+        self.scored().as_ranked(relation as u32, &(0..self.rows.num_rows() as NodeId), pairs)
+    }
+
+    fn embeddings(&self, _: usize, nodes: &[NodeId]) -> Matrix {
+        let mut rows = Matrix::default();
+        gather_rows(&self.backend, self.rows.view(), nodes, &mut rows);
+        rows
     }
 }

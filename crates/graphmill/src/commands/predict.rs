@@ -133,8 +133,8 @@ fn with_link_options(command: Command) -> Command {
         ))
         .arg(args::flag(
             "sources",
-            "Rank the sources of given destinations, for a table",
-            "By default --top-k ranks destinations. For runs of --model embedding or lightgcn",
+            "Rank the sources of given destinations, for a run on links",
+            "By default --top-k ranks destinations",
         ))
 }
 

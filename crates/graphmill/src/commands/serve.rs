@@ -1,4 +1,4 @@
-//! `graphmill serve RUN`: answers for the nodes of a run over HTTP.
+//! `graphmill serve RUN`: answers for the nodes or links of a run over HTTP.
 
 use clap::{ArgMatches, Command};
 
@@ -7,23 +7,26 @@ use crate::args;
 /// The subcommand with its arguments.
 pub(crate) fn command() -> Command {
     let command = Command::new("serve")
-        .about("Answer for a run's nodes over HTTP")
+        .about("Answer for a run's nodes or links over HTTP")
         .long_about(
-            "Answer for a run's nodes over HTTP.\n\n\
+            "Answer for a run's nodes or links over HTTP.\n\n\
              POST /v1/predict takes {\"keys\": [...]} or {\"ids\": [...]} and returns classes with \
              probabilities, or values: the output of graphmill predict, or with \"seed\" an answer from \
              neighbours that the run's sampler draws. {\"new\": {...}} has new nodes with their edges, \
              which are joined to the graph as by graphmill predict --on. A run on several node types answers \
-             for the nodes of its task's type. Requests that arrive together are answered in one batch; that \
-             changes no answer. GET /healthz, /metrics (Prometheus) and \
-             /openapi.json describe \
-             the service. SIGHUP or POST /v1/reload opens the run directory again, and a run that cannot be \
-             opened leaves the old one in place. SIGTERM and SIGINT end the service after the requests in \
-             flight. The token is read from --token-file, or from the environment variable GRAPHMILL_TOKEN.",
+             for the nodes of its task's type. A run on links answers POST /v1/links/top with the best \
+             candidates of nodes, /v1/links/score with scores of pairs and /v1/links/embed with embeddings: \
+             the output of graphmill predict --top-k and graphmill embed. Requests that arrive together are \
+             answered in one batch; that changes no answer. GET /healthz, /metrics (Prometheus) and \
+             /openapi.json describe the service. SIGHUP or POST /v1/reload opens the run directory again, \
+             and a run that cannot be opened leaves the old one in place. SIGTERM and SIGINT end the \
+             service after the requests in flight. The token is read from --token-file, or from the \
+             environment variable GRAPHMILL_TOKEN.",
         )
         .after_long_help(
             "Examples:\n  \
              graphmill serve runs/bank\n  \
+             graphmill serve runs/shop --all-edges\n  \
              graphmill serve runs/bank --listen 0.0.0.0:8080 --token-file token.txt",
         )
         .arg(args::run_dir())
@@ -44,6 +47,12 @@ pub(crate) fn command() -> Command {
             "last",
             "Use the last checkpoint instead of the best model",
             "The best model is that of the epoch with the best validation score",
+        ))
+        .arg(args::flag(
+            "all-edges",
+            "Read all edges, for a run on links",
+            "By default embeddings read the edges of training only, as in graphmill predict. Set it to \
+             recommend new edges",
         ))
         .arg(args::path_option(
             "token-file",
@@ -86,8 +95,14 @@ fn with_limits(command: Command) -> Command {
         .arg(args::option(
             "max-nodes",
             "N",
-            "Largest number of nodes of a request, known or new [default: 1000]",
-            "A request of more is refused with status 413",
+            "Largest number of nodes or pairs of a request [default: 1000]",
+            "Nodes are known or new ones. A request of more is refused with status 413",
+        ))
+        .arg(args::option(
+            "max-candidates",
+            "N",
+            "Largest number of candidates of a request [default: 100000]",
+            "Nodes times top_k, for a run on links. A request of more is refused with status 413",
         ))
         .arg(args::option(
             "max-edges",
@@ -156,6 +171,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         run: args::required_path(matches, "run").to_path_buf(),
         dataset: args::get_path(matches, "dataset").map(Into::into),
         last: matches.get_flag("last"),
+        all_edges: matches.get_flag("all-edges"),
         listen: matches.get_one::<String>("listen").cloned().unwrap_or(with.listen),
         token,
         anonymous: matches.get_flag("anonymous"),
@@ -163,6 +179,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         window: Duration::from_millis(number("batch-window", 0)? as u64),
         max_batch: number("max-batch", with.max_batch)?,
         max_nodes: number("max-nodes", with.max_nodes)?,
+        max_candidates: number("max-candidates", with.max_candidates)?,
         max_edges: number("max-edges", with.max_edges)?,
         max_body: bytes.map_or(with.max_body, |bytes| bytes.0 as usize),
         max_requests: number("max-requests", with.max_requests)?,

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::StreamReader;
 use serde_json::Value;
 
 use crate::common::Sandbox;
@@ -106,6 +108,17 @@ impl Client {
         )
     }
 
+    /// Asks for an Arrow stream; returns status and body.
+    pub(crate) fn post_for_arrow(&mut self, path: &str, question: &Value) -> (u16, Vec<u8>) {
+        let body = question.to_string();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: \
+             application/vnd.apache.arrow.stream\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        self.exchange(&head, &body)
+    }
+
     pub(crate) fn get(&mut self, path: &str) -> (u16, Value) {
         self.send(&format!("GET {path} HTTP/1.1\r\n"), "")
     }
@@ -153,4 +166,12 @@ impl Client {
         }
         (status, bytes)
     }
+}
+
+/// The record batch of an Arrow answer.
+pub(crate) fn batch(bytes: &[u8]) -> RecordBatch {
+    let mut stream = StreamReader::try_new(bytes, None).unwrap();
+    let batch = stream.next().unwrap().unwrap();
+    assert!(stream.next().is_none(), "one batch");
+    batch
 }

@@ -20,7 +20,7 @@
   :func:`serve` are the commands of the same name (``recommend`` is ``predict --top-k``); those for
   shells, ``completions`` and ``man``, have no function. :func:`load_model` makes a run's model a
   ``torch.nn.Module``, and :func:`import_model` the reverse. :class:`Predictor` keeps a run open and
-  answers for single nodes.
+  answers for single nodes, :class:`LinkPredictor` one on links.
 
 PyTorch and PyTorch Geometric are optional. Without them batches hold NumPy arrays.
 """
@@ -39,7 +39,7 @@ from .link import LinkNeighborLoader, NegativeSampling, negative_sampling
 from .loader import Loader
 from .machine import bench, doctor, plan
 from .neighbor import NeighborLoader
-from .predictor import Predictor
+from .predictor import LinkPredictor, Predictor
 from .option_types import (
     BenchOptions,
     HotnessOptions,
@@ -74,6 +74,7 @@ __all__ = [
     "HotnessReportOptions",
     "LastNeighborLoader",
     "LinkNeighborLoader",
+    "LinkPredictor",
     "Loader",
     "NegativeSampling",
     "NeighborLoader",

@@ -1,15 +1,16 @@
-"""A run that stays open and answers for single nodes, known or new."""
+"""A run that stays open and answers for single nodes, known or new, or for links."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
 from .given import DatasetLike, RunLike, native_of, run_directory
+from .saved import Recommendations
 
 
 class Answers(NamedTuple):
@@ -34,7 +35,7 @@ class Predictor:
 
     Raises:
         ValueError, OSError: The run does not exist, its model does not fit the dataset, or it
-            learned links.
+            learned links, which :class:`LinkPredictor` answers.
     """
 
     def __init__(
@@ -61,12 +62,7 @@ class Predictor:
         Raises:
             ValueError: A node or key is unknown, or the sampler draws for several nodes at once.
         """
-        if (nodes is None) == (keys is None):
-            raise TypeError("predict: pass either nodes or keys")
-        if keys is not None:
-            ids = self._native.find([str(key) for key in keys])
-        else:
-            ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+        ids = _ids("predict", nodes, keys, self._native.find)
         return self._answers(self._native.predict(ids, seed))
 
     def predict_new(
@@ -147,6 +143,132 @@ class Predictor:
 
     def __repr__(self) -> str:
         return f"Predictor({self._native.num_nodes} nodes, {self.task})"
+
+
+class LinkPredictor:
+    """A run on links, opened once, and scores, best candidates and embeddings from any thread.
+
+    The embeddings of all nodes are computed when the run is opened and kept in memory (``V x F``
+    numbers of 4 bytes). Answers have the bits of :func:`recommend` and :func:`embed`.
+
+    Args:
+        run: Run on links (``task="link"``) or of a table of embeddings (``model="embedding"`` or
+            ``"lightgcn"``), or its directory.
+        dataset: Dataset to answer for. ``None`` takes the run's dataset, unless that was in memory.
+        last: Uses the last checkpoint instead of the best model.
+        all_edges: Computes embeddings from all edges, and not those of training only.
+
+    Raises:
+        ValueError, OSError: The run does not exist, its model does not fit the dataset, or it
+            learned no links.
+    """
+
+    def __init__(
+        self,
+        run: RunLike,
+        *,
+        dataset: DatasetLike | None = None,
+        last: bool = False,
+        all_edges: bool = False,
+    ) -> None:
+        self._native = _graphmill.LinkPredictor(run_directory(run), native_of(dataset), last, all_edges)
+
+    def score(
+        self,
+        source: Any = None,
+        destination: Any = None,
+        *,
+        keys: Sequence[tuple[Any, Any]] | None = None,
+        relation: str | None = None,
+    ) -> np.ndarray:
+        """Scores of pairs (``P``, float32), in their order: those beside the candidates of :func:`recommend`.
+
+        Args:
+            source: Ids of the sources (``P``).
+            destination: Ids of the destinations (``P``).
+            keys: Keys of source and destination of each pair instead.
+            relation: Name of the relation, if the run learned several.
+
+        Raises:
+            ValueError: A node, key or relation is unknown.
+        """
+        number = self._native.relation(relation or "")
+        _, of_source, of_destination = self._native.relations[number]
+        if (source is None) != (destination is None) or (source is None) == (keys is None):
+            raise TypeError("score: pass either source and destination, or keys")
+        ends = ([pair[0] for pair in keys], [pair[1] for pair in keys]) if keys is not None else (None, None)
+        sources = _ids("score", source, ends[0], lambda keys: self._native.find(of_source, keys))
+        destinations = _ids("score", destination, ends[1], lambda keys: self._native.find(of_destination, keys))
+        return self._native.score(number, sources, destinations)
+
+    def recommend(
+        self,
+        nodes: Any = None,
+        *,
+        k: int = 10,
+        keys: Sequence[Any] | None = None,
+        relation: str | None = None,
+        sources: bool = False,
+        include_known: bool = False,
+    ) -> Recommendations:
+        """Best candidates of nodes, as of :func:`recommend`.
+
+        Args:
+            nodes: Ids of the sources (``N``).
+            k: Number of candidates of each node.
+            keys: Keys of the nodes instead, of a dataset that has some. Parts of a key of several
+                columns are joined by ``|``.
+            relation: Name of the relation, if the run learned several.
+            sources: Ranks the sources of given destinations.
+            include_known: Ranks known edges, too, which are left out otherwise.
+
+        Raises:
+            ValueError: A node, key or relation is unknown.
+        """
+        if k < 1:
+            raise ValueError(f"k {k}: pass at least 1")
+        number = self._native.relation(relation or "")
+        _, of_source, of_destination = self._native.relations[number]
+        fixed = of_destination if sources else of_source
+        ids = _ids("recommend", nodes, keys, lambda keys: self._native.find(fixed, keys))
+        return Recommendations(*self._native.top(number, ids, k, sources, include_known))
+
+    def embed(self, nodes: Any = None, *, keys: Sequence[Any] | None = None, node_type: str | None = None) -> np.ndarray:
+        """Embeddings of nodes (``N x F``, float32), as of :func:`embed`.
+
+        Args:
+            nodes: Node ids (``N``).
+            keys: Keys of the nodes instead.
+            node_type: Type of the nodes, if several have embeddings; the first by default.
+
+        Raises:
+            ValueError: A node, key or node type is unknown.
+        """
+        number = self._native.node_type(node_type or "")
+        ids = _ids("embed", nodes, keys, lambda keys: self._native.find(number, keys))
+        return self._native.embed(number, ids).reshape(-1, self._native.embedding_dim)
+
+    @property
+    def relations(self) -> list[str]:
+        """Names of the relations that the run learned."""
+        return [name for name, _, _ in self._native.relations]
+
+    @property
+    def node_types(self) -> list[str]:
+        """Node types that have embeddings; empty if the dataset has one type."""
+        return [name for name in self._native.node_types if name is not None]
+
+    def __repr__(self) -> str:
+        return f"LinkPredictor({', '.join(self.relations)})"
+
+
+def _ids(what: str, nodes: Any, keys: Sequence[Any] | None, find: Callable[[list[str]], np.ndarray]) -> Any:
+    """Ids of nodes that are given by ids or by keys."""
+    if (nodes is None) == (keys is None):
+        raise TypeError(f"{what}: pass either nodes or keys")
+    if keys is not None:
+        return find([str(key) for key in keys])
+    return array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
 
 
 def _rows(x: Any, name: str) -> np.ndarray:

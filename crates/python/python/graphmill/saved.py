@@ -329,6 +329,7 @@ def recommend(
     """Best candidates of nodes by a run on links or events, like ``graphmill predict --top-k``.
 
     Known edges are left out, so a node may have fewer than ``k``. Those of events are not, because events repeat.
+    :class:`LinkPredictor` answers many such questions by a run on links that it opens once.
 
     Args:
         run: Run on links (``task="link"``), on a stream of events, or of a table of embeddings
@@ -338,7 +339,7 @@ def recommend(
         keys, dataset, last: As of :func:`predict`.
         all_edges: As of :func:`embed`.
         relation: Relation, for a table of embeddings or links of several types with several.
-        sources: Ranks the sources of given destinations, for a table of embeddings or links of several types.
+        sources: Ranks the sources of given destinations, for a run on links.
         at: As of :func:`embed`.
 
     Raises:

@@ -28,6 +28,8 @@ class ServeOptions(TypedDict, total=False):
 
     #: Uses the last checkpoint instead of the best model
     last: bool
+    #: Reads all edges, for a run on links
+    all_edges: bool
     #: Listens at an address of the network without a token
     anonymous: bool
     #: File with the token that requests must have
@@ -38,8 +40,10 @@ class ServeOptions(TypedDict, total=False):
     batch_window: int
     #: Nodes after which a batch is full
     max_batch: int
-    #: Largest number of nodes of a request, known or new
+    #: Largest number of nodes or pairs of a request
     max_nodes: int
+    #: Largest number of candidates of a request
+    max_candidates: int
     #: Largest number of new edges of a request
     max_edges: int
     #: Largest body of a request in bytes, also as text such as ``"4M"``

@@ -14,10 +14,11 @@ use graphmill_engine::{
     AnyDataset, CandidateOptions, EmbedOptions, Error, Result, RunContext, TrainConfig,
     embedding::SavedEmbedding,
     events::SavedEvents,
+    predictor::LinkPredictor,
     record::{Origin, Summary},
     saved::{
         Kind, SavedRun, Scores, Selection, Written,
-        links::BestLinks,
+        links::{BestLinks, Reading},
         on::{NewTables, WrittenNew},
     },
     typed::{SavedTypedRun, open_dataset as open_typed, train as train_typed},
@@ -213,6 +214,23 @@ impl Data {
             Source::One(data) => run.candidates(data, nodes, options, watch),
             Source::Several(..) => run.candidates_on(None, nodes, options, watch),
             Source::Directory(other) => run.candidates_on(other, nodes, options, watch),
+        }
+    }
+
+    /// Opens `run`, which learned links, for `given` or the run's dataset.
+    ///
+    /// # Errors
+    /// Those of opening, or the run has another number of types.
+    pub(super) fn links(
+        given: Option<&Self>,
+        run: &SavedRun,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<LinkPredictor> {
+        match Self::source(given, run)? {
+            Source::One(data) => LinkPredictor::new(run.clone(), data, reading, watch),
+            Source::Several(..) => LinkPredictor::of(run.clone(), None, reading, watch),
+            Source::Directory(other) => LinkPredictor::of(run.clone(), other, reading, watch),
         }
     }
 

@@ -16,6 +16,7 @@ mod export;
 mod generate;
 mod given;
 mod import;
+mod link_predictor;
 mod links;
 mod loader;
 mod machine;
@@ -43,6 +44,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<typed::TypedDataset>()?;
     m.add_class::<tables::Table>()?;
     m.add_class::<predictor::Predictor>()?;
+    m.add_class::<link_predictor::LinkPredictor>()?;
     m.add_class::<tiers::Tiers>()?;
     m.add_class::<topology::Topology>()?;
     m.add_class::<loader::Source>()?;

@@ -110,7 +110,8 @@ pub(super) fn embed(
 }
 
 /// Nodes, their candidates, and the scores of the pairs (`N` each).
-type Candidates<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
+pub(super) type Candidates<'py> =
+    (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
 /// The `k` best candidates of nodes. `options` are whether to read all edges, a relation, whether
 /// to rank sources, and a time.

@@ -1,19 +1,80 @@
 //! Nodes by their keys.
 
 use graphmill_core::NodeId;
-use graphmill_data::typed::Keys;
+use graphmill_data::typed::{KEY_SEPARATOR, Keys};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::{Error, Result, saved::keys::Names};
+
+/// Nodes of a type with their keys.
+pub(super) struct KeyedNodes {
+    pub(super) names: Names,
+    index: KeyIndex,
+    /// Type of the nodes, if the dataset has several.
+    pub(super) node_type: Option<String>,
+    /// Number of nodes.
+    pub(super) count: usize,
+}
+
+impl KeyedNodes {
+    pub(super) fn new(names: Names, node_type: Option<String>, count: usize) -> Self {
+        let index = KeyIndex::new(names.keys.as_ref());
+        Self { names, index, node_type, count }
+    }
+
+    /// Node of a key. The parts of a key of several columns are joined by `|`. O(log V).
+    ///
+    /// # Errors
+    /// The key is unknown, or the `dataset` has no keys.
+    pub(super) fn find(&self, dataset: &str, key: &str) -> Result<NodeId> {
+        let Some(keys) = &self.names.keys else {
+            let message = "it has no keys, which 'graphmill import tables' stores; ask by ids";
+            return Err(Error::dataset(dataset, message));
+        };
+        let joined = (self.names.key_columns.len() > 1).then(|| key.replace('|', &KEY_SEPARATOR.to_string()));
+        self.index.find(keys, joined.as_deref().unwrap_or(key)).ok_or_else(|| {
+            let place = match &self.node_type {
+                Some(name) => format!("not that of a node of type '{name}'"),
+                None => "not in it".into(),
+            };
+            Error::dataset(dataset, format!("the key '{key}' is {place}; check its spelling"))
+        })
+    }
+
+    /// Key of a node, as [`KeyedNodes::find`] reads it; `None` if the dataset has no keys.
+    ///
+    /// # Panics
+    /// The node is outside the graph.
+    pub(super) fn key(&self, node: NodeId) -> Option<String> {
+        let key = self.names.keys.as_ref()?.get(node as usize).to_string();
+        Some(key.replace(KEY_SEPARATOR, "|"))
+    }
+
+    /// Checks that all nodes are in the graph of the `dataset`.
+    ///
+    /// # Errors
+    /// The message names the first that is not.
+    pub(super) fn check(&self, dataset: &str, mut nodes: impl Iterator<Item = NodeId>) -> Result<()> {
+        let count = self.count;
+        let Some(node) = nodes.find(|&v| v as usize >= count) else { return Ok(()) };
+        let message = match &self.node_type {
+            Some(name) => format!("node {node} is outside the {count} nodes of type '{name}'"),
+            None => format!("node {node} is outside the graph's {count} nodes"),
+        };
+        Err(Error::dataset(dataset, format!("{message}; ask for ids below it")))
+    }
+}
+
 /// Nodes by the hash of their keys, in ascending order. 12 bytes per node.
 #[derive(Default)]
-pub(super) struct KeyIndex {
+struct KeyIndex {
     hashes: Vec<u64>,
     nodes: Vec<NodeId>,
 }
 
 impl KeyIndex {
-    pub(super) fn new(keys: Option<&Keys>) -> Self {
+    fn new(keys: Option<&Keys>) -> Self {
         let Some(keys) = keys else { return Self::default() };
         let hash = |v: NodeId| (xxh3_64(keys.get(v as usize).to_string().as_bytes()), v);
         let mut all: Vec<(u64, NodeId)> =
@@ -23,7 +84,7 @@ impl KeyIndex {
     }
 
     /// Node of a key: those of equal hashes are compared.
-    pub(super) fn find(&self, keys: &Keys, key: &str) -> Option<NodeId> {
+    fn find(&self, keys: &Keys, key: &str) -> Option<NodeId> {
         let hash = xxh3_64(key.as_bytes());
         let first = self.hashes.partition_point(|&other| other < hash);
         let alike = self.hashes[first..].iter().take_while(|&&other| other == hash).count();

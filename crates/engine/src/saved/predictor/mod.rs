@@ -7,7 +7,8 @@
 //! is a function of the run, the node and the seed alone: neither the nodes that are asked for
 //! together nor the number of threads change a bit of it.
 //!
-//! A run on several node types answers for the nodes of its task's type.
+//! A run on several node types answers for the nodes of its task's type. [`LinkPredictor`] opens a
+//! run on links.
 //!
 //! # Cost
 //!
@@ -22,29 +23,34 @@
 
 mod answers;
 mod index;
+mod links;
 #[cfg(feature = "tables")]
 mod new_nodes;
 #[cfg(feature = "tables")]
 mod new_rows;
 mod one_type;
 mod opened;
+mod opened_links;
 
 use std::path::Path;
 
 use graphmill_core::{NodeId, memory, progress::Progress};
-use graphmill_data::{
-    Dataset,
-    typed::{KEY_SEPARATOR, TypedDataset},
-};
+use graphmill_data::{Dataset, typed::TypedDataset};
 use graphmill_nn::Matrix;
 
-pub use self::answers::{Answers, Neighborhood, Task};
 #[cfg(feature = "tables")]
 pub(crate) use self::new_rows::NewLogits;
 #[cfg(feature = "tables")]
 pub use self::new_rows::{NewAnswers, NewNodes};
-pub(crate) use self::opened::{OpenRun, refuse_draws};
-use self::{index::KeyIndex, one_type::OneType};
+pub use self::{
+    answers::{Answers, Neighborhood, Task},
+    links::{LinkPredictor, ScoredRelation, TopOptions},
+};
+use self::{index::KeyedNodes, one_type::OneType};
+pub(crate) use self::{
+    opened::{OpenRun, refuse_draws},
+    opened_links::OpenLinks,
+};
 use super::{
     Kind, SavedRun,
     infer::{ClassOutputs, values},
@@ -60,10 +66,7 @@ use crate::{
 /// A run that was opened once and answers for nodes, from any number of threads.
 pub struct Predictor {
     opened: Box<dyn OpenRun>,
-    names: Names,
-    index: KeyIndex,
-    /// Type of the nodes, if the dataset has several.
-    node_type: Option<String>,
+    nodes: KeyedNodes,
 }
 
 impl Predictor {
@@ -71,8 +74,8 @@ impl Predictor {
     /// `last`, that of the last checkpoint.
     ///
     /// # Errors
-    /// The run or the dataset cannot be read; the run learned links or events, which are not
-    /// answered node by node.
+    /// The run or the dataset cannot be read; the run learned links, which [`LinkPredictor`]
+    /// answers, or events, which are not answered node by node.
     pub fn open(dir: &Path, dataset: Option<&Path>, last: bool) -> Result<Self> {
         let run = SavedRun::open(dir, last)?;
         refuse_others(&run)?;
@@ -120,8 +123,8 @@ impl Predictor {
     }
 
     fn of(opened: Box<dyn OpenRun>, names: Names, node_type: Option<String>) -> Self {
-        let index = KeyIndex::new(names.keys.as_ref());
-        Self { opened, names, index, node_type }
+        let nodes = KeyedNodes::new(names, node_type, opened.num_nodes());
+        Self { opened, nodes }
     }
 
     /// Computes the rows of the layers below the last one for all nodes and keeps them, so that an
@@ -156,7 +159,7 @@ impl Predictor {
 
     /// Type of the nodes that the run predicts; `None` if the dataset has one type.
     pub fn node_type(&self) -> Option<&str> {
-        self.node_type.as_deref()
+        self.nodes.node_type.as_deref()
     }
 
     /// Task that the run learned.
@@ -171,7 +174,7 @@ impl Predictor {
 
     /// Names of the classes; empty if they have none.
     pub fn class_names(&self) -> &[String] {
-        &self.names.classes
+        &self.nodes.names.classes
     }
 
     /// Number of nodes that the run predicts.
@@ -186,7 +189,7 @@ impl Predictor {
 
     /// Returns true if nodes have keys.
     pub fn has_keys(&self) -> bool {
-        self.names.keys.is_some()
+        self.nodes.names.keys.is_some()
     }
 
     /// Node of a key. The parts of a key of several columns are joined by `|`. O(log V).
@@ -194,18 +197,7 @@ impl Predictor {
     /// # Errors
     /// The key is unknown, or the dataset has no keys.
     pub fn find(&self, key: &str) -> Result<NodeId> {
-        let Some(keys) = &self.names.keys else {
-            let message = "it has no keys, which 'graphmill import tables' stores; ask by ids";
-            return Err(Error::dataset(self.dataset(), message));
-        };
-        let joined = (self.names.key_columns.len() > 1).then(|| key.replace('|', &KEY_SEPARATOR.to_string()));
-        self.index.find(keys, joined.as_deref().unwrap_or(key)).ok_or_else(|| {
-            let place = match &self.node_type {
-                Some(name) => format!("not that of a node of type '{name}'"),
-                None => "not in it".into(),
-            };
-            Error::dataset(self.dataset(), format!("the key '{key}' is {place}; check its spelling"))
-        })
+        self.nodes.find(self.dataset(), key)
     }
 
     /// Key of a node, as [`Predictor::find`] reads it; `None` if the dataset has no keys.
@@ -213,8 +205,15 @@ impl Predictor {
     /// # Panics
     /// The node is outside the graph.
     pub fn key(&self, node: NodeId) -> Option<String> {
-        let key = self.names.keys.as_ref()?.get(node as usize).to_string();
-        Some(key.replace(KEY_SEPARATOR, "|"))
+        self.nodes.key(node)
+    }
+
+    /// Checks that all nodes are in the graph.
+    ///
+    /// # Errors
+    /// The message names the first that is not.
+    pub fn check_nodes(&self, nodes: &[NodeId]) -> Result<()> {
+        self.nodes.check(self.dataset(), nodes.iter().copied())
     }
 
     /// Answers for `nodes`, in their order; a node may occur several times.
@@ -265,14 +264,7 @@ impl Predictor {
     }
 
     fn rows(&self, nodes: &[NodeId], of: Neighborhood, output: Output) -> Result<Matrix> {
-        let count = self.num_nodes();
-        if let Some(node) = nodes.iter().find(|&&v| v as usize >= count) {
-            let message = match &self.node_type {
-                Some(name) => format!("node {node} is outside the {count} nodes of type '{name}'"),
-                None => format!("node {node} is outside the graph's {count} nodes"),
-            };
-            return Err(Error::dataset(self.dataset(), format!("{message}; ask for ids below it")));
-        }
+        self.check_nodes(nodes)?;
         self.opened.rows(nodes, of, output)
     }
 }
@@ -289,21 +281,27 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         let message = format!("--at {at}: a predictor answers for the whole dataset; leave it out");
         return Err(Error::usage(message));
     }
-    let what = if run.ranks_links() {
-        "links"
-    } else if !run.columns().is_empty() {
-        "several columns of classes"
-    } else {
-        return Ok(());
-    };
-    Err(Error::usage(format!(
-        "{}: the run learned {what}, which a predictor does not answer yet; use graphmill predict",
-        run.dir.display()
-    )))
+    let refuse = |why: &str| Err(Error::usage(format!("{}: the run learned {why}", run.dir.display())));
+    if run.answers_links() {
+        return refuse("links, which have no classes of nodes; open it as a LinkPredictor");
+    }
+    if run.ranks_links() {
+        return refuse(EVENTS);
+    }
+    if !run.columns().is_empty() {
+        return refuse(
+            "several columns of classes, which a predictor does not answer yet; use graphmill predict",
+        );
+    }
+    Ok(())
 }
+
+/// Refusal of a stream of events.
+const EVENTS: &str = "a stream of events, which a predictor does not answer yet; use graphmill predict";
 
 /// A service asks from several threads.
 const _: fn() = || {
     fn is_shared<T: Send + Sync>() {}
     is_shared::<Predictor>();
+    is_shared::<LinkPredictor>();
 };

@@ -50,7 +50,15 @@ impl<'r> SavedTypedLinks<'r> {
 
     /// Reads the links of the run's task, and computes the embeddings of their ends from the
     /// messages of `reading`.
-    fn load(&self, data: &TypedDataset, reading: Reading, watch: &dyn Progress) -> Result<Embedded> {
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
+    pub(crate) fn load(
+        &self,
+        data: &TypedDataset,
+        reading: Reading,
+        watch: &dyn Progress,
+    ) -> Result<Embedded> {
         let own = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
         if let Some(own) = own {
             SavedTypedRun { run: self.run }.check_fit(data, own)?;

@@ -51,6 +51,9 @@ const MIN_PART_LEN: usize = 4096;
 /// of rows and columns at which it cuts a longer one in its own way.
 const LONG: usize = 512;
 const SMALL: usize = 64;
+/// Largest number of values of a result that the library sums in another order, if both factors are
+/// contiguous along the inner dimension.
+const TINY: usize = 256;
 /// Number of partial sums of a row's product with a column, which the compiler keeps in vectors.
 const LANES: usize = 16;
 
@@ -118,8 +121,8 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
 }
 
 /// [`product`], with rows whose bits do not depend on their number. The library sums a single row
-/// in another order, and cuts a long inner dimension elsewhere if the result is small; such a
-/// product is padded to the fewest rows that it computes as it does many.
+/// and tiny results in another order, and cuts a long inner dimension elsewhere if the result is
+/// small; such a product is padded to the fewest rows that it computes as it does many.
 pub(super) fn row_product(
     a: Factor,
     b: Factor,
@@ -131,7 +134,9 @@ pub(super) fn row_product(
     if n == 1 && a.cs == 1 {
         return column_product(a, b, [m, k], beta, c, stride);
     }
-    let padded = if k > LONG && n <= SMALL { SMALL + 1 } else { 2 };
+    let of_tiny = if a.cs == 1 && b.rs == 1 { TINY / n + 1 } else { 0 };
+    let of_long = if k > LONG && n <= SMALL { SMALL + 1 } else { 0 };
+    let padded = of_tiny.max(of_long).max(2);
     if m >= padded {
         return product(a, b, [m, n, k], beta, c, stride);
     }

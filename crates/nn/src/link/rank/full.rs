@@ -56,7 +56,7 @@ use std::{
     iter::repeat_n,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -171,6 +171,23 @@ impl FullRanking<'_> {
         best.into_iter().map(|best| best.into_inner().unwrap_or_default()).collect()
     }
 
+    /// Scores of the targets of each query, in the order of the targets. A score has the bits that
+    /// [`FullRanking::top`] gives it among any other candidates, if there are at least two here or
+    /// one in all: a product with a single candidate is summed in another order.
+    ///
+    /// # Panics
+    /// As [`FullRanking::ranks`].
+    pub fn scores(&self, targets: &Lists) -> Vec<f32> {
+        let found: Vec<AtomicU32> = targets.ids.iter().map(|_| AtomicU32::default()).collect();
+        self.score(&|query, scores| {
+            let (first, targets) = targets.of(query);
+            for (to, &target) in found[first..].iter().zip(targets) {
+                to.store(scores[target as usize].to_bits(), Relaxed);
+            }
+        });
+        found.into_iter().map(|score| f32::from_bits(score.into_inner())).collect()
+    }
+
     /// Calls `row` with each query and the scores of all candidates.
     fn score(&self, row: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let (queries, candidates) = (self.queries.num_rows(), self.candidates.num_rows());
@@ -258,7 +275,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::Cpu,
+        backend::{Cpu, Precision},
         link::{
             decoder::{DecoderConfig, TABLE},
             rank::Query,
@@ -349,6 +366,64 @@ mod tests {
                 for &(i, score) in best {
                     assert!(!excluded.of(q).1.contains(&i));
                     assert!((score - scores[i as usize]).abs() < 1e-4, "{} {end:?}", entry.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scores_have_their_bits_among_any_other_candidates() {
+        // widths around the length up to which products are summed in one piece
+        for dim in [6, 40, 600] {
+            let mut stream = Stream::new(key(&[9, dim as u64]));
+            let mut rows = |count: usize| {
+                let values: Vec<f32> =
+                    (0..count * dim).map(|_| stream.below(1 << 16) as f32 / 65536.0 - 0.5).collect();
+                Matrix::from_slice(count, dim, &values)
+            };
+            let (queries, all) = (rows(12), rows(120));
+            let relation: Vec<u32> = (0..12).map(|q| q % RELATIONS as u32).collect();
+            let none = vec![0; 13];
+            for (entry, precision) in
+                TABLE.iter().flat_map(|entry| [(entry, Precision::F32), (entry, Precision::Bf16)])
+            {
+                let config = DecoderConfig { dim, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
+                let decoder = (entry.make.make)(&config).unwrap();
+                let backend = Cpu { precision };
+                let whole = FullRanking {
+                    decoder: &*decoder,
+                    pass: Pass { backend: &backend, training: false, key: 0 },
+                    end: End::Destination,
+                    queries: queries.view(),
+                    relation: &relation,
+                    candidates: all.view(),
+                    excluded: Lists::new(&none, &[]),
+                };
+                let top = whole.top(120);
+                for (first, count, query, queries) in [(17, 2, 3, 1), (50, 65, 5, 1), (40, 7, 0, 11)] {
+                    let ids: Vec<u32> = (0..count as u32).collect();
+                    let (targets, none) =
+                        ((0..=queries).map(|q| q * count).collect::<Vec<_>>(), vec![0; queries + 1]);
+                    let ranking = FullRanking {
+                        queries: whole.queries.rows(query..query + queries),
+                        relation: &relation[query..query + queries],
+                        candidates: all.rows(first..first + count),
+                        excluded: Lists::new(&none, &[]),
+                        ..whole
+                    };
+                    let scores = ranking.scores(&Lists::new(&targets, &ids.repeat(queries)));
+                    for (q, own) in scores.chunks(count).enumerate() {
+                        for (i, score) in own.iter().enumerate() {
+                            let among = top[query + q].iter().find(|(id, _)| *id as usize == first + i);
+                            let among = among.unwrap().1;
+                            assert_eq!(
+                                among.to_bits(),
+                                score.to_bits(),
+                                "{} {dim} {precision:?}",
+                                entry.name
+                            );
+                        }
+                    }
                 }
             }
         }

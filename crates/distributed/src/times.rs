@@ -238,7 +238,7 @@ impl TimeSource for TimesOverRanks {
 /// The words are not nodes with times, a relation is unknown, or a node belongs to another rank.
 fn read_rows<'w>(own: &OwnPart, relations: &[usize], words: &'w [u32]) -> Result<(&'w [NodeId], Vec<i64>)> {
     let known = own.graph.schema().num_relations();
-    if words.len() % 3 != 0 || relations.is_empty() || relations.iter().any(|&r| r >= known) {
+    if !words.len().is_multiple_of(3) || relations.is_empty() || relations.iter().any(|&r| r >= known) {
         return Err(Error::invalid("a malformed request of draws; use the same build on all ranks"));
     }
     let (nodes, times) = words.split_at(words.len() / 3);

@@ -143,8 +143,8 @@ impl<Q: Batched> Batcher<Q> {
     pub(crate) fn start(bounds: Bounds, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
         let run = move || {
-            // The thread is one of a pool, so that a short computation neither wakes another nor waits
-            // for it. If the system refuses the threads, the process's own pool computes.
+            // The thread is one of a pool, so that a short computation neither wakes another nor
+            // waits for it. If the system refuses the threads, the process's own pool computes.
             let threads = rayon::current_num_threads();
             let _pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build();
             while let Some(batch) = next(&queue, bounds) {

@@ -19,7 +19,7 @@ pub(crate) struct NodeSet {
     ranks: Ranks,
 }
 
-/// How the rank of a member is found.
+/// Structure that finds the rank of a member.
 #[derive(Clone, Debug, Default)]
 enum Ranks {
     /// All nodes are members.
@@ -109,8 +109,8 @@ impl Added {
     /// Adds nodes, one after the other.
     pub(crate) fn add(&mut self, mut nodes: impl Iterator<Item = NodeId>) {
         if self.many.is_none() {
-            let room = self.room();
-            self.few.extend(nodes.by_ref().take(room));
+            let free = self.free();
+            self.few.extend(nodes.by_ref().take(free));
         }
         if let Some(next) = nodes.next() {
             let marks = self.many();
@@ -122,8 +122,8 @@ impl Added {
     /// Adds the nodes of a row for each of `ids`; those of many rows in parallel.
     pub(crate) fn add_rows<'a>(&mut self, ids: &[NodeId], row: impl Fn(NodeId) -> &'a [NodeId] + Sync) {
         // rows without nodes count, too, so that few rows are looked at in vain
-        let room = self.room();
-        if ids.len() <= room && ids.iter().map(|&v| row(v).len()).sum::<usize>() <= room {
+        let free = self.free();
+        if ids.len() <= free && ids.iter().map(|&v| row(v).len()).sum::<usize>() <= free {
             return self.add(ids.iter().flat_map(|&v| row(v)).copied());
         }
         let marks = self.many();
@@ -131,7 +131,7 @@ impl Added {
     }
 
     /// Number of nodes that fit into the list.
-    fn room(&self) -> usize {
+    fn free(&self) -> usize {
         match self.many {
             None => (self.nodes / NODES_OF_MEMBER).saturating_sub(self.few.len()),
             Some(_) => 0,

@@ -68,9 +68,8 @@ pub use events::{EventBatch, Events};
 pub use index::{TimeIndex, TimedGraph};
 pub use last::{LastNeighbors, NeighborBatch};
 pub use options::{TimeBound, TimeCarry, TimeDraw, TimeOptions};
-pub use own_rows::OwnTimeRows;
 pub use sampler::{TimeRequest, TimeSampler, TimeWorkspace};
-pub use source::{Admitted, TimeDestinations, TimeDrawn, TimeHop, TimeSource};
+pub use source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop, TimeSource};
 
 #[cfg(test)]
 mod tests;

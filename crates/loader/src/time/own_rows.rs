@@ -3,21 +3,9 @@
 use graphmill_core::Result;
 
 use super::{
-    TimeOptions, TimedGraph,
     relation::{RelationDraws, admit},
-    source::{Admitted, TimeDestinations, TimeDrawn, TimeHop, TimeSource},
+    source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop, TimeSource},
 };
-
-/// Rows of a graph in memory.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnTimeRows<'a> {
-    /// The graph.
-    pub graph: &'a TimedGraph,
-    /// Options of the draws.
-    pub options: &'a TimeOptions,
-    /// True to draw on all threads of the pool. Results do not depend on it.
-    pub parallel: bool,
-}
 
 impl TimeSource for OwnTimeRows<'_> {
     fn draw(

@@ -15,9 +15,8 @@ use rayon::prelude::*;
 use super::{
     TimeCarry, TimeDraw, TimeIndex, TimeOptions,
     draw::{Marks, sort, uniform},
-    own_rows::OwnTimeRows,
     recency::{Aged, Candidates, Decay},
-    source::{Admitted, TimeDestinations, TimeDrawn, TimeHop},
+    source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop},
 };
 use crate::{prefetch::prefetch, sampler::too_many};
 

@@ -2,6 +2,8 @@
 
 use graphmill_core::{NodeId, Result};
 
+use super::{TimeOptions, TimedGraph};
+
 /// Admitted edges of a destination: the first place in the order of its row, and the end.
 pub type Admitted = [u32; 2];
 
@@ -80,4 +82,15 @@ pub trait TimeSource: Send + Sync {
         admitted: &mut [Vec<Admitted>],
         out: &mut Vec<i64>,
     ) -> Result<()>;
+}
+
+/// Rows of a graph in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnTimeRows<'a> {
+    /// The graph.
+    pub graph: &'a TimedGraph,
+    /// Options of the draws.
+    pub options: &'a TimeOptions,
+    /// True to draw on all threads of the pool. Results do not depend on it.
+    pub parallel: bool,
 }

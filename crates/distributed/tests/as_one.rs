@@ -307,7 +307,7 @@ fn timed(keep: impl Fn(usize, NodeId) -> bool) -> TimedGraph {
     let relations = ends.iter().map(|&(src, dst)| Relation::new(src, format!("{src}-{dst}"), dst));
     let schema = Schema::new(types, relations.collect()).unwrap();
     let count = |t: usize| schema.types()[t].count;
-    let time = |draw: u64| if draw % 9 == 0 { i64::MIN } else { (draw >> 20) as i64 % 50 - 20 };
+    let time = |draw: u64| if draw.is_multiple_of(9) { i64::MIN } else { (draw >> 20) as i64 % 50 - 20 };
     let (mut graphs, mut times) = (Vec::new(), Vec::new());
     for (r, &(src, dst)) in ends.iter().enumerate() {
         let (mut indptr, mut indices, mut of_edges) = (vec![0u64], Vec::new(), Vec::new());

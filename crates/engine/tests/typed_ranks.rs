@@ -204,7 +204,8 @@ fn several_columns_of_classes_are_learned_over_ranks() {
     let columns =
         [("kind", *classes), ("half", 2)].map(|(name, classes)| ClassColumn { name: name.into(), classes });
     // the second column is missing for every third node
-    let half = |(v, &class): (usize, &i32)| [class, if v % 3 == 0 { -1 } else { i32::from(class > 1) }];
+    let half =
+        |(v, &class): (usize, &i32)| [class, if v.is_multiple_of(3) { -1 } else { i32::from(class > 1) }];
     let class: Vec<i32> = class.iter().enumerate().flat_map(half).collect();
     data.tasks[0].targets =
         Targets::Classes(Labels::Columns { class: class.into(), columns: columns.to_vec() });

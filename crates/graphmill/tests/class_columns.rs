@@ -217,6 +217,12 @@ fn commands_without_columns_of_classes_refuse_them() {
         let outcome = sandbox.run(&args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(message), "{args}: {}", outcome.stderr);
     }
+    #[cfg(feature = "serve")]
+    {
+        let outcome = sandbox.run("serve run --listen 127.0.0.1:0");
+        let message = "several columns of classes, which a predictor does not answer yet";
+        assert!(outcome.status != Some(0) && outcome.stderr.contains(message), "{}", outcome.stderr);
+    }
     // numbers are classes if the task says so
     sandbox.ok(&format!("{import} --label region,score --task classification"));
     let exported = sandbox.ok_json("export-model run --to safetensors run.safetensors");

@@ -75,7 +75,7 @@ impl Predictor {
     ///
     /// # Errors
     /// The run or the dataset cannot be read; the run learned links, which [`LinkPredictor`]
-    /// answers, or events, which are not answered node by node.
+    /// answers, or events or several columns of classes, which are not answered yet.
     pub fn open(dir: &Path, dataset: Option<&Path>, last: bool) -> Result<Self> {
         let run = SavedRun::open(dir, last)?;
         refuse_others(&run)?;

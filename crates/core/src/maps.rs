@@ -80,6 +80,30 @@ pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
     })
 }
 
+/// Takes the pages of `values` out of the memory of this process until they are used again, if they
+/// lie in a mapped file. Other memory is unchanged. A refusal costs only memory.
+///
+/// For passes over data that may be larger than memory. The system writes changed pages back, and
+/// may keep them in its cache.
+pub fn release<T: bytemuck::NoUninit>(values: &[T]) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
+        let addresses = values.as_ptr_range();
+        let (start, end) = (addresses.start as usize, addresses.end as usize);
+        if start == end || find(start).is_none() {
+            return;
+        }
+        let first = start - start % rustix::param::page_size();
+        // SAFETY: the values lie in a listed map, and all of these are shared maps of files: without
+        // its pages such a map reads the same bytes, from the file again. The bytes before the first
+        // value are of its page, and so of the same map.
+        let _ = unsafe { madvise(first as *mut _, end - first, Advice::LinuxDontNeed) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = values;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

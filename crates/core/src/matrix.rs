@@ -17,9 +17,11 @@
 //! | `view.rs` | [`View`], [`ViewMut`]: runs of rows in host memory |
 //! | `table.rs` | [`TableData`]: read-only tables of f32, f16 or bf16 |
 //! | `sparse.rs` | [`Sparse`]: sparse rows |
+//! | `file.rs` | values in a file, of tables larger than memory |
 //! | `device.rs`, `mirror.rs` | values on devices, and which copies of them are newest |
 
 mod device;
+mod file;
 mod mirror;
 mod slots;
 mod sparse;
@@ -28,7 +30,7 @@ mod view;
 
 use std::ops::Range;
 
-use self::mirror::Mirror;
+use self::{file::FileValues, mirror::Mirror};
 use crate::{Block, SparseRows};
 
 pub use self::{
@@ -59,13 +61,12 @@ impl Clone for Matrix {
         let (rows, cols) = (self.rows, self.cols);
         let storage = match self.mirror.fetched(rows * cols) {
             Some(newest) => Storage::Owned(newest.to_vec()),
-            None => self.storage.clone(),
+            None => self.storage.copy(),
         };
         Self { rows, cols, storage, mirror: Mirror::default() }
     }
 }
 
-#[derive(Clone)]
 enum Storage {
     /// Own memory, aligned; may be longer than `rows * cols`, and shorter until the host writes to
     /// it.
@@ -80,6 +81,27 @@ enum Storage {
     Sparse(Box<Block>),
     /// Rows of a cache, followed by rows of a batch.
     Slots(Box<slots::SlotRows>),
+    /// Own values in a file.
+    File(Box<FileValues>),
+}
+
+impl Storage {
+    /// A copy in memory. Tables are shared.
+    fn copy(&self) -> Self {
+        match self {
+            Self::Owned(data) => Self::Owned(data.clone()),
+            Self::Shared(table) => Self::Shared(table.clone()),
+            Self::SparseTable(rows) => Self::SparseTable(rows.clone()),
+            Self::Sparse(block) => Self::Sparse(block.clone()),
+            Self::Slots(rows) => Self::Slots(rows.clone()),
+            Self::File(values) => {
+                let values = values.values();
+                let mut lines = vec![Line([0.0; 16]); values.len().div_ceil(16)];
+                bytemuck::cast_slice_mut(&mut lines)[..values.len()].copy_from_slice(values);
+                Self::Owned(lines)
+            }
+        }
+    }
 }
 
 impl Default for Matrix {

@@ -165,7 +165,20 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         [("decoder", "transe"), ("num_negatives", "3"), ("regularization", "0.01"), ("negatives", "degree")];
     let dense = [("decoder", "distmult"), ("one_vs_all", "true")];
     let light = [("model", "lightgcn"), ("regularization", "0.001"), ("layers", "2")];
-    let cases = [("sampled", &circle, &sampled[..]), ("dense", &circle, &dense), ("light", &shop, &light)];
+    let rows = |places| [&sampled[..], places].concat();
+    let buckets = rows(&[("buckets", "4")]);
+    // 60 rows of 16 values with two moments are 11,520 bytes
+    let in_files = rows(&[("buckets", "4"), ("host_budget", "9000")]);
+    let adagrad = [&in_files[..], &[("row_optimizer", "adagrad"), ("host_budget", "6000")]].concat();
+    let cases = [
+        ("sampled", &circle, &sampled[..]),
+        ("dense", &circle, &dense),
+        ("light", &shop, &light),
+        ("buckets", &circle, &buckets),
+        ("in files", &circle, &in_files),
+        ("adagrad in files", &circle, &adagrad),
+    ];
+    let mut of_buckets = None;
     for (case, data, options) in cases {
         let options =
             [options, &[("epochs", "3"), ("checkpoint_batches", "2"), ("schedule", "cosine")]].concat();
@@ -180,6 +193,14 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         };
         let one = whole("one", 1);
         assert!(one == whole("three", 3), "{case}: threads");
+        match case {
+            "buckets" => of_buckets = Some(one.clone()),
+            "in files" => assert!(of_buckets.as_ref() == Some(&one), "the place of rows changes nothing"),
+            _ => {}
+        }
+        let names = fs::read_dir(dir.path().join(format!("{case}-one"))).unwrap();
+        let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(names.iter().all(|name| !name.contains("rows")), "{names:?}");
         // stopped inside the first epoch, and again inside the second
         let path = dir.path().join(format!("{case}-often"));
         for (i, batches) in [2usize, 4].into_iter().enumerate() {
@@ -237,6 +258,17 @@ fn unusable_options_are_refused_with_a_remedy() {
         (&shop, &[("regularizer", "n3")], "--regularization is 0"),
         (&shop, &[("one_vs_all", "true"), ("num_negatives", "3")], "compares each edge with all candidates"),
         (&shop, &[("adversarial", "0.5")], "--loss bpr does not use it"),
+        (
+            &circle,
+            &[("decoder", "complex"), ("host_budget", "6000"), ("buckets", "2")],
+            "--host-budget 6000: rows with the state of their optimiser need 11520 bytes, and 11520 are in \
+             memory at once with --buckets 2; set --buckets to 6 or more",
+        ),
+        (&shop, &[("model", "lightgcn"), ("buckets", "2")], "propagates all rows at every update"),
+        (&shop, &[("model", "lightgcn"), ("host_budget", "1G")], "propagates all rows at every update"),
+        (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "--one-vs-all uses all rows"),
+        (&shop, &[("negatives", "hard"), ("buckets", "2")], "--negatives hard lists rows of all buckets"),
+        (&shop, &[("buckets", "0")], "1"),
         (&shop, &[("task", "views")], "--task views: unknown task 'views'; known: likes"),
     ] {
         let message = train(data, options).unwrap_err().to_string();

@@ -49,7 +49,7 @@ impl View<'_> {
                 };
                 host(data.kind(), bytes, true)
             }
-            Storage::Owned(_) => {
+            Storage::Owned(_) | Storage::File(_) => {
                 let whole = View { matrix: self.matrix, start: 0, rows: *rows, values: None };
                 host(TableType::F32, bytemuck::cast_slice(whole.host()), false)
             }

@@ -103,7 +103,7 @@ impl<'a> View<'a> {
                 let run = block.edges(self.start + i);
                 Some((&block.indices[run.clone()], &self.values.unwrap_or(&block.edge_weight)[run]))
             }
-            Storage::Owned(_) | Storage::Shared(_) | Storage::Slots(_) => None,
+            Storage::Owned(_) | Storage::Shared(_) | Storage::Slots(_) | Storage::File(_) => None,
         }
     }
 

@@ -97,7 +97,7 @@ impl Matrix {
     /// left out.
     pub fn is_wide(&self) -> bool {
         match &self.storage {
-            Storage::Owned(_) => true,
+            Storage::Owned(_) | Storage::File(_) => true,
             Storage::Shared(data) => data.kind() == TableType::F32,
             Storage::SparseTable(_) | Storage::Sparse(_) | Storage::Slots(_) => false,
         }

@@ -40,7 +40,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
 pub(crate) use assign::assign;
-use tensors::{REMEDY, Tensor, TensorRef, decode, encode};
+use tensors::{Bytes, REMEDY, Tensor, TensorRef, decode, encode, for_each_chunk};
 
 const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
@@ -187,9 +187,9 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
             continue;
         }
         let path = fresh.join(name);
-        let bytes = encode(&dir.join(name), tensors)?;
-        disk.write(&path, |file| file.write_all(&bytes)).map_err(|e| Error::io(&path, "write", e))?;
-        files.insert(name.to_string(), FileSum { bytes: bytes.len() as u64, xxh3: checksum(&bytes) });
+        let encoded = encode(&dir.join(name), tensors)?;
+        disk.write(&path, |file| encoded.write_to(file)).map_err(|e| Error::io(&path, "write", e))?;
+        files.insert(name.to_string(), FileSum { bytes: encoded.len(), xxh3: encoded.checksum() });
     }
     let path = fresh.join(STATE);
     let envelope = Envelope {
@@ -339,7 +339,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// The message names the file.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir)? else { return Ok(None) };
-        let read = |name: &str| read(&dir.join(name));
+        let read = |name: &str| bytes_of(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
 
@@ -350,14 +350,14 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// Those of [`Checkpoint::load`].
     pub fn of_files(dir: &Path, files: &Files) -> Result<Self> {
         let read = |name: &str| {
-            let found = files.iter().find(|(file, _)| file == name).map(|(_, bytes)| bytes.clone());
-            found.ok_or_else(|| damaged(&dir.join(name), "file", "missing"))
+            let found = files.iter().find(|(file, _)| file == name);
+            found.map(|(_, bytes)| Bytes::Memory(bytes.clone())).ok_or_else(|| damaged(&dir.join(name), "file", "missing"))
         };
         Self::decode(dir.to_path_buf(), &read)
     }
 
-    fn decode(dir: PathBuf, read: &dyn Fn(&str) -> Result<Vec<u8>>) -> Result<Self> {
-        let envelope: Envelope<S> = envelope(&dir.join(STATE), read(STATE)?)?;
+    fn decode(dir: PathBuf, read: &dyn Fn(&str) -> Result<Bytes>) -> Result<Self> {
+        let envelope: Envelope<S> = envelope(&dir.join(STATE), read(STATE)?.to_vec())?;
         let tensors = |name: &str| {
             let path = dir.join(name);
             let bytes = read(name)?;
@@ -422,7 +422,8 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
 /// Those of [`save_model`], or a duplicate name.
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
     check_finite(path, params)?;
-    Ok(atomic::replace(&mut Real, path, &encode(path, params)?)?)
+    let encoded = encode(path, params)?;
+    Ok(atomic::replace_by(&mut Real, path, |file| encoded.write_to(file))?)
 }
 
 /// Refuses parameters for the file `path` that are not finite.
@@ -431,8 +432,9 @@ pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
 /// The first such parameter: the training diverged in its last update.
 pub(crate) fn check_finite(path: &Path, params: &[TensorRef]) -> Result<()> {
     let first = params.iter().find_map(|(name, _, data)| {
-        let value = data.iter().find(|x| !x.is_finite())?;
-        Some((name, *value))
+        let mut found = None;
+        for_each_chunk(data, |chunk| found = found.or_else(|| chunk.iter().copied().find(|x| !x.is_finite())));
+        Some((name, found?))
     });
     first.map_or(Ok(()), |(name, value)| {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -457,14 +459,23 @@ pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -
 /// # Errors
 /// The file cannot be read or is damaged.
 pub(crate) fn load_params(path: &Path) -> Result<Vec<Tensor>> {
-    decode(path, &read(path)?)
+    decode(path, &bytes_of(path)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|e| match e.kind() {
+    fs::read(path).map_err(|e| unreadable(path, e))
+}
+
+/// Bytes of the file `path`, mapped if they are many.
+fn bytes_of(path: &Path) -> Result<Bytes> {
+    Bytes::read(path).map_err(|e| unreadable(path, e))
+}
+
+fn unreadable(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::NotFound => damaged(path, "file", "missing"),
-        _ => Error::io(path, "read", e),
-    })
+        _ => Error::io(path, "read", error),
+    }
 }
 
 fn damaged(path: &Path, place: &str, what: &str) -> Error {

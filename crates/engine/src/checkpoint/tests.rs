@@ -55,11 +55,11 @@ fn loaded(dir: &Path) -> Option<u64> {
     let checkpoint = Checkpoint::<Position>::load(dir).expect("always loadable")?;
     let i = checkpoint.state.epoch;
     let made = Made::new(i);
-    assert_eq!((&checkpoint.model[0].data, checkpoint.model[0].shape), (&made.model, [2, 2]));
+    assert_eq!((&checkpoint.model[0].data[..], checkpoint.model[0].shape), (&made.model[..], [2, 2]));
     assert_eq!(checkpoint.model[0].name, "conv.0.weight");
     // the best model is always that of the state
     assert_eq!(checkpoint.best, checkpoint.model[..usize::from(i > 0)]);
-    assert_eq!((&checkpoint.optimizer[0].data, checkpoint.optimizer_steps), (&made.moments, i * 10));
+    assert_eq!((&checkpoint.optimizer[0].data[..], checkpoint.optimizer_steps), (&made.moments[..], i * 10));
     assert_eq!(checkpoint.state, made.state);
     Some(i)
 }

@@ -96,6 +96,13 @@ pub struct EmbeddingOptions {
     /// The weight is the root of the reciprocal number of edges with the same relation and end.
     #[arg(long)]
     pub subsampling: bool,
+    /// Buckets of rows, of which an update uses those of two.
+    ///
+    /// Set it with --host-budget for rows that exceed the memory. Edges are then visited by pairs
+    /// of buckets, and negatives are drawn from the bucket of the end that they replace. Range: 1
+    /// to 1024.
+    #[arg(long, value_name = "N")]
+    pub buckets: usize,
 }
 
 impl Default for EmbeddingOptions {
@@ -109,6 +116,7 @@ impl Default for EmbeddingOptions {
             init_scale: 0.0,
             one_vs_all: false,
             subsampling: false,
+            buckets: 1,
         }
     }
 }
@@ -123,7 +131,8 @@ impl OptionSet for EmbeddingOptions {
         range("gamma", self.gamma, (Bound::Excluded(0.0), Bound::Included(1e6)))?;
         range("distance_norm", self.distance_norm, 1..=2)?;
         range("regularization", self.regularization, 0.0..=1e6)?;
-        range("init_scale", self.init_scale, 0.0..=1e3)
+        range("init_scale", self.init_scale, 0.0..=1e3)?;
+        range("buckets", self.buckets, 1..=1024)
     }
 
     fn unused(&self, option: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use graphmill_nn::link::table::QueryBatch;
 use crate::{
     Error, Result, TrainConfig,
     config::{embedding::EmbeddingOptions, link::LinkOptions},
-    relational::{AnyRow, LinkEdges, RelationNegatives, ends},
+    relational::{AnyRow, Buckets, LinkEdges, RelationNegatives, ends},
 };
 
 /// Edges that each count starts with, in the weights of RotatE's code.
@@ -51,8 +51,9 @@ impl<'a> Batches<'a> {
             notes.push(note);
         }
         let is_drawn = !options.one_vs_all;
+        let buckets = Buckets::new(edges.num_rows(), options.buckets);
         let negatives =
-            is_drawn.then(|| RelationNegatives::new(&links, edges, &ends, any_row)).transpose()?;
+            is_drawn.then(|| RelationNegatives::new(&links, edges, &ends, any_row, buckets)).transpose()?;
         notes.extend(negatives.iter().flat_map(|negatives| negatives.notes.clone()));
         let num_negatives = if is_drawn { links.num_negatives } else { 0 };
         Ok(Self { edges, ends, num_negatives, subsampling: options.subsampling, negatives, walks, notes })

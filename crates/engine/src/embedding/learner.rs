@@ -1,6 +1,6 @@
 //! The train stage: one batch of queries in, one update of the rows out.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::BTreeSet, ops::Range, path::Path, sync::Arc};
 
 use graphmill_core::NodeId;
 use graphmill_loader::link::NegativeLists;
@@ -15,7 +15,10 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::model::{TableModel, relations};
+use super::{
+    held_rows::HeldRows,
+    model::{TableModel, relations},
+};
 use crate::{
     Error, Result, TrainConfig,
     config::{embedding::EmbeddingOptions, link_task::loss_name},
@@ -31,6 +34,8 @@ const RELATIONS: usize = 1;
 pub(super) struct TableLearner {
     pub(super) model: TableModel,
     pub(super) optimizer: Box<dyn RowOptimizer>,
+    /// Rows that are in memory.
+    held: HeldRows,
     /// Number of updates so far.
     pub(super) step: u64,
     /// True if the model is that of the last update, false while an update is incomplete.
@@ -57,13 +62,17 @@ pub(super) struct TableLearner {
 }
 
 impl TableLearner {
-    /// Creates the learner of a run before its first update.
+    /// Creates the learner of a run before its first update. If the rows exceed `--host-budget`,
+    /// they and their state are in files in the directory `dir`.
     ///
     /// # Errors
-    /// An option is impossible, or ends of different types are compared with all candidates.
-    pub(super) fn new(config: &TrainConfig, edges: &LinkEdges) -> Result<Self> {
-        let model = TableModel::new(config, edges)?;
+    /// An option is impossible, ends of different types are compared with all candidates, or rows
+    /// do not fit in memory or on the disk.
+    pub(super) fn new(config: &TrainConfig, edges: &LinkEdges, dir: &Path) -> Result<Self> {
         let options: EmbeddingOptions = config.own.get();
+        let make = rows::TABLE.find(&options.row_optimizer).map_err(Error::name)?.make;
+        let held = HeldRows::new(config, edges.num_rows(), make)?;
+        let model = TableModel::new(config, edges, held.is_in_file().then_some(dir))?;
         let first = &edges.relations[0].candidates;
         if options.one_vs_all && edges.relations.iter().any(|relation| relation.candidates != *first) {
             return Err(Error::usage(
@@ -72,9 +81,10 @@ impl TableLearner {
             ));
         }
         let is_dense = model.propagation.is_some() || options.one_vs_all;
-        Ok(Self {
+        let mut learner = Self {
             penalty: model.penalty(config)?,
-            optimizer: (rows::TABLE.find(&options.row_optimizer).map_err(Error::name)?.make)(),
+            optimizer: make(),
+            held,
             step: 0,
             is_whole: true,
             hard: None,
@@ -91,7 +101,26 @@ impl TableLearner {
             penalty_grad: Matrix::default(),
             grad: Matrix::default(),
             model,
-        })
+        };
+        if learner.held.is_in_file() {
+            learner.prepare()?;
+        }
+        Ok(learner)
+    }
+
+    /// Returns true if the rows are in files.
+    pub(super) fn is_in_file(&self) -> bool {
+        self.held.is_in_file()
+    }
+
+    /// Announces that the next updates use the rows of the buckets `now`, and that those of `next`
+    /// follow. Rows in files of other buckets leave memory.
+    pub(super) fn hold(&mut self, now: &BTreeSet<usize>, next: &BTreeSet<usize>) {
+        let Self { model, optimizer, held, .. } = self;
+        let own = format!("{ROWS}.");
+        let state = optimizer.state().into_iter().filter(|(name, _)| name.starts_with(&own));
+        let tables: Vec<&Matrix> = [&model.rows].into_iter().chain(state.map(|(_, table)| table)).collect();
+        held.hold(&tables, now, next);
     }
 
     /// Scores, loss, gradients, update. If the loss is not finite, no row changes. `seeds` is the
@@ -177,10 +206,18 @@ impl TableLearner {
     }
 
     /// Allocates the state of the optimiser, so that a checkpoint can be read into it.
-    pub(super) fn prepare(&mut self) {
+    ///
+    /// # Errors
+    /// The disk has too little space.
+    pub(super) fn prepare(&mut self) -> Result<()> {
         let Self { model, optimizer, .. } = self;
-        optimizer.prepare(ROWS, &model.rows);
-        model.decoder.visit(&mut |param| optimizer.prepare(RELATIONS, &param.value));
+        let mut prepared = optimizer.prepare(ROWS, &model.rows);
+        model.decoder.visit(&mut |param| {
+            if prepared.is_ok() {
+                prepared = optimizer.prepare(RELATIONS, &param.value);
+            }
+        });
+        Ok(prepared?)
     }
 }
 

@@ -6,11 +6,13 @@
 //! | `trainer.rs` | a run: read it first |
 //! | `batch.rs` | batches of queries with negatives |
 //! | `model.rs` | rows, decoder and propagation of a configuration |
+//! | `held_rows.rs` | rows of tables in files: which of them are in memory |
 //! | `learner.rs` | loss, gradients and updates of rows |
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;
+mod held_rows;
 mod learner;
 mod model;
 mod position;

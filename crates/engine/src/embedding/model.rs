@@ -1,5 +1,7 @@
 //! Model of a run: a row for each node, a decoder, and the propagation of LightGCN.
 
+use std::path::Path;
+
 use graphmill_core::{keyed::key, memory::available};
 use graphmill_nn::{
     Backend, Matrix,
@@ -14,6 +16,7 @@ use graphmill_nn::{
 use crate::{
     Error, Result, TrainConfig,
     build::by_flag,
+    checkpoint::tensors::{Tensor, TensorRef},
     config::{
         embedding::{EmbeddingOptions, kind},
         link::LinkOptions,
@@ -21,8 +24,13 @@ use crate::{
     relational::LinkEdges,
 };
 
-/// Copies of the rows that a run holds: values, gradient, two moments, and those of the best epoch.
+/// Copies of the rows that a run in memory holds: values, gradient, two moments, and those of the
+/// best epoch.
 const COPIES_OF_ROWS: usize = 5;
+/// Rows that are initialised at once.
+const RUN: usize = 1 << 16;
+/// Name of the rows in files.
+pub(super) const ROWS_NAME: &str = "embedding.rows";
 /// Parts of the keys of initial values.
 const ROWS: u64 = 0x726f_7773;
 const DECODER: u64 = 0x6465_636f_6465;
@@ -47,8 +55,33 @@ impl TableModel {
     ///
     /// # Errors
     /// The decoder does not train tables or ignores relations, an option is impossible, or the rows
-    /// exceed the memory of this machine.
-    pub(super) fn new(config: &TrainConfig, edges: &LinkEdges) -> Result<Self> {
+    /// exceed the memory of this machine. With a directory, the rows are in a file in it, and the
+    /// disk has too little space.
+    pub(super) fn new(config: &TrainConfig, edges: &LinkEdges, dir: Option<&Path>) -> Result<Self> {
+        let (options, (count, dim)) = (config.own.get(), (edges.num_rows(), config.hidden));
+        let mut model = Self::with_rows(config, edges, Matrix::default())?;
+        let init = init(&options, model.kind, &*model.decoder, dim);
+        let mut rows = match dir {
+            Some(dir) => Matrix::in_file(count, dim, dir)?,
+            None => {
+                check_memory(config, count)?;
+                Matrix::zeros(count, dim)
+            }
+        };
+        for first in (0..count).step_by(RUN) {
+            let run = first..count.min(first + RUN);
+            init.fill_rows(&mut rows, run.clone(), key(&[config.seed, ROWS]));
+            rows.release(run);
+        }
+        model.rows = rows;
+        Ok(model)
+    }
+
+    /// Creates the model of a configuration with these rows.
+    ///
+    /// # Errors
+    /// Those of [`TableModel::new`] but of memory.
+    pub(super) fn with_rows(config: &TrainConfig, edges: &LinkEdges, rows: Matrix) -> Result<Self> {
         let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
         let name = &links.decoder;
         let kind_of_decoder = decoder::TABLE.find(name).map_err(Error::name)?.make;
@@ -70,7 +103,6 @@ impl TableModel {
                  or choose one relation with --task"
             )));
         }
-        check_memory(config, edges.num_rows())?;
         let of_decoder = DecoderConfig {
             dim: config.hidden,
             relations,
@@ -91,11 +123,6 @@ impl TableModel {
             return Err(Error::usage("--one-vs-all: --model lightgcn learns by negatives; leave it out"));
         }
         let propagation = propagates.then(|| propagation(config, edges)).transpose()?;
-        let rows = init(&options, kind_of_decoder, &*decoder, config.hidden).table(
-            edges.num_rows(),
-            config.hidden,
-            key(&[config.seed, ROWS]),
-        );
         Ok(Self { rows, decoder, propagation, kind: kind_of_decoder, propagated: Matrix::default() })
     }
 
@@ -108,13 +135,28 @@ impl TableModel {
 
     /// Visits every matrix by name, always in the same order.
     pub(super) fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
-        see("embedding.rows", &self.rows);
+        see(ROWS_NAME, &self.rows);
         self.decoder.visit(&mut |param| see(&format!("decoder.{}", param.name), &param.value));
+    }
+
+    /// Tensors of a file, in the order of [`TableModel::visit`]: the rows and copies of the rest.
+    pub(super) fn tensors(&self) -> (TensorRef<'_>, Vec<Tensor>) {
+        let shape = [self.rows.num_rows(), self.rows.num_cols()];
+        let mut rest = Vec::new();
+        self.decoder.visit(&mut |param| {
+            rest.push(Tensor::copy(&format!("decoder.{}", param.name), &param.value));
+        });
+        ((ROWS_NAME.into(), shape, self.rows.view().host()), rest)
     }
 
     /// Visits every matrix mutably, in the order of [`TableModel::visit`].
     pub(super) fn visit_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
-        see("embedding.rows", &mut self.rows);
+        see(ROWS_NAME, &mut self.rows);
+        self.visit_rest_mut(see);
+    }
+
+    /// Visits every matrix but the rows mutably, in the order of [`TableModel::visit`].
+    pub(super) fn visit_rest_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
         self.decoder.visit_mut(&mut |param| see(&format!("decoder.{}", param.name), &mut param.value));
     }
 
@@ -170,7 +212,7 @@ fn check_memory(config: &TrainConfig, rows: usize) -> Result<()> {
         None => Ok(()),
         Some(free) => Err(Error::usage(format!(
             "--hidden {}: {rows} rows with the state of their optimiser need {bytes} bytes, but {free} are \
-             available; lower it",
+             available; lower it, or set --host-budget and --buckets",
             config.hidden
         ))),
     }

@@ -10,13 +10,19 @@
 
 use std::path::Path;
 
-use graphmill_nn::Matrix;
+use graphmill_nn::{Matrix, matrix::TableData};
 
-use super::{learner::TableLearner, model::TableModel};
+use super::{
+    learner::TableLearner,
+    model::{ROWS_NAME, TableModel},
+};
 use crate::{
     Error, Result,
     batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
-    checkpoint::{self, tensors::Tensor},
+    checkpoint::{
+        self,
+        tensors::{Tensor, TensorRef, Values},
+    },
     link::lists,
 };
 
@@ -26,6 +32,33 @@ use crate::{
 /// The tensors are those of another model; the message names the first that differs.
 pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut TableModel) -> Result<()> {
     checkpoint::assign(path, tensors, |see| model.visit_mut(see))
+}
+
+/// The model that `make` makes of its rows, of this shape, with the `tensors` of the file `path`.
+/// Rows of a mapped file stay in it.
+///
+/// # Errors
+/// As for [`assign`], or those of `make`.
+pub(super) fn load(
+    path: &Path,
+    mut tensors: Vec<Tensor>,
+    shape: [usize; 2],
+    make: impl FnOnce(Matrix) -> Result<TableModel>,
+) -> Result<TableModel> {
+    let at = tensors.iter().position(|tensor| tensor.name == ROWS_NAME);
+    let rows = match at.map(|at| tensors.remove(at)) {
+        Some(Tensor { data: Values::File(data), shape: found, .. }) if found == shape && !data.is_empty() => {
+            Matrix::shared(TableData::F32(data), shape[1])
+        }
+        rows => {
+            let mut matrix = Matrix::zeros(shape[0], shape[1]);
+            checkpoint::assign(path, rows.as_slice(), |see| see(ROWS_NAME, &mut matrix))?;
+            matrix
+        }
+    };
+    let mut model = make(rows)?;
+    checkpoint::assign(path, &tensors, |see| model.visit_rest_mut(see))?;
+    Ok(model)
 }
 
 impl BatchLearner for TableLearner {
@@ -44,7 +77,7 @@ impl BatchLearner for TableLearner {
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
-        self.prepare();
+        self.prepare()?;
         checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
         self.optimizer.set_steps(state.steps);
         match &self.hard {
@@ -55,11 +88,13 @@ impl BatchLearner for TableLearner {
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        self.prepare();
-        let (mut moments, mut params) = (Vec::new(), Vec::new());
-        self.optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
-        self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
-        let [moments, params] = [&moments, &params].map(|of| Tensor::borrow_all(of));
+        self.prepare()?;
+        let moments = self.optimizer.state().into_iter();
+        let moments: Vec<TensorRef> = moments
+            .map(|(name, table)| (name, [table.num_rows(), table.num_cols()], table.view().host()))
+            .collect();
+        let (rows, rest) = self.model.tensors();
+        let params: Vec<TensorRef> = [rows].into_iter().chain(Tensor::borrow_all(&rest)).collect();
         let steps = self.optimizer.steps();
         let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
         write(SavedTensors {

@@ -6,7 +6,7 @@ use graphmill_core::{End, progress::Progress};
 use graphmill_data::typed::TypedDataset;
 use graphmill_nn::backend::Cpu;
 
-use super::{model::TableModel, position::assign};
+use super::{model::TableModel, position::load};
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
@@ -63,9 +63,11 @@ impl<'r> SavedEmbedding<'r> {
     /// The model cannot be read or does not fit the dataset.
     pub(crate) fn load(&self, data: &TypedDataset) -> Result<Embedded> {
         let edges = LinkEdges::new(data, self.config())?;
-        let mut model = self.run.blame_config(TableModel::new(self.config(), &edges))?;
         let file = self.run.model_file()?;
-        assign(&file, &load_params(&file)?, &mut model)?;
+        let shape = [edges.num_rows(), self.config().hidden];
+        let mut model = load(&file, load_params(&file)?, shape, |rows| {
+            self.run.blame_config(TableModel::with_rows(self.config(), &edges, rows))
+        })?;
         rayon::scope(|_| {
             model.embeddings(&Cpu::default());
         });

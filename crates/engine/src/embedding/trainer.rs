@@ -10,14 +10,14 @@ use graphmill_loader::{
 };
 use graphmill_nn::{backend::Cpu, link::table::QueryBatch};
 
-use super::{batch::Batches, learner::TableLearner, model::TableModel};
+use super::{batch::Batches, held_rows::directory, learner::TableLearner, model::TableModel};
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::link::LinkOptions,
+    config::{embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
     record::{DatasetRecord, LinkRelation, Stages, Summary, Traffic},
-    relational::{LinkEdges, Ranking, ends, metric},
+    relational::{Buckets, LinkEdges, Ranking, ends, metric},
     strategy::{Flow, attempt},
     timeline::Stage,
 };
@@ -38,10 +38,16 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         edges.draw_pairs(data, config)?;
     }
     let batches = Batches::new(config, &edges)?;
-    let mut learner = TableLearner::new(config, &edges)?;
+    let mut learner = TableLearner::new(config, &edges, &directory(&context))?;
     learner.hard = batches.hard(config);
     let numbers: Vec<NodeId> = (0..batches.num_seeds() as NodeId).collect();
-    context.observer.note("rows of the table: the host holds all; batches one after the other");
+    let buckets = Buckets::new(edges.num_rows(), config.own.get::<EmbeddingOptions>().buckets);
+    let place = match (learner.is_in_file(), buckets.len()) {
+        (false, 1) => "the host holds all".into(),
+        (false, count) => format!("the host holds all; edges by pairs of {count} buckets"),
+        (true, count) => format!("in files, by pairs of {count} buckets"),
+    };
+    context.observer.note(&format!("rows of the table: {place}; batches one after the other"));
     context.observer.note(&format!(
         "{} rows and {} relations learn {} edges; {} validate, {} test",
         edges.num_rows(),
@@ -61,6 +67,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         ends: ends(config, &edges),
         metric,
         queries: QueryBatch::default(),
+        buckets,
     };
     batchwise::train(config, run, learner, context, began)
 }
@@ -78,9 +85,22 @@ struct TableRun<'a> {
     metric: LinkMetric,
     /// Queries of a batch; their memory is reused.
     queries: QueryBatch,
+    buckets: Buckets,
 }
 
 impl TableRun<'_> {
+    /// Announces to the learner which rows a batch of these edges uses, and which follow.
+    fn hold(&self, learner: &mut TableLearner, visits: &[[usize; 2]], edges: &[NodeId]) {
+        let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { return };
+        if self.buckets.len() == 1 {
+            return;
+        }
+        let triple = |i: NodeId| self.edges.parts[0][i as usize];
+        let [from, to] = self.buckets.visited(visits, [triple(first), triple(last)]);
+        let next = visits.get(to + 1).into_iter().flatten().copied().collect();
+        learner.hold(&visits[from..=to].iter().flatten().copied().collect(), &next);
+    }
+
     /// The ranking of all rows by the model, of at most `max` edges of a part; 0 for all.
     fn ranking<'r>(&'r self, model: &'r mut TableModel, max: usize) -> Ranking<'r> {
         model.embeddings(&Cpu::default());
@@ -123,6 +143,10 @@ impl BatchRun for TableRun<'_> {
 
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
         self.order.order(epoch, order);
+        if self.buckets.len() > 1 {
+            let visits = self.buckets.visits(self.config.seed, epoch);
+            self.buckets.sort(&visits, &self.edges.parts[0], order);
+        }
     }
 
     fn train(
@@ -133,10 +157,12 @@ impl BatchRun for TableRun<'_> {
     ) -> Result<Flow> {
         let (timeline, epoch) = (session.meter().timeline(), session.epoch());
         let track = timeline.track("main");
+        let visits = self.buckets.visits(self.config.seed, epoch);
         for number in batches {
             let mut spent = Stages::default();
             let from = number as usize * self.batch_size;
             let edges = &order[from..order.len().min(from + self.batch_size)];
+            self.hold(session.learner(), &visits, edges);
 
             let clock = Instant::now();
             let of = BatchKey { seed: self.config.seed, epoch, batch: number };

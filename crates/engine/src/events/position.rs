@@ -38,7 +38,7 @@ fn tensor_of(bytes: &[u8]) -> Tensor {
         word[..part.len()].copy_from_slice(part);
         f32::from_bits(u32::from_le_bytes(word))
     }));
-    Tensor { name: MEMORY.into(), shape: [data.len(), 1], data }
+    Tensor { name: MEMORY.into(), shape: [data.len(), 1], data: data.into() }
 }
 
 /// Bytes of a tensor of [`tensor_of`].

@@ -85,7 +85,7 @@ pub(crate) fn tensors(lists: &NegativeLists) -> Vec<Tensor> {
     let tensor = |(end, name): (End, &str)| {
         let words = lists.words(end);
         let data = words.iter().flat_map(|word| [word >> 16, word & 0xffff].map(|half| half as f32));
-        Tensor { name: name.into(), shape: [words.len(), 2], data: data.collect() }
+        Tensor { name: name.into(), shape: [words.len(), 2], data: data.collect::<Vec<f32>>().into() }
     };
     ENDS.map(tensor).into()
 }
@@ -118,7 +118,7 @@ mod tests {
     fn tensors_hold_all_lists() {
         let lists = NegativeLists::default();
         lists.replace(End::Destination, [(0, 70_000, vec![u32::MAX - 1, 3]), (2, 1, vec![0x7f80_0001])]);
-        let other = Tensor { name: "layer.0".into(), shape: [1, 1], data: vec![1.0] };
+        let other = Tensor { name: "layer.0".into(), shape: [1, 1], data: vec![1.0].into() };
         let saved = tensors(&lists).into_iter().chain([other]).collect();
         let [own, others] = divide(saved);
         assert_eq!((own.len(), others[0].name.as_str()), (2, "layer.0"));

@@ -61,6 +61,9 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
         }
         (None, "loss") => Ok(()),
         (None, "patience") => rules::several_scores(config, key),
+        (None, "host_budget") => {
+            uses_all_rows(config).map_or(Ok(()), |why| Err(format!("{why}, or leave it out")))
+        }
         (None, name) if READ.contains(&name) => Ok(()),
         (None, _) => refuse("its parameters are a row for each node"),
         (Some(group), name) => own(config, key, group, name, &options),
@@ -89,6 +92,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
             refuse(format!("--decoder {} has no such norm; use --decoder transe", links.decoder))
         }
         "split_edges" if has_link_task(config) => refuse("the dataset's link tasks have a split".into()),
+        "buckets" => uses_all_rows(config).map_or(Ok(()), refuse),
         "negatives" | "num_negatives" if options.one_vs_all => {
             refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all false".into())
         }
@@ -98,6 +102,25 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
         "margin" | "temperature" | "adversarial" => link::of_loss(config, key),
         _ => config.own.unused(group, name).map_or(Ok(()), Err),
     }
+}
+
+/// Reason why updates use all rows, or rows of all buckets, with the remedy.
+fn uses_all_rows(config: &TrainConfig) -> Option<String> {
+    let (options, links): (EmbeddingOptions, LinkOptions) = (config.own.get(), config.own.get());
+    if kind(config).is_some_and(|kind| kind.propagates) {
+        let model = &config.model;
+        return Some(format!("--model {model} propagates all rows at every update; use --model embedding"));
+    }
+    if options.one_vs_all {
+        return Some("--one-vs-all uses all rows at every update; use --one-vs-all false".into());
+    }
+    if links.walk_rule().is_some() {
+        return Some("walks visit rows of all buckets; use --positives edges".into());
+    }
+    matches!(links.negatives.as_str(), "file" | "hard").then(|| {
+        let negatives = &links.negatives;
+        format!("--negatives {negatives} lists rows of all buckets; use --negatives uniform")
+    })
 }
 
 /// Fills in the values of the papers, unless they were `given`.

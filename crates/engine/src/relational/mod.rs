@@ -3,11 +3,13 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `buckets.rs` | buckets of rows, of tables larger than memory |
 //! | `edges.rs` | edges to learn and to rank |
 //! | `negatives.rs` | negatives of the edges of each relation |
 //! | `ranking.rs` | ranks of edges among all candidates |
 //! | `saved.rs` | scores, best candidates and embeddings of a model that was trained |
 
+mod buckets;
 mod edges;
 mod negatives;
 mod ranking;
@@ -17,6 +19,7 @@ use graphmill_core::End;
 use graphmill_loader::link::Corrupt;
 
 pub(crate) use self::{
+    buckets::Buckets,
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
     ranking::Ranking,

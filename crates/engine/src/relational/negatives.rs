@@ -9,7 +9,10 @@ use graphmill_loader::{
 };
 use rayon::prelude::*;
 
-use super::edges::{LinkEdges, Triple};
+use super::{
+    buckets::Buckets,
+    edges::{LinkEdges, Triple},
+};
 use crate::{
     Error, Result,
     config::link::LinkOptions,
@@ -33,6 +36,8 @@ pub(crate) struct RelationNegatives<'a> {
     /// Samplers by end and candidates.
     samplers: Vec<(End, Range<NodeId>, Box<dyn NegativeSampler>)>,
     any_row: Option<AnyRow>,
+    /// Buckets of rows; the negatives of an end are of its bucket.
+    buckets: Buckets,
     /// Lists that negatives are drawn from, if any.
     lists: Option<Arc<NegativeLists>>,
     /// Facts for the user.
@@ -49,15 +54,16 @@ impl<'a> RelationNegatives<'a> {
         edges: &'a LinkEdges,
         ends: &[End],
         any_row: Option<AnyRow>,
+        buckets: Buckets,
     ) -> Result<Self> {
         let make = link::TABLE.find(&options.negatives).map_err(Error::name)?.make;
-        let mut negatives = Self { edges, samplers: Vec::new(), any_row, lists: None, notes: Vec::new() };
+        let mut negatives =
+            Self { edges, samplers: Vec::new(), any_row, buckets, lists: None, notes: Vec::new() };
         negatives.lists = negatives.read_lists(options)?;
         let [sources, destinations] = edges.learned_ends();
         let known = KnownEdges::new(edges.num_rows(), &sources, &destinations)?;
         for &end in ends {
-            for relation in 0..edges.relations.len() {
-                let candidates = negatives.candidates(relation as u32, end).clone();
+            for candidates in negatives.drawn_from(end) {
                 let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && *range == candidates;
                 if !negatives.samplers.iter().any(has) {
                     let (candidates, lists) = (&candidates, negatives.lists.as_ref());
@@ -94,6 +100,28 @@ impl<'a> RelationNegatives<'a> {
         self.lists.clone().filter(|_| options.negatives == "hard")
     }
 
+    /// Ranges of rows that negatives of the training edges are drawn from at this end: the
+    /// candidates of each relation, by the buckets of the edges' ends.
+    fn drawn_from(&self, end: End) -> Vec<Range<NodeId>> {
+        let (count, relations) = (self.buckets.len(), self.edges.relations.len());
+        if count == 1 {
+            return (0..relations as u32).map(|relation| self.candidates(relation, end).clone()).collect();
+        }
+        let mut has = vec![false; count * relations];
+        for &edge in &self.edges.parts[0] {
+            has[edge[1] as usize * count + self.buckets.of(node(edge, end))] = true;
+        }
+        let pairs = (0..relations).flat_map(|relation| (0..count).map(move |bucket| (relation, bucket)));
+        pairs
+            .zip(has)
+            .filter(|&(_, has)| has)
+            .map(|((relation, bucket), _)| {
+                let first = self.buckets.rows(bucket).start as NodeId;
+                self.buckets.part(self.candidates(relation as u32, end), first)
+            })
+            .collect()
+    }
+
     /// Rows that may replace an end of an edge of a relation.
     fn candidates(&self, relation: u32, end: End) -> &Range<NodeId> {
         match &self.any_row {
@@ -103,7 +131,7 @@ impl<'a> RelationNegatives<'a> {
     }
 
     /// `each` negatives of each edge at this end, those of an edge together. The edges of a
-    /// relation are drawn together.
+    /// relation whose ends are in the same bucket are drawn together.
     ///
     /// # Errors
     /// An edge has no negative.
@@ -113,16 +141,21 @@ impl<'a> RelationNegatives<'a> {
             return Ok(out);
         }
         let mut order: Vec<usize> = (0..edges.len()).collect();
-        order.sort_by_key(|&i| edges[i][1]);
-        let groups: Vec<&[usize]> = order.chunk_by(|&a, &b| edges[a][1] == edges[b][1]).collect();
+        let group = |&i: &usize| (edges[i][1], self.buckets.of(node(edges[i], end)));
+        order.sort_by_key(group);
+        let groups: Vec<&[usize]> = order.chunk_by(|a, b| group(a) == group(b)).collect();
         let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
-            let relation = edges[group[0]][1];
-            let candidates = self.candidates(relation, end);
+            let edge = edges[group[0]];
+            let relation = edge[1];
+            let candidates = &self.buckets.part(self.candidates(relation, end), node(edge, end));
             let positives: Vec<(NodeId, NodeId)> =
                 group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
             let of_relation = self.edges.learned.of_relation(relation);
             let known: &dyn Known = self.any_row.as_ref().map_or(&of_relation, |of| &of.known);
-            let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into()];
+            let bucket = self.buckets.of(node(edge, end)) as u64;
+            let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into(), bucket];
+            // runs with one bucket keep the draws that they had before there were buckets
+            let parts = &parts[..parts.len() - usize::from(self.buckets.len() == 1)];
             let request = NegativeRequest {
                 known,
                 relation,
@@ -130,7 +163,7 @@ impl<'a> RelationNegatives<'a> {
                 candidates,
                 positives: &positives,
                 latest: &[],
-                key: key(&parts),
+                key: key(parts),
             };
             let mut drawn = vec![0; group.len() * each];
             let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
@@ -146,5 +179,13 @@ impl<'a> RelationNegatives<'a> {
             }
         }
         Ok(out)
+    }
+}
+
+/// Row at an end of an edge.
+fn node([source, _, destination]: Triple, end: End) -> NodeId {
+    match end {
+        End::Source => source,
+        End::Destination => destination,
     }
 }

@@ -42,6 +42,8 @@ use crate::{
 
 /// Queries that are ranked at once.
 const CHUNK: usize = 1 << 14;
+/// Candidates that are read at once.
+const BLOCK: usize = 1 << 18;
 
 /// Edges of a model, ranked by its embeddings.
 pub(crate) struct Ranking<'a> {
@@ -159,7 +161,12 @@ impl Ranking<'_> {
                 targets.extend(queries[i].targets.iter().map(|&target| target - first));
                 starts.push(targets.len());
             }
-            let found = ranking.ranks(&Lists::new(&starts, &targets));
+            let targets = Lists::new(&starts, &targets);
+            let found = if ranking.candidates.num_rows() > BLOCK {
+                ranking.ranks_by_blocks(&targets, BLOCK)
+            } else {
+                ranking.ranks(&targets)
+            };
             for (&i, range) in numbers.iter().zip(starts.windows(2)) {
                 ranks[i] = found[range[0]..range[1]].to_vec();
             }

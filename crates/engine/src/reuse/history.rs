@@ -206,7 +206,7 @@ impl<M: Monitor<HistoryState>> History<M> {
             all.extend(matrices.iter().enumerate().map(|(i, matrix)| Tensor {
                 name: format!("{of}.{i}"),
                 shape: [matrix.num_rows(), matrix.num_cols()],
-                data: matrix.view().host().to_vec(),
+                data: matrix.view().host().to_vec().into(),
             }));
         };
         self.monitor.look(|state| {

@@ -9,7 +9,7 @@ use crate::{
     Result, RunDir,
     checkpoint::{
         self,
-        tensors::{Tensor, TensorRef},
+        tensors::{Tensor, TensorRef, Values},
     },
 };
 
@@ -37,18 +37,31 @@ impl BestModel {
     /// Takes the matrices that `visit` passes, always the same ones, as the best so far.
     ///
     /// # Errors
-    /// A value is not finite. The run must end then, because the former best is lost.
+    /// A value is not finite, or a disk has no space for a table in a file. The run must end then,
+    /// because the former best is lost.
     pub(crate) fn keep_all(&mut self, visit: impl FnOnce(&mut dyn FnMut(&str, &Matrix))) -> Result<()> {
         // the memory is reused: a run may improve in every epoch
         let mut kept = std::mem::take(&mut self.params).into_iter();
+        let mut failed = None;
         visit(&mut |name, value| {
-            let mut data = kept.next().map_or(Vec::new(), |tensor| tensor.data);
-            data.clear();
-            data.extend_from_slice(value.view().host());
             let shape = [value.num_rows(), value.num_cols()];
+            let data = match kept.next() {
+                // a table that may be larger than memory
+                _ if value.is_in_file() => match value.copy_in_place() {
+                    Ok(copy) => Values::File(copy),
+                    Err(error) => return failed = Some(error),
+                },
+                Some(Tensor { data: Values::Memory(mut data), .. }) => {
+                    data.clear();
+                    data.extend_from_slice(value.view().host());
+                    data.into()
+                }
+                _ => value.view().host().to_vec().into(),
+            };
             self.params.push(Tensor { name: name.to_string(), shape, data });
         });
         self.exported = false;
+        failed.map_or(Ok(()), Err)?;
         checkpoint::check_finite("best.safetensors".as_ref(), &self.tensors())
     }
 

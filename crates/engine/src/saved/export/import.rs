@@ -35,7 +35,7 @@ impl SavedRun {
                     "'{name}' has {found} values, not {expected}; pass a module of the same options"
                 ));
             }
-            tensor.data = stored(tensor, data);
+            tensor.data = stored(tensor, data).into();
         }
         checkpoint::check_finite(&RunDir::best_model_path(out), &Tensor::borrow_all(&tensors))?;
         let run = RunDir::create(out)?;

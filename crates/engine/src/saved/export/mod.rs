@@ -241,7 +241,7 @@ fn oriented(tensor: Tensor) -> (String, Vec<usize>, Vec<f32>) {
         return (name, vec![cols, rows], data);
     }
     let shape = if rows == 1 { vec![cols] } else { vec![rows, cols] };
-    (name, shape, data)
+    (name, shape, data.into_vec())
 }
 
 #[cfg(test)]
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn weights_are_transposed_and_single_rows_are_vectors() {
         let of = |name: &str, shape: [usize; 2]| {
-            let data = (0..shape[0] * shape[1]).map(|x| x as f32).collect();
+            let data = (0..shape[0] * shape[1]).map(|x| x as f32).collect::<Vec<_>>().into();
             oriented(Tensor { name: name.into(), shape, data })
         };
         let (_, shape, data) = of("conv.0.self.weight", [2, 3]);

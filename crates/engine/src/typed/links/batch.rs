@@ -20,7 +20,7 @@ use crate::{
     Result, TrainConfig,
     config::link::LinkOptions,
     link::split::Edge,
-    relational::{RelationNegatives, Triple, corrupt, ends},
+    relational::{Buckets, RelationNegatives, Triple, corrupt, ends},
 };
 
 /// Makes the seeds of the batches of a run.
@@ -45,7 +45,9 @@ impl<'a> LinkSeeds<'a> {
             Corrupt::Destination => [0, k],
             Corrupt::Both => [k / 2, k.div_ceil(2)],
         };
-        let negatives = RelationNegatives::new(&options, &of.edges, &ends(config, &of.edges), None)?;
+        let whole = Buckets::new(of.edges.num_rows(), 1);
+        let ends = ends(config, &of.edges);
+        let negatives = RelationNegatives::new(&options, &of.edges, &ends, None, whole)?;
         Ok(Self { of, negatives, each, exclude: options.excluded() })
     }
 

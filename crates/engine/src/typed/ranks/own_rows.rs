@@ -140,7 +140,7 @@ impl RowOwners {
             whole
                 .extend(rows[owners.owner(v)].next().into_iter().flatten().map(|&bits| f32::from_bits(bits)));
         }
-        (tensor.shape, tensor.data) = ([owners.num_nodes(), width], whole);
+        (tensor.shape, tensor.data) = ([owners.num_nodes(), width], whole.into());
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl RowOwners {
         if count == owners.num_nodes() {
             let row = |v: NodeId| &tensor.data[v as usize * width..][..width];
             let own: Vec<f32> = owners.own().flat_map(row).copied().collect();
-            (tensor.shape, tensor.data) = ([owners.num_own(), width], own);
+            (tensor.shape, tensor.data) = ([owners.num_own(), width], own.into());
         }
     }
 }

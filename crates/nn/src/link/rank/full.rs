@@ -95,7 +95,7 @@ impl<'a> Lists<'a> {
     }
 
     /// Candidates of a query, and the position of the first among all.
-    fn of(&self, query: usize) -> (usize, &'a [u32]) {
+    pub(super) fn of(&self, query: usize) -> (usize, &'a [u32]) {
         let (start, end) = (self.indptr[query], self.indptr[query + 1]);
         (start, &self.ids[start..end])
     }
@@ -189,7 +189,7 @@ impl FullRanking<'_> {
     }
 
     /// Calls `row` with each query and the scores of all candidates.
-    fn score(&self, row: &(dyn Fn(usize, &mut [f32]) + Sync)) {
+    pub(super) fn score(&self, row: &(dyn Fn(usize, &mut [f32]) + Sync)) {
         let (queries, candidates) = (self.queries.num_rows(), self.candidates.num_rows());
         assert!(self.relation.is_empty() || self.relation.len() == queries, "relations of queries");
         if queries == 0 || candidates == 0 {
@@ -254,7 +254,7 @@ fn distances(kernel: Kernel, queries: View, candidates: View, scores: &mut Matri
 }
 
 /// Number of scores that are larger than `score`, and of those that are equal.
-fn count(scores: &[f32], score: f32) -> (u64, u64) {
+pub(super) fn count(scores: &[f32], score: f32) -> (u64, u64) {
     let (mut larger, mut equal) = (0, 0);
     // sums of 32 bits, which vectors hold, over runs that they can count
     for run in scores.chunks(1 << 20) {
@@ -331,6 +331,9 @@ mod tests {
             // products and single pairs differ in the last digits, so only exact ones are compared
             let exact = ["dot"].contains(&entry.name);
             let (ranks, top) = (ranking.ranks(&targets), ranking.top(5));
+            for len in [2, 7, 64, 89, 200] {
+                assert_eq!(ranking.ranks_by_blocks(&targets, len), ranks, "{} {end:?} {len}", entry.name);
+            }
             for (q, best) in top.iter().enumerate() {
                 let mut saved = Saved::default();
                 let mut scores = Matrix::default();

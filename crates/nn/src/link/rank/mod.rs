@@ -18,6 +18,7 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 
+mod blocks;
 pub mod full;
 mod hits;
 mod map;

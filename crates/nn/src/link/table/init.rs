@@ -1,5 +1,7 @@
 //! Initial rows of tables.
 
+use std::ops::Range;
+
 use graphmill_core::{NodeId, keyed};
 use rayon::prelude::*;
 
@@ -20,10 +22,19 @@ impl Init {
     /// A table of `count` rows of width `dim`.
     pub fn table(self, count: usize, dim: usize, key: u64) -> Matrix {
         let mut table = Matrix::zeros(count, dim);
-        table.view_mut().host().par_chunks_mut(dim.max(1)).enumerate().for_each(|(v, row)| {
-            self.fill(row, v as NodeId, key);
-        });
+        self.fill_rows(&mut table, 0..count, key);
         table
+    }
+
+    /// Fills the rows `range` of a table.
+    ///
+    /// # Panics
+    /// The range is outside.
+    pub fn fill_rows(self, table: &mut Matrix, range: Range<usize>, key: u64) {
+        let (first, dim) = (range.start, table.num_cols());
+        table.rows_mut(range).host().par_chunks_mut(dim.max(1)).enumerate().for_each(|(i, row)| {
+            self.fill(row, (first + i) as NodeId, key);
+        });
     }
 
     /// Fills the row of number `v`.

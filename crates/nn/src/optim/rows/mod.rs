@@ -21,7 +21,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use crate::{Matrix, View};
+use crate::{Matrix, Result, View};
 
 /// Minimum number of rows per task.
 const MIN_TASK_LEN: usize = 32;
@@ -32,15 +32,23 @@ pub trait RowOptimizer: Send {
     fn begin(&mut self, lr: f32);
 
     /// Updates the rows `ids` (ascending, distinct) of table number `index` from their gradients,
-    /// in parallel. State is allocated in the table's first update.
+    /// in parallel. State is allocated in memory in the table's first update, unless
+    /// [`RowOptimizer::prepare`] did so.
     ///
     /// # Panics
     /// The ids do not ascend or are beyond the table, or the table had another shape before: a bug
     /// in the caller.
     fn update(&mut self, index: usize, table: &mut Matrix, ids: &[NodeId], grad: View);
 
-    /// Allocates the state of a table, so that a checkpoint can be read into it.
-    fn prepare(&mut self, index: usize, table: &Matrix);
+    /// Allocates the state of a table, so that a checkpoint can be read into it: in a file if the
+    /// table is in one.
+    ///
+    /// # Errors
+    /// The disk has too little space for a file.
+    ///
+    /// # Panics
+    /// As [`RowOptimizer::update`].
+    fn prepare(&mut self, index: usize, table: &Matrix) -> Result<()>;
 
     /// Number of updates begun.
     fn steps(&self) -> u64;
@@ -48,10 +56,10 @@ pub trait RowOptimizer: Send {
     /// Restores the count of a checkpoint.
     fn set_steps(&mut self, steps: u64);
 
-    /// Visits the state under names such as `3.m`: index, dot, kind, always in the same order.
-    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix));
+    /// The state under names such as `3.m`: index, dot, kind, always in the same order.
+    fn state(&self) -> Vec<(String, &Matrix)>;
 
-    /// Visits the state mutably, in the order of [`RowOptimizer::visit_state`].
+    /// Visits the state mutably, in the order of [`RowOptimizer::state`].
     fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix));
 }
 
@@ -80,7 +88,7 @@ pub static TABLE: Table<Make> = Table::new(
 );
 
 /// Update of one row, with `N` rows of state.
-trait RowRule<const N: usize>: Send + Sync {
+trait RowRule<const N: usize>: Copy + Send + Sync {
     /// Names of the state.
     const KINDS: [&'static str; N];
 
@@ -103,17 +111,30 @@ impl<R: RowRule<N>, const N: usize> Rows<R, N> {
         Self { rule, steps: 0, state: Vec::new() }
     }
 
-    fn state(&mut self, index: usize, shape: [usize; 2]) -> &mut [Matrix; N] {
+    /// State of a table of this shape, made by `zeros` if there is none.
+    fn of(
+        &mut self,
+        index: usize,
+        shape: [usize; 2],
+        zeros: impl Fn() -> Result<Matrix>,
+    ) -> Result<&mut [Matrix; N]> {
         if self.state.len() <= index {
             self.state.resize_with(index + 1, || None);
         }
-        let zeros = || std::array::from_fn(|_| Matrix::zeros(shape[0], shape[1]));
-        let state = self.state[index].get_or_insert_with(zeros);
+        let state = &mut self.state[index];
+        if state.is_none() {
+            let mut all = [const { None }; N];
+            for one in &mut all {
+                *one = Some(zeros()?);
+            }
+            *state = Some(all.map(Option::unwrap_or_default));
+        }
+        let state = state.as_mut().expect("it was just made");
         assert!(
             state.iter().all(|x| [x.num_rows(), x.num_cols()] == shape),
             "table {index} changed its shape"
         );
-        state
+        Ok(state)
     }
 }
 
@@ -124,10 +145,10 @@ impl<R: RowRule<N>, const N: usize> RowOptimizer for Rows<R, N> {
     }
 
     fn update(&mut self, index: usize, table: &mut Matrix, ids: &[NodeId], grad: View) {
-        let dim = table.num_cols();
-        self.state(index, [table.num_rows(), dim]);
-        let rule = &self.rule;
-        let state = self.state[index].as_mut().expect("the state was allocated");
+        let [rows, dim] = [table.num_rows(), table.num_cols()];
+        let rule = self.rule;
+        let state = self.of(index, [rows, dim], || Ok(Matrix::zeros(rows, dim)));
+        let state = state.expect("memory needs no disk");
         if dim == 0 || ids.is_empty() {
             return;
         }
@@ -141,8 +162,9 @@ impl<R: RowRule<N>, const N: usize> RowOptimizer for Rows<R, N> {
         rows.with_min_len(MIN_TASK_LEN).for_each(|((value, state), grad)| rule.step(grad, state, value));
     }
 
-    fn prepare(&mut self, index: usize, table: &Matrix) {
-        self.state(index, [table.num_rows(), table.num_cols()]);
+    fn prepare(&mut self, index: usize, table: &Matrix) -> Result<()> {
+        let shape = [table.num_rows(), table.num_cols()];
+        self.of(index, shape, || Ok(table.zeros_like()?)).map(drop)
     }
 
     fn steps(&self) -> u64 {
@@ -153,12 +175,13 @@ impl<R: RowRule<N>, const N: usize> RowOptimizer for Rows<R, N> {
         self.steps = steps;
     }
 
-    fn visit_state(&self, see: &mut dyn FnMut(&str, &Matrix)) {
+    fn state(&self) -> Vec<(String, &Matrix)> {
+        let mut all = Vec::new();
         for (index, state) in self.state.iter().enumerate() {
-            for (kind, matrix) in R::KINDS.iter().zip(state.iter().flatten()) {
-                see(&format!("{index}.{kind}"), matrix);
-            }
+            let own = R::KINDS.iter().zip(state.iter().flatten());
+            all.extend(own.map(|(kind, matrix)| (format!("{index}.{kind}"), matrix)));
         }
+        all
     }
 
     fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
@@ -226,6 +249,20 @@ mod tests {
         assert!(*first == 1.0 && (second - 0.1).abs() < 1e-6);
     }
 
+    #[test]
+    fn state_lies_beside_its_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let in_file = Matrix::in_file(3, 2, dir.path()).unwrap();
+        for entry in &TABLE {
+            for table in [&in_file, &Matrix::zeros(3, 2)] {
+                let mut optimizer = (entry.make)();
+                optimizer.prepare(0, table).unwrap();
+                let state = optimizer.state();
+                assert!(!state.is_empty() && state.iter().all(|(_, x)| x.is_in_file() == table.is_in_file()));
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -246,11 +283,8 @@ mod tests {
                             optimizer.begin(0.1);
                             optimizer.update(1, &mut table, &ids, grad.view());
                         }
-                        let mut state = Vec::new();
-                        let mut copy = |name: &str, x: &Matrix| {
-                            state.push((name.to_string(), x.view().host().to_vec()));
-                        };
-                        optimizer.visit_state(&mut copy);
+                        let state = optimizer.state().into_iter();
+                        let state: Vec<_> = state.map(|(name, x)| (name, x.view().host().to_vec())).collect();
                         (table.view().host().to_vec(), state)
                     })
                 };

@@ -1,0 +1,204 @@
+//! Buckets of rows, and an order of edges in which few of them are used at a time.
+//!
+//! # Algorithm
+//!
+//! The rows of a table are divided into `P` buckets of consecutive rows. An edge belongs to the
+//! pair of the buckets of its ends. An epoch visits the pairs row by row of their triangle, in
+//! turning directions, so that each pair has a bucket of the pair before:
+//!
+//! ```text
+//! (0,0) (0,1) (0,2) (0,3)
+//!       (1,1) (1,2) (1,3)     from right to left
+//!             (2,2) (2,3)     from left to right
+//!                   (3,3)
+//! ```
+//!
+//! The buckets have other numbers in each epoch, and the edges of a pair are shuffled. Negatives of
+//! an end are drawn from its bucket, so a batch reads the rows of two buckets, or of three where it
+//! begins with one pair and ends with the next.
+//!
+//! # Source
+//!
+//! Lerer et al., *PyTorch-BigGraph: a large-scale graph embedding system*, MLSys 2019, sections 4.1
+//! (buckets) and 3.1 (negatives).
+//!
+//! # Cost
+//!
+//! O(E) for the order of an epoch, which loads `P (P + 1) / 2` buckets.
+//!
+//! # Deviations
+//!
+//! The paper visits the pairs of sources and destinations apart; here both directions of a pair
+//! are visited together, because nodes of all types are rows of one table.
+
+use std::ops::Range;
+
+use graphmill_core::{NodeId, keyed};
+
+use super::edges::Triple;
+
+/// Part of the key of an epoch's numbers of buckets.
+const NUMBERS: u64 = 0x6275_636b_6574_73;
+
+/// Division of rows into buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buckets {
+    rows: usize,
+    /// Rows of each bucket but the last.
+    size: usize,
+}
+
+impl Buckets {
+    /// Divides `rows` rows into at most `count` buckets.
+    pub(crate) fn new(rows: usize, count: usize) -> Self {
+        Self { rows, size: rows.div_ceil(count.max(1)).max(1) }
+    }
+
+    /// Number of buckets.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.div_ceil(self.size).max(1)
+    }
+
+    /// Bucket of a row.
+    pub(crate) fn of(&self, row: NodeId) -> usize {
+        row as usize / self.size
+    }
+
+    /// Rows of a bucket.
+    pub(crate) fn rows(&self, bucket: usize) -> Range<usize> {
+        let start = (bucket * self.size).min(self.rows);
+        start..(start + self.size).min(self.rows)
+    }
+
+    /// The part of `candidates` in the bucket of `row`.
+    pub(crate) fn part(&self, candidates: &Range<NodeId>, row: NodeId) -> Range<NodeId> {
+        let bucket = self.rows(self.of(row));
+        candidates.start.max(bucket.start as NodeId)..candidates.end.min(bucket.end as NodeId)
+    }
+
+    /// Pairs of buckets of an epoch in the order of their visits, the smaller first.
+    pub(crate) fn visits(&self, seed: u64, epoch: u64) -> Vec<[usize; 2]> {
+        let count = self.len();
+        let mut numbers: Vec<usize> = (0..count).collect();
+        numbers.sort_unstable_by_key(|&b| keyed::key(&[seed, epoch, NUMBERS, b as u64]));
+        let pair = |i: usize, j: usize| {
+            let (a, b) = (numbers[i], numbers[j]);
+            [a.min(b), a.max(b)]
+        };
+        let row = |i: usize| {
+            let turn = i % 2 == 1;
+            (i..count).map(move |j| pair(i, if turn { count - 1 - (j - i) } else { j }))
+        };
+        (0..count).flat_map(row).collect()
+    }
+
+    /// The pair of an edge, the smaller bucket first.
+    fn pair(&self, [source, _, destination]: Triple) -> [usize; 2] {
+        let (a, b) = (self.of(source), self.of(destination));
+        [a.min(b), a.max(b)]
+    }
+
+    /// Sorts the numbers of edges by the visits of their pairs. Those of a pair keep their order.
+    pub(crate) fn sort(&self, visits: &[[usize; 2]], edges: &[Triple], order: &mut Vec<NodeId>) {
+        let rank = self.ranks(visits);
+        let of = |i: NodeId| rank[self.place(self.pair(edges[i as usize]))];
+        let mut ends = vec![0usize; visits.len()];
+        order.iter().for_each(|&i| ends[of(i)] += 1);
+        let mut start = 0;
+        for end in &mut ends {
+            (*end, start) = (start, start + *end);
+        }
+        let mut sorted = vec![0; order.len()];
+        for &i in &*order {
+            let next = &mut ends[of(i)];
+            sorted[*next] = i;
+            *next += 1;
+        }
+        *order = sorted;
+    }
+
+    /// Visits of the pairs of edges that are sorted by them: the first and the last.
+    pub(crate) fn visited(&self, visits: &[[usize; 2]], edges: [Triple; 2]) -> [usize; 2] {
+        let rank = self.ranks(visits);
+        edges.map(|edge| rank[self.place(self.pair(edge))])
+    }
+
+    /// Number of the visit of each pair, by [`Buckets::place`].
+    fn ranks(&self, visits: &[[usize; 2]]) -> Vec<usize> {
+        let mut rank = vec![0; self.len() * self.len()];
+        visits.iter().enumerate().for_each(|(i, &pair)| rank[self.place(pair)] = i);
+        rank
+    }
+
+    fn place(&self, [a, b]: [usize; 2]) -> usize {
+        a * self.len() + b
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn buckets_divide_the_rows(rows in 0usize..200, count in 1usize..20) {
+            let buckets = Buckets::new(rows, count);
+            prop_assert!(buckets.len() <= count);
+            let all: Vec<usize> = (0..buckets.len()).flat_map(|b| buckets.rows(b)).collect();
+            prop_assert_eq!(&all, &(0..rows).collect::<Vec<_>>());
+            for b in 0..buckets.len() {
+                prop_assert!(buckets.rows(b).all(|row| buckets.of(row as NodeId) == b));
+            }
+        }
+
+        #[test]
+        fn each_pair_is_visited_once_and_shares_a_bucket_with_the_one_before(
+            count in 1usize..9, seed: u64, epoch in 0u64..3,
+        ) {
+            let buckets = Buckets::new(count * 10, count);
+            let visits = buckets.visits(seed, epoch);
+            let distinct: BTreeSet<_> = visits.iter().copied().collect();
+            prop_assert_eq!((visits.len(), distinct.len()), (count * (count + 1) / 2, visits.len()));
+            for pair in visits.windows(2) {
+                prop_assert!(pair[0].iter().any(|bucket| pair[1].contains(bucket)), "{:?}", pair);
+            }
+        }
+
+        #[test]
+        fn sorted_edges_follow_the_visits(
+            edges in prop::collection::vec((0u32..50, 0u32..50), 1..100), count in 1usize..6, seed: u64,
+        ) {
+            let edges: Vec<Triple> = edges.into_iter().map(|(u, v)| [u, 0, v]).collect();
+            let buckets = Buckets::new(50, count);
+            let visits = buckets.visits(seed, 1);
+            let before: Vec<NodeId> = (0..edges.len() as NodeId).rev().collect();
+            let mut order = before.clone();
+            buckets.sort(&visits, &edges, &mut order);
+            let visit = |i: NodeId| {
+                let [u, _, v] = edges[i as usize];
+                let (a, b) = (buckets.of(u), buckets.of(v));
+                visits.iter().position(|&pair| pair == [a.min(b), a.max(b)]).unwrap()
+            };
+            let mut expected = before;
+            expected.sort_by_key(|&i| visit(i));
+            prop_assert_eq!(&order, &expected);
+            let ends = [order[0], order[order.len() - 1]];
+            prop_assert_eq!(
+                buckets.visited(&visits, ends.map(|i| edges[i as usize])),
+                ends.map(visit)
+            );
+        }
+    }
+
+    #[test]
+    fn a_part_of_candidates_lies_in_the_bucket_of_the_row() {
+        let buckets = Buckets::new(10, 2);
+        assert_eq!(buckets.part(&(3..8), 4), 3..5);
+        assert_eq!(buckets.part(&(3..8), 7), 5..8);
+        assert_eq!(Buckets::new(10, 1).part(&(3..8), 7), 3..8);
+    }
+}

@@ -5,6 +5,8 @@
 //! so that a handler never reads memory that was freed: one small record for each file that was
 //! mapped.
 
+#[cfg(target_os = "linux")]
+use rustix::mm::{Advice, madvise};
 use std::{
     ops::Range,
     path::Path,
@@ -14,6 +16,8 @@ use std::{
         atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst},
     },
 };
+
+use bytemuck::NoUninit;
 
 /// Record of a map.
 struct Record {
@@ -80,28 +84,41 @@ pub fn find(address: usize) -> Option<(&'static [u8], usize)> {
     })
 }
 
+/// Reads `values` ahead, if they lie in a mapped file. A refusal costs only speed.
+pub fn expect<T: NoUninit>(values: &[T]) {
+    #[cfg(target_os = "linux")]
+    if let Some((first, bytes)) = pages(values) {
+        // SAFETY: the pages lie in a listed map; reading them ahead changes no value.
+        let _ = unsafe { madvise(first as *mut _, bytes, Advice::WillNeed) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = values;
+}
+
 /// Takes the pages of `values` out of the memory of this process until they are used again, if they
 /// lie in a mapped file. Other memory is unchanged. A refusal costs only memory.
 ///
 /// For passes over data that may be larger than memory. The system writes changed pages back, and
 /// may keep them in its cache.
-pub fn release<T: bytemuck::NoUninit>(values: &[T]) {
+pub fn release<T: NoUninit>(values: &[T]) {
     #[cfg(target_os = "linux")]
-    {
-        use rustix::mm::{Advice, madvise};
-        let addresses = values.as_ptr_range();
-        let (start, end) = (addresses.start as usize, addresses.end as usize);
-        if start == end || find(start).is_none() {
-            return;
-        }
-        let first = start - start % rustix::param::page_size();
-        // SAFETY: the values lie in a listed map, and all of these are shared maps of files: without
-        // its pages such a map reads the same bytes, from the file again. The bytes before the first
-        // value are of its page, and so of the same map.
-        let _ = unsafe { madvise(first as *mut _, end - first, Advice::LinuxDontNeed) };
+    if let Some((first, bytes)) = pages(values) {
+        // SAFETY: the pages lie in a listed map, and all of these are shared maps of files: without
+        // its pages such a map reads the same bytes, from the file again.
+        let _ = unsafe { madvise(first as *mut _, bytes, Advice::LinuxDontNeed) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = values;
+}
+
+/// Address of the first page of values in a mapped file, which is of the same map, and the bytes
+/// from there to the last value.
+#[cfg(target_os = "linux")]
+fn pages<T: NoUninit>(values: &[T]) -> Option<(usize, usize)> {
+    let addresses = values.as_ptr_range();
+    let (start, end) = (addresses.start as usize, addresses.end as usize);
+    let first = start - start % rustix::param::page_size();
+    (start < end && find(start).is_some()).then_some((first, end - first))
 }
 
 #[cfg(test)]

@@ -39,9 +39,9 @@ impl FileValues {
         let (file, path) = unnamed(dir)?;
         reserve(&file, bytes).map_err(|e| Error::io(dir, "reserve space for the rows of a table in", e))?;
         // SAFETY: the file has no name, so no other process opens it, changes it or makes it
-        // shorter, and this value holds its only map: references to the map are the only ones to its
-        // bytes. Its bytes are there, so a write fails only if the disk does, which raises SIGBUS
-        // as with every map (`maps::find`).
+        // shorter. This value holds its only map, so references to the map are the only ones to its
+        // bytes. Its bytes are there, so a write fails only if the disk does, which raises
+        // SIGBUS, as with every map (`maps::find`).
         let map = unsafe { MmapOptions::new().map_mut(&file) }.map_err(|e| Error::io(&path, "map", e))?;
         #[cfg(unix)]
         let _ = map.advise(Advice::Random); // rows are read at random; a refusal costs speed only
@@ -128,11 +128,8 @@ impl Matrix {
     /// The range is outside.
     pub fn expect(&self, rows: Range<usize>) {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
-        #[cfg(unix)]
-        if let Storage::File(values) = &self.storage {
-            let row = self.cols * size_of::<f32>();
-            let (start, bytes) = (rows.start * row, rows.len() * row);
-            let _ = values.map.advise_range(Advice::WillNeed, start, bytes); // a refusal costs speed only
+        if self.is_in_file() {
+            maps::expect(self.rows(rows).host());
         }
     }
 

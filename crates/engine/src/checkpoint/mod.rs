@@ -40,7 +40,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
 pub(crate) use assign::assign;
-use tensors::{Bytes, REMEDY, Tensor, TensorRef, decode, encode, for_each_chunk};
+use tensors::{Bytes, Tensor, TensorRef, damaged, decode, encode, for_each_chunk, unreadable};
 
 const MODEL: &str = "model.safetensors";
 const BEST: &str = "best.safetensors";
@@ -339,7 +339,7 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     /// The message names the file.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
         let Some(dir) = complete(dir)? else { return Ok(None) };
-        let read = |name: &str| bytes_of(&dir.join(name));
+        let read = |name: &str| Bytes::read(&dir.join(name));
         Self::decode(dir.clone(), &read).map(Some)
     }
 
@@ -351,7 +351,9 @@ impl<S: DeserializeOwned> Checkpoint<S> {
     pub fn of_files(dir: &Path, files: &Files) -> Result<Self> {
         let read = |name: &str| {
             let found = files.iter().find(|(file, _)| file == name);
-            found.map(|(_, bytes)| Bytes::Memory(bytes.clone())).ok_or_else(|| damaged(&dir.join(name), "file", "missing"))
+            found
+                .map(|(_, bytes)| Bytes::Memory(bytes.clone()))
+                .ok_or_else(|| damaged(&dir.join(name), "file", "missing"))
         };
         Self::decode(dir.to_path_buf(), &read)
     }
@@ -433,7 +435,9 @@ pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
 pub(crate) fn check_finite(path: &Path, params: &[TensorRef]) -> Result<()> {
     let first = params.iter().find_map(|(name, _, data)| {
         let mut found = None;
-        for_each_chunk(data, |chunk| found = found.or_else(|| chunk.iter().copied().find(|x| !x.is_finite())));
+        for_each_chunk(data, |chunk| {
+            found = found.or_else(|| chunk.iter().copied().find(|x| !x.is_finite()))
+        });
         Some((name, found?))
     });
     first.map_or(Ok(()), |(name, value)| {
@@ -459,27 +463,11 @@ pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -
 /// # Errors
 /// The file cannot be read or is damaged.
 pub(crate) fn load_params(path: &Path) -> Result<Vec<Tensor>> {
-    decode(path, &bytes_of(path)?)
+    decode(path, &Bytes::read(path)?)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| unreadable(path, e))
-}
-
-/// Bytes of the file `path`, mapped if they are many.
-fn bytes_of(path: &Path) -> Result<Bytes> {
-    Bytes::read(path).map_err(|e| unreadable(path, e))
-}
-
-fn unreadable(path: &Path, error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => damaged(path, "file", "missing"),
-        _ => Error::io(path, "read", error),
-    }
-}
-
-fn damaged(path: &Path, place: &str, what: &str) -> Error {
-    Error::format(path, place, format!("{what}: the file is damaged; {REMEDY}"))
 }
 
 /// Verifies the checksum inside `state.json`, the first string under "xxh3".

@@ -31,7 +31,7 @@ const CHUNK: usize = 1 << 20;
 const CHECKSUM: &str = "xxh3";
 
 /// Remedy for a damaged file.
-pub(super) const REMEDY: &str = "restore the file from a copy, or train again";
+const REMEDY: &str = "restore the file from a copy, or train again";
 
 /// A named matrix from a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +117,7 @@ impl PartialEq for Values {
 /// this process afterwards.
 pub(super) fn for_each_chunk<T: bytemuck::NoUninit>(values: &[T], mut see: impl FnMut(&[T])) {
     for chunk in values.chunks(CHUNK) {
+        maps::expect(chunk);
         see(chunk);
         maps::release(chunk);
     }
@@ -218,9 +219,9 @@ impl Bytes {
     /// Reads the file `path`.
     ///
     /// # Errors
-    /// Those of the system.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
-        Self::read_or_map(path, MAPPED_BYTES)
+    /// It is missing or cannot be read.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        Self::read_or_map(path, MAPPED_BYTES).map_err(|e| unreadable(path, e))
     }
 
     /// Reads the file `path`, or maps it if it has `mapped` bytes or more.
@@ -259,14 +260,26 @@ impl std::ops::Deref for Bytes {
     }
 }
 
+/// Error of a file that cannot be read.
+pub(super) fn unreadable(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => damaged(path, "file", "missing"),
+        _ => Error::io(path, "read", error),
+    }
+}
+
+/// Error of a file that is not as it was written.
+pub(super) fn damaged(path: &Path, place: &str, what: &str) -> Error {
+    Error::format(path, place, format!("{what}: the file is damaged; {REMEDY}"))
+}
+
 /// Decodes the tensors of a safetensors file, sorted by name. Verifies the checksum if the metadata
 /// holds one. Tensors of a mapped file stay in it.
 ///
 /// # Errors
 /// The file is damaged, or a tensor, which the message names, is not an f32 matrix.
 pub(super) fn decode(path: &Path, bytes: &Bytes) -> Result<Vec<Tensor>> {
-    let damaged =
-        |what: String| Error::format(path, "header", format!("{what}: the file is damaged; {REMEDY}"));
+    let damaged = |what: String| damaged(path, "header", &what);
     let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(e.to_string()))?;
     let file = SafeTensors::deserialize(bytes).map_err(|e| damaged(e.to_string()))?;
     let mut views = file.tensors();
@@ -320,11 +333,8 @@ mod tests {
         let bytes = bytes_of(&tensors);
         let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
         let views = tensors.iter().map(|(name, shape, data)| {
-            let view = safetensors::tensor::TensorView::new(
-                Dtype::F32,
-                shape.to_vec(),
-                bytemuck::cast_slice(data),
-            );
+            let view =
+                safetensors::tensor::TensorView::new(Dtype::F32, shape.to_vec(), bytemuck::cast_slice(data));
             (name.clone(), view.unwrap())
         });
         assert_eq!(bytes, safetensors::serialize(views, metadata.metadata().clone()).unwrap());
@@ -335,8 +345,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         std::fs::write(&path, file()).unwrap();
-        let [read, mapped] =
-            [u64::MAX, 1].map(|from| super::decode(&path, &Bytes::read_or_map(&path, from).unwrap()).unwrap());
+        let [read, mapped] = [u64::MAX, 1]
+            .map(|from| super::decode(&path, &Bytes::read_or_map(&path, from).unwrap()).unwrap());
         assert_eq!(read, mapped);
         assert!(mapped.iter().all(|tensor| matches!(tensor.data, Values::File(_))));
         std::fs::write(&path, []).unwrap();

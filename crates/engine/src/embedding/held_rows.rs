@@ -66,6 +66,14 @@ impl HeldRows {
         }
         self.held = wanted;
     }
+
+    /// Takes all rows of `tables` out of memory.
+    pub(super) fn release(&mut self, tables: &[&Matrix]) {
+        if self.in_file {
+            tables.iter().for_each(|table| table.release(0..table.num_rows()));
+            self.held.clear();
+        }
+    }
 }
 
 /// Bytes of a row of `dim` values with the state of its optimiser.

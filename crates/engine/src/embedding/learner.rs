@@ -117,10 +117,13 @@ impl TableLearner {
     /// follow. Rows in files of other buckets leave memory.
     pub(super) fn hold(&mut self, now: &BTreeSet<usize>, next: &BTreeSet<usize>) {
         let Self { model, optimizer, held, .. } = self;
-        let own = format!("{ROWS}.");
-        let state = optimizer.state().into_iter().filter(|(name, _)| name.starts_with(&own));
-        let tables: Vec<&Matrix> = [&model.rows].into_iter().chain(state.map(|(_, table)| table)).collect();
-        held.hold(&tables, now, next);
+        held.hold(&tables(&model.rows, &**optimizer), now, next);
+    }
+
+    /// Takes all rows in files out of memory, after a pass over rows of all buckets.
+    pub(super) fn release(&mut self) {
+        let Self { model, optimizer, held, .. } = self;
+        held.release(&tables(&model.rows, &**optimizer));
     }
 
     /// Scores, loss, gradients, update. If the loss is not finite, no row changes. `seeds` is the
@@ -219,6 +222,13 @@ impl TableLearner {
         });
         Ok(prepared?)
     }
+}
+
+/// Tables with a row for each node: the rows, and their state once it is allocated.
+fn tables<'t>(rows: &'t Matrix, optimizer: &'t dyn RowOptimizer) -> Vec<&'t Matrix> {
+    let own = format!("{ROWS}.");
+    let state = optimizer.state().into_iter().filter(|(name, _)| name.starts_with(&own));
+    [rows].into_iter().chain(state.map(|(_, table)| table)).collect()
 }
 
 /// Copies rows of a table.

@@ -193,6 +193,7 @@ impl BatchRun for TableRun<'_> {
             let (scores, _) = ranking.scores(1 + part as usize, std::slice::from_ref(&self.metric));
             scores.get(&self.metric.name()).copied()
         });
+        learner.release();
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }
 

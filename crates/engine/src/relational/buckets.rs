@@ -3,14 +3,15 @@
 //! # Algorithm
 //!
 //! The rows of a table are divided into `P` buckets of consecutive rows. An edge belongs to the
-//! pair of the buckets of its ends. An epoch visits the pairs row by row of their triangle, in
-//! turning directions, so that each pair has a bucket of the pair before:
+//! pair of the buckets of its ends. An epoch visits the pairs row by row of their triangle, every
+//! second row backwards with its diagonal second, so that each pair shares a bucket with the one
+//! before:
 //!
 //! ```text
 //! (0,0) (0,1) (0,2) (0,3)
-//!       (1,1) (1,2) (1,3)     from right to left
-//!             (2,2) (2,3)     from left to right
-//!                   (3,3)
+//! (1,3) (1,1) (1,2)
+//! (2,2) (2,3)
+//! (3,3)
 //! ```
 //!
 //! The buckets have other numbers in each epoch, and the edges of a pair are shuffled. Negatives of
@@ -86,8 +87,13 @@ impl Buckets {
             [a.min(b), a.max(b)]
         };
         let row = |i: usize| {
-            let turn = i % 2 == 1;
-            (i..count).map(move |j| pair(i, if turn { count - 1 - (j - i) } else { j }))
+            let mut others: Vec<usize> = (i..count).collect();
+            if i % 2 == 1 && others.len() > 1 {
+                others.reverse();
+                others.pop();
+                others.insert(1, i);
+            }
+            others.into_iter().map(move |j| pair(i, j))
         };
         (0..count).flat_map(row).collect()
     }

@@ -6,6 +6,10 @@
 //! block of candidates then adds the numbers of its candidates with a larger and with an equal
 //! score. A score has the same bits in any block, so the ranks are those of [`FullRanking::ranks`].
 //!
+//! # Source
+//!
+//! Ranks as in [`super::full`]; the blocks are Graphmill's own.
+//!
 //! # Cost
 //!
 //! O(Q C F), as for all candidates at once. The candidates are read once for all queries.
@@ -39,6 +43,7 @@ impl FullRanking<'_> {
         while start < candidates {
             // the last block has at least two candidates
             let end = if candidates - start <= len + 1 { candidates } else { start + len };
+            maps::expect(self.candidates.rows(start..end).host());
             let (starts, ids) = self.excluded_within(start as u32..end as u32);
             let block = FullRanking {
                 candidates: self.candidates.rows(start..end),

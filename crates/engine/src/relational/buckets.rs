@@ -3,15 +3,14 @@
 //! # Algorithm
 //!
 //! The rows of a table are divided into `P` buckets of consecutive rows. An edge belongs to the
-//! pair of the buckets of its ends. An epoch visits the pairs row by row of their triangle, every
-//! second row backwards with its diagonal second, so that each pair shares a bucket with the one
-//! before:
+//! pair of the buckets of its ends, or to the first pair with its only bucket. An epoch visits the
+//! pairs row by row of their triangle, every second row backwards, so that each pair shares a bucket
+//! with the one before:
 //!
 //! ```text
-//! (0,0) (0,1) (0,2) (0,3)
-//! (1,3) (1,1) (1,2)
-//! (2,2) (2,3)
-//! (3,3)
+//! (0,1) (0,2) (0,3)
+//!       (1,3) (1,2)
+//!             (2,3)
 //! ```
 //!
 //! The buckets have other numbers in each epoch, and the edges of a pair are shuffled. Negatives of
@@ -25,12 +24,13 @@
 //!
 //! # Cost
 //!
-//! O(E) for the order of an epoch, which loads `P (P + 1) / 2` buckets.
+//! O(E) for the order of an epoch, which loads `P (P - 1) / 2 + 1` buckets.
 //!
 //! # Deviations
 //!
-//! The paper visits the pairs of sources and destinations apart; here both directions of a pair
-//! are visited together, because nodes of all types are rows of one table.
+//! The paper visits the pairs of sources and destinations apart, and those of one bucket by
+//! themselves. Here both directions of a pair are visited together, because nodes of all types are
+//! rows of one table.
 
 use std::ops::Range;
 
@@ -77,7 +77,8 @@ impl Buckets {
         candidates.start.max(bucket.start as NodeId)..candidates.end.min(bucket.end as NodeId)
     }
 
-    /// Pairs of buckets of an epoch in the order of their visits, the smaller first.
+    /// Pairs of buckets of an epoch in the order of their visits, the smaller first; one bucket
+    /// twice if there is no other.
     pub(crate) fn visits(&self, seed: u64, epoch: u64) -> Vec<[usize; 2]> {
         let count = self.len();
         let mut numbers: Vec<usize> = (0..count).collect();
@@ -86,14 +87,12 @@ impl Buckets {
             let (a, b) = (numbers[i], numbers[j]);
             [a.min(b), a.max(b)]
         };
+        if count == 1 {
+            return vec![[0, 0]];
+        }
         let row = |i: usize| {
-            let mut others: Vec<usize> = (i..count).collect();
-            if i % 2 == 1 && others.len() > 1 {
-                others.reverse();
-                others.pop();
-                others.insert(1, i);
-            }
-            others.into_iter().map(move |j| pair(i, j))
+            let is_backwards = i % 2 == 1;
+            (i + 1..count).map(move |j| pair(i, if is_backwards { count + i - j } else { j }))
         };
         (0..count).flat_map(row).collect()
     }
@@ -132,7 +131,12 @@ impl Buckets {
     /// Number of the visit of each pair, by [`Buckets::place`].
     fn ranks(&self, visits: &[[usize; 2]]) -> Vec<usize> {
         let mut rank = vec![0; self.len() * self.len()];
-        visits.iter().enumerate().for_each(|(i, &pair)| rank[self.place(pair)] = i);
+        // from the last, so that a bucket by itself has its first visit
+        for (i, &[a, b]) in visits.iter().enumerate().rev() {
+            for pair in [[a, b], [a, a], [b, b]] {
+                rank[self.place(pair)] = i;
+            }
+        }
         rank
     }
 
@@ -168,7 +172,7 @@ mod tests {
             let buckets = Buckets::new(count * 10, count);
             let visits = buckets.visits(seed, epoch);
             let distinct: BTreeSet<_> = visits.iter().copied().collect();
-            prop_assert_eq!((visits.len(), distinct.len()), (count * (count + 1) / 2, visits.len()));
+            prop_assert_eq!((visits.len(), distinct.len()), ((count * (count - 1) / 2).max(1), visits.len()));
             for pair in visits.windows(2) {
                 prop_assert!(pair[0].iter().any(|bucket| pair[1].contains(bucket)), "{:?}", pair);
             }
@@ -187,7 +191,7 @@ mod tests {
             let visit = |i: NodeId| {
                 let [u, _, v] = edges[i as usize];
                 let (a, b) = (buckets.of(u), buckets.of(v));
-                visits.iter().position(|&pair| pair == [a.min(b), a.max(b)]).unwrap()
+                visits.iter().position(|pair| pair.contains(&a) && pair.contains(&b)).unwrap()
             };
             let mut expected = before;
             expected.sort_by_key(|&i| visit(i));

@@ -29,7 +29,7 @@ pub mod tensors;
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 

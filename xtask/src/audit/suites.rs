@@ -43,8 +43,15 @@ pub(super) const MIRI: &[Suite] = &[
         // atomic slices of transposes, prefetches, sets of bits, the list of maps
         name: "core, portable",
         package: "graphmill-core",
-        filters: &["block::", "maps::"],
+        filters: &["block::membership::", "block::tests::", "block::transpose::", "maps::"],
         is_short: true,
+        ..LIBRARY
+    },
+    Suite {
+        // the same, from the builder of graphs on; a minute for each random graph
+        name: "core blocks, portable",
+        package: "graphmill-core",
+        filters: &["block::induce::"],
         ..LIBRARY
     },
     Suite {
@@ -54,6 +61,7 @@ pub(super) const MIRI: &[Suite] = &[
         filters: &["feature::host::", "feature::widen::", "feature::stream::", "feature::cached::"],
         skipped: &[
             ("no_schedule_of_readers_mixes_rows", "shuttle switches stacks in assembly"),
+            ("caches_return_the_rows_of_a_plain_read", "minutes; concurrent_readers reads the same caches"),
             ("streamed_results_equal_plain_copies", "8 Mi values; the stores themselves are in stream::"),
         ],
         ..LIBRARY

@@ -17,6 +17,8 @@
 //! a larger machine it would have succeeded. Memory maps of input files are not counted; they hold
 //! no more than the files.
 
+#![allow(unsafe_code, reason = "allocators of tests")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},

@@ -17,10 +17,13 @@
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
 //! - `cargo xtask faults BINARY [--short]` lets every system call of the program's commands fail
 //!   once.
+//! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or
+//!   a sanitizer, or changes the code and expects its tests to fail.
 //! - `cargo xtask release --check|--dry-run` checks what a release needs, or builds its files.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 
+mod audit;
 mod bench;
 mod book;
 mod cuda;
@@ -54,6 +57,7 @@ const USAGE: &[&str] = &[
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short]",
+    "audit miri|address|thread|mutants [--short] [NAME ...]",
     "release --check|--dry-run",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
@@ -78,6 +82,7 @@ fn main() -> Result<()> {
         ["fuzz", ref words @ ..] => fuzz::run(words),
         ["faults", binary] => faults::run(binary.as_ref(), false),
         ["faults", binary, "--short"] => faults::run(binary.as_ref(), true),
+        ["audit", ref words @ ..] => audit::run(words),
         ["release", ref words @ ..] => release::run(words),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),
         _ => bail!("usage: cargo xtask {}", USAGE.join(" | ")),

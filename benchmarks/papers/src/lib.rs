@@ -8,6 +8,8 @@
 //!
 //! `cargo run -p graphmill-papers -- NAME` runs each of them without the command-line program.
 
+#![forbid(unsafe_code)]
+
 pub mod bgl_stages;
 pub mod bgl_user_item;
 pub mod fgnn;

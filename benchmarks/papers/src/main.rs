@@ -1,5 +1,7 @@
 //! `graphmill-papers NAME [FILE] [--json]`: one paper's own figures or formula.
 
+#![forbid(unsafe_code)]
+
 use std::{env, error::Error, fmt, fs, process::ExitCode};
 
 use graphmill_papers::{

@@ -8,6 +8,8 @@
 //! - `cargo xtask bench show [NAME...]` prints the tables of records.
 //! - `cargo xtask bench charts` draws `book/src/figures/*.svg` from the records.
 
+#![forbid(unsafe_code)]
+
 mod charts;
 mod definition;
 mod figure;

@@ -10,6 +10,8 @@
 //! `--without PROGRAM` after `check` skips blocks that need a program, also if it is installed. The
 //! program `graphmill` is the one beside this program: `cargo xtask book` builds both.
 
+#![forbid(unsafe_code)]
+
 mod book;
 mod console;
 mod help;

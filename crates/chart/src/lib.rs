@@ -16,6 +16,8 @@
 //! - [`Figure`]: panels side by side with one key, as a standalone document that follows the
 //!   reader's light or dark theme.
 
+#![forbid(unsafe_code)]
+
 mod drawing;
 mod figure;
 mod scale;

@@ -1,5 +1,7 @@
 //! Slice that several threads write to.
 
+#![allow(unsafe_code, reason = "disjoint parallel writes")]
+
 use std::sync::atomic::AtomicU32;
 
 /// Views words as atomics. Relaxed loads and stores of them are plain moves; the join at the end of

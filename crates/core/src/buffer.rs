@@ -1,5 +1,7 @@
 //! Owned vectors and memory maps behind one type.
 
+#![allow(unsafe_code, reason = "mapped files")]
+
 use std::{
     any::Any,
     fs::File,
@@ -164,6 +166,10 @@ impl<T: Pod> Buffer<T> {
 
     /// Returns the first `len` values of anonymous memory.
     fn from_map(map: MmapMut, len: usize) -> Result<Self> {
+        if cfg!(miri) {
+            // Miri does not interpret the protection of memory
+            return Ok(bytemuck::cast_slice(&map)[..len].to_vec().into());
+        }
         let map = map.make_read_only().map_err(|e| Error::invalid(format!("cannot protect memory: {e}")))?;
         let map = Arc::new(Map { _listed: None, memory: map });
         let storage = Storage::Mapped { map, offset: 0, len, file: None, of: PhantomData, tag: None };
@@ -280,7 +286,7 @@ impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
 fn huge_pages(bytes: usize) -> Result<MmapMut> {
     let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
     let map = MmapMut::map_anon(bytes).map_err(no)?;
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only
     Ok(map)
 }

@@ -5,6 +5,8 @@
 //! so that a handler never reads memory that was freed: one small record for each file that was
 //! mapped.
 
+#![allow(unsafe_code, reason = "mapped files")]
+
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 use std::{

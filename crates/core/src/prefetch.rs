@@ -1,6 +1,8 @@
 //! Prefetching of cache lines: random reads then overlap instead of queueing up, which is worth
 //! more to a sampler than any choice of hash map.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 /// Prefetches the cache line of `slice[index]`. An index out of range does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {

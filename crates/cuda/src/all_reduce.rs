@@ -1,5 +1,7 @@
 //! In-place sums of matrices over several devices, for the gradients of Trainers.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::ViewMut;

@@ -1,5 +1,7 @@
 //! A device: its driver, its kernels, its memory budget, and its first failure.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     collections::HashMap,
     sync::{

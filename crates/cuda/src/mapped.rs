@@ -1,5 +1,7 @@
 //! Host memory that devices read in place: locked in place, or a locked copy.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{any::Any, sync::Arc};
 
 use crate::{

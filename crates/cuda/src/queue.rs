@@ -4,6 +4,8 @@
 //! Memory that leaves the queue, such as rows and blocks that the compute stream reads, is reused
 //! after the compute stream has finished with it.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     any::Any,
     collections::{BTreeMap, VecDeque},

@@ -1,5 +1,7 @@
 //! Prefix sums on a device.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use crate::{

@@ -6,6 +6,8 @@
 //! proves that a step makes no such calls.
 //! at all shows that nothing of it happens.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},

@@ -1,6 +1,8 @@
 //! The simulated device: it runs kernels correctly in every order, and reports calls that a real
 //! device must not receive.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{ffi::c_void, sync::Arc};
 
 use graphmill_cuda::{

@@ -4,6 +4,8 @@
 //! A library is loaded once per process, so every test runs in a separate process: this program
 //! again, with the environment of the test.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     env,
     ffi::c_void,

@@ -28,6 +28,8 @@
 //! - [`alias_file`]: alias tables of stored edge weights, cached in the dataset's directory.
 //! - [`bottom_hop`]: feature rows with the aggregates of their in-neighbours, in a file.
 
+#![forbid(unsafe_code)]
+
 pub mod alias_file;
 pub mod as_of;
 pub mod atomic;

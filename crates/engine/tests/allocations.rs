@@ -6,6 +6,8 @@
 //! of zero. The library of dense products allocates in each call, so the exact count is tested with
 //! the reference backend, and only a constant count with [`Cpu`].
 
+#![allow(unsafe_code, reason = "allocators of tests")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::{

@@ -3,6 +3,8 @@
 //! limit of the process (SIGXFSZ). Each becomes one error line and exit status 1. What a run has
 //! saved stays: `train --resume` continues from its last checkpoint.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,

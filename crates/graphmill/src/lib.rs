@@ -59,6 +59,8 @@
 //! --no-default-features` adds the library to a program, and `cargo install --path
 //! graphmill/crates/graphmill` installs the command.
 
+#![forbid(unsafe_code)]
+
 pub use graphmill_core as graph;
 pub use graphmill_data as dataset;
 pub use graphmill_distributed as distributed;

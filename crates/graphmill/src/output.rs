@@ -2,6 +2,8 @@
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
 //! usage, 130 stopped by Ctrl-C or by another rank, 143 by SIGTERM.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
 use graphmill_data::TypedDataset;

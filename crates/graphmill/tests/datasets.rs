@@ -1,5 +1,7 @@
 //! `graphmill datasets`, from the list to an imported dataset.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use crate::common::Sandbox;
 use crate::server::{Reply, Server};
 

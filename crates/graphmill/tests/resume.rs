@@ -1,6 +1,8 @@
 //! A run that is killed or interrupted at any moment and resumed ends with the same bits as an
 //! uninterrupted one.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{
     fs,
     process::{Child, Stdio},

@@ -1,5 +1,7 @@
 //! Sweeps: the trials that go on, the same bits as runs alone, kills, and refusals.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{
     fs,
     process::Stdio,

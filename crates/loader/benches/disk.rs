@@ -6,6 +6,8 @@
 //! Requests are of 50,000 random rows; each time is the best of seven, and options take turns.
 //! Through the page cache (`off`), each request begins with an empty cache.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 #[cfg(target_os = "linux")]
 fn main() {
     linux::main();

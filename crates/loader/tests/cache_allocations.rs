@@ -2,6 +2,8 @@
 //! Counted on one thread, where the count is exact (on several, rayon's queues may grow now and
 //! then).
 
+#![allow(unsafe_code, reason = "allocators of tests")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     ops::Range,

@@ -53,7 +53,9 @@ proptest! {
 
 #[test]
 fn wide_rows_agree_with_the_reference() {
-    for (cols, seed) in [(200, 1), (256, 2), (257, 3), (602, 4)] {
+    // Miri, which interprets the tests, takes the first
+    let widths = [(37, 5), (200, 1), (256, 2), (257, 3), (602, 4)];
+    for (cols, seed) in widths.into_iter().take(if cfg!(miri) { 1 } else { usize::MAX }) {
         compare(|_| Shape { rows: 9, cols, inner: 5, heads: 2, dst: 6, extra_src: 5, degree: 4, seed });
     }
 }

@@ -1,5 +1,7 @@
 //! Training steps on batches of known shapes allocate nothing after a warm-up.
 
+#![allow(unsafe_code, reason = "allocators of tests")]
+
 mod support;
 
 use std::{

@@ -49,7 +49,9 @@ fn run(block: &Block, cols: usize, slicing: Slicing) -> Vec<u32> {
 
 #[test]
 fn slices_of_any_width_match_whole_rows() {
-    for (dst, src, cols) in [(40, 90, 67), (33, 33, 16), (7, 12, 5), (50, 50, 300), (1, 1, 33), (0, 3, 40)] {
+    let shapes = [(1, 1, 33), (0, 3, 40), (7, 12, 35), (40, 90, 67), (33, 33, 16), (7, 12, 5), (50, 50, 300)];
+    // Miri, which interprets the tests, takes the small ones
+    for (dst, src, cols) in shapes.into_iter().take(if cfg!(miri) { 3 } else { usize::MAX }) {
         let block = random_block(dst, src, true, 3);
         for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
             let rows = with_level(level, || run(&block, cols, Slicing::Rows));

@@ -60,6 +60,8 @@
 //! # Ok::<(), graphmill_engine::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod devices;
 mod file;
 mod hardware;

@@ -1,5 +1,7 @@
 //! Tables whose rows are gathered for a batch: node features, labels, edge attributes.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::{any::Any, slice, sync::Arc};
 
 use bytemuck::Pod;

@@ -24,6 +24,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod page;
 mod recorder;
 mod tensorboard;

@@ -21,6 +21,8 @@
 //! run beside the old one and then exchanges them, so no request is lost, and no answer mixes two
 //! runs.
 
+#![forbid(unsafe_code)]
+
 mod app;
 mod arrow;
 mod batch;

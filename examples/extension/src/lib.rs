@@ -20,6 +20,8 @@
 //! # Ok::<(), graphmill::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 #[path = "../../04-own-cache-policy.rs"]
 pub mod cache_policy;
 #[path = "../../03-own-layer.rs"]

@@ -4,6 +4,8 @@
 //! of no call, and at the exit the result by the error. Calls before [`MARK`] are left alone: they
 //! belong to the loader and the start of the runtime, where nothing can be reported.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{
     collections::HashSet,
     io,

@@ -8,6 +8,7 @@
 //! | modules of a crate | no import cycles |
 //! | `allow(clippy::too_many_arguments)` | at most the number in `xtask/house.toml`, which only falls |
 //! | default of a trait's method | no `unreachable!` |
+//! | unsafe code | allowed by file, for a reason of [`unsafety::PAGE`], which counts it |
 //! | a path in a Markdown page | exists |
 //!
 //! `xtask/house.toml` lists the exceptions with their reasons. Superfluous exceptions are printed,
@@ -16,6 +17,7 @@
 mod cycles;
 mod paths;
 pub(crate) mod source;
+mod unsafety;
 
 use std::{
     collections::BTreeMap,
@@ -70,6 +72,7 @@ pub(crate) fn check() -> Result<()> {
     faults.extend(allowed_arguments(&sources, exceptions.too_many_arguments));
     faults.extend(unreachable_defaults(&sources));
     faults.extend(excepted(cycles::find(&sources), &exceptions.cycles));
+    faults.extend(unsafety::faults(root, &sources)?);
     faults.extend(paths::faults(root)?);
     if faults.is_empty() {
         eprintln!("── house: {} files are in shape", sources.len());

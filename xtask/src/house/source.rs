@@ -1,7 +1,7 @@
 //! A Rust file: its code without comments and strings, and the functions and traits in it. No full
 //! parser: formatted code is assumed, as `cargo fmt --check` ensures.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use anyhow::{Context, Result};
 
@@ -58,6 +58,26 @@ impl Source {
         self.code.lines().take(self.code_lines()).collect::<Vec<_>>().join("\n")
     }
 
+    /// Number of `unsafe` blocks, functions, implementations and foreign blocks.
+    pub(super) fn unsafe_uses(&self) -> usize {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        self.code.split(|c| !is_word(c)).filter(|word| *word == "unsafe").count()
+    }
+
+    /// Reasons for which the file allows unsafe code; an attribute without a reason gives "".
+    pub(super) fn unsafe_reasons(&self) -> BTreeSet<&str> {
+        let attributes = self.text.lines().filter_map(|line| {
+            let attribute = line.trim_start().strip_prefix('#')?.trim_start_matches('!');
+            attribute.strip_prefix("[allow(unsafe_code")
+        });
+        attributes.map(quoted_reason).collect()
+    }
+
+    /// Reports whether the file, a crate's root, forbids unsafe code.
+    pub(super) fn forbids_unsafe(&self) -> bool {
+        self.code.lines().any(|line| line == "#![forbid(unsafe_code)]")
+    }
+
     /// Functions before the file's own tests.
     pub(super) fn functions(&self) -> Vec<Function> {
         let lines: Vec<&str> = self.code.lines().take(self.code_lines()).collect();
@@ -103,6 +123,12 @@ impl Source {
         }
         found
     }
+}
+
+/// Reason that follows the name of an allowed lint, or "".
+fn quoted_reason(rest: &str) -> &str {
+    let text = rest.strip_prefix(", reason = \"").unwrap_or("");
+    text.split_once('"').map_or("", |(reason, _)| reason)
 }
 
 /// Width of the blanks before a line's first character.

@@ -1,5 +1,7 @@
 //! Selection of a row's neighbours that are in a set of nodes.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use crate::NodeId;
 
 /// Number of entries that [`keep`] may write beyond the selected ones.

@@ -4,6 +4,8 @@
 //! for them, and writes them back. It is unlinked before its first value is written: it ends with
 //! its matrix, or with the process, however that ends.
 
+#![allow(unsafe_code, reason = "mapped files")]
+
 use std::{
     fs::{File, OpenOptions},
     io::{ErrorKind, Write},

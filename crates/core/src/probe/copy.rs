@@ -1,6 +1,8 @@
 //! Memory copies, with ordinary and with streaming stores. Streaming stores do not read the cache
 //! lines that they overwrite; which variant is faster depends on the machine.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use rayon::prelude::*;
 
 use crate::{Buffer, Matrix};

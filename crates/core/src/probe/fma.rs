@@ -1,5 +1,7 @@
 //! Fused multiply-adds on registers, the upper bound of dense products.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use std::hint::black_box;
 
 /// Number of rounds of a call.

@@ -1,5 +1,7 @@
 //! Aggregation over the edges of a block.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::matrix::TableType;
 use graphmill_nn::backend::{
     EdgeWeight, OwnWeight,

@@ -1,5 +1,7 @@
 //! Attention over input rows, which all heads share.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::matrix::TableType;
 use graphmill_nn::backend::ops::{AttendInput, AttendInputBackward, AttendInputTransposed};
 

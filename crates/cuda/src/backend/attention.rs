@@ -1,5 +1,7 @@
 //! Attention (GAT): logits by heads, softmax over edges, weighted sums, and their gradients.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_nn::backend::ops::{
     Attend, AttendBackward, EdgeSoftmax, EdgeSoftmaxBackward, HeadDot, HeadDotBackward, HeadMean,
     HeadMeanBackward, shape::of,

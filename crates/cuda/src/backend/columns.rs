@@ -1,5 +1,7 @@
 //! Column sums, in two stages of fixed order.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use super::work::Work;
 use crate::{Buffer, Result, arguments, driver::Address};
 

@@ -1,5 +1,7 @@
 //! Epilogues of products, and their gradients; column sums.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
     Activation,

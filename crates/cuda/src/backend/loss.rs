@@ -1,6 +1,8 @@
 //! Losses with their gradients, softmax and sigmoid. A loss stays on the device until the host
 //! reads it.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy, shape};
 

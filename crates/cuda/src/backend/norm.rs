@@ -1,5 +1,7 @@
 //! Normalizations.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::ViewMut;
 use graphmill_nn::backend::ops::{
     BatchNormApply, BatchNormBackward, BatchNormForward, L2NormBackward, L2NormForward, LayerNormBackward,

@@ -1,6 +1,8 @@
 //! Dense products by the vendor's library if available, else by our tiled kernel. Sparse factors
 //! are converted to dense ones.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::View;
 use graphmill_nn::backend::{
     Side,

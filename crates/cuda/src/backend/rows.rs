@@ -1,5 +1,7 @@
 //! Rows and elements.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_core::{View, ViewMut, matrix::TableType};
 use graphmill_nn::backend::{
     Matrices, mask_hash,

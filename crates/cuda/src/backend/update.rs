@@ -1,5 +1,7 @@
 //! Updates of parameters.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use graphmill_nn::backend::{
     AdamStep, SgdStep,
     ops::{AdamUpdate, SgdUpdate},

@@ -1,6 +1,8 @@
 //! Context of an operation: addresses of its matrices, its block on the device, and kernel
 //! launches.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::{

@@ -5,6 +5,8 @@
 //! Everything above this trait is the same for both, so tests without a device cover all code
 //! except the vendor's.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 pub mod nvidia;
 #[cfg(feature = "shim")]
 pub mod shim;

@@ -5,6 +5,8 @@
 //! `nvidia/cublas/lib` of a Python environment's packages; otherwise they use the crate's own
 //! kernel.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 mod blas;
 mod device;
 mod graph;

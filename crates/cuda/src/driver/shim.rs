@@ -5,6 +5,8 @@
 //! threads reach, addresses outside allocations, memory over the budget, wrong numbers of
 //! arguments. Fresh device memory is filled with NaN. The order of threads and blocks can be set.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 mod in_order;
 mod memory;
 mod options;

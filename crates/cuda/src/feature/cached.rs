@@ -22,6 +22,8 @@
 //! Rows in the slots, on the device; the maps of the policy, and the missing rows of a batch, on
 //! the host.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,

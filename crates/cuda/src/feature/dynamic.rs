@@ -1,6 +1,8 @@
 //! Dynamic row cache on a device (`kernels/cache.cu`). Kernels look up, gather and admit the rows
 //! of a batch, and the host receives only the number of hits.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Instant,

@@ -1,5 +1,7 @@
 //! Static tiers: the hottest rows on devices, the others in host memory.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};

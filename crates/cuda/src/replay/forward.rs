@@ -1,6 +1,8 @@
 //! The driver's calls: some are recorded, some first flush the recorded commands, and some pass
 //! through.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::ffi::c_void;
 
 use super::Replay;

@@ -25,6 +25,8 @@
 //! of a capture and be captured itself. If the driver refuses a capture, this segment and all
 //! others are queued normally.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 mod forward;
 mod segment;
 

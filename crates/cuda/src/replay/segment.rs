@@ -1,5 +1,7 @@
 //! Recorded commands of a stream, with their late-bound values.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{ffi::c_void, ops::Range};
 
 use crate::{

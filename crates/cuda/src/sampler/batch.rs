@@ -6,6 +6,8 @@
 //! host also waits for the hop's count.
 //! edges there may be, or too many, the host waits for the hop's count, too.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::{Error, NodeId, Result, block::OnDevice, keyed};

@@ -1,5 +1,7 @@
 //! Kernels of a hop: they draw the destinations' neighbours and number them locally.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::{Result, block::Aggregation};

@@ -159,6 +159,7 @@ impl DeviceSampler {
 
     /// Fills the weights of the symmetric normalization and returns those of the own rows. `slots`
     /// determines the meaning of sources.
+    #[allow(unsafe_code, reason = "device memory and kernels")]
     fn normalize(
         &self,
         at: &Hop,

@@ -1,5 +1,7 @@
 //! Nodes of a batch on a device.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::NodeId;

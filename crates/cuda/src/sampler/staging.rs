@@ -1,6 +1,8 @@
 //! Page-locked host memory to which kernels write a batch's sizes and nodes. It is pooled, because
 //! an allocation by the driver costs more than drawing a batch.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::ObjectPool;

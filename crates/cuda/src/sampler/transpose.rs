@@ -1,5 +1,7 @@
 //! Transpose of a drawn block: its edges by source.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use super::{

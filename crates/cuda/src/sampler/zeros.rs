@@ -1,6 +1,8 @@
 //! Zeroed words of a hop: counters from which its kernels take tiles and look back
 //! (`kernels/lookback.cuh`). One fill zeroes those of all kernels of a hop.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use crate::{Buffer, Queue, Result, driver::Address};

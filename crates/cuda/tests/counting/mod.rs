@@ -1,4 +1,7 @@
 //! A driver that counts operations, and whose events complete when a test decides.
+
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     ffi::c_void,
     sync::{

@@ -116,6 +116,9 @@ mod tests {
         let all = [&[][..], &[0], &[5, 6, 7]].map(|payload| message(&mut sender, lane, payload));
         let urgent = message(&mut sender, Lane::Urgent, &[]);
         assert!(receiver.compare(0, &sender.sent(1)).unwrap_err().contains("1 of its messages"));
+        let is_damaged = |opened: Result<(), String>| opened.is_err_and(|e| e.contains("checksum"));
+        assert!(is_damaged(receiver.open(1, lane, &all[0])), "another rank");
+        assert!(is_damaged(receiver.open(0, Lane::Draws, &all[0])), "another lane");
         receiver.open(0, lane, &all[0]).unwrap();
         assert!(receiver.open(0, lane, &all[0]).unwrap_err().contains("message 0 of it"), "repeated");
         assert!(receiver.open(0, lane, &all[2]).unwrap_err().contains("in the place of 1"), "lost");

@@ -10,6 +10,8 @@
 //! complete only when the other rank has received them, so the contents of both systems' buffers
 //! count as in flight.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::collections::VecDeque;
 
 use graphmill_core::{Error, Result};

@@ -1,5 +1,7 @@
 //! A result whose rows several threads write, each row by one of them.
 
+#![allow(unsafe_code, reason = "disjoint parallel writes")]
+
 use std::{marker::PhantomData, slice::from_raw_parts_mut};
 
 use super::OutputRows;

@@ -1,5 +1,7 @@
 //! Conversion of 16-bit and of sparse rows to dense rows of `f32`.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use graphmill_core::View;
 use half::{f16, slice::HalfFloatSliceExt};
 

@@ -147,6 +147,19 @@ mod tests {
     }
 
     #[test]
+    fn edges_are_distinct_and_found_by_their_ends() {
+        let mut excluded = ExcludedEdges::default();
+        assert!(excluded.is_empty());
+        excluded.refill([(3, 1), (2, 1), (3, 1), (5, 0), (1, 7)]);
+        assert_eq!((excluded.len(), excluded.is_empty()), (4, false));
+        assert_eq!(excluded.sources_of(1), [(1, 2), (1, 3)]);
+        assert_eq!((excluded.sources_of(4).len(), excluded.sources_of(7).len()), (0, 1));
+        assert!(excluded.contains(3, 1) && !excluded.contains(1, 3) && !excluded.contains(5, 1));
+        excluded.clear();
+        assert_eq!(excluded, ExcludedEdges::default());
+    }
+
+    #[test]
     fn excluded_edges_leave_their_rows_alone() {
         let mut excluded = ExcludedEdges::default();
         excluded.refill([(2, 0), (0, 4), (4, 0)]);

@@ -171,13 +171,14 @@ mod tests {
         fn draws_are_the_candidates_without_an_edge(
             edges in prop::collection::vec((0u32..12, 0u32..12), 0..60),
             fixed in 0u32..12,
+            replaced in 0u32..12,
             bounds in (0u32..12, 0u32..13),
             end in prop::sample::select(vec![End::Source, End::Destination]),
         ) {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
             let known = KnownEdges::new(12, &source, &destination).unwrap();
             let candidates = bounds.0.min(bounds.1)..bounds.1;
-            let edge = (fixed, fixed);
+            let edge = if end == End::Source { (replaced, fixed) } else { (fixed, replaced) };
             let expected: Vec<NodeId> = candidates
                 .clone()
                 .filter(|&u| {
@@ -188,7 +189,9 @@ mod tests {
             let mut seen: Vec<NodeId> = (0..400)
                 .filter_map(|i| known.draw(end, edge, &candidates, &mut Stream::new(key(&[i]))))
                 .collect();
-            seen.iter().for_each(|&u| assert!(known.is_negative(end, edge, u)));
+            for u in candidates.clone() {
+                prop_assert_eq!(known.is_negative(end, edge, u), expected.contains(&u));
+            }
             seen.sort_unstable();
             seen.dedup();
             // each of at most 12 is missed by 400 draws with a probability of 1e-15
@@ -219,5 +222,8 @@ mod tests {
         assert_eq!(known.ends_of(End::Destination, 1), known.ends_of(End::Source, 1));
         let one_way = build(4, &[0, 1], &[1, 2], EdgeOptions::DIRECTED).unwrap();
         assert!(KnownEdges::of_undirected(&one_way).is_none());
+        assert_eq!(known.num_nodes(), 4);
+        let twice = Graph::new(vec![0, 2, 4].into(), vec![1, 1, 0, 0].into()).unwrap();
+        assert!(KnownEdges::of_undirected(&twice).is_none(), "the list has an edge twice");
     }
 }

@@ -384,6 +384,7 @@ impl Numbers {
 }
 
 /// Appends the nodes of `row` whose numbers are below `below`.
+#[allow(unsafe_code, reason = "vector instructions")]
 fn take(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

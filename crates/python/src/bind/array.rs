@@ -1,5 +1,7 @@
 //! Conversion of NumPy arrays from and to Rust memory, without copies.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::{any::Any, ffi::c_int, ptr, sync::Arc};
 
 use bytemuck::Pod;
@@ -71,18 +73,19 @@ pub(super) unsafe fn view<'py>(
 /// Creates an array of a lease's values; the lease returns to its pool with the array's last view.
 pub(super) fn of_lease<'py>(
     py: Python<'py>,
-    lease: Lease,
+    mut lease: Lease,
     descr: Bound<'py, PyArrayDescr>,
     shape: &[usize],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = lease.bytes();
+    let bytes = lease.bytes_mut();
     if shape.iter().product::<usize>() * descr.itemsize() != bytes.len() {
         return Err(PyValueError::new_err(format!(
             "{} bytes do not fit an array of shape {shape:?}",
             bytes.len()
         )));
     }
-    let start = bytes.as_ptr();
+    // exclusive, because programs write to the array
+    let start = bytes.as_mut_ptr();
     // SAFETY: the number of bytes was just checked; they are on the heap, stay in place when the
     // lease moves, and belong to this array alone.
     unsafe { view(py, start, descr, shape, true, Box::new(lease)) }

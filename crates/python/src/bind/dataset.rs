@@ -1,5 +1,7 @@
 //! Datasets from directories, arrays, generators and importers, with their arrays as NumPy arrays.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::{
     path::PathBuf,
     sync::{

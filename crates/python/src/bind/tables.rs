@@ -1,6 +1,8 @@
 //! Tables of pandas, Polars, PyArrow, DuckDB and others, through Arrow's C stream interface, and
 //! their import.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

@@ -1,5 +1,7 @@
 //! Dense products by cuBLAS.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     collections::HashMap,
     ffi::{CStr, c_void},

@@ -1,5 +1,7 @@
 //! Primary context of a device, and the objects created in it.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     collections::HashMap,
     ffi::{CStr, CString, c_char, c_int, c_void},

@@ -1,5 +1,7 @@
 //! Captured work of a stream as a graph.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUresult};

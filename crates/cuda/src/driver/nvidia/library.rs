@@ -1,6 +1,8 @@
 //! The vendor's libraries, loaded at run time. A check here precedes every call into one of them: a
 //! missing or outdated library is an error, never a panic.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     env,
     ffi::{CString, OsStr},

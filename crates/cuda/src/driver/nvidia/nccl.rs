@@ -5,6 +5,8 @@
 //! call for a single device would wait for the others.
 //! alone would wait for the others.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
     mem, ptr,

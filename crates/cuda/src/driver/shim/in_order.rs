@@ -1,5 +1,7 @@
 //! Sums over simulated devices for tests.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{describe, region_of};

@@ -1,5 +1,7 @@
 //! Memory of simulated devices, and host memory as they see it.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{
     collections::BTreeMap,
     ffi::c_void,

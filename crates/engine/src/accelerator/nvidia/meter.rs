@@ -1,5 +1,7 @@
 //! Benchmark of an NVIDIA device: copies within its memory and over its link, and dense products.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{sync::Arc, time::Instant};
 
 use graphmill_cuda::{

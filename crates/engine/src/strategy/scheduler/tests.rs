@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "models of tests")]
+
 use std::sync::Arc;
 
 use graphmill_core::keyed;

@@ -13,6 +13,8 @@
 //! **Determinism.** The number of shards is fixed, and a shard sees the rows of a read in their
 //! order, so successive reads have the same hits for any number of threads.
 
+#![allow(unsafe_code, reason = "disjoint parallel writes")]
+
 use std::{
     sync::{Arc, Mutex},
     time::Instant,

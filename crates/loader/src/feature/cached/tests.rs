@@ -29,6 +29,9 @@ use crate::{
     policy,
 };
 
+/// Divisor of counts: Miri interprets the tests.
+const REDUCTION: u64 = if cfg!(miri) { 10 } else { 1 };
+
 const ROWS: usize = 600;
 
 /// Rows of `dim` values from which a row and its column can be computed.
@@ -126,7 +129,7 @@ fn caches(features: &Features, slots: usize) -> Vec<(String, Arc<dyn Feature>)> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24 / REDUCTION as u32, ..ProptestConfig::default() })]
     #[test]
     fn caches_return_the_rows_of_a_plain_read(
         dim in 1..9usize,
@@ -327,7 +330,7 @@ fn concurrent_devices_read_whole_rows_of_a_pool() {
             for (device, reader) in readers.iter().enumerate() {
                 let name = &name;
                 scope.spawn(move || {
-                    for batch in 0..40u64 {
+                    for batch in 0..40 / REDUCTION {
                         let start = keyed::mix(device as u64 * 100 + batch) % 500;
                         let ids: Vec<NodeId> = (start..start + 80).map(|v| v as NodeId).collect();
                         let mut out = [0.0; 400];
@@ -456,7 +459,7 @@ fn hits_do_not_depend_on_the_number_of_threads() {
                 let cache =
                     Dynamic::new(entry.make, 520, TableType::F32, next_tier(&features).0, Level::Host)
                         .unwrap();
-                for batch in 0..20u64 {
+                for batch in 0..20 / REDUCTION {
                     let hash = |i: u64| keyed::mix(batch * 1000 + i);
                     let mut ids: Vec<NodeId> =
                         (0..300).map(|i| (hash(i) % 600 * (hash(i) >> 32 & 1)) as NodeId).collect();
@@ -479,7 +482,7 @@ fn concurrent_readers_see_whole_rows() {
             for reader in 0..4u64 {
                 let (cache, name) = (&cache, &name);
                 scope.spawn(move || {
-                    for batch in 0..30u64 {
+                    for batch in 0..30 / REDUCTION {
                         let start = keyed::mix(reader * 100 + batch) % 500;
                         let ids: Vec<NodeId> = (start..start + 80).map(|v| v as NodeId).collect();
                         let mut out = [0.0; 400];

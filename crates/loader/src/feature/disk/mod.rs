@@ -260,6 +260,7 @@ impl Disk {
     }
 
     /// Copies the rows of one read to their positions.
+    #[allow(unsafe_code, reason = "disjoint parallel writes")]
     fn take(&self, keys: &[u64], read: &PlannedRead, bytes: &[u8], out: &Scatter) {
         let row = self.layout.row as usize;
         for &key in &keys[read.keys.clone()] {

@@ -2,6 +2,8 @@
 //! ring shared with the kernel and submitted many at once, and their results return through another
 //! ring.
 
+#![allow(unsafe_code, reason = "system calls")]
+
 use std::{io, sync::Arc};
 
 use super::{open_file::OpenFile, queue::Queue};

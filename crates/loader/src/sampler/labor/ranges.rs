@@ -40,6 +40,8 @@
 //!
 //! 4 bytes per edge.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use graphmill_core::{Block, Error, Graph, NodeId, Result, keyed};
 use rayon::prelude::*;
 

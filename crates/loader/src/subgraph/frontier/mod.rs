@@ -327,6 +327,7 @@ impl SubgraphSampler for Frontier {
         self.budget
     }
 
+    #[allow(unsafe_code, reason = "vector instructions")]
     fn sample(
         &self,
         graph: &Graph,

@@ -15,6 +15,8 @@
 //! On a machine without bf16 instructions, the factors are rounded to bf16 and multiplied in f32:
 //! the same products, slower.
 
+#![allow(unsafe_code, reason = "foreign libraries")]
+
 use std::ops::Range;
 
 use gemm_common::Parallelism;

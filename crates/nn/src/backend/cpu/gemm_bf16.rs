@@ -37,6 +37,8 @@
 //! `gemm` crate for plain products of width 256, 8-10 % slower for weight gradients and 26-33 %
 //! slower for 47 columns, so f32 uses the crate.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use std::{
     arch::x86_64::*,
     mem::{MaybeUninit, transmute},

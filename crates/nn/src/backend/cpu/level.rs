@@ -3,6 +3,8 @@
 //! [`kernel!`] generates one function per instruction set from one generic body, and a function
 //! that dispatches to them. Everything that the body calls must be `inline(always)`.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use std::cell::Cell;
 
 /// Instruction set that the kernels are compiled for.
@@ -103,6 +105,7 @@ macro_rules! kernel {
     )*) => {$(
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "an inner loop with its inputs and outputs")]
+        #[allow(unsafe_code, reason = "vector instructions")]
         pub(super) fn $name<$($generics)*>(
             isa: $crate::backend::cpu::level::Isa, $($arg: $ty),*
         ) $(-> $out)? {

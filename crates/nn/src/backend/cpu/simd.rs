@@ -7,6 +7,8 @@
 //! Everything is `inline(always)`: the functions must be inlined into a caller compiled with the
 //! right target features (see [`super::level`]), or they would be compiled without them.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use half::{bf16, f16};
 
 /// An instruction set of vectors.

@@ -1,5 +1,7 @@
 //! [`Simd`] by x86-64 instructions: AVX-512, and AVX2 with FMA.
 
+#![allow(unsafe_code, reason = "vector instructions")]
+
 use std::arch::x86_64::*;
 
 use half::{bf16, f16};

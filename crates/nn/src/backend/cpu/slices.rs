@@ -27,6 +27,8 @@
 //!   paper stores features by columns.)
 //! - A thread without slices left takes rows from another thread's slice.
 
+#![allow(unsafe_code, reason = "disjoint parallel writes")]
+
 use std::{marker::PhantomData, ops::Range};
 
 use super::{

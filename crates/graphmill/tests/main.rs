@@ -33,6 +33,8 @@ mod reorder;
 mod resume;
 mod serve;
 #[cfg(feature = "serve")]
+mod serve_columns;
+#[cfg(feature = "serve")]
 mod serve_limits;
 #[cfg(feature = "serve")]
 mod serve_links;

@@ -14,8 +14,8 @@
 //! keeps the embeddings of all nodes. Requests for the best candidates form batches, too; scores of
 //! pairs and embeddings are answered beside them.
 //!
-//! Requests with new nodes are answered one at a time beside the batches, because each copies the
-//! graph.
+//! Requests with new nodes are answered beside the batches: exact ones as many at a time as the
+//! machine has threads, and one alone whose neighbours are drawn, because it copies the graph.
 //!
 //! The run that resolves the keys of a request also answers it. A reload opens and tries the new
 //! run beside the old one and then exchanges them, so no request is lost, and no answer mixes two

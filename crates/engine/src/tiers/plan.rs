@@ -473,22 +473,30 @@ impl AllRows {
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
     }
 
-    /// The rows of `data`, followed by `new` rows at the same precision, with `rescaling` applied
-    /// on reads.
+    /// The rows of `data` that new rows may follow: on disk, or mapped.
     ///
     /// # Errors
     /// As [`AllRows::new`].
     #[cfg(feature = "tables")]
+    pub(crate) fn known(config: &TrainConfig, data: &Dataset) -> Result<Arc<dyn Feature>> {
+        Ok(match Plan::new(&of_host(config), data)? {
+            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
+            _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
+        })
+    }
+
+    /// The `known` rows of `data`, followed by `new` rows at the same precision, with `rescaling`
+    /// applied on reads.
+    ///
+    /// # Errors
+    /// A failed allocation.
+    #[cfg(feature = "tables")]
     pub(crate) fn followed_by(
         config: &TrainConfig,
-        data: &Dataset,
+        (data, known): (&Dataset, Arc<dyn Feature>),
         new: &Features,
         rescaling: Option<&Rescaling>,
     ) -> Result<Arc<dyn Feature>> {
-        let known: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
-            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
-            _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
-        };
         let kind = memory::table_type(config, data);
         let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
         Ok(match rescaling {

@@ -16,9 +16,10 @@ from .saved import Recommendations
 class Answers(NamedTuple):
     """Answers for ``N`` nodes."""
 
-    #: Class of each node (``N``, int64), or ``None`` if the run learned labels or values.
+    #: Class of each node (``N``, int64), or in each of ``K`` columns (``N x K``); ``None`` if the run
+    #: learned labels or values.
     classes: np.ndarray | None
-    #: Probabilities of the classes or labels, or values (``N x C``, float32).
+    #: Probabilities of the classes, of all columns together, or labels, or values (``N x C``, float32).
     scores: np.ndarray
 
 
@@ -76,8 +77,8 @@ class Predictor:
     ) -> Answers:
         """Answers for new nodes, as if they and their edges were in the dataset, which does not change.
 
-        Each call joins its nodes to a copy of the graph. New nodes as rows of tables are predicted
-        by :func:`predict` with ``on=``.
+        The cost is that of the neighbours of the new nodes; with a ``seed``, each call copies the
+        graph. New nodes as rows of tables are predicted by :func:`predict` with ``on=``.
 
         Args:
             x: Feature rows (``N x F``) at the scale of the dataset's ``x``. With several node types, a
@@ -124,11 +125,13 @@ class Predictor:
     def _answers(self, found: tuple[np.ndarray, np.ndarray]) -> Answers:
         classes, scores = found
         scores = scores.reshape(-1, self._native.num_scores)
+        if self.task == "columns":
+            return Answers(classes.reshape(len(scores), -1), scores)
         return Answers(classes if self.task == "classes" else None, scores)
 
     @property
     def task(self) -> str:
-        """``"classes"``, ``"labels"`` or ``"values"``."""
+        """``"classes"``, ``"columns"`` (a class in each of several columns), ``"labels"`` or ``"values"``."""
         return self._native.task
 
     @property
@@ -138,8 +141,16 @@ class Predictor:
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes; empty if they have none."""
+        """Names of the classes, of all columns together; empty if they have none."""
         return self._native.class_names
+
+    @property
+    def class_columns(self) -> dict[str, slice]:
+        """Columns of classes, in their order, each with the range of its classes in :attr:`Answers.scores` and
+        :attr:`class_names`; empty unless the run learned several columns."""
+        ends = np.cumsum([0] + [classes for _, classes in self._native.class_columns])
+        names = [name for name, _ in self._native.class_columns]
+        return {name: slice(int(ends[k]), int(ends[k + 1])) for k, name in enumerate(names)}
 
     def __repr__(self) -> str:
         return f"Predictor({self._native.num_nodes} nodes, {self.task})"

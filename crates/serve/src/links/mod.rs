@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::document::{Content, LinkReply};
 use crate::{
     ServeOptions,
-    app::App,
+    app::Served,
     batch::Candidates,
     failure::{Failure, refuse, too_large},
     question::{Key, check_count, find_key, find_nodes, parse},
@@ -34,28 +34,28 @@ pub(crate) enum LinkQuestion {
 }
 
 impl LinkQuestion {
-    /// Answers the question of a body by `links`.
+    /// Answers the question of a body by `served`.
     ///
     /// # Errors
     /// The body is not such a question, names unknown nodes or exceeds a limit.
     pub(crate) async fn answer(
         self,
-        app: &App,
-        links: Arc<LinkPredictor>,
+        limits: &ServeOptions,
+        served: Served<LinkPredictor, Candidates>,
         body: &[u8],
     ) -> Result<LinkReply, Failure> {
         match self {
             Self::Top => {
                 let question: Top = parse(body, "{\"ids\": [0, 7], \"top_k\": 10}")?;
-                question.answer(app, links).await
+                question.answer(limits, served).await
             }
             Self::Score => {
                 let question: Score = parse(body, "{\"ids\": [[0, 7]]}")?;
-                question.answer(&app.options, links).await
+                question.answer(limits, served.run).await
             }
             Self::Embed => {
                 let question: Embed = parse(body, "{\"ids\": [0, 7]}")?;
-                question.answer(&app.options, links)
+                question.answer(limits, served.run)
             }
         }
     }
@@ -85,7 +85,12 @@ struct Top {
 }
 
 impl Top {
-    async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
+    async fn answer(
+        self,
+        limits: &ServeOptions,
+        served: Served<LinkPredictor, Candidates>,
+    ) -> Result<LinkReply, Failure> {
+        let Served { run: links, batches } = served;
         let Self { keys, ids, top_k, relation, sources, include_known } = self;
         if top_k == 0 {
             return Err(refuse("top_k is 0", "ask for 1 or more candidates"));
@@ -93,17 +98,17 @@ impl Top {
         let relation = links.relation(&relation).map_err(of_question)?;
         let [source, destination] = links.relations()[relation].ends;
         let [fixed, ranked] = if sources { [destination, source] } else { [source, destination] };
-        let nodes = find_nodes((keys, ids), app.options.max_nodes, |key| links.find(fixed, key))?;
+        let nodes = find_nodes((keys, ids), limits.max_nodes, |key| links.find(fixed, key))?;
         links.check_nodes(fixed, &nodes).map_err(of_question)?;
         let k = top_k.min(links.num_nodes(ranked));
-        let (count, max) = (nodes.len().saturating_mul(k), app.options.max_candidates);
+        let (count, max) = (nodes.len().saturating_mul(k), limits.max_candidates);
         if count > max {
             let why = format!("it asks for {count} candidates, and the service answers {max} at a time");
             return Err(too_large(why, "--max-candidates"));
         }
         let options = TopOptions { k, sources, include_known };
         let question = Candidates { links: links.clone(), relation, nodes: nodes.clone(), options };
-        let best = app.candidates.ask(question).await?;
+        let best = batches.ask(question).await?;
         Ok(LinkReply { links, content: Content::Top { relation, nodes: (fixed, nodes), ranked, best } })
     }
 }

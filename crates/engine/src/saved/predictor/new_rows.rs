@@ -6,7 +6,7 @@ use graphmill_data::{
 };
 use graphmill_nn::Matrix;
 
-use super::answers::Answers;
+use super::{answers::Answers, index::KeyIndexes};
 use crate::saved::on::{NewFeatures, NewTables, NewTypedFeatures};
 
 /// Nodes that the dataset does not hold, and their edges.
@@ -53,8 +53,9 @@ impl NewLogits {
     }
 }
 
-/// Tables of a dataset with the encodings of their columns.
+/// Tables of a dataset with the encodings of their columns, and its nodes by their keys.
 pub(super) struct Tables {
     pub(super) stored: TypedDataset,
     pub(super) preprocessing: Preprocessing,
+    pub(super) keys: KeyIndexes,
 }

@@ -35,6 +35,8 @@ mod serve;
 #[cfg(feature = "serve")]
 mod serve_columns;
 #[cfg(feature = "serve")]
+mod serve_events;
+#[cfg(feature = "serve")]
 mod serve_limits;
 #[cfg(feature = "serve")]
 mod serve_links;

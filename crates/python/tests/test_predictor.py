@@ -131,12 +131,12 @@ def test_columns_of_classes_are_answered_as_by_predict(tmp_path):
     graphmill.train(data, out=out, epochs=1, hidden=8, fanout=[3, 2], batch_size=64)
     predictor = graphmill.Predictor(out)
     assert predictor.task == "columns"
-    assert predictor.class_columns == {"sector": slice(0, 3), "region": slice(3, 5)}
-    assert predictor.class_names[predictor.class_columns["region"]] == ["north", "south"]
+    assert predictor.class_slices == {"sector": slice(0, 3), "region": slice(3, 5)}
+    assert predictor.class_names[predictor.class_slices["region"]] == ["north", "south"]
     answers = predictor.predict(range(120))
     np.testing.assert_array_equal(answers.classes, graphmill.predict(out))
     np.testing.assert_array_equal(answers.scores, graphmill.predict(out, kind="probabilities"))
-    for columns in predictor.class_columns.values():
+    for columns in predictor.class_slices.values():
         np.testing.assert_allclose(answers.scores[:, columns].sum(axis=1), 1, rtol=1e-5)
     new = predictor.predict_new(np.array(data.x)[7:8])
     assert (new.classes.shape, new.scores.shape) == ((1, 2), (1, 5))

@@ -89,6 +89,8 @@ pub(crate) struct App {
     pub(crate) bodies: Bodies,
     /// Turns to answer for new nodes.
     pub(crate) new_nodes: Turns,
+    /// Turn to answer as of a time, by a run on events.
+    pub(crate) as_of: Arc<Semaphore>,
     current: RwLock<Opened>,
     /// Held during a reload.
     reload: Mutex<()>,
@@ -105,8 +107,8 @@ impl App {
         let permits = Semaphore::new(options.max_requests.min(Semaphore::MAX_PERMITS));
         let bodies = Bodies::new(&options);
         let current = RwLock::new(opened);
-        let (new_nodes, reload) = (Turns::new(), Mutex::new(()));
-        let app = Self { options, metrics, permits, bodies, new_nodes, current, reload };
+        let (new_nodes, as_of, reload) = (Turns::new(), Arc::new(Semaphore::new(1)), Mutex::new(()));
+        let app = Self { options, metrics, permits, bodies, new_nodes, as_of, current, reload };
         Ok((app, cached))
     }
 
@@ -151,7 +153,7 @@ fn open(
     metrics: &Arc<Metrics>,
 ) -> Result<(Opened, Option<String>)> {
     let run = SavedRun::open(&options.run, options.last)?;
-    if run.answers_links() {
+    if run.ranks_links() {
         let (links, cached) = open_links(run, options)?;
         let batches = match old {
             Some(Opened::Links(old)) => old.batches,
@@ -206,7 +208,7 @@ fn open_links(run: SavedRun, options: &ServeOptions) -> Result<(LinkPredictor, S
     let began = Instant::now();
     let reading = if options.all_edges { Reading::All } else { Reading::Training };
     let links = LinkPredictor::of(run, options.dataset.as_deref(), reading, &Quiet)?;
-    if links.relations().first().is_some_and(|of| links.num_nodes(of.ends[0]) > 0) {
+    if links.ranks() && links.relations().first().is_some_and(|of| links.num_nodes(of.ends[0]) > 0) {
         links.top(0, &[0], TopOptions { k: 1, ..TopOptions::default() })?;
     }
     let (rows, width) = (num_nodes(&links), links.embedding_dim());

@@ -112,6 +112,9 @@ async fn health(State(app): State<Arc<App>>) -> Response {
             health["dataset"] = links.dataset().into();
             health["task"] = "links".into();
             health["relations"] = links::relations(&links);
+            if let Some(end) = links.end_time() {
+                health["end_time"] = end.into();
+            }
         }
     }
     document(&health)
@@ -162,7 +165,7 @@ async fn ask_links(
     let in_arrow = arrow::is_accepted(request.headers());
     let body = app.bodies.read(request).await?;
     let _permit = permit(&app)?;
-    let reply = question.answer(&app.options, app.opened().links()?, &body).await?;
+    let reply = question.answer(&app, app.opened().links()?, &body).await?;
     Ok(match in_arrow {
         true => typed(arrow::MEDIA_TYPE, reply.arrow()?),
         false => typed("application/json", reply.json()),

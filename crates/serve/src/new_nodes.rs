@@ -284,8 +284,8 @@ fn listed(edge: Edge, predictor: &Predictor) -> Result<(NodeId, NodeId, f32), Fa
     Ok((find(src)?, find(dst)?, weight))
 }
 
-/// Requests for new nodes that are answered at the same time: one for each thread, or one alone that
-/// copies the graph.
+/// Requests for new nodes that are answered at the same time: one for each thread, or one alone
+/// that copies the graph.
 pub(crate) struct Turns {
     free: Arc<Semaphore>,
     count: u32,

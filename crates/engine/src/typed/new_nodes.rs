@@ -134,7 +134,7 @@ impl SavedTypedRun<'_> {
     pub(super) fn join_tables(
         &self,
         (data, known): (&TypedDataset, &Known),
-        of: JoinTo,
+        of: JoinTo<'_>,
         new: &NewTables,
         watch: &Arc<dyn Progress>,
     ) -> Result<JoinedTask> {
@@ -158,7 +158,7 @@ impl SavedTypedRun<'_> {
     pub(super) fn join_features(
         &self,
         data: &TypedDataset,
-        of: JoinTo,
+        of: JoinTo<'_>,
         new: &NewTypedFeatures,
     ) -> Result<JoinedTask> {
         let parts = NewParts::listed(data, of.0, new)?;
@@ -170,7 +170,7 @@ impl SavedTypedRun<'_> {
     fn join(
         &self,
         data: &TypedDataset,
-        (task, tables, hops): JoinTo,
+        (task, tables, hops): JoinTo<'_>,
         new: &NewParts,
         scratch: &dyn Fn(usize) -> Result<Scratch>,
     ) -> Result<JoinedTask> {
@@ -329,8 +329,8 @@ fn extend(
     Ok(TypedGraph::new(schema, relations)?)
 }
 
-/// The part of `graph` with new nodes and edges of all types that new nodes of the type `t` depend on
-/// by `hops` layers, and the ids of its nodes.
+/// The part of `graph` with new nodes and edges of all types that new nodes of the type `t` depend
+/// on by `hops` layers, and the ids of its nodes.
 fn part(graph: &TypedGraph, new: &NewParts, t: usize, hops: usize) -> Result<(TypedGraph, Vec<Vec<NodeId>>)> {
     let schema = graph.schema();
     let known: Vec<usize> = schema.types().iter().map(|node| node.count).collect();

@@ -59,8 +59,8 @@ pub(crate) struct OpenTypedRun {
     sampler: Draws,
     /// Input rows of the last layer for all nodes, if they are cached.
     below_last: Option<Level>,
-    /// Encodings of the columns of the dataset's tables, with its nodes by their keys, or the reason
-    /// why there are none, once read.
+    /// Encodings of the columns of the dataset's tables, with its nodes by their keys, or the
+    /// reason why there are none, once read.
     #[cfg(feature = "tables")]
     encodings: OnceLock<std::result::Result<(Preprocessing, KeyIndexes), String>>,
 }

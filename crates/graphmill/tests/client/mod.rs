@@ -59,8 +59,8 @@ impl Service {
         std::fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
     }
 
-    /// Number of the service's threads that compute batches: the thread of each batcher and those of
-    /// its pool, which have its name.
+    /// Number of the service's threads that compute batches: the thread of each batcher and those
+    /// of its pool, which have its name.
     #[cfg(target_os = "linux")]
     pub(crate) fn batch_threads(&self) -> usize {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();

@@ -137,8 +137,8 @@ mod tests {
             let column = |c: &dyn Fn(&(u32, u32, f32)) -> u32| old.iter().map(c).collect::<Vec<u32>>();
             let weights: Vec<f32> = old.iter().map(|edge| edge.2).collect();
             let options = EdgeOptions { undirected: false, drop_self_loops: false, keep_duplicates: false };
-            let graph =
-                build_weighted(known, &column(&|edge| edge.0), &column(&|edge| edge.1), &weights, options).unwrap();
+            let [src, dst] = [column(&|edge| edge.0), column(&|edge| edge.1)];
+            let graph = build_weighted(known, &src, &dst, &weights, options).unwrap();
             let new = NewEdges::listed("edges", weighted.filter(|edge| !is_known(edge)), [ids; 2]).unwrap();
             let whole = new.added_to(&graph, 40 - known, &Scratch::in_memory()).unwrap();
             let of = Edges { known: &graph, new: &new, src: 0, dst: 0 };
@@ -156,7 +156,8 @@ mod tests {
             // hops from the wanted nodes
             let mut inner = wanted.clone();
             for _ in 1..hops {
-                let further: Vec<NodeId> = inner.iter().flat_map(|&v| whole.in_neighbors(v)).copied().collect();
+                let further = inner.iter().flat_map(|&v| whole.in_neighbors(v)).copied();
+                let further: Vec<NodeId> = further.collect();
                 inner.extend(further);
             }
             let outer = inner.iter().flat_map(|&v| whole.in_neighbors(v)).chain(&inner).copied();
@@ -167,9 +168,12 @@ mod tests {
             for (i, &v) in ids.iter().enumerate() {
                 prop_assert_eq!(degrees[i] as usize, whole.in_degree(v));
                 prop_assert_eq!(of_out[i], out[v as usize]);
-                let row: Vec<NodeId> = rows.in_neighbors(i as NodeId).iter().map(|&u| ids[u as usize]).collect();
+                let row = rows.in_neighbors(i as NodeId).iter().map(|&u| ids[u as usize]);
+                let row: Vec<NodeId> = row.collect();
                 let (weights, all) = (rows.edge_weight().unwrap(), whole.edge_weight().unwrap());
-                let span = |graph: &Graph, v: usize| graph.indptr()[v] as usize..graph.indptr()[v + 1] as usize;
+                let span = |graph: &Graph, v: usize| {
+                    graph.indptr()[v] as usize..graph.indptr()[v + 1] as usize
+                };
                 if inner.contains(&v) {
                     prop_assert_eq!(row, whole.in_neighbors(v));
                     prop_assert_eq!(&weights[span(rows, i)], &all[span(&whole, v as usize)]);

@@ -73,8 +73,8 @@ impl Predictor {
     /// `last`, that of the last checkpoint.
     ///
     /// # Errors
-    /// The run or the dataset cannot be read; the run learned links, which [`LinkPredictor`]
-    /// answers, or events, which are not answered yet.
+    /// The run or the dataset cannot be read; the run learned links or events, which
+    /// [`LinkPredictor`] answers.
     pub fn open(dir: &Path, dataset: Option<&Path>, last: bool) -> Result<Self> {
         let run = SavedRun::open(dir, last)?;
         refuse_others(&run)?;
@@ -287,17 +287,11 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         return Err(Error::usage(message));
     }
     let refuse = |why: &str| Err(Error::usage(format!("{}: the run learned {why}", run.dir.display())));
-    if run.answers_links() {
-        return refuse("links, which have no classes of nodes; open it as a LinkPredictor");
-    }
     if run.ranks_links() {
-        return refuse(EVENTS);
+        return refuse("links or events, which have no classes of nodes; open it as a LinkPredictor");
     }
     Ok(())
 }
-
-/// Refusal of a stream of events.
-const EVENTS: &str = "a stream of events, which a predictor does not answer yet; use graphmill predict";
 
 /// A service asks from several threads.
 const _: fn() = || {

@@ -132,7 +132,7 @@ pub(crate) struct Bounds {
 }
 
 /// The queue of a thread that answers. The thread ends when this is dropped, after the batch that
-/// it computes: nobody waits for a further one.
+/// it computes.
 pub(crate) struct Batcher<Q: Batched> {
     jobs: Sender<Job<Q>>,
 }

@@ -1,8 +1,6 @@
 //! A run on events that stays open and answers as of a time, as part of a
 //! [`LinkPredictor`](crate::predictor::LinkPredictor).
 //!
-//! # Algorithm
-//!
 //! The memory after all events and the embeddings of all nodes at the time after them are computed
 //! once. A question as of an earlier time reads the memory after the events strictly before it,
 //! which is computed by a pass over these events and kept for further questions; that of the last

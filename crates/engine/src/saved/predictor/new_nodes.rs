@@ -21,7 +21,7 @@ use super::{
     answers::Neighborhood,
     in_pool,
     index::KeyIndexes,
-    new_rows::{NewAnswers, NewLogits, NewNodes, Tables},
+    new_rows::{KnownNodes, NewAnswers, NewLogits, NewNodes, Tables},
     one_type::{OneType, draws, sampler},
 };
 use crate::{
@@ -52,14 +52,6 @@ impl Predictor {
     pub fn copies_graph(&self, of: Neighborhood) -> bool {
         !self.opened.reads_part(of)
     }
-}
-
-/// Parts of the known nodes that answers for new ones read beside the graph.
-pub(super) struct KnownNodes {
-    /// Rows that new ones may follow.
-    rows: Arc<dyn Feature>,
-    /// Out-degrees, if inference weights edges by them.
-    out_degrees: Option<Vec<u32>>,
 }
 
 impl OneType {

@@ -1,9 +1,12 @@
 //! New nodes as a caller gives them, and the rows of their answers.
 
+use std::sync::Arc;
+
 use graphmill_data::{
     tables::Preprocessing,
     typed::{KEY_SEPARATOR, Keys, TypedDataset},
 };
+use graphmill_loader::Feature;
 use graphmill_nn::Matrix;
 
 use super::{answers::Answers, index::KeyIndexes};
@@ -51,6 +54,14 @@ impl NewLogits {
     pub(crate) fn joined_keys(keys: &Keys, count: usize) -> Vec<String> {
         (0..count).map(|i| keys.get(i).to_string().replace(KEY_SEPARATOR, "|")).collect()
     }
+}
+
+/// Parts of the known nodes that answers for new ones read beside the graph.
+pub(super) struct KnownNodes {
+    /// Rows that new ones may follow.
+    pub(super) rows: Arc<dyn Feature>,
+    /// Out-degrees, if inference weights edges by them.
+    pub(super) out_degrees: Option<Vec<u32>>,
 }
 
 /// Tables of a dataset with the encodings of their columns, and its nodes by their keys.

@@ -12,14 +12,11 @@ use graphmill_data::Dataset;
 use graphmill_loader::sampler::{HopSampler, inference::InferenceNeighbors};
 use graphmill_nn::Matrix;
 
+#[cfg(feature = "tables")]
+use super::new_rows::{KnownNodes, NewLogits, NewNodes, Tables};
 use super::{
     answers::{Neighborhood, Task},
     opened::{OpenRun, refuse_draws},
-};
-#[cfg(feature = "tables")]
-use super::{
-    new_nodes::KnownNodes,
-    new_rows::{NewLogits, NewNodes, Tables},
 };
 use crate::{
     Result, build,

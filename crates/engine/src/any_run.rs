@@ -106,18 +106,13 @@ impl CandidateOptions<'_> {
 }
 
 impl SavedRun {
-    /// Returns true if the run learned links of any kind or events, so that it ranks candidates.
+    /// Returns true if the run learned links of any kind or events, so that it ranks candidates,
+    /// and a [`LinkPredictor`](crate::predictor::LinkPredictor) answers for it.
     pub fn ranks_links(&self) -> bool {
         self.learns_links()
             || SavedTypedLinks::of(self).is_some()
             || SavedEmbedding::of(self).is_some()
             || SavedEvents::of(self).is_some()
-    }
-
-    /// Returns true if a [`LinkPredictor`](crate::predictor::LinkPredictor) answers for the run: it
-    /// learned links of any kind.
-    pub fn answers_links(&self) -> bool {
-        self.ranks_links() && SavedEvents::of(self).is_none()
     }
 
     /// Computes all metrics on each part of the split.

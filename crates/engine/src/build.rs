@@ -274,9 +274,14 @@ pub fn words_of_row(config: &TrainConfig, data: &Dataset) -> usize {
     }
 }
 
-/// The symmetric weights, if the model uses them.
+/// The symmetric weights, if the model uses them: by the degrees in the whole graph, if that of
+/// `data` is a part.
 pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>> {
-    model.needs_symmetric_weights().then(|| Arc::new(SymmetricWeights::new(&data.graph)))
+    let weights = || match data.graph.whole_degrees() {
+        Some(whole) => SymmetricWeights::of_degrees(whole.of_in.clone()),
+        None => SymmetricWeights::new(&data.graph),
+    };
+    model.needs_symmetric_weights().then(|| Arc::new(weights()))
 }
 
 /// The sampler, with its tables of the dataset's graph and training nodes.
@@ -376,6 +381,14 @@ fn by_sampler<T>(
     let source = sampler::Source { graph: &data.graph, train: &data.split.train };
     let made = make(&entry.make, options, &source);
     made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
+}
+
+/// Returns true if inference weights edges by the out-degrees of their sources.
+#[cfg(feature = "tables")]
+pub(crate) fn weighs_by_out_degree(config: &TrainConfig) -> bool {
+    let WeightOptions { edge_weights } = config.own.get();
+    let is_out_degree = matches!(edge_weights, EdgeWeights::OutDegree | EdgeWeights::InverseOutDegree);
+    is_out_degree && reads::<WeightOptions>(config)
 }
 
 /// Returns true if the sampler uses the edge weights that the graph may store.

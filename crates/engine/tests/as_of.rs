@@ -23,8 +23,8 @@ const AT: i64 = 50;
 struct Shape {
     /// A second node type and the reverse of the edges.
     several_types: bool,
-    /// Rows of the task have times.
-    row_times: bool,
+    /// Time of the rows of the task, if they have one.
+    row_time: Option<i64>,
     /// Without the edges from time [`AT`] on.
     past_only: bool,
 }
@@ -32,8 +32,9 @@ struct Shape {
 fn data(dir: &Path, shape: Shape) -> TypedDataset {
     let mut builder = TypedBuilder::new("people");
     let features: Vec<f32> = (0..COUNT * 2).map(|i| ((i * 37) % 11) as f32 / 5.0 - 1.0).collect();
-    // node 7 exists from a later time on
-    let exists: Vec<i64> = (0..COUNT).map(|v| if v == 7 { 90 } else { 0 }).collect();
+    // node 7 exists from a later time on, unless its row has an earlier one
+    let of_seventh = if shape.row_time.is_some_and(|time| time < 90) { 0 } else { 90 };
+    let exists: Vec<i64> = (0..COUNT).map(|v| if v == 7 { of_seventh } else { 0 }).collect();
     builder.node_type("person", COUNT as usize).features(2, features.clone()).time(exists);
     let source = if shape.several_types { "place" } else { "person" };
     if shape.several_types {
@@ -55,8 +56,8 @@ fn data(dir: &Path, shape: Shape) -> TypedDataset {
     }
     let task = builder.task("kind").on_nodes("person");
     task.classes(3, (0..COUNT as i32).map(|v| v % 3).collect::<Vec<_>>());
-    if shape.row_times {
-        task.time(vec![95i64; COUNT as usize]);
+    if let Some(time) = shape.row_time {
+        task.time(vec![time; COUNT as usize]);
     }
     task.split((0..40).collect::<Vec<_>>(), (40..50).collect::<Vec<_>>(), (50..60).collect::<Vec<_>>());
     builder.build().unwrap().save(dir).unwrap();
@@ -106,9 +107,9 @@ fn later_edges_and_nodes_do_not_influence_a_prediction_as_of_a_time() {
     let shapes = [
         (Shape::default(), &[("model", "gcn"), ("fanout", "4,3")][..]),
         (Shape { several_types: true, ..Shape::default() }, &[("model", "rgcn"), ("fanout", "4,3")]),
-        (Shape { row_times: true, ..Shape::default() }, &[("model", "rsage"), ("fanout", "4,3")]),
+        (Shape { row_time: Some(95), ..Shape::default() }, &[("model", "rsage"), ("fanout", "4,3")]),
         (
-            Shape { row_times: true, several_types: true, ..Shape::default() },
+            Shape { row_time: Some(95), several_types: true, ..Shape::default() },
             &[("model", "rgat"), ("fanout", "4,3"), ("time_window", "70")],
         ),
     ];
@@ -136,16 +137,48 @@ fn later_edges_and_nodes_do_not_influence_a_prediction_as_of_a_time() {
             fs::read(out).unwrap()
         };
         assert!(rows(Some(AT)) != rows(Some(90)), "{i}: embeddings");
-        if !shape.row_times {
+        if shape.row_time.is_none() {
             assert!(rows(Some(1000)) == rows(None), "{i}: the end is the default");
         }
     }
 }
 
 #[test]
+fn tasks_at_times_keep_the_times_of_their_rows_without_another_time() {
+    let dir = tempfile::tempdir().unwrap();
+    for (several_types, model) in [(false, "rsage"), (true, "rgat")] {
+        let shape = Shape { row_time: Some(AT), several_types, ..Shape::default() };
+        let [whole, past, run] =
+            ["whole", "past", "run"].map(|name| dir.path().join(format!("{name}-{model}")));
+        data(&whole, shape);
+        data(&past, Shape { past_only: true, ..shape });
+        let saved = train(&whole, &run, &[("model", model), ("fanout", "4,3")]);
+        let predicted = predict(&saved, &whole, None).unwrap();
+        assert!(predicted == predict(&saved, &past, None).unwrap(), "{model}: predict reads later edges");
+        let later = predict(&saved.clone().as_of(94).unwrap(), &whole, Some("3,9")).unwrap();
+        assert!(
+            later != predict(&saved, &whole, Some("3,9")).unwrap(),
+            "{model}: later edges have an influence"
+        );
+        let embedded = |data: &Path| {
+            let (options, out) = (EmbedOptions::default(), run_file(data));
+            saved.embed_on(Some(data), Selection::All, options, &out, &Quiet).unwrap();
+            fs::read(out).unwrap()
+        };
+        assert!(embedded(&whole) == embedded(&past), "{model}: embed reads later edges");
+        let typed = SavedTypedRun::of(&saved).unwrap();
+        let scores = |data: &Path| {
+            let scores = typed.scores(&typed.dataset(Some(data)).unwrap(), &Quiet).unwrap();
+            serde_json::to_string(&scores.parts).unwrap()
+        };
+        assert_eq!(scores(&whole), scores(&past), "{model}: eval reads later edges");
+    }
+}
+
+#[test]
 fn edges_of_the_time_itself_are_read_with_an_inclusive_bound() {
     let dir = tempfile::tempdir().unwrap();
-    let shape = Shape { row_times: true, ..Shape::default() };
+    let shape = Shape { row_time: Some(95), ..Shape::default() };
     let (whole, past) = (dir.path().join("whole"), dir.path().join("past"));
     data(&whole, shape);
     data(&past, Shape { past_only: true, ..shape });

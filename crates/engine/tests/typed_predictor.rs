@@ -8,7 +8,7 @@ use graphmill_data::{
     TypedDataset,
     generate::{GenerateOptions, generate_typed},
     npy,
-    typed::{TypedBuilder, Verify, open},
+    typed::{FeatureTable, TypedBuilder, Verify, open},
 };
 use graphmill_engine::{
     RunContext, RunDir, TrainConfig,
@@ -103,6 +103,34 @@ fn exact_answers_of_every_model_are_the_bits_of_predict_also_from_cached_embeddi
         assert!(rows > 120 && bytes == 32 * rows as u64, "{model}: {rows} rows of 8 numbers");
         assert_alone(&predictor, Neighborhood::All, &answers, model);
         assert!(predictor.predict(&[], Neighborhood::All).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn models_with_edge_features_answer_the_bits_of_predict() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = GenerateOptions { nodes: 240, classes: 3, dim: 6, p_in: 0.9, ..GenerateOptions::default() };
+    let mut data = generate_typed("typed", &options).unwrap();
+    for edges in &mut data.edges {
+        let values: Vec<f32> = (0..2 * edges.num_edges()).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
+        edges.features = Some(FeatureTable::dense(2, values));
+    }
+    let data = stored(data, &dir.path().join("papers"));
+    let models: Vec<&str> = MODELS.iter().filter(|row| row.make.reads_edges).map(|row| row.name).collect();
+    assert!(models.contains(&"gine"), "{models:?}");
+    for model in models {
+        let path = dir.path().join(model);
+        let run = trained(&path, &data, &[("model", model)]);
+        let expected: Vec<f32> = written(&run, &data, Kind::Probabilities, &path).read_as_f32().unwrap();
+        let mut predictor = Predictor::open(&path, None, false).unwrap();
+        let answers = predictor.predict(&all(&predictor), Neighborhood::All).unwrap();
+        assert_eq!(bits(&answers.scores), bits(&expected), "{model}");
+        assert_alone(&predictor, Neighborhood::All, &answers, model);
+        predictor.cache_embeddings(&progress::Quiet).unwrap();
+        assert_alone(&predictor, Neighborhood::All, &answers, model);
+        let drawn = Neighborhood::Drawn { seed: 5 };
+        let answers = predictor.predict(&all(&predictor), drawn).unwrap();
+        assert_alone(&predictor, drawn, &answers, model);
     }
 }
 

@@ -6,8 +6,8 @@ use graphmill::dataset::npy;
 
 use crate::common::Sandbox;
 
-const NODES: usize = 240;
-const TRAIN: &str = "--hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --dropout 0";
+pub(crate) const NODES: usize = 240;
+pub(crate) const TRAIN: &str = "--hidden 16 --fanout 5,5 --batch-size 32 --lr 0.01 --dropout 0";
 
 /// Sector of an account, missing for every seventh.
 fn sector(i: usize) -> &'static str {
@@ -37,7 +37,8 @@ fn accounts(sandbox: &Sandbox) {
 
 const IMPORT: &str = "--nodes accounts.csv --id account --edges transfers.csv --src from --dst to";
 
-fn imported(sandbox: &Sandbox, out: &str) {
+/// Imports the accounts as `out`.
+pub(crate) fn imported(sandbox: &Sandbox, out: &str) {
     accounts(sandbox);
     let report = sandbox.ok(&format!("import tables {out} {IMPORT} --label sector,region --ignore score"));
     // neither sector nor region
@@ -157,10 +158,9 @@ fn runs_on_columns_of_classes_resume_and_repeat_to_the_same_bits() {
     sandbox.ok(&format!("train data {TRAIN} --epochs 1 --order balanced --focal 2 --out focal"));
 }
 
-#[test]
-fn several_types_learn_columns_of_classes() {
-    let sandbox = Sandbox::new();
-    accounts(&sandbox);
+/// Imports the accounts, and banks that hold them, as `types`.
+pub(crate) fn imported_types(sandbox: &Sandbox) {
+    accounts(sandbox);
     sandbox.write("banks.csv", "bank,rating\nb0,1\nb1,5\n");
     let lines = (0..NODES).map(|i| format!("acc-{i:03},b{}\n", i % 6 / 3)).collect::<String>();
     sandbox.write("held.csv", format!("account,bank\n{lines}"));
@@ -173,6 +173,12 @@ fn several_types_learn_columns_of_classes() {
          destination = \"bank\"\ndst = \"bank\"\nreverse = \"holds\"\n",
     );
     sandbox.ok("import tables types types.toml");
+}
+
+#[test]
+fn several_types_learn_columns_of_classes() {
+    let sandbox = Sandbox::new();
+    imported_types(&sandbox);
     let summary = sandbox.ok_json(&format!("train types --epochs 25 {TRAIN} --out run"));
     assert!(summary["test"]["score"].as_f64().unwrap() > 0.85, "{}", summary["test"]);
     let scores = sandbox.ok_json("eval run");
@@ -216,12 +222,6 @@ fn commands_without_columns_of_classes_refuse_them() {
     ] {
         let outcome = sandbox.run(&args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(message), "{args}: {}", outcome.stderr);
-    }
-    #[cfg(feature = "serve")]
-    {
-        let outcome = sandbox.run("serve run --listen 127.0.0.1:0");
-        let message = "several columns of classes, which a predictor does not answer yet";
-        assert!(outcome.status != Some(0) && outcome.stderr.contains(message), "{}", outcome.stderr);
     }
     // numbers are classes if the task says so
     sandbox.ok(&format!("{import} --label region,score --task classification"));

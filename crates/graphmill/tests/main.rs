@@ -33,6 +33,10 @@ mod reorder;
 mod resume;
 mod serve;
 #[cfg(feature = "serve")]
+mod serve_columns;
+#[cfg(feature = "serve")]
+mod serve_events;
+#[cfg(feature = "serve")]
 mod serve_limits;
 #[cfg(feature = "serve")]
 mod serve_links;

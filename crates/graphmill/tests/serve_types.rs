@@ -176,6 +176,32 @@ fn new_nodes_of_several_types_get_the_bits_of_predict_on() {
 }
 
 #[test]
+fn runs_of_models_with_edge_features_are_served() {
+    let sandbox = Sandbox::new();
+    let rows = |header: &str, row: &dyn Fn(usize) -> String| {
+        format!("{header}\n") + &(0..120).map(row).collect::<String>()
+    };
+    let kind = |i: usize| ["person", "shop"][i % 2];
+    let accounts = rows("id,kind,age", &|i| format!("acc-{i},{},{}\n", kind(i), i * 7919 % 50));
+    sandbox.write("accounts.csv", accounts);
+    let transfers = |i: usize| format!("acc-{},acc-{i},{}\n", (i * 31 + 7) % 120, 40 + i * 13 % 30);
+    sandbox.write("transfers.csv", rows("from,to,amount", &transfers));
+    let tables = "--nodes accounts.csv --id id --label kind --edges transfers.csv --src from --dst to";
+    sandbox.ok(&format!("import tables accounts {tables} --edge-features amount"));
+    sandbox.ok("train accounts --model gine --fanout 4,3 --hidden 8 --batch-size 64 --epochs 1 --out run");
+    let expected = written(&sandbox, "");
+    let service = Service::start(&sandbox, "run");
+    let mut client = service.client();
+    assert_eq!(bits(&client.predict(&json!({ "ids": (0..120).collect::<Vec<_>>() })).1), expected);
+    let (status, one) = client.predict(&json!({ "keys": ["acc-7"] }));
+    assert_eq!((status, bits(&one)), (200, expected[14..16].to_vec()));
+    let new = json!({ "new": { "rows": [{ "id": "new", "age": 30 }] } });
+    let (status, document) = client.predict(&new);
+    assert_eq!(status, 422, "{document}");
+    assert!(document["error"]["why"].as_str().unwrap().contains("reads features of edges"), "{document}");
+}
+
+#[test]
 fn faults_of_new_nodes_name_their_type() {
     let sandbox = trained("--model rsage");
     let service = Service::start(&sandbox, "run");

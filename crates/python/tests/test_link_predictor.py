@@ -88,3 +88,30 @@ def test_wrong_questions_are_refused(friends, shop, tmp_path):
     graphmill.train(data, out=tmp_path / "run", epochs=1, hidden=8, fanout=[3, 3])
     with pytest.raises(ValueError, match="learned no links"):
         graphmill.LinkPredictor(tmp_path / "run")
+
+
+def test_events_are_answered_as_of_a_time(tmp_path):
+    lines = ["u,i,ts,label,idx"]
+    for e in range(1, 301):
+        user = 1 + (e * 7919 + e // 40) % 12
+        lines.append(f"{user},{13 + (user * 3 + e // 100) % 8},{e * 60},0,{e}")
+    (tmp_path / "ml_visits.csv").write_text("\n".join(lines) + "\n")
+    visits = graphmill.import_dataset("events", tmp_path / "ml_visits.csv", tmp_path / "visits")
+    run = graphmill.train(visits, model="tgn", out=tmp_path / "run", epochs=1, hidden=8, time_dim=4, batch_size=50)
+    links = graphmill.LinkPredictor(run)
+    assert links.node_types == ["user", "item"]
+    for at in (None, 6000):
+        expected = graphmill.recommend(run, [0, 3], k=2, at=at)
+        found = links.recommend([0, 3], k=2, at=at)
+        np.testing.assert_array_equal(found.candidates, expected.candidates)
+        np.testing.assert_array_equal(found.scores, expected.scores)
+        np.testing.assert_array_equal(links.score(found.nodes, found.candidates, at=at), expected.scores)
+        np.testing.assert_array_equal(links.embed(range(8), node_type="item", at=at), graphmill.embed(run, node_type="item", at=at))
+    with pytest.raises(ValueError, match="ranks destinations"):
+        links.recommend([0], sources=True)
+
+
+def test_runs_on_links_have_no_times(friends):
+    links = graphmill.LinkPredictor(friends[0])
+    with pytest.raises(ValueError, match="only runs on streams of events"):
+        links.recommend([0], at=5)

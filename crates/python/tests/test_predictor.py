@@ -114,3 +114,29 @@ def test_nodes_of_several_types_are_answered_as_by_predict(papers):
         predictor.predict_new({"papr": x})
     with pytest.raises(ValueError, match="the feature rows name none"):
         predictor.predict_new(x)
+
+
+def test_columns_of_classes_are_answered_as_by_predict(tmp_path):
+    rows = range(120)
+    nodes = {
+        "account": [f"acc-{i}" for i in rows],
+        "age": [20 + i % 7 for i in rows],
+        "sector": [None if i % 7 == 6 else ("bank", "shop", "state")[i % 3] for i in rows],
+        "region": [("north", "south")[i % 2] for i in rows],
+    }
+    edges = {"from": nodes["account"], "to": [f"acc-{i * 7 % 120}" for i in rows]}
+    ends = {"id": "account", "label": ["sector", "region"], "src": "from", "dst": "to"}
+    data = graphmill.Dataset.from_tables(nodes, edges, path=tmp_path / "data", **ends)
+    out = tmp_path / "run"
+    graphmill.train(data, out=out, epochs=1, hidden=8, fanout=[3, 2], batch_size=64)
+    predictor = graphmill.Predictor(out)
+    assert predictor.task == "columns"
+    assert predictor.class_slices == {"sector": slice(0, 3), "region": slice(3, 5)}
+    assert predictor.class_names[predictor.class_slices["region"]] == ["north", "south"]
+    answers = predictor.predict(range(120))
+    np.testing.assert_array_equal(answers.classes, graphmill.predict(out))
+    np.testing.assert_array_equal(answers.scores, graphmill.predict(out, kind="probabilities"))
+    for columns in predictor.class_slices.values():
+        np.testing.assert_allclose(answers.scores[:, columns].sum(axis=1), 1, rtol=1e-5)
+    new = predictor.predict_new(np.array(data.x)[7:8])
+    assert (new.classes.shape, new.scores.shape) == ((1, 2), (1, 5))

@@ -16,19 +16,32 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::{
     EmbeddingCache, ServeOptions,
-    batch::{Batcher, Bounds, Candidates, Nodes},
+    batch::{Batched, Batcher, Bounds, Candidates, Nodes},
     body::Bodies,
     failure::{Failure, refuse},
     metrics::Metrics,
+    new_nodes::Turns,
 };
 
-/// A run that answers requests.
+/// A run that answers requests, with the thread that computes its batches.
+pub(crate) struct Served<R, Q: Batched> {
+    pub(crate) run: Arc<R>,
+    pub(crate) batches: Arc<Batcher<Q>>,
+}
+
+impl<R, Q: Batched> Clone for Served<R, Q> {
+    fn clone(&self) -> Self {
+        Self { run: self.run.clone(), batches: self.batches.clone() }
+    }
+}
+
+/// A run of one of the kinds that are served.
 #[derive(Clone)]
 pub(crate) enum Opened {
     /// A run on nodes.
-    Nodes(Arc<Predictor>),
+    Nodes(Served<Predictor, Nodes>),
     /// A run on links.
-    Links(Arc<LinkPredictor>),
+    Links(Served<LinkPredictor, Candidates>),
 }
 
 impl Opened {
@@ -36,9 +49,9 @@ impl Opened {
     ///
     /// # Errors
     /// It learned links.
-    pub(crate) fn nodes(self) -> std::result::Result<Arc<Predictor>, Failure> {
+    pub(crate) fn nodes(self) -> std::result::Result<Served<Predictor, Nodes>, Failure> {
         match self {
-            Self::Nodes(predictor) => Ok(predictor),
+            Self::Nodes(served) => Ok(served),
             Self::Links(_) => {
                 let fix = "ask /v1/links/top, /v1/links/score or /v1/links/embed";
                 Err(refuse("the run learned links, which have no classes of nodes", fix))
@@ -50,9 +63,9 @@ impl Opened {
     ///
     /// # Errors
     /// It learned none.
-    pub(crate) fn links(self) -> std::result::Result<Arc<LinkPredictor>, Failure> {
+    pub(crate) fn links(self) -> std::result::Result<Served<LinkPredictor, Candidates>, Failure> {
         match self {
-            Self::Links(links) => Ok(links),
+            Self::Links(served) => Ok(served),
             Self::Nodes(_) => Err(refuse("the run learned no links", "ask /v1/predict")),
         }
     }
@@ -60,8 +73,8 @@ impl Opened {
     /// Number of nodes that the run answers for, of all types.
     pub(crate) fn num_nodes(&self) -> usize {
         match self {
-            Self::Nodes(predictor) => predictor.num_nodes(),
-            Self::Links(links) => (0..links.node_types().count()).map(|t| links.num_nodes(t)).sum(),
+            Self::Nodes(Served { run, .. }) => run.num_nodes(),
+            Self::Links(Served { run, .. }) => num_nodes(run),
         }
     }
 }
@@ -69,15 +82,15 @@ impl Opened {
 /// State that all requests share.
 pub(crate) struct App {
     pub(crate) options: ServeOptions,
-    pub(crate) nodes: Batcher<Nodes>,
-    pub(crate) candidates: Batcher<Candidates>,
     pub(crate) metrics: Arc<Metrics>,
     /// Requests that may still be taken.
     pub(crate) permits: Semaphore,
     /// Limits of bodies.
     pub(crate) bodies: Bodies,
-    /// Turn to answer for new nodes.
-    pub(crate) new_nodes: Arc<Semaphore>,
+    /// Turns to answer for new nodes.
+    pub(crate) new_nodes: Turns,
+    /// Turn to answer as of a time, by a run on events.
+    pub(crate) as_of: Arc<Semaphore>,
     current: RwLock<Opened>,
     /// Held during a reload.
     reload: Mutex<()>,
@@ -89,19 +102,13 @@ impl App {
     /// # Errors
     /// It cannot be opened, or cannot answer.
     pub(crate) fn open(options: ServeOptions) -> Result<(Self, Option<String>)> {
-        let (opened, cached) = open(&options)?;
         let metrics = Arc::new(Metrics::new());
-        let bounds = Bounds { window: options.window, nodes: options.max_batch };
-        let failed = |e: std::io::Error| {
-            Error::usage(format!("the service cannot start a thread: {e}; raise its limits"))
-        };
-        let nodes = Batcher::start(bounds, metrics.clone()).map_err(failed)?;
-        let candidates = Batcher::start(bounds, metrics.clone()).map_err(failed)?;
+        let (opened, cached) = open(&options, None, &metrics)?;
         let permits = Semaphore::new(options.max_requests.min(Semaphore::MAX_PERMITS));
         let bodies = Bodies::new(&options);
         let current = RwLock::new(opened);
-        let (new_nodes, reload) = (Arc::new(Semaphore::new(1)), Mutex::new(()));
-        let app = Self { options, nodes, candidates, metrics, permits, bodies, new_nodes, current, reload };
+        let (new_nodes, as_of, reload) = (Turns::new(), Arc::new(Semaphore::new(1)), Mutex::new(()));
+        let app = Self { options, metrics, permits, bodies, new_nodes, as_of, current, reload };
         Ok((app, cached))
     }
 
@@ -121,7 +128,8 @@ impl App {
             return Err(Failure::new(StatusCode::CONFLICT, "reload", why, "ask again when it has ended"));
         };
         let app = self.clone();
-        let opened = tokio::task::spawn_blocking(move || open(&app.options)).await;
+        let work = move || open(&app.options, Some(app.opened()), &app.metrics);
+        let opened = tokio::task::spawn_blocking(work).await;
         let refused = StatusCode::UNPROCESSABLE_ENTITY;
         let opened = match opened {
             Ok(opened) => opened.map_err(|error| Failure::of(refused, "reload", &error)),
@@ -137,12 +145,41 @@ impl App {
     }
 }
 
-/// Opens the run, caches its embeddings, and tries it on a node. Returns a line on the cache, too.
-fn open(options: &ServeOptions) -> Result<(Opened, Option<String>)> {
+/// Opens the run, caches its embeddings, and tries it on a node. Its batches are computed by the
+/// thread of the `old` run, if that is of the same kind. Returns a line on the cache, too.
+fn open(
+    options: &ServeOptions,
+    old: Option<Opened>,
+    metrics: &Arc<Metrics>,
+) -> Result<(Opened, Option<String>)> {
     let run = SavedRun::open(&options.run, options.last)?;
-    if run.answers_links() {
-        return open_links(run, options);
+    if run.ranks_links() {
+        let (links, cached) = open_links(run, options)?;
+        let batches = match old {
+            Some(Opened::Links(old)) => old.batches,
+            _ => start(options, metrics)?,
+        };
+        return Ok((Opened::Links(Served { run: Arc::new(links), batches }), Some(cached)));
     }
+    let (predictor, cached) = open_nodes(options)?;
+    let batches = match old {
+        Some(Opened::Nodes(old)) => old.batches,
+        _ => start(options, metrics)?,
+    };
+    Ok((Opened::Nodes(Served { run: Arc::new(predictor), batches }), cached))
+}
+
+/// Starts a thread that computes batches.
+fn start<Q: Batched>(options: &ServeOptions, metrics: &Arc<Metrics>) -> Result<Arc<Batcher<Q>>> {
+    let bounds = Bounds { window: options.window, nodes: options.max_batch };
+    let started = Batcher::start(bounds, metrics.clone());
+    started
+        .map(Arc::new)
+        .map_err(|e| Error::usage(format!("the service cannot start a thread: {e}; raise its limits")))
+}
+
+/// Opens a run on nodes and tries it on a node.
+fn open_nodes(options: &ServeOptions) -> Result<(Predictor, Option<String>)> {
     if options.all_edges {
         return Err(Error::usage("--all-edges: only runs on links leave out edges; leave it out"));
     }
@@ -158,11 +195,11 @@ fn open(options: &ServeOptions) -> Result<(Opened, Option<String>)> {
     if predictor.num_nodes() > 0 {
         predictor.predict(&[0], Neighborhood::All)?;
     }
-    Ok((Opened::Nodes(Arc::new(predictor)), cached))
+    Ok((predictor, cached))
 }
 
 /// Opens a run on links and tries it on a node.
-fn open_links(run: SavedRun, options: &ServeOptions) -> Result<(Opened, Option<String>)> {
+fn open_links(run: SavedRun, options: &ServeOptions) -> Result<(LinkPredictor, String)> {
     if options.cache != EmbeddingCache::None {
         let message = "--cache-embeddings bottom: the run learned links, whose embeddings are always kept; \
                        leave it out";
@@ -171,14 +208,17 @@ fn open_links(run: SavedRun, options: &ServeOptions) -> Result<(Opened, Option<S
     let began = Instant::now();
     let reading = if options.all_edges { Reading::All } else { Reading::Training };
     let links = LinkPredictor::of(run, options.dataset.as_deref(), reading, &Quiet)?;
-    if links.relations().first().is_some_and(|of| links.num_nodes(of.ends[0]) > 0) {
+    if links.ranks() && links.relations().first().is_some_and(|of| links.num_nodes(of.ends[0]) > 0) {
         links.top(0, &[0], TopOptions { k: 1, ..TopOptions::default() })?;
     }
-    let width = links.embedding_dim();
-    let opened = Opened::Links(Arc::new(links));
-    let rows = opened.num_nodes();
+    let (rows, width) = (num_nodes(&links), links.embedding_dim());
     let line = cached(rows, 4 * width as u64 * rows as u64, began);
-    Ok((opened, Some(line)))
+    Ok((links, line))
+}
+
+/// Number of nodes of all types that have embeddings.
+fn num_nodes(links: &LinkPredictor) -> usize {
+    (0..links.node_types().count()).map(|t| links.num_nodes(t)).sum()
 }
 
 /// Line on rows that are kept.

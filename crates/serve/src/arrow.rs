@@ -9,8 +9,12 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use axum::http::{HeaderMap, StatusCode, header};
 use graphmill_engine::predictor::Task;
+use serde_json::{Map, Value, json};
 
-use crate::{document::Reply, failure::Failure};
+use crate::{
+    document::{Part, Reply},
+    failure::Failure,
+};
 
 /// Media type of the stream.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
@@ -25,7 +29,8 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
 /// The stream: one batch with a row for each answer. Its columns are `id` (`row` of new nodes),
 /// `key` if the nodes have keys, `class` if the run learned classes, and `probabilities` or
 /// `values`, a list of fixed size; the schema's metadata name the task, and the classes as a JSON
-/// array.
+/// array. Of several columns of classes there are `class_COLUMN` and `probabilities_COLUMN` for
+/// each, and the metadata have an object of arrays.
 ///
 /// # Errors
 /// The answers do not fit an Arrow array.
@@ -82,21 +87,36 @@ fn write(reply: &Reply) -> Result<Vec<u8>, ArrowError> {
         let keys = (0..count).map(|i| reply.key(i).unwrap_or_default());
         add("key", Arc::new(StringArray::from_iter_values(keys)));
     }
-    let names = reply.predictor.class_names();
-    if !answers.classes.is_empty() {
-        let known = answers.classes.iter().all(|&class| (class as usize) < names.len());
-        let classes = || answers.classes.iter().map(|&class| &names[class as usize]);
-        match known {
-            true => add("class", Arc::new(StringArray::from_iter_values(classes()))),
-            false => add("class", Arc::new(Int64Array::from(answers.classes.clone()))),
+    let parts = reply.parts();
+    for part in parts.iter().filter(|_| !answers.classes.is_empty()) {
+        let (name, names) = (named("class", part), part.names);
+        let classes = answers.classes.iter().skip(part.number).step_by(parts.len());
+        match classes.clone().all(|&class| (class as usize) < names.len()) {
+            true => {
+                let classes = classes.map(|&class| &names[class as usize]);
+                add(&name, Arc::new(StringArray::from_iter_values(classes)));
+            }
+            false => add(&name, Arc::new(Int64Array::from_iter_values(classes.copied()))),
         }
     }
     let task = reply.predictor.task();
-    let name = if task == Task::Values { "values" } else { "probabilities" };
-    columns.push(rows(name, answers.cols, answers.scores.clone())?);
+    let what = if task == Task::Values { "values" } else { "probabilities" };
+    for part in &parts {
+        let of_node = answers.scores.chunks_exact(answers.cols.max(1));
+        let scores = of_node.flat_map(|row| &row[part.range.clone()]).copied().collect();
+        columns.push(rows(&named(what, part), part.range.len(), scores)?);
+    }
     let mut metadata = HashMap::from([("task".to_owned(), task.name().to_owned())]);
-    if !names.is_empty() {
-        metadata.insert("classes".into(), serde_json::json!(names).to_string());
+    if parts.iter().any(|part| !part.names.is_empty()) {
+        let of_column = |part: &Part| Some((part.column?.to_owned(), json!(part.names)));
+        let by_column: Map<String, Value> = parts.iter().filter_map(of_column).collect();
+        let classes = if by_column.is_empty() { json!(parts[0].names) } else { by_column.into() };
+        metadata.insert("classes".into(), classes.to_string());
     }
     encode(columns, metadata)
+}
+
+/// Name of a column of the stream for a part of the scores.
+fn named(what: &str, part: &Part) -> String {
+    part.column.map_or_else(|| what.to_owned(), |column| format!("{what}_{column}"))
 }

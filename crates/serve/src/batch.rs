@@ -1,12 +1,15 @@
 //! Batches of requests: a thread answers one after the other, and takes what waits as the next.
+//!
+//! A [`Batcher`] belongs to the run that it answers for and to the requests to this run. A reload
+//! hands it to a new run of the same kind; otherwise it ends with the last request to the old run.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -128,15 +131,14 @@ pub(crate) struct Bounds {
     pub(crate) nodes: usize,
 }
 
-/// The thread that answers, and the queue before it.
+/// The queue of a thread that answers. The thread ends when this is dropped, after the batch that
+/// it computes.
 pub(crate) struct Batcher<Q: Batched> {
-    /// The queue; `None` once the service ends.
-    jobs: RwLock<Option<Sender<Job<Q>>>>,
-    thread: Option<JoinHandle<()>>,
+    jobs: Sender<Job<Q>>,
 }
 
 impl<Q: Batched> Batcher<Q> {
-    /// Starts the thread.
+    /// Starts the thread and its pool.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -151,32 +153,19 @@ impl<Q: Batched> Batcher<Q> {
                 answer(batch, &metrics);
             }
         };
-        let thread = thread::Builder::new().name("batches".into()).spawn(run)?;
-        Ok(Self { jobs: RwLock::new(Some(jobs)), thread: Some(thread) })
+        thread::Builder::new().name("batches".into()).spawn(run)?;
+        Ok(Self { jobs })
     }
 
     /// Answers to a question, in a batch with others.
     pub(crate) async fn ask(&self, question: Q) -> Reply<Q> {
         let (reply, answers) = oneshot::channel();
-        let job = Job { question, reply };
-        if let Some(jobs) = &*self.jobs.read().unwrap_or_else(PoisonError::into_inner) {
-            // a failure drops the job, and with it the sender of the reply
-            let _ = jobs.send(job);
-        }
+        // a failure drops the job, and with it the sender of the reply
+        let _ = self.jobs.send(Job { question, reply });
         answers.await.unwrap_or_else(|_| {
             let (what, why) = ("predict", "the service stops");
             Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, what, why, "ask another instance"))
         })
-    }
-}
-
-impl<Q: Batched> Drop for Batcher<Q> {
-    fn drop(&mut self) {
-        self.jobs.write().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = self.thread.take() {
-            // a panic of the thread has been reported
-            let _ = thread.join();
-        }
     }
 }
 

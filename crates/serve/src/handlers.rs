@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::SemaphorePermit;
 
 use crate::{
-    app::{App, Opened},
+    app::{App, Opened, Served},
     arrow,
     batch::Nodes,
     document::Reply,
@@ -104,14 +104,17 @@ async fn health(State(app): State<Arc<App>>) -> Response {
         "nodes": opened.num_nodes(),
     });
     match opened {
-        Opened::Nodes(predictor) => {
+        Opened::Nodes(Served { run: predictor, .. }) => {
             health["dataset"] = predictor.dataset().into();
             health["task"] = predictor.task().name().into();
         }
-        Opened::Links(links) => {
+        Opened::Links(Served { run: links, .. }) => {
             health["dataset"] = links.dataset().into();
             health["task"] = "links".into();
             health["relations"] = links::relations(&links);
+            if let Some(end) = links.end_time() {
+                health["end_time"] = end.into();
+            }
         }
     }
     document(&health)
@@ -128,7 +131,7 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
     // before the permit, so that slow bodies do not keep other requests out
     let body = app.bodies.read(request).await?;
     let _permit = permit(&app)?;
-    let predictor = app.opened().nodes()?;
+    let Served { run: predictor, batches } = app.opened().nodes()?;
     let Resolved { subject, of, top_k } = Question::parse(&body)?.resolve(&predictor, &app.options)?;
     if in_arrow && top_k.is_some() {
         let fix = "leave out top_k, or ask for JSON";
@@ -139,7 +142,7 @@ async fn predict(State(app): State<Arc<App>>, request: Request) -> Result<Respon
         Subject::Known(known) => {
             nodes = known;
             let question = Nodes { predictor: predictor.clone(), nodes: nodes.clone(), of };
-            answers = app.nodes.ask(question).await?;
+            answers = batches.ask(question).await?;
             Reply { predictor: &predictor, answers: &answers, nodes: &nodes, new: None, top_k }
         }
         Subject::New(nodes) => {

@@ -1,6 +1,6 @@
 //! New nodes of a question: rows with the columns of the imported tables, or feature rows.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc, thread::available_parallelism};
 
 use axum::http::StatusCode;
 use graphmill_core::NodeId;
@@ -28,6 +28,9 @@ use crate::{
 /// Names of the tables in messages; those of a type end with it.
 const ROWS: &str = "rows";
 const EDGES: &str = "edges";
+
+/// Maximum number of requests for new nodes that are answered at the same time.
+const MAX_TURNS: usize = 64;
 
 /// New nodes and their edges.
 #[derive(Debug, Deserialize)]
@@ -281,12 +284,26 @@ fn listed(edge: Edge, predictor: &Predictor) -> Result<(NodeId, NodeId, f32), Fa
     Ok((find(src)?, find(dst)?, weight))
 }
 
-/// Answers for new nodes, one request at a time: each copies the graph.
+/// Requests for new nodes that are answered at the same time: one for each thread, or one alone
+/// that copies the graph.
+pub(crate) struct Turns {
+    free: Arc<Semaphore>,
+    count: u32,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        let count = available_parallelism().map_or(1, usize::from).min(MAX_TURNS);
+        Self { free: Arc::new(Semaphore::new(count)), count: count as u32 }
+    }
+}
+
+/// Answers for new nodes.
 ///
 /// # Errors
 /// The nodes do not fit the dataset, or features cannot be read.
 pub(crate) async fn answer(
-    turn: &Arc<Semaphore>,
+    turns: &Turns,
     predictor: Arc<Predictor>,
     new: NewNodes,
     of: Neighborhood,
@@ -299,7 +316,9 @@ pub(crate) async fn answer(
             "report it with the log of the service",
         )
     };
-    let turn = turn.clone().acquire_owned().await.map_err(|_| stopped("the service stops"))?;
+    let count = if predictor.copies_graph(of) { turns.count } else { 1 };
+    let turn = turns.free.clone().acquire_many_owned(count).await;
+    let turn = turn.map_err(|_| stopped("the service stops"))?;
     // The work goes on if the client leaves, and keeps its turn until it ends.
     let work = move || {
         let answers = predictor.predict_new(&new, of);

@@ -13,7 +13,7 @@
 //!
 //! The embeddings of all destinations and of the selected sources.
 
-use std::path::Path;
+use std::{ops::Range, path::Path};
 
 use graphmill_core::{NodeId, progress::Progress};
 use graphmill_data::typed::TypedDataset;
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Error, Result,
     predictions::{Predictions, Target, Values},
-    saved::{Selection, Written, keys::Names, links::BestLinks},
+    saved::{SavedRun, Selection, Written, keys::Names, links::BestLinks},
 };
 
 impl SavedEvents<'_> {
@@ -50,12 +50,7 @@ impl SavedEvents<'_> {
         let target = Target::new(out)?;
         let (stream, model) = self.load(data)?;
         if model.is_of_pairs() {
-            return Err(Error::usage(format!(
-                "{}: a row of --model {} depends on both nodes of a pair, so a node has no embedding; score \
-                 pairs with graphmill predict --top-k",
-                self.run.dir.display(),
-                self.config().model
-            )));
+            return Err(no_embeddings(self.run));
         }
         let name_of = |t: usize| data.nodes[t].name.as_str();
         let is_named = |&end: &usize| node_type.is_empty() || name_of(stream.types[end]) == node_type;
@@ -103,11 +98,7 @@ impl SavedEvents<'_> {
     ) -> Result<(BestLinks, [Names; 2])> {
         let (stream, model) = self.load(data)?;
         if stream.targets.is_some() {
-            return Err(Error::usage(format!(
-                "--top-k: task '{}' has a class or value for each event, which ranks no destinations; use \
-                 graphmill embed",
-                stream.task
-            )));
+            return Err(no_ranking(&stream));
         }
         let (names, sources) = selected(data, stream.types[0], selection)?;
         let (of_candidates, candidates) = selected(data, stream.types[1], Selection::All)?;
@@ -205,7 +196,7 @@ impl Scorer<'_> {
     fn scores(&mut self, i: usize) -> Result<Vec<f32>> {
         match self {
             Self::OfRows { model, rows, destinations } => {
-                Ok(pair_scores(model, rows, (*destinations + i) as NodeId, *destinations))
+                Ok(pair_scores(model, rows, (*destinations + i) as NodeId, 0..*destinations as NodeId))
             }
             Self::OfPairs { model, evaluation, ends: [sources, destinations], time } => {
                 let mut out = Vec::with_capacity(destinations.len());
@@ -216,12 +207,17 @@ impl Scorer<'_> {
     }
 }
 
-/// Scores of the pairs of the node in row `source` with the first `count` rows.
-fn pair_scores(model: &EventModel, rows: &Matrix, source: NodeId, count: usize) -> Vec<f32> {
+/// Scores of the pairs of the node in row `source` with those in the rows `destinations`.
+pub(super) fn pair_scores(
+    model: &EventModel,
+    rows: &Matrix,
+    source: NodeId,
+    destinations: Range<NodeId>,
+) -> Vec<f32> {
     let backend = Cpu::default();
     let pass = Pass { backend: &backend, training: false, key: 0 };
-    let destinations: Vec<NodeId> = (0..count as NodeId).collect();
-    let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(count));
+    let destinations: Vec<NodeId> = destinations.collect();
+    let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(destinations.len()));
     for destination in destinations.chunks(MAX_PAIRS) {
         let sources = vec![source; destination.len()];
         let pairs = EdgePairs { nodes: rows.view(), source: &sources, destination, edges: None };
@@ -231,8 +227,27 @@ fn pair_scores(model: &EventModel, rows: &Matrix, source: NodeId, count: usize) 
     all
 }
 
+/// Error of a model whose rows are those of pairs.
+pub(super) fn no_embeddings(run: &SavedRun) -> Error {
+    Error::usage(format!(
+        "{}: a row of --model {} depends on both nodes of a pair, so a node has no embedding; score pairs \
+         with graphmill predict --top-k",
+        run.dir.display(),
+        run.config.model
+    ))
+}
+
+/// Error of a task that is not one of links.
+pub(super) fn no_ranking(stream: &EventStream) -> Error {
+    Error::usage(format!(
+        "--top-k: task '{}' has a class or value for each event, which ranks no destinations; use graphmill \
+         embed",
+        stream.task
+    ))
+}
+
 /// Numbers of the `k` largest scores without `own`, the largest first and of equal ones the first.
-fn top(scores: &[f32], own: Option<NodeId>, k: usize) -> Vec<NodeId> {
+pub(super) fn top(scores: &[f32], own: Option<NodeId>, k: usize) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = (0..scores.len() as NodeId).filter(|v| Some(*v) != own).collect();
     let by_score =
         |a: &NodeId, b: &NodeId| scores[*b as usize].total_cmp(&scores[*a as usize]).then_with(|| a.cmp(b));

@@ -9,7 +9,7 @@
 //! with `-by-batch` are means over batches, as in published tables. Inductive scores are those of
 //! the events with a node that training has not seen.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use graphmill_core::NodeId;
 use graphmill_loader::BatchKey;
@@ -46,7 +46,7 @@ pub(super) struct Evaluation<'a> {
     stream: &'a EventStream,
     pub(super) batch_size: usize,
     scratch: BatchScratch<'a>,
-    memory: Option<NodeMemory>,
+    memory: Option<Arc<NodeMemory>>,
     state: PassState,
     ends: BatchEnds,
 }
@@ -90,15 +90,32 @@ impl<'a> Evaluation<'a> {
     /// # Errors
     /// The fanout or an option is invalid.
     pub(super) fn new(config: &'a TrainConfig, stream: &'a EventStream, model: &EventModel) -> Result<Self> {
+        Self::seeing(config, stream, model.memory(stream).map(Arc::new))
+    }
+
+    /// Prepares the evaluation of a model with this memory.
+    ///
+    /// # Errors
+    /// As for [`Evaluation::new`].
+    pub(super) fn seeing(
+        config: &'a TrainConfig,
+        stream: &'a EventStream,
+        memory: Option<Arc<NodeMemory>>,
+    ) -> Result<Self> {
         Ok(Self {
             config,
             stream,
             batch_size: batch_size(config, stream),
             scratch: BatchScratch::new(config, stream)?,
-            memory: model.memory(stream),
+            memory,
             state: PassState::default(),
             ends: BatchEnds::default(),
         })
+    }
+
+    /// The memory of now, if the model has one.
+    pub(super) fn into_memory(self) -> Option<Arc<NodeMemory>> {
+        self.memory
     }
 
     /// Computes the memory after the training events. Later parts continue from it.
@@ -125,7 +142,7 @@ impl<'a> Evaluation<'a> {
 
     fn begin_with(&mut self, model: &EventModel, learned: &[u32]) -> Result<()> {
         if let Some(memory) = &mut self.memory {
-            memory.clear(self.stream.start());
+            Arc::make_mut(memory).clear(self.stream.start());
         }
         learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
     }
@@ -153,7 +170,7 @@ impl<'a> Evaluation<'a> {
             let places: Vec<NodeId> = chunk.iter().map(|&v| rows.row(v, time)).collect();
             self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch: 0 }, false)?;
             let inputs = (&self.scratch.rows, &self.scratch.near);
-            model.embed(&pass, self.stream, self.memory.as_ref(), inputs, &mut self.state)?;
+            model.embed(&pass, self.stream, self.memory.as_deref(), inputs, &mut self.state)?;
             let all = model.embeddings(&self.state).host();
             for (at, to) in places.iter().zip(&mut to) {
                 to.copy_from_slice(&all[*at as usize * width..][..width]);
@@ -183,20 +200,42 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
+    /// Scores of `pairs` at `time`, by the memory of now: those of [`Evaluation::score_pairs`].
+    ///
+    /// # Errors
+    /// As for [`Evaluation::score_pairs`].
+    pub(super) fn score_list(
+        &mut self,
+        model: &EventModel,
+        pairs: &[(NodeId, NodeId)],
+        time: i64,
+    ) -> Result<Vec<f32>> {
+        let mut scores = Vec::with_capacity(pairs.len());
+        for chunk in pairs.chunks(max_pairs(model)) {
+            self.scratch.rows.clear();
+            chunk.iter().for_each(|&(u, v)| self.scratch.rows.push(u, v, time));
+            self.score_rows(model, 0)?;
+            scores.extend_from_slice(self.state.scores.view().host());
+        }
+        Ok(scores)
+    }
+
     /// Scores the pairs of the scratch, by the draws of batch number `batch`.
     fn score_rows(&mut self, model: &EventModel, batch: u64) -> Result<()> {
         self.scratch.draw(BatchKey { seed: self.config.seed, epoch: EVALUATION, batch }, false)?;
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
         let inputs = (&self.scratch.rows, &self.scratch.near);
-        model.forward(&pass, self.stream, self.memory.as_ref(), inputs, &mut self.state)
+        model.forward(&pass, self.stream, self.memory.as_deref(), inputs, &mut self.state)
     }
 
     fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
         match model.updater.as_ref().zip(self.memory.as_mut()) {
-            Some((updater, memory)) => self.ends.advance(&pass, self.stream, events, updater, memory),
+            Some((updater, memory)) => {
+                self.ends.advance(&pass, self.stream, events, updater, Arc::make_mut(memory))
+            }
             None => Ok(()),
         }
     }

@@ -16,6 +16,7 @@
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores of a saved run |
 //! | `as_of.rs` | embeddings and best destinations of nodes as of a time |
+//! | `open.rs` | the same by a run that stays open |
 //!
 //! # Order
 //!
@@ -31,6 +32,7 @@ mod history;
 mod hop;
 mod learner;
 mod model;
+mod open;
 mod pair;
 mod position;
 mod saved;
@@ -44,6 +46,7 @@ use graphmill_data::typed::{self, TypedDataset, is_typed};
 
 use crate::{Error, Result, TrainConfig, config::events::is_of_events};
 
+pub(crate) use open::OpenEvents;
 pub use saved::SavedEvents;
 pub use trainer::train;
 

@@ -47,10 +47,10 @@ impl Inference<'_> {
         wanted: &[NodeId],
         out: &mut Matrix,
     ) -> Result<()> {
-        let Self { source, layers } = self;
+        let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let (nodes, index) = (layers.graph.num_nodes(), model.num_layers() - 1);
-        let mut orders = model.inference_orders(nodes, layers.graph.num_edges());
+        let mut orders = model.inference_orders(size[0], size[1]);
         source.choose(model, &mut orders);
         let layer = Layer { model, pass: &pass, index, order: orders[index] };
         let destinations = if layer.order == ProductOrder::TransformFirst {

@@ -71,6 +71,8 @@ pub enum Output {
 pub struct Inference<'a> {
     source: Box<dyn RowSource + 'a>,
     pub(crate) layers: Layers<'a>,
+    /// Numbers of nodes and edges that the orders of products are chosen by.
+    size: [usize; 2],
 }
 
 impl<'a> Inference<'a> {
@@ -83,7 +85,14 @@ impl<'a> Inference<'a> {
         chunk: usize,
     ) -> Self {
         let layers = Layers::new(graph, symmetric, backend, chunk, &Quiet);
-        Self { source: features.into().rows(), layers }
+        Self { source: features.into().rows(), layers, size: [graph.num_nodes(), graph.num_edges()] }
+    }
+
+    /// Chooses the orders of products for a graph of this number of nodes and edges, of which the
+    /// graph of inference is a part, so that rows have the bits of those on the whole graph.
+    #[must_use]
+    pub(crate) fn part_of(self, size: [usize; 2]) -> Self {
+        Self { size, ..self }
     }
 
     /// Selects and weights neighbours by `neighbors`. The default is all neighbours with equal
@@ -119,7 +128,7 @@ impl<'a> Inference<'a> {
             std::mem::swap(spare, out);
         }
         let (computed, from_features) = self.compute(model, wanted, count)?;
-        let Self { source, layers } = self;
+        let Self { source, layers, .. } = self;
         let through_head = output == Output::Logits && model.has_head();
         if !from_features && !through_head && computed.ids() == wanted {
             std::mem::swap(&mut layers.input, out);
@@ -141,10 +150,10 @@ impl<'a> Inference<'a> {
     /// Computes the first `count` layers for `wanted`: their rows are in the input of the next
     /// layer, one for each node of the returned set, unless the flag says that no layer ran.
     fn compute(&mut self, model: &Model, wanted: &[NodeId], count: usize) -> Result<(NodeSet, bool)> {
-        let Self { source, layers } = self;
+        let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
-        let mut orders = model.inference_orders(nodes, layers.graph.num_edges());
+        let mut orders = model.inference_orders(size[0], size[1]);
         source.choose(model, &mut orders);
         let mut needed = layers.needed(wanted, count, model.num_layers(), model.aggregation())?;
         // if the first layer aggregates rows of the feature table, it reads them in place

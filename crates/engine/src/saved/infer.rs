@@ -32,6 +32,8 @@ pub(super) struct LoadedModel {
     pub(super) exact: Arc<InferenceNeighbors>,
     backend: Cpu,
     chunk: usize,
+    /// Numbers of nodes and edges of the graph, or of the whole one of which it is a part.
+    size: [usize; 2],
     /// Scale of the targets, if they are values.
     scale: Option<TargetScale>,
     /// True if a node may have several labels.
@@ -104,16 +106,24 @@ impl LoadedModel {
     ) -> Inference<'i> {
         Inference::new(graph, features, self.symmetric.as_deref(), &self.backend, self.chunk)
             .with_neighbors(neighbors.clone())
+            .part_of(self.size)
             .watched(watch)
     }
 
-    /// The same weights on the graph of `data`.
+    /// The same weights on the graph of `data`, or on the whole graph of `size` of which that is a
+    /// part.
     ///
     /// # Errors
     /// The configuration of `run` does not fit the graph.
     #[cfg(feature = "tables")]
-    pub(super) fn on(&self, run: &SavedRun, data: &Dataset) -> Result<Self> {
-        run.loaded_on(self.model.clone(), data)
+    pub(super) fn on(&self, run: &SavedRun, data: &Dataset, size: [usize; 2]) -> Result<Self> {
+        Ok(Self { size, ..run.loaded_on(self.model.clone(), data)? })
+    }
+
+    /// Number of layers of the model.
+    #[cfg(feature = "tables")]
+    pub(super) fn num_layers(&self) -> usize {
+        self.model.num_layers()
     }
 
     /// Values of one kind from the rows of [`LoadedModel::rows`], and their number for each node.
@@ -165,6 +175,7 @@ impl SavedRun {
             exact: Arc::new(self.blame_config(build::inference_neighbors(&self.config, data))?),
             backend: Cpu { precision: build::precision(&self.config) },
             chunk: self.config.eval_chunk,
+            size: [data.graph.num_nodes(), data.graph.num_edges()],
             scale: self.target_scale().cloned(),
             multi: self.origin.as_ref().map_or(data.labels.is_multi(), |origin| origin.dataset.multilabel),
             columns: self.columns().to_vec(),

@@ -39,6 +39,16 @@ impl AllRows {
         }
     }
 
+    /// These rows as a tier.
+    #[cfg(feature = "tables")]
+    pub(crate) fn into_feature(self) -> Arc<dyn Feature> {
+        match self {
+            Self::Table(_) => Arc::new(DenseRows(Arc::new(self))),
+            Self::Rows(rows) => rows,
+            Self::Labelled(rows) => rows,
+        }
+    }
+
     /// Label columns of these rows, if they have some.
     pub(crate) fn labels(&self) -> Option<&LabelColumns> {
         match self {
@@ -54,6 +64,71 @@ impl<'r> From<&'r AllRows> for Source<'r> {
             AllRows::Table(table) => Source::Table(table),
             AllRows::Rows(rows) => Source::Feature(&**rows),
             AllRows::Labelled(rows) => Source::Feature(&**rows),
+        }
+    }
+}
+
+/// The rows of a dense table, which others may follow.
+#[cfg(feature = "tables")]
+pub(crate) struct DenseRows(Arc<AllRows>);
+
+#[cfg(feature = "tables")]
+impl DenseRows {
+    /// The rows without label columns; `None` if they are not a dense table in memory.
+    pub(crate) fn of(rows: &Arc<AllRows>) -> Option<Self> {
+        let is_dense = Self(rows.clone()).table().is_some_and(|table| !table.is_sparse());
+        is_dense.then(|| Self(rows.clone()))
+    }
+
+    fn table(&self) -> Option<&Matrix> {
+        match &*self.0 {
+            AllRows::Table(table) => Some(table),
+            AllRows::Labelled(labelled) => match &labelled.rows {
+                AllRows::Table(table) => Some(table),
+                AllRows::Rows(_) | AllRows::Labelled(_) => None,
+            },
+            AllRows::Rows(_) => None,
+        }
+    }
+}
+
+#[cfg(feature = "tables")]
+impl Feature for DenseRows {
+    fn dim(&self) -> usize {
+        self.table().map_or(0, Matrix::num_cols)
+    }
+
+    fn num_rows(&self) -> usize {
+        self.table().map_or(0, Matrix::num_rows)
+    }
+
+    fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
+        let mut read = Matrix::default();
+        if let Some(table) = self.table() {
+            gather_rows(&Cpu::default(), table.view(), ids, &mut read);
+        }
+        place(&read, places, out);
+        Ok(Traffic::default())
+    }
+
+    fn row_bytes(&self) -> u64 {
+        4 * self.dim() as u64
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}
+
+/// Copies rows to their places.
+fn place(rows: &Matrix, places: OutputRows, out: &mut [f32]) {
+    let (width, rows) = (rows.num_cols(), rows.view().host());
+    match places {
+        OutputRows::InOrder => out.copy_from_slice(rows),
+        OutputRows::At(at) => {
+            for (&to, row) in at.iter().zip(rows.chunks_exact(width.max(1))) {
+                out[to as usize * width..][..width].copy_from_slice(row);
+            }
         }
     }
 }
@@ -86,15 +161,7 @@ impl Feature for Labelled {
     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
         let mut read = Matrix::default();
         let traffic = self.gather(ids, &mut read)?;
-        let (width, read) = (self.dim(), read.view().host());
-        match places {
-            OutputRows::InOrder => out.copy_from_slice(read),
-            OutputRows::At(at) => {
-                for (&to, row) in at.iter().zip(read.chunks_exact(width.max(1))) {
-                    out[to as usize * width..][..width].copy_from_slice(row);
-                }
-            }
-        }
+        place(&read, places, out);
         Ok(traffic)
     }
 

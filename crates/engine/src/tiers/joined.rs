@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{NodeId, Result};
+use graphmill_core::{Features, NodeId, Result};
+use graphmill_data::{Dataset, dataset::Rescaling};
 use graphmill_loader::{
     Feature,
     feature::{Capabilities, Host, OutputRows, Traffic},
 };
+use graphmill_nn::Matrix;
+
+use super::{
+    all_rows::AllRows,
+    plan::{Plan, of_host, stored_rows},
+    rescaled::Rescaled,
+};
+use crate::{TrainConfig, build, memory};
 
 /// Rows of a tier, and new rows whose ids follow.
 pub(crate) struct Joined {
@@ -60,10 +69,84 @@ impl Feature for Joined {
     }
 }
 
+impl AllRows {
+    /// The rows of `data` that new rows may follow: on disk, or mapped.
+    ///
+    /// # Errors
+    /// As [`AllRows::new`].
+    pub(crate) fn known(config: &TrainConfig, data: &Dataset) -> crate::Result<Arc<dyn Feature>> {
+        Ok(match Plan::new(&of_host(config), data)? {
+            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
+            _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
+        })
+    }
+
+    /// The `known` rows of `data`, followed by `new` rows at the same precision, with `rescaling`
+    /// applied on reads.
+    ///
+    /// # Errors
+    /// A failed allocation.
+    pub(crate) fn followed_by(
+        config: &TrainConfig,
+        (data, known): (&Dataset, Arc<dyn Feature>),
+        new: &Features,
+        rescaling: Option<&Rescaling>,
+    ) -> crate::Result<Arc<dyn Feature>> {
+        let kind = memory::table_type(config, data);
+        let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
+        Ok(match rescaling {
+            Some(rescaling) => Arc::new(Rescaled::new(rows, rescaling.clone())),
+            None => rows,
+        })
+    }
+}
+
+/// Some rows of others, by their numbers.
+pub(crate) struct Selected {
+    rows: Arc<dyn Feature>,
+    /// Row of each number.
+    ids: Vec<NodeId>,
+}
+
+impl Selected {
+    /// Selects the rows `ids`, one for each number.
+    pub(crate) fn new(rows: Arc<dyn Feature>, ids: Vec<NodeId>) -> Self {
+        Self { rows, ids }
+    }
+
+    fn ids(&self, numbers: &[NodeId]) -> Vec<NodeId> {
+        numbers.iter().map(|&i| self.ids[i as usize]).collect()
+    }
+}
+
+impl Feature for Selected {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+
+    fn num_rows(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn read_to(&self, numbers: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
+        self.rows.read_to(&self.ids(numbers), places, out)
+    }
+
+    fn gather(&self, numbers: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        self.rows.gather(&self.ids(numbers), out)
+    }
+
+    fn row_bytes(&self) -> u64 {
+        self.rows.row_bytes()
+    }
+
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use graphmill_core::Features;
-
     use super::*;
 
     #[test]

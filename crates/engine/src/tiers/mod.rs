@@ -26,12 +26,14 @@ mod rescaled;
 mod step;
 
 pub(crate) use all_rows::AllRows;
+#[cfg(feature = "tables")]
+pub(crate) use all_rows::DenseRows;
 pub(crate) use batches::Batches;
 pub(crate) use cache::{map_bytes, rows_within};
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
-pub(crate) use joined::Joined;
+pub(crate) use joined::{Joined, Selected};
 pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};

@@ -2,8 +2,6 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-#[cfg(feature = "tables")]
-use graphmill_core::Features;
 use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progress};
 use graphmill_data::{
     Dataset,
@@ -17,8 +15,6 @@ use graphmill_loader::{
     },
 };
 
-#[cfg(feature = "tables")]
-use super::joined::Joined;
 use super::{
     all_rows::AllRows,
     batches::Batches,
@@ -421,7 +417,11 @@ pub(super) fn disk(config: &TrainConfig, data: &Dataset) -> Result<Arc<Disk>> {
 }
 
 /// Rows of that file in this form.
-fn stored_rows(config: &TrainConfig, data: &Dataset, format: RowFormat) -> Result<Arc<dyn Feature>> {
+pub(super) fn stored_rows(
+    config: &TrainConfig,
+    data: &Dataset,
+    format: RowFormat,
+) -> Result<Arc<dyn Feature>> {
     if let FeatureData::Csr(rows) = &data.features.data {
         let file = Arc::new(build::sparse_disk(Path::new(&config.dataset), rows, &data.features)?);
         return Ok(match format {
@@ -471,29 +471,5 @@ impl AllRows {
             _ => Arc::new(Host::new(&data.features)),
         };
         Ok(Self::Rows(Arc::new(Rescaled::new(rows, rescaling))))
-    }
-
-    /// The rows of `data`, followed by `new` rows at the same precision, with `rescaling` applied
-    /// on reads.
-    ///
-    /// # Errors
-    /// As [`AllRows::new`].
-    #[cfg(feature = "tables")]
-    pub(crate) fn followed_by(
-        config: &TrainConfig,
-        data: &Dataset,
-        new: &Features,
-        rescaling: Option<&Rescaling>,
-    ) -> Result<Arc<dyn Feature>> {
-        let known: Arc<dyn Feature> = match Plan::new(&of_host(config), data)? {
-            Some(Plan { host: Some(_), format, .. }) => stored_rows(config, data, format)?,
-            _ => Arc::new(build::rows(config, data, memory::MemoryPlacement::Mapped)?),
-        };
-        let kind = memory::table_type(config, data);
-        let rows = Arc::new(Joined::new(known, Host::resident(new, kind)?));
-        Ok(match rescaling {
-            Some(rescaling) => Arc::new(Rescaled::new(rows, rescaling.clone())),
-            None => rows,
-        })
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct TypedInference<'a> {
     /// Feature table of each type.
     tables: Tables,
     samplers: Arc<Neighborhoods>,
+    /// Ids of the nodes of each type in the tables, if they differ from those in the graph.
+    ids: Option<&'a [Vec<NodeId>]>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -103,6 +105,7 @@ impl<'a> TypedInference<'a> {
             task,
             tables,
             samplers,
+            ids: None,
             chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -117,6 +120,14 @@ impl<'a> TypedInference<'a> {
     #[must_use]
     pub(super) fn watched(self, watch: &'a dyn Progress) -> Self {
         Self { watch, ..self }
+    }
+
+    /// The same inference on a part of a graph, whose nodes of each type have these ids in the
+    /// tables. It reads them layer by layer only.
+    #[must_use]
+    #[cfg(feature = "tables")]
+    pub(super) fn numbered(self, ids: Option<&'a [Vec<NodeId>]>) -> Self {
+        Self { ids, ..self }
     }
 
     /// Computes the rows of distinct `nodes` of the task's type, in their order.
@@ -367,6 +378,9 @@ impl<'a> TypedInference<'a> {
         for (t, set) in nodes.iter().enumerate() {
             let (mut all, mut filled) = (Matrix::default(), 0);
             for ids in set.ids().chunks(self.chunk) {
+                let in_tables = |all: &[Vec<NodeId>]| ids.iter().map(|&v| all[t][v as usize]).collect();
+                let in_tables: Option<Vec<NodeId>> = self.ids.map(in_tables);
+                let ids = in_tables.as_deref().unwrap_or(ids);
                 if let Some(table) = &self.tables[t] {
                     table.gather(ids, &mut features)?;
                 }

@@ -34,12 +34,18 @@ use crate::{
         Kind, Written,
         keys::Names,
         on::{
-            Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, WrittenNew, count_rows,
-            encodings, find_edge_type,
+            Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, WrittenNew, check_ids,
+            count_rows, encodings, find_edge_type,
+            part::{Edges, Part},
         },
     },
     tiers::Joined,
 };
+
+/// A task, the rows of its types, and the number of hops of the part of its graph to join new nodes
+/// to: that on which they depend by as many layers. Without it they are joined to a copy of the
+/// whole graph.
+pub(super) type JoinTo<'t> = (&'t TypedTask, &'t Tables, Option<usize>);
 
 /// A task with new nodes.
 pub(super) struct JoinedTask {
@@ -47,6 +53,8 @@ pub(super) struct JoinedTask {
     pub(super) task: TypedTask,
     /// Rows of all nodes of each type.
     pub(super) tables: Tables,
+    /// Ids in the whole graph of the nodes of each type, if the graph of the task is a part of it.
+    pub(super) ids: Option<Vec<Vec<NodeId>>>,
     /// Number of edges of new nodes.
     pub(super) new_edges: usize,
     /// Number of edges between known nodes, which are left out.
@@ -87,9 +95,10 @@ impl SavedTypedRun<'_> {
         self.run.check_kind(kind)?;
         self.run.check_new_nodes()?;
         let Loaded { task, model } = self.load(data)?;
-        let known = Known::new(data, encodings(&data.name, data.directory.as_deref())?.1);
+        let (_, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
+        let known = Known::new(data, &preprocessing);
         let tables = tiers::whole(self.config(), data, &task)?;
-        let joined = self.join_tables((data, &known), (&task, &tables), new, watch)?;
+        let joined = self.join_tables((data, &known), (&task, &tables, None), new, watch)?;
         let (wanted, count) = (joined.wanted(), joined.count);
         let JoinedTask { task: whole, tables, new_edges, known_edges, imported, .. } = joined;
         let t = whole.node_type;
@@ -117,15 +126,15 @@ impl SavedTypedRun<'_> {
         Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
     }
 
-    /// Joins the nodes and edges of tables, which the statistics of `known` encode, to `task` on
-    /// `data`, whose rows are those of `tables`.
+    /// Joins the nodes and edges of tables, which the statistics of `known` encode, to a task on
+    /// `data`.
     ///
     /// # Errors
     /// Those of [`SavedTypedRun::predict_new`], but for the output.
     pub(super) fn join_tables(
         &self,
         (data, known): (&TypedDataset, &Known),
-        of: (&TypedTask, &Tables),
+        of: JoinTo<'_>,
         new: &NewTables,
         watch: &Arc<dyn Progress>,
     ) -> Result<JoinedTask> {
@@ -140,7 +149,7 @@ impl SavedTypedRun<'_> {
         Ok(JoinedTask { imported: Some(imported), ..joined })
     }
 
-    /// Joins feature rows and edges to `task` on `data`, whose rows are those of `tables`.
+    /// Joins feature rows and edges to a task on `data`.
     ///
     /// # Errors
     /// No row has the task's type; a type is unknown or has no features; rows have another width,
@@ -149,7 +158,7 @@ impl SavedTypedRun<'_> {
     pub(super) fn join_features(
         &self,
         data: &TypedDataset,
-        of: (&TypedTask, &Tables),
+        of: JoinTo<'_>,
         new: &NewTypedFeatures,
     ) -> Result<JoinedTask> {
         let parts = NewParts::listed(data, of.0, new)?;
@@ -161,16 +170,21 @@ impl SavedTypedRun<'_> {
     fn join(
         &self,
         data: &TypedDataset,
-        (task, tables): (&TypedTask, &Tables),
+        (task, tables, hops): JoinTo<'_>,
         new: &NewParts,
         scratch: &dyn Fn(usize) -> Result<Scratch>,
     ) -> Result<JoinedTask> {
-        let (t, graph) = (task.node_type, extend(&task.graph, new, scratch)?);
+        let t = task.node_type;
+        let (graph, ids) = match hops {
+            None => (extend(&task.graph, new, scratch)?, None),
+            Some(hops) => part(&task.graph, new, t, hops).map(|(graph, ids)| (graph, Some(ids)))?,
+        };
         let tables = joined(&data.name, tables.clone(), task, new)?;
         let task = TypedTask { graph, ..task.clone() }.with_added(self.config(), &[t])?;
         Ok(JoinedTask {
             task,
             tables,
+            ids,
             new_edges: new.edges.iter().map(NewEdges::len).sum(),
             known_edges: new.edges.iter().map(|edges| edges.between_known).sum(),
             count: new.counts[t],
@@ -313,6 +327,25 @@ fn extend(
     }
     let schema = Schema::new(types, stored.to_vec())?;
     Ok(TypedGraph::new(schema, relations)?)
+}
+
+/// The part of `graph` with new nodes and edges of all types that new nodes of the type `t` depend
+/// on by `hops` layers, and the ids of its nodes.
+fn part(graph: &TypedGraph, new: &NewParts, t: usize, hops: usize) -> Result<(TypedGraph, Vec<Vec<NodeId>>)> {
+    let schema = graph.schema();
+    let known: Vec<usize> = schema.types().iter().map(|node| node.count).collect();
+    known.iter().zip(&new.counts).try_for_each(|(&known, &new)| check_ids(known, new))?;
+    let counts: Vec<usize> = known.iter().zip(&new.counts).map(|(known, new)| known + new).collect();
+    let mut wanted = vec![Vec::new(); counts.len()];
+    wanted[t] = (known[t] as NodeId..counts[t] as NodeId).collect();
+    // without the relations that a sampler adds, which have no edges
+    let stored = &schema.relations()[..new.edges.len()];
+    let edges = stored.iter().zip(&new.edges).enumerate();
+    let edges = edges.map(|(r, (of, new))| Edges { known: graph.relation(r), new, src: of.src, dst: of.dst });
+    let Part { ids, relations } = Part::around(&edges.collect::<Vec<_>>(), &counts, &wanted, hops);
+    let types = schema.types().iter().zip(&ids).map(|(node, ids)| NodeType::new(&node.name, ids.len()));
+    let schema = Schema::new(types.collect(), stored.to_vec())?;
+    Ok((TypedGraph::new(schema, relations)?, ids))
 }
 
 /// The rows of each type of the dataset `name`, followed by those of the new nodes at the same

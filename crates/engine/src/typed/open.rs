@@ -31,7 +31,7 @@ use super::{
 #[cfg(feature = "tables")]
 use crate::saved::{
     on::{Known, encodings},
-    predictor::{NewLogits, NewNodes},
+    predictor::{KeyIndexes, NewLogits, NewNodes},
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -59,10 +59,10 @@ pub(crate) struct OpenTypedRun {
     sampler: Draws,
     /// Input rows of the last layer for all nodes, if they are cached.
     below_last: Option<Level>,
-    /// Encodings of the columns of the dataset's tables, or the reason why there are none, once
-    /// read.
+    /// Encodings of the columns of the dataset's tables, with its nodes by their keys, or the
+    /// reason why there are none, once read.
     #[cfg(feature = "tables")]
-    encodings: OnceLock<std::result::Result<Preprocessing, String>>,
+    encodings: OnceLock<std::result::Result<(Preprocessing, KeyIndexes), String>>,
 }
 
 impl OpenTypedRun {
@@ -98,18 +98,6 @@ impl OpenTypedRun {
     pub(crate) fn node_type(&self) -> Option<String> {
         (self.data.nodes.len() > 1).then(|| self.data.nodes[self.task.node_type].name.clone())
     }
-
-    /// Computes rows of distinct nodes on `task`.
-    fn infer(
-        &self,
-        (task, tables): (&TypedTask, &Tables),
-        samplers: Arc<Neighborhoods>,
-        (nodes, output): (&[NodeId], Output),
-        out: &mut Matrix,
-    ) -> Result<()> {
-        let mut inference = TypedInference::by(self.run.config(), task, samplers, tables.clone());
-        inference.run(&self.model, nodes, output, out)
-    }
 }
 
 impl OpenRun for OpenTypedRun {
@@ -134,6 +122,7 @@ impl OpenRun for OpenTypedRun {
         let task = match (labels.is_values(), labels.is_multi()) {
             (true, _) => Task::Values,
             (false, true) => Task::Labels,
+            (false, false) if !labels.columns().is_empty() => Task::Columns,
             (false, false) => Task::Classes,
         };
         (task, labels.classes())
@@ -149,14 +138,14 @@ impl OpenRun for OpenTypedRun {
             let width = if output == Output::Logits { self.task().1 } else { self.run.config().hidden };
             return Ok(Matrix::zeros(0, width));
         }
+        let config = self.run.config();
+        let mut inference = TypedInference::by(config, &self.task, samplers, self.tables.clone());
         let mut rows = Matrix::default();
         rows_of(nodes, &mut rows, |nodes, rows| match (&self.below_last, of, output) {
             (Some(below), Neighborhood::All, Output::Logits) => {
-                let config = self.run.config();
-                let mut inference = TypedInference::by(config, &self.task, samplers, self.tables.clone());
                 inference.last(&self.model, below, nodes, rows)
             }
-            _ => self.infer((&self.task, &self.tables), samplers, (nodes, output), rows),
+            _ => inference.run(&self.model, nodes, output, rows),
         })?;
         if output == Output::Logits {
             self.run.undo_scale(&mut rows);
@@ -190,12 +179,15 @@ impl OpenRun for OpenTypedRun {
 
     #[cfg(feature = "tables")]
     fn logits_of_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewLogits> {
-        let joined = self.join(new)?;
+        let hops = self.reads_part(of).then(|| self.model.num_layers());
+        let joined = self.join(new, hops)?;
         let (exact, sampler) = neighborhoods(&self.run, &joined.task)?;
         let samplers = chosen((&exact, &sampler), of)?;
         let mut rows = Matrix::default();
-        let wanted = joined.wanted();
-        self.infer((&joined.task, &joined.tables), samplers, (&wanted, Output::Logits), &mut rows)?;
+        let (config, tables) = (self.run.config(), joined.tables.clone());
+        let inference = TypedInference::by(config, &joined.task, samplers, tables);
+        let mut inference = inference.numbered(joined.ids.as_deref());
+        inference.run(&self.model, &joined.wanted(), Output::Logits, &mut rows)?;
         self.run.undo_scale(&mut rows);
         let JoinedTask { new_edges, known_edges, imported, task, .. } = joined;
         let t = task.node_type;
@@ -205,21 +197,27 @@ impl OpenRun for OpenTypedRun {
         };
         Ok(NewLogits { rows, keys, new_edges, known_edges, unknown_values })
     }
+
+    #[cfg(feature = "tables")]
+    fn reads_part(&self, of: Neighborhood) -> bool {
+        of == Neighborhood::All && self.exact.has_layers()
+    }
 }
 
 #[cfg(feature = "tables")]
 impl OpenTypedRun {
-    /// Joins new nodes to the task.
-    fn join(&self, new: &NewNodes) -> Result<JoinedTask> {
-        let (typed, of) = (SavedTypedRun { run: &self.run }, (&self.task, &self.tables));
+    /// Joins new nodes to the task, or to a part of its graph.
+    fn join(&self, new: &NewNodes, hops: Option<usize>) -> Result<JoinedTask> {
+        let (typed, of) = (SavedTypedRun { run: &self.run }, (&self.task, &self.tables, hops));
         match new {
             NewNodes::Tables(new) => {
                 let read = || encodings(&self.data.name, self.data.directory.as_deref());
                 let encodings = self.encodings.get_or_init(|| {
-                    read().map(|(_, preprocessing)| preprocessing).map_err(|error| error.to_string())
+                    let read = read().map(|(_, preprocessing)| (preprocessing, KeyIndexes::new(&self.data)));
+                    read.map_err(|error| error.to_string())
                 });
-                let known = encodings.as_ref().map_err(|why| Error::usage(why.clone()))?;
-                let known = Known::new(&self.data, known.clone());
+                let (known, keys) = encodings.as_ref().map_err(|why| Error::usage(why.clone()))?;
+                let known = Known::new(&self.data, known).found_by(keys);
                 typed.join_tables((&self.data, &known), of, new, &(Arc::new(Quiet) as Arc<dyn Progress>))
             }
             NewNodes::TypedFeatures(new) => typed.join_features(&self.data, of, new),

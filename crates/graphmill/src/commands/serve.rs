@@ -16,12 +16,12 @@ pub(crate) fn command() -> Command {
              which are joined to the graph as by graphmill predict --on. A run on several node types answers \
              for the nodes of its task's type. A run on links answers POST /v1/links/top with the best \
              candidates of nodes, /v1/links/score with scores of pairs and /v1/links/embed with embeddings: \
-             the output of graphmill predict --top-k and graphmill embed. Requests that arrive together are \
-             answered in one batch; that changes no answer. GET /healthz, /metrics (Prometheus) and \
-             /openapi.json describe the service. SIGHUP or POST /v1/reload opens the run directory again, \
-             and a run that cannot be opened leaves the old one in place. SIGTERM and SIGINT end the \
-             service after the requests in flight. The token is read from --token-file, or from the \
-             environment variable GRAPHMILL_TOKEN.",
+             the output of graphmill predict --top-k and graphmill embed. One on events does so as of the \
+             time \"at\". Requests that arrive together are answered in one batch; that changes no answer. \
+             GET /healthz, /metrics (Prometheus) and /openapi.json describe the service. SIGHUP or POST \
+             /v1/reload opens the run directory again, and a run that cannot be opened leaves the old one in \
+             place. SIGTERM and SIGINT end the service after the requests in flight. The token is read from \
+             --token-file, or from the environment variable GRAPHMILL_TOKEN.",
         )
         .after_long_help(
             "Examples:\n  \

@@ -59,6 +59,17 @@ impl Service {
         std::fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
     }
 
+    /// Number of the service's threads that compute batches: the thread of each batcher and those
+    /// of its pool, which have its name.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn batch_threads(&self) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();
+        // a thread may end meanwhile
+        let name =
+            |task: std::io::Result<std::fs::DirEntry>| std::fs::read(task.ok()?.path().join("comm")).ok();
+        tasks.filter_map(name).filter(|name| name.trim_ascii_end() == b"batches").count()
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.id.to_string()]).status();

@@ -16,9 +16,10 @@ from .saved import Recommendations
 class Answers(NamedTuple):
     """Answers for ``N`` nodes."""
 
-    #: Class of each node (``N``, int64), or ``None`` if the run learned labels or values.
+    #: Class of each node (``N``, int64), or in each of ``K`` columns (``N x K``); ``None`` if the run
+    #: learned labels or values.
     classes: np.ndarray | None
-    #: Probabilities of the classes or labels, or values (``N x C``, float32).
+    #: Probabilities of the classes, of all columns together, or labels, or values (``N x C``, float32).
     scores: np.ndarray
 
 
@@ -35,7 +36,7 @@ class Predictor:
 
     Raises:
         ValueError, OSError: The run does not exist, its model does not fit the dataset, or it
-            learned links, which :class:`LinkPredictor` answers.
+            learned links or events, which :class:`LinkPredictor` answers.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class Predictor:
     ) -> Answers:
         """Answers for new nodes, as if they and their edges were in the dataset, which does not change.
 
-        Each call joins its nodes to a copy of the graph. New nodes as rows of tables are predicted
-        by :func:`predict` with ``on=``.
+        The cost is that of the neighbours of the new nodes; with a ``seed``, each call copies the
+        graph. New nodes as rows of tables are predicted by :func:`predict` with ``on=``.
 
         Args:
             x: Feature rows (``N x F``) at the scale of the dataset's ``x``. With several node types, a
@@ -124,11 +125,13 @@ class Predictor:
     def _answers(self, found: tuple[np.ndarray, np.ndarray]) -> Answers:
         classes, scores = found
         scores = scores.reshape(-1, self._native.num_scores)
+        if self.task == "columns":
+            return Answers(classes.reshape(len(scores), -1), scores)
         return Answers(classes if self.task == "classes" else None, scores)
 
     @property
     def task(self) -> str:
-        """``"classes"``, ``"labels"`` or ``"values"``."""
+        """``"classes"``, ``"columns"`` (a class in each of several columns), ``"labels"`` or ``"values"``."""
         return self._native.task
 
     @property
@@ -138,8 +141,16 @@ class Predictor:
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes; empty if they have none."""
+        """Names of the classes, of all columns together; empty if they have none."""
         return self._native.class_names
+
+    @property
+    def class_slices(self) -> dict[str, slice]:
+        """Range of each column of classes among the scores and the names of classes; empty unless the
+        run learned several columns."""
+        ends = np.cumsum([0] + [classes for _, classes in self._native.class_columns])
+        names = [name for name, _ in self._native.class_columns]
+        return {name: slice(int(ends[k]), int(ends[k + 1])) for k, name in enumerate(names)}
 
     def __repr__(self) -> str:
         return f"Predictor({self._native.num_nodes} nodes, {self.task})"
@@ -152,8 +163,8 @@ class LinkPredictor:
     numbers of 4 bytes). Answers have the bits of :func:`recommend` and :func:`embed`.
 
     Args:
-        run: Run on links (``task="link"``) or of a table of embeddings (``model="embedding"`` or
-            ``"lightgcn"``), or its directory.
+        run: Run on links (``task="link"``), of a table of embeddings (``model="embedding"`` or
+            ``"lightgcn"``) or on events, or its directory.
         dataset: Dataset to answer for. ``None`` takes the run's dataset, unless that was in memory.
         last: Uses the last checkpoint instead of the best model.
         all_edges: Computes embeddings from all edges, and not those of training only.
@@ -180,6 +191,7 @@ class LinkPredictor:
         *,
         keys: Sequence[tuple[Any, Any]] | None = None,
         relation: str | None = None,
+        at: int | None = None,
     ) -> np.ndarray:
         """Scores of pairs (``P``, float32), in their order: those beside the candidates of :func:`recommend`.
 
@@ -188,9 +200,10 @@ class LinkPredictor:
             destination: Ids of the destinations (``P``).
             keys: Keys of source and destination of each pair instead.
             relation: Name of the relation, if the run learned several.
+            at: Time as of which a run on events answers; by default after all events.
 
         Raises:
-            ValueError: A node, key or relation is unknown.
+            ValueError: A node, key or relation is unknown, or ``at`` is given for a run on links.
         """
         number = self._native.relation(relation or "")
         _, of_source, of_destination = self._native.relations[number]
@@ -199,7 +212,7 @@ class LinkPredictor:
         ends = ([pair[0] for pair in keys], [pair[1] for pair in keys]) if keys is not None else (None, None)
         sources = _ids("score", source, ends[0], lambda keys: self._native.find(of_source, keys))
         destinations = _ids("score", destination, ends[1], lambda keys: self._native.find(of_destination, keys))
-        return self._native.score(number, sources, destinations)
+        return self._native.score(number, sources, destinations, at)
 
     def recommend(
         self,
@@ -210,6 +223,7 @@ class LinkPredictor:
         relation: str | None = None,
         sources: bool = False,
         include_known: bool = False,
+        at: int | None = None,
     ) -> Recommendations:
         """Best candidates of nodes, as of :func:`recommend`.
 
@@ -220,10 +234,12 @@ class LinkPredictor:
                 columns are joined by ``|``.
             relation: Name of the relation, if the run learned several.
             sources: Ranks the sources of given destinations.
-            include_known: Ranks known edges, too, which are left out otherwise.
+            include_known: Ranks known edges, too, which are left out otherwise. Events repeat, so
+                those of a run on events are always ranked.
+            at: Time as of which a run on events answers; by default after all events.
 
         Raises:
-            ValueError: A node, key or relation is unknown.
+            ValueError: A node, key or relation is unknown, or ``at`` is given for a run on links.
         """
         if k < 1:
             raise ValueError(f"k {k}: pass at least 1")
@@ -231,22 +247,31 @@ class LinkPredictor:
         _, of_source, of_destination = self._native.relations[number]
         fixed = of_destination if sources else of_source
         ids = _ids("recommend", nodes, keys, lambda keys: self._native.find(fixed, keys))
-        return Recommendations(*self._native.top(number, ids, k, sources, include_known))
+        return Recommendations(*self._native.top((number, ids), k, sources, include_known, at))
 
-    def embed(self, nodes: Any = None, *, keys: Sequence[Any] | None = None, node_type: str | None = None) -> np.ndarray:
+    def embed(
+        self,
+        nodes: Any = None,
+        *,
+        keys: Sequence[Any] | None = None,
+        node_type: str | None = None,
+        at: int | None = None,
+    ) -> np.ndarray:
         """Embeddings of nodes (``N x F``, float32), as of :func:`embed`.
 
         Args:
             nodes: Node ids (``N``).
             keys: Keys of the nodes instead.
             node_type: Type of the nodes, if several have embeddings; the first by default.
+            at: Time as of which a run on events answers; by default after all events.
 
         Raises:
-            ValueError: A node, key or node type is unknown.
+            ValueError: A node, key or node type is unknown, ``at`` is given for a run on links, or the
+                rows of the model are those of pairs.
         """
         number = self._native.node_type(node_type or "")
         ids = _ids("embed", nodes, keys, lambda keys: self._native.find(number, keys))
-        return self._native.embed(number, ids).reshape(-1, self._native.embedding_dim)
+        return self._native.embed(number, ids, at).reshape(-1, self._native.embedding_dim)
 
     @property
     def relations(self) -> list[str]:

@@ -67,6 +67,7 @@ impl LinkPredictor {
         relation: usize,
         source: &Bound<'py, PyAny>,
         destination: &Bound<'py, PyAny>,
+        at: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let [of_source, of_destination] = self.0.relations()[relation].ends;
         let source = array::nodes("source", source, self.0.num_nodes(of_source))?;
@@ -78,24 +79,25 @@ impl LinkPredictor {
             )));
         }
         let pairs: Vec<(NodeId, NodeId)> = source.into_iter().zip(destination).collect();
-        let scores = py.detach(|| self.0.score(relation, &pairs)).map_err(error::engine)?;
+        let scores = py.detach(|| self.0.score_at(relation, &pairs, at)).map_err(error::engine)?;
         Ok(PyArray1::from_vec(py, scores))
     }
 
-    /// The `k` best candidates of nodes.
+    /// The `k` best candidates of nodes in a relation.
     fn top<'py>(
         &self,
         py: Python<'py>,
-        relation: usize,
-        nodes: &Bound<'py, PyAny>,
+        nodes: (usize, Bound<'py, PyAny>),
         k: usize,
         sources: bool,
         include_known: bool,
+        at: Option<i64>,
     ) -> PyResult<Candidates<'py>> {
+        let (relation, nodes) = nodes;
         let [source, destination] = self.0.relations()[relation].ends;
         let fixed = if sources { destination } else { source };
-        let nodes = array::nodes("nodes", nodes, self.0.num_nodes(fixed))?;
-        let options = TopOptions { k, sources, include_known };
+        let nodes = array::nodes("nodes", &nodes, self.0.num_nodes(fixed))?;
+        let options = TopOptions { k, sources, include_known, at };
         let best = py.detach(|| self.0.top(relation, &nodes, options)).map_err(error::engine)?;
         let of_nodes = nodes.iter().zip(&best).flat_map(|(&node, best)| best.iter().map(move |_| node));
         let of_nodes: Vec<NodeId> = of_nodes.collect();
@@ -110,9 +112,10 @@ impl LinkPredictor {
         py: Python<'py>,
         node_type: usize,
         nodes: &Bound<'py, PyAny>,
+        at: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let nodes = array::nodes("nodes", nodes, self.0.num_nodes(node_type))?;
-        let rows = py.detach(|| self.0.embed(node_type, &nodes)).map_err(error::engine)?;
+        let rows = py.detach(|| self.0.embed_at(node_type, &nodes, at)).map_err(error::engine)?;
         Ok(PyArray1::from_vec(py, rows))
     }
 

@@ -22,7 +22,8 @@ use super::{
 /// Edge type, sources, destinations and weights of new edges.
 type EdgesOfType<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, PyReadonlyArray1<'py, f32>);
 
-/// Classes (`N`, empty if the run predicts no single class) and scores (`N * C`) of nodes.
+/// Classes (`N`, or `N * K` of several columns; empty if the run predicts labels or values) and
+/// scores (`N * C`) of nodes.
 type Answers<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
 
 /// Predictor of a run.
@@ -115,7 +116,7 @@ impl Predictor {
         self.joined(py, &NewNodes::TypedFeatures(new), seed)
     }
 
-    /// Task of the run: "classes", "labels" or "values".
+    /// Task of the run: "classes", "columns", "labels" or "values".
     #[getter]
     fn task(&self) -> &'static str {
         self.0.task().name()
@@ -127,7 +128,13 @@ impl Predictor {
         self.0.node_type()
     }
 
-    /// Names of the classes; empty if they have none.
+    /// Columns of classes with the number of their classes; empty unless there are several.
+    #[getter]
+    fn class_columns(&self) -> Vec<(String, usize)> {
+        self.0.class_columns().iter().map(|column| (column.name.clone(), column.classes)).collect()
+    }
+
+    /// Names of the classes, of all columns together; empty if they have none.
     #[getter]
     fn class_names(&self) -> Vec<String> {
         self.0.class_names().to_vec()

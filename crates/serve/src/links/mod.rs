@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use self::document::{Content, LinkReply};
 use crate::{
     ServeOptions,
-    app::App,
+    app::{App, Served},
     batch::Candidates,
     failure::{Failure, refuse, too_large},
     question::{Key, check_count, find_key, find_nodes, parse},
@@ -34,28 +34,28 @@ pub(crate) enum LinkQuestion {
 }
 
 impl LinkQuestion {
-    /// Answers the question of a body by `links`.
+    /// Answers the question of a body by `served`.
     ///
     /// # Errors
     /// The body is not such a question, names unknown nodes or exceeds a limit.
     pub(crate) async fn answer(
         self,
         app: &App,
-        links: Arc<LinkPredictor>,
+        served: Served<LinkPredictor, Candidates>,
         body: &[u8],
     ) -> Result<LinkReply, Failure> {
         match self {
             Self::Top => {
                 let question: Top = parse(body, "{\"ids\": [0, 7], \"top_k\": 10}")?;
-                question.answer(app, links).await
+                question.answer(&app.options, served).await
             }
             Self::Score => {
                 let question: Score = parse(body, "{\"ids\": [[0, 7]]}")?;
-                question.answer(&app.options, links).await
+                question.answer(app, served.run).await
             }
             Self::Embed => {
                 let question: Embed = parse(body, "{\"ids\": [0, 7]}")?;
-                question.answer(&app.options, links)
+                question.answer(app, served.run).await
             }
         }
     }
@@ -82,28 +82,36 @@ struct Top {
     /// True to rank known edges, too.
     #[serde(default)]
     include_known: bool,
+    /// Time as of which a run on events answers.
+    at: Option<i64>,
 }
 
 impl Top {
-    async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
-        let Self { keys, ids, top_k, relation, sources, include_known } = self;
+    async fn answer(
+        self,
+        limits: &ServeOptions,
+        served: Served<LinkPredictor, Candidates>,
+    ) -> Result<LinkReply, Failure> {
+        let Served { run: links, batches } = served;
+        let Self { keys, ids, top_k, relation, sources, include_known, at } = self;
         if top_k == 0 {
             return Err(refuse("top_k is 0", "ask for 1 or more candidates"));
         }
         let relation = links.relation(&relation).map_err(of_question)?;
         let [source, destination] = links.relations()[relation].ends;
         let [fixed, ranked] = if sources { [destination, source] } else { [source, destination] };
-        let nodes = find_nodes((keys, ids), app.options.max_nodes, |key| links.find(fixed, key))?;
+        let nodes = find_nodes((keys, ids), limits.max_nodes, |key| links.find(fixed, key))?;
         links.check_nodes(fixed, &nodes).map_err(of_question)?;
         let k = top_k.min(links.num_nodes(ranked));
-        let (count, max) = (nodes.len().saturating_mul(k), app.options.max_candidates);
+        let (count, max) = (nodes.len().saturating_mul(k), limits.max_candidates);
         if count > max {
             let why = format!("it asks for {count} candidates, and the service answers {max} at a time");
             return Err(too_large(why, "--max-candidates"));
         }
-        let options = TopOptions { k, sources, include_known };
+        let options = TopOptions { k, sources, include_known, at };
+        links.check(&options).map_err(of_question)?;
         let question = Candidates { links: links.clone(), relation, nodes: nodes.clone(), options };
-        let best = app.candidates.ask(question).await?;
+        let best = batches.ask(question).await?;
         Ok(LinkReply { links, content: Content::Top { relation, nodes: (fixed, nodes), ranked, best } })
     }
 }
@@ -121,14 +129,16 @@ struct Score {
     /// Name of the relation, if there are several.
     #[serde(default)]
     relation: String,
+    /// Time as of which a run on events answers.
+    at: Option<i64>,
 }
 
 impl Score {
-    async fn answer(self, limits: &ServeOptions, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
-        let Self { keys, ids, relation } = self;
+    async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
+        let Self { keys, ids, relation, at } = self;
         let relation = links.relation(&relation).map_err(of_question)?;
         let [source, destination] = links.relations()[relation].ends;
-        check_count(keys.len() + ids.len(), "pairs", limits.max_nodes)?;
+        check_count(keys.len() + ids.len(), "pairs", app.options.max_nodes)?;
         let mut pairs = Vec::with_capacity(keys.len() + ids.len());
         for [u, v] in keys {
             let found = |key, node_type| find_key(key, |key| links.find(node_type, key));
@@ -137,14 +147,9 @@ impl Score {
         pairs.extend(ids.into_iter().map(|[u, v]| (u, v)));
         let work = {
             let links = links.clone();
-            move || links.score(relation, &pairs).map(|scores| (pairs, scores))
+            move || links.score_at(relation, &pairs, at).map(|scores| (pairs, scores))
         };
-        let scored = tokio::task::spawn_blocking(work).await.map_err(|_| {
-            let why = "the computation failed in a way that it should not";
-            let fix = "report it with the log of the service";
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", why, fix)
-        })?;
-        let (pairs, scores) = scored.map_err(of_question)?;
+        let (pairs, scores) = beside(app, at, work).await?;
         Ok(LinkReply { links, content: Content::Score { relation, pairs, scores } })
     }
 }
@@ -162,16 +167,47 @@ struct Embed {
     /// Type of the nodes; the first that has embeddings by default.
     #[serde(default)]
     node_type: String,
+    /// Time as of which a run on events answers.
+    at: Option<i64>,
 }
 
 impl Embed {
-    fn answer(self, limits: &ServeOptions, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
-        let Self { keys, ids, node_type } = self;
+    async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
+        let Self { keys, ids, node_type, at } = self;
         let node_type = links.node_type(&node_type).map_err(of_question)?;
-        let nodes = find_nodes((keys, ids), limits.max_nodes, |key| links.find(node_type, key))?;
-        let rows = links.embed(node_type, &nodes).map_err(of_question)?;
+        let nodes = find_nodes((keys, ids), app.options.max_nodes, |key| links.find(node_type, key))?;
+        let work = {
+            let links = links.clone();
+            move || links.embed_at(node_type, &nodes, at).map(|rows| (nodes, rows))
+        };
+        let (nodes, rows) = beside(app, at, work).await?;
         Ok(LinkReply { links, content: Content::Embed { nodes: (node_type, nodes), rows } })
     }
+}
+
+/// Answers a question on a thread beside those of the connections; one as of a time in its turn,
+/// because it may compute a memory of all nodes.
+async fn beside<A: Send + 'static>(
+    app: &App,
+    at: Option<i64>,
+    work: impl FnOnce() -> graphmill_engine::Result<A> + Send + 'static,
+) -> Result<A, Failure> {
+    let failed = |why: &str| {
+        let fix = "report it with the log of the service";
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", why, fix)
+    };
+    let turn = match at {
+        Some(_) => Some(app.as_of.clone().acquire_owned().await.map_err(|_| failed("the service stops"))?),
+        None => None,
+    };
+    // The work goes on if the client leaves, and keeps its turn until it ends.
+    let work = move || {
+        let answers = work();
+        drop(turn);
+        answers
+    };
+    let answered = tokio::task::spawn_blocking(work).await;
+    answered.map_err(|_| failed("the computation failed in a way that it should not"))?.map_err(of_question)
 }
 
 /// A failure by the content of a question.

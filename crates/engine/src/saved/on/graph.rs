@@ -150,6 +150,24 @@ impl NewEdges {
         self.edges.len()
     }
 
+    /// Destination, source and weight of the edges to `v`.
+    pub(super) fn row(&self, v: NodeId) -> &[(NodeId, NodeId, f32)] {
+        let first = self.edges.partition_point(|&(dst, ..)| dst < v);
+        let count = self.edges[first..].partition_point(|&(dst, ..)| dst == v);
+        &self.edges[first..first + count]
+    }
+
+    /// Number of edges from each of `ids`, which are ascending.
+    pub(super) fn out_degrees(&self, ids: &[NodeId]) -> Vec<u32> {
+        let mut counts = vec![0; ids.len()];
+        for &(_, src, _) in &self.edges {
+            if let Ok(i) = ids.binary_search(&src) {
+                counts[i] += 1;
+            }
+        }
+        counts
+    }
+
     /// The graph `known` with `new` more destinations and these edges. Arrays beyond the memory
     /// budget of `scratch` are in its directory. O(V + E).
     ///
@@ -160,13 +178,7 @@ impl NewEdges {
         if new == 0 && self.edges.is_empty() {
             return Ok(known.clone());
         }
-        if nodes + new > NodeId::MAX as usize {
-            return Err(Error::usage(format!(
-                "--on: {nodes} known and {new} new nodes exceed {}, the number of node ids; predict fewer \
-                 rows at a time",
-                NodeId::MAX
-            )));
-        }
+        check_ids(nodes, new)?;
         let mut indptr = scratch.column::<u64>("indptr")?;
         let mut indices = scratch.column::<NodeId>("indices")?;
         let mut weights = known.edge_weight().map(|_| scratch.column::<f32>("weights")).transpose()?;
@@ -197,6 +209,21 @@ impl NewEdges {
         let weights = weights.map(|weights| weights.finish()).transpose()?;
         Ok(Graph::sorted(indptr.finish()?, indices.finish()?, weights))
     }
+}
+
+/// Checks that `known` and `new` nodes of a type have ids.
+///
+/// # Errors
+/// They are too many.
+pub(crate) fn check_ids(known: usize, new: usize) -> Result<()> {
+    if known + new <= NodeId::MAX as usize {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--on: {known} known and {new} new nodes exceed {}, the number of node ids; predict fewer rows at a \
+         time",
+        NodeId::MAX
+    )))
 }
 
 #[cfg(test)]

@@ -3,22 +3,44 @@
 //! # Cost
 //!
 //! O(V + E): the graph is copied, beyond the memory budget to a temporary directory. Feature rows
-//! of the dataset are read in place.
+//! of the dataset are read in place. A [`Part`](super::part::Part) of the graph takes no copy.
 
 use std::sync::Arc;
 
-use graphmill_core::{Features, NodeId, progress::Progress};
+use graphmill_core::{Features, NodeId, WholeDegrees, progress::Progress};
 use graphmill_data::{Dataset, external::Scratch, typed::Keys};
+use graphmill_loader::Feature;
 
 use super::{
     NewFeatures, NewTables,
-    graph::{NewEdges, NodeIds},
+    graph::{NewEdges, NodeIds, check_ids},
     known::{Known, NewRows},
+    part::{Edges, Part},
 };
-use crate::{Error, Result, saved::SavedRun, tiers::AllRows};
+use crate::{
+    Error, Result,
+    label_inputs::LabelColumns,
+    saved::SavedRun,
+    tiers::{AllRows, Selected},
+};
 
 /// Edges of feature rows in messages.
 const EDGES: &str = "new edges";
+
+/// New nodes with their edges, checked against a dataset.
+pub(crate) struct Additions {
+    /// Number of new nodes, whose ids follow those of the known nodes.
+    pub(crate) count: usize,
+    /// Their rows, at the scale of the dataset.
+    pub(crate) features: Features,
+    pub(crate) edges: NewEdges,
+    /// Keys of the new nodes, and of others behind them.
+    pub(crate) keys: Option<Keys>,
+    /// Columns with values that the encodings do not know, with the number of such values.
+    pub(crate) unknown_values: Vec<(String, u64)>,
+    /// Directory of the imported tables and of a large graph, removed with this value.
+    pub(crate) tables: Option<NewRows>,
+}
 
 /// A dataset with new nodes.
 pub(crate) struct Joined {
@@ -26,65 +48,41 @@ pub(crate) struct Joined {
     pub(crate) data: Dataset,
     /// Rows of all nodes, at the scale of the run.
     pub(crate) rows: AllRows,
-    /// Number of new nodes, whose ids follow those of the known nodes.
-    pub(crate) count: usize,
-    /// Keys of the new nodes, and of others behind them.
-    pub(crate) keys: Option<Keys>,
-    /// Number of edges of new nodes.
-    pub(crate) new_edges: usize,
-    /// Number of edges between known nodes, which are left out.
-    pub(crate) known_edges: u64,
-    /// Columns with values that the encodings do not know, with the number of such values.
-    pub(crate) unknown_values: Vec<(String, u64)>,
-    /// Directory of the imported tables and of a large graph, removed with this value.
-    _tables: Option<NewRows>,
+    /// The new nodes.
+    pub(crate) new: Additions,
 }
 
 impl Joined {
     /// Ids of the new nodes.
     pub(crate) fn ids(&self) -> Vec<NodeId> {
         let end = self.data.num_nodes() as NodeId;
-        (end - self.count as NodeId..end).collect()
+        (end - self.new.count as NodeId..end).collect()
     }
 }
 
-impl SavedRun {
-    /// Joins the nodes and edges of tables, which the statistics of `known` encode, to `data`.
+impl Additions {
+    /// Imports the nodes and edges of tables, which the statistics of `known` encode.
     ///
     /// # Errors
     /// Those of [`SavedRun::predict_new`], but for the output.
-    pub(crate) fn join_tables(
-        &self,
-        data: &Dataset,
-        known: &Known,
-        new: &NewTables,
-        watch: &Arc<dyn Progress>,
-    ) -> Result<Joined> {
+    pub(crate) fn of_tables(known: &Known, new: &NewTables, watch: &Arc<dyn Progress>) -> Result<Self> {
         let mut new = known.import(new, &known.assign(new, 0)?, watch)?;
-        let count = new.count(0);
-        let scratch = new.scratch("graph", 1)?;
-        let edges = new.edges(known.first_edge_type(), (0, 0));
-        let graph = edges.added_to(&data.graph, count, &scratch)?;
-        watch.check()?;
-        let rows = self.rows_followed_by(data, &new.features(0))?;
-        Ok(Joined {
-            data: Dataset { graph, ..data.clone() },
-            rows,
-            count,
+        Ok(Self {
+            count: new.count(0),
+            features: new.features(0),
+            edges: new.edges(known.first_edge_type(), (0, 0)),
             keys: Some(new.keys(0)),
-            new_edges: edges.len(),
-            known_edges: edges.between_known,
             unknown_values: std::mem::take(&mut new.unknown_values),
-            _tables: Some(new),
+            tables: Some(new),
         })
     }
 
-    /// Joins feature rows and edges to `data`.
+    /// Checks feature rows and edges for `data`.
     ///
     /// # Errors
     /// The rows have another width, or numbers that are not finite; an edge names a node that is
     /// neither known nor new, occurs twice, or has a weight that is negative or not finite.
-    pub(crate) fn join_features(&self, data: &Dataset, new: &NewFeatures) -> Result<Joined> {
+    pub(crate) fn of_features(data: &Dataset, new: &NewFeatures) -> Result<Self> {
         let width = data.features.dim;
         let count = count_rows("new nodes", &new.rows, width)?;
         let ids = NodeIds { known: data.num_nodes(), new: count, places: &[] };
@@ -92,24 +90,74 @@ impl SavedRun {
         if new.undirected {
             edges = edges.undirected(EDGES)?;
         }
-        let graph = edges.added_to(&data.graph, count, &Scratch::in_memory())?;
-        Ok(Joined {
-            rows: self.rows_followed_by(data, &Features::f32(width, new.rows.clone()))?,
-            data: Dataset { graph, ..data.clone() },
-            count,
-            keys: None,
-            new_edges: edges.len(),
-            known_edges: edges.between_known,
-            unknown_values: Vec::new(),
-            _tables: None,
-        })
+        let features = Features::f32(width, new.rows.clone());
+        Ok(Self { count, features, edges, keys: None, unknown_values: Vec::new(), tables: None })
+    }
+}
+
+impl SavedRun {
+    /// Joins new nodes to a copy of the graph of `data`. O(V + E).
+    ///
+    /// # Errors
+    /// There are too many nodes, or the copy cannot be written.
+    pub(crate) fn join(&self, data: &Dataset, new: Additions) -> Result<Joined> {
+        let scratch = match &new.tables {
+            Some(tables) => tables.scratch("graph", 1)?,
+            None => Scratch::in_memory(),
+        };
+        let graph = new.edges.added_to(&data.graph, new.count, &scratch)?;
+        let known = self.known_rows(data)?;
+        let rows = self.rows_followed_by((data, known), &new.features, self.label_columns(data)?)?;
+        Ok(Joined { data: Dataset { graph, ..data.clone() }, rows, new })
     }
 
-    /// Rows of `data` followed by `new` ones, at the scale of the run.
-    fn rows_followed_by(&self, data: &Dataset, new: &Features) -> Result<AllRows> {
+    /// The part of `data` with new nodes that rows of these depend on, by a model of `hops` layers.
+    /// `rows` are those of the known nodes, and `labels` their label columns. `out_degrees` are
+    /// those of the known nodes, if inference reads them.
+    ///
+    /// # Errors
+    /// There are too many nodes, or rows cannot be allocated.
+    pub(crate) fn part(
+        &self,
+        data: &Dataset,
+        (rows, labels): (Arc<dyn Feature>, Option<LabelColumns>),
+        new: Additions,
+        (hops, out_degrees): (usize, Option<&[u32]>),
+    ) -> Result<Joined> {
+        let known = data.num_nodes();
+        check_ids(known, new.count)?;
+        let edges = Edges { known: &data.graph, new: &new.edges, src: 0, dst: 0 };
+        let wanted = (known as NodeId..(known + new.count) as NodeId).collect();
+        let Part { mut ids, relations } =
+            Part::around(std::slice::from_ref(&edges), &[known + new.count], &[wanted], hops);
+        let ids = ids.swap_remove(0);
+        let of_out = out_degrees.map(|degrees| edges.out_degrees(degrees, &ids));
+        let whole = WholeDegrees { of_in: edges.in_degrees(&ids), of_out };
+        let graph = relations.into_iter().next().unwrap_or_default().with_whole_degrees(whole);
+        let rows = self.rows_followed_by((data, rows), &new.features, labels)?;
+        let rows = AllRows::Rows(Arc::new(Selected::new(rows.into_feature(), ids)));
+        Ok(Joined { data: Dataset { graph, ..data.clone() }, rows, new })
+    }
+
+    /// Rows of `data` that new ones may follow.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub(crate) fn known_rows(&self, data: &Dataset) -> Result<Arc<dyn Feature>> {
+        self.blame_config(AllRows::known(&self.config_for(data), data))
+    }
+
+    /// The `known` rows of `data` followed by `new` ones, at the scale of the run, and by label
+    /// columns.
+    fn rows_followed_by(
+        &self,
+        (data, known): (&Dataset, Arc<dyn Feature>),
+        new: &Features,
+        labels: Option<LabelColumns>,
+    ) -> Result<AllRows> {
         let (config, rescaling) = (self.config_for(data), self.rescaling(data)?);
-        let rows = AllRows::followed_by(&config, data, new, rescaling.as_ref());
-        Ok(AllRows::Rows(self.blame_config(rows)?).with_labels(self.label_columns(data)?))
+        let rows = AllRows::followed_by(&config, (data, known), new, rescaling.as_ref());
+        Ok(AllRows::Rows(self.blame_config(rows)?).with_labels(labels))
     }
 }
 

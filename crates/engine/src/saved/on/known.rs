@@ -32,7 +32,24 @@ const EXAMPLES: usize = 5;
 /// A dataset that was imported from tables, with the encodings of their columns.
 pub(crate) struct Known<'d> {
     data: &'d TypedDataset,
-    preprocessing: Preprocessing,
+    preprocessing: &'d Preprocessing,
+    /// Finds nodes by their keys.
+    finder: &'d dyn FindKeys,
+}
+
+/// Finds the nodes of a dataset by their keys.
+pub(crate) trait FindKeys: Sync {
+    /// The nodes of type `t` that have one of the keys `wanted`, by key.
+    fn find(&self, data: &TypedDataset, t: usize, wanted: &[String]) -> HashMap<String, NodeId>;
+}
+
+/// A pass over all keys for each question.
+struct Scan;
+
+impl FindKeys for Scan {
+    fn find(&self, data: &TypedDataset, t: usize, wanted: &[String]) -> HashMap<String, NodeId> {
+        find(data.nodes[t].keys.as_ref(), wanted)
+    }
 }
 
 /// Directory of the dataset `name`, and the encodings of its columns.
@@ -67,8 +84,14 @@ pub(crate) struct NewRows {
 
 impl<'d> Known<'d> {
     /// Creates the dataset with its encodings, as [`encodings`] reads them.
-    pub(crate) fn new(data: &'d TypedDataset, preprocessing: Preprocessing) -> Self {
-        Self { data, preprocessing }
+    pub(crate) fn new(data: &'d TypedDataset, preprocessing: &'d Preprocessing) -> Self {
+        Self { data, preprocessing, finder: &Scan }
+    }
+
+    /// The same dataset, whose nodes `finder` finds.
+    #[must_use]
+    pub(crate) fn found_by(self, finder: &'d dyn FindKeys) -> Self {
+        Self { finder, ..self }
     }
 
     /// Assigns new tables to types. Nodes without a type are of the type number `target`.
@@ -83,7 +106,7 @@ impl<'d> Known<'d> {
                            foreign keys; import the tables again";
             return Err(Error::dataset(&self.data.name, message));
         }
-        TypeTables::new(self.data, &self.preprocessing, target, new)
+        TypeTables::new(self.data, self.preprocessing, target, new)
     }
 
     /// The dataset's first edge type.
@@ -148,8 +171,8 @@ impl<'d> Known<'d> {
         let memory = new.budget.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
         let work = Work { memory: Some(memory), replace: false, progress: Box::new(Stop(watch.clone())) };
         let has = |kind: &str, keys: &[String]| -> Vec<bool> {
-            let known = self.data.node_type(kind).ok().and_then(|nodes| nodes.keys.as_ref());
-            let found = find(known, keys);
+            let known = self.data.nodes.iter().position(|nodes| nodes.name == kind);
+            let found = known.map(|t| self.finder.find(self.data, t, keys)).unwrap_or_default();
             keys.iter().map(|key| found.contains_key(key)).collect()
         };
         let schema = self.schema(tables, new);
@@ -185,7 +208,7 @@ impl<'d> Known<'d> {
     fn places(&self, t: usize, keys: Option<&Keys>, count: usize, source: &str) -> Result<Vec<NodeId>> {
         let texts: Vec<String> =
             keys.map(|keys| (0..keys.len()).map(|v| keys.get(v).to_string()).collect()).unwrap_or_default();
-        let ids = find(self.data.nodes[t].keys.as_ref(), &texts);
+        let ids = self.finder.find(self.data, t, &texts);
         let (new_keys, others) = texts.split_at(count.min(texts.len()));
         let known: Vec<&String> = new_keys.iter().filter(|key| ids.contains_key(*key)).collect();
         if !known.is_empty() {

@@ -7,12 +7,14 @@
 //! predictions.
 //!
 //! The features of the dataset are read in place. Its graph is copied, beyond the memory budget to
-//! a temporary directory.
+//! a temporary directory. A [`Predictor`](crate::predictor::Predictor) reads a [`part`] of it
+//! instead.
 
 mod graph;
 pub(crate) mod joined;
 mod known;
 mod names;
+pub(crate) mod part;
 mod scratch;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -26,12 +28,11 @@ use graphmill_data::{
 };
 use serde::Serialize;
 
-use self::joined::Joined;
 pub use self::scratch::remove_stale as remove_stale_scratch;
 pub(crate) use self::{
-    graph::{NewEdges, NodeIds},
-    joined::count_rows,
-    known::{Known, NewRows, encodings},
+    graph::{NewEdges, NodeIds, check_ids},
+    joined::{Additions, count_rows},
+    known::{FindKeys, Known, NewRows, encodings},
     names::find_edge_type,
 };
 use super::{Kind, SavedRun, Written, keys};
@@ -159,11 +160,14 @@ impl SavedRun {
         names.columns = self.columns().to_vec();
         let (dir, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
         let stored = typed::open(dir, Verify::Once)?;
-        let joined = self.join_tables(data, &Known::new(&stored, preprocessing), new, watch)?;
-        let count = joined.count;
+        let new = Additions::of_tables(&Known::new(&stored, &preprocessing), new, watch)?;
+        watch.check()?;
+        let joined = self.join(data, new)?;
+        watch.check()?;
+        let count = joined.new.count;
         let (cols, values) = self.infer(&joined.data, &joined.rows, &joined.ids(), kind, &**watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
-        let identity = Identity { keys: joined.keys.clone(), ..names.identity(&nodes) };
+        let identity = Identity { keys: joined.new.keys.clone(), ..names.identity(&nodes) };
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),
@@ -173,7 +177,8 @@ impl SavedRun {
             same_dataset: self.is_own(data)?,
             rescaled: self.rescaling(data)?.as_ref().map(Rescaling::description),
         };
-        let Joined { new_edges, known_edges, unknown_values, .. } = joined;
+        let Additions { edges, unknown_values, .. } = joined.new;
+        let (new_edges, known_edges) = (edges.len(), edges.between_known);
         Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
     }
 }

@@ -17,6 +17,8 @@ pub enum Neighborhood {
 pub enum Task {
     /// One of the classes.
     Classes,
+    /// One of the classes of each of several columns.
+    Columns,
     /// Any number of labels.
     Labels,
     /// Values.
@@ -28,6 +30,7 @@ impl Task {
     pub fn name(self) -> &'static str {
         match self {
             Self::Classes => "classes",
+            Self::Columns => "columns",
             Self::Labels => "labels",
             Self::Values => "values",
         }
@@ -37,11 +40,12 @@ impl Task {
 /// Answers for `N` nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
-    /// Number of scores per node (`C`).
+    /// Number of scores per node (`C`), of all columns of classes together.
     pub cols: usize,
     /// Probabilities of classes or labels, or values at the scale of the targets (`N x C`).
     pub scores: Vec<f32>,
-    /// Most likely class of each node (`N`); empty unless the task is [`Task::Classes`].
+    /// Most likely class of each node (`N`), or in each of `K` columns (`N x K`); empty if the run
+    /// learned labels or values.
     pub classes: Vec<i64>,
 }
 
@@ -61,8 +65,9 @@ impl Answers {
     /// # Panics
     /// There are fewer nodes.
     pub fn part(&self, first: usize, count: usize) -> Self {
-        let classes = if self.classes.is_empty() { &[] } else { &self.classes[first..first + count] };
+        let columns = self.classes.len() / self.len().max(1);
+        let classes = self.classes[first * columns..(first + count) * columns].to_vec();
         let scores = self.scores[first * self.cols..(first + count) * self.cols].to_vec();
-        Self { cols: self.cols, scores, classes: classes.to_vec() }
+        Self { cols: self.cols, scores, classes }
     }
 }

@@ -1,10 +1,17 @@
 //! Nodes by their keys.
 
+#[cfg(feature = "tables")]
+use std::collections::HashMap;
+
 use graphmill_core::NodeId;
+#[cfg(feature = "tables")]
+use graphmill_data::typed::TypedDataset;
 use graphmill_data::typed::{KEY_SEPARATOR, Keys};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
+#[cfg(feature = "tables")]
+use crate::saved::on::FindKeys;
 use crate::{Error, Result, saved::keys::Names};
 
 /// Nodes of a type with their keys.
@@ -63,6 +70,25 @@ impl KeyedNodes {
             None => format!("node {node} is outside the graph's {count} nodes"),
         };
         Err(Error::dataset(dataset, format!("{message}; ask for ids below it")))
+    }
+}
+
+/// Nodes of all types of a dataset by their keys. 12 bytes per node.
+#[cfg(feature = "tables")]
+pub(crate) struct KeyIndexes(Vec<KeyIndex>);
+
+#[cfg(feature = "tables")]
+impl KeyIndexes {
+    pub(crate) fn new(data: &TypedDataset) -> Self {
+        Self(data.nodes.iter().map(|nodes| KeyIndex::new(nodes.keys.as_ref())).collect())
+    }
+}
+
+#[cfg(feature = "tables")]
+impl FindKeys for KeyIndexes {
+    fn find(&self, data: &TypedDataset, t: usize, wanted: &[String]) -> HashMap<String, NodeId> {
+        let Some(keys) = &data.nodes[t].keys else { return HashMap::new() };
+        wanted.iter().filter_map(|key| Some((key.clone(), self.0[t].find(keys, key)?))).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A run on links that stays open: scores of pairs, best candidates and embeddings.
+//! A run on links or events that stays open: scores of pairs, best candidates and embeddings.
 //!
 //! [`LinkPredictor::open`] computes the embeddings of all nodes once, as `graphmill predict` does.
 //! A question then looks rows up and multiplies them. Answers have the bits of `graphmill predict
@@ -38,10 +38,11 @@ use std::path::Path;
 use graphmill_core::{End, NodeId, progress::Progress};
 use graphmill_data::{Dataset, typed::TypedDataset};
 
-use super::{EVENTS, index::KeyedNodes, opened_links::OpenLinks};
+use super::{index::KeyedNodes, opened_links::OpenLinks};
 use crate::{
     CandidateOptions, Error, Result,
     embedding::SavedEmbedding,
+    events::{OpenEvents, SavedEvents},
     link::split::Edge,
     relational::{Embedded, find_relation},
     saved::{SavedRun, keys::Names, links::Reading},
@@ -55,10 +56,18 @@ const SOURCES: usize = 1 << 12;
 pub struct LinkPredictor {
     run: SavedRun,
     dataset: String,
-    links: Box<dyn OpenLinks>,
+    links: Links,
     /// Nodes of each type that has embeddings.
     nodes: Vec<KeyedNodes>,
     relations: Vec<ScoredRelation>,
+}
+
+/// Sources of the answers.
+enum Links {
+    /// Embeddings of all nodes.
+    Embedded(Box<dyn OpenLinks>),
+    /// A stream of events, which answers as of a time.
+    Events(Box<OpenEvents>),
 }
 
 /// A relation whose edges a run scores.
@@ -77,8 +86,11 @@ pub struct TopOptions {
     pub k: usize,
     /// True to rank sources of given destinations.
     pub sources: bool,
-    /// True to rank known edges, too, which are left out otherwise.
+    /// True to rank known edges, too, which are left out otherwise. Events repeat, so those of a
+    /// run on events are always ranked.
     pub include_known: bool,
+    /// Time as of which a run on events ranks: by the events strictly before it. All by default.
+    pub at: Option<i64>,
 }
 
 impl LinkPredictor {
@@ -110,6 +122,15 @@ impl LinkPredictor {
             let embedded = table.load(&data)?;
             return Ok(Self::of_relations(run, &data, embedded));
         }
+        if let Some(events) = SavedEvents::of(&run) {
+            if reading == Reading::All {
+                let message = "--all-edges: the run learned events, of which all before a time are read; \
+                               leave it out";
+                return Err(Error::usage(message));
+            }
+            let data = events.dataset(dataset)?;
+            return Self::of_events(run, &data);
+        }
         if let Some(typed) = SavedTypedLinks::of(&run) {
             let data = typed.dataset(dataset)?;
             let embedded = typed.load(&data, reading, watch)?;
@@ -118,6 +139,20 @@ impl LinkPredictor {
         refuse_others(&run)?;
         let data = run.dataset(dataset)?;
         Self::new(run, &data, reading, watch)
+    }
+
+    /// Answers by `run`, which learned the stream of events in `data`.
+    fn of_events(run: SavedRun, data: &TypedDataset) -> Result<Self> {
+        let events = OpenEvents::new(run.clone(), data)?;
+        let [sources, destinations] = events.types();
+        let types = if sources == destinations { vec![sources] } else { vec![sources, destinations] };
+        let nodes = types.iter().map(|&t| {
+            let of = &data.nodes[t];
+            KeyedNodes::new(Names::of_type(data, t, Vec::new()), Some(of.name.clone()), of.count)
+        });
+        let relations = vec![ScoredRelation { name: events.task().into(), ends: [0, types.len() - 1] }];
+        let nodes = nodes.collect();
+        Ok(Self { run, dataset: data.name.clone(), links: Links::Events(Box::new(events)), nodes, relations })
     }
 
     /// Answers by `run`, which learned a graph of one type, for the nodes of `data`.
@@ -148,7 +183,7 @@ impl LinkPredictor {
     fn with(run: SavedRun, dataset: String, links: Box<dyn OpenLinks>, nodes: Vec<KeyedNodes>) -> Self {
         let relations = links.relations().into_iter();
         let relations = relations.map(|(name, ends)| ScoredRelation { name, ends }).collect();
-        Self { run, dataset, links, nodes, relations }
+        Self { run, dataset, links: Links::Embedded(links), nodes, relations }
     }
 
     /// The run.
@@ -202,9 +237,30 @@ impl LinkPredictor {
         self.nodes[node_type].count
     }
 
-    /// Width of the embeddings, `F`.
+    /// Width of the embeddings, `F`; 0 for a model on events whose rows are those of pairs.
     pub fn embedding_dim(&self) -> usize {
-        self.links.width()
+        match &self.links {
+            Links::Embedded(links) => links.width(),
+            Links::Events(events) => events.width(),
+        }
+    }
+
+    /// Time after all events, as of which a run on events answers by default; `None` for other
+    /// runs.
+    pub fn end_time(&self) -> Option<i64> {
+        match &self.links {
+            Links::Embedded(_) => None,
+            Links::Events(events) => Some(events.end()),
+        }
+    }
+
+    /// Returns false if the run learned classes or values of events, so that it has embeddings
+    /// only.
+    pub fn ranks(&self) -> bool {
+        match &self.links {
+            Links::Embedded(_) => true,
+            Links::Events(events) => events.ranks(),
+        }
     }
 
     /// Node of a key in a type. The parts of a key of several columns are joined by `|`. O(log V).
@@ -246,10 +302,28 @@ impl LinkPredictor {
     /// # Panics
     /// The relation is not one of [`LinkPredictor::relations`].
     pub fn score(&self, relation: usize, pairs: &[Edge]) -> Result<Vec<f32>> {
+        self.score_at(relation, pairs, None)
+    }
+
+    /// Scores of pairs as of the time `at`, by a run on events.
+    ///
+    /// # Errors
+    /// A node is out of range; `at` is given and the run learned no events; or it learned classes
+    /// or values of events.
+    ///
+    /// # Panics
+    /// As [`LinkPredictor::score`].
+    pub fn score_at(&self, relation: usize, pairs: &[Edge], at: Option<i64>) -> Result<Vec<f32>> {
         let [sources, destinations] = self.relations[relation].ends.map(|end| &self.nodes[end]);
         sources.check(&self.dataset, pairs.iter().map(|pair| pair.0))?;
         destinations.check(&self.dataset, pairs.iter().map(|pair| pair.1))?;
-        Ok(rayon::scope(|_| self.links.scores(relation, pairs)))
+        match &self.links {
+            Links::Embedded(links) => {
+                check_at(at)?;
+                Ok(rayon::scope(|_| links.scores(relation, pairs)))
+            }
+            Links::Events(events) => rayon::scope(|_| events.scores(pairs, at)),
+        }
     }
 
     /// The best candidates of each node in a relation with their scores, the best first: the bits
@@ -257,7 +331,8 @@ impl LinkPredictor {
     /// out, and in a dataset of one type the node itself.
     ///
     /// # Errors
-    /// A node is out of range.
+    /// A node is out of range; the options have a time and the run learned no events; or it learned
+    /// events, and ranks no sources, or has classes or values of events.
     ///
     /// # Panics
     /// The relation is not one of [`LinkPredictor::relations`].
@@ -267,14 +342,36 @@ impl LinkPredictor {
         nodes: &[NodeId],
         options: TopOptions,
     ) -> Result<Vec<Vec<(NodeId, f32)>>> {
-        let TopOptions { k, sources, include_known } = options;
+        let TopOptions { k, sources, include_known, at } = options;
         let end = if sources { End::Source } else { End::Destination };
         self.check_nodes(self.relations[relation].ends[end.other() as usize], nodes)?;
+        self.check(&options)?;
+        let links = match &self.links {
+            Links::Embedded(links) => links,
+            Links::Events(events) => {
+                let count = self.nodes[self.relations[relation].ends[1]].count;
+                return rayon::scope(|_| events.top(nodes, (k, at), count));
+            }
+        };
         let mut best = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(SOURCES) {
-            best.extend(rayon::scope(|_| self.links.top((relation, end), chunk, k, include_known)));
+            best.extend(rayon::scope(|_| links.top((relation, end), chunk, k, include_known)));
         }
         Ok(best)
+    }
+
+    /// Checks that candidates can be ranked by these options.
+    ///
+    /// # Errors
+    /// As [`LinkPredictor::top`], but for the nodes.
+    pub fn check(&self, options: &TopOptions) -> Result<()> {
+        match &self.links {
+            Links::Embedded(_) => check_at(options.at),
+            Links::Events(_) if options.sources => {
+                Err(Error::usage("--sources: a run on events ranks destinations; leave it out"))
+            }
+            Links::Events(events) => events.check_ranks(),
+        }
     }
 
     /// Embeddings of nodes of a type (`N x F`), as `graphmill embed` writes them.
@@ -285,17 +382,45 @@ impl LinkPredictor {
     /// # Panics
     /// As [`LinkPredictor::num_nodes`].
     pub fn embed(&self, node_type: usize, nodes: &[NodeId]) -> Result<Vec<f32>> {
+        self.embed_at(node_type, nodes, None)
+    }
+
+    /// Embeddings of nodes of a type (`N x F`) as of the time `at`, by a run on events.
+    ///
+    /// # Errors
+    /// A node is out of range; `at` is given and the run learned no events; or the rows of its
+    /// model are those of pairs.
+    ///
+    /// # Panics
+    /// As [`LinkPredictor::num_nodes`].
+    pub fn embed_at(&self, node_type: usize, nodes: &[NodeId], at: Option<i64>) -> Result<Vec<f32>> {
         self.check_nodes(node_type, nodes)?;
-        Ok(self.links.embeddings(node_type, nodes).view().host().to_vec())
+        let rows = match &self.links {
+            Links::Embedded(links) => {
+                check_at(at)?;
+                links.embeddings(node_type, nodes)
+            }
+            Links::Events(events) => rayon::scope(|_| events.embeddings(node_type, nodes, at))?,
+        };
+        Ok(rows.view().host().to_vec())
+    }
+}
+
+/// Refuses a time for a run on links.
+fn check_at(at: Option<i64>) -> Result<()> {
+    match at {
+        None => Ok(()),
+        Some(at) => Err(Error::usage(format!(
+            "at {at}: only runs on streams of events answer links as of a time; leave it out"
+        ))),
     }
 }
 
 /// Refuses runs without links.
 fn refuse_others(run: &SavedRun) -> Result<()> {
-    let why = match (run.answers_links(), run.ranks_links()) {
-        (true, _) => return Ok(()),
-        (false, true) => EVENTS,
-        (false, false) => "no links; open it as a Predictor, or train with --task link",
-    };
+    if run.ranks_links() {
+        return Ok(());
+    }
+    let why = "no links; open it as a Predictor, or train with --task link";
     Err(Error::usage(format!("{}: the run learned {why}", run.dir.display())))
 }

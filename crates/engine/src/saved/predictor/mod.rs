@@ -12,8 +12,7 @@
 //!
 //! # Cost
 //!
-//! O(k^L) rows of a sampled answer; of an exact one, all rows that L hops reach. Both visit a bit
-//! of every node of the graph.
+//! O(k^L) rows of a sampled answer; of an exact one, all rows that L hops reach.
 //!
 //! # Memory
 //!
@@ -34,18 +33,18 @@ mod opened_links;
 
 use std::path::Path;
 
-use graphmill_core::{NodeId, memory, progress::Progress};
+use graphmill_core::{ClassColumn, NodeId, memory, progress::Progress};
 use graphmill_data::{Dataset, typed::TypedDataset};
 use graphmill_nn::Matrix;
 
-#[cfg(feature = "tables")]
-pub(crate) use self::new_rows::NewLogits;
 #[cfg(feature = "tables")]
 pub use self::new_rows::{NewAnswers, NewNodes};
 pub use self::{
     answers::{Answers, Neighborhood, Task},
     links::{LinkPredictor, ScoredRelation, TopOptions},
 };
+#[cfg(feature = "tables")]
+pub(crate) use self::{index::KeyIndexes, new_rows::NewLogits};
 use self::{index::KeyedNodes, one_type::OneType};
 pub(crate) use self::{
     opened::{OpenRun, refuse_draws},
@@ -74,8 +73,8 @@ impl Predictor {
     /// `last`, that of the last checkpoint.
     ///
     /// # Errors
-    /// The run or the dataset cannot be read; the run learned links, which [`LinkPredictor`]
-    /// answers, or events or several columns of classes, which are not answered yet.
+    /// The run or the dataset cannot be read; the run learned links or events, which
+    /// [`LinkPredictor`] answers.
     pub fn open(dir: &Path, dataset: Option<&Path>, last: bool) -> Result<Self> {
         let run = SavedRun::open(dir, last)?;
         refuse_others(&run)?;
@@ -172,7 +171,12 @@ impl Predictor {
         self.opened.task().1
     }
 
-    /// Names of the classes; empty if they have none.
+    /// Columns of classes that the run learned; empty unless the task is [`Task::Columns`].
+    pub fn class_columns(&self) -> &[ClassColumn] {
+        self.run().columns()
+    }
+
+    /// Names of the classes, of all columns together; empty if they have none.
     pub fn class_names(&self) -> &[String] {
         &self.nodes.names.classes
     }
@@ -232,14 +236,15 @@ impl Predictor {
             let scores = rows.view().host().to_vec();
             return Answers { cols: rows.num_cols(), scores, classes: Vec::new() };
         }
+        let of = ClassOutputs::new(task == Task::Labels, self.class_columns());
         let classes = match task {
-            Task::Classes => match values(Kind::Classes, ClassOutputs::One, rows.clone()) {
+            Task::Classes | Task::Columns => match values(Kind::Classes, of, rows.clone()) {
                 (_, Values::Classes(classes)) => classes,
                 _ => Vec::new(),
             },
             Task::Labels | Task::Values => Vec::new(),
         };
-        match values(Kind::Probabilities, ClassOutputs::new(task == Task::Labels, &[]), rows) {
+        match values(Kind::Probabilities, of, rows) {
             (cols, Values::Probabilities(scores)) => Answers { cols, scores, classes },
             _ => unreachable!("probabilities were asked for"),
         }
@@ -282,22 +287,11 @@ fn refuse_others(run: &SavedRun) -> Result<()> {
         return Err(Error::usage(message));
     }
     let refuse = |why: &str| Err(Error::usage(format!("{}: the run learned {why}", run.dir.display())));
-    if run.answers_links() {
-        return refuse("links, which have no classes of nodes; open it as a LinkPredictor");
-    }
     if run.ranks_links() {
-        return refuse(EVENTS);
-    }
-    if !run.columns().is_empty() {
-        return refuse(
-            "several columns of classes, which a predictor does not answer yet; use graphmill predict",
-        );
+        return refuse("links or events, which have no classes of nodes; open it as a LinkPredictor");
     }
     Ok(())
 }
-
-/// Refusal of a stream of events.
-const EVENTS: &str = "a stream of events, which a predictor does not answer yet; use graphmill predict";
 
 /// A service asks from several threads.
 const _: fn() = || {

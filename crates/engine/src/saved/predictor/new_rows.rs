@@ -1,12 +1,15 @@
 //! New nodes as a caller gives them, and the rows of their answers.
 
+use std::sync::Arc;
+
 use graphmill_data::{
     tables::Preprocessing,
     typed::{KEY_SEPARATOR, Keys, TypedDataset},
 };
+use graphmill_loader::Feature;
 use graphmill_nn::Matrix;
 
-use super::answers::Answers;
+use super::{answers::Answers, index::KeyIndexes};
 use crate::saved::on::{NewFeatures, NewTables, NewTypedFeatures};
 
 /// Nodes that the dataset does not hold, and their edges.
@@ -53,8 +56,17 @@ impl NewLogits {
     }
 }
 
-/// Tables of a dataset with the encodings of their columns.
+/// Parts of the known nodes that answers for new ones read beside the graph.
+pub(super) struct KnownNodes {
+    /// Rows that new ones may follow.
+    pub(super) rows: Arc<dyn Feature>,
+    /// Out-degrees, if inference weights edges by them.
+    pub(super) out_degrees: Option<Vec<u32>>,
+}
+
+/// Tables of a dataset with the encodings of their columns, and its nodes by their keys.
 pub(super) struct Tables {
     pub(super) stored: TypedDataset,
     pub(super) preprocessing: Preprocessing,
+    pub(super) keys: KeyIndexes,
 }

@@ -13,7 +13,7 @@ use graphmill_loader::sampler::{HopSampler, inference::InferenceNeighbors};
 use graphmill_nn::Matrix;
 
 #[cfg(feature = "tables")]
-use super::new_rows::{NewLogits, NewNodes, Tables};
+use super::new_rows::{KnownNodes, NewLogits, NewNodes, Tables};
 use super::{
     answers::{Neighborhood, Task},
     opened::{OpenRun, refuse_draws},
@@ -32,7 +32,7 @@ type Draws = std::result::Result<Arc<dyn HopSampler>, String>;
 pub(super) struct OneType {
     pub(super) run: SavedRun,
     pub(super) data: Dataset,
-    features: AllRows,
+    pub(super) features: Arc<AllRows>,
     pub(super) loaded: LoadedModel,
     /// The sampler of drawn neighbours, or the reason why there is none.
     sampler: Draws,
@@ -41,6 +41,10 @@ pub(super) struct OneType {
     /// The dataset's tables with their encodings, or the reason why there are none, once read.
     #[cfg(feature = "tables")]
     pub(super) tables: OnceLock<std::result::Result<Tables, String>>,
+    /// Of the known nodes what answers for new ones read, or the reason why it cannot be read, once
+    /// read.
+    #[cfg(feature = "tables")]
+    pub(super) known: OnceLock<std::result::Result<KnownNodes, String>>,
 }
 
 impl OneType {
@@ -51,7 +55,7 @@ impl OneType {
     pub(super) fn new(run: SavedRun, data: Dataset) -> Result<Self> {
         run.check_fit(&data, false)?;
         let rescaling = run.rescaling(&data)?;
-        let features = run.rows(&data, rescaling.as_ref())?;
+        let features = Arc::new(run.rows(&data, rescaling.as_ref())?);
         let loaded = run.load(&data)?;
         let sampler = sampler(&run, &data);
         Ok(Self {
@@ -63,6 +67,8 @@ impl OneType {
             below_last: None,
             #[cfg(feature = "tables")]
             tables: OnceLock::new(),
+            #[cfg(feature = "tables")]
+            known: OnceLock::new(),
         })
     }
 
@@ -95,6 +101,7 @@ impl OpenRun for OneType {
         let task = match (self.loaded.predicts_values(), self.loaded.multi) {
             (true, _) => Task::Values,
             (false, true) => Task::Labels,
+            (false, false) if !self.loaded.columns.is_empty() => Task::Columns,
             (false, false) => Task::Classes,
         };
         (task, self.loaded.num_outputs())
@@ -107,10 +114,10 @@ impl OpenRun for OneType {
     fn rows(&self, nodes: &[NodeId], of: Neighborhood, output: Output) -> Result<Matrix> {
         let neighbors = self.neighbors(of)?;
         if let (Some(below), Neighborhood::All, Output::Logits) = (&self.below_last, of, output) {
-            let rows = self.loaded.last((&self.data.graph, &self.features), below, nodes);
+            let rows = self.loaded.last((&self.data.graph, &*self.features), below, nodes);
             return self.run.blame_config(rows);
         }
-        let rows = self.loaded.rows((&self.data.graph, &self.features), &neighbors, nodes, output, &Quiet);
+        let rows = self.loaded.rows((&self.data.graph, &*self.features), &neighbors, nodes, output, &Quiet);
         self.run.blame_config(rows)
     }
 
@@ -119,14 +126,19 @@ impl OpenRun for OneType {
     }
 
     fn cache_below_last(&mut self, watch: &dyn Progress) -> Result<()> {
-        let rows = self.loaded.below_last((&self.data.graph, &self.features), watch);
+        let rows = self.loaded.below_last((&self.data.graph, &*self.features), watch);
         self.below_last = self.run.blame_config(rows)?;
         Ok(())
     }
 
     #[cfg(feature = "tables")]
     fn logits_of_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewLogits> {
-        self.logits_of_joined(new, of)
+        self.logits_of_joined(new, of, self.reads_part(of))
+    }
+
+    #[cfg(feature = "tables")]
+    fn reads_part(&self, of: Neighborhood) -> bool {
+        of == Neighborhood::All && !self.loaded.exact.reaches_further()
     }
 }
 

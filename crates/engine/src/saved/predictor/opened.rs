@@ -56,6 +56,10 @@ pub(crate) trait OpenRun: Send + Sync {
     /// Those of [`super::Predictor::predict_new`].
     #[cfg(feature = "tables")]
     fn logits_of_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewLogits>;
+
+    /// Returns true if [`OpenRun::logits_of_new`] takes no copy of the graph.
+    #[cfg(feature = "tables")]
+    fn reads_part(&self, of: Neighborhood) -> bool;
 }
 
 /// Error of a sampler that draws for no single node.

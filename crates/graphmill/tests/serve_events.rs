@@ -1,0 +1,160 @@
+//! `graphmill serve` of runs on events: candidates, scores and embeddings as of a time have the
+//! bits of `predict --top-k --at` and `embed --at`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Client, Service},
+    common::Sandbox,
+};
+
+/// Models of events, each with a run of its own.
+const MODELS: [&str; 5] = ["tgn", "tgat", "jodie", "graphmixer", "dygformer"];
+/// A time between events.
+const AT: i64 = 15_030;
+
+/// Candidates of a user with the bits of their scores, by keys.
+type Lists = BTreeMap<String, Vec<(String, u32)>>;
+
+/// Visits of 12 users to 8 items, imported as `visits`.
+fn visits() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let mut text = String::from("u,i,ts,label,idx,f\n");
+    for e in 1..=400u32 {
+        let user = 1 + (e * 7919 + e / 40) % 12;
+        text += &format!("{user},{},{},0,{e},{}\n", 13 + (user * 3 + e / 100) % 8, e * 60, e % 5);
+    }
+    sandbox.write("ml_visits.csv", text);
+    sandbox.ok("import events ml_visits.csv visits");
+    sandbox
+}
+
+/// A run of a model.
+fn train(sandbox: &Sandbox, model: &str) {
+    let own = if model == "dygformer" { "" } else { "--time-dim 4" };
+    sandbox.ok(&format!(
+        "train visits --model {model} --hidden 8 {own} --epochs 1 --lr 0.01 --batch-size 50 --out {model}"
+    ));
+}
+
+fn bits(score: &Value) -> u32 {
+    score.to_string().parse::<f32>().unwrap().to_bits()
+}
+
+/// Candidates that a command writes.
+fn predicted(sandbox: &Sandbox, args: &str) -> Lists {
+    sandbox.ok(&format!("predict {args} --out top.csv --force"));
+    let text = String::from_utf8(sandbox.read("top.csv")).unwrap();
+    let mut lists = Lists::new();
+    for line in text.lines().skip(1) {
+        let [source, candidate, score] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let score = score.parse::<f32>().unwrap().to_bits();
+        lists.entry(source.into()).or_default().push((candidate.into(), score));
+    }
+    lists
+}
+
+/// Posts a question that is answered.
+fn ask(client: &mut Client, endpoint: &str, question: &Value) -> Value {
+    let (status, document) = client.post(&format!("/v1/links/{endpoint}"), &question.to_string());
+    assert_eq!(status, 200, "{endpoint} {question}: {document}");
+    document
+}
+
+/// Candidates of an answer.
+fn lists(document: &Value) -> Lists {
+    let text = |key: &Value| key.as_str().unwrap().to_owned();
+    let of_node = |one: &Value| {
+        let pair = |candidate: &Value| (text(&candidate["key"]), bits(&candidate["score"]));
+        (text(&one["key"]), one["top"].as_array().unwrap().iter().map(pair).collect())
+    };
+    document["predictions"].as_array().unwrap().iter().map(of_node).collect()
+}
+
+/// A question with a time, or without one.
+fn at(mut question: Value, time: Option<i64>) -> Value {
+    if let Some(time) = time {
+        question["at"] = time.into();
+    }
+    question
+}
+
+#[test]
+fn every_model_of_events_answers_as_of_a_time_as_by_predict_and_embed() {
+    let sandbox = visits();
+    for model in MODELS {
+        train(&sandbox, model);
+        let service = Service::start(&sandbox, model);
+        let mut client = service.client();
+        let health = client.get("/healthz").1;
+        assert_eq!((&health["task"], &health["end_time"]), (&json!("links"), &json!(24_001)), "{health}");
+        let users: Vec<usize> = (0..12).collect();
+        for (number, time) in
+            [None, Some(AT), Some(30_000), Some(AT), Some(7_000), Some(0)].into_iter().enumerate()
+        {
+            let option = time.map(|time| format!("--at {time}")).unwrap_or_default();
+            let expected = predicted(&sandbox, &format!("{model} --top-k 3 {option}"));
+            let question = at(json!({ "ids": users, "top_k": 3 }), time);
+            assert_eq!(lists(&ask(&mut client, "top", &question)), expected, "{model} {time:?}");
+            let one = ask(&mut client, "top", &at(json!({ "keys": ["3"], "top_k": 3 }), time));
+            assert_eq!(lists(&one)["3"], expected["3"], "{model} {time:?}: a user alone");
+            let pairs: Vec<[&str; 2]> =
+                expected.iter().flat_map(|(u, list)| list.iter().map(|(v, _)| [&u[..], &v[..]])).collect();
+            let scores = ask(&mut client, "score", &at(json!({ "keys": pairs }), time));
+            let scores: Vec<u32> =
+                scores["scores"].as_array().unwrap().iter().map(|one| bits(&one["score"])).collect();
+            let of_lists: Vec<u32> = expected.values().flatten().map(|pair| pair.1).collect();
+            assert_eq!(scores, of_lists, "{model} {time:?}: pairs");
+            if model == "dygformer" {
+                continue;
+            }
+            let out = format!("{model}-{number}.npy");
+            sandbox.ok(&format!("embed {model} --node-type item {option} --out {out}"));
+            let rows: Vec<u32> = sandbox.floats(&out).1.iter().map(|x| x.to_bits()).collect();
+            let ids: Vec<usize> = (0..8).collect();
+            let question = at(json!({ "ids": ids, "node_type": "item" }), time);
+            let document = ask(&mut client, "embed", &question);
+            let found = document["embeddings"].as_array().unwrap().iter();
+            let found = found.flat_map(|one| one["embedding"].as_array().unwrap()).map(bits);
+            assert_eq!(found.collect::<Vec<_>>(), rows, "{model} {time:?}: embeddings");
+        }
+    }
+}
+
+#[test]
+fn questions_that_do_not_fit_events_are_refused() {
+    let sandbox = visits();
+    train(&sandbox, "dygformer");
+    let service = Service::start(&sandbox, "dygformer");
+    let mut client = service.client();
+    for (endpoint, body, status, says) in [
+        ("links/top", json!({ "ids": [1], "top_k": 2, "sources": true }), 422, "ranks destinations"),
+        ("links/top", json!({ "ids": [12], "top_k": 2 }), 422, "12 nodes of type 'user'"),
+        ("links/top", json!({ "ids": [1], "top_k": 2, "at": "noon" }), 400, "invalid type"),
+        ("links/score", json!({ "ids": [[1, 8]] }), 422, "node 8"),
+        ("links/embed", json!({ "ids": [1] }), 422, "has no embedding"),
+        ("predict", json!({ "ids": [1] }), 422, "the run learned links"),
+    ] {
+        let (found, document) = client.post(&format!("/v1/{endpoint}"), &body.to_string());
+        assert_eq!(found, status, "{endpoint} {body}: {document}");
+        assert!(document["error"]["why"].as_str().unwrap().contains(says), "{endpoint} {body}: {document}");
+    }
+    let outcome = sandbox.run("serve dygformer --all-edges --listen 127.0.0.1:0");
+    assert!(outcome.stderr.contains("--all-edges: the run learned events"), "{}", outcome.stderr);
+    let outcome = sandbox.run("serve dygformer --cache-embeddings bottom --listen 127.0.0.1:0");
+    assert!(outcome.stderr.contains("always kept"), "{}", outcome.stderr);
+    sandbox.ok("generate sbm data --nodes 200 --classes 4 --dim 8");
+    sandbox.ok("train data --task link --hidden 8 --fanout 3,3 --epochs 1 --batch-size 512 --out links");
+    let service = Service::start(&sandbox, "links");
+    for (endpoint, body) in [
+        ("top", json!({ "ids": [1], "top_k": 2, "at": 5 })),
+        ("score", json!({ "ids": [[1, 2]], "at": 5 })),
+        ("embed", json!({ "ids": [1], "at": 5 })),
+    ] {
+        let (status, document) = service.client().post(&format!("/v1/links/{endpoint}"), &body.to_string());
+        assert_eq!(status, 422, "{endpoint}: {document}");
+        assert!(document["error"]["why"].as_str().unwrap().contains("streams of events"), "{document}");
+    }
+}

@@ -31,6 +31,7 @@
 
 pub mod backend;
 pub mod cost;
+mod distinct;
 mod error;
 pub mod layer;
 pub mod link;
@@ -47,6 +48,7 @@ pub mod typed;
 
 pub use backend::Backend;
 pub use cost::ProductOrder;
+pub use distinct::DistinctNodes;
 pub use error::{Error, Result};
 pub use layer::{Epilogue, Layer, LayerConfig, Param, Pass, Saved};
 pub use matrix::{Matrix, View, ViewMut};

@@ -8,7 +8,7 @@ use graphmill_nn::{
     Matrix, Param, Pass,
     backend::{Cpu, Reference},
     temporal::{
-        CellKind, CellState, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, RecurrentCell,
+        CellInput, CellKind, CellState, MemoryEvents, MemoryState, MemoryUpdater, NodeMemory, RecurrentCell,
         TimeEncoding, TimeProjection,
     },
 };
@@ -59,23 +59,54 @@ fn encodings_match_finite_differences_and_large_differences_keep_their_digits() 
     assert!((f64::from(out.view().host()[0]) - 1.3e9f64.cos()).abs() < 1e-6, "the first weight is 1");
 }
 
+fn cell_input<'a>(x: &'a Matrix, h: &'a Matrix, repeats_state: bool) -> CellInput<'a> {
+    CellInput { x: x.view(), h: h.view(), repeats_state }
+}
+
 #[test]
 fn cells_match_finite_differences() {
     for kind in [CellKind::Gru, CellKind::Rnn] {
-        check_cell(RecurrentCell::new(kind, 5, M, 3));
+        check_cell(RecurrentCell::new(kind, 5, M, 3), false);
+        check_cell(RecurrentCell::new(kind, M + 5, M, 3), true);
     }
 }
 
-fn check_cell(mut cell: RecurrentCell) {
+#[test]
+fn an_input_that_repeats_the_state_gives_the_results_of_the_joined_rows() {
+    let (rest, h, c) = (random(6, 5, 1), random(6, M, 2), random(6, M, 4));
+    let rows = h.view().host().chunks(M).zip(rest.view().host().chunks(5));
+    let joined = Matrix::from_slice(6, M + 5, &rows.flat_map(|(h, x)| [h, x].concat()).collect::<Vec<_>>());
+    for kind in [CellKind::Gru, CellKind::Rnn] {
+        let run = |x: &Matrix, repeats_state| {
+            let mut cell = RecurrentCell::new(kind, M + 5, M, 3);
+            cell.visit_mut(&mut |p| p.zero_grad(&Reference));
+            let (mut state, mut out, mut x_grad) = Default::default();
+            let input = cell_input(x, &h, repeats_state);
+            cell.forward(&pass(true), input, &mut state, &mut out);
+            cell.backward(&pass(true), input, &mut state, c.view(), Some(&mut x_grad));
+            let mut results = vec![out];
+            cell.visit(&mut |p| results.push(p.grad.clone()));
+            let rest = x_grad.view().host().chunks(x.num_cols()).flat_map(|row| &row[row.len() - 5..]);
+            results.push(Matrix::from_slice(6, 5, &rest.copied().collect::<Vec<_>>()));
+            results
+        };
+        for (plain, repeated) in run(&joined, false).iter().zip(run(&rest, true)) {
+            assert!(distance(plain.view(), repeated.view()) < 1e-6, "{kind:?}");
+        }
+    }
+}
+
+fn check_cell(mut cell: RecurrentCell, repeats_state: bool) {
     let (mut x, h, c) = (random(6, 5, 1), random(6, M, 2), random(6, M, 4));
     let run = |cell: &RecurrentCell, x: &Matrix| {
         let mut out = Matrix::default();
-        cell.forward(&pass(true), x.view(), h.view(), &mut CellState::default(), &mut out);
+        cell.forward(&pass(true), cell_input(x, &h, repeats_state), &mut CellState::default(), &mut out);
         dot(out.view(), c.view())
     };
     let (mut state, mut out, mut x_grad) = (CellState::default(), Matrix::default(), Matrix::default());
-    cell.forward(&pass(true), x.view(), h.view(), &mut state, &mut out);
-    cell.backward(&pass(true), [x.view(), h.view()], &mut state, c.view(), Some(&mut x_grad));
+    let input = cell_input(&x, &h, repeats_state);
+    cell.forward(&pass(true), input, &mut state, &mut out);
+    cell.backward(&pass(true), input, &mut state, c.view(), Some(&mut x_grad));
     let mut grads = Vec::new();
     cell.visit(&mut |p| grads.push((p.name, p.grad.clone())));
     let mut checked = Checked::default();
@@ -284,7 +315,7 @@ fn plain_cells_follow_their_formula() {
     let cell = RecurrentCell::new(CellKind::Rnn, 5, M, 3);
     let (x, h) = (random(6, 5, 1), random(6, M, 2));
     let mut out = Matrix::default();
-    cell.forward(&pass(true), x.view(), h.view(), &mut CellState::default(), &mut out);
+    cell.forward(&pass(true), cell_input(&x, &h, false), &mut CellState::default(), &mut out);
     let mut params = HashMap::new();
     cell.visit(&mut |p| {
         params.insert(p.name, p.value.clone());
@@ -368,8 +399,12 @@ fn attention_matches_finite_differences_and_forgets_nothing_without_events() {
         key: 3,
     };
     // more destinations than edges, and more edges than destinations
-    for (dst, src, dropout) in [(2, 4, 0.0), (8, 12, 0.0), (8, 12, 0.3)] {
-        let block = support::random_block(dst, src, false, 4);
+    // destinations share own rows in a global block
+    for (dst, src, dropout, shared) in
+        [(2, 4, 0.0, false), (8, 12, 0.0, false), (8, 12, 0.3, false), (8, 12, 0.3, true)]
+    {
+        let mut block = support::random_block(dst, src, false, 4);
+        block.dst_ids = shared.then(|| (0..dst as u32).map(|v| v * v % 5).collect());
         let edges = random(block.num_edges(), K, 2);
         let differences: Vec<f64> = (0..block.num_edges()).map(|e| e as f64 * 0.7).collect();
         let mut attention = TemporalAttention::new(TemporalAttentionConfig { dropout, ..config }).unwrap();

@@ -100,6 +100,11 @@ impl Hop {
         Ok(Self::Edges { layer, encoding, finish: Finish { number: number as u64, activation, dropout } })
     }
 
+    /// Returns true if it is the attention.
+    pub(super) fn is_attention(&self) -> bool {
+        matches!(self, Self::Attention(_))
+    }
+
     /// Visits every parameter, always in the same order. The frequencies of a layer with rows of
     /// edges are constants.
     pub(super) fn visit(&self, see: &mut dyn FnMut(&Param)) {

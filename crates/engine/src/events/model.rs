@@ -30,9 +30,9 @@
 //! - JODIE has the form of TGN's authors: one cell for all nodes, messages that wait for a batch,
 //!   and the head in the place of a predicted embedding of the next destination.
 
-use graphmill_core::{NodeId, keyed::key};
+use graphmill_core::{Block, NodeId, keyed::key};
 use graphmill_nn::{
-    Matrix, Param, Pass, View,
+    DistinctNodes, Matrix, Param, Pass, View,
     layer::Linear,
     link::{EdgeHead, EdgeHeadState, EdgePairs},
     temporal::{MemoryState, MemoryUpdater, NodeMemory, TemporalInput, TimeProjection},
@@ -72,11 +72,9 @@ pub(super) struct EventModel {
 #[derive(Default)]
 pub(super) struct PassState {
     pub(super) memory: MemoryState,
-    /// Distinct nodes of the bottom rows, and the number of each row's node among them.
-    distinct: Vec<NodeId>,
-    number: Vec<NodeId>,
-    /// Number of each node among the distinct ones, plus 1; zeros between passes.
-    numbers: Vec<NodeId>,
+    distinct: DistinctNodes,
+    /// Block of the bottom layer over the distinct nodes, if it reads their rows.
+    shared: Block,
     features: Matrix,
     /// Rows below each layer, and above the last.
     rows: Vec<Matrix>,
@@ -243,14 +241,19 @@ impl EventModel {
         state.rows.resize_with(self.top() + 1, Matrix::default);
         state.hops.resize_with(self.layers.len(), HopState::default);
         self.bottom_rows(pass, stream, memory, near.nodes(rows), state)?;
+        if let Some(batch) = near.batch.as_ref().filter(|_| self.shares_rows()) {
+            let block = &batch.sampled.blocks[0].relations[0];
+            renumber(block, &state.distinct, pass.training, &mut state.shared);
+        }
         for (l, layer) in self.layers.iter().enumerate() {
             let (below, above) = state.rows.split_at_mut(l + 1);
-            let Some(input) = input(near, l, below[l].view()) else { continue };
+            let shared = Some(&state.shared).filter(|_| l == 0 && self.shares_rows());
+            let Some(input) = input(near, l, shared, below[l].view()) else { continue };
             layer.forward(pass, &input, &mut state.hops[l], &mut above[0]);
         }
         if let Some((projection, [mean, deviation])) = &self.projection {
-            let PassState { memory, number, rows: of_layers, since, .. } = state;
-            let last = number.iter().map(|&at| memory.times[at as usize]);
+            let PassState { memory, distinct, rows: of_layers, since, .. } = state;
+            let last = distinct.numbers().iter().map(|&at| memory.times[at as usize]);
             let of_row = |(&time, last): (&i64, i64)| {
                 (((i128::from(time) - i128::from(last)) as f64 - mean) / deviation) as f32
             };
@@ -276,25 +279,20 @@ impl EventModel {
         nodes: &[NodeId],
         state: &mut PassState,
     ) -> Result<()> {
-        let PassState { distinct, number, numbers, rows, features, memory: updated, .. } = state;
+        let PassState { distinct, rows, features, memory: updated, .. } = state;
+        distinct.list(nodes, stream.num_nodes);
+        let nodes = if self.shares_rows() { distinct.nodes() } else { nodes };
         let bottom = &mut rows[0];
         bottom.resize(nodes.len(), self.hidden);
-        pass.backend.fill(0.0, bottom.view_mut());
         if let Some((updater, store)) = self.updater.as_ref().zip(memory) {
-            numbers.resize(store.num_nodes(), 0);
-            distinct.clear();
-            number.clear();
-            for &v in nodes {
-                let at = &mut numbers[v as usize];
-                if *at == 0 {
-                    distinct.push(v);
-                    *at = distinct.len() as NodeId;
-                }
-                number.push(*at - 1);
+            updater.update(pass, store, distinct.nodes(), updated)?;
+            if self.shares_rows() {
+                pass.backend.copy(updated.rows.view(), bottom.view_mut());
+            } else {
+                copy_rows(updated.rows.view(), distinct.numbers(), bottom);
             }
-            distinct.iter().for_each(|&v| numbers[v as usize] = 0);
-            updater.update(pass, store, distinct, updated)?;
-            copy_rows(updated.rows.view(), number, bottom);
+        } else {
+            pass.backend.fill(0.0, bottom.view_mut());
         }
         if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_ref()) {
             features.resize(nodes.len(), table.num_cols());
@@ -302,6 +300,12 @@ impl EventModel {
             input.forward_product(pass, features.view(), 1.0, bottom.view_mut());
         }
         Ok(())
+    }
+
+    /// Returns true if the bottom layer reads a row for each distinct node: attention does, other
+    /// layers read a row for each node and time.
+    fn shares_rows(&self) -> bool {
+        self.layers.first().is_some_and(Hop::is_attention)
     }
 
     /// Adds to the gradient of every parameter, from [`PassState::scores_grad`] of the last
@@ -312,6 +316,7 @@ impl EventModel {
         (rows, near): (&Rows, &Neighborhood),
         state: &mut PassState,
     ) {
+        let shares_rows = self.shares_rows();
         let PassState {
             rows: of_layers, hops, pairs: of_pairs, head, scores, scores_grad, grads, since, ..
         } = state;
@@ -328,31 +333,54 @@ impl EventModel {
             std::mem::swap(grad, next);
         }
         for (l, layer) in self.layers.iter_mut().enumerate().rev() {
-            let Some(input) = input(near, l, of_layers[l].view()) else { continue };
+            let shared = Some(&state.shared).filter(|_| l == 0 && shares_rows);
+            let Some(input) = input(near, l, shared, of_layers[l].view()) else { continue };
             layer.backward(pass, &input, &mut hops[l], (of_layers[l + 1].view(), grad), next);
             std::mem::swap(grad, next);
         }
         if let Some(input) = &mut self.input {
             input.backward_product(pass, state.features.view(), grad.view());
         }
-        if let Some(updater) = &mut self.updater {
-            let to = &mut state.memory_grad;
-            to.resize(state.distinct.len(), self.hidden);
-            pass.backend.fill(0.0, to.view_mut());
-            // rows of a node are added in their order
-            let (width, sums) = (self.hidden, to.view_mut().host());
-            for (&at, row) in state.number.iter().zip(grad.view().host().chunks_exact(width)) {
-                let to = &mut sums[at as usize * width..][..width];
-                to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
-            }
-            updater.backward(pass, &mut state.memory, state.memory_grad.view());
+        let Some(updater) = &mut self.updater else { return };
+        if shares_rows {
+            return updater.backward(pass, &mut state.memory, grad.view());
         }
+        let to = &mut state.memory_grad;
+        to.resize(state.distinct.nodes().len(), self.hidden);
+        pass.backend.fill(0.0, to.view_mut());
+        // rows of a node are added in their order
+        let (width, sums) = (self.hidden, to.view_mut().host());
+        for (&at, row) in state.distinct.numbers().iter().zip(grad.view().host().chunks_exact(width)) {
+            let to = &mut sums[at as usize * width..][..width];
+            to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
+        }
+        updater.backward(pass, &mut state.memory, state.memory_grad.view());
     }
 }
 
-/// Inputs of a layer.
-fn input<'a>(near: &'a Neighborhood, l: usize, x: View<'a>) -> Option<TemporalInput<'a>> {
+/// Replaces `out` by the block with the same edges between the distinct nodes of its rows.
+fn renumber(block: &Block, nodes: &DistinctNodes, is_training: bool, out: &mut Block) {
+    let (mut own, numbers) = (out.dst_ids.take().unwrap_or_default(), nodes.numbers());
+    out.clear();
+    own.clear();
+    own.extend_from_slice(&numbers[..block.num_dst]);
+    (out.num_dst, out.num_src, out.dst_ids) = (block.num_dst, nodes.nodes().len(), Some(own));
+    out.indptr.extend_from_slice(&block.indptr);
+    out.indices.extend(block.indices.iter().map(|&row| numbers[row as usize]));
+    if is_training {
+        out.transpose();
+    }
+}
+
+/// Inputs of a layer, over its own block or the one that replaces it.
+fn input<'a>(
+    near: &'a Neighborhood,
+    l: usize,
+    shared: Option<&'a Block>,
+    x: View<'a>,
+) -> Option<TemporalInput<'a>> {
     let block = &near.batch.as_ref()?.sampled.blocks[l].relations[0];
+    let block = shared.unwrap_or(block);
     Some(TemporalInput { block, x, edges: near.edges[l].view(), differences: &near.since[l] })
 }
 

@@ -3,9 +3,10 @@
 use graphmill_core::{NodeId, keyed};
 
 use crate::{
-    Epilogue, Matrix, Param, Pass, View,
+    DistinctNodes, Epilogue, Matrix, Param, Pass, View,
     backend::{
         Activation, Dropout,
+        cpu::{add_gathered, add_rows},
         ops::{EpilogueBackward, EpilogueForward, Gather},
     },
     layer::{Init, Linear},
@@ -32,6 +33,10 @@ pub struct EdgePairs<'a> {
 ///
 /// The outputs are scores of classes for a cross-entropy, or values for a squared error.
 ///
+/// # Cost
+/// The products with `W_source` and `W_destination` have a row for each distinct end, not for each
+/// edge.
+///
 /// # Shapes
 /// - `source.weight`, `destination.weight`: `H x W`; `edge.weight`: `K x W`; `out.weight`: `W x C`
 #[derive(Clone, Debug)]
@@ -45,10 +50,19 @@ pub struct EdgeHead {
 /// Matrices that a forward pass saves for its backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeHeadState {
-    ends: [Matrix; 2],
+    ends: [EndState; 2],
     hidden: Matrix,
     hidden_grad: Matrix,
-    end_grad: Matrix,
+}
+
+/// Rows of the distinct sources, or destinations.
+#[derive(Clone, Debug, Default)]
+struct EndState {
+    distinct: DistinctNodes,
+    rows: Matrix,
+    /// Rows after their product, then the gradient of these.
+    projected: Matrix,
+    rows_grad: Matrix,
 }
 
 const RELU: Activation = Activation::Relu;
@@ -116,10 +130,19 @@ impl EdgeHead {
         hidden.resize(count, self.source.out_dim());
         let linears = [&self.source, &self.destination];
         let lists = [pairs.source, pairs.destination];
-        for (i, ((linear, rows), ids)) in linears.into_iter().zip(ends.iter_mut()).zip(lists).enumerate() {
-            rows.resize(count, pairs.nodes.num_cols());
-            Gather { src: pairs.nodes, ids, dst: rows.view_mut() }.run(pass.backend);
-            linear.forward_product(pass, rows.view(), i as f32, hidden.view_mut());
+        for (i, ((linear, end), ids)) in linears.into_iter().zip(ends).zip(lists).enumerate() {
+            let EndState { distinct, rows, projected, .. } = end;
+            distinct.list(ids, pairs.nodes.num_rows());
+            rows.resize(distinct.nodes().len(), pairs.nodes.num_cols());
+            Gather { src: pairs.nodes, ids: distinct.nodes(), dst: rows.view_mut() }.run(pass.backend);
+            projected.resize(rows.num_rows(), linear.out_dim());
+            linear.forward_product(pass, rows.view(), 0.0, projected.view_mut());
+            if i == 0 {
+                let ids = distinct.numbers();
+                Gather { src: projected.view(), ids, dst: hidden.view_mut() }.run(pass.backend);
+            } else {
+                add_gathered(distinct.numbers(), projected.view(), hidden.view_mut());
+            }
         }
         if let Some((linear, edges)) = self.edge.as_ref().zip(pairs.edges) {
             linear.forward_product(pass, edges, 1.0, hidden.view_mut());
@@ -142,7 +165,7 @@ impl EdgeHead {
         grad: &mut Matrix,
         nodes_grad: &mut Matrix,
     ) {
-        let EdgeHeadState { ends, hidden, hidden_grad, end_grad } = saved;
+        let EdgeHeadState { ends, hidden, hidden_grad } = saved;
         self.out.backward(pass, hidden.view(), out, Epilogue::NONE, grad, Some(hidden_grad));
         let bias_grad = self.source.bias_mut().map(|bias| bias.grad.view_mut());
         let (y, of_hidden) = (hidden.view(), hidden_grad.view_mut());
@@ -156,16 +179,14 @@ impl EdgeHead {
         nodes_grad.resize(pairs.nodes.num_rows(), dim);
         pass.backend.fill(0.0, nodes_grad.view_mut());
         let linears = [&mut self.source, &mut self.destination];
-        let lists = [pairs.source, pairs.destination];
-        for ((linear, rows), ids) in linears.into_iter().zip(ends.iter()).zip(lists) {
-            linear.backward_product(pass, rows.view(), through);
-            end_grad.resize(ids.len(), dim);
-            linear.input_grad(pass, through, 0.0, end_grad.view_mut());
-            let (sums, end_grad) = (nodes_grad.view_mut().host(), end_grad.view().host());
-            for (&node, row) in ids.iter().zip(end_grad.chunks_exact(dim.max(1))) {
-                let to = &mut sums[node as usize * dim..][..dim];
-                to.iter_mut().zip(row).for_each(|(to, x)| *to += x);
-            }
+        for (linear, end) in linears.into_iter().zip(ends) {
+            let EndState { distinct, rows, projected, rows_grad } = end;
+            pass.backend.fill(0.0, projected.view_mut());
+            add_rows(distinct.numbers(), through, projected.view_mut());
+            linear.backward_product(pass, rows.view(), projected.view());
+            rows_grad.resize(rows.num_rows(), dim);
+            linear.input_grad(pass, projected.view(), 0.0, rows_grad.view_mut());
+            add_rows(distinct.nodes(), rows_grad.view(), nodes_grad.view_mut());
         }
     }
 }

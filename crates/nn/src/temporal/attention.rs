@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use graphmill_core::{Block, keyed};
-use rayon::prelude::*;
 
 use super::TimeEncoding;
 use crate::{
@@ -11,13 +10,12 @@ use crate::{
     backend::{
         Activation, Dropout,
         Side::{Plain, Transposed},
-        ops::{Add, Dense, EdgeAttention, EdgeAttentionBackward, Gemm, HeadGemm},
+        cpu::add_rows,
+        ops::{Add, Dense, EdgeAttention, EdgeAttentionBackward, Gather, Gemm, HeadGemm},
     },
     layer::{Linear, site},
 };
 
-/// Number of rows of a task.
-const MIN_TASK_LEN: usize = 32;
 const RELU: Epilogue = Epilogue { activation: Activation::Relu, dropout: Dropout::NONE };
 
 /// Configuration of a [`TemporalAttention`].
@@ -58,7 +56,8 @@ pub struct TemporalAttentionConfig {
 /// No event is projected. A score is the product of a query times the transposed `K` with the
 /// event's row, and rows are summed before the product with `V` ([`EdgeAttention`]). That is
 /// `O(H J)` for each event and `O(J O)` for each destination, in the place of `O(J O)` for each
-/// event, with rows of `J = F + K + T + 1` columns.
+/// event, with rows of `J = F + K + T + 1` columns. The time since now is 0 for all destinations,
+/// so those with the same own row in a global block share their query and the product with `W_own`.
 #[derive(Clone, Debug)]
 pub struct TemporalAttention {
     config: TemporalAttentionConfig,
@@ -74,7 +73,8 @@ pub struct TemporalAttention {
 /// Rows that the attention reads.
 #[derive(Clone, Copy, Debug)]
 pub struct TemporalInput<'a> {
-    /// Events: a local block, transposed for a backward pass.
+    /// Events: a block transposed for a backward pass. The own rows of the destinations of a global
+    /// block are the leading ones of its sources.
     pub block: &'a Block,
     /// Rows of all sources, `S x F`.
     pub x: View<'a>,
@@ -90,20 +90,23 @@ pub struct TemporalState {
     /// Encoding of the time 0, `1 x T`, and the part of every query that it makes, `1 x (H O)`.
     now: Matrix,
     of_now: Matrix,
-    encoded: Matrix,
-    /// Rows of the events, `E x J`: joined parts and a one, so that biases are rows of the weights.
+    /// Features of the events, their encoded times, and a one, so that biases are rows of the
+    /// weights: `E x (K + T + 1)`.
     rows: Matrix,
     /// Weights of keys and values with their biases: `O x (H J)`, transposed by head, and `J x (H
     /// O)`. A product with a transposed factor may sum a row otherwise if it is computed with few
     /// others.
     weights: [Matrix; 2],
+    /// Queries of the own rows, and these times keys' weights, `Q x (H J)`.
     query: Matrix,
-    /// Queries times keys' weights, and sums of the events' rows, `D x (H J)`.
     score: Matrix,
+    /// Sums of the events' rows, `D x (H J)`.
     sums: Matrix,
     alpha: Matrix,
     dropped: Matrix,
     attended: Matrix,
+    /// Own rows times `W_own`, if destinations share them.
+    own: Matrix,
     hidden: Matrix,
     grads: TemporalGrads,
 }
@@ -118,7 +121,8 @@ struct TemporalGrads {
     scores: Matrix,
     score: Matrix,
     query: Matrix,
-    /// Of the first columns of the events' rows.
+    /// Sums over the destinations that share an own row.
+    shared: [Matrix; 2],
     rows: Matrix,
     weight: Matrix,
     now: Matrix,
@@ -168,6 +172,12 @@ impl TemporalAttention {
         ((self.config.width / self.config.heads) as f32).sqrt().recip()
     }
 
+    /// Number of the leading sources that destinations have as their own rows, `Q`.
+    fn num_own(block: &Block) -> usize {
+        let last = block.dst_ids.as_ref().map(|ids| ids.iter().max().map_or(0, |&id| id as usize + 1));
+        last.unwrap_or(block.num_dst)
+    }
+
     /// Width of the events' rows, `J`.
     fn event_width(&self) -> usize {
         self.key.in_dim() + 1
@@ -181,14 +191,15 @@ impl TemporalAttention {
         let TemporalAttentionConfig { in_dim, edge_dim, width, heads, .. } = self.config;
         let (block, backend) = (input.block, pass.backend);
         let shape = |x: View| (x.num_rows(), x.num_cols());
-        assert!(block.dst_ids.is_none() && shape(input.x) == (block.num_src, in_dim), "rows of nodes");
+        assert_eq!(shape(input.x), (block.num_src, in_dim), "rows of nodes");
         assert_eq!(shape(input.edges), (block.num_edges(), edge_dim), "features of events");
         assert_eq!(input.differences.len(), block.num_edges(), "times since events");
         let (dst, edges, all) = (block.num_dst, block.num_edges(), heads * self.event_width());
         self.join(input, saved);
-        self.queries(pass, input.x.rows(0..dst), saved);
-        let TemporalState { rows, weights, query, score, sums, alpha, dropped, attended, hidden, .. } = saved;
-        score.resize(dst, all);
+        let own_rows = input.x.rows(0..Self::num_own(block));
+        self.queries(pass, own_rows, saved);
+        let TemporalState { rows, weights, query, score, sums, alpha, dropped, attended, .. } = saved;
+        score.resize(own_rows.num_rows(), all);
         let (a, b) = ((query.view(), Plain), (weights[0].view(), Plain));
         HeadGemm { heads, a, b, beta: 0.0, c: score.view_mut() }.run(backend);
         let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
@@ -197,6 +208,7 @@ impl TemporalAttention {
         sums.resize(dst, all);
         EdgeAttention {
             block,
+            x: input.x,
             rows: rows.view(),
             query: score.view(),
             scale: self.scale(),
@@ -209,29 +221,36 @@ impl TemporalAttention {
         attended.resize(dst, width);
         let (a, b) = ((sums.view(), Plain), (weights[1].view(), Plain));
         HeadGemm { heads, a, b, beta: 0.0, c: attended.view_mut() }.run(backend);
-        hidden.resize(dst, in_dim);
-        self.first.forward_product(pass, attended.view(), 0.0, hidden.view_mut());
-        self.own.forward(pass, input.x.rows(0..dst), 1.0, RELU, hidden.view_mut());
+        self.merge(pass, block, own_rows, saved);
         out.resize(dst, self.config.out_dim);
-        self.second.forward(pass, hidden.view(), 0.0, Epilogue::NONE, out.view_mut());
+        self.second.forward(pass, saved.hidden.view(), 0.0, Epilogue::NONE, out.view_mut());
     }
 
-    /// Joins the rows of events with the encodings of their times, and weights with biases.
+    /// Adds the attended and the own rows after their products, before the last layer.
+    fn merge(&self, pass: &Pass, block: &Block, own_rows: View, saved: &mut TemporalState) {
+        let TemporalState { attended, own, hidden, .. } = saved;
+        hidden.resize(block.num_dst, self.config.in_dim);
+        if let Some(ids) = &block.dst_ids {
+            own.resize(own_rows.num_rows(), self.config.in_dim);
+            self.own.forward(pass, own_rows, 0.0, Epilogue::NONE, own.view_mut());
+            Gather { src: own.view(), ids, dst: hidden.view_mut() }.run(pass.backend);
+        } else {
+            self.own.forward(pass, own_rows, 0.0, Epilogue::NONE, hidden.view_mut());
+        }
+        self.first.forward(pass, attended.view(), 1.0, RELU, hidden.view_mut());
+    }
+
+    /// Joins the features of events with the encodings of their times, and weights with biases.
     fn join(&self, input: &TemporalInput, saved: &mut TemporalState) {
-        let TemporalAttentionConfig { in_dim, edge_dim, time_dim, .. } = self.config;
-        let TemporalState { encoded, rows, weights, .. } = saved;
-        let (x, edges) = (input.x.host(), input.edges.host());
-        self.encoding.forward(input.differences, encoded);
-        let (width, then) = (self.event_width(), encoded.view().host());
+        let TemporalAttentionConfig { in_dim, edge_dim, .. } = self.config;
+        let TemporalState { rows, weights, .. } = saved;
+        let (width, edges) = (self.event_width() - in_dim, input.edges.host());
         rows.resize(input.block.num_edges(), width);
-        let lines = rows.view_mut().host().par_chunks_mut(width).enumerate();
-        lines.with_min_len(MIN_TASK_LEN).for_each(|(e, line)| {
-            let u = input.block.indices[e] as usize;
-            line[..in_dim].copy_from_slice(&x[u * in_dim..(u + 1) * in_dim]);
-            line[in_dim..in_dim + edge_dim].copy_from_slice(&edges[e * edge_dim..(e + 1) * edge_dim]);
-            line[in_dim + edge_dim..width - 1].copy_from_slice(&then[e * time_dim..(e + 1) * time_dim]);
-            line[width - 1] = 1.0;
-        });
+        for (e, row) in rows.view_mut().host().chunks_exact_mut(width).enumerate() {
+            row[..edge_dim].copy_from_slice(&edges[e * edge_dim..(e + 1) * edge_dim]);
+            row[width - 1] = 1.0;
+        }
+        self.encoding.forward_into(input.differences, edge_dim, rows);
         self.join_weights(weights);
     }
 
@@ -299,32 +318,41 @@ impl TemporalAttention {
         let to = Some(&mut grads.hidden);
         self.second.backward(pass, hidden.view(), out, Epilogue::NONE, &mut grads.out, to);
         RELU.backward(backend, self.own.bias_mut(), hidden.view(), grads.hidden.view_mut());
-        let own_rows = input.x.rows(0..dst);
-        self.own.backward_product(pass, own_rows, grads.hidden.view());
+        let own_rows = input.x.rows(0..Self::num_own(input.block));
+        let own_grad = of_own_rows(input.block, own_rows.num_rows(), &grads.hidden, &mut grads.shared[0]);
+        self.own.backward_product(pass, own_rows, own_grad);
         self.first.backward_product(pass, attended.view(), grads.hidden.view());
         grads.attended.resize(dst, self.config.width);
         self.first.input_grad(pass, grads.hidden.view(), 0.0, grads.attended.view_mut());
-        self.backward_attention(pass, input, saved);
+        self.backward_attention(pass, input, saved, x_grad);
         self.backward_queries(pass, own_rows, saved);
         self.backward_rows(pass, input, saved, x_grad);
     }
 
-    /// Gradients of keys' and values' weights, of queries and of the events' rows.
-    fn backward_attention(&mut self, pass: &Pass, input: &TemporalInput, saved: &mut TemporalState) {
+    /// Gradients of keys' and values' weights, of queries, of the sources' rows as those of events,
+    /// and of the events' rows.
+    fn backward_attention(
+        &mut self,
+        pass: &Pass,
+        input: &TemporalInput,
+        saved: &mut TemporalState,
+        x_grad: &mut Matrix,
+    ) {
         let TemporalAttentionConfig { in_dim, width, heads, .. } = self.config;
         let (backend, scale, all) = (pass.backend, self.scale(), self.event_width());
         let TemporalState { rows, weights, query, score, sums, alpha, dropped, grads, .. } = saved;
-        let dst = input.block.num_dst;
+        let (block, dst) = (input.block, input.block.num_dst);
         [&mut grads.sums, &mut grads.score].into_iter().for_each(|grad| grad.resize(dst, heads * all));
         grads.scores.resize(alpha.num_rows(), heads);
-        // the rows of nodes alone, unless frequencies are learned
-        let needed = if self.encoding.is_learned() { all } else { in_dim };
+        x_grad.resize(block.num_src, in_dim);
+        let needed = if self.encoding.is_learned() { rows.num_cols() } else { 0 };
         grads.rows.resize(rows.num_rows(), needed);
         let (a, b) = ((grads.attended.view(), Plain), (weights[1].view(), Transposed));
         HeadGemm { heads, a, b, beta: 0.0, c: grads.sums.view_mut() }.run(backend);
         let dropout = pass.dropout(self.config.dropout, site::ATTENTION);
         EdgeAttentionBackward {
-            block: input.block,
+            block,
+            x: input.x,
             rows: rows.view(),
             query: score.view(),
             scale,
@@ -334,13 +362,16 @@ impl TemporalAttention {
             grad: grads.sums.view(),
             score_grad: grads.scores.view_mut(),
             query_grad: grads.score.view_mut(),
+            x_grad: x_grad.view_mut(),
             rows_grad: grads.rows.view_mut(),
         }
         .run(backend);
+        let own = query.num_rows();
+        let score_grad = of_own_rows(block, own, &grads.score, &mut grads.shared[1]);
         grads.weight.resize(all, width);
         // scores are queries times transposed weights, so the weight's gradient has their sides
         let products = [
-            (&mut self.key, grads.score.view(), query.view()),
+            (&mut self.key, score_grad, query.view()),
             (&mut self.value, sums.view(), grads.attended.view()),
         ];
         for (linear, a, b) in products {
@@ -352,8 +383,8 @@ impl TemporalAttention {
                 Add { alpha: 1.0, x: grads.weight.rows(all - 1..all), y: bias.grad.view_mut() }.run(backend);
             }
         }
-        grads.query.resize(dst, width);
-        let (a, b) = ((grads.score.view(), Plain), (weights[0].view(), Transposed));
+        grads.query.resize(own, width);
+        let (a, b) = ((score_grad, Plain), (weights[0].view(), Transposed));
         HeadGemm { heads, a, b, beta: 0.0, c: grads.query.view_mut() }.run(backend);
     }
 
@@ -380,7 +411,7 @@ impl TemporalAttention {
         }
     }
 
-    /// Gradients of the encodings of events' times and of the nodes' rows.
+    /// Gradients of the encodings of events' times, and of the own rows.
     fn backward_rows(
         &mut self,
         pass: &Pass,
@@ -388,30 +419,29 @@ impl TemporalAttention {
         saved: &mut TemporalState,
         x_grad: &mut Matrix,
     ) {
-        let TemporalAttentionConfig { in_dim, edge_dim, time_dim, .. } = self.config;
-        let (block, dst, backend) = (input.block, input.block.num_dst, pass.backend);
-        let TemporalGrads { rows, query, hidden, encoded, .. } = &mut saved.grads;
-        let width = rows.num_cols();
+        let TemporalAttentionConfig { edge_dim, time_dim, .. } = self.config;
+        let TemporalGrads { rows, query, hidden, shared, encoded, .. } = &mut saved.grads;
         if self.encoding.is_learned() {
             encoded.resize(rows.num_rows(), time_dim);
-            let lines = rows.view().host().chunks_exact(width);
+            let lines = rows.view().host().chunks_exact(rows.num_cols());
             let to = encoded.view_mut().host().chunks_exact_mut(time_dim.max(1));
-            to.zip(lines).for_each(|(to, line)| to.copy_from_slice(&line[in_dim + edge_dim..][..time_dim]));
+            to.zip(lines).for_each(|(to, line)| to.copy_from_slice(&line[edge_dim..][..time_dim]));
             self.encoding.backward(input.differences, encoded.view());
         }
-        x_grad.resize(block.num_src, in_dim);
-        backend.fill(0.0, x_grad.rows_mut(dst..block.num_src));
-        self.own.input_grad(pass, hidden.view(), 0.0, x_grad.rows_mut(0..dst));
+        let own = query.num_rows();
+        let own_grad = if input.block.dst_ids.is_some() { shared[0].view() } else { hidden.view() };
+        self.own.input_grad(pass, own_grad, 1.0, x_grad.rows_mut(0..own));
         let [of_nodes, _] = self.query_parts();
         let (a, b) = ((query.view(), Plain), (self.query.weight().value.rows(of_nodes), Transposed));
-        Gemm { a, b, beta: 1.0, c: x_grad.rows_mut(0..dst) }.run(backend);
-        let (rows, t) = (rows.view().host(), &block.transposed);
-        let lines = x_grad.view_mut().host().par_chunks_mut(in_dim.max(1)).enumerate();
-        lines.with_min_len(MIN_TASK_LEN).for_each(|(u, to)| {
-            for &e in &t.edge[t.indptr[u] as usize..t.indptr[u + 1] as usize] {
-                let from = &rows[e as usize * width..][..in_dim];
-                to.iter_mut().zip(from).for_each(|(to, x)| *to += x);
-            }
-        });
+        Gemm { a, b, beta: 1.0, c: x_grad.rows_mut(0..own) }.run(pass.backend);
     }
+}
+
+/// Sums of the destinations' rows of `x` by their own row, in the order of the destinations.
+fn of_own_rows<'m>(block: &Block, own: usize, x: &'m Matrix, sums: &'m mut Matrix) -> View<'m> {
+    let Some(ids) = &block.dst_ids else { return x.view() };
+    sums.resize(own, x.num_cols());
+    sums.view_mut().host().fill(0.0);
+    add_rows(ids, x.view(), sums.view_mut());
+    sums.view()
 }

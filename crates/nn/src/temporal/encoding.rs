@@ -2,7 +2,10 @@
 
 use rayon::prelude::*;
 
-use crate::{Matrix, Param, View, backend::cpu::cosines};
+use crate::{
+    Matrix, Param, View,
+    backend::cpu::{Waves, cosines},
+};
 
 /// Number of rows of a task.
 const MIN_TASK_LEN: usize = 64;
@@ -57,13 +60,22 @@ impl TimeEncoding {
 
     /// Encodes differences; `out` is resized to `R x d`.
     pub fn forward(&self, differences: &[f64], out: &mut Matrix) {
-        let dim = self.dim();
-        out.resize(differences.len(), dim);
+        out.resize(differences.len(), self.dim());
+        self.forward_into(differences, 0, out);
+    }
+
+    /// Encodes differences into the columns of `out` from `first` on.
+    ///
+    /// # Panics
+    /// `out` has another number of rows, or too few columns: a bug in the caller.
+    pub(super) fn forward_into(&self, differences: &[f64], first: usize, out: &mut Matrix) {
+        let width = out.num_cols();
+        assert!(out.num_rows() == differences.len() && first + self.dim() <= width, "encoded times");
         let wide = |param: &Param| param.value.view().host().iter().map(|&x| x.into()).collect::<Vec<f64>>();
-        let (weight, bias) = (wide(&self.weight), wide(&self.bias));
-        let tasks = out.view_mut().host().par_chunks_mut((MIN_TASK_LEN * dim).max(1));
+        let waves = Waves::new(&wide(&self.weight), &wide(&self.bias));
+        let tasks = out.view_mut().host().par_chunks_mut((MIN_TASK_LEN * width).max(1));
         let tasks = tasks.zip(differences.par_chunks(MIN_TASK_LEN));
-        tasks.for_each(|(rows, times)| cosines(&weight, &bias, times, rows));
+        tasks.for_each(|(rows, times)| cosines(&waves, times, (rows, width, first)));
     }
 
     /// Adds to the gradients of both parameters, if they are trainable; `grad` (`R x d`) is that of

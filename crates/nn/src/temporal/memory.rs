@@ -2,7 +2,7 @@
 
 use graphmill_core::{Error, NodeId, Result, keyed};
 
-use super::{CellKind, CellState, RecurrentCell, TimeEncoding};
+use super::{CellInput, CellKind, CellState, RecurrentCell, TimeEncoding};
 use crate::{Matrix, Param, Pass, View};
 
 /// Memory of all nodes, and the messages that wait for them (Rossi et al., *Temporal graph networks
@@ -228,7 +228,7 @@ pub struct MemoryState {
     /// Positions of the nodes that had a message.
     updated: Vec<u32>,
     differences: Vec<f64>,
-    encoded: Matrix,
+    /// Messages without the own memory, and the encoded times.
     input: Matrix,
     old: Matrix,
     new: Matrix,
@@ -272,7 +272,7 @@ impl MemoryUpdater {
         state: &mut MemoryState,
     ) -> Result<()> {
         store.check(nodes)?;
-        let MemoryState { rows, times, updated, differences, encoded, input, old, new, cell, .. } = state;
+        let MemoryState { rows, times, updated, differences, input, old, new, cell, .. } = state;
         state.nodes.clear();
         state.nodes.extend_from_slice(nodes);
         times.clear();
@@ -294,21 +294,20 @@ impl MemoryUpdater {
             updated.push(at as u32);
             differences.push((i128::from(store.message_time[v]) - i128::from(store.last[v])) as f64);
         }
-        self.encoding.forward(differences, encoded);
-        let (dim, time_dim) = (stride + self.encoding.dim(), self.encoding.dim());
+        // a waiting message begins with the stored memory of its node, which is the cell's state
+        let (rest, dim) = (stride - width, stride - width + self.encoding.dim());
         input.resize(updated.len(), dim);
+        self.encoding.forward_into(differences, rest, input);
         old.resize(updated.len(), width);
-        let encoded = encoded.view().host();
         let lines = input.view_mut().host().chunks_exact_mut(dim.max(1));
-        let lines =
-            lines.zip(old.view_mut().host().chunks_exact_mut(width.max(1))).zip(updated.iter()).enumerate();
-        for (i, ((line, old), &at)) in lines {
+        let lines = lines.zip(old.view_mut().host().chunks_exact_mut(width.max(1))).zip(updated.iter());
+        for ((line, old), &at) in lines {
             let v = nodes[at as usize] as usize;
-            line[..stride].copy_from_slice(&messages[v * stride..(v + 1) * stride]);
-            line[stride..].copy_from_slice(&encoded[i * time_dim..(i + 1) * time_dim]);
+            line[..rest].copy_from_slice(&messages[v * stride + width..(v + 1) * stride]);
             old.copy_from_slice(&memory[v * width..(v + 1) * width]);
         }
-        self.cell.forward(pass, input.view(), old.view(), cell, new);
+        let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
+        self.cell.forward(pass, of_cell, cell, new);
         let all = rows.view_mut().host();
         for (&at, new) in updated.iter().zip(new.view().host().chunks_exact(width.max(1))) {
             all[at as usize * width..(at as usize + 1) * width].copy_from_slice(new);
@@ -328,7 +327,8 @@ impl MemoryUpdater {
             to.copy_from_slice(&from[at as usize * width..(at as usize + 1) * width]);
         }
         let mut input_grad = self.encoding.is_learned().then_some(input_grad);
-        self.cell.backward(pass, [input.view(), old.view()], cell, grad.view(), input_grad.as_deref_mut());
+        let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
+        self.cell.backward(pass, of_cell, cell, grad.view(), input_grad.as_deref_mut());
         let Some(input_grad) = input_grad else { return };
         encoded_grad.resize(updated.len(), time_dim);
         let (dim, from) = (input.num_cols(), input_grad.view().host());

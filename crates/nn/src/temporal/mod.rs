@@ -30,7 +30,7 @@ mod projection;
 mod transformer;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};
-pub use cell::{CellKind, CellState, RecurrentCell};
+pub use cell::{CellInput, CellKind, CellState, RecurrentCell};
 pub use dygformer::{DygFormer, DygFormerConfig, DygFormerState};
 pub use encoding::TimeEncoding;
 pub use memory::{MemoryEvents, MemoryState, MemoryUpdater, NodeMemory};

@@ -838,18 +838,21 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("edge attention", 1e-5, |b, s| {
         let mut out = Vec::new();
-        for dropout in [Dropout::NONE, Dropout { p: 0.4, key: 9 }] {
+        let drops = Dropout { p: 0.4, key: 9 };
+        for (dropout, global) in [(Dropout::NONE, false), (drops, false), (drops, true)] {
             let mut inputs = Inputs::new(s);
-            let block = inputs.block(false);
+            let mut block = inputs.block(global);
+            block.transpose();
             let mut alpha = attention(&mut inputs, &block);
             let (heads, mut used, scale) = (alpha.num_cols(), alpha.clone(), 0.3);
-            let rows = inputs.matrix(block.num_edges(), s.cols);
-            let (query, grad) =
-                (inputs.matrix(block.num_dst, heads * s.cols), inputs.matrix(block.num_dst, heads * s.cols));
-            let mut sums = query.clone();
-            let block = &block;
+            let of_edges = s.cols.div_ceil(2);
+            let (x, rows) = (inputs.sources(), inputs.matrix(block.num_edges(), of_edges));
+            let width = heads * (s.cols + of_edges);
+            let (query, grad) = (inputs.matrix(block.num_src, width), inputs.matrix(block.num_dst, width));
+            let (block, mut sums) = (&block, grad.clone());
             EdgeAttention {
                 block,
+                x: x.view(),
                 rows: rows.view(),
                 query: query.view(),
                 scale,
@@ -860,24 +863,31 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             }
             .run(b);
             let used = if dropout == Dropout::NONE { &alpha } else { &used };
-            let (mut score_grad, mut query_grad) = (alpha.clone(), query.clone());
-            let mut rows_grad = inputs.matrix(block.num_edges(), s.cols.div_ceil(2));
-            EdgeAttentionBackward {
-                block,
-                rows: rows.view(),
-                query: query.view(),
-                scale,
-                dropout,
-                alpha: alpha.view(),
-                used: used.view(),
-                grad: grad.view(),
-                score_grad: score_grad.view_mut(),
-                query_grad: query_grad.view_mut(),
-                rows_grad: rows_grad.view_mut(),
+            let (mut score_grad, mut query_grad, mut x_grad) = (alpha.clone(), grad.clone(), x.clone());
+            let mut rows_grad = rows.clone();
+            for of_rows in [true, false] {
+                if !of_rows {
+                    rows_grad.resize(block.num_edges(), 0);
+                }
+                EdgeAttentionBackward {
+                    block,
+                    x: x.view(),
+                    rows: rows.view(),
+                    query: query.view(),
+                    scale,
+                    dropout,
+                    alpha: alpha.view(),
+                    used: used.view(),
+                    grad: grad.view(),
+                    score_grad: score_grad.view_mut(),
+                    query_grad: query_grad.view_mut(),
+                    x_grad: x_grad.view_mut(),
+                    rows_grad: rows_grad.view_mut(),
+                }
+                .run(b);
+                let results = [&alpha, used, &sums, &score_grad, &query_grad, &x_grad, &rows_grad];
+                out.extend(all(&results.map(Matrix::view)));
             }
-            .run(b);
-            let results = [&alpha, used, &sums, &score_grad, &query_grad, &rows_grad];
-            out.extend(all(&results.map(Matrix::view)));
         }
         out
     }),

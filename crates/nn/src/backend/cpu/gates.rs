@@ -13,18 +13,20 @@ use super::{
 const COST: usize = 16;
 
 /// The gated unit: `of_x` and `of_h` are `R x 3M` (reset, update, new), states and `out` `R x M`.
-/// `of_x` becomes the gates.
+/// `of_x` becomes the gates. With `R x 4M` values, the last of `of_h` are added to `of_x`'s new
+/// ones.
 pub(crate) fn gru(width: usize, of_x: &mut [f32], of_h: &[f32], states: &[f32], out: &mut [f32]) {
     let count = out.len() / width.max(1);
+    let wide = of_h.len().checked_div(count).unwrap_or(0);
     let parts = (Rows { data: of_x, width: 3 * width }, Rows { data: out, width });
     let isa = Isa::current();
     parallel::rows(count, COST * width, parts, |rows, (gates, out)| {
-        let (of_h, states) = (&of_h[rows.start * 3 * width..], &states[rows.start * width..]);
-        gru_rows(isa, width, gates.data, of_h, states, out.data);
+        let (of_h, states) = (&of_h[rows.start * wide..], &states[rows.start * width..]);
+        gru_rows(isa, [width, wide], gates.data, of_h, states, out.data);
     });
 }
 
-/// Gradients of the input's and the state's part of [`gru`], `R x 3M` each, from that of its
+/// Gradients of the input's and the state's part of [`gru`], of their shapes, from that of its
 /// result.
 pub(crate) fn gru_backward(
     width: usize,
@@ -32,12 +34,13 @@ pub(crate) fn gru_backward(
     [to_x, to_h]: [&mut [f32]; 2],
 ) {
     let count = grad.len() / width.max(1);
-    let parts = (Rows { data: to_x, width: 3 * width }, Rows { data: to_h, width: 3 * width });
+    let wide = of_h.len().checked_div(count).unwrap_or(0);
+    let parts = (Rows { data: to_x, width: 3 * width }, Rows { data: to_h, width: wide });
     let isa = Isa::current();
     parallel::rows(count, COST * width, parts, |rows, (to_x, to_h)| {
-        let (wide, narrow) = (rows.start * 3 * width, rows.start * width);
-        let given = [&gates[wide..], &of_h[wide..], &states[narrow..], &grad[narrow..]];
-        gru_back_rows(isa, width, given, to_x.data, to_h.data);
+        let (of_x, narrow) = (rows.start * 3 * width, rows.start * width);
+        let given = [&gates[of_x..], &of_h[rows.start * wide..], &states[narrow..], &grad[narrow..]];
+        gru_back_rows(isa, [width, wide], given, to_x.data, to_h.data);
     });
 }
 
@@ -58,11 +61,15 @@ pub(crate) fn rnn_backward(of_x: &[f32], of_h: &[f32], grad: &[f32], to: &mut [f
 }
 
 kernel! {
-    fn gru_rows[](s: S, width: usize, gates: &mut [f32], of_h: &[f32], states: &[f32], out: &mut [f32]) {
+    fn gru_rows[](
+        s: S, widths: [usize; 2], gates: &mut [f32], of_h: &[f32], states: &[f32], out: &mut [f32],
+    ) {
+        let [width, wide] = widths;
         for (r, (out, gates)) in
             out.chunks_exact_mut(width).zip(gates.chunks_exact_mut(3 * width)).enumerate()
         {
-            let h = &of_h[3 * width * r..3 * width * (r + 1)];
+            let h = &of_h[wide * r..wide * (r + 1)];
+            let (h, more) = h.split_at(3 * width);
             let state = &states[width * r..width * (r + 1)];
             let (resets, gates) = gates.split_at_mut(width);
             let (updates, news) = gates.split_at_mut(width);
@@ -70,7 +77,11 @@ kernel! {
             while c < width {
                 let reset = math::sigmoid(s, s.add(s.load(resets, c), s.load(&h[..width], c)));
                 let update = math::sigmoid(s, s.add(s.load(updates, c), s.load(&h[width..2 * width], c)));
-                let of_new = s.mul_add(reset, s.load(&h[2 * width..], c), s.load(news, c));
+                let mut of_x = s.load(news, c);
+                if !more.is_empty() {
+                    of_x = s.add(of_x, s.load(more, c));
+                }
+                let of_new = s.mul_add(reset, s.load(&h[2 * width..], c), of_x);
                 let new = math::tanh(s, of_new);
                 // (1 - update) new + update state
                 let difference = s.sub(s.load(state, c), new);
@@ -83,16 +94,19 @@ kernel! {
         }
     }
 
-    fn gru_back_rows[](s: S, width: usize, given: [&[f32]; 4], to_x: &mut [f32], to_h: &mut [f32]) {
-        let rows = to_x.chunks_exact_mut(3 * width).zip(to_h.chunks_exact_mut(3 * width));
+    fn gru_back_rows[](s: S, widths: [usize; 2], given: [&[f32]; 4], to_x: &mut [f32], to_h: &mut [f32]) {
+        let [width, wide] = widths;
+        let rows = to_x.chunks_exact_mut(3 * width).zip(to_h.chunks_exact_mut(wide));
         let one = s.splat(1.0);
         for (r, (to_x, to_h)) in rows.enumerate() {
-            let [gates, h] = [given[0], given[1]].map(|x| &x[3 * width * r..3 * width * (r + 1)]);
+            let gates = &given[0][3 * width * r..3 * width * (r + 1)];
+            let h = &given[1][wide * r..wide * r + 3 * width];
             let [state, grad] = [given[2], given[3]].map(|x| &x[width * r..width * (r + 1)]);
             let (to_x_reset, to_x) = to_x.split_at_mut(width);
             let (to_x_update, to_x_new) = to_x.split_at_mut(width);
             let (to_h_reset, to_h) = to_h.split_at_mut(width);
-            let (to_h_update, to_h_new) = to_h.split_at_mut(width);
+            let (to_h_update, to_h) = to_h.split_at_mut(width);
+            let (to_h_new, more) = to_h.split_at_mut(width);
             let mut c = 0;
             while c < width {
                 let (g, new) = (s.load(grad, c), s.load(&gates[2 * width..], c));
@@ -108,6 +122,9 @@ kernel! {
                 s.store(to_h_update, c, to_update);
                 s.store(to_x_new, c, to_new);
                 s.store(to_h_new, c, s.mul(to_new, reset));
+                if !more.is_empty() {
+                    s.store(more, c, to_new);
+                }
                 c += S::LANES;
             }
         }

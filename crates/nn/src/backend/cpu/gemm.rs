@@ -41,6 +41,10 @@ use crate::{
 
 /// Multiplications per task: about a tenth of a millisecond.
 const GRAIN: usize = 8 << 20;
+/// Fewest multiplications per task of a product that has less than [`FEW`] tasks of [`GRAIN`]: as
+/// long as it takes to wake a thread.
+const MIN_GRAIN: usize = 3 << 19;
+const FEW: usize = 4;
 /// Minimum rows of the result per task, for products of at least [`ROW_TASKS`] such tasks, even if
 /// [`GRAIN`] alone would give fewer rows. Every call packs the other factor again, which took a
 /// quarter of the time of 8000 x 512 x 512 in tasks of 48 rows.
@@ -253,7 +257,7 @@ fn by_library(
     } else {
         // whole tiles of any kernel, with at least `GRAIN` multiplications
         let packed = TASK_ROWS.min(m.div_ceil(ROW_TASKS));
-        let len = (GRAIN / (n * k)).max(m.div_ceil(256)).max(packed).next_multiple_of(48);
+        let len = (GRAIN / (n * k)).max(m.div_ceil(256)).max(packed).min(few(m, n * k)).next_multiple_of(48);
         let chunks = Chunks::of(m, len);
         let product = if side_a == Side::Plain { row_product } else { product };
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
@@ -261,6 +265,12 @@ fn by_library(
             finish(rows, c.data);
         });
     }
+}
+
+/// Largest number of rows of a task, for `m` rows of `work` multiplications each: few tasks are
+/// short, so that several threads compute a product of a small batch.
+pub(super) fn few(m: usize, work: usize) -> usize {
+    m.div_ceil((m * work / MIN_GRAIN).clamp(1, FEW))
 }
 
 fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {

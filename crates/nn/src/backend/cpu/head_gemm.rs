@@ -5,7 +5,7 @@
 //! every precision, because the factors are small.
 
 use super::{
-    gemm::{Factor, gemm, product, row_product},
+    gemm::{Factor, few, gemm, product, row_product},
     parallel::{Chunks, Rows},
     scratch,
     split_sum::add_parts,
@@ -41,7 +41,7 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
     };
     if side_a == Side::Plain {
         // whole tiles of any kernel, with at least `GRAIN` multiplications
-        let len = (GRAIN / (stride * k)).max(m.div_ceil(256)).next_multiple_of(48);
+        let len = (GRAIN / (stride * k)).max(m.div_ceil(256)).min(few(m, stride * k)).next_multiple_of(48);
         Chunks::of(m, len).each(Rows { data: c, width: stride }, &mut [], |rows, c, _: &mut [()]| {
             for h in 0..heads {
                 let (a, b) = factors(h);
@@ -51,9 +51,19 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
         });
         return;
     }
+    let chunks = Chunks::new(k, MIN_PART_LEN);
+    if chunks.count() == 1 {
+        let len = few(m, stride * k).next_multiple_of(48);
+        Chunks::of(m, len).each(Rows { data: c, width: stride }, &mut [], |rows, c, _: &mut [()]| {
+            for h in 0..heads {
+                let (a, b) = factors(h);
+                product(a.from(rows.start, 0), b, [rows.len(), n, k], beta, &mut c.data[h * n..], stride);
+            }
+        });
+        return;
+    }
     // a small result of long sums: every part of them writes a separate result
     let size = c.len();
-    let chunks = Chunks::new(k, MIN_PART_LEN);
     let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
     let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
     chunks.each((), partials, |inner, (), partial| {

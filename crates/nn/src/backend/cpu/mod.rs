@@ -83,9 +83,10 @@ mod split_sum;
 mod sum;
 mod update;
 
-pub(crate) use cosine::cosines;
+pub(crate) use cosine::{Waves, cosines};
 pub(crate) use gates::{gru, gru_backward, rnn, rnn_backward};
 pub use level::{Level, with_level};
+pub(crate) use rows::{add_gathered, add_rows};
 pub use slicing::{Slicing, with_slicing};
 
 /// Precision of the factors in dense products. Sums and all stored values are f32 either way.

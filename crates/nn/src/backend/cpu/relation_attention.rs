@@ -27,7 +27,7 @@ pub(super) fn forward(op: RelationAttention) {
     let source = &bytemuck::cast_slice(&weights)[..cols * heads];
     let (x, target) = (x.host(), target.host());
     let input = Input { block, x, cols, heads };
-    let job = Job { block, rows: x, cols, heads, scale: 1.0, of_sources: true };
+    let job = Job::new(block, (x, cols), (&[], 0), heads);
     // without dropout, the matrix after dropout is empty
     let used = if drops { entries(block, used.host(), heads) } else { entries(block, &mut [], 0) };
     let alphas = (entries(block, alpha.host(), heads), used);
@@ -71,7 +71,7 @@ pub(super) fn backward(op: RelationAttentionBackward) {
     }
     let (isa, x) = (Isa::current(), x.host());
     let input = Input { block, x, cols, heads };
-    let job = Job { block, rows: x, cols, heads, scale: 1.0, of_sources: true };
+    let job = Job::new(block, (x, cols), (&[], 0), heads);
     let (score, alpha, used) = (op.score.host(), op.alpha.host(), op.used.host());
     let (total_grad, grad) = (total_grad.host(), grad.host());
     let parts =

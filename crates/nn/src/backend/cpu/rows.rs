@@ -61,7 +61,48 @@ pub(super) fn copy(src: View, dst: ViewMut) {
     elements(dst.host(), 0, |first, dst| dst.copy_from_slice(&src[first..first + dst.len()]));
 }
 
+/// Adds the rows of `x` to those of `out` with the numbers `ids`, in their order.
+pub(crate) fn add_rows(ids: &[NodeId], x: View, out: ViewMut) {
+    let cols = out.num_cols();
+    assert_eq!(shape::of(x), (ids.len(), cols), "rows to add");
+    if cols > 0 {
+        add_listed(Isa::current(), ids, cols, x.host(), out.host());
+    }
+}
+
+/// Adds the rows of `x` with the numbers `ids` to those of `out`.
+pub(crate) fn add_gathered(ids: &[NodeId], x: View, out: ViewMut) {
+    let cols = out.num_cols();
+    assert_eq!(shape::of(out.as_view()), (ids.len(), x.num_cols()), "sums of gathered rows");
+    let (isa, x, out) = (Isa::current(), x.host(), Rows { data: out.host(), width: cols });
+    parallel::rows(ids.len(), cols, out, |range, out| add_numbered(isa, &ids[range], cols, x, out.data));
+}
+
 kernel! {
+    /// Adds the rows of `x` with the numbers `ids` to those of `out`, of `cols` values.
+    fn add_numbered[](s: S, ids: &[NodeId], cols: usize, x: &[f32], out: &mut [f32]) {
+        for (&id, out) in ids.iter().zip(out.chunks_exact_mut(cols.max(1))) {
+            let x = &x[id as usize * cols..][..cols];
+            let mut c = 0;
+            while c < cols {
+                s.store(out, c, s.add(s.load(out, c), s.load(x, c)));
+                c += S::LANES;
+            }
+        }
+    }
+
+    /// Adds rows of `cols` values to those of `out` with the numbers `ids`.
+    fn add_listed[](s: S, ids: &[NodeId], cols: usize, x: &[f32], out: &mut [f32]) {
+        for (&id, x) in ids.iter().zip(x.chunks_exact(cols)) {
+            let out = &mut out[id as usize * cols..][..cols];
+            let mut c = 0;
+            while c < cols {
+                s.store(out, c, s.add(s.load(out, c), s.load(x, c)));
+                c += S::LANES;
+            }
+        }
+    }
+
     /// Gathers the rows of the first `ids`, as many as `out` has rows.
     fn gather_rows[R: Source](s: S, src: R, cols: usize, ids: &[NodeId], out: &mut [f32]) {
         let ahead = ahead(src, cols);

@@ -148,7 +148,7 @@ mod tests {
             prop_assert!(ids.is_sorted());
             prop_assert_eq!(rows.num_nodes(), ids.len());
             let degrees = of.in_degrees(ids);
-            let mut out = vec![0; 40];
+            let mut out = [0; 40];
             whole.indices().iter().for_each(|&u| out[u as usize] += 1);
             let mut of_known = vec![0; known];
             graph.indices().iter().for_each(|&u| of_known[u as usize] += 1);

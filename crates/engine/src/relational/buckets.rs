@@ -4,8 +4,8 @@
 //!
 //! The rows of a table are divided into `P` buckets of consecutive rows. An edge belongs to the
 //! pair of the buckets of its ends, or to the first pair with its only bucket. An epoch visits the
-//! pairs row by row of their triangle, every second row backwards, so that each pair shares a bucket
-//! with the one before:
+//! pairs row by row of their triangle, every second row backwards, so that each pair shares a
+//! bucket with the one before:
 //!
 //! ```text
 //! (0,1) (0,2) (0,3)

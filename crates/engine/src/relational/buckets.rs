@@ -39,7 +39,7 @@ use graphmill_core::{NodeId, keyed};
 use super::edges::Triple;
 
 /// Part of the key of an epoch's numbers of buckets.
-const NUMBERS: u64 = 0x6275_636b_6574_73;
+const NUMBERS: u64 = 0x0062_7563_6b65_7473;
 
 /// Division of rows into buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

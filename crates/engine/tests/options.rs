@@ -193,6 +193,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("init_scale", "0.5", &[&[]]),
     ("one_vs_all", "true", &[&[]]),
     ("subsampling", "true", &[&[]]),
+    ("buckets", "3", &[&[]]),
     ("precision", "bf16", &[&[]]),
     ("cuda_graphs", "off", &[&[]]),
     ("feature_precision", "bf16", &[&[]]),

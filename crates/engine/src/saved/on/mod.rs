@@ -7,7 +7,7 @@
 //! predictions.
 //!
 //! The features of the dataset are read in place. Its graph is copied, beyond the memory budget to
-//! a temporary directory. A [`Predictor`](crate::predictor::Predictor) reads a [`part`] of it
+//! a temporary directory. A [`Predictor`](crate::predictor::Predictor) reads a `part` of it
 //! instead.
 
 mod graph;

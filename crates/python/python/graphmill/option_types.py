@@ -277,6 +277,8 @@ class TrainOptions(TypedDict, total=False):
     one_vs_all: bool
     #: Weigh edges of frequent ends less, as RotatE does
     subsampling: bool
+    #: Buckets of rows, of which an update uses those of two
+    buckets: int
     #: Edges that a seed sees
     time_bound: Literal["strict", "inclusive"]
     #: Draws among the edges that a seed sees [default
@@ -909,6 +911,8 @@ class BenchOptions(TypedDict, total=False):
     one_vs_all: bool
     #: Weigh edges of frequent ends less, as RotatE does
     subsampling: bool
+    #: Buckets of rows, of which an update uses those of two
+    buckets: int
     #: Edges that a seed sees
     time_bound: Literal["strict", "inclusive"]
     #: Draws among the edges that a seed sees [default

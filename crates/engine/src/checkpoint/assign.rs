@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use graphmill_core::maps;
 use graphmill_nn::Matrix;
 
-use super::tensors::Tensor;
+use super::tensors::{CHUNK, Tensor};
 use crate::{Error, Result};
 
 /// Copies the `tensors` of the file `path` by name to the matrices that `visit` passes.
@@ -46,7 +47,14 @@ impl<'a> Assign<'a> {
 
     fn one(&mut self, name: &str, shape: [usize; 2], to: &mut [f32]) {
         match self.left.remove(name) {
-            Some(tensor) if tensor.shape == shape => to.copy_from_slice(&tensor.data),
+            Some(tensor) if tensor.shape == shape => {
+                for (to, from) in to.chunks_mut(CHUNK).zip(tensor.data.chunks(CHUNK)) {
+                    to.copy_from_slice(from);
+                    // tables in files may be larger than memory
+                    maps::release(from);
+                    maps::release(to);
+                }
+            }
             Some(tensor) => {
                 self.wrong(name, format!("shape {:?}, but the model has {shape:?} here", tensor.shape));
             }

@@ -188,8 +188,10 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
         }
         let path = fresh.join(name);
         let encoded = encode(&dir.join(name), tensors)?;
-        disk.write(&path, |file| encoded.write_to(file)).map_err(|e| Error::io(&path, "write", e))?;
-        files.insert(name.to_string(), FileSum { bytes: encoded.len(), xxh3: encoded.checksum() });
+        let mut xxh3 = String::new();
+        disk.write(&path, |file| encoded.write_to(file).map(|sum| xxh3 = sum))
+            .map_err(|e| Error::io(&path, "write", e))?;
+        files.insert(name.to_string(), FileSum { bytes: encoded.len(), xxh3 });
     }
     let path = fresh.join(STATE);
     let envelope = Envelope {
@@ -425,7 +427,7 @@ pub fn save_model(path: &Path, model: &Model) -> Result<()> {
 pub fn save_params(path: &Path, params: &[TensorRef]) -> Result<()> {
     check_finite(path, params)?;
     let encoded = encode(path, params)?;
-    Ok(atomic::replace_by(&mut Real, path, |file| encoded.write_to(file))?)
+    Ok(atomic::replace_by(&mut Real, path, |file| encoded.write_to(file).map(drop))?)
 }
 
 /// Refuses parameters for the file `path` that are not finite.

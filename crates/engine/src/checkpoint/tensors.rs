@@ -25,7 +25,7 @@ pub type TensorRef<'a> = (String, [usize; 2], &'a [f32]);
 const MAPPED_BYTES: u64 = 256 << 20;
 
 /// Values that are hashed or written at once.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 
 /// Metadata key of the checksum: XXH3 of every tensor's name, shape and bytes, sorted by name.
 const CHECKSUM: &str = "xxh3";
@@ -145,31 +145,24 @@ impl Encoded<'_> {
         self.header.len() as u64 + self.values.iter().map(|values| size_of_val(*values) as u64).sum::<u64>()
     }
 
-    /// XXH3 of all bytes.
-    pub(super) fn checksum(&self) -> String {
-        let mut hasher = Xxh3::new();
-        hasher.update(&self.header);
-        for values in &self.values {
-            for_each_chunk(values, |chunk| hasher.update(bytemuck::cast_slice(chunk)));
-        }
-        format!("{:016x}", hasher.digest())
-    }
-
-    /// Writes all bytes to `file`.
+    /// Writes all bytes to `file`, and returns their XXH3.
     ///
     /// # Errors
     /// Those of `file`.
-    pub(super) fn write_to(&self, file: &mut dyn Write) -> io::Result<()> {
-        file.write_all(&self.header)?;
-        let mut written = Ok(());
+    pub(super) fn write_to(&self, file: &mut dyn Write) -> io::Result<String> {
+        let mut hasher = Xxh3::new();
+        hasher.update(&self.header);
+        let mut written = file.write_all(&self.header);
         for values in &self.values {
             for_each_chunk(values, |chunk| {
                 if written.is_ok() {
-                    written = file.write_all(bytemuck::cast_slice(chunk));
+                    let bytes = bytemuck::cast_slice(chunk);
+                    hasher.update(bytes);
+                    written = file.write_all(bytes);
                 }
             });
         }
-        written
+        written.map(|()| format!("{:016x}", hasher.digest()))
     }
 }
 
@@ -316,9 +309,9 @@ mod tests {
 
     fn bytes_of(tensors: &[TensorRef]) -> Vec<u8> {
         let (encoded, mut bytes) = (encode(Path::new("f"), tensors).unwrap(), Vec::new());
-        encoded.write_to(&mut bytes).unwrap();
+        let checksum = encoded.write_to(&mut bytes).unwrap();
         assert_eq!(encoded.len(), bytes.len() as u64);
-        assert_eq!(encoded.checksum(), format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes)));
+        assert_eq!(checksum, format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&bytes)));
         bytes
     }
 

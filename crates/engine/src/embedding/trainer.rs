@@ -17,7 +17,7 @@ use crate::{
     config::{embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
     record::{DatasetRecord, LinkRelation, Stages, Summary, Traffic},
-    relational::{Buckets, LinkEdges, Ranking, ends, metric},
+    relational::{Buckets, LinkEdges, Ranking, Visits, ends, metric},
     strategy::{Flow, attempt},
     timeline::Stage,
 };
@@ -90,15 +90,14 @@ struct TableRun<'a> {
 
 impl TableRun<'_> {
     /// Announces to the learner which rows a batch of these edges uses, and which follow.
-    fn hold(&self, learner: &mut TableLearner, visits: &[[usize; 2]], edges: &[NodeId]) {
+    fn hold(&self, learner: &mut TableLearner, visits: &Visits, edges: &[NodeId]) {
         let (Some(&first), Some(&last)) = (edges.first(), edges.last()) else { return };
         if self.buckets.len() == 1 {
             return;
         }
         let triple = |i: NodeId| self.edges.parts[0][i as usize];
-        let [from, to] = self.buckets.visited(visits, [triple(first), triple(last)]);
-        let next = visits.get(to + 1).into_iter().flatten().copied().collect();
-        learner.hold(&visits[from..=to].iter().flatten().copied().collect(), &next);
+        let [now, next] = visits.used(triple(first), triple(last));
+        learner.hold(&now, &next);
     }
 
     /// The ranking of all rows by the model, of at most `max` edges of a part; 0 for all.
@@ -144,8 +143,7 @@ impl BatchRun for TableRun<'_> {
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
         self.order.order(epoch, order);
         if self.buckets.len() > 1 {
-            let visits = self.buckets.visits(self.config.seed, epoch);
-            self.buckets.sort(&visits, &self.edges.parts[0], order);
+            self.buckets.visits(self.config.seed, epoch).sort(&self.edges.parts[0], order);
         }
     }
 

@@ -32,7 +32,7 @@
 //! themselves. Here both directions of a pair are visited together, because nodes of all types are
 //! rows of one table.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use graphmill_core::{NodeId, keyed};
 
@@ -77,16 +77,26 @@ impl Buckets {
         candidates.start.max(bucket.start as NodeId)..candidates.end.min(bucket.end as NodeId)
     }
 
-    /// Pairs of buckets of an epoch in the order of their visits, the smaller first; one bucket
-    /// twice if there is no other.
-    pub(crate) fn visits(&self, seed: u64, epoch: u64) -> Vec<[usize; 2]> {
+    /// The visits of an epoch.
+    pub(crate) fn visits(&self, seed: u64, epoch: u64) -> Visits {
+        let (pairs, count) = (self.pairs(seed, epoch), self.len());
+        let mut numbers = vec![0; count * count];
+        // from the last, so that a bucket by itself has its first visit
+        for (i, &[a, b]) in pairs.iter().enumerate().rev() {
+            for [a, b] in [[a, b], [b, a], [a, a], [b, b]] {
+                numbers[a * count + b] = i;
+            }
+        }
+        Visits { buckets: *self, pairs, numbers }
+    }
+
+    /// Pairs of buckets of an epoch in the order of their visits; one bucket twice if there is no
+    /// other.
+    fn pairs(&self, seed: u64, epoch: u64) -> Vec<[usize; 2]> {
         let count = self.len();
         let mut numbers: Vec<usize> = (0..count).collect();
         numbers.sort_unstable_by_key(|&b| keyed::key(&[seed, epoch, NUMBERS, b as u64]));
-        let pair = |i: usize, j: usize| {
-            let (a, b) = (numbers[i], numbers[j]);
-            [a.min(b), a.max(b)]
-        };
+        let pair = |i: usize, j: usize| [numbers[i], numbers[j]];
         if count == 1 {
             return vec![[0, 0]];
         }
@@ -96,18 +106,27 @@ impl Buckets {
         };
         (0..count).flat_map(row).collect()
     }
+}
 
-    /// The pair of an edge, the smaller bucket first.
-    fn pair(&self, [source, _, destination]: Triple) -> [usize; 2] {
-        let (a, b) = (self.of(source), self.of(destination));
-        [a.min(b), a.max(b)]
+/// Visits of the pairs of buckets in an epoch.
+pub(crate) struct Visits {
+    buckets: Buckets,
+    /// Pairs in the order of their visits.
+    pairs: Vec<[usize; 2]>,
+    /// Number of the visit of each pair of buckets.
+    numbers: Vec<usize>,
+}
+
+impl Visits {
+    /// Number of the visit of an edge.
+    fn of(&self, [source, _, destination]: Triple) -> usize {
+        self.numbers[self.buckets.of(source) * self.buckets.len() + self.buckets.of(destination)]
     }
 
     /// Sorts the numbers of edges by the visits of their pairs. Those of a pair keep their order.
-    pub(crate) fn sort(&self, visits: &[[usize; 2]], edges: &[Triple], order: &mut Vec<NodeId>) {
-        let rank = self.ranks(visits);
-        let of = |i: NodeId| rank[self.place(self.pair(edges[i as usize]))];
-        let mut ends = vec![0usize; visits.len()];
+    pub(crate) fn sort(&self, edges: &[Triple], order: &mut Vec<NodeId>) {
+        let of = |i: NodeId| self.of(edges[i as usize]);
+        let mut ends = vec![0usize; self.pairs.len()];
         order.iter().for_each(|&i| ends[of(i)] += 1);
         let mut start = 0;
         for end in &mut ends {
@@ -122,33 +141,18 @@ impl Buckets {
         *order = sorted;
     }
 
-    /// Visits of the pairs of edges that are sorted by them: the first and the last.
-    pub(crate) fn visited(&self, visits: &[[usize; 2]], edges: [Triple; 2]) -> [usize; 2] {
-        let rank = self.ranks(visits);
-        edges.map(|edge| rank[self.place(self.pair(edge))])
-    }
-
-    /// Number of the visit of each pair, by [`Buckets::place`].
-    fn ranks(&self, visits: &[[usize; 2]]) -> Vec<usize> {
-        let mut rank = vec![0; self.len() * self.len()];
-        // from the last, so that a bucket by itself has its first visit
-        for (i, &[a, b]) in visits.iter().enumerate().rev() {
-            for pair in [[a, b], [a, a], [b, b]] {
-                rank[self.place(pair)] = i;
-            }
-        }
-        rank
-    }
-
-    fn place(&self, [a, b]: [usize; 2]) -> usize {
-        a * self.len() + b
+    /// Buckets that sorted edges from `first` to `last` use, and those of the next visit, unless
+    /// the edges belong to several visits already.
+    pub(crate) fn used(&self, first: Triple, last: Triple) -> [BTreeSet<usize>; 2] {
+        let (from, to) = (self.of(first), self.of(last));
+        let next = self.pairs.get(to + 1).filter(|_| from == to);
+        let now = self.pairs[from..=to].iter().flatten();
+        [now.copied().collect(), next.into_iter().flatten().copied().collect()]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -170,8 +174,8 @@ mod tests {
             count in 1usize..9, seed: u64, epoch in 0u64..3,
         ) {
             let buckets = Buckets::new(count * 10, count);
-            let visits = buckets.visits(seed, epoch);
-            let distinct: BTreeSet<_> = visits.iter().copied().collect();
+            let visits = buckets.pairs(seed, epoch);
+            let distinct: BTreeSet<_> = visits.iter().map(|&[a, b]| [a.min(b), a.max(b)]).collect();
             prop_assert_eq!((visits.len(), distinct.len()), ((count * (count - 1) / 2).max(1), visits.len()));
             for pair in visits.windows(2) {
                 prop_assert!(pair[0].iter().any(|bucket| pair[1].contains(bucket)), "{:?}", pair);
@@ -187,20 +191,22 @@ mod tests {
             let visits = buckets.visits(seed, 1);
             let before: Vec<NodeId> = (0..edges.len() as NodeId).rev().collect();
             let mut order = before.clone();
-            buckets.sort(&visits, &edges, &mut order);
+            visits.sort(&edges, &mut order);
             let visit = |i: NodeId| {
                 let [u, _, v] = edges[i as usize];
                 let (a, b) = (buckets.of(u), buckets.of(v));
-                visits.iter().position(|pair| pair.contains(&a) && pair.contains(&b)).unwrap()
+                visits.pairs.iter().position(|pair| pair.contains(&a) && pair.contains(&b)).unwrap()
             };
             let mut expected = before;
             expected.sort_by_key(|&i| visit(i));
             prop_assert_eq!(&order, &expected);
             let ends = [order[0], order[order.len() - 1]];
-            prop_assert_eq!(
-                buckets.visited(&visits, ends.map(|i| edges[i as usize])),
-                ends.map(visit)
-            );
+            let [now, next] = visits.used(edges[ends[0] as usize], edges[ends[1] as usize]);
+            let [from, to] = ends.map(visit);
+            let of = |pairs: &[[usize; 2]]| pairs.iter().flatten().copied().collect::<BTreeSet<_>>();
+            prop_assert_eq!(now, of(&visits.pairs[from..=to]));
+            let after = if from == to { visits.pairs.get(to + 1) } else { None };
+            prop_assert_eq!(next, of(after.as_slice().iter().map(|pair| **pair).collect::<Vec<_>>().as_slice()));
         }
     }
 

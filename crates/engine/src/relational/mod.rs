@@ -19,7 +19,7 @@ use graphmill_core::End;
 use graphmill_loader::link::Corrupt;
 
 pub(crate) use self::{
-    buckets::Buckets,
+    buckets::{Buckets, Visits},
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
     ranking::Ranking,

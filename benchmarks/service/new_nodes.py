@@ -3,11 +3,11 @@
 
     python3 benchmarks/service/new_nodes.py BEFORE AFTER
 
-BEFORE and AFTER are programs with the service; BEFORE trains the runs, too. Both serve one run on a generated graph at the same
-time, and one client asks them in turns: a new node with feature rows and edges from known nodes,
-read exactly. Answers of both must be equal to the bit. It prints the table of
-`book/src/results/peers.md`: median and 90th percentile of the times from request to answer, for
-graphs of several sizes.
+BEFORE and AFTER are programs with the service; BEFORE trains the runs, too. Both serve one run on a
+generated graph at the same time, and one client asks them in turns: a new node with feature rows
+and edges from known nodes, read exactly. Answers of both must be equal to the bit. It prints the
+table of `book/src/results/peers.md`: median and 90th percentile of the times from request to
+answer, for graphs of several sizes.
 """
 
 import argparse
@@ -98,12 +98,15 @@ def main():
     parser.add_argument("--requests", type=int, default=100, help="to each program")
     parser.add_argument("--warm-up", type=int, default=10, help="requests that do not count")
     options = parser.parse_args()
-    print("| nodes | before, ms | 90th percentile | after, ms | 90th percentile | ratio |\n| --- | --- | --- | --- | --- | --- |")
+    print("| nodes | before, ms | 90th percentile | after, ms | 90th percentile | ratio |")
+    print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as made, open(pathlib.Path(made) / "log", "w") as log:
         for nodes in options.nodes:
-            figures = [(statistics.median(of), sorted(of)[len(of) * 9 // 10]) for of in measure(options, nodes, pathlib.Path(made), log)]
+            times = measure(options, nodes, pathlib.Path(made), log)
+            figures = [(statistics.median(of), sorted(of)[len(of) * 9 // 10]) for of in times]
             (old, old_p90), (new, new_p90) = figures
-            print(f"| {nodes} | {old:.2f} | {old_p90:.2f} | {new:.2f} | {new_p90:.2f} | {old / new:.1f} |", flush=True)
+            cells = [f"{ms:.2f}" for ms in (old, old_p90, new, new_p90)]
+            print(f"| {nodes} | {' | '.join(cells)} | {old / new:.1f} |", flush=True)
 
 
 main()

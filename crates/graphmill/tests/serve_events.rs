@@ -1,22 +1,18 @@
 //! `graphmill serve` of runs on events: candidates, scores and embeddings as of a time have the
 //! bits of `predict --top-k --at` and `embed --at`.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::{
     client::{Client, Service},
     common::Sandbox,
+    serve_links::{Lists, bits, predicted},
 };
 
 /// Models of events, each with a run of its own.
 const MODELS: [&str; 5] = ["tgn", "tgat", "jodie", "graphmixer", "dygformer"];
 /// A time between events.
 const AT: i64 = 15_030;
-
-/// Candidates of a user with the bits of their scores, by keys.
-type Lists = BTreeMap<String, Vec<(String, u32)>>;
 
 /// Visits of 12 users to 8 items, imported as `visits`.
 fn visits() -> Sandbox {
@@ -37,23 +33,6 @@ fn train(sandbox: &Sandbox, model: &str) {
     sandbox.ok(&format!(
         "train visits --model {model} --hidden 8 {own} --epochs 1 --lr 0.01 --batch-size 50 --out {model}"
     ));
-}
-
-fn bits(score: &Value) -> u32 {
-    score.to_string().parse::<f32>().unwrap().to_bits()
-}
-
-/// Candidates that a command writes.
-fn predicted(sandbox: &Sandbox, args: &str) -> Lists {
-    sandbox.ok(&format!("predict {args} --out top.csv --force"));
-    let text = String::from_utf8(sandbox.read("top.csv")).unwrap();
-    let mut lists = Lists::new();
-    for line in text.lines().skip(1) {
-        let [source, candidate, score] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let score = score.parse::<f32>().unwrap().to_bits();
-        lists.entry(source.into()).or_default().push((candidate.into(), score));
-    }
-    lists
 }
 
 /// Posts a question that is answered.

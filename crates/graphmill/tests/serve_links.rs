@@ -15,10 +15,10 @@ use crate::{
 const TRAIN: &str = "--hidden 8 --fanout 3,3 --epochs 1 --batch-size 512";
 
 /// Candidates and bits of the scores of each source.
-type Lists = BTreeMap<String, Vec<(String, u32)>>;
+pub(crate) type Lists = BTreeMap<String, Vec<(String, u32)>>;
 
 /// Candidates that a command writes, by keys or ids.
-fn predicted(sandbox: &Sandbox, args: &str) -> Lists {
+pub(crate) fn predicted(sandbox: &Sandbox, args: &str) -> Lists {
     sandbox.ok(&format!("predict {args} --out top.csv --force"));
     let text = String::from_utf8(sandbox.read("top.csv")).unwrap();
     let mut lists = Lists::new();
@@ -31,7 +31,7 @@ fn predicted(sandbox: &Sandbox, args: &str) -> Lists {
 }
 
 /// Bits of a number in a document.
-fn bits(score: &Value) -> u32 {
+pub(crate) fn bits(score: &Value) -> u32 {
     score.to_string().parse::<f32>().unwrap().to_bits()
 }
 

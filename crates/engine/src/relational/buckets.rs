@@ -202,11 +202,12 @@ mod tests {
             prop_assert_eq!(&order, &expected);
             let ends = [order[0], order[order.len() - 1]];
             let [now, next] = visits.used(edges[ends[0] as usize], edges[ends[1] as usize]);
-            let [from, to] = ends.map(visit);
-            let of = |pairs: &[[usize; 2]]| pairs.iter().flatten().copied().collect::<BTreeSet<_>>();
-            prop_assert_eq!(now, of(&visits.pairs[from..=to]));
-            let after = if from == to { visits.pairs.get(to + 1) } else { None };
-            prop_assert_eq!(next, of(after.as_slice().iter().map(|pair| **pair).collect::<Vec<_>>().as_slice()));
+            let ([from, to], pairs) = (ends.map(visit), &visits.pairs);
+            let of = |visits: std::ops::Range<usize>| -> BTreeSet<usize> {
+                pairs.get(visits).into_iter().flatten().flatten().copied().collect()
+            };
+            let after = if from == to { to + 1..to + 2 } else { 0..0 };
+            prop_assert_eq!((now, next), (of(from..to + 1), of(after)));
         }
     }
 

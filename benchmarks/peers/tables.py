@@ -2,10 +2,10 @@
 """Trains tables of embeddings: LightGCN with PyTorch Geometric, knowledge graphs with PyKEEN.
 
     tables.py DATASET --system pyg --max-batches 24 --epochs 3      a directory of format 2 of items of users
-    tables.py TRIPLES --system pykeen --decoder complex --epochs 3  train.txt and test.txt, or a .tar.gz of them
+    tables.py TRIPLES --system pykeen --decoder complex --epochs 3  train.txt, valid.txt and test.txt, or a .tar.gz of them
 
-`--rank` ranks both ends of all test triples among all entities without other true triples, after no
-training, and prints the seconds of the ranking instead.
+`--rank` ranks both ends of all validation triples among all entities without other true triples, after
+no training, and prints the seconds of the ranking instead.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def triples(name):
 
 
 def knowledge():
-    """Epochs of a table on triples with the self-adversarial loss, or the ranking of the test triples."""
+    """Epochs of a table on triples with the self-adversarial loss, or the ranking of the validation triples."""
     from pykeen.evaluation import RankBasedEvaluator
     from pykeen.losses import NSSALoss
     from pykeen.models import ComplEx, DistMult, RotatE, TransE
@@ -99,18 +99,18 @@ def knowledge():
     loss = NSSALoss(margin=options.gamma, adversarial_temperature=1.0)
     model = make(triples_factory=train, embedding_dim=width, random_seed=options.seed, loss=loss)
     if options.rank:
-        test = TriplesFactory.from_labeled_triples(triples("test.txt"), **known)
+        ranked, other = (TriplesFactory.from_labeled_triples(triples(name), **known) for name in ("valid.txt", "test.txt"))
         evaluator = RankBasedEvaluator(filtered=True)
         clock = time.perf_counter()
         evaluator.evaluate(
             model,
-            test.mapped_triples,
+            ranked.mapped_triples,
             batch_size=options.batch_size,
-            additional_filter_triples=[train.mapped_triples],
+            additional_filter_triples=[train.mapped_triples, other.mapped_triples],
             use_tqdm=False,
         )
         seconds = time.perf_counter() - clock
-        emit(system="pykeen", seconds=seconds, triples=test.num_triples)
+        emit(system="pykeen", seconds=seconds, triples=ranked.num_triples)
         return
     optimizer = torch.optim.Adam(model.parameters(), lr=options.lr)
     loop = SLCWATrainingLoop(

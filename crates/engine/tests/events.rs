@@ -23,7 +23,7 @@ use graphmill_engine::{
 
 /// Users return to their last item most of the time; `count` events of 20 users and 15 items, with
 /// the step as a feature.
-fn visits(count: u32) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
+pub(super) fn visits(count: u32) -> (Vec<u32>, Vec<u32>, Vec<i64>) {
     let mut last: Vec<u32> = (0..20).map(|u| u % 15).collect();
     let mut out = (Vec::new(), Vec::new(), Vec::new());
     for e in 0..count {
@@ -44,16 +44,20 @@ fn shop(dir: &Path, given: bool) -> TypedDataset {
     shop_of(dir, given, visits(600))
 }
 
-/// [`shop`] of 600 visits.
-fn shop_of(dir: &Path, given: bool, visits: (Vec<u32>, Vec<u32>, Vec<i64>)) -> TypedDataset {
-    let (users, items, times) = visits;
+/// [`shop`] of these visits: 420 train, 90 validate, and the others test.
+pub(super) fn shop_of(
+    dir: &Path,
+    given: bool,
+    (users, items, times): (Vec<u32>, Vec<u32>, Vec<i64>),
+) -> TypedDataset {
+    let count = users.len() as u32;
     let mut builder = TypedBuilder::new("visits");
     // nodes differ by their features
     let rows =
         |count: u32| (0..count * 4).map(|i| (i * i * 31 % 17) as f32 / 8.0 - 1.0).collect::<Vec<f32>>();
     builder.node_type("user", 20).features(4, rows(20));
     builder.node_type("item", 15).features(4, rows(15));
-    let features: Vec<f32> = (0..600).flat_map(|e| [(e % 7) as f32 / 7.0, 1.0]).collect();
+    let features: Vec<f32> = (0..count).flat_map(features_of).collect();
     builder
         .edge_type("user", "visits", "item")
         .edges(users.clone(), items.clone())
@@ -62,7 +66,7 @@ fn shop_of(dir: &Path, given: bool, visits: (Vec<u32>, Vec<u32>, Vec<i64>)) -> T
     let pairs: Vec<u32> = users.iter().zip(&items).flat_map(|(u, v)| [*u, *v]).collect();
     let task = builder.task("visits").on_edges(EdgeType::new("user", "visits", "item"));
     let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
-    let task = task.pair_seeds(pairs).time(times).split(part(0..420), part(420..510), part(510..600));
+    let task = task.pair_seeds(pairs).time(times).split(part(0..420), part(420..510), part(510..count));
     if given {
         let nodes = |count: usize| (0..count * 4).map(|i| (i % 15) as u32).collect::<Vec<u32>>();
         let each = || Some(Negatives::Destinations { each: 4, nodes: nodes(90).into() });
@@ -72,7 +76,12 @@ fn shop_of(dir: &Path, given: bool, visits: (Vec<u32>, Vec<u32>, Vec<i64>)) -> T
     typed::open(dir, Verify::Once).unwrap()
 }
 
-fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+/// Features of visit number `e`.
+pub(super) fn features_of(e: u32) -> [f32; 2] {
+    [(e % 7) as f32 / 7.0, 1.0]
+}
+
+pub(super) fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
     let mut config = TrainConfig { epochs: 2, lr: 0.003, ..TrainConfig::default() };
     config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
     let small = [("model", "tgn"), ("hidden", "8"), ("time_dim", "6"), ("batch_size", "50"), ("fanout", "4")];

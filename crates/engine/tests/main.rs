@@ -17,6 +17,7 @@ mod layered;
 mod link_positives;
 mod link_prediction;
 mod links;
+mod new_events;
 mod options;
 mod predictor;
 mod propagation;

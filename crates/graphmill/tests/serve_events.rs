@@ -14,13 +14,18 @@ const MODELS: [&str; 5] = ["tgn", "tgat", "jodie", "graphmixer", "dygformer"];
 /// A time between events.
 const AT: i64 = 15_030;
 
+/// User, item, time and feature of visit number `e`, from 1 on.
+fn visit(e: u32) -> (u32, u32, u32, u32) {
+    let user = 1 + (e * 7919 + e / 40) % 12;
+    (user, 13 + (user * 3 + e / 100) % 8, e * 60, e % 5)
+}
+
 /// Visits of 12 users to 8 items, imported as `visits`.
 fn visits() -> Sandbox {
     let sandbox = Sandbox::new();
     let mut text = String::from("u,i,ts,label,idx,f\n");
-    for e in 1..=400u32 {
-        let user = 1 + (e * 7919 + e / 40) % 12;
-        text += &format!("{user},{},{},0,{e},{}\n", 13 + (user * 3 + e / 100) % 8, e * 60, e % 5);
+    for (e, (user, item, time, feature)) in (1..=400).map(|e| (e, visit(e))) {
+        text += &format!("{user},{item},{time},0,{e},{feature}\n");
     }
     sandbox.write("ml_visits.csv", text);
     sandbox.ok("import events ml_visits.csv visits");
@@ -102,6 +107,62 @@ fn every_model_of_events_answers_as_of_a_time_as_by_predict_and_embed() {
     }
 }
 
+/// New visits of a range, by ids or by keys.
+fn new_visits(range: std::ops::RangeInclusive<u32>, by_keys: bool) -> Value {
+    let visits: Vec<_> = range.map(visit).collect();
+    let times: Vec<u32> = visits.iter().map(|visit| visit.2).collect();
+    let features: Vec<[u32; 1]> = visits.iter().map(|visit| [visit.3]).collect();
+    if by_keys {
+        let keys: Vec<[String; 2]> = visits.iter().map(|v| [v.0.to_string(), v.1.to_string()]).collect();
+        return json!({ "keys": keys, "times": times, "features": features });
+    }
+    let ids: Vec<[u32; 2]> = visits.iter().map(|visit| [visit.0 - 1, visit.1 - 13]).collect();
+    json!({ "ids": ids, "times": times, "features": features })
+}
+
+#[test]
+fn new_events_change_the_answers_until_a_reload() {
+    let sandbox = visits();
+    train(&sandbox, "tgn");
+    let [one, other] = [(); 2].map(|()| Service::start(&sandbox, "tgn"));
+    let [mut one, mut other] = [one.client(), other.client()];
+    let users: Vec<usize> = (0..12).collect();
+    let question = json!({ "ids": users, "top_k": 3 });
+    let before = lists(&ask(&mut one, "top", &question));
+    let add = |client: &mut Client, events: &Value| client.post("/v1/events", &events.to_string());
+    // all at once by ids, or in parts by keys
+    let (status, document) = add(&mut one, &new_visits(401..=470, false));
+    assert_eq!(status, 200, "{document}");
+    let expected = json!({ "status": "added", "added": 70, "events": 470, "end_time": 470 * 60 + 1 });
+    assert_eq!(document, expected);
+    for range in [401..=401, 402..=455, 456..=470] {
+        assert_eq!(add(&mut other, &new_visits(range, true)).0, 200);
+    }
+    let after = lists(&ask(&mut one, "top", &question));
+    assert_ne!(before, after);
+    assert_eq!(after, lists(&ask(&mut other, "top", &question)));
+    // as of a time before them nothing has changed
+    assert_eq!(lists(&ask(&mut one, "top", &at(question.clone(), Some(400 * 60 + 1)))), before);
+    let health = one.get("/healthz").1;
+    assert_eq!((&health["events"], &health["end_time"]), (&json!(470), &json!(28_201)), "{health}");
+    for (body, status, says) in [
+        (new_visits(1..=2, false), 422, "none before the last of the stream"),
+        (json!({ "ids": [[0, 1]], "times": [99_999] }), 422, "0 features for 1 events"),
+        (json!({ "ids": [[0, 1]], "times": [99_999], "features": [[1, 2]] }), 422, "have 1"),
+        (json!({ "ids": [[0, 8]], "times": [99_999], "features": [[1]] }), 422, "node 8"),
+        (json!({ "ids": [[0, 1]], "times": [], "features": [[1]] }), 422, "1 pairs and 0 times"),
+        (json!({ "keys": [["nobody", "13"]], "times": [99_999], "features": [[1]] }), 422, "nobody"),
+        (json!({ "ids": [[0, 1]] }), 400, "times"),
+    ] {
+        let (found, document) = add(&mut one, &body);
+        assert_eq!(found, status, "{body}: {document}");
+        assert!(document["error"]["why"].as_str().unwrap().contains(says), "{body}: {document}");
+    }
+    assert_eq!(after, lists(&ask(&mut one, "top", &question)), "refused events change nothing");
+    assert_eq!(one.post("/v1/reload", "{}").0, 200);
+    assert_eq!(before, lists(&ask(&mut one, "top", &question)));
+}
+
 #[test]
 fn questions_that_do_not_fit_events_are_refused() {
     let sandbox = visits();
@@ -136,4 +197,7 @@ fn questions_that_do_not_fit_events_are_refused() {
         assert_eq!(status, 422, "{endpoint}: {document}");
         assert!(document["error"]["why"].as_str().unwrap().contains("streams of events"), "{document}");
     }
+    let (status, document) = service.client().post("/v1/events", "{\"ids\": [[1, 2]], \"times\": [5]}");
+    assert_eq!(status, 422, "{document}");
+    assert!(document["error"]["why"].as_str().unwrap().contains("learned no stream"), "{document}");
 }

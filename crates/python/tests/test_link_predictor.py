@@ -109,9 +109,33 @@ def test_events_are_answered_as_of_a_time(tmp_path):
         np.testing.assert_array_equal(links.embed(range(8), node_type="item", at=at), graphmill.embed(run, node_type="item", at=at))
     with pytest.raises(ValueError, match="ranks destinations"):
         links.recommend([0], sources=True)
+    # new events, by ids and by keys
+    assert (links.num_events, links.end_time) == (300, 18_001)
+    before = links.recommend([0, 3], k=8)
+    other = graphmill.LinkPredictor(run)
+    new = [(e * 7 % 12, e * 5 % 8, 18_000 + 60 * e) for e in range(1, 80)]
+    source, destination, times = np.array(new).T
+    links.add_events(source, destination, times=times)
+    for part in (slice(0, 30), slice(30, 79)):
+        keys = [(str(u + 1), str(v + 13)) for u, v in zip(source[part], destination[part])]
+        other.add_events(keys=keys, times=times[part])
+    assert (links.num_events, links.end_time) == (379, 22_741)
+    after = links.recommend([0, 3], k=8)
+    assert not np.array_equal(before.scores, after.scores)
+    np.testing.assert_array_equal(after.scores, other.recommend([0, 3], k=8).scores)
+    np.testing.assert_array_equal(before.scores, links.recommend([0, 3], k=8, at=18_001).scores)
+    for message, events in (
+        ("none before the last", dict(source=[0], destination=[0], times=[5])),
+        ("1 events of 0 features", dict(source=[0], destination=[0], times=[99_999], features=[[1.0]])),
+        ("nobody", dict(keys=[("nobody", "13")], times=[99_999])),
+    ):
+        with pytest.raises(ValueError, match=message):
+            links.add_events(**events)
 
 
 def test_runs_on_links_have_no_times(friends):
     links = graphmill.LinkPredictor(friends[0])
     with pytest.raises(ValueError, match="only runs on streams of events"):
         links.recommend([0], at=5)
+    with pytest.raises(ValueError, match="no stream of events"):
+        links.add_events([0], [1], times=[5])

@@ -89,7 +89,7 @@ pub(crate) struct App {
     pub(crate) bodies: Bodies,
     /// Turns to answer for new nodes.
     pub(crate) new_nodes: Turns,
-    /// Turn to answer as of a time, by a run on events.
+    /// Turn to answer as of a time, or to add events, by a run on events.
     pub(crate) as_of: Arc<Semaphore>,
     current: RwLock<Opened>,
     /// Held during a reload.

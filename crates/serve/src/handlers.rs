@@ -27,8 +27,15 @@ use crate::{
 
 /// Endpoints that are open without the token. The others are named in metrics, too.
 const OPEN: [&str; 3] = ["/", "/healthz", "/openapi.json"];
-const CLOSED: [&str; 6] =
-    ["/v1/predict", "/v1/links/top", "/v1/links/score", "/v1/links/embed", "/v1/reload", "/metrics"];
+const CLOSED: [&str; 7] = [
+    "/v1/predict",
+    "/v1/links/top",
+    "/v1/links/score",
+    "/v1/links/embed",
+    "/v1/events",
+    "/v1/reload",
+    "/metrics",
+];
 
 /// Routes of the service.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -41,6 +48,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/links/top", post(|state, request| ask_links(state, request, LinkQuestion::Top)))
         .route("/v1/links/score", post(|state, request| ask_links(state, request, LinkQuestion::Score)))
         .route("/v1/links/embed", post(|state, request| ask_links(state, request, LinkQuestion::Embed)))
+        .route("/v1/events", post(add_events))
         .route("/v1/reload", post(reload))
         .fallback(|| async {
             let fix = "GET /openapi.json lists the endpoints";
@@ -112,8 +120,9 @@ async fn health(State(app): State<Arc<App>>) -> Response {
             health["dataset"] = links.dataset().into();
             health["task"] = "links".into();
             health["relations"] = links::relations(&links);
-            if let Some(end) = links.end_time() {
+            if let Some((end, [events, _])) = links.end_time().zip(links.events()) {
                 health["end_time"] = end.into();
+                health["events"] = events.into();
             }
         }
     }
@@ -179,6 +188,13 @@ fn permit(app: &App) -> Result<SemaphorePermit<'_>, Failure> {
         let fix = "ask again, or start the service with a larger --max-requests";
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "predict", why, fix)
     })
+}
+
+/// Adds events to the stream of a run on events.
+async fn add_events(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
+    let body = app.bodies.read(request).await?;
+    let _permit = permit(&app)?;
+    Ok(document(&links::events::add(&app, &body).await?))
 }
 
 /// Exchanges the run.

@@ -60,7 +60,7 @@ pub struct ServeOptions {
     pub max_nodes: usize,
     /// Maximum number of candidates of a request to a run on links.
     pub max_candidates: usize,
-    /// Maximum number of new edges of a request.
+    /// Maximum number of new edges, or events, of a request.
     pub max_edges: usize,
     /// Maximum bytes of a request's body.
     pub max_body: usize,

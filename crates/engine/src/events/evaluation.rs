@@ -114,6 +114,11 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The memory of now, if the model has one.
+    pub(super) fn memory(&self) -> Option<&Arc<NodeMemory>> {
+        self.memory.as_ref()
+    }
+
+    /// The memory of now, if the model has one.
     pub(super) fn into_memory(self) -> Option<Arc<NodeMemory>> {
         self.memory
     }
@@ -240,7 +245,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Passes over the events of a part without scoring them.
+    /// Passes over the events of a range, which begins with a batch, without scoring them.
     ///
     /// # Errors
     /// As for [`BatchEnds::advance`].
@@ -263,7 +268,7 @@ impl<'a> Evaluation<'a> {
             (None, Some((each, _))) => *each,
             (None, None) => 1,
         };
-        let width = stream.targets.as_ref().map_or(1 + each, EventTargets::outputs);
+        let width = stream.targets.as_deref().map_or(1 + each, EventTargets::outputs);
         let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * width), 0);
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
@@ -362,7 +367,7 @@ impl ScoredPart {
                 all.map(EventMetric::Links).collect()
             }
             (targets, _) => {
-                targets.iter().flat_map(EventTargets::metrics).map(EventMetric::Targets).collect()
+                targets.iter().flat_map(|targets| targets.metrics()).map(EventMetric::Targets).collect()
             }
         };
         let all: Vec<usize> = (0..self.len()).collect();

@@ -17,6 +17,7 @@
 //! | `saved.rs` | scores of a saved run |
 //! | `as_of.rs` | embeddings and best destinations of nodes as of a time |
 //! | `open.rs` | the same by a run that stays open |
+//! | `added.rs` | new events of such a run |
 //!
 //! # Order
 //!
@@ -25,6 +26,7 @@
 //! begin of an epoch. For scores, it is computed again from the training events, so that scores
 //! depend on the parameters alone: `eval` of a saved run has those of training.
 
+mod added;
 mod as_of;
 mod batch;
 mod evaluation;
@@ -46,6 +48,7 @@ use graphmill_data::typed::{self, TypedDataset, is_typed};
 
 use crate::{Error, Result, TrainConfig, config::events::is_of_events};
 
+pub use added::NewEvents;
 pub(crate) use open::OpenEvents;
 pub use saved::SavedEvents;
 pub use trainer::train;

@@ -117,12 +117,12 @@ impl EventModel {
         let pairs = || PairModel::new(config, stream, key(3)).map(Box::new);
         let cell = kind.and_then(|kind| kind.memory);
         let updater = |cell| MemoryUpdater::new(cell, hidden, edge_dim, options.time_dim, key(1));
-        let outputs = stream.targets.as_ref().map_or(1, EventTargets::outputs);
+        let outputs = stream.targets.as_deref().map_or(1, EventTargets::outputs);
         let of_features =
             |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
         let head = EdgeHead::new([hidden, 0], hidden, outputs, key(2));
         let mut model = Self {
-            input: stream.node_features.as_ref().filter(|_| !is_of(EventRows::Pairs)).map(of_features),
+            input: stream.node_features.as_deref().filter(|_| !is_of(EventRows::Pairs)).map(of_features),
             updater: cell.map(updater),
             layers: layers.collect::<Result<_>>()?,
             projection: is_of(EventRows::Projection).then(projection),
@@ -294,7 +294,7 @@ impl EventModel {
         } else {
             pass.backend.fill(0.0, bottom.view_mut());
         }
-        if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_ref()) {
+        if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_deref()) {
             features.resize(nodes.len(), table.num_cols());
             copy_rows(table.view(), nodes, features);
             input.forward_product(pass, features.view(), 1.0, bottom.view_mut());

@@ -7,18 +7,25 @@
 //! [`KEPT`] times is. Answers have the bits of `graphmill predict --top-k --at` and `graphmill
 //! embed --at`.
 //!
+//! New events make a new state beside the present one, which answers until the new one is ready.
+//! The memory continues from that before the last batch that was not full, so batches, and with
+//! them all answers, are those of a stream that had all events at once.
+//!
 //! # Cost
 //!
 //! As of the end, O(D H^2) for the best of `D` destinations and O(H^2) for a pair, by a model of
 //! embeddings. As of another time, a pass over the events before it if the model has a memory, and
 //! for the best destinations the embeddings of all nodes; both are kept. Models whose rows are
-//! those of pairs compute each pair.
+//! those of pairs compute each pair. New events take O(V H + E), the passes over their batches, and
+//! once more the embeddings of all nodes when the best destinations are asked for.
 //!
 //! # Memory
 //!
-//! The memory of the nodes and `V x H` embeddings, for the end and for each time that is kept.
+//! The memory of the nodes, once more that before the last batch, and `V x H` embeddings; memory
+//! and embeddings for each time that is kept, too. Twice as much, and the events twice, while new
+//! events are added.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use graphmill_core::NodeId;
 use graphmill_data::typed::TypedDataset;
@@ -30,8 +37,9 @@ use graphmill_nn::{
 };
 
 use super::{
+    added::NewEvents,
     as_of::{no_embeddings, no_ranking, pair_scores, top},
-    evaluation::Evaluation,
+    evaluation::{Evaluation, batch_size},
     model::EventModel,
     saved::SavedEvents,
     stream::EventStream,
@@ -44,10 +52,22 @@ const KEPT: usize = 2;
 /// A run on events with its stream, for any number of threads.
 pub(crate) struct OpenEvents {
     run: SavedRun,
-    stream: EventStream,
     model: EventModel,
-    /// State after all events.
-    last: Seen,
+    known: RwLock<Arc<Known>>,
+    /// Held while events are added.
+    adding: Mutex<()>,
+}
+
+/// A stream with the states of its nodes.
+struct Known {
+    stream: EventStream,
+    /// Memory after all events.
+    memory: Option<Arc<NodeMemory>>,
+    /// The first event of the last batch, if that is not full, else the number of events; and the
+    /// memory before it.
+    batch: (usize, Option<Arc<NodeMemory>>),
+    /// Embeddings of all nodes after all events (`V x H`), once computed.
+    rows: OnceLock<Arc<Matrix>>,
     /// States of earlier times, the latest used first.
     kept: Mutex<Vec<Seen>>,
 }
@@ -68,33 +88,58 @@ impl OpenEvents {
     /// The model cannot be read or does not fit the dataset.
     pub(crate) fn new(run: SavedRun, data: &TypedDataset) -> Result<Self> {
         let (stream, model) = SavedEvents { run: &run }.load(data)?;
-        let last = Seen { time: stream.end(), memory: None, rows: None };
-        let mut opened = Self { run, stream, model, last, kept: Mutex::default() };
-        opened.last.memory = opened.memory_at(opened.stream.end())?;
+        let known = Known::new(&run, &model, stream)?;
+        let opened = Self { run, model, known: RwLock::new(Arc::new(known)), adding: Mutex::default() };
         if !opened.model.is_of_pairs() {
-            opened.last.rows = Some(Arc::new(opened.all_rows(&opened.last)?));
+            opened.seen(&opened.known(), None, true)?;
         }
         Ok(opened)
     }
 
+    /// Adds events to the stream. Answers that are under way are those of before.
+    ///
+    /// # Errors
+    /// As for [`EventStream::with`]; nothing is added then.
+    pub(crate) fn add(&self, new: &NewEvents) -> Result<()> {
+        let _turn = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known().with(&self.run, &self.model, new)?;
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
+        Ok(())
+    }
+
+    /// The present stream and its states.
+    fn known(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Name of the task.
-    pub(crate) fn task(&self) -> &str {
-        &self.stream.task
+    pub(crate) fn task(&self) -> String {
+        self.known().stream.task.clone()
     }
 
     /// Node types of the sources and the destinations.
     pub(crate) fn types(&self) -> [usize; 2] {
-        self.stream.types
+        self.known().stream.types
     }
 
     /// Time after all events.
     pub(crate) fn end(&self) -> i64 {
-        self.stream.end()
+        self.known().stream.end()
+    }
+
+    /// Number of events.
+    pub(crate) fn num_events(&self) -> usize {
+        self.known().stream.events.len()
+    }
+
+    /// Number of features of an event.
+    pub(crate) fn event_dim(&self) -> usize {
+        self.known().stream.edge_dim()
     }
 
     /// Returns true if destinations can be ranked.
     pub(crate) fn ranks(&self) -> bool {
-        self.stream.targets.is_none()
+        self.known().stream.targets.is_none()
     }
 
     /// Width of the embeddings; 0 for a model whose rows are those of pairs.
@@ -114,19 +159,21 @@ impl OpenEvents {
         count: usize,
     ) -> Result<Vec<Vec<(NodeId, f32)>>> {
         self.check_ranks()?;
-        let [_, first] = self.stream.first.map(|first| first as NodeId);
-        let seen = self.seen(at, !self.model.is_of_pairs())?;
+        let known = self.known();
+        let stream = &known.stream;
+        let [_, first] = stream.first.map(|first| first as NodeId);
+        let seen = self.seen(&known, at, !self.model.is_of_pairs())?;
         let mut evaluation: Option<Evaluation> = None;
-        let is_of_one_type = self.stream.types[0] == self.stream.types[1];
+        let is_of_one_type = stream.types[0] == stream.types[1];
         let best = |&source: &NodeId| -> Result<Vec<(NodeId, f32)>> {
             let own = is_of_one_type.then_some(source);
-            let source = source + self.stream.first[0] as NodeId;
+            let source = source + stream.first[0] as NodeId;
             let scores = match &seen.rows {
                 Some(rows) => pair_scores(&self.model, rows, source, first..first + count as NodeId),
                 None => {
                     let evaluation = match &mut evaluation {
                         Some(evaluation) => evaluation,
-                        none => none.insert(self.evaluation(&seen)?),
+                        none => none.insert(seen.evaluation(&self.run, stream)?),
                     };
                     let destinations: Vec<NodeId> = (first..first + count as NodeId).collect();
                     let mut scores = Vec::with_capacity(count);
@@ -146,11 +193,13 @@ impl OpenEvents {
     /// As for [`OpenEvents::top`].
     pub(crate) fn scores(&self, pairs: &[(NodeId, NodeId)], at: Option<i64>) -> Result<Vec<f32>> {
         self.check_ranks()?;
-        let [sources, destinations] = self.stream.first.map(|first| first as NodeId);
+        let known = self.known();
+        let [sources, destinations] = known.stream.first.map(|first| first as NodeId);
         let pairs: Vec<_> = pairs.iter().map(|&(u, v)| (u + sources, v + destinations)).collect();
-        let seen = self.seen(at, false)?;
+        let seen = self.seen(&known, at, false)?;
         let Some(rows) = &seen.rows else {
-            return self.evaluation(&seen)?.score_list(&self.model, &pairs, seen.time);
+            let mut evaluation = seen.evaluation(&self.run, &known.stream)?;
+            return evaluation.score_list(&self.model, &pairs, seen.time);
         };
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
@@ -169,14 +218,18 @@ impl OpenEvents {
         if self.model.is_of_pairs() {
             return Err(no_embeddings(&self.run));
         }
-        let ids: Vec<NodeId> = nodes.iter().map(|v| v + self.stream.first[end] as NodeId).collect();
-        let (seen, mut out) = (self.seen(at, false)?, Matrix::default());
+        let known = self.known();
+        let ids: Vec<NodeId> = nodes.iter().map(|v| v + known.stream.first[end] as NodeId).collect();
+        let (seen, mut out) = (self.seen(&known, at, false)?, Matrix::default());
         match &seen.rows {
             Some(rows) => {
                 out.resize(ids.len(), rows.num_cols());
                 Gather { src: rows.view(), ids: &ids, dst: out.view_mut() }.run(&Cpu::default());
             }
-            None => self.evaluation(&seen)?.embed(&self.model, &ids, seen.time, &mut out)?,
+            None => {
+                let mut evaluation = seen.evaluation(&self.run, &known.stream)?;
+                evaluation.embed(&self.model, &ids, seen.time, &mut out)?;
+            }
         }
         Ok(out)
     }
@@ -186,22 +239,31 @@ impl OpenEvents {
     /// # Errors
     /// The task has a class or value for each event.
     pub(crate) fn check_ranks(&self) -> Result<()> {
-        if self.ranks() { Ok(()) } else { Err(no_ranking(&self.stream)) }
+        if self.ranks() { Ok(()) } else { Err(no_ranking(&self.known().stream)) }
     }
 
-    /// State as of a time, with the embeddings of all nodes if `with_rows`.
-    fn seen(&self, at: Option<i64>, with_rows: bool) -> Result<Seen> {
-        let Some(time) = at.filter(|&time| time != self.last.time) else { return Ok(self.last.clone()) };
+    /// State of `known` as of a time, with the embeddings of all nodes if `with_rows`.
+    fn seen(&self, known: &Known, at: Option<i64>, with_rows: bool) -> Result<Seen> {
+        let end = known.stream.end();
+        let Some(time) = at.filter(|&time| time != end) else {
+            let mut seen = Seen { time: end, memory: known.memory.clone(), rows: known.rows.get().cloned() };
+            if with_rows && seen.rows.is_none() {
+                let rows = self.all_rows(known, &seen)?;
+                // another thread may have computed the same rows
+                seen.rows = Some(known.rows.get_or_init(|| rows).clone());
+            }
+            return Ok(seen);
+        };
         // not held while a state is computed: a thread of a pool that waits for a part of its work
         // may take up another question, and would wait for itself
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = kept().iter().find(|seen| seen.time == time).cloned();
-        let mut seen = match known {
+        let kept = || known.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept().iter().find(|seen| seen.time == time).cloned();
+        let mut seen = match found {
             Some(seen) => seen,
-            None => Seen { time, memory: self.memory_at(time)?, rows: None },
+            None => Seen { time, memory: self.memory_at(known, time)?, rows: None },
         };
         if with_rows && seen.rows.is_none() {
-            seen.rows = Some(Arc::new(self.all_rows(&seen)?));
+            seen.rows = Some(self.all_rows(known, &seen)?);
         }
         let mut kept = kept();
         kept.retain(|other| other.time != time);
@@ -211,27 +273,77 @@ impl OpenEvents {
     }
 
     /// Memory after the events strictly before a time, if the model has one.
-    fn memory_at(&self, time: i64) -> Result<Option<Arc<NodeMemory>>> {
+    fn memory_at(&self, known: &Known, time: i64) -> Result<Option<Arc<NodeMemory>>> {
         if self.model.updater.is_none() {
             return Ok(None);
         }
-        if time > self.last.time {
-            return Ok(self.last.memory.clone());
+        if time > known.stream.end() {
+            return Ok(known.memory.clone());
         }
-        let mut evaluation = Evaluation::new(self.run.config(), &self.stream, &self.model)?;
+        let mut evaluation = Evaluation::new(self.run.config(), &known.stream, &self.model)?;
         rayon::scope(|_| evaluation.begin_at(&self.model, time))?;
         Ok(evaluation.into_memory())
     }
 
     /// Embeddings of all nodes.
-    fn all_rows(&self, seen: &Seen) -> Result<Matrix> {
-        let all: Vec<NodeId> = (0..self.stream.num_nodes as NodeId).collect();
-        let (mut evaluation, mut rows) = (self.evaluation(seen)?, Matrix::default());
+    fn all_rows(&self, known: &Known, seen: &Seen) -> Result<Arc<Matrix>> {
+        let all: Vec<NodeId> = (0..known.stream.num_nodes as NodeId).collect();
+        let (mut evaluation, mut rows) = (seen.evaluation(&self.run, &known.stream)?, Matrix::default());
         rayon::scope(|_| evaluation.embed(&self.model, &all, seen.time, &mut rows))?;
-        Ok(rows)
+        Ok(Arc::new(rows))
+    }
+}
+
+impl Known {
+    /// The states after all events of `stream`.
+    fn new(run: &SavedRun, model: &EventModel, stream: EventStream) -> Result<Self> {
+        let mut evaluation = Evaluation::new(run.config(), &stream, model)?;
+        let [_, valid, test] = stream.parts.clone();
+        let batch = last_batch(run, &stream);
+        let before = rayon::scope(|_| -> Result<_> {
+            evaluation.begin(model)?;
+            evaluation.skip(model, valid)?;
+            evaluation.skip(model, test.start..batch)?;
+            let before = evaluation.memory().cloned();
+            evaluation.skip(model, batch..test.end)?;
+            Ok(before)
+        })?;
+        let memory = evaluation.into_memory();
+        Ok(Self { stream, memory, batch: (batch, before), rows: OnceLock::new(), kept: Mutex::default() })
     }
 
-    fn evaluation(&self, seen: &Seen) -> Result<Evaluation<'_>> {
-        Evaluation::seeing(self.run.config(), &self.stream, seen.memory.clone())
+    /// The states after further events.
+    fn with(&self, run: &SavedRun, model: &EventModel, new: &NewEvents) -> Result<Self> {
+        let stream = self.stream.with(new)?;
+        let (from, before) = self.batch.clone();
+        let mut evaluation = Evaluation::seeing(run.config(), &stream, before)?;
+        let batch = last_batch(run, &stream);
+        let before = rayon::scope(|_| -> Result<_> {
+            evaluation.skip(model, from..batch)?;
+            let before = evaluation.memory().cloned();
+            evaluation.skip(model, batch..stream.events.len())?;
+            Ok(before)
+        })?;
+        let memory = evaluation.into_memory();
+        // states before the new events stay true
+        let first = new.times.first().copied().unwrap_or(i64::MAX);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept.retain(|seen| seen.time <= first);
+        let kept = Mutex::new(kept);
+        Ok(Self { stream, memory, batch: (batch, before), rows: OnceLock::new(), kept })
     }
+}
+
+impl Seen {
+    /// Evaluation by this state.
+    fn evaluation<'s>(&self, run: &'s SavedRun, stream: &'s EventStream) -> Result<Evaluation<'s>> {
+        Evaluation::seeing(run.config(), stream, self.memory.clone())
+    }
+}
+
+/// First event of the last batch of a stream's last part, if that is not full, else the number of
+/// events.
+fn last_batch(run: &SavedRun, stream: &EventStream) -> usize {
+    let test = &stream.parts[2];
+    test.end - test.len() % batch_size(run.config(), stream)
 }

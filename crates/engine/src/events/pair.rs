@@ -44,7 +44,7 @@ impl PairModel {
             return Err(Error::usage(format!("--layers {}: {message}", config.layers)));
         }
         let config = DygFormerConfig {
-            node_dim: stream.node_features.as_ref().map_or(0, Matrix::num_cols),
+            node_dim: stream.node_features.as_deref().map_or(0, Matrix::num_cols),
             edge_dim: stream.edge_dim(),
             time_dim: events.time_dim,
             channel_dim: own.channel_dim,
@@ -79,7 +79,7 @@ impl PairModel {
         let Some(batch) = &near.batch else { return };
         let PairState { of_model, features, source, destination, rows: out } = state;
         let nodes = near.nodes(rows);
-        let table = stream.node_features.as_ref();
+        let table = stream.node_features.as_deref();
         let cols = table.map_or(0, Matrix::num_cols);
         features.resize(nodes.len(), cols);
         if let Some(table) = table {

@@ -1,6 +1,6 @@
 //! The stream of events that a run learns: the rows of a link task with times, in their order.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{Buffer, Matrix, NodeId, keyed::key};
 use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
@@ -15,6 +15,8 @@ use crate::{
 
 /// Part of the key that chooses new nodes. The choice does not depend on the seed of a run.
 const NEW_NODES: u64 = 0x6e65_775f_6e6f_6465;
+/// Largest number of events: each is two edges of a history, whose positions have 32 bits.
+pub(super) const MAX_EVENTS: usize = (u32::MAX / 2) as usize;
 /// Names of the parts of a split.
 pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
 
@@ -37,18 +39,18 @@ pub(super) struct EventStream {
     /// Distinct destinations of the learned events, and of all events.
     pub(super) destinations: [Vec<NodeId>; 2],
     /// Classes or values of the events, if the task is not one of links.
-    pub(super) targets: Option<EventTargets>,
+    pub(super) targets: Option<Arc<EventTargets>>,
     /// Features of each event, `E x K`.
     pub(super) features: Matrix,
     /// Features of the nodes, `V x F`; zeros for a type without features.
-    pub(super) node_features: Option<Matrix>,
+    pub(super) node_features: Option<Arc<Matrix>>,
     /// Nodes that no learned event has.
     pub(super) is_new: Vec<bool>,
     /// Destinations to rank each event of a part against, if they are given.
     pub(super) given: [Option<(usize, Vec<NodeId>)>; 3],
     /// Neighbours by the learned events, if some training events are left out.
-    learned_history: Option<History>,
-    all_history: History,
+    pub(super) learned_history: Option<Arc<History>>,
+    pub(super) all_history: History,
     /// Customary metric, if known.
     pub(super) metric: Option<String>,
     /// Facts for the user.
@@ -106,7 +108,9 @@ impl EventStream {
         Ok(Self {
             task: task.name.clone(),
             destinations: [distinct(&events, &learned), distinct(&events, &all)],
-            learned_history: is_partial.then(|| History::new(&events, &learned, num_nodes)).transpose()?,
+            learned_history: is_partial
+                .then(|| History::new(&events, &learned, num_nodes).map(Arc::new))
+                .transpose()?,
             all_history: History::new(&events, &all, num_nodes)?,
             events,
             parts,
@@ -114,7 +118,7 @@ impl EventStream {
             num_nodes,
             types: ends,
             first: [0, first],
-            targets,
+            targets: targets.map(Arc::new),
             features,
             node_features,
             is_new,
@@ -127,7 +131,7 @@ impl EventStream {
     /// Neighbours in training, or in evaluation. Draws see earlier events only, so the two differ
     /// if training events are left out.
     pub(super) fn history(&self, is_training: bool) -> &History {
-        self.learned_history.as_ref().filter(|_| is_training).unwrap_or(&self.all_history)
+        self.learned_history.as_deref().filter(|_| is_training).unwrap_or(&self.all_history)
     }
 
     /// Returns true if an end of the event is a new node.
@@ -180,7 +184,7 @@ impl EventStream {
             name: data.name.clone(),
             nodes: data.num_nodes(),
             edges: data.num_edges(),
-            feature_dim: self.node_features.as_ref().map_or(0, Matrix::num_cols),
+            feature_dim: self.node_features.as_ref().map_or(0, |table| table.num_cols()),
             train,
             valid,
             test,
@@ -256,9 +260,9 @@ fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Res
         all.parts[number] = all.row.len()..all.row.len() + sorted.len();
         all.row.extend(sorted);
     }
-    if all.row.len() > (u32::MAX / 2) as usize {
+    if all.row.len() > MAX_EVENTS {
         let message =
-            format!("{} events: at most {} can be numbered; split the task", all.row.len(), u32::MAX / 2);
+            format!("{} events: at most {MAX_EVENTS} can be numbered; split the task", all.row.len());
         return Err(Error::dataset(&data.name, message));
     }
     let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };
@@ -345,7 +349,11 @@ fn select(table: &FeatureTable, rows: impl ExactSizeIterator<Item = usize>) -> R
 }
 
 /// Features of the nodes of both types, if they have the same width.
-fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>) -> Result<Option<Matrix>> {
+fn node_features(
+    data: &TypedDataset,
+    ends: [usize; 2],
+    notes: &mut Vec<String>,
+) -> Result<Option<Arc<Matrix>>> {
     let types = if ends[0] == ends[1] { &ends[..1] } else { &ends[..] };
     let tables: Vec<_> = types.iter().map(|&t| data.nodes[t].features.as_ref()).collect();
     let widths: Vec<usize> = tables.iter().flatten().map(|table| table.width).collect();
@@ -368,7 +376,7 @@ fn node_features(data: &TypedDataset, ends: [usize; 2], notes: &mut Vec<String>)
         }
         first += count;
     }
-    Ok(Some(out))
+    Ok(Some(Arc::new(out)))
 }
 
 /// Given destinations of the parts, in the order of the events.

@@ -107,7 +107,7 @@ fn with_limits(command: Command) -> Command {
         .arg(args::option(
             "max-edges",
             "N",
-            "Largest number of new edges of a request [default: 10000]",
+            "Largest number of new edges, or events, of a request [default: 10000]",
             "A request of more is refused with status 413",
         ))
         .arg(args::option(

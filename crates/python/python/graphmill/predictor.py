@@ -206,13 +206,7 @@ class LinkPredictor:
             ValueError: A node, key or relation is unknown, or ``at`` is given for a run on links.
         """
         number = self._native.relation(relation or "")
-        _, of_source, of_destination = self._native.relations[number]
-        if (source is None) != (destination is None) or (source is None) == (keys is None):
-            raise TypeError("score: pass either source and destination, or keys")
-        ends = ([pair[0] for pair in keys], [pair[1] for pair in keys]) if keys is not None else (None, None)
-        sources = _ids("score", source, ends[0], lambda keys: self._native.find(of_source, keys))
-        destinations = _ids("score", destination, ends[1], lambda keys: self._native.find(of_destination, keys))
-        return self._native.score(number, sources, destinations, at)
+        return self._native.score(number, *self._ends("score", number, source, destination, keys), at)
 
     def recommend(
         self,
@@ -272,6 +266,60 @@ class LinkPredictor:
         number = self._native.node_type(node_type or "")
         ids = _ids("embed", nodes, keys, lambda keys: self._native.find(number, keys))
         return self._native.embed(number, ids, at).reshape(-1, self._native.embedding_dim)
+
+    def add_events(
+        self,
+        source: Any = None,
+        destination: Any = None,
+        *,
+        times: Any,
+        keys: Sequence[tuple[Any, Any]] | None = None,
+        features: Any = None,
+    ) -> None:
+        """Adds events to the stream of a run on events: further answers see them.
+
+        Answers are those of a run opened on a dataset whose test events end with these ones, to the
+        bit. The dataset does not change. If an event is refused, none is added.
+
+        Args:
+            source: Ids of the sources (``E``).
+            destination: Ids of the destinations (``E``).
+            times: Time of each event (``E``), ascending and none before the last of the stream.
+            keys: Keys of source and destination of each event instead of ids.
+            features: Features of each event (``E x K``), if those of the run have some.
+
+        Raises:
+            ValueError: The run learned no events, a node or key is unknown, shapes differ, a feature is
+                not finite, or an event is earlier than the last one.
+        """
+        if self._native.events is None:
+            raise ValueError("add_events: the run learned no stream of events; train a model such as tgn")
+        width = self._native.events[1]
+        ends = self._ends("add_events", 0, source, destination, keys)
+        at = np.ascontiguousarray(times, dtype=np.int64)
+        rows = np.zeros((len(at), 0)) if features is None else np.asarray(array_of(features, "features"))
+        if rows.shape != (len(at), width):
+            raise ValueError(f"features: shape {rows.shape} for {len(at)} events of {width} features; pass E x K")
+        self._native.add_events(*ends, at, np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
+
+    def _ends(self, what: str, relation: int, source: Any, destination: Any, keys: Any) -> tuple[Any, Any]:
+        """Ids of the ends of pairs of a relation, which are given by ids or by keys."""
+        _, of_source, of_destination = self._native.relations[relation]
+        if (source is None) != (destination is None) or (source is None) == (keys is None):
+            raise TypeError(f"{what}: pass either source and destination, or keys")
+        ends = ([pair[0] for pair in keys], [pair[1] for pair in keys]) if keys is not None else (None, None)
+        sources = _ids(what, source, ends[0], lambda keys: self._native.find(of_source, keys))
+        return sources, _ids(what, destination, ends[1], lambda keys: self._native.find(of_destination, keys))
+
+    @property
+    def num_events(self) -> int | None:
+        """Number of events of the stream; ``None`` if the run learned none."""
+        return None if self._native.events is None else self._native.events[0]
+
+    @property
+    def end_time(self) -> int | None:
+        """Time after all events, as of which questions are answered by default; ``None`` if the run learned none."""
+        return self._native.end_time
 
     @property
     def relations(self) -> list[str]:

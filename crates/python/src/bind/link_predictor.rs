@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use graphmill_core::NodeId;
 use graphmill_engine::{
-    predictor::{LinkPredictor as Opened, TopOptions},
+    predictor::{LinkPredictor as Opened, NewEvents, TopOptions},
     saved::{SavedRun, links::Reading},
 };
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::{
@@ -69,16 +69,7 @@ impl LinkPredictor {
         destination: &Bound<'py, PyAny>,
         at: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let [of_source, of_destination] = self.0.relations()[relation].ends;
-        let source = array::nodes("source", source, self.0.num_nodes(of_source))?;
-        let destination = array::nodes("destination", destination, self.0.num_nodes(of_destination))?;
-        if source.len() != destination.len() {
-            let (sources, destinations) = (source.len(), destination.len());
-            return Err(error::value(format!(
-                "{sources} sources for {destinations} destinations; pass one of each for every pair"
-            )));
-        }
-        let pairs: Vec<(NodeId, NodeId)> = source.into_iter().zip(destination).collect();
+        let pairs = self.pairs(relation, source, destination)?;
         let scores = py.detach(|| self.0.score_at(relation, &pairs, at)).map_err(error::engine)?;
         Ok(PyArray1::from_vec(py, scores))
     }
@@ -119,6 +110,34 @@ impl LinkPredictor {
         Ok(PyArray1::from_vec(py, rows))
     }
 
+    /// Adds events to the stream of a run on events.
+    fn add_events(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        destination: &Bound<'_, PyAny>,
+        times: &Bound<'_, PyArray1<i64>>,
+        features: &Bound<'_, PyArray1<f32>>,
+    ) -> PyResult<()> {
+        let pairs = self.pairs(0, source, destination)?;
+        let times = PyReadonlyArray1::try_from(times)?.as_slice()?.to_vec();
+        let features = PyReadonlyArray1::try_from(features)?.as_slice()?.to_vec();
+        let new = NewEvents { pairs, times, features };
+        py.detach(|| self.0.add_events(&new)).map_err(error::engine)
+    }
+
+    /// Numbers of events and of features of each; `None` if the run learned no events.
+    #[getter]
+    fn events(&self) -> Option<[usize; 2]> {
+        self.0.events()
+    }
+
+    /// Time after all events; `None` if the run learned none.
+    #[getter]
+    fn end_time(&self) -> Option<i64> {
+        self.0.end_time()
+    }
+
     /// Relations with the numbers of the types of source and destination.
     #[getter]
     fn relations(&self) -> Vec<(String, usize, usize)> {
@@ -135,5 +154,26 @@ impl LinkPredictor {
     #[getter]
     fn embedding_dim(&self) -> usize {
         self.0.embedding_dim()
+    }
+}
+
+impl LinkPredictor {
+    /// Pairs of the sources and destinations of a relation.
+    fn pairs(
+        &self,
+        relation: usize,
+        source: &Bound<'_, PyAny>,
+        destination: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<(NodeId, NodeId)>> {
+        let [of_source, of_destination] = self.0.relations()[relation].ends;
+        let source = array::nodes("source", source, self.0.num_nodes(of_source))?;
+        let destination = array::nodes("destination", destination, self.0.num_nodes(of_destination))?;
+        if source.len() != destination.len() {
+            let (sources, destinations) = (source.len(), destination.len());
+            return Err(error::value(format!(
+                "{sources} sources for {destinations} destinations; pass one of each for every pair"
+            )));
+        }
+        Ok(source.into_iter().zip(destination).collect())
     }
 }

@@ -1,6 +1,7 @@
 //! Questions to a run on links, and their answers.
 
 mod document;
+pub(crate) mod events;
 
 use std::sync::Arc;
 
@@ -137,19 +138,13 @@ impl Score {
     async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
         let Self { keys, ids, relation, at } = self;
         let relation = links.relation(&relation).map_err(of_question)?;
-        let [source, destination] = links.relations()[relation].ends;
         check_count(keys.len() + ids.len(), "pairs", app.options.max_nodes)?;
-        let mut pairs = Vec::with_capacity(keys.len() + ids.len());
-        for [u, v] in keys {
-            let found = |key, node_type| find_key(key, |key| links.find(node_type, key));
-            pairs.push((found(u, source)?, found(v, destination)?));
-        }
-        pairs.extend(ids.into_iter().map(|[u, v]| (u, v)));
+        let pairs = ends(&links, relation, keys, ids)?;
         let work = {
             let links = links.clone();
             move || links.score_at(relation, &pairs, at).map(|scores| (pairs, scores))
         };
-        let (pairs, scores) = beside(app, at, work).await?;
+        let (pairs, scores) = beside(app, at.is_some(), work).await?;
         Ok(LinkReply { links, content: Content::Score { relation, pairs, scores } })
     }
 }
@@ -180,25 +175,42 @@ impl Embed {
             let links = links.clone();
             move || links.embed_at(node_type, &nodes, at).map(|rows| (nodes, rows))
         };
-        let (nodes, rows) = beside(app, at, work).await?;
+        let (nodes, rows) = beside(app, at.is_some(), work).await?;
         Ok(LinkReply { links, content: Content::Embed { nodes: (node_type, nodes), rows } })
     }
 }
 
-/// Answers a question on a thread beside those of the connections; one as of a time in its turn,
-/// because it may compute a memory of all nodes.
+/// Pairs of nodes by the keys and the ids of both ends of a relation, the keys first.
+fn ends(
+    links: &LinkPredictor,
+    relation: usize,
+    keys: Vec<[Key; 2]>,
+    ids: Vec<[NodeId; 2]>,
+) -> Result<Vec<(NodeId, NodeId)>, Failure> {
+    let [source, destination] = links.relations()[relation].ends;
+    let mut pairs = Vec::with_capacity(keys.len() + ids.len());
+    for [u, v] in keys {
+        let found = |key, node_type| find_key(key, |key| links.find(node_type, key));
+        pairs.push((found(u, source)?, found(v, destination)?));
+    }
+    pairs.extend(ids.into_iter().map(|[u, v]| (u, v)));
+    Ok(pairs)
+}
+
+/// Answers a question on a thread beside those of the connections; in turn if it may compute a
+/// memory of all nodes.
 async fn beside<A: Send + 'static>(
     app: &App,
-    at: Option<i64>,
+    in_turn: bool,
     work: impl FnOnce() -> graphmill_engine::Result<A> + Send + 'static,
 ) -> Result<A, Failure> {
     let failed = |why: &str| {
         let fix = "report it with the log of the service";
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "predict", why, fix)
     };
-    let turn = match at {
-        Some(_) => Some(app.as_of.clone().acquire_owned().await.map_err(|_| failed("the service stops"))?),
-        None => None,
+    let turn = match in_turn {
+        true => Some(app.as_of.clone().acquire_owned().await.map_err(|_| failed("the service stops"))?),
+        false => None,
     };
     // The work goes on if the client leaves, and keeps its turn until it ends.
     let work = move || {

@@ -25,7 +25,8 @@
 //! # Cost
 //!
 //! To open, an inference for all nodes. O(C F) for the best of `C` candidates, O(F) for the score
-//! of a pair.
+//! of a pair. New events of a stream of `E` take O(V F + E), and the embeddings of all nodes once
+//! more when the best candidates are asked for.
 //!
 //! # Memory
 //!
@@ -42,7 +43,7 @@ use super::{index::KeyedNodes, opened_links::OpenLinks};
 use crate::{
     CandidateOptions, Error, Result,
     embedding::SavedEmbedding,
-    events::{OpenEvents, SavedEvents},
+    events::{NewEvents, OpenEvents, SavedEvents},
     link::split::Edge,
     relational::{Embedded, find_relation},
     saved::{SavedRun, keys::Names, links::Reading},
@@ -150,7 +151,7 @@ impl LinkPredictor {
             let of = &data.nodes[t];
             KeyedNodes::new(Names::of_type(data, t, Vec::new()), Some(of.name.clone()), of.count)
         });
-        let relations = vec![ScoredRelation { name: events.task().into(), ends: [0, types.len() - 1] }];
+        let relations = vec![ScoredRelation { name: events.task(), ends: [0, types.len() - 1] }];
         let nodes = nodes.collect();
         Ok(Self { run, dataset: data.name.clone(), links: Links::Events(Box::new(events)), nodes, relations })
     }
@@ -252,6 +253,32 @@ impl LinkPredictor {
             Links::Embedded(_) => None,
             Links::Events(events) => Some(events.end()),
         }
+    }
+
+    /// Number of events of a run on events, and of features of each; `None` for other runs.
+    pub fn events(&self) -> Option<[usize; 2]> {
+        match &self.links {
+            Links::Embedded(_) => None,
+            Links::Events(events) => Some([events.num_events(), events.event_dim()]),
+        }
+    }
+
+    /// Adds events to the stream of a run on events: further answers are those of a run opened on a
+    /// dataset whose test part ends with them, to the bit. The dataset does not change. Answers
+    /// that are under way are those of before.
+    ///
+    /// # Errors
+    /// Nothing is added: the run learned no events, a node is out of range, lists differ in length,
+    /// a feature is not finite, or an event is earlier than the last one.
+    pub fn add_events(&self, new: &NewEvents) -> Result<()> {
+        let Links::Events(events) = &self.links else {
+            let message = "new events: the run learned no stream of events; train with --model tgn or tgat";
+            return Err(Error::usage(message));
+        };
+        let [sources, destinations] = self.relations[0].ends.map(|end| &self.nodes[end]);
+        sources.check(&self.dataset, new.pairs.iter().map(|pair| pair.0))?;
+        destinations.check(&self.dataset, new.pairs.iter().map(|pair| pair.1))?;
+        events.add(new)
     }
 
     /// Returns false if the run learned classes or values of events, so that it has embeddings

@@ -55,6 +55,7 @@ use super::{
     infer::{ClassOutputs, values},
     keys::Names,
 };
+pub use crate::events::NewEvents;
 use crate::{
     Error, Result,
     inference::Output,

@@ -37,25 +37,24 @@ fn shop(dir: &Path, count: usize) -> TypedDataset {
     shop_of(dir, false, (users, items, times))
 }
 
-/// A run on `data`.
-fn trained(data: &TypedDataset, dir: &Path, options: &[(&str, &str)]) -> SavedRun {
+/// Trains a run on `data` in the directory `dir`.
+fn trained(data: &TypedDataset, dir: &Path, options: &[(&str, &str)]) {
     let run = RunDir::create(dir).unwrap();
     let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
     train(&config(data, options).unwrap(), data, context).unwrap();
-    SavedRun::open(run.path(), false).unwrap()
 }
 
 /// Opens a run on its dataset, or on another one that is taken for it.
-fn open(run: &SavedRun, data: &TypedDataset, taken_for: &TypedDataset) -> LinkPredictor {
+fn open(run: &Path, data: &TypedDataset, taken_for: &TypedDataset) -> LinkPredictor {
     let checksum = |of: &TypedDataset| of.checksum.clone().unwrap();
-    for entry in fs::read_dir(&run.dir).unwrap() {
+    for entry in fs::read_dir(run).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "toml" || end == "json") {
             let text = fs::read_to_string(&path).unwrap();
             fs::write(&path, text.replace(&checksum(taken_for), &checksum(data))).unwrap();
         }
     }
-    let run = SavedRun::open(&run.dir, false).unwrap();
+    let run = SavedRun::open(run, false).unwrap();
     LinkPredictor::of(run, data.directory.as_deref(), Reading::Training, &Quiet).unwrap()
 }
 
@@ -90,8 +89,9 @@ fn answers_after_new_events_are_those_of_a_dataset_that_has_them() {
     ] {
         let case = dir.path().join(format!("{model}-{}", option.0));
         let [old, all] = [OLD, ALL].map(|count| shop(&case.join(count.to_string()), count));
-        let run = trained(&old, &case.join("run"), &[("model", model), option]);
-        let grown = open(&run, &old, &old);
+        let run = &case.join("run");
+        trained(&old, run, &[("model", model), option]);
+        let grown = open(run, &old, &old);
         assert_eq!((grown.events(), grown.end_time()), (Some([OLD, 2]), Some(times[OLD - 1] + 1)));
         // as of a time within the old events, at their end, between old and new, and within the new
         let asked = [None, Some(times[300]), Some(times[OLD]), Some(times[600]), Some(times[ALL - 1] + 9)];
@@ -107,7 +107,7 @@ fn answers_after_new_events_are_those_of_a_dataset_that_has_them() {
         assert_eq!((grown.events(), grown.end_time()), (Some([ALL, 2]), Some(times[ALL - 1] + 1)));
         let after = answers(&grown, &asked);
         assert_ne!(before, after, "{model}: new events change answers");
-        assert_eq!(after, answers(&open(&run, &all, &old), &asked), "{model}: {option:?}");
+        assert_eq!(after, answers(&open(run, &all, &old), &asked), "{model}: {option:?}");
     }
 }
 
@@ -115,8 +115,9 @@ fn answers_after_new_events_are_those_of_a_dataset_that_has_them() {
 fn answers_see_the_events_of_before_or_after_while_events_are_added() {
     let dir = tempfile::tempdir().unwrap();
     let old = shop(&dir.path().join("shop"), OLD);
-    let run = trained(&old, &dir.path().join("run"), &[]);
-    let links = open(&run, &old, &old);
+    let run = &dir.path().join("run");
+    trained(&old, run, &[]);
+    let links = open(run, &old, &old);
     let answer = || answers(&links, &[None]);
     let before = answer();
     let seen = std::thread::scope(|scope| {
@@ -139,8 +140,9 @@ fn answers_see_the_events_of_before_or_after_while_events_are_added() {
 fn unusable_events_are_refused_and_change_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let old = shop(&dir.path().join("shop"), OLD);
-    let run = trained(&old, &dir.path().join("run"), &[]);
-    let links = open(&run, &old, &old);
+    let run = &dir.path().join("run");
+    trained(&old, run, &[]);
+    let links = open(run, &old, &old);
     let before = answers(&links, &[None]);
     let good = new_events(OLD..OLD + 2);
     type Edit = fn(&mut NewEvents);

@@ -5,7 +5,7 @@ use graphmill_engine::predictor::NewEvents;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{beside, ends, of_question};
+use super::{beside, ends};
 use crate::{
     app::App,
     failure::{Failure, refuse, too_large},

@@ -14,18 +14,18 @@ const MODELS: [&str; 5] = ["tgn", "tgat", "jodie", "graphmixer", "dygformer"];
 /// A time between events.
 const AT: i64 = 15_030;
 
-/// User, item, time and feature of visit number `e`, from 1 on.
-fn visit(e: u32) -> (u32, u32, u32, u32) {
+/// User, item and time of visit number `e`, from 1 on.
+fn visit(e: u32) -> (u32, u32, u32) {
     let user = 1 + (e * 7919 + e / 40) % 12;
-    (user, 13 + (user * 3 + e / 100) % 8, e * 60, e % 5)
+    (user, 13 + (user * 3 + e / 100) % 8, e * 60)
 }
 
 /// Visits of 12 users to 8 items, imported as `visits`.
 fn visits() -> Sandbox {
     let sandbox = Sandbox::new();
     let mut text = String::from("u,i,ts,label,idx,f\n");
-    for (e, (user, item, time, feature)) in (1..=400).map(|e| (e, visit(e))) {
-        text += &format!("{user},{item},{time},0,{e},{feature}\n");
+    for (e, (user, item, time)) in (1..=400).map(|e| (e, visit(e))) {
+        text += &format!("{user},{item},{time},0,{e},{}\n", e % 5);
     }
     sandbox.write("ml_visits.csv", text);
     sandbox.ok("import events ml_visits.csv visits");
@@ -111,13 +111,12 @@ fn every_model_of_events_answers_as_of_a_time_as_by_predict_and_embed() {
 fn new_visits(range: std::ops::RangeInclusive<u32>, by_keys: bool) -> Value {
     let visits: Vec<_> = range.map(visit).collect();
     let times: Vec<u32> = visits.iter().map(|visit| visit.2).collect();
-    let features: Vec<[u32; 1]> = visits.iter().map(|visit| [visit.3]).collect();
     if by_keys {
         let keys: Vec<[String; 2]> = visits.iter().map(|v| [v.0.to_string(), v.1.to_string()]).collect();
-        return json!({ "keys": keys, "times": times, "features": features });
+        return json!({ "keys": keys, "times": times });
     }
     let ids: Vec<[u32; 2]> = visits.iter().map(|visit| [visit.0 - 1, visit.1 - 13]).collect();
-    json!({ "ids": ids, "times": times, "features": features })
+    json!({ "ids": ids, "times": times })
 }
 
 #[test]
@@ -147,11 +146,10 @@ fn new_events_change_the_answers_until_a_reload() {
     assert_eq!((&health["events"], &health["end_time"]), (&json!(470), &json!(28_201)), "{health}");
     for (body, status, says) in [
         (new_visits(1..=2, false), 422, "none before the last of the stream"),
-        (json!({ "ids": [[0, 1]], "times": [99_999] }), 422, "0 features for 1 events"),
-        (json!({ "ids": [[0, 1]], "times": [99_999], "features": [[1, 2]] }), 422, "have 1"),
-        (json!({ "ids": [[0, 8]], "times": [99_999], "features": [[1]] }), 422, "node 8"),
-        (json!({ "ids": [[0, 1]], "times": [], "features": [[1]] }), 422, "1 pairs and 0 times"),
-        (json!({ "keys": [["nobody", "13"]], "times": [99_999], "features": [[1]] }), 422, "nobody"),
+        (json!({ "ids": [[0, 1]], "times": [99_999], "features": [[1, 2]] }), 422, "have 0"),
+        (json!({ "ids": [[0, 8]], "times": [99_999] }), 422, "node 8"),
+        (json!({ "ids": [[0, 1]], "times": [] }), 422, "1 pairs and 0 times"),
+        (json!({ "keys": [["nobody", "13"]], "times": [99_999] }), 422, "nobody"),
         (json!({ "ids": [[0, 1]] }), 400, "times"),
     ] {
         let (found, document) = add(&mut one, &body);

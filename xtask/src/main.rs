@@ -7,7 +7,8 @@
 //! - `cargo xtask voice [MEMBER]` checks the wording of comments, messages and names.
 //! - `cargo xtask book [build|write|check]` builds the book, writes its generated pages, or checks
 //!   its links, commands and generated pages.
-//! - `cargo xtask setup` installs MPI and its build dependencies, on Debian.
+//! - `cargo xtask setup` installs MPI and its build dependencies, on Debian; `cargo xtask setup
+//!   python` the packages of the Python tests, under the target directory.
 //! - `cargo xtask bench list|setup|show|charts|NAME...` runs the benchmarks that
 //!   `benchmarks/definitions` declares, and draws their charts.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
@@ -47,7 +48,7 @@ use anyhow::{Result, bail};
 
 /// Forms of the command.
 const USAGE: &[&str] = &[
-    "setup",
+    "setup [python]",
     "house",
     "book [build | write | check [PAGE ...]]",
     "voice [MEMBER]",
@@ -73,6 +74,7 @@ fn main() -> Result<()> {
         ["voice"] => voice::check(),
         ["voice", member] => voice::list(member),
         ["setup"] => mpi::setup(),
+        ["setup", "python"] => python::setup(),
         ["test", "python", ref words @ ..] => python::test(words),
         ["bench", ref words @ ..] => bench::run(words),
         ["papers", ref words @ ..] => bench::papers(words),

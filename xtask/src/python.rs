@@ -139,6 +139,13 @@ pub(crate) fn environment() -> Option<PathBuf> {
     made.inspect_err(|error| eprintln!("── python: {error}: tests that need it are skipped")).ok()
 }
 
+/// Makes the tests' environment, if Python is installed. If it cannot be made, says so: the tests
+/// that need it are skipped.
+pub(crate) fn setup() -> Result<()> {
+    environment();
+    Ok(())
+}
+
 /// Directory of the environment and of the built packages.
 fn home() -> PathBuf {
     target_dir().join("python")

@@ -26,14 +26,18 @@ const BY_MODULE: &str = "main";
 
 /// Groups that start first.
 const SLOWEST: &[&str] = &[
-    "graphmill-engine options",
-    "graphmill-engine strategies",
-    "graphmill-cuda cuda",
+    "graphmill cuda",
+    "graphmill mpi",
     "graphmill-data unit tests",
-    "graphmill-engine unit tests",
-    "graphmill determinism",
-    "graphmill errors",
+    "graphmill-engine options",
     "graphmill import",
+    "graphmill-engine unit tests",
+    "graphmill errors",
+    "graphmill-engine strategies",
+    "graphmill-loader unit tests",
+    "graphmill-cuda backend",
+    "graphmill-nn backend_cpu",
+    "graphmill-data native",
 ];
 
 /// Tests that run in one process.

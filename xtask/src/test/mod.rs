@@ -3,16 +3,18 @@
 //!
 //! ```text
 //!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package
-//!                                           └► kernels (own process)  │
+//!                                           └► kernels, packages   │
+//!                                              (own processes)      │
 //!   ┌─────────────────────────────────────────────────────────────────┘
 //!   └► tests ────────────────────────► doctests ─► package tests
 //!    └► documentation (own process)             └► book, faults (own processes)
 //! ```
 //!
-//! Steps run one after the other and the first failure ends the run. Four of them run beside the
-//! others because they leave a core idle: the kernels' compiler, which has one thread; the
-//! documentation, beside the tests, which [`groups`] runs without cargo; and the book
-//! and the injected faults, beside the package's tests, which have one thread most of the time.
+//! Steps run one after the other and the first failure ends the run. Five of them run beside the
+//! others because they leave a core idle: the download of Python's packages, which waits for the
+//! network, and the kernels' compiler, which has one thread, beside lints and build; the
+//! documentation, beside the tests, which [`groups`] runs without cargo; and the book and the
+//! injected faults, beside the package's tests, which have one thread most of the time.
 //!
 //! One set of features serves all steps, so crates are compiled once, and once more without code
 //! for lints and documentation. Cargo leaves out what development dependencies enable unless a
@@ -75,6 +77,10 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     table.time("voice", voice::check)?;
     table.time("release, check", release::check)?;
     let own = env::current_exe().context("the path of xtask is unknown")?;
+    let mut packages = Command::new(&own);
+    packages.args(["setup", "python"]);
+    let packages =
+        has_python.then(|| Background::start("python packages", &mut packages, &scratch)).transpose()?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
     let lints =
         [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE), Some(SERVE)];
@@ -98,6 +104,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     command.args(["doc", "--workspace", "--no-deps", "--lib", "--bin", "xtask", "--examples"]);
     command.args(&shared).env("RUSTDOCFLAGS", "-D warnings");
     let documentation = Background::start("documentation", &mut command, &scratch)?;
+    packages.map(|packages| packages.finish(table)).transpose()?;
     let interpreter = python::environment();
     let mut variables: Vec<(&str, &Path)> = Vec::new();
     variables.extend(interpreter.as_deref().map(|path| (INTERPRETER, path)));

@@ -1,4 +1,4 @@
-//! Runs on nodes with edge features: classes that only the features of edges show are learned,
+//! Runs with edge features: classes that only the features of edges show are learned, and links;
 //! results depend neither on threads nor on interruptions, and saved runs answer as the run did.
 
 use std::{
@@ -18,10 +18,11 @@ use graphmill_data::{
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     observer::Quiet,
-    options::key,
+    options::{key, link::seeds_are},
+    predictor::{LinkPredictor, TopOptions},
     record::Summary,
-    saved::{Kind, SavedRun, Selection},
-    typed::{self, SavedTypedRun},
+    saved::{Kind, SavedRun, Selection, links::Reading},
+    typed::{self, SavedTypedRun, links},
 };
 
 const MODELS: [&str; 4] = ["gine", "gatv2-edge", "sage-edge", "edge-gated"];
@@ -272,6 +273,103 @@ fn saved_runs_score_and_predict_as_the_run_did_even_after_a_move() {
         message.contains("place:road:place' have 1 features, but the model was trained on 3"),
         "{message}"
     );
+}
+
+/// Places in groups. Roads with the feature 1 stay in a group, the others join any two; half of the
+/// first kind are a link task, if `with_task`, in a dataset without labels.
+fn roads(with_task: bool) -> TypedDataset {
+    let (mut stream, nodes, groups) = (Stream::new(root(&[6])), 200u32, 10);
+    let (mut src, mut dst, mut kind, mut pairs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for v in 0..nodes {
+        for e in 0..8 {
+            let other = stream.below(u64::from(nodes)) as u32;
+            let own = other / groups * groups + v % groups;
+            let u = if e < 4 { own } else { other };
+            if u == v {
+                continue;
+            }
+            if e == 0 {
+                pairs.extend([u, v]);
+            }
+            src.push(u);
+            dst.push(v);
+            kind.extend([f32::from(u8::from(e < 4)), 0.5]);
+        }
+    }
+    let mut rows = noise(nodes as usize * 10, &mut stream);
+    rows.chunks_mut(10).enumerate().for_each(|(v, row)| row[v % 10] += 2.0);
+    let mut builder = TypedBuilder::new("roads");
+    builder.node_type("place", nodes as usize).features(10, rows);
+    builder.edge_type("place", "road", "place").edges(src, dst).features(2, kind);
+    if with_task {
+        let count = pairs.len() as u32 / 2;
+        let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
+        let on = graphmill_data::typed::EdgeType::new("place", "road", "place");
+        let task = builder.task("next").on_edges(on).pair_seeds(pairs);
+        task.split(part(0..count * 3 / 4), part(count * 3 / 4..count * 7 / 8), part(count * 7 / 8..count));
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn links_are_learned_from_the_features_of_the_edges_that_batches_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, with_task) in [("task", true), ("shares", false)] {
+        let path = dir.path().join(name);
+        let data = stored(&roads(with_task), &path);
+        for model in MODELS {
+            let options = [("model", model), ("task", "link"), ("metric", "auc"), ("fanout", "6,6")];
+            let options =
+                [&options[..], &[("epochs", "6"), ("batch_size", "100"), ("dropout", "0")]].concat();
+            let config = config(&path, &options).unwrap();
+            assert_eq!(seeds_are(&config), "edges");
+            let run = RunDir::create(&dir.path().join(format!("{name}-{model}"))).unwrap();
+            let whole = |run: Option<&RunDir>, threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let context = RunContext { run, resume: false, observer: &mut Quiet, stop: &|| false };
+                pool.install(|| links::train(&config, &data, context)).unwrap()
+            };
+            let (one, three) = (whole(Some(&run), 1), whole(None, 3));
+            let losses = |of: &Summary| of.epochs.iter().map(|one| one.loss.to_bits()).collect::<Vec<_>>();
+            assert_eq!((losses(&one), one.test.score), (losses(&three), three.test.score), "{name} {model}");
+            assert!(one.epochs[5].loss < one.epochs[0].loss, "{name} {model}");
+            assert!(
+                one.test.score.unwrap() > if with_task { 0.8 } else { 0.6 },
+                "{name} {model}: {:?}",
+                one.test
+            );
+
+            // the saved run scores, ranks and embeds, with the messages of training or of all edges
+            let saved = SavedRun::open(run.path(), false).unwrap();
+            assert!(saved.ranks_links() && !saved.learns_events() && !saved.learns_links());
+            let scores = saved.scores_on(None, &Quiet).unwrap();
+            assert_eq!((scores.test, scores.same_dataset), (one.test.score, Some(true)), "{name} {model}");
+            let rows = |reading| {
+                let links = LinkPredictor::open(run.path(), None, false, reading, &Quiet).unwrap();
+                assert_eq!(
+                    links.top(0, &[3], TopOptions { k: 4, ..TopOptions::default() }).unwrap()[0].len(),
+                    4
+                );
+                links.embed(0, &[0, 7, 199]).unwrap()
+            };
+            assert_ne!(rows(Reading::Training), rows(Reading::All), "{name} {model}");
+        }
+    }
+}
+
+#[test]
+fn runs_on_links_with_edge_features_answer_after_a_move_of_their_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, moved) = (dir.path().join("data"), dir.path().join("moved"));
+    let data = stored(&roads(true), &path);
+    let config = config(&path, &[("model", "gine"), ("task", "next"), ("epochs", "1")]).unwrap();
+    let run = RunDir::create(&dir.path().join("run")).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    let summary = links::train(&config, &data, context).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    let saved = SavedRun::open(run.path(), false).unwrap();
+    assert!(saved.ranks_links() && !saved.learns_events() && !saved.learns_links());
+    assert_eq!(saved.scores_on(Some(&moved), &Quiet).unwrap().test, summary.test.score);
 }
 
 #[test]

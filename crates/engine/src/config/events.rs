@@ -11,7 +11,10 @@ use graphmill_loader::time::{TimeCarry, TimeDraw, TimeOptions};
 use graphmill_nn::{layer::GatOptions, temporal::CellKind};
 use serde::{Deserialize, Serialize};
 
-use super::{TrainConfig, stored_tasks::learns_nodes};
+use super::{
+    TrainConfig,
+    stored_tasks::{learns_links_without_times, learns_nodes},
+};
 
 /// Computation of the rows of nodes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,9 +249,12 @@ pub fn kind(config: &TrainConfig) -> Option<EventModelKind> {
     TABLE.get(&config.model).map(|entry| entry.make)
 }
 
-/// Returns true if the run learns a stream of events. Some models also learn tasks on nodes with
-/// edge features, which the task of the dataset decides.
+/// Returns true if the run learns a stream of events. Some models also learn tasks on nodes, and
+/// links without times, from edge features, which the task of the dataset decides.
 pub fn is_of_events(config: &TrainConfig) -> bool {
-    let learns_nodes = || graphmill_nn::typed::TABLE.get(&config.model).is_some() && learns_nodes(config);
-    kind(config).is_some() && !learns_nodes()
+    let learns_others = || {
+        graphmill_nn::typed::TABLE.get(&config.model).is_some()
+            && (learns_nodes(config) || learns_links_without_times(config))
+    };
+    kind(config).is_some() && !learns_others()
 }

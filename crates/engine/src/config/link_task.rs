@@ -10,15 +10,24 @@ use super::{
     stored_tasks::{is_of_nodes, manifest},
 };
 
-/// Returns true if the run learns links of a graph of one node type and one edge type.
+/// Returns true if the model of the run reads edge features, and the run learns no stream of events.
+pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
+    graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges)
+        && !is_of_events(config)
+}
+
+/// Returns true if the run learns links of a graph of one node type and one edge type, without
+/// edge features.
 pub fn is_link(config: &TrainConfig) -> bool {
     !is_table(config)
         && !is_of_events(config)
+        && !reads_edges(config)
         && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
-/// Returns true if the run learns links of a graph of several node types or edge types by a model
-/// that reads messages: `--task` is `link`, or names a link task or an edge type.
+/// Returns true if the run learns links of a graph of several node types or edge types, or with
+/// edge features, by a model that reads messages: `--task` is `link`, or names a link task or an
+/// edge type.
 pub fn is_typed_link(config: &TrainConfig) -> bool {
     if config.task.is_empty() || is_table(config) || is_of_events(config) {
         return false;
@@ -32,7 +41,7 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
             Some(named) => named["kind"] == "link-prediction",
             None => task == LINK || list("edge_types").iter().any(|of| edge_type_name(of) == task),
         };
-        is_several && is_link
+        (is_several || reads_edges(config)) && is_link
     })
 }
 

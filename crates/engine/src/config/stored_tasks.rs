@@ -5,7 +5,7 @@ use std::path::Path;
 use graphmill_data::{partition::TypedPartitionDir, typed::is_typed};
 use serde_json::Value as Json;
 
-use super::TrainConfig;
+use super::{TrainConfig, link::LINK};
 
 /// Manifest of the dataset of several types or tasks, without a check of its checksum.
 pub(super) fn manifest(config: &TrainConfig) -> Option<Json> {
@@ -20,6 +20,33 @@ pub(super) fn manifest(config: &TrainConfig) -> Option<Json> {
 /// Returns true if a task of the manifest has nodes as rows.
 pub(super) fn is_of_nodes(task: &Json) -> bool {
     task["kind"].as_str().is_some_and(|kind| kind.starts_with("node-"))
+}
+
+/// Returns true if the run learns links whose edges have no times: `--task` names such a task or an
+/// edge type, or it is `link` (or names none) and no link task of the dataset has times.
+pub(super) fn learns_links_without_times(config: &TrainConfig) -> bool {
+    let Some(manifest) = manifest(config) else { return false };
+    let tasks = manifest["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_link = |task: &&Json| task["kind"] == "link-prediction";
+    if !config.task.is_empty() && config.task != LINK {
+        let named = tasks.iter().find(|task| task["name"] == config.task.as_str());
+        return named.is_none_or(|task| is_link(&task) && !has_times(&manifest, task));
+    }
+    let mut links = tasks.iter().filter(is_link).peekable();
+    (config.task == LINK || links.peek().is_some()) && !links.any(|task| has_times(&manifest, task))
+}
+
+/// Returns true if the rows of a task on edges have times.
+fn has_times(manifest: &Json, task: &Json) -> bool {
+    let has = |file: String| manifest["files"].get(file).is_some();
+    let own = format!("tasks/{}", task["directory"].as_str().unwrap_or_default());
+    let edges = manifest["edge_types"].as_array().into_iter().flatten();
+    let of_edges = edges.filter(|of| {
+        ["source", "name", "destination"].iter().all(|part| of[part] == task["on"]["edges"][part])
+    });
+    let mut of_edges =
+        of_edges.map(|of| format!("edges/{}/time.npy", of["directory"].as_str().unwrap_or_default()));
+    has(format!("{own}/time.npy")) || !has(format!("{own}/seeds.npy")) && of_edges.any(has)
 }
 
 /// Returns true if the run's task is on nodes: `--task` names such a task, or it names none and all

@@ -100,6 +100,14 @@ pub(crate) fn contains(set: &[Edge], (u, v): Edge) -> bool {
 /// # Errors
 /// None in practice: the rest of a sound graph is sound.
 pub(crate) fn without(graph: &Graph, removed: &[Edge]) -> Result<Graph> {
+    without_listed(graph, removed, &mut |_| {})
+}
+
+/// [`without`], with the numbers of the edges that are left passed to `keep`, ascending.
+///
+/// # Errors
+/// As for [`without`].
+pub(crate) fn without_listed(graph: &Graph, removed: &[Edge], keep: &mut dyn FnMut(usize)) -> Result<Graph> {
     let (mut indptr, mut indices) = (vec![0u64], Vec::with_capacity(graph.num_edges()));
     let mut weights = graph.edge_weight().map(|_| Vec::with_capacity(graph.num_edges()));
     for v in 0..graph.num_nodes() as NodeId {
@@ -112,6 +120,7 @@ pub(crate) fn without(graph: &Graph, removed: &[Edge]) -> Result<Graph> {
                 continue;
             }
             indices.push(u);
+            keep(first + i);
             if let (Some(kept), Some(all)) = (&mut weights, graph.edge_weight()) {
                 kept.push(all[first + i]);
             }

@@ -9,6 +9,7 @@ use super::{
     link::{is_link, is_typed_link},
     reasons::{Read, use_or_leave_out},
 };
+pub(crate) use crate::config::link_task::reads_edges;
 use crate::{
     TrainConfig,
     config::{embedding::is_table, events::is_of_events, link_task::has_node_times},
@@ -20,12 +21,6 @@ const DEFAULT_MODEL: &str = "rsage";
 /// Returns true if the run trains on several types, or on the edge features of one.
 pub(crate) fn is_typed(config: &TrainConfig) -> bool {
     graphmill_nn::typed::TABLE.get(&config.model).is_some() && !is_of_events(config)
-}
-
-/// Returns true if the run learns a task on nodes with edge features.
-pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
-    graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges)
-        && !is_of_events(config)
 }
 
 /// Returns true if the dataset has several types or tasks, or the run reads edge features, and the

@@ -15,6 +15,7 @@ use crate::{
     link::{LinkMetric, LinkTask, Scored, split::Edge},
     memory,
     predictions::{Predictions, Target, Values},
+    typed::SavedTypedRun,
 };
 
 /// Sources whose candidates are ranked at once.
@@ -55,15 +56,18 @@ impl BestLinks {
 }
 
 impl SavedRun {
-    /// Returns true if the run learned links.
+    /// Returns true if the run learned links of one type without edge features.
     pub fn learns_links(&self) -> bool {
-        is_link(&self.config)
+        // a dataset that has moved says nothing about its types
+        is_link(&self.config) && SavedTypedRun::of_links(self).is_none()
     }
 
     /// Returns true if the run learned a stream of events.
     pub fn learns_events(&self) -> bool {
         let types = self.origin.as_ref().and_then(|origin| origin.typed.as_ref());
-        !types.is_some_and(|types| types.is_on_nodes) && is_of_events(&self.config)
+        !types.is_some_and(|types| types.is_on_nodes)
+            && is_of_events(&self.config)
+            && SavedTypedRun::of_links(self).is_none()
     }
 
     /// The task and the model of the run on `data`.

@@ -29,13 +29,13 @@ pub use scores::{PartScores, Scores};
 
 use crate::{
     Error, Result, RunDir, TrainConfig, build, checkpoint,
-    config::link_task::{is_link, is_typed_link},
     label_inputs::LabelColumns,
     memory,
     predictions::{Identity, Predictions, Target},
     record::{DatasetRecord, Origin, sizes},
     run,
     tiers::AllRows,
+    typed::SavedTypedRun,
 };
 
 /// Nodes to predict.
@@ -167,7 +167,7 @@ impl SavedRun {
         let special = if self.learns_events() {
             Some(format!("a stream of events (--model {})", self.config.model))
         } else {
-            is_typed_link(&self.config).then(|| "links of several types".to_string())
+            SavedTypedRun::of_links(self).map(|_| "links of several types or with edge features".to_string())
         };
         if let Some(special) = special {
             return Err(Error::usage(format!(
@@ -176,7 +176,7 @@ impl SavedRun {
             )));
         }
         match other {
-            Some(path) if is_link(&self.config) => build::open_graph(path, Verify::Once),
+            Some(path) if self.learns_links() => build::open_graph(path, Verify::Once),
             Some(path) => Ok(Dataset::open(path)?),
             None => Origin::open_of(self.origin.as_ref(), &self.dir, &self.config),
         }

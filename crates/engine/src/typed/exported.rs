@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl<'r> SavedTypedRun<'r> {
-    /// The run, if it learned links of several types by a model that reads messages: by its record,
-    /// or by its dataset if an older version wrote it.
+    /// The run, if it learned links of several types, or with edge features, by a model that reads
+    /// messages: by its record, or by its dataset if an older version wrote it.
     pub(crate) fn of_links(run: &'r SavedRun) -> Option<Self> {
         let types = run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
         let is_recorded = types.is_some_and(|types| !types.relations.is_empty());

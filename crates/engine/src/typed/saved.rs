@@ -20,7 +20,6 @@ use super::{build, edges, inference::TypedInference, position::assign, task::Typ
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
-    config::link_task::is_typed_link,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
@@ -43,7 +42,7 @@ impl<'r> SavedTypedRun<'r> {
     /// The run, if it was trained on nodes of several types, or on the edge features of one.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
         let has_model = TABLE.get(&run.config.model).is_some();
-        (has_model && !run.learns_events() && !is_typed_link(&run.config)).then_some(Self { run })
+        (has_model && !run.learns_events() && Self::of_links(run).is_none()).then_some(Self { run })
     }
 
     /// The run's configuration.

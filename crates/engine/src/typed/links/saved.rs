@@ -7,7 +7,9 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_nn::Matrix;
 
 use super::{
-    super::{build, inference::TypedInference, saved::SavedTypedRun, task::TypedTask},
+    super::{
+        build, edges::tables as tables_of, inference::TypedInference, saved::SavedTypedRun, task::TypedTask,
+    },
     learner::LinkModel,
     position::assign,
     task::TypedLinks,
@@ -15,7 +17,6 @@ use super::{
 use crate::{
     Result, TrainConfig,
     checkpoint::load_params,
-    config::link_task::is_typed_link,
     predictions::Target,
     relational::Embedded,
     saved::{
@@ -31,9 +32,10 @@ pub struct SavedTypedLinks<'r> {
 }
 
 impl<'r> SavedTypedLinks<'r> {
-    /// The run, if it learned links of several types by a model that reads messages.
+    /// The run, if it learned links of several types, or with edge features, by a model that reads
+    /// messages.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
-        is_typed_link(&run.config).then_some(Self { run })
+        SavedTypedRun::of_links(run).map(|_| Self { run })
     }
 
     fn config(&self) -> &'r TrainConfig {
@@ -70,7 +72,8 @@ impl<'r> SavedTypedLinks<'r> {
         let types: Vec<usize> = of.types().collect();
         let TypedLinks { edges, mut inputs, .. } = of;
         if reading == Reading::All {
-            inputs = TypedTask { graph: data.graph()?, ..inputs }.with_added(self.config(), &types)?;
+            let (graph, edges) = (data.graph()?, tables_of(self.config(), data)?);
+            inputs = TypedTask { graph, edges, ..inputs }.with_added(self.config(), &types)?;
         }
         let sampler = self.run.blame_config(build::sampler(self.config(), &inputs))?;
         let tables = inputs.host_tables();

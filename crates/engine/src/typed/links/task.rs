@@ -12,17 +12,21 @@
 //!
 //! # Cost
 //!
-//! O(E log R) for `R` removed edges.
+//! O(E log R) for `R` removed edges; 4 bytes for each edge that is left, if the model reads edge
+//! features.
 
-use graphmill_core::typed::TypedGraph;
+use std::sync::Arc;
+
+use graphmill_core::{NodeId, typed::TypedGraph};
 use graphmill_data::typed::{EdgeType, TypedDataset};
 
-use super::super::task::TypedTask;
+use super::super::{edges::tables as tables_of, tables::Tables, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     config::link::LinkOptions,
     link::split::{self, Edge},
     relational::{LinkEdges, Relation, Triple},
+    tiers::Selected,
 };
 
 /// Numbers of the graph's relations that hold the edges of a relation of the task.
@@ -37,7 +41,7 @@ pub(super) struct Held {
 /// Links that a run learns.
 pub(super) struct TypedLinks {
     pub(super) edges: LinkEdges,
-    /// Features, and the graph that batches read.
+    /// Features of nodes and edges, and the graph that batches read.
     pub(super) inputs: TypedTask,
     /// Relations of the graph that hold the edges of each relation of the task.
     pub(super) held: Vec<Held>,
@@ -92,10 +96,11 @@ impl TypedLinks {
                            reverses; change the split of the task";
             return Err(Error::dataset(&data.name, message));
         }
-        let graph = removed.leave(&data.graph()?)?;
+        let (graph, tables) = removed.leave(&data.graph()?, tables_of(config, data)?)?;
         notes.extend(leaks(data, &held, &removed, &graph));
         let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
-        let inputs = TypedTask::of_links(data, &edges.task, graph)?.with_added(config, &seeds)?;
+        let inputs = TypedTask { edges: tables, ..TypedTask::of_links(data, &edges.task, graph)? };
+        let inputs = inputs.with_added(config, &seeds)?;
         Ok(Self { edges, inputs, held, notes })
     }
 
@@ -182,14 +187,23 @@ impl Removed {
         self.0.get(r).is_some_and(|set| split::contains(set, edge))
     }
 
-    /// The graph without these edges.
-    fn leave(&self, graph: &TypedGraph) -> Result<TypedGraph> {
-        let rest = graph.relations().iter().enumerate().map(|(r, relation)| {
-            match self.0.get(r).filter(|set| !set.is_empty()) {
-                Some(set) => split::without(relation, set),
-                None => Ok(relation.clone()),
-            }
-        });
-        Ok(TypedGraph::new(graph.schema().clone(), rest.collect::<graphmill_core::Result<_>>()?)?)
+    /// The graph without these edges, and the feature rows of the edges that are left. `tables` is
+    /// empty if the model reads none.
+    fn leave(&self, graph: &TypedGraph, mut tables: Tables) -> Result<(TypedGraph, Tables)> {
+        let mut rest = Vec::with_capacity(graph.relations().len());
+        for (r, relation) in graph.relations().iter().enumerate() {
+            let Some(set) = self.0.get(r).filter(|set| !set.is_empty()) else {
+                rest.push(relation.clone());
+                continue;
+            };
+            let Some(table) = tables.get_mut(r).and_then(Option::as_mut) else {
+                rest.push(split::without(relation, set)?);
+                continue;
+            };
+            let mut kept = Vec::with_capacity(relation.num_edges());
+            rest.push(split::without_listed(relation, set, &mut |edge| kept.push(edge as NodeId))?);
+            *table = Arc::new(Selected::new(table.clone(), kept));
+        }
+        Ok((TypedGraph::new(graph.schema().clone(), rest)?, tables))
     }
 }

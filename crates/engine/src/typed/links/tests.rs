@@ -15,7 +15,7 @@ use graphmill_loader::{
 use proptest::prelude::*;
 
 use super::{
-    super::{build, stages::SeedSource},
+    super::{build, stages::SeedSource, tables::borrowed},
     batch::LinkSeeds,
     task::TypedLinks,
 };
@@ -32,11 +32,21 @@ fn data(buys: &[(u32, u32)], knows: &[(u32, u32)]) -> TypedDataset {
     builder.node_type("user", 8);
     let ends = |pairs: &[(u32, u32)]| pairs.iter().copied().unzip::<u32, u32, Vec<_>, Vec<_>>();
     let (from, to) = ends(buys);
-    builder.edge_type("user", "buys", "item").edges(from, to).with_reverse("bought-by");
+    // features that name the ends
+    let named = |from: &[u32], to: &[u32]| {
+        from.iter().zip(to).map(|(u, v)| (100 * u + v) as f32).collect::<Vec<f32>>()
+    };
+    let features = named(&from, &to);
+    builder.edge_type("user", "buys", "item").edges(from, to).features(1, features).with_reverse("bought-by");
     let (from, to) = ends(knows);
     let both = [[&from[..], &to[..]].concat(), [&to[..], &from[..]].concat()];
     let [sources, destinations] = both;
-    builder.edge_type("user", "knows", "user").edges(sources, destinations).reverse_of("knows");
+    let features = named(&sources, &destinations);
+    builder
+        .edge_type("user", "knows", "user")
+        .edges(sources, destinations)
+        .features(1, features)
+        .reverse_of("knows");
     for (name, on, pairs) in [
         ("buys", EdgeType::new("user", "buys", "item"), buys),
         ("knows", EdgeType::new("user", "knows", "user"), knows),
@@ -65,6 +75,27 @@ fn edges_of(batch: &TypedSampled, of: &TypedLinks) -> BTreeSet<(usize, NodeId, N
         }
     }
     found
+}
+
+/// Checks that the feature rows of a batch are those of its edges in `data`.
+fn check_edge_rows(data: &TypedDataset, batch: TypedSampled, of: &TypedLinks) -> Result<(), TestCaseError> {
+    let relations = of.inputs.graph.schema().relations();
+    let batch = batch.extract(&borrowed(&of.inputs.host_tables())).unwrap();
+    let batch = batch.with_edges(&borrowed(&of.inputs.edges)).unwrap();
+    for (block, rows) in batch.sampled.blocks.iter().zip(&batch.edges) {
+        for (r, (slice, relation)) in block.relations.iter().zip(relations).enumerate() {
+            let is_reverse = data.edges[r].edge_type.name == "bought-by";
+            let [sources, destinations] = [relation.src, relation.dst].map(|t| &batch.sampled.input_nodes[t]);
+            for v in 0..slice.num_dst {
+                for e in slice.edges(v) {
+                    let ends = (sources[slice.indices[e] as usize], destinations[v]);
+                    let (u, v) = if is_reverse { (ends.1, ends.0) } else { ends };
+                    prop_assert_eq!(rows[r].view().host()[e], (100 * u + v) as f32);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Edges that a part of the tasks must not show: with their reverses, by edge type.
@@ -158,6 +189,9 @@ proptest! {
             let source = LinkSeeds::new(&config, &of).unwrap();
             let sampler = build::sampler(&config, &of.inputs).unwrap();
             let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+            config.model = if entry.make.names_edges { "sage-edge" } else { "rsage" }.into();
+            let with_rows = TypedLinks::new(&config, &data).unwrap();
+            prop_assert_eq!(with_rows.inputs.edges.is_empty(), !entry.make.names_edges);
             for (number, part) in (0..).zip(numbers.chunks(batch_size)) {
                 let key = BatchKey { seed, epoch: 1, batch: number };
                 let Ok(seeds) = source.fill(key, part, TypedSeeds::default()) else { continue };
@@ -190,6 +224,12 @@ proptest! {
                     let held = of.held[r as usize];
                     own.insert((held.forward, u, v));
                     own.extend(held.reverse.map(|reverse| (reverse, v, u)));
+                }
+                if entry.make.names_edges {
+                    let request = with_rows.inputs.request(key).transposed();
+                    let seeds = source.fill(key, part, TypedSeeds::default()).unwrap();
+                    let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
+                    check_edge_rows(&data, batch, &with_rows)?;
                 }
                 let request = of.inputs.request(key).transposed();
                 let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();

@@ -189,8 +189,9 @@ proptest! {
             let source = LinkSeeds::new(&config, &of).unwrap();
             let sampler = build::sampler(&config, &of.inputs).unwrap();
             let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
-            config.model = if entry.make.names_edges { "sage-edge" } else { "rsage" }.into();
-            let with_rows = TypedLinks::new(&config, &data).unwrap();
+            let model = if entry.make.names_edges { "sage-edge" } else { "rsage" };
+            let with_rows = TrainConfig { model: model.into(), ..config.clone() };
+            let with_rows = TypedLinks::new(&with_rows, &data).unwrap();
             prop_assert_eq!(with_rows.inputs.edges.is_empty(), !entry.make.names_edges);
             for (number, part) in (0..).zip(numbers.chunks(batch_size)) {
                 let key = BatchKey { seed, epoch: 1, batch: number };

@@ -332,7 +332,7 @@ fn links_are_learned_from_the_features_of_the_edges_that_batches_read() {
             let (one, three) = (whole(Some(&run), 1), whole(None, 3));
             let losses = |of: &Summary| of.epochs.iter().map(|one| one.loss.to_bits()).collect::<Vec<_>>();
             assert_eq!((losses(&one), one.test.score), (losses(&three), three.test.score), "{name} {model}");
-            assert!(one.epochs[19].loss < 0.8 * one.epochs[0].loss, "{name} {model}");
+            assert!(one.epochs[19].loss < 0.95 * one.epochs[0].loss, "{name} {model}");
             assert!(one.test.score.unwrap() > 0.55, "{name} {model}: {:?}", one.test);
 
             // the saved run scores, ranks and embeds, with the messages of training or of all edges

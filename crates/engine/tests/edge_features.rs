@@ -333,7 +333,9 @@ fn links_are_learned_from_the_features_of_the_edges_that_batches_read() {
             let losses = |of: &Summary| of.epochs.iter().map(|one| one.loss.to_bits()).collect::<Vec<_>>();
             assert_eq!((losses(&one), one.test.score), (losses(&three), three.test.score), "{name} {model}");
             assert!(one.epochs[19].loss < 0.95 * one.epochs[0].loss, "{name} {model}");
-            assert!(one.test.score.unwrap() > 0.55, "{name} {model}: {:?}", one.test);
+            // half of the edges that are split by shares are random
+            let least = if with_task { 0.55 } else { 0.5 };
+            assert!(one.test.score.unwrap() > least, "{name} {model}: {:?}", one.test);
 
             // the saved run scores, ranks and embeds, with the messages of training or of all edges
             let saved = SavedRun::open(run.path(), false).unwrap();

@@ -1,8 +1,8 @@
 //! Values in a file without a name, for tables that are larger than memory.
 //!
 //! The file is mapped, so the system reads the rows that are used, keeps them while there is memory
-//! for them, and writes them back. It is unlinked before its first value is written: it ends with
-//! its matrix, or with the process, however that ends.
+//! for them, and writes them back. It never has a name on Linux, and elsewhere loses it before its
+//! first value is written: it ends with its matrix, or with the process, however that ends.
 
 #![allow(unsafe_code, reason = "mapped files")]
 
@@ -62,8 +62,22 @@ impl FileValues {
     }
 }
 
-/// Creates a file in `dir` and removes its name; the path is for messages.
+/// Creates a file without a name in `dir`; the path is for messages.
 fn unnamed(dir: &Path) -> Result<(File, PathBuf)> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{Mode, OFlags, open};
+        // file systems that have no such files refuse in several ways
+        if let Ok(file) = open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+        {
+            return Ok((file.into(), dir.join("rows of a table")));
+        }
+    }
+    named_and_removed(dir)
+}
+
+/// Creates a file in `dir` and removes its name, where files always have one at first.
+fn named_and_removed(dir: &Path) -> Result<(File, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
         let number = NEXT.fetch_add(1, Relaxed);
@@ -192,14 +206,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn released_rows_leave_the_memory_of_the_process() {
-        // pages of files that this process has mapped
+        let dir = tempfile::tempdir().unwrap();
+        // pages of files of the directory that this process has mapped
         let resident = || {
             let status = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let mut of_rows = false;
             let mut kib = 0;
             for line in status.lines() {
                 if line.contains(':') && line.split(' ').next().is_some_and(|word| word.contains('-')) {
-                    of_rows = line.contains(".rows-");
+                    of_rows = line.contains(dir.path().to_str().unwrap());
                 }
                 if let Some(rest) = line.strip_prefix("Rss:").filter(|_| of_rows) {
                     kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
@@ -207,7 +222,6 @@ mod tests {
             }
             kib
         };
-        let dir = tempfile::tempdir().unwrap();
         let mut matrix = Matrix::in_file(4096, 1024, dir.path()).unwrap();
         matrix.view_mut().host().fill(1.0);
         assert!(resident() >= 16 << 10, "{} KiB", resident());
@@ -216,6 +230,16 @@ mod tests {
         matrix.release(2048..4096);
         assert!(resident() < 1 << 10, "{} KiB", resident());
         assert!(matrix.view().host().iter().all(|&x| x == 1.0));
+    }
+
+    #[test]
+    fn a_file_that_had_a_name_has_none_when_it_is_returned() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(format!(".rows-{}-0.tmp", process::id()));
+        std::fs::write(&left, "of a process that was killed").unwrap();
+        let (mut file, _) = named_and_removed(dir.path()).unwrap();
+        file.write_all(b"rows").unwrap();
+        assert!(std::fs::read_dir(dir.path()).unwrap().all(|entry| entry.unwrap().path() == left));
     }
 
     #[test]

@@ -169,6 +169,34 @@ def test_pairs_of_several_types_are_scored_and_come_back(papers, tmp_path, optio
     assert near(again.scores[theirs], expected[order]) and not near(expected, found.scores, 1e-3)
 
 
+@pytest.mark.parametrize("model", ["gine", "gatv2-edge", "sage-edge", "edge-gated"])
+def test_pairs_are_scored_from_edge_features_and_come_back(tmp_path, model):
+    import torch
+
+    rng = np.random.default_rng(8)
+    nodes = {"place": {"x": rng.normal(size=(40, 3)).astype(np.float32)}}
+    edges = {("place", "road", "place"): {"edge_index": rng.integers(0, 40, (2, 200)), "x": rng.normal(size=(200, 2)).astype(np.float32)}}
+    graphmill.TypedDataset.from_arrays(nodes, edges, {}, name="roads").save(tmp_path / "roads")
+    roads = graphmill.TypedDataset(tmp_path / "roads")
+    run = tmp_path / "run"
+    graphmill.train(roads, task="link", model=model, fanout=[3, 3], out=run, **OPTIONS)
+    module = graphmill.load_model(run)
+    kind = ("place", "road", "place")
+    x = {"place": torch.as_tensor(np.asarray(roads.nodes("place").x))}
+    attr = {kind: torch.as_tensor(np.asarray(roads.edges(kind).x))}
+    found = graphmill.recommend(run, k=ALL, all_edges=True)
+    pairs = pairs_of(found)
+    with torch.no_grad():
+        rows = module.encode(x, edges_of(roads), attr)
+        assert near(module(x, edges_of(roads), pairs, edge_attr=attr), found.scores)
+    assert near(rows["place"], graphmill.embed(run, all_edges=True))
+    expected = trained_further(module, lambda: module(x, edges_of(roads), pairs, edge_attr=attr))
+    graphmill.import_model(run, module, tmp_path / "again")
+    again = graphmill.recommend(tmp_path / "again", k=ALL, all_edges=True)
+    order, theirs = np.lexsort(pairs.numpy()), np.lexsort(pairs_of(again).numpy())
+    assert near(again.scores[theirs], expected[order]) and not near(expected, found.scores, 1e-3)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -18,7 +18,8 @@ A model of links returns a score for each pair of nodes. `pairs` (2 x P) holds t
 of destinations, as `edge_label_index`, and `relation` names one of several relations:
 
     scores = model(x, edge_index, pairs)                        # one type
-    scores = model(x_dict, edge_index_dict, pairs, relation)    # several types
+    scores = model(x_dict, edge_index_dict, pairs, relation)    # several types, or edge features:
+                                                                # edge_attr=edge_attr_dict
     scores = model(pairs, relation)                             # a table of embeddings
     scores = model(pairs, relation, edge_index_dict)            # LightGCN, over the training edges
 

@@ -48,6 +48,9 @@ fn parts(kind: Kind) -> &'static [&'static str] {
         Kind::Links => &[COMMON, ONE_TYPE, DECODERS, LINKS],
         Kind::TypedNodes(of) if of.edge_widths().is_some() => &[COMMON, TYPED, EDGE_LAYERS],
         Kind::TypedNodes(_) => &[COMMON, TYPED],
+        Kind::TypedLinks(of) if of.edge_widths().is_some() => {
+            &[COMMON, TYPED, EDGE_LAYERS, DECODERS, TYPED_LINKS]
+        }
         Kind::TypedLinks(_) => &[COMMON, TYPED, DECODERS, TYPED_LINKS],
         Kind::Table => &[COMMON, DECODERS, TABLES],
     }

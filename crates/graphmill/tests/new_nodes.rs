@@ -115,7 +115,8 @@ fn new_nodes_get_the_scores_that_they_have_in_the_dataset() {
     bank(&sandbox);
     sandbox.ok("import tables bank known.toml");
     sandbox.ok("import tables whole whole.toml --like bank");
-    for model in ["rsage", "rgcn", "rgat", "hgt", "simple-hgn"] {
+    let readers = ["gine", "gatv2-edge", "sage-edge", "edge-gated"];
+    for model in ["rsage", "rgcn", "rgat", "hgt", "simple-hgn"].into_iter().chain(readers) {
         sandbox.ok(&format!(
             "train bank --model {model} --epochs 3 --hidden 8 --fanout 5,5 --batch-size 32 --lr 0.02 --out \
              {model}"
@@ -132,6 +133,13 @@ fn new_nodes_get_the_scores_that_they_have_in_the_dataset() {
         // Neighbours matter.
         let others = sandbox.ok(&predict(&ON.replace("--edges transfer=new-transfers.csv", "")));
         assert_ne!(table(&others), found, "{model}");
+        if readers.contains(&model) {
+            // so do the features of new edges
+            let text = String::from_utf8(sandbox.read("new-transfers.csv")).unwrap();
+            sandbox.write("other-transfers.csv", text.replace(".5,", "0.5,"));
+            let others = predict(&ON.replace("new-transfers", "other-transfers"));
+            assert_ne!(table(&sandbox.ok(&others)), found, "{model}");
+        }
     }
     // Edges between known nodes are left out and counted, the reverse ones too.
     let document = sandbox.ok_json(

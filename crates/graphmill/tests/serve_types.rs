@@ -136,7 +136,7 @@ fn known_nodes_get_the_bits_of_predict_and_keys_are_those_of_the_type() {
 
 #[test]
 fn new_nodes_of_several_types_get_the_bits_of_predict_on() {
-    for model in ["rsage", "hgt"] {
+    for model in ["rsage", "hgt", "sage-edge"] {
         let sandbox = trained(&format!("--model {model}"));
         sandbox.ok("import tables whole whole.toml --like bank");
         let expected = written(&sandbox, ON);
@@ -158,6 +158,14 @@ fn new_nodes_of_several_types_get_the_bits_of_predict_on() {
         assert_eq!(document["predictions"][0]["key"], "acc-100");
         let features = by_features(&whole);
         let (status, by_rows) = client.predict(&features);
+        if model == "sage-edge" {
+            assert_eq!(status, 422, "{by_rows}");
+            assert!(
+                by_rows["error"]["why"].as_str().unwrap().contains("listed edges have none"),
+                "{by_rows}"
+            );
+            continue;
+        }
         assert_eq!(status, 200, "{by_rows}");
         assert_eq!(bits(&by_rows), expected, "{model}");
         assert_eq!(by_rows["new_edges"], document["new_edges"]);
@@ -195,10 +203,19 @@ fn runs_of_models_with_edge_features_are_served() {
     assert_eq!(bits(&client.predict(&json!({ "ids": (0..120).collect::<Vec<_>>() })).1), expected);
     let (status, one) = client.predict(&json!({ "keys": ["acc-7"] }));
     assert_eq!((status, bits(&one)), (200, expected[14..16].to_vec()));
-    let new = json!({ "new": { "rows": [{ "id": "new", "age": 30 }] } });
-    let (status, document) = client.predict(&new);
-    assert_eq!(status, 422, "{document}");
-    assert!(document["error"]["why"].as_str().unwrap().contains("reads features of edges"), "{document}");
+    sandbox.write("new.csv", "id,age\nnew,30\n");
+    sandbox.write("paid.csv", "from,to,amount\nacc-3,new,55\nnew,acc-9,41\n");
+    let expected = written(&sandbox, "--on new.csv --edges paid.csv");
+    let paid = |amount: f64| {
+        let edges = json!([
+            { "from": "acc-3", "to": "new", "amount": amount },
+            { "from": "new", "to": "acc-9", "amount": 41 },
+        ]);
+        json!({ "new": { "rows": [{ "id": "new", "age": 30 }], "edges": edges } })
+    };
+    let (status, document) = client.predict(&paid(55.0));
+    assert_eq!((status, bits(&document)), (200, expected.clone()), "{document}");
+    assert_ne!(bits(&client.predict(&paid(80.0)).1), expected);
 }
 
 #[test]

@@ -309,7 +309,20 @@ fn imported_edge_features_are_trained_scored_and_predicted() {
     let kinds = String::from_utf8(sandbox.read("kinds.csv")).unwrap();
     let right = |(i, line): (usize, &str)| line.ends_with(if i % 2 == 1 { "shop" } else { "person" });
     assert!(kinds.lines().skip(1).enumerate().filter(|&line| right(line)).count() > 340, "{kinds}");
-    sandbox.write("new.csv", "id,age\nnew,30\n");
+    // new accounts with their transfers
+    let (mut accounts, mut transfers) = (String::from("id,age\n"), String::from("from,to,amount\n"));
+    for i in 0..20u32 {
+        accounts += &format!("new-{i},30\n");
+        for k in 1..=4 {
+            let amount = if i % 2 == 1 { 60 } else { 40 } + (i * 13 + k * 37) % 30;
+            transfers += &format!("acc-{},new-{i},{amount}\n", (i * 31 + k * 101) % 400);
+        }
+    }
+    sandbox.write("new.csv", accounts);
+    sandbox.write("new-transfers.csv", &transfers);
+    sandbox.write("no-amounts.csv", transfers.replace("amount", "sum"));
+    let kinds = sandbox.ok("predict gine --on new.csv --edges new-transfers.csv --out -");
+    assert!(kinds.lines().skip(1).enumerate().filter(|&line| right(line)).count() > 16, "{kinds}");
     sandbox.dataset("plain");
     for (args, why) in [
         (
@@ -318,7 +331,7 @@ fn imported_edge_features_are_trained_scored_and_predicted() {
         ),
         ("train accounts --model gine --time-dim 8", "leave it out"),
         ("train plain --model gine", "or a task on nodes whose edges have features"),
-        ("predict gine --on new.csv --out -", "the model reads features of edges"),
+        ("predict gine --on new.csv --edges no-amounts.csv --out -", "amount"),
     ] {
         let outcome = sandbox.run(args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(why), "{args}: {}", outcome.stderr);

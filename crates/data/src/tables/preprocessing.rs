@@ -192,10 +192,17 @@ impl Preprocessing {
         self.edges.values().all(|known| known.foreign_key.is_some())
     }
 
-    /// Record of the node types alone. Edges that are read by it need no columns of times and
-    /// features, and get none.
-    pub fn of_nodes(&self) -> Self {
-        Self { version: self.version, nodes: self.nodes.clone(), edges: BTreeMap::new() }
+    /// Record for further rows: of the node types, and with `edge_features` of the features of
+    /// edges. Edges that are read by it need no columns of times, and get none; without
+    /// `edge_features` the same holds for features.
+    pub fn of_new_rows(&self, edge_features: bool) -> Self {
+        let edges = self.edges.iter().filter(|_| edge_features);
+        let without_times = |known: &EdgeEncoding| EdgeEncoding { time: None, ..known.clone() };
+        Self {
+            version: self.version,
+            nodes: self.nodes.clone(),
+            edges: edges.map(|(name, known)| (name.clone(), without_times(known))).collect(),
+        }
     }
 
     /// Schema of a table of further edges of the type `name`, `source:name:destination`: its

@@ -14,7 +14,10 @@ use graphmill_core::{
     progress::Progress,
     typed::{NodeType, Schema, TypedGraph},
 };
-use graphmill_data::{external::Scratch, typed::TypedDataset};
+use graphmill_data::{
+    external::Scratch,
+    typed::{TableData, TypedDataset, Values},
+};
 use graphmill_loader::{Feature, feature::Host};
 use graphmill_nn::Matrix;
 
@@ -39,7 +42,7 @@ use crate::{
             part::{Edges, Part},
         },
     },
-    tiers::Joined,
+    tiers::{Joined, Selected},
 };
 
 /// A task, the rows of its types, and the number of hops of the part of its graph to join new nodes
@@ -96,7 +99,7 @@ impl SavedTypedRun<'_> {
         self.run.check_new_nodes()?;
         let Loaded { task, model } = self.load(data)?;
         let (_, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
-        let known = Known::new(data, &preprocessing);
+        let known = Known::new(data, &preprocessing).with_edge_features(!task.edges.is_empty());
         let tables = tiers::whole(self.config(), data, &task)?;
         let joined = self.join_tables((data, &known), (&task, &tables, None), new, watch)?;
         let (wanted, count) = (joined.wanted(), joined.count);
@@ -161,6 +164,12 @@ impl SavedTypedRun<'_> {
         of: JoinTo<'_>,
         new: &NewTypedFeatures,
     ) -> Result<JoinedTask> {
+        if !of.0.edges.is_empty() {
+            return Err(Error::usage(
+                "new nodes: the model reads features of edges, and listed edges have none; pass rows of \
+                 tables, whose edges have the columns of the import",
+            ));
+        }
         let parts = NewParts::listed(data, of.0, new)?;
         check(data, of.0, |t| parts.counts[t] > 0)?;
         self.join(data, of, &parts, &|_| Ok(Scratch::in_memory()))
@@ -175,12 +184,13 @@ impl SavedTypedRun<'_> {
         scratch: &dyn Fn(usize) -> Result<Scratch>,
     ) -> Result<JoinedTask> {
         let t = task.node_type;
-        let (graph, ids) = match hops {
-            None => (extend(&task.graph, new, scratch)?, None),
-            Some(hops) => part(&task.graph, new, t, hops).map(|(graph, ids)| (graph, Some(ids)))?,
+        let (graph, rows, ids) = match hops {
+            None => extend(task, new, scratch).map(|(graph, rows)| (graph, rows, None))?,
+            Some(hops) => part(task, new, t, hops).map(|(graph, rows, ids)| (graph, rows, Some(ids)))?,
         };
         let tables = joined(&data.name, tables.clone(), task, new)?;
-        let task = TypedTask { graph, ..task.clone() }.with_added(self.config(), &[t])?;
+        let edges = joined_edges(data, task, new, rows)?;
+        let task = TypedTask { graph, edges, ..task.clone() }.with_added(self.config(), &[t])?;
         Ok(JoinedTask {
             task,
             tables,
@@ -199,6 +209,8 @@ struct NewParts {
     counts: Vec<usize>,
     features: Vec<Features>,
     edges: Vec<NewEdges>,
+    /// Features of the edges of each relation, by their numbers.
+    edge_features: Vec<Features>,
 }
 
 impl NewParts {
@@ -211,6 +223,7 @@ impl NewParts {
             counts: types.clone().map(|t| new.count(t)).collect(),
             features: types.map(|t| new.features(t)).collect(),
             edges: edges.collect(),
+            edge_features: data.edges.iter().map(|of| new.edge_features(&of.edge_type)).collect(),
         }
     }
 
@@ -268,7 +281,8 @@ impl NewParts {
                 None => add(r, found)?,
             }
         }
-        Ok(Self { counts, features, edges })
+        let edge_features = vec![Features::default(); edges.len()];
+        Ok(Self { counts, features, edges, edge_features })
     }
 }
 
@@ -291,12 +305,6 @@ fn check(data: &TypedDataset, task: &TypedTask, is_given: impl Fn(usize) -> bool
             task.name
         )));
     }
-    if !task.edges.is_empty() {
-        return Err(Error::usage(format!(
-            "new nodes of '{target}': the model reads features of edges, and tables of new edges give none; \
-             import the tables again with the new rows, and pass --dataset"
-        )));
-    }
     let learned = (0..data.nodes.len()).find(|&t| is_given(t) && task.features[t].is_none());
     if let Some(t) = learned {
         return Err(no_features(&data.nodes[t].name));
@@ -310,28 +318,47 @@ fn check(data: &TypedDataset, task: &TypedTask, is_given: impl Fn(usize) -> bool
     Ok(())
 }
 
-/// `graph` with new nodes and edges of all types.
+/// Row of each edge among those of the known edges, followed by those of the new ones, for each
+/// relation whose rows the model reads.
+type EdgeRowsOf = Vec<Option<Vec<NodeId>>>;
+
+/// The graph of `task` with new nodes and edges of all types.
 fn extend(
-    graph: &TypedGraph,
+    task: &TypedTask,
     new: &NewParts,
     scratch: &dyn Fn(usize) -> Result<Scratch>,
-) -> Result<TypedGraph> {
+) -> Result<(TypedGraph, EdgeRowsOf)> {
+    let graph = &task.graph;
     let schema = graph.schema();
     let types = schema.types().iter().zip(&new.counts);
     let types = types.map(|(node, new)| NodeType::new(&node.name, node.count + new)).collect();
     // without the relations that a sampler adds, which have no edges
     let stored = &schema.relations()[..new.edges.len()];
-    let mut relations = Vec::with_capacity(stored.len());
+    let (mut relations, mut rows) = (Vec::with_capacity(stored.len()), Vec::with_capacity(stored.len()));
     for (r, (relation, edges)) in stored.iter().zip(&new.edges).enumerate() {
-        relations.push(edges.added_to(graph.relation(r), new.counts[relation.dst], &scratch(r)?)?);
+        let (known, count) = (graph.relation(r), new.counts[relation.dst]);
+        let mut of_relation = has_rows(task, r).then(Vec::new);
+        relations.push(edges.added_with_rows(known, count, &scratch(r)?, of_relation.as_mut())?);
+        rows.push(of_relation);
     }
     let schema = Schema::new(types, stored.to_vec())?;
-    Ok(TypedGraph::new(schema, relations)?)
+    Ok((TypedGraph::new(schema, relations)?, rows))
 }
 
-/// The part of `graph` with new nodes and edges of all types that new nodes of the type `t` depend
-/// on by `hops` layers, and the ids of its nodes.
-fn part(graph: &TypedGraph, new: &NewParts, t: usize, hops: usize) -> Result<(TypedGraph, Vec<Vec<NodeId>>)> {
+/// Returns true if the model reads the rows of the edges of relation `r`.
+fn has_rows(task: &TypedTask, r: usize) -> bool {
+    task.edges.get(r).is_some_and(Option::is_some)
+}
+
+/// The part of the graph of `task` with new nodes and edges of all types that new nodes of the type
+/// `t` depend on by `hops` layers, the rows of its edges, and the ids of its nodes.
+fn part(
+    task: &TypedTask,
+    new: &NewParts,
+    t: usize,
+    hops: usize,
+) -> Result<(TypedGraph, EdgeRowsOf, Vec<Vec<NodeId>>)> {
+    let graph = &task.graph;
     let schema = graph.schema();
     let known: Vec<usize> = schema.types().iter().map(|node| node.count).collect();
     known.iter().zip(&new.counts).try_for_each(|(&known, &new)| check_ids(known, new))?;
@@ -341,11 +368,14 @@ fn part(graph: &TypedGraph, new: &NewParts, t: usize, hops: usize) -> Result<(Ty
     // without the relations that a sampler adds, which have no edges
     let stored = &schema.relations()[..new.edges.len()];
     let edges = stored.iter().zip(&new.edges).enumerate();
-    let edges = edges.map(|(r, (of, new))| Edges { known: graph.relation(r), new, src: of.src, dst: of.dst });
-    let Part { ids, relations } = Part::around(&edges.collect::<Vec<_>>(), &counts, &wanted, hops);
+    let edges = edges.map(|(r, (of, new))| {
+        let with_rows = has_rows(task, r);
+        Edges { known: graph.relation(r), new, src: of.src, dst: of.dst, with_rows }
+    });
+    let Part { ids, relations, rows } = Part::around(&edges.collect::<Vec<_>>(), &counts, &wanted, hops);
     let types = schema.types().iter().zip(&ids).map(|(node, ids)| NodeType::new(&node.name, ids.len()));
     let schema = Schema::new(types.collect(), stored.to_vec())?;
-    Ok((TypedGraph::new(schema, relations)?, ids))
+    Ok((TypedGraph::new(schema, relations)?, rows, ids))
 }
 
 /// The rows of each type of the dataset `name`, followed by those of the new nodes at the same
@@ -374,4 +404,34 @@ fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewParts) -> Resul
         Ok(Some(Arc::new(Joined::new(known, rows)) as Arc<dyn Feature>))
     };
     tables.into_iter().enumerate().map(join).collect()
+}
+
+/// The rows of the edges of `task` with new ones at the same precision, in the order of the joined
+/// graph.
+fn joined_edges(data: &TypedDataset, task: &TypedTask, new: &NewParts, rows: EdgeRowsOf) -> Result<Tables> {
+    let join = |((r, table), rows): ((usize, &Option<Arc<dyn Feature>>), Option<Vec<NodeId>>)| {
+        let (Some(known), Some(rows)) = (table, rows) else { return Ok(None) };
+        let (features, of) = (&new.edge_features[r], &data.edges[r]);
+        if new.edges[r].len() == 0 {
+            return Ok(Some(Arc::new(Selected::new(known.clone(), rows)) as Arc<dyn Feature>));
+        }
+        let added = features.len().checked_div(features.dim).unwrap_or_default();
+        if features.dim != known.dim() || known.num_rows() + added > NodeId::MAX as usize {
+            let message = format!(
+                "edge type {} has {} features, but the columns of its table give {}, or it has more edges \
+                 than ids; import the tables again",
+                of.edge_type,
+                known.dim(),
+                features.dim
+            );
+            return Err(Error::dataset(&data.name, message));
+        }
+        let kind = match of.features.as_ref().map(|table| &table.data) {
+            Some(TableData::Dense(Values::F16(_))) => TableType::F16,
+            _ => TableType::F32,
+        };
+        let all = Arc::new(Joined::new(known.clone(), Host::resident(features, kind)?));
+        Ok(Some(Arc::new(Selected::new(all, rows)) as Arc<dyn Feature>))
+    };
+    task.edges.iter().enumerate().zip(rows).map(join).collect()
 }

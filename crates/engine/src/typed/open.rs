@@ -218,6 +218,7 @@ impl OpenTypedRun {
                 });
                 let (known, keys) = encodings.as_ref().map_err(|why| Error::usage(why.clone()))?;
                 let known = Known::new(&self.data, known).found_by(keys);
+                let known = known.with_edge_features(!self.task.edges.is_empty());
                 typed.join_tables((&self.data, &known), of, new, &(Arc::new(Quiet) as Arc<dyn Progress>))
             }
             NewNodes::TypedFeatures(new) => typed.join_features(&self.data, of, new),

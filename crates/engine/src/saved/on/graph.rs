@@ -39,12 +39,36 @@ impl NodeIds<'_> {
     }
 }
 
+/// A new edge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NewEdge {
+    pub(crate) dst: NodeId,
+    pub(crate) src: NodeId,
+    pub(crate) weight: f32,
+    /// Its number in the imported tables, or in the list.
+    pub(crate) row: u32,
+}
+
 /// New edges of a graph, by destination and source.
 pub(crate) struct NewEdges {
-    /// Destination, source and weight.
-    edges: Vec<(NodeId, NodeId, f32)>,
+    edges: Vec<NewEdge>,
     /// Number of edges between known nodes, which are left out.
     pub(crate) between_known: u64,
+}
+
+impl NewEdge {
+    fn ends(&self) -> (NodeId, NodeId) {
+        (self.dst, self.src)
+    }
+
+    fn reversed(self) -> Self {
+        Self { dst: self.src, src: self.dst, ..self }
+    }
+
+    /// Row of the edge behind those of the `known` edges, if all rows have 32-bit numbers.
+    pub(super) fn row_behind(&self, known: &Graph) -> NodeId {
+        (known.num_edges() as NodeId).wrapping_add(self.row)
+    }
 }
 
 impl NewEdges {
@@ -60,11 +84,11 @@ impl NewEdges {
                     continue;
                 }
                 let weight = imported.weights.as_ref().map_or(1.0, |weights| weights[e]);
-                found.edges.push((dst.of(v), src.of(u), weight));
+                found.edges.push(NewEdge { dst: dst.of(v), src: src.of(u), weight, row: e as u32 });
             }
         }
         // Parallel edges stay in the order of the table.
-        found.edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        found.edges.sort_by_key(NewEdge::ends);
         found
     }
 
@@ -98,7 +122,7 @@ impl NewEdges {
                 found.between_known += 1;
                 continue;
             }
-            found.edges.push((v, u, weight));
+            found.edges.push(NewEdge { dst: v, src: u, weight, row: number as u32 });
         }
         found.sorted(what)
     }
@@ -108,15 +132,15 @@ impl NewEdges {
     /// # Errors
     /// Both directions were given.
     pub(crate) fn undirected(mut self, what: &str) -> Result<Self> {
-        let back: Vec<_> = self.edges.iter().filter(|edge| edge.0 != edge.1).copied().collect();
-        self.edges.extend(back.into_iter().map(|(v, u, weight)| (u, v, weight)));
+        let back: Vec<_> = self.edges.iter().filter(|edge| edge.dst != edge.src).copied().collect();
+        self.edges.extend(back.into_iter().map(NewEdge::reversed));
         self.sorted(what)
     }
 
     /// The same edges from their destinations to their sources.
     pub(crate) fn reversed(&self) -> Self {
-        let mut edges: Vec<_> = self.edges.iter().map(|&(v, u, weight)| (u, v, weight)).collect();
-        edges.sort_by_key(|&(dst, src, _)| (dst, src));
+        let mut edges: Vec<_> = self.edges.iter().copied().map(NewEdge::reversed).collect();
+        edges.sort_by_key(NewEdge::ends);
         Self { edges, between_known: self.between_known }
     }
 
@@ -132,11 +156,9 @@ impl NewEdges {
 
     /// The edges in the order of their destinations.
     fn sorted(mut self, what: &str) -> Result<Self> {
-        self.edges.sort_by_key(|&(dst, src, _)| (dst, src));
-        if let Some(pair) =
-            self.edges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
-        {
-            let (dst, src, _) = pair[0];
+        self.edges.sort_by_key(NewEdge::ends);
+        if let Some(pair) = self.edges.windows(2).find(|pair| pair[0].ends() == pair[1].ends()) {
+            let NewEdge { dst, src, .. } = pair[0];
             return Err(Error::usage(format!(
                 "{what}: the edge from {src} to {dst} occurs twice; pass each once, and in one direction if \
                  they are undirected"
@@ -150,18 +172,18 @@ impl NewEdges {
         self.edges.len()
     }
 
-    /// Destination, source and weight of the edges to `v`.
-    pub(super) fn row(&self, v: NodeId) -> &[(NodeId, NodeId, f32)] {
-        let first = self.edges.partition_point(|&(dst, ..)| dst < v);
-        let count = self.edges[first..].partition_point(|&(dst, ..)| dst == v);
+    /// The edges to `v`.
+    pub(super) fn row(&self, v: NodeId) -> &[NewEdge] {
+        let first = self.edges.partition_point(|edge| edge.dst < v);
+        let count = self.edges[first..].partition_point(|edge| edge.dst == v);
         &self.edges[first..first + count]
     }
 
     /// Number of edges from each of `ids`, which are ascending.
     pub(super) fn out_degrees(&self, ids: &[NodeId]) -> Vec<u32> {
         let mut counts = vec![0; ids.len()];
-        for &(_, src, _) in &self.edges {
-            if let Ok(i) = ids.binary_search(&src) {
+        for edge in &self.edges {
+            if let Ok(i) = ids.binary_search(&edge.src) {
                 counts[i] += 1;
             }
         }
@@ -174,8 +196,24 @@ impl NewEdges {
     /// # Errors
     /// Ids exceed 32 bits, or the scratch cannot be written.
     pub(crate) fn added_to(&self, known: &Graph, new: usize, scratch: &Scratch) -> Result<Graph> {
+        self.added_with_rows(known, new, scratch, None)
+    }
+
+    /// [`NewEdges::added_to`], with the row of each edge among those of the known edges, followed
+    /// by those of the new ones, added to `rows`.
+    ///
+    /// # Errors
+    /// As for [`NewEdges::added_to`].
+    pub(crate) fn added_with_rows(
+        &self,
+        known: &Graph,
+        new: usize,
+        scratch: &Scratch,
+        mut rows: Option<&mut Vec<NodeId>>,
+    ) -> Result<Graph> {
         let nodes = known.num_nodes();
         if new == 0 && self.edges.is_empty() {
+            rows.iter_mut().for_each(|rows| rows.extend(0..known.num_edges() as NodeId));
             return Ok(known.clone());
         }
         check_ids(nodes, new)?;
@@ -186,15 +224,19 @@ impl NewEdges {
         let (mut rest, mut copied, mut end) = (&self.edges[..], 0usize, 0u64);
         for v in 0..nodes + new {
             let row = if v < nodes { known.indptr()[v + 1] as usize } else { known.num_edges() };
-            let count = rest.iter().take_while(|&&(dst, ..)| dst as usize == v).count();
+            let count = rest.iter().take_while(|edge| edge.dst as usize == v).count();
             let (added, others) = rest.split_at(count);
             rest = others;
             if count > 0 || v + 1 == nodes + new || row - copied >= CHUNK_LEN {
                 indices.extend(&known.indices()[copied..row])?;
-                indices.extend(&added.iter().map(|&(_, src, _)| src).collect::<Vec<_>>())?;
+                indices.extend(&added.iter().map(|edge| edge.src).collect::<Vec<_>>())?;
+                if let Some(rows) = &mut rows {
+                    rows.extend(copied as NodeId..row as NodeId);
+                    rows.extend(added.iter().map(|edge| edge.row_behind(known)));
+                }
                 if let (Some(weights), Some(known)) = (&mut weights, known.edge_weight()) {
                     weights.extend(&known[copied..row])?;
-                    weights.extend(&added.iter().map(|&(.., weight)| weight).collect::<Vec<_>>())?;
+                    weights.extend(&added.iter().map(|edge| edge.weight).collect::<Vec<_>>())?;
                 }
                 end += (row - copied + count) as u64;
                 copied = row;
@@ -274,7 +316,13 @@ mod tests {
             let ids = NodeIds { known: 6, new: 3, places: &[5, 4, 3, 2, 1, 0] };
             let new = NewEdges::of(Some(imported), ids, ids);
             prop_assert_eq!(new.between_known as usize, known.num_edges());
-            let joined = new.added_to(&known, 3, &Scratch::in_memory()).unwrap();
+            let mut rows = Vec::new();
+            let scratch = Scratch::in_memory();
+            let joined = new.added_with_rows(&known, 3, &scratch, Some(&mut rows)).unwrap();
+            // the weights stand for features
+            let all = [known.edge_weight().unwrap(), imported.weights.as_ref().unwrap()].concat();
+            let by_row: Vec<f32> = rows.iter().map(|&row| all[row as usize]).collect();
+            prop_assert_eq!(&by_row[..], joined.edge_weight().unwrap());
             prop_assert_eq!(joined.indptr(), expected.indptr());
             prop_assert_eq!(joined.indices(), expected.indices());
             prop_assert_eq!(joined.edge_weight(), expected.edge_weight());

@@ -126,9 +126,9 @@ impl SavedRun {
     ) -> Result<Joined> {
         let known = data.num_nodes();
         check_ids(known, new.count)?;
-        let edges = Edges { known: &data.graph, new: &new.edges, src: 0, dst: 0 };
+        let edges = Edges { known: &data.graph, new: &new.edges, src: 0, dst: 0, with_rows: false };
         let wanted = (known as NodeId..(known + new.count) as NodeId).collect();
-        let Part { mut ids, relations } =
+        let Part { mut ids, relations, .. } =
             Part::around(std::slice::from_ref(&edges), &[known + new.count], &[wanted], hops);
         let ids = ids.swap_remove(0);
         let of_out = out_degrees.map(|degrees| edges.out_degrees(degrees, &ids));

@@ -35,6 +35,8 @@ pub(crate) struct Known<'d> {
     preprocessing: &'d Preprocessing,
     /// Finds nodes by their keys.
     finder: &'d dyn FindKeys,
+    /// True to read the features of new edges.
+    edge_features: bool,
 }
 
 /// Finds the nodes of a dataset by their keys.
@@ -85,13 +87,19 @@ pub(crate) struct NewRows {
 impl<'d> Known<'d> {
     /// Creates the dataset with its encodings, as [`encodings`] reads them.
     pub(crate) fn new(data: &'d TypedDataset, preprocessing: &'d Preprocessing) -> Self {
-        Self { data, preprocessing, finder: &Scan }
+        Self { data, preprocessing, finder: &Scan, edge_features: false }
     }
 
     /// The same dataset, whose nodes `finder` finds.
     #[must_use]
     pub(crate) fn found_by(self, finder: &'d dyn FindKeys) -> Self {
         Self { finder, ..self }
+    }
+
+    /// The same dataset, to which new edges bring their features if `edge_features`.
+    #[must_use]
+    pub(crate) fn with_edge_features(self, edge_features: bool) -> Self {
+        Self { edge_features, ..self }
     }
 
     /// Assigns new tables to types. Nodes without a type are of the type number `target`.
@@ -176,7 +184,7 @@ impl<'d> Known<'d> {
             keys.iter().map(|key| found.contains_key(key)).collect()
         };
         let schema = self.schema(tables, new);
-        let encodings = self.preprocessing.of_nodes();
+        let encodings = self.preprocessing.of_new_rows(self.edge_features);
         let ImportedTables { dataset: imported, report } =
             import_new_tables(&schema, dir.path().join("new"), &encodings, &has, work)?;
         watch.check()?;
@@ -239,6 +247,17 @@ impl NewRows {
     pub(crate) fn edges(&self, of: Option<&EdgeType>, (src, dst): (usize, usize)) -> NewEdges {
         let imported = self.imported.edges.iter().find(|edges| Some(&edges.edge_type) == of);
         NewEdges::of(imported, self.ids(src), self.ids(dst))
+    }
+
+    /// Features of the new edges of the type `of`, in the order of their numbers.
+    pub(crate) fn edge_features(&self, of: &EdgeType) -> Features {
+        let imported = self.imported.edges.iter().find(|edges| edges.edge_type == *of);
+        match imported.and_then(|edges| edges.features.as_ref()) {
+            Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), .. }) => {
+                Features::f32(*width, values.to_vec())
+            }
+            _ => Features::default(),
+        }
     }
 
     /// Keys of the new nodes of type `t`, and of others behind them.

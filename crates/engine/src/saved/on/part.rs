@@ -33,6 +33,8 @@ pub(crate) struct Edges<'g> {
     pub(crate) src: usize,
     /// Number of the type of the destinations.
     pub(crate) dst: usize,
+    /// True if the part needs the rows of its edges.
+    pub(crate) with_rows: bool,
 }
 
 /// Part of a graph.
@@ -41,6 +43,9 @@ pub(crate) struct Part {
     pub(crate) ids: Vec<Vec<NodeId>>,
     /// Edges of each relation between these nodes.
     pub(crate) relations: Vec<Graph>,
+    /// Row of each edge among those of the known edges, followed by those of the new ones, for each
+    /// relation that wants them.
+    pub(crate) rows: Vec<Option<Vec<NodeId>>>,
 }
 
 impl Edges<'_> {
@@ -64,28 +69,36 @@ impl Edges<'_> {
         degrees
     }
 
-    /// The rows of the `inner` ones of the `outer` nodes, by their numbers among these.
-    fn among(&self, inner: &[NodeSet], outer: &[NodeSet]) -> Graph {
-        let mut indptr = vec![0];
+    /// The neighbours of the `inner` ones of the `outer` nodes, by their numbers among these, and
+    /// the rows of the edges.
+    fn among(&self, inner: &[NodeSet], outer: &[NodeSet]) -> (Graph, Option<Vec<NodeId>>) {
+        let (mut indptr, mut numbers) = (vec![0], self.with_rows.then(Vec::new));
         let (mut indices, mut weights) = (Vec::new(), self.known.edge_weight().map(|_| Vec::new()));
         let mut rows = inner[self.dst].ids().iter().peekable();
         for v in outer[self.dst].ids() {
             if rows.next_if_eq(&v).is_some() {
                 let (known, new) = (self.known_row(*v), self.new.row(*v));
                 indices.extend_from_slice(known);
-                indices.extend(new.iter().map(|&(_, src, _)| src));
+                indices.extend(new.iter().map(|edge| edge.src));
+                if let Some(numbers) = &mut numbers {
+                    if !known.is_empty() {
+                        let first = self.known.indptr()[*v as usize] as NodeId;
+                        numbers.extend(first..first + known.len() as NodeId);
+                    }
+                    numbers.extend(new.iter().map(|edge| edge.row_behind(self.known)));
+                }
                 if let (Some(weights), Some(all)) = (&mut weights, self.known.edge_weight()) {
                     if !known.is_empty() {
                         let first = self.known.indptr()[*v as usize] as usize;
                         weights.extend_from_slice(&all[first..first + known.len()]);
                     }
-                    weights.extend(new.iter().map(|&(.., weight)| weight));
+                    weights.extend(new.iter().map(|edge| edge.weight));
                 }
             }
             indptr.push(indices.len() as u64);
         }
         outer[self.src].number(&mut indices);
-        Graph::sorted(indptr.into(), indices.into(), weights.map(Into::into))
+        (Graph::sorted(indptr.into(), indices.into(), weights.map(Into::into)), numbers)
     }
 }
 
@@ -105,12 +118,12 @@ impl Part {
             for edges in relations {
                 let (ids, added) = (inner[edges.dst].ids(), &mut added[edges.src]);
                 added.add_rows(ids, |v| edges.known_row(v));
-                added.add(ids.iter().flat_map(|&v| edges.new.row(v)).map(|&(_, src, _)| src));
+                added.add(ids.iter().flat_map(|&v| edges.new.row(v)).map(|edge| edge.src));
             }
             outer = sets(&mut added);
         }
-        let relations = relations.iter().map(|edges| edges.among(&inner, &outer)).collect();
-        Self { ids: outer.iter().map(|set| set.ids().to_vec()).collect(), relations }
+        let (relations, rows) = relations.iter().map(|edges| edges.among(&inner, &outer)).unzip();
+        Self { ids: outer.iter().map(|set| set.ids().to_vec()).collect(), relations, rows }
     }
 }
 
@@ -141,7 +154,10 @@ mod tests {
             let graph = build_weighted(known, &src, &dst, &weights, options).unwrap();
             let new = NewEdges::listed("edges", weighted.filter(|edge| !is_known(edge)), [ids; 2]).unwrap();
             let whole = new.added_to(&graph, 40 - known, &Scratch::in_memory()).unwrap();
-            let of = Edges { known: &graph, new: &new, src: 0, dst: 0 };
+            let mut rows_of_whole = Vec::new();
+            let scratch = Scratch::in_memory();
+            new.added_with_rows(&graph, 40 - known, &scratch, Some(&mut rows_of_whole)).unwrap();
+            let of = Edges { known: &graph, new: &new, src: 0, dst: 0, with_rows: true };
             let wanted: Vec<NodeId> = (known as NodeId..40).collect();
             let part = Part::around(std::slice::from_ref(&of), &[40], std::slice::from_ref(&wanted), hops);
             let (ids, rows) = (&part.ids[0], &part.relations[0]);
@@ -176,6 +192,8 @@ mod tests {
                 };
                 if inner.contains(&v) {
                     prop_assert_eq!(row, whole.in_neighbors(v));
+                    let numbers = &part.rows[0].as_ref().unwrap()[span(rows, i)];
+                    prop_assert_eq!(numbers, &rows_of_whole[span(&whole, v as usize)]);
                     prop_assert_eq!(&weights[span(rows, i)], &all[span(&whole, v as usize)]);
                 } else {
                     prop_assert!(row.is_empty());

@@ -145,7 +145,7 @@ fn new_events_change_the_answers_until_a_reload() {
     let health = one.get("/healthz").1;
     assert_eq!((&health["events"], &health["end_time"]), (&json!(470), &json!(28_201)), "{health}");
     for (body, status, says) in [
-        (new_visits(1..=2, false), 422, "none before the last of the stream"),
+        (new_visits(1..=2, false), 422, "event 0 at time 60 follows one at time 28200"),
         (json!({ "ids": [[0, 1]], "times": [99_999], "features": [[1, 2]] }), 422, "have 0"),
         (json!({ "ids": [[0, 8]], "times": [99_999] }), 422, "node 8"),
         (json!({ "ids": [[0, 1]], "times": [] }), 422, "1 pairs and 0 times"),

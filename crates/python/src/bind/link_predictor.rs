@@ -116,12 +116,11 @@ impl LinkPredictor {
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
         destination: &Bound<'_, PyAny>,
-        times: &Bound<'_, PyArray1<i64>>,
-        features: &Bound<'_, PyArray1<f32>>,
+        times: PyReadonlyArray1<'_, i64>,
+        features: PyReadonlyArray1<'_, f32>,
     ) -> PyResult<()> {
         let pairs = self.pairs(0, source, destination)?;
-        let times = PyReadonlyArray1::try_from(times)?.as_slice()?.to_vec();
-        let features = PyReadonlyArray1::try_from(features)?.as_slice()?.to_vec();
+        let (times, features) = (times.as_slice()?.to_vec(), features.as_slice()?.to_vec());
         let new = NewEvents { pairs, times, features };
         py.detach(|| self.0.add_events(&new)).map_err(error::engine)
     }

@@ -21,7 +21,7 @@ use graphmill_engine::{
         links::{BestLinks, Reading},
         on::{NewTables, WrittenNew},
     },
-    typed::{SavedTypedRun, open_dataset as open_typed, train as train_typed},
+    typed::{SavedTypedRun, links::SavedTypedLinks, open_dataset as open_typed},
 };
 use pyo3::prelude::*;
 
@@ -114,7 +114,7 @@ impl Data {
         match self {
             // the features of edges are not part of a dataset of one type
             Self::One(data) => match open_typed(config)? {
-                Some(typed) => train_typed(config, &typed, context),
+                Some(_) => AnyDataset::open(config)?.train(config, context),
                 None => graphmill_engine::train(config, data, context),
             },
             Self::Several(_) | Self::Directory(_) => AnyDataset::open(config)?.train(config, context),
@@ -127,7 +127,9 @@ impl Data {
     /// The run has another number of types.
     fn source<'d>(given: Option<&'d Self>, run: &'d SavedRun) -> Result<Source<'d>> {
         let typed = SavedTypedRun::of(run);
-        let reads_directory = SavedEmbedding::of(run).is_some() || SavedEvents::of(run).is_some();
+        let reads_directory = SavedEmbedding::of(run).is_some()
+            || SavedEvents::of(run).is_some()
+            || SavedTypedLinks::of(run).is_some();
         Ok(match (given, typed) {
             (None, _) => Source::Directory(None),
             (Some(Self::Directory(path)), _) => Source::Directory(Some(path)),

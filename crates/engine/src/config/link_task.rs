@@ -10,7 +10,8 @@ use super::{
     stored_tasks::{is_of_nodes, manifest},
 };
 
-/// Returns true if the model of the run reads edge features, and the run learns no stream of events.
+/// Returns true if the model of the run reads edge features, and the run learns no stream of
+/// events.
 pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
     graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges)
         && !is_of_events(config)

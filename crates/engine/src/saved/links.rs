@@ -10,12 +10,15 @@ use graphmill_nn::{Matrix, Pass, backend::Cpu, layer::gather_rows, link::decoder
 use super::{PartScores, SavedRun, Scores, Selection, Written, keys::Names, predictor::OpenLinks};
 use crate::{
     Error, Result, TrainConfig, build,
-    config::{events::is_of_events, link_task::is_link},
+    config::{
+        embedding::is_table,
+        events::is_of_events,
+        link_task::{is_link, is_typed_link},
+    },
     inference::{Inference, Output},
     link::{LinkMetric, LinkTask, Scored, split::Edge},
     memory,
     predictions::{Predictions, Target, Values},
-    typed::SavedTypedRun,
 };
 
 /// Sources whose candidates are ranked at once.
@@ -59,7 +62,7 @@ impl SavedRun {
     /// Returns true if the run learned links of one type without edge features.
     pub fn learns_links(&self) -> bool {
         // a dataset that has moved says nothing about its types
-        is_link(&self.config) && SavedTypedRun::of_links(self).is_none()
+        is_link(&self.config) && !self.learns_typed_links()
     }
 
     /// Returns true if the run learned a stream of events.
@@ -67,7 +70,15 @@ impl SavedRun {
         let types = self.origin.as_ref().and_then(|origin| origin.typed.as_ref());
         !types.is_some_and(|types| types.is_on_nodes)
             && is_of_events(&self.config)
-            && SavedTypedRun::of_links(self).is_none()
+            && !self.learns_typed_links()
+    }
+
+    /// Returns true if the run learned links of several types, or with edge features, by a model
+    /// that reads messages: by its record, or by its dataset if an older version wrote it.
+    pub(crate) fn learns_typed_links(&self) -> bool {
+        let types = self.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        let is_recorded = types.is_some_and(|types| !types.relations.is_empty());
+        !is_table(&self.config) && (is_recorded || is_typed_link(&self.config))
     }
 
     /// The task and the model of the run on `data`.

@@ -35,7 +35,6 @@ use crate::{
     record::{DatasetRecord, Origin, sizes},
     run,
     tiers::AllRows,
-    typed::SavedTypedRun,
 };
 
 /// Nodes to predict.
@@ -167,7 +166,7 @@ impl SavedRun {
         let special = if self.learns_events() {
             Some(format!("a stream of events (--model {})", self.config.model))
         } else {
-            SavedTypedRun::of_links(self).map(|_| "links of several types or with edge features".to_string())
+            self.learns_typed_links().then(|| "links of several types or with edge features".to_string())
         };
         if let Some(special) = special {
             return Err(Error::usage(format!(

@@ -3,21 +3,13 @@
 use graphmill_core::typed::{NodeType, Relation, Schema};
 
 use super::{SavedTypedRun, build, edges::reads};
-use crate::{
-    Error, Result,
-    checkpoint::load_params,
-    config::{embedding::is_table, link_task::is_typed_link},
-    record::TypedOrigin,
-    saved::SavedRun,
-};
+use crate::{Error, Result, checkpoint::load_params, record::TypedOrigin, saved::SavedRun};
 
 impl<'r> SavedTypedRun<'r> {
     /// The run, if it learned links of several types, or with edge features, by a model that reads
-    /// messages: by its record, or by its dataset if an older version wrote it.
+    /// messages.
     pub(crate) fn of_links(run: &'r SavedRun) -> Option<Self> {
-        let types = run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
-        let is_recorded = types.is_some_and(|types| !types.relations.is_empty());
-        (!is_table(&run.config) && (is_recorded || is_typed_link(&run.config))).then_some(Self { run })
+        run.learns_typed_links().then_some(Self { run })
     }
 
     /// Number of features of each edge type, if the model reads them.

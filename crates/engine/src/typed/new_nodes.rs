@@ -409,29 +409,33 @@ fn joined(name: &str, tables: Tables, task: &TypedTask, new: &NewParts) -> Resul
 /// The rows of the edges of `task` with new ones at the same precision, in the order of the joined
 /// graph.
 fn joined_edges(data: &TypedDataset, task: &TypedTask, new: &NewParts, rows: EdgeRowsOf) -> Result<Tables> {
-    let join = |((r, table), rows): ((usize, &Option<Arc<dyn Feature>>), Option<Vec<NodeId>>)| {
-        let (Some(known), Some(rows)) = (table, rows) else { return Ok(None) };
-        let (features, of) = (&new.edge_features[r], &data.edges[r]);
-        if new.edges[r].len() == 0 {
-            return Ok(Some(Arc::new(Selected::new(known.clone(), rows)) as Arc<dyn Feature>));
-        }
-        let added = features.len().checked_div(features.dim).unwrap_or_default();
-        if features.dim != known.dim() || known.num_rows() + added > NodeId::MAX as usize {
-            let message = format!(
-                "edge type {} has {} features, but the columns of its table give {}, or it has more edges \
-                 than ids; import the tables again",
-                of.edge_type,
-                known.dim(),
-                features.dim
-            );
-            return Err(Error::dataset(&data.name, message));
-        }
-        let kind = match of.features.as_ref().map(|table| &table.data) {
-            Some(TableData::Dense(Values::F16(_))) => TableType::F16,
-            _ => TableType::F32,
+    let mut tables = Tables::with_capacity(task.edges.len());
+    for (r, (table, rows)) in task.edges.iter().zip(rows).enumerate() {
+        let (Some(known), Some(rows)) = (table, rows) else {
+            tables.push(None);
+            continue;
         };
-        let all = Arc::new(Joined::new(known.clone(), Host::resident(features, kind)?));
-        Ok(Some(Arc::new(Selected::new(all, rows)) as Arc<dyn Feature>))
-    };
-    task.edges.iter().enumerate().zip(rows).map(join).collect()
+        let (features, of) = (&new.edge_features[r], &data.edges[r]);
+        let mut all = known.clone();
+        if new.edges[r].len() > 0 {
+            let added = features.len().checked_div(features.dim).unwrap_or_default();
+            if features.dim != known.dim() || known.num_rows() + added > NodeId::MAX as usize {
+                let message = format!(
+                    "edge type {} has {} features, but the columns of its table give {}, or it has more \
+                     edges than ids; import the tables again",
+                    of.edge_type,
+                    known.dim(),
+                    features.dim
+                );
+                return Err(Error::dataset(&data.name, message));
+            }
+            let kind = match of.features.as_ref().map(|table| &table.data) {
+                Some(TableData::Dense(Values::F16(_))) => TableType::F16,
+                _ => TableType::F32,
+            };
+            all = Arc::new(Joined::new(all, Host::resident(features, kind)?));
+        }
+        tables.push(Some(Arc::new(Selected::new(all, rows))));
+    }
+    Ok(tables)
 }

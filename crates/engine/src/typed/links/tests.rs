@@ -86,9 +86,9 @@ fn check_edge_rows(data: &TypedDataset, batch: TypedSampled, of: &TypedLinks) ->
         for (r, (slice, relation)) in block.relations.iter().zip(relations).enumerate() {
             let is_reverse = data.edges[r].edge_type.name == "bought-by";
             let [sources, destinations] = [relation.src, relation.dst].map(|t| &batch.sampled.input_nodes[t]);
-            for v in 0..slice.num_dst {
+            for (v, &destination) in destinations.iter().enumerate().take(slice.num_dst) {
                 for e in slice.edges(v) {
-                    let ends = (sources[slice.indices[e] as usize], destinations[v]);
+                    let ends = (sources[slice.indices[e] as usize], destination);
                     let (u, v) = if is_reverse { (ends.1, ends.0) } else { ends };
                     prop_assert_eq!(rows[r].view().host()[e], (100 * u + v) as f32);
                 }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package
-//!                                           └► kernels, packages   │
-//!                                              (own processes)      │
+//!                                           └► kernels, packages      │
+//!                                              (own processes)        │
 //!   ┌─────────────────────────────────────────────────────────────────┘
 //!   └► tests ────────────────────────► doctests ─► package tests
 //!    └► documentation (own process)             └► book, faults (own processes)

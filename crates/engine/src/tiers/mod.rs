@@ -23,6 +23,7 @@ mod new_cache;
 mod plan;
 mod presampling;
 mod rescaled;
+mod selected;
 mod step;
 
 pub(crate) use all_rows::AllRows;
@@ -33,10 +34,11 @@ pub(crate) use cache::{map_bytes, rows_within};
 pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
 pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
-pub(crate) use joined::{Joined, Selected};
+pub(crate) use joined::Joined;
 pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
+pub(crate) use selected::Selected;
 pub(crate) use step::Step;
 
 #[cfg(test)]

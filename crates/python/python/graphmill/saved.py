@@ -203,8 +203,9 @@ def load_model(run: RunLike, *, last: bool = False) -> Any:
     The module of a run on links returns the scores of pairs of nodes, those of :func:`recommend`:
     ``model(x, edge_index, pairs)`` with ``pairs`` (``2 x P``) like the ``edge_label_index`` of PyTorch
     Geometric, or ``model(x_dict, edge_index_dict, pairs, relation)`` of several types, with
-    ``edge_attr=edge_attr_dict`` if the model reads edge features. That of a table of embeddings takes ``model(pairs, relation)``, and ``edge_index``, the training edges, for LightGCN.
-    ``model.encode`` and ``model.decode`` are its two halves.
+    ``edge_attr=edge_attr_dict`` if the model reads edge features. That of a table of embeddings takes
+    ``model(pairs, relation)``, and ``edge_index``, the training edges, for LightGCN. ``model.encode``
+    and ``model.decode`` are its two halves.
 
     Args:
         run: Run, or its directory, on nodes or links of one type or several, or of a table of embeddings.

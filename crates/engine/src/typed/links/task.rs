@@ -200,7 +200,15 @@ impl Removed {
                 rest.push(split::without(relation, set)?);
                 continue;
             };
-            let mut kept = Vec::with_capacity(relation.num_edges());
+            let edges = relation.num_edges();
+            if edges > NodeId::MAX as usize {
+                return Err(Error::usage(format!(
+                    "{edges} edges of a type have features, and at most {} of a link task can be numbered; \
+                     use a model without edge features",
+                    NodeId::MAX
+                )));
+            }
+            let mut kept = Vec::with_capacity(edges);
             rest.push(split::without_listed(relation, set, &mut |edge| kept.push(edge as NodeId))?);
             *table = Arc::new(Selected::new(table.clone(), kept));
         }

@@ -59,15 +59,28 @@ impl Service {
         std::fs::read_dir(format!("/proc/{}/fd", self.id)).unwrap().count()
     }
 
-    /// Number of the service's threads that compute batches: the thread of each batcher and those
-    /// of its pool, which have its name.
+    /// Waits until the service computes batches by exactly two threads, none of which is one of the
+    /// `old`: that of the batcher and those of its pool, which have its name. Threads start and end
+    /// beside the answers.
     #[cfg(target_os = "linux")]
-    pub(crate) fn batch_threads(&self) -> usize {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();
-        // a thread may end meanwhile
-        let name =
-            |task: std::io::Result<std::fs::DirEntry>| std::fs::read(task.ok()?.path().join("comm")).ok();
-        tasks.filter_map(name).filter(|name| name.trim_ascii_end() == b"batches").count()
+    pub(crate) fn batch_threads(&self, old: &[u32]) -> Vec<u32> {
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();
+            // a thread may end meanwhile
+            let computes = |task: &std::fs::DirEntry| {
+                let name = std::fs::read(task.path().join("comm"));
+                name.is_ok_and(|name| name.trim_ascii_end() == b"batches")
+            };
+            let computing = tasks.flatten().filter(computes);
+            let id = |task: std::fs::DirEntry| task.file_name().to_str().unwrap().parse().unwrap();
+            let threads: Vec<u32> = computing.map(id).collect();
+            if threads.len() == 2 && threads.iter().all(|id| !old.contains(id)) {
+                return threads;
+            }
+            assert!(std::time::Instant::now() < deadline, "threads {threads:?}, before {old:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Sends a signal by its name.

@@ -16,7 +16,8 @@ measure for each size:
 
 - requests a second, in a closed loop: a connection asks again after its answer;
 - p50 and p99 of the times in an open loop at the same rate for both sides, half of the capacity of
-  theirs. A time counts from the moment at which its request was due.
+  theirs. A time counts from the moment at which its request was due if the connection still waited
+  for an answer then, and otherwise from the moment at which it is sent.
 
 The figures are medians over the rounds. The services run one after the other, so that neither takes
 cores from the other, and the classes that they predict are compared for 256 nodes.
@@ -39,8 +40,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS, THEIRS = "graphmill", "pyg"
 PORTS = {OURS: 18080, THEIRS: 18081}
 SIZES = (1, 64)
-#: graph and training of the run that is measured by default, and of `--quick`
-GRAPH = "generate sbm {data} --nodes 1000000 --degree 20 --feature-dim 100 --classes 40 --seed 1"
+#: graph (of `graphmill-kernels`) and training of the run that is measured by default, and of `--quick`
+GRAPH = "w1 {data} --scale 20"
 TRAIN = "train {data} --out {run} --fanout {fanout} --epochs 1 --max-batches 200 --eval-nodes 1000 --seed 1"
 QUICK_GRAPH = "generate sbm {data} --nodes 2000 --degree 8 --feature-dim 8 --classes 4 --seed 1"
 QUICK_TRAIN = "train {data} --out {run} --fanout {fanout} --epochs 1 --hidden 16 --seed 1"
@@ -156,7 +157,8 @@ def prepare(options, temporary, log):
         where = {"data": temporary / "data", "run": temporary / "run", "fanout": options.fanout}
         for command in (QUICK_GRAPH, QUICK_TRAIN) if options.quick else (GRAPH, TRAIN):
             words = [str(where.get(word.strip("{}"), word)) for word in command.split()]
-            subprocess.run([options.graphmill, *words], check=True, stdout=log, stderr=log)
+            program = options.graphmill.with_name("graphmill-kernels") if words[0] == "w1" else options.graphmill
+            subprocess.run([program, *words], check=True, stdout=log, stderr=log)
         options.dataset, options.run = where["data"], where["run"]
     info = subprocess.run([options.graphmill, "info", options.dataset, "--json"], check=True, capture_output=True, text=True)
     options.nodes = json.loads(info.stdout)["nodes"]
@@ -176,7 +178,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", help="run to measure; one is trained by default")
     parser.add_argument("--dataset", help="dataset of --run")
-    parser.add_argument("--graphmill", help="program with the service; built by default")
+    parser.add_argument("--graphmill", type=pathlib.Path, help="program with the service; built by default")
     parser.add_argument("--load", help="program graphmill-load; built by default")
     parser.add_argument("--python", help="interpreter with PyTorch Geometric, fastapi and uvicorn")
     parser.add_argument("--fanout", default="15,10", help="of the run")

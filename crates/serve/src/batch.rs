@@ -1,12 +1,17 @@
 //! Batches of requests: a thread answers one after the other, and takes what waits as the next.
 //!
+//! A short question to an idle service is answered on the thread of its connection: waking the
+//! thread of the batches and being woken by it takes longer than the answer.
+//!
 //! A [`Batcher`] belongs to the run that it answers for and to the requests to this run. A reload
 //! hands it to a new run of the same kind; otherwise it ends with the last request to the old run.
 
 use std::{
+    cell::OnceCell,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
@@ -26,6 +31,17 @@ use crate::{failure::Failure, metrics::Metrics};
 /// Candidates of a node that take as much of a batch as the node.
 const CANDIDATES: usize = 100;
 
+/// Time that the thread of a connection, which other connections wait for, may spend on an answer.
+const AT_ONCE: Duration = Duration::from_millis(1);
+/// Time without a question after which the service is idle.
+const IDLE: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// A pool that has this thread alone, so that its computations neither wake others nor wait for
+    /// them; `None` if the system refuses it.
+    static ALONE: OnceCell<Option<rayon::ThreadPool>> = const { OnceCell::new() };
+}
+
 /// A question that is answered together with others.
 pub(crate) trait Batched: Send + Sized + 'static {
     type Answers: Send + 'static;
@@ -37,6 +53,9 @@ pub(crate) trait Batched: Send + Sized + 'static {
     fn weight(&self) -> usize {
         self.nodes()
     }
+
+    /// Returns true if questions of as many nodes take about as long.
+    fn is_even(&self) -> bool;
 
     /// Returns true if one computation answers both.
     fn is_like(&self, other: &Self) -> bool;
@@ -60,6 +79,11 @@ impl Batched for Nodes {
 
     fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Fanouts bound the neighbours that are drawn; all neighbours may be any number.
+    fn is_even(&self) -> bool {
+        matches!(self.of, Neighborhood::Drawn { .. })
     }
 
     fn is_like(&self, other: &Self) -> bool {
@@ -99,6 +123,11 @@ impl Batched for Candidates {
         self.nodes.len().max(self.nodes.len() * self.options.k / CANDIDATES)
     }
 
+    /// All candidates are ranked.
+    fn is_even(&self) -> bool {
+        false
+    }
+
     fn is_like(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.links, &other.links)
             && self.relation == other.relation
@@ -131,10 +160,51 @@ pub(crate) struct Bounds {
     pub(crate) nodes: usize,
 }
 
+/// What the threads that answer know of each other.
+struct Shared {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    /// Microseconds from the beginning to the last question or answer.
+    last: AtomicU64,
+    /// Nanoseconds that the last even questions took, for each node; at first more than any allows.
+    nanos: AtomicU64,
+}
+
+impl Shared {
+    /// Answers questions that are alike.
+    fn answer<Q: Batched>(&self, questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
+        let nodes = questions.iter().map(Batched::nodes).sum();
+        self.metrics.batch(questions.len(), nodes);
+        let began = Instant::now();
+        let answers = computed(questions);
+        if questions.iter().all(Batched::is_even) {
+            let nanos = began.elapsed().as_nanos() / nodes.max(1) as u128;
+            self.nanos.store(u64::try_from(nanos).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+        self.elapsed();
+        answers
+    }
+
+    /// Notes a question or an answer. Returns the time since the last one.
+    fn elapsed(&self) -> Duration {
+        let now = self.began.elapsed().as_micros() as u64;
+        Duration::from_micros(now.saturating_sub(self.last.swap(now, Ordering::Relaxed)))
+    }
+
+    /// Returns true if an answer is expected to be short.
+    fn is_short<Q: Batched>(&self, question: &Q) -> bool {
+        let nanos = self.nanos.load(Ordering::Relaxed).saturating_mul(question.nodes() as u64);
+        question.is_even() && Duration::from_nanos(nanos) <= AT_ONCE
+    }
+}
+
 /// The queue of a thread that answers. The thread ends when this is dropped, after the batch that
 /// it computes.
 pub(crate) struct Batcher<Q: Batched> {
     jobs: Sender<Job<Q>>,
+    /// A batch waits for further requests.
+    waits: bool,
+    shared: Arc<Shared>,
 }
 
 impl<Q: Batched> Batcher<Q> {
@@ -144,29 +214,50 @@ impl<Q: Batched> Batcher<Q> {
     /// The system refuses a thread.
     pub(crate) fn start(bounds: Bounds, metrics: Arc<Metrics>) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
+        let (last, nanos) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        let shared = Arc::new(Shared { metrics, began: Instant::now(), last, nanos });
+        let of_thread = shared.clone();
         let run = move || {
             // The thread is one of a pool, so that a short computation neither wakes another nor
             // waits for it. If the system refuses the threads, the process's own pool computes.
             let threads = rayon::current_num_threads();
             let _pool = rayon::ThreadPoolBuilder::new().num_threads(threads).use_current_thread().build();
             while let Some(batch) = next(&queue, bounds) {
-                answer(batch, &metrics);
+                answer(batch, &of_thread);
             }
         };
         thread::Builder::new().name("batches".into()).spawn(run)?;
-        Ok(Self { jobs })
+        Ok(Self { jobs, waits: !bounds.window.is_zero(), shared })
     }
 
-    /// Answers to a question, in a batch with others.
+    /// Answers to a question: at once if it is short and the service idle, and otherwise in a batch
+    /// with others.
     pub(crate) async fn ask(&self, question: Q) -> Reply<Q> {
+        let is_idle = self.shared.elapsed() >= IDLE;
+        if is_idle && !self.waits && self.shared.is_short(&question) {
+            let answers = alone(|| self.shared.answer(&[question]))?;
+            return answers.into_iter().next().ok_or_else(stopping);
+        }
         let (reply, answers) = oneshot::channel();
         // a failure drops the job, and with it the sender of the reply
         let _ = self.jobs.send(Job { question, reply });
-        answers.await.unwrap_or_else(|_| {
-            let (what, why) = ("predict", "the service stops");
-            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, what, why, "ask another instance"))
-        })
+        answers.await.unwrap_or_else(|_| Err(stopping()))
     }
+}
+
+/// No thread answers any more.
+fn stopping() -> Failure {
+    let (what, why) = ("predict", "the service stops");
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, what, why, "ask another instance")
+}
+
+/// Runs `work` on this thread alone.
+fn alone<R>(work: impl FnOnce() -> R) -> R {
+    ALONE.with(|pool| {
+        let pool_of_one = || rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build().ok();
+        pool.get_or_init(pool_of_one);
+        work()
+    })
 }
 
 /// The next batch: a question, and those that wait or arrive within the window; `None` at the end.
@@ -187,7 +278,7 @@ fn next<Q: Batched>(queue: &Receiver<Job<Q>>, bounds: Bounds) -> Option<Vec<Job<
 }
 
 /// Answers a batch: together those that are alike.
-fn answer<Q: Batched>(batch: Vec<Job<Q>>, metrics: &Metrics) {
+fn answer<Q: Batched>(batch: Vec<Job<Q>>, shared: &Shared) {
     // the client of a closed reply is gone
     let mut rest: Vec<Job<Q>> = batch.into_iter().filter(|job| !job.reply.is_closed()).collect();
     while !rest.is_empty() {
@@ -195,9 +286,8 @@ fn answer<Q: Batched>(batch: Vec<Job<Q>>, metrics: &Metrics) {
         let alike: Vec<Job<Q>> = rest.extract_if(.., |job| job.question.is_like(&first.question)).collect();
         let group = std::iter::once(first).chain(alike).map(|job| (job.question, job.reply));
         let (questions, replies): (Vec<Q>, Vec<_>) = group.unzip();
-        metrics.batch(questions.len(), questions.iter().map(Batched::nodes).sum());
         // a client that is gone needs no answer
-        match computed(&questions) {
+        match shared.answer(&questions) {
             Ok(answers) => {
                 replies.into_iter().zip(answers).for_each(|(reply, own)| drop(reply.send(Ok(own))))
             }

@@ -2,9 +2,10 @@
 //!
 //! Without `--rate` the loop is closed: each connection asks again after its answer, which gives
 //! the throughput. With `--rate R` it is open: requests are due at fixed times, whatever the
-//! service does, and a time counts from the moment at which its request was due. A late answer
-//! therefore delays those behind it on its connection and shows in their times (no coordinated
-//! omission).
+//! service does. A time counts from the moment at which its request was due, if the connection still
+//! waited for an answer then: a late answer delays those behind it and shows in their times (no
+//! coordinated omission). Otherwise it counts from the moment at which the request is sent, so that
+//! the time that the system takes to wake this program is not the service's.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -84,11 +85,13 @@ impl Load {
             if due.duration_since(began).as_secs_f64() >= self.seconds {
                 break;
             }
-            thread::sleep(due.saturating_duration_since(Instant::now()));
             let ids: Vec<String> = (0..self.size).map(|_| draw().to_string()).collect();
             let body = format!("{{{}\"ids\":[{}]}}", self.fields, ids.join(","));
+            let early = due.saturating_duration_since(Instant::now());
+            thread::sleep(early);
+            let began = if early.is_zero() { due } else { Instant::now() };
             exchange(&mut stream, &body)?;
-            times.push(due.elapsed().as_secs_f64());
+            times.push(began.elapsed().as_secs_f64());
         }
         Ok(times)
     }

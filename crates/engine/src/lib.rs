@@ -48,6 +48,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod distributed;
 pub mod doctor;
+mod edge_rows;
 pub mod embedding;
 pub mod error;
 pub mod events;

@@ -8,6 +8,7 @@ mod class_columns;
 mod common;
 mod distributed;
 mod edge_features;
+mod edge_targets;
 mod embedding;
 mod events;
 mod exact_bottom;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     TrainConfig,
-    stored_tasks::{learns_links_without_times, learns_nodes},
+    stored_tasks::{learns_edge_targets, learns_links_without_times, learns_nodes},
 };
 
 /// Computation of the rows of nodes at a time.
@@ -250,11 +250,14 @@ pub fn kind(config: &TrainConfig) -> Option<EventModelKind> {
 }
 
 /// Returns true if the run learns a stream of events. Some models also learn tasks on nodes, and
-/// links without times, from edge features, which the task of the dataset decides.
+/// links, classes and values of edges without times, from edge features, which the task of the
+/// dataset decides.
 pub fn is_of_events(config: &TrainConfig) -> bool {
     let learns_others = || {
         graphmill_nn::typed::TABLE.get(&config.model).is_some()
-            && (learns_nodes(config) || learns_links_without_times(config))
+            && (learns_nodes(config)
+                || learns_links_without_times(config)
+                || learns_edge_targets(config, false))
     };
     kind(config).is_some() && !learns_others()
 }

@@ -7,7 +7,7 @@ use super::{
     embedding::is_table,
     events::is_of_events,
     link::{LINK, LinkOptions, Positives},
-    stored_tasks::{is_of_nodes, manifest},
+    stored_tasks::{self, is_of_nodes, manifest},
 };
 
 /// Returns true if the model of the run reads edge features, and the run learns no stream of
@@ -46,6 +46,11 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
     })
 }
 
+/// Returns true if the run learns a class or value of each edge, other than a stream of events.
+pub fn learns_edge_targets(config: &TrainConfig) -> bool {
+    !is_of_events(config) && !is_table(config) && stored_tasks::learns_edge_targets(config, true)
+}
+
 /// Name of an edge type of the manifest, as `--task` writes it.
 fn edge_type_name(of: &Json) -> String {
     ["source", "name", "destination"].map(|part| of[part].as_str().unwrap_or_default()).join(":")
@@ -55,6 +60,9 @@ fn edge_type_name(of: &Json) -> String {
 pub fn seeds_are(config: &TrainConfig) -> &'static str {
     if is_of_events(config) {
         return "events";
+    }
+    if learns_edge_targets(config) {
+        return "edges";
     }
     if !is_table(config) && !is_link(config) && !is_typed_link(config) {
         return "nodes";

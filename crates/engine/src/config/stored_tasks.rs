@@ -36,6 +36,23 @@ pub(super) fn learns_links_without_times(config: &TrainConfig) -> bool {
     (config.task == LINK || links.peek().is_some()) && !links.any(|task| has_times(&manifest, task))
 }
 
+/// Returns true if the run's task has a class or value for each edge: `--task` names such a task,
+/// or it names none and the dataset has no other task. `with_times` tells whether edges may have
+/// times.
+pub(super) fn learns_edge_targets(config: &TrainConfig, with_times: bool) -> bool {
+    let Some(manifest) = manifest(config) else { return false };
+    let tasks = manifest["tasks"].as_array().map_or(&[][..], Vec::as_slice);
+    let task = match (&config.task[..], tasks) {
+        ("", [task]) => Some(task),
+        ("", _) => None,
+        (name, _) => tasks.iter().find(|task| task["name"] == name),
+    };
+    task.is_some_and(|task| {
+        task["kind"].as_str().is_some_and(|kind| kind.starts_with("edge-"))
+            && (with_times || !has_times(&manifest, task))
+    })
+}
+
 /// Returns true if the rows of a task on edges have times.
 fn has_times(manifest: &Json, task: &Json) -> bool {
     let has = |file: String| manifest["files"].get(file).is_some();

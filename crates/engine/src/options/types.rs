@@ -12,7 +12,11 @@ use super::{
 pub(crate) use crate::config::link_task::reads_edges;
 use crate::{
     TrainConfig,
-    config::{embedding::is_table, events::is_of_events, link_task::has_node_times},
+    config::{
+        embedding::is_table,
+        events::is_of_events,
+        link_task::{has_node_times, learns_edge_targets},
+    },
 };
 
 /// Model of a run that names none.
@@ -31,6 +35,7 @@ pub(super) fn has_types(config: &TrainConfig) -> bool {
         && (has_several_types(&config.dataset)
             || TypedPartitionDir::is_in(&config.dataset)
             || has_node_times(config)
+            || learns_edge_targets(config)
             || reads_edges(config))
         && !is_link(config)
         && !is_table(config)

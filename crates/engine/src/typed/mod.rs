@@ -69,7 +69,12 @@ use std::path::Path;
 
 use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_typed};
 
-use crate::{Result, TrainConfig, config::link_task::has_node_times, options::reads_edges};
+use crate::{
+    Result, TrainConfig,
+    config::link_task::{has_node_times, learns_edge_targets},
+    edge_rows,
+    options::reads_edges,
+};
 
 pub(crate) use open::OpenTypedRun;
 pub use ranks::train_over_ranks;
@@ -77,7 +82,8 @@ pub use saved::SavedTypedRun;
 pub use trainer::train;
 
 /// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
-/// or a task whose rows are nodes at times, or if the run reads edge features.
+/// or a task whose rows are nodes at times, or if the run reads edge features. Edges with classes or
+/// values that the run learns are nodes of it.
 ///
 /// # Errors
 /// The dataset cannot be read.
@@ -85,11 +91,14 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     let dir = Path::new(&config.dataset);
     if config.dataset.is_empty()
         || config.is_in_memory()
-        || !(has_several_types(dir) || has_node_times(config) || reads_edges(config))
+        || !(has_several_types(dir)
+            || has_node_times(config)
+            || learns_edge_targets(config)
+            || reads_edges(config))
     {
         return Ok(None);
     }
-    Ok(Some(typed::open(dir, config.verify.at_opening())?))
+    edge_rows::as_nodes(typed::open(dir, config.verify.at_opening())?, config).map(Some)
 }
 
 /// Opens the dataset in `dir`, if a dataset of one type cannot hold all of it: several node types,

@@ -20,6 +20,7 @@ use super::{build, edges, inference::TypedInference, position::assign, task::Typ
 use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
+    edge_rows,
     inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
@@ -57,7 +58,7 @@ impl<'r> SavedTypedRun<'r> {
     pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
         let (run, origin) = (&self.run.dir, self.run.origin.as_ref());
         let path = match other {
-            Some(path) => return Ok(typed::open(path, Verify::Once)?),
+            Some(path) => return edge_rows::as_nodes(typed::open(path, Verify::Once)?, self.config()),
             None => Origin::locate_of(origin, run, self.config())?,
         };
         let Some(path) = path else {
@@ -81,7 +82,7 @@ impl<'r> SavedTypedRun<'r> {
             );
             return Err(Error::run(run, message));
         }
-        Ok(data)
+        edge_rows::as_nodes(data, self.config())
     }
 
     /// Returns true if `data` is the run's training dataset, by its checksum; `None` if the run did

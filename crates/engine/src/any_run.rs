@@ -180,6 +180,38 @@ impl SavedRun {
         Ok((data.name, written))
     }
 
+    /// Writes predictions of nodes to `out`, or of the events of selected sources by a run on
+    /// classes or values of events; returns the name of the dataset, too.
+    ///
+    /// # Errors
+    /// As for [`SavedRun::scores_on`]; the run learned links, `original` ids are asked for where
+    /// there are none, a node or key is unknown, or `out` cannot be written.
+    pub fn predict_on(
+        &self,
+        other: Option<&Path>,
+        (selection, original): (Selection, bool),
+        (kind, out): (Kind, &Path),
+        watch: &dyn Progress,
+    ) -> Result<(String, Written)> {
+        if let Some(events) = SavedEvents::of(self) {
+            if original {
+                let message = "--original-ids: events have no ids of a reordered dataset; leave it out";
+                return Err(Error::usage(message));
+            }
+            let data = events.dataset(other)?;
+            let written = events.predict_targets(&data, selection, kind, out, watch)?;
+            return Ok((data.name, written));
+        }
+        if let Some(typed) = SavedTypedRun::of(self) {
+            let data = typed.dataset(other)?;
+            let written = typed.predict(&data, selection, original, kind, out, watch)?;
+            return Ok((data.name, written));
+        }
+        let data = self.dataset(other)?;
+        let written = self.predict_selection(&data, selection, original, kind, out, watch)?;
+        Ok((data.name, written))
+    }
+
     /// Writes embeddings of nodes of `data`, by a run on nodes of one type or on links.
     ///
     /// # Errors

@@ -7,9 +7,10 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
+use graphmill_core::Labels;
 use graphmill_data::{
     TypedBuilder, TypedDataset, npy,
-    typed::{self, EdgeType, Negatives, Verify},
+    typed::{self, EdgeType, Negatives, Targets, Verify},
 };
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
@@ -18,7 +19,7 @@ use graphmill_engine::{
     observer::Quiet,
     options::key,
     record::Summary,
-    saved::{SavedRun, Selection},
+    saved::{Kind, SavedRun, Selection},
 };
 
 /// Users return to their last item most of the time; `count` events of 20 users and 15 items, with
@@ -256,9 +257,9 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
     }
 }
 
-#[test]
-fn classes_and_values_of_events_are_learned() {
-    let dir = tempfile::tempdir().unwrap();
+/// A dataset of visits with the tasks "rating" (values) and "good" (classes), which a user's taste
+/// and an item's quality tell.
+fn ratings(dir: &Path) -> TypedDataset {
     let (users, items, times) = visits(600);
     let mut builder = TypedBuilder::new("ratings");
     // a rating is the user's taste plus the item's quality
@@ -282,8 +283,82 @@ fn classes_and_values_of_events_are_learned() {
             task.values(1, ratings.clone())
         };
     }
-    builder.build().unwrap().save(dir.path()).unwrap();
-    let data = typed::open(dir.path(), Verify::Once).unwrap();
+    builder.build().unwrap().save(dir).unwrap();
+    typed::open(dir, Verify::Once).unwrap()
+}
+
+#[test]
+fn predictions_of_events_are_those_that_are_scored() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = ratings(&dir.path().join("data"));
+    for (task, model, draw) in
+        [("rating", "tgn", "uniform"), ("good", "tgat", "uniform"), ("good", "dygformer", "last")]
+    {
+        let run = RunDir::create(&dir.path().join(format!("{task}-{model}"))).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let options = [("task", task), ("model", model), ("time_draw", draw), ("new_nodes", "0.1")];
+        let options = if model == "dygformer" { &options[..2] } else { &options };
+        let summary = run_events(&config(&data, options).unwrap(), &data, context).unwrap();
+        let saved = SavedRun::open(run.path(), false).unwrap();
+        let write = |selection: Selection, kind, name: &str| {
+            let out = dir.path().join(name);
+            let (_, written) = saved.predict_on(None, (selection, false), (kind, &out), &Quiet)?;
+            Ok::<_, Error>((written, out))
+        };
+        let table = |selection: Selection| -> Vec<String> {
+            let (written, out) = write(selection, Kind::Classes, "table.csv").unwrap();
+            assert_eq!(written.kind, if task == "good" { "classes" } else { "values" });
+            fs::read_to_string(out).unwrap().lines().map(String::from).collect()
+        };
+        let all = table(Selection::All);
+        let column = if task == "good" { "class" } else { "value" };
+        assert_eq!((all.len(), &all[0]), (601, &format!("source,destination,time,{column}")));
+        let (users, items, times) = visits(600);
+        let fields: Vec<Vec<f64>> =
+            all[1..].iter().map(|line| line.split(',').map(|word| word.parse().unwrap()).collect()).collect();
+        for (e, row) in fields.iter().enumerate() {
+            assert_eq!(row[..3], [users[e].into(), items[e].into(), times[e] as f64]);
+        }
+        // the score of the test events, from the file
+        let task = data.task(task).unwrap();
+        let score = match &task.targets {
+            Targets::Values { values, .. } | Targets::Classes(Labels::Values { values, .. }) => {
+                let squares = (510..600).map(|e| (f64::from(values[e]) - fields[e][3]).powi(2));
+                (squares.sum::<f64>() / 90.0).sqrt()
+            }
+            Targets::Classes(Labels::Single { class, .. }) => {
+                (510..600).filter(|&e| f64::from(class[e]) == fields[e][3]).count() as f64 / 90.0
+            }
+            _ => unreachable!("the dataset has no other tasks"),
+        };
+        assert!((score - summary.test.score.unwrap()).abs() < 1e-6, "{model}: {score}, {:?}", summary.test);
+        // events of selected users, by any threads, have the bits of all
+        let of_two: Vec<String> =
+            all.iter().filter(|line| line.starts_with("3,") || line.starts_with("1,")).cloned().collect();
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            assert_eq!(pool.install(|| table(Selection::List("3,1")))[1..], of_two, "{model}");
+        }
+        let kinds =
+            [(Kind::Embeddings, "use graphmill embed"), (Kind::Probabilities, "have no probabilities")];
+        for (kind, why) in kinds {
+            match write(Selection::All, kind, "rows.npy") {
+                Err(error) => assert!(error.to_string().contains(why), "{error}"),
+                Ok((written, out)) => {
+                    assert_eq!((kind, written.cols), (Kind::Probabilities, 2));
+                    let rows = npy::open(out).unwrap().read_as_f32().unwrap();
+                    let classes = rows.chunks_exact(2).map(|row| f64::from(u8::from(row[1] > row[0])));
+                    assert!(classes.eq(fields.iter().map(|row| row[3])), "{model}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn classes_and_values_of_events_are_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = ratings(dir.path());
     let options = [("epochs", "25"), ("lr", "0.01"), ("dropout", "0"), ("task", "rating")];
     let summary = train(&data, &options).unwrap();
     assert_eq!(summary.test.metric, "rmse");

@@ -212,11 +212,6 @@ fn commands_without_columns_of_classes_refuse_them() {
         ("train data --loss mse --out x".into(), "the targets of data are classes; use cross-entropy"),
         ("train data --class-weights 1,2,3 --out x".into(), "3 weights for 5 classes"),
         ("eval run --propagate correct-and-smooth".into(), "the run did not learn one class for each node"),
-        (
-            "export-model run --to pyg module".into(),
-            "the run learned the columns of classes sector (3), region (2)",
-        ),
-        ("export-model run --to onnx run.onnx".into(), "the run learned the columns of classes"),
         ("export data npz data.npz".into(), "nodes have a class in each of several columns"),
         ("partition data parts --parts 2".into(), "its targets are several columns of classes"),
     ] {

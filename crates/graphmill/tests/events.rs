@@ -29,6 +29,7 @@ fn a_stream_is_imported_trained_and_scored() {
     assert!(items.iter().all(|item| (13..21).contains(&item.parse().unwrap())), "keys of items: {best}");
     let written = sandbox.ok_json("embed run --at 20000 --node-type item --out items.npy");
     assert_eq!((&written["rows"], &written["cols"]), (&8.into(), &8.into()));
+    ratings_are_predicted(&sandbox);
     sandbox.ok("generate sbm graph --nodes 200 --classes 2 --feature-dim 4");
     sandbox.ok("train graph --epochs 1 --fanout 3 --layers 1 --out other");
     for (args, why) in [
@@ -36,6 +37,11 @@ fn a_stream_is_imported_trained_and_scored() {
         ("predict run --top-k 3 --at noon --out x.csv", "--at noon: pass an integer in the units"),
         ("predict run --top-k 3 --all-edges --out x.csv", "--all-edges: a run on events reads those"),
         ("predict run --top-k 3 --propagate label-propagation --out x.csv", "leave it out"),
+        ("predict run --on ml_visits.csv --out x.csv", "new rows of a run on links or events"),
+        ("predict rated --at 9 --out x.csv", "events are predicted at their own times"),
+        ("predict rated --top-k 2 --out x.csv", "ranks no destinations; leave it out"),
+        ("predict rated --original-ids --out x.csv", "events have no ids of a reordered dataset"),
+        ("predict rated --propagate label-propagation --out x.csv", "leave it out"),
         ("embed run --node-type shop --out x.npy", "use user or item"),
         ("predict other --at 5 --out x.csv", "--at 5: dataset graph: no node and no edge has a time"),
         ("embed other --at 5 --out x.npy", "--at 5: dataset graph: no node and no edge has a time"),
@@ -45,4 +51,34 @@ fn a_stream_is_imported_trained_and_scored() {
         let outcome = sandbox.run(args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(why), "{args}: {}", outcome.stderr);
     }
+}
+
+/// Ratings that `import temporal` reads are learned, and predicted in every format.
+fn ratings_are_predicted(sandbox: &Sandbox) {
+    let mut text = String::new();
+    for e in 1..=300u32 {
+        let user = (e * 7919) % 12;
+        text += &format!("{user} {} {} {}\n", 12 + (e * 31) % 7, (user % 5) + e % 3, e * 60);
+    }
+    sandbox.write("ratings.txt", text);
+    sandbox.ok("import temporal ratings.txt ratings");
+    let options = "--model tgn --hidden 8 --time-dim 4 --epochs 1 --batch-size 50";
+    let summary = sandbox.ok_json(&format!("train ratings --task links-rating {options} --out rated"));
+    let written = sandbox.ok_json("predict rated --out rated.csv");
+    let shape = serde_json::json!([300, 1, "values"]);
+    assert_eq!(serde_json::json!([written["rows"], written["cols"], written["kind"]]), shape);
+    let table = String::from_utf8(sandbox.read("rated.csv")).unwrap();
+    assert!(table.starts_with("source,destination,time,value\n"), "{table}");
+    let times = table.lines().skip(1).map(|line| line.split(',').nth(2).unwrap().parse::<u32>().unwrap());
+    assert!(times.eq((1..=300).map(|e| e * 60)), "{table}");
+    sandbox.ok("predict rated --out rated.npy");
+    let of_column = |line: &str| line.rsplit(',').next().unwrap().parse::<f32>().unwrap();
+    let values: Vec<f32> = table.lines().skip(1).map(of_column).collect();
+    assert_eq!(sandbox.floats("rated.npy"), (vec![300], values));
+    sandbox.ok("predict rated --out rated.parquet");
+    let key = table.lines().nth(1).unwrap().split(',').next().unwrap().to_string();
+    let own = sandbox.ok(&format!("predict rated --nodes {key} --out -"));
+    assert!(own.lines().skip(1).all(|line| line.starts_with(&format!("{key},"))), "{own}");
+    assert!(own.lines().skip(1).all(|line| table.contains(line)), "{own}");
+    assert_eq!(sandbox.ok_json("eval rated")["test"], summary["test"]["score"]);
 }

@@ -37,7 +37,14 @@ fn completions_know_commands_and_options() {
 fn every_command_has_a_manual_page() {
     let sandbox = Sandbox::new();
     let written = sandbox.ok("man pages");
-    for name in ["graphmill", "graphmill-train", "graphmill-import", "graphmill-doctor"] {
+    for name in [
+        "graphmill",
+        "graphmill-train",
+        "graphmill-import",
+        "graphmill-import-tables",
+        "graphmill-datasets-download",
+        "graphmill-doctor",
+    ] {
         assert!(written.lines().any(|line| line == format!("pages/{name}.1")), "{written}");
         let page = String::from_utf8(sandbox.read(format!("pages/{name}.1"))).unwrap();
         assert!(page.contains(".TH ") && page.contains(".SH SYNOPSIS"), "{page}");

@@ -67,6 +67,21 @@ def library(tmp_path_factory):
     return graphmill.TypedDataset(path)
 
 
+@pytest.fixture
+def sectors():
+    """Accounts with a class in each of two columns, one of them with unknown classes."""
+    rows = range(120)
+    nodes = {
+        "account": [f"acc-{i}" for i in rows],
+        "age": [20 + i % 7 for i in rows],
+        "sector": [None if i % 7 == 6 else ("bank", "shop", "state")[i % 3] for i in rows],
+        "region": [("north", "south")[i % 2] for i in rows],
+    }
+    edges = {"from": nodes["account"], "to": [f"acc-{i * 7 % 120}" for i in rows]}
+    ends = {"id": "account", "label": ["sector", "region"], "src": "from", "dst": "to"}
+    return graphmill.Dataset.from_tables(nodes, edges, **ends)
+
+
 def loader_of(data, num_neighbors=(3, 2), **options):
     options = {"output": "numpy", "seed": 0, "batch_size": 16, **options}
     return graphmill.NeighborLoader(data, num_neighbors, **options)

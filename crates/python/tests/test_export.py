@@ -44,6 +44,23 @@ def test_outputs_agree_with_predict_on_every_node(sbm, tmp_path, options):
     assert (ours.argmax(1) == classes).mean() > 0.999
 
 
+def test_several_columns_of_classes_lie_side_by_side_and_come_back(sectors, tmp_path):
+    import torch
+
+    sectors.save(tmp_path / "data")
+    graphmill.train(tmp_path / "data", out=tmp_path / "run", **OPTIONS)
+    model = graphmill.load_model(tmp_path / "run")
+    x, edge_index = torch.as_tensor(np.asarray(sectors.x)), torch.as_tensor(np.asarray(sectors.edge_index), dtype=torch.int64)
+    with torch.no_grad():
+        ours = model(x, edge_index)
+    theirs = graphmill.predict(tmp_path / "run", kind="probabilities")
+    assert [column["name"] for column in model.options["columns"]] == ["sector", "region"]
+    for part in graphmill.Predictor(tmp_path / "run").class_slices.values():
+        assert np.abs(ours[:, part].softmax(1).numpy() - theirs[:, part]).max() < 1e-4
+    graphmill.import_model(tmp_path / "run", model, tmp_path / "again")
+    assert np.array_equal(graphmill.predict(tmp_path / "again", kind="probabilities"), theirs)
+
+
 @pytest.mark.parametrize("transform", ["none", "standard", "log", "quantile"])
 def test_values_agree_with_predict_in_the_units_of_the_targets(tmp_path, transform):
     import torch

@@ -90,6 +90,23 @@ def test_interactions_are_learned_by_a_table(tmp_path):
     assert len(longer.epochs) == 3
 
 
+def test_values_of_events_are_predicted(tmp_path):
+    lines = [f"{e * 7919 % 12} {12 + e * 31 % 7} {e % 5} {e * 60}" for e in range(1, 301)]
+    (tmp_path / "ratings.txt").write_text("\n".join(lines) + "\n")
+    data = graphmill.import_dataset("temporal", tmp_path / "ratings.txt", tmp_path / "ratings")
+    options = {"task": "links-rating", "model": "tgn", "epochs": 1, "hidden": 8, "time_dim": 4, "batch_size": 50}
+    run = graphmill.train(data, out=tmp_path / "run", **options)
+    values = graphmill.predict(run)
+    assert values.shape == (300,) and values.dtype == np.float32
+    truths = np.asarray(data.task("links-rating").y).reshape(-1)
+    late = np.asarray(data.task("links-rating").test)
+    # the file is in the order of times
+    assert np.sqrt(np.mean((values[-len(late) :] - truths[late]) ** 2)) == pytest.approx(run.test.score, abs=1e-6)
+    assert run.predict([3]).shape == (25,)
+    with pytest.raises(ValueError, match="have no probabilities"):
+        run.predict(kind="probabilities")
+
+
 def test_events_are_learned_and_scored(tmp_path):
     lines = ["u,i,ts,label,idx"]
     for e in range(1, 301):
@@ -102,7 +119,7 @@ def test_events_are_learned_and_scored(tmp_path):
     for dataset in (None, tmp_path / "visits", visits):
         assert graphmill.evaluate(run, dataset).test == run.test.score
     assert graphmill.info(tmp_path / "visits").name == "visits"
-    with pytest.raises(ValueError, match="learned a stream of events"):
+    with pytest.raises(ValueError, match="learned links: pass top_k K"):
         graphmill.predict(run)
     for dataset in (None, tmp_path / "visits", visits):
         found = graphmill.recommend(run, [0, 3], k=2, dataset=dataset)

@@ -40,6 +40,45 @@ def test_mlflow_has_epochs_scores_and_a_model_that_answers(directory, tmp_path, 
         model.predict(pandas.DataFrame({"account": [1]}))
 
 
+def test_answers_have_keys_and_every_kind_of_target(sectors, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    rows = range(120)
+    accounts = {"account": [f"acc-{i}" for i in rows], "age": [20 + i % 7 for i in rows]}
+    edges = {"from": accounts["account"], "to": [f"acc-{i * 7 % 120}" for i in rows]}
+
+    def labelled(label, task):
+        ends = {"id": "account", "label": "label", "task": task, "src": "from", "dst": "to"}
+        return graphmill.Dataset.from_tables({**accounts, "label": label}, edges, **ends)
+
+    cases = {
+        "one": labelled([("bank", "shop", "state")[i % 3] for i in rows], "classification"),
+        "columns": sectors,
+        "values": labelled([i % 9 + 0.5 for i in rows], "regression"),
+    }
+    for name, data in cases.items():
+        data.save(tmp_path / name)
+        out = graphmill.train(tmp_path / name, out=tmp_path / f"run-{name}", **OPTIONS).path
+        predictor = graphmill.Predictor(out)
+        keys = ["acc-7", "acc-3"]
+        table = graphmill.loggers.answer(predictor, pandas.DataFrame({"key": keys}))
+        answers = predictor.predict(keys=keys)
+        assert table["key"].tolist() == keys
+        if name == "values":
+            assert table.columns.tolist() == ["key", "value_0"]
+            assert np.array_equal(table["value_0"], answers.scores[:, 0])
+        elif name == "one":
+            assert table["class"].tolist() == [predictor.class_names[i] for i in answers.classes]
+            assert table.columns[2:].tolist() == [f"p_{of}" for of in predictor.class_names]
+        else:
+            assert table.columns.tolist()[:3] == ["key", "class_sector", "class_region"]
+            assert set(table.columns[3:]) == {f"p_{of}" for of in ("sector_bank", "sector_shop", "sector_state", "region_north", "region_south")}
+            for column, part in predictor.class_slices.items():
+                best = [predictor.class_names[part][i] for i in answers.scores[:, part].argmax(axis=1)]
+                assert table[f"class_{column}"].tolist() == best
+                found = [table[f"p_{column}_{of}"][0] for of in predictor.class_names[part]]
+                assert np.array_equal(found, answers.scores[0, part])
+
+
 def test_wandb_has_every_epoch(directory, tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     monkeypatch.chdir(tmp_path)

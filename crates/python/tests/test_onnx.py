@@ -1,5 +1,7 @@
 """Models of runs as ONNX, run by onnxruntime on blocks."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,20 @@ def test_values_are_at_the_scale_of_the_targets(tmp_path, transform):
     assert np.allclose(ours, theirs, rtol=1e-3, atol=1e-2)
     if transform != "none":
         assert abs(theirs[:, 0].mean() - 100) < 30
+
+
+def test_scores_of_several_columns_of_classes_lie_side_by_side(sectors, tmp_path):
+    sectors.save(tmp_path / "data")
+    graphmill.train(tmp_path / "data", out=tmp_path / "run", **OPTIONS)
+    graphmill.export_model(tmp_path / "run", "onnx", tmp_path / "model.onnx")
+    model = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    described = json.loads(model.get_modelmeta().custom_metadata_map["model"])
+    assert described["columns"] == [{"name": "sector", "classes": 3}, {"name": "region", "classes": 2}]
+    x, edge_index = np.asarray(sectors.x, dtype=np.float32), np.asarray(sectors.edge_index, dtype=np.int64)
+    (scores,) = model.run(None, feed(model, x, edge_index, np.arange(len(x)), layers=2))
+    theirs = graphmill.predict(tmp_path / "run", kind="probabilities")
+    for part in graphmill.Predictor(tmp_path / "run").class_slices.values():
+        assert np.abs(softmax(scores[:, part]) - theirs[:, part]).max() < 1e-4
 
 
 def test_what_a_block_cannot_carry_is_refused(sbm, tmp_path):

@@ -116,17 +116,9 @@ def test_nodes_of_several_types_are_answered_as_by_predict(papers):
         predictor.predict_new(x)
 
 
-def test_columns_of_classes_are_answered_as_by_predict(tmp_path):
-    rows = range(120)
-    nodes = {
-        "account": [f"acc-{i}" for i in rows],
-        "age": [20 + i % 7 for i in rows],
-        "sector": [None if i % 7 == 6 else ("bank", "shop", "state")[i % 3] for i in rows],
-        "region": [("north", "south")[i % 2] for i in rows],
-    }
-    edges = {"from": nodes["account"], "to": [f"acc-{i * 7 % 120}" for i in rows]}
-    ends = {"id": "account", "label": ["sector", "region"], "src": "from", "dst": "to"}
-    data = graphmill.Dataset.from_tables(nodes, edges, path=tmp_path / "data", **ends)
+def test_columns_of_classes_are_answered_as_by_predict(sectors, tmp_path):
+    sectors.save(tmp_path / "data")
+    data = graphmill.Dataset(tmp_path / "data")
     out = tmp_path / "run"
     graphmill.train(data, out=out, epochs=1, hidden=8, fanout=[3, 2], batch_size=64)
     predictor = graphmill.Predictor(out)

@@ -1,5 +1,9 @@
 """Training on several node types: from arrays to predictions, and back after an interruption."""
 
+import gc
+import pathlib
+import pickle
+
 import numpy as np
 import pytest
 
@@ -55,6 +59,49 @@ def test_training_evaluation_and_prediction(saved, tmp_path):
     assert graphmill.predict(tmp_path / "run", dataset=typed).shape == (120,)
 
 
+def test_types_in_memory_are_kept_in_a_directory_as_long_as_they_live(saved, tmp_path):
+    data = library()
+    run = graphmill.train(data, out=tmp_path / "run", **OPTIONS)
+    whole = graphmill.train(saved, out=tmp_path / "whole", **OPTIONS)
+    assert [each.loss for each in run.epochs] == [each.loss for each in whole.epochs]
+    assert data.path is None and run.predict().tolist() == whole.predict().tolist()
+    assert len(pickle.loads(pickle.dumps(data)).task("topic").y) == len(data.task("topic").y)
+    kept = pathlib.Path(run.config.dataset)
+    graphmill.train(data, **OPTIONS)
+    record = graphmill.sweep(data, {"hidden": [4, 8]}, out=tmp_path / "sweep", **{k: v for k, v in OPTIONS.items() if k != "hidden"})
+    assert len(record.trials) == 2 and kept.exists()
+    del data, run
+    gc.collect()
+    assert not kept.exists() and not kept.parent.exists()
+    with pytest.raises(ValueError, match="pass"):
+        graphmill.predict(tmp_path / "run")
+    assert len(graphmill.predict(tmp_path / "run", dataset=saved))
+
+
+def test_classes_of_edges_are_learned_and_predicted_with_the_keys_of_their_ends(tmp_path):
+    rng = np.random.default_rng(1)
+    groups = np.arange(60) % 2
+    ends = rng.integers(0, 60, (2, 600))
+    odd = (groups[ends[0]] != groups[ends[1]]).astype(np.int64)
+    rows = rng.permutation(600)
+    nodes = {"account": {"x": np.eye(2, dtype=np.float32)[groups], "keys": [f"acc-{v}" for v in range(60)]}}
+    edges = {("account", "sends", "account"): {"edge_index": ends}}
+    parts = {"train": np.sort(rows[:400]), "valid": np.sort(rows[400:500]), "test": np.sort(rows[500:])}
+    task = {"on": ("account", "sends", "account"), "y": odd, "names": ["plain", "odd"], **parts}
+    data = graphmill.TypedDataset.from_arrays(nodes, edges, {"odd": task}, name="bank")
+    run = graphmill.train(data, out=tmp_path / "run", **{**OPTIONS, "epochs": 10})
+    assert run.test.score > 0.9 and run.config.model == "rsage"
+    assert run.predict().shape == (600,) and run.evaluate().test == run.test.score
+    opened = graphmill.TypedDataset(run.config.dataset)
+    assert np.array_equal(graphmill.predict(run, dataset=opened), run.predict())
+    # rows are numbered as edges are stored
+    source, destination = opened.edges(("account", "sends", "account")).edge_index[:, 7]
+    answers = graphmill.Predictor(run.path).predict([7])
+    assert answers.classes[0] == run.predict()[7]
+    by_key = graphmill.predict(run, keys=[f"acc-{source}|acc-{destination}"])
+    assert by_key.tolist() == [run.predict()[7]]
+
+
 def test_a_stopped_run_continues(saved, tmp_path):
     whole = graphmill.train(saved, out=tmp_path / "whole", **OPTIONS)
 
@@ -68,8 +115,6 @@ def test_a_stopped_run_continues(saved, tmp_path):
 
 
 def test_what_cannot_be_trained_is_refused(saved, tmp_path):
-    with pytest.raises(ValueError, match="reads the dataset from its directory"):
-        graphmill.train(library(), **OPTIONS)
     graphmill.train(saved, out=tmp_path / "run", **OPTIONS)
     one = graphmill.generate(nodes=50, dim=4, seed=1)
     with pytest.raises(ValueError, match="trained on several types; pass a TypedDataset"):

@@ -240,8 +240,8 @@ pub(super) fn no_embeddings(run: &SavedRun) -> Error {
 /// Error of a task that is not one of links.
 pub(super) fn no_ranking(stream: &EventStream) -> Error {
     Error::usage(format!(
-        "--top-k: task '{}' has a class or value for each event, which ranks no destinations; use graphmill \
-         embed",
+        "--top-k: task '{}' has a class or value for each event, which ranks no destinations; leave it out, \
+         or use graphmill embed",
         stream.task
     ))
 }
@@ -265,7 +265,7 @@ fn numbers(stream: &EventStream, end: usize, nodes: &[NodeId]) -> Vec<NodeId> {
 }
 
 /// Names of the nodes of the type number `t`, and those of a selection.
-fn selected(data: &TypedDataset, t: usize, selection: Selection) -> Result<(Names, Vec<NodeId>)> {
+pub(super) fn selected(data: &TypedDataset, t: usize, selection: Selection) -> Result<(Names, Vec<NodeId>)> {
     let names = Names::of_type(data, t, Vec::new());
     let nodes = names.select(selection, data.nodes[t].count, &data.name)?;
     Ok((names, nodes))

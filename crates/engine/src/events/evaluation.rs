@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, progress::Progress};
 use graphmill_loader::BatchKey;
 use graphmill_nn::{Matrix, Pass, backend::Cpu, link::rank::Query, temporal::NodeMemory};
 
@@ -272,24 +272,65 @@ impl<'a> Evaluation<'a> {
         let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * width), 0);
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
-            let of_batch = &chosen[next..next + count];
-            for piece in of_batch.chunks((max_pairs(model) / (1 + each)).max(1)) {
-                self.score_piece(model, part, piece, each, &mut scores)?;
-            }
+            self.score_batch(model, (part, batch), (&chosen[next..next + count], each), &mut scores)?;
             next += count;
             self.advance(model, batch)?;
         }
         Ok(ScoredPart { events: chosen, batch_size: self.batch_size, width, scores })
     }
 
-    fn score_piece(
+    /// Outputs for the targets of `chosen` events, ascending, `N x C`: those of validation and test
+    /// events are the ones that are scored. Training events that are not learned are those of the
+    /// batch before them.
+    ///
+    /// # Errors
+    /// As for [`Evaluation::score`]; or `watch` stops the work.
+    pub(super) fn outputs(
         &mut self,
         model: &EventModel,
-        part: usize,
-        events: &[u32],
-        each: usize,
+        chosen: &[u32],
+        watch: &dyn Progress,
+    ) -> Result<Vec<f32>> {
+        let stream = self.stream;
+        let later: Vec<u32> = (stream.parts[1].start as u32..stream.parts[2].end as u32).collect();
+        let (valid, test) = later.split_at(stream.parts[1].len());
+        self.begin_with(model, &[])?;
+        let (mut out, mut next) = (Vec::new(), 0);
+        for (part, events) in [&stream.learned[..], valid, test].into_iter().enumerate() {
+            let end = stream.parts[part].end as u32;
+            let mut batches = events.chunks(self.batch_size.max(1)).peekable();
+            while let Some(batch) = batches.next() {
+                watch.check()?;
+                let end = batches.peek().and_then(|batch| batch.first()).copied().unwrap_or(end);
+                let count = chosen[next..].partition_point(|&e| e < end);
+                self.score_batch(model, (part, batch), (&chosen[next..next + count], 0), &mut out)?;
+                next += count;
+                self.advance(model, batch)?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Scores some events of a batch of a part, each with `each` negatives. The draws of a node at
+    /// a time depend on the batch, and not on the events that are scored.
+    fn score_batch(
+        &mut self,
+        model: &EventModel,
+        (part, batch): (usize, &[u32]),
+        (events, each): (&[u32], usize),
         out: &mut Vec<f32>,
     ) -> Result<()> {
+        let key = batch.first().map_or(0, |&e| e.into());
+        for piece in events.chunks((max_pairs(model) / (1 + each)).max(1)) {
+            self.list_pairs(part, piece, each)?;
+            self.score_rows(model, key)?;
+            out.extend_from_slice(self.state.scores.view().host());
+        }
+        Ok(())
+    }
+
+    /// Lists the pairs of events of a part in the scratch, each followed by `each` negatives.
+    fn list_pairs(&mut self, part: usize, events: &[u32], each: usize) -> Result<()> {
         let (stream, rows) = (self.stream, &mut self.scratch.rows);
         rows.clear();
         let fixed = BatchKey { seed: 0, epoch: EVALUATION, batch: 0 };
@@ -311,8 +352,6 @@ impl<'a> Evaluation<'a> {
                 }
             }
         }
-        self.score_rows(model, events.first().map_or(0, |&e| e.into()))?;
-        out.extend_from_slice(self.state.scores.view().host());
         Ok(())
     }
 }

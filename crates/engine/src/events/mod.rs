@@ -37,6 +37,7 @@ mod model;
 mod open;
 mod pair;
 mod position;
+mod predicted;
 mod saved;
 mod stream;
 mod target;

@@ -13,6 +13,8 @@ use crate::{
     Error, Result, TrainConfig,
     inference::score_labels,
     learner::{SeedLabels, loss},
+    predictions::Values,
+    saved::{ClassOutputs, Kind, no_probabilities, values},
     stages::target_loss::check_no_values,
 };
 
@@ -98,6 +100,34 @@ impl EventTargets {
         match self {
             Self::Classes(labels) => labels.classes(),
             Self::Values { width, .. } => *width,
+        }
+    }
+
+    /// Returns true if events have values.
+    pub(super) fn is_values(&self) -> bool {
+        matches!(self, Self::Values { .. })
+    }
+
+    /// Refuses probabilities of values.
+    ///
+    /// # Errors
+    /// Wrong usage: there are no predictions of this kind.
+    pub(super) fn check_kind(&self, kind: Kind) -> Result<()> {
+        match kind == Kind::Probabilities && self.is_values() {
+            true => Err(no_probabilities()),
+            false => Ok(()),
+        }
+    }
+
+    /// Predictions of a kind from the outputs of events, and their number for each event: values
+    /// are at the scale of the targets.
+    pub(super) fn predictions(&self, kind: Kind, mut outputs: Matrix) -> (usize, Values) {
+        match self {
+            Self::Classes(labels) => values(kind, ClassOutputs::new(labels.is_multi(), &[]), outputs),
+            Self::Values { width, scale, .. } => {
+                scale.undo(outputs.view_mut().host());
+                (*width, Values::Values(outputs.view().host().to_vec()))
+            }
         }
     }
 

@@ -217,8 +217,7 @@ impl SavedRun {
     /// Wrong usage: the run has no predictions of this kind.
     pub(crate) fn check_kind(&self, kind: Kind) -> Result<()> {
         if kind == Kind::Probabilities && self.target_scale().is_some() {
-            let message = "the run predicts values, which have no probabilities; leave out --probabilities";
-            return Err(Error::usage(message));
+            return Err(no_probabilities());
         }
         Ok(())
     }
@@ -237,6 +236,11 @@ impl SavedRun {
     pub(crate) fn columns(&self) -> &[ClassColumn] {
         self.origin.as_ref().map_or(&[], |origin| &origin.dataset.columns)
     }
+}
+
+/// Error of probabilities of values.
+pub(crate) fn no_probabilities() -> Error {
+    Error::usage("the run predicts values, which have no probabilities; leave out --probabilities")
 }
 
 /// Meaning of the outputs of a model of classes.

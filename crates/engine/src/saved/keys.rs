@@ -90,7 +90,7 @@ impl Names {
     pub(crate) fn identity(self, nodes: &[NodeId]) -> Identity {
         let Self { key_columns, keys, classes, columns } = self;
         let (nodes, ids) = (nodes.to_vec(), nodes.to_vec());
-        Identity { key_columns, keys, nodes, classes, columns, ids, of_candidates: None }
+        Identity { key_columns, keys, nodes, classes, columns, ids, of_candidates: None, events: None }
     }
 
     /// Nodes of the keys in a file: one key per line, or a CSV table with the columns of the key.

@@ -20,7 +20,7 @@ use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{Matrix, model::Model, regression::TargetScale};
 use serde::Serialize;
 
-pub(crate) use infer::{ClassOutputs, first_largest};
+pub(crate) use infer::{ClassOutputs, first_largest, no_probabilities, values};
 use node_list::ids_by_original;
 #[cfg(feature = "fuzz")]
 pub(crate) use node_list::read_nodes;

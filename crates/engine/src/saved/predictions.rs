@@ -74,14 +74,29 @@ pub struct Identity {
     pub columns: Vec<ClassColumn>,
     /// Ids as the caller counts them (`N`), for a dataset without keys.
     pub ids: Vec<NodeId>,
-    /// Keys of candidates that are nodes of another type; `None` if they are of the same.
+    /// Keys of candidates, or destinations, that are nodes of another type; `None` if they are of
+    /// the same.
     pub of_candidates: Option<Box<Identity>>,
+    /// Events that are predicted, whose sources are the nodes.
+    pub events: Option<EventColumns>,
+}
+
+/// Ends and times of predicted events.
+#[derive(Clone, Debug)]
+pub struct EventColumns {
+    /// Ids of the destinations in their type (`N`).
+    pub destinations: Vec<NodeId>,
+    /// Times (`N`).
+    pub times: Vec<i64>,
 }
 
 impl Identity {
-    /// Columns that identify the predicted nodes.
+    /// Columns that identify the predicted nodes or events.
     fn columns(&self) -> Vec<(String, Column<'_>)> {
-        self.columns_of(&self.nodes, &self.ids)
+        let Some(events) = &self.events else { return self.columns_of(&self.nodes, &self.ids) };
+        let mut columns = self.columns_of_pairs("destination", &events.destinations);
+        columns.push(("time".into(), Column::Classes(&events.times, 0, 1)));
+        columns
     }
 
     /// Columns that identify `nodes`, whose ids are `ids` if the dataset has no keys.
@@ -100,17 +115,17 @@ impl Identity {
         }
     }
 
-    /// Columns of pairs: those of the sources with the prefix `source`, of the `candidates` with
-    /// the prefix `candidate`.
-    fn columns_of_pairs<'a>(&'a self, candidates: &'a [NodeId]) -> Vec<(String, Column<'a>)> {
+    /// Columns of pairs: those of the sources with the prefix `source`, of the `others` with the
+    /// prefix `what`.
+    fn columns_of_pairs<'a>(&'a self, what: &str, others: &'a [NodeId]) -> Vec<(String, Column<'a>)> {
         let named = |what: &str, columns: Vec<(String, Column<'a>)>| {
             let is_one = columns.len() == 1;
             let name = move |name: String| if is_one { what.to_string() } else { format!("{what}_{name}") };
             columns.into_iter().map(move |(of, column)| (name(of), column)).collect::<Vec<_>>()
         };
-        let mut columns = named("source", self.columns());
-        let of_candidates = self.of_candidates.as_deref().unwrap_or(self);
-        columns.extend(named("candidate", of_candidates.columns_of(candidates, candidates)));
+        let mut columns = named("source", self.columns_of(&self.nodes, &self.ids));
+        let of_others = self.of_candidates.as_deref().unwrap_or(self);
+        columns.extend(named(what, of_others.columns_of(others, others)));
         columns
     }
 }
@@ -195,7 +210,7 @@ impl Predictions {
                 .extend(many("value").into_iter().map(|(n, i)| (n, Column::Floats(values, i, self.cols)))),
             Values::Links { candidates, scores } => {
                 columns = match &self.identity {
-                    Some(identity) => identity.columns_of_pairs(candidates),
+                    Some(identity) => identity.columns_of_pairs("candidate", candidates),
                     None => vec![
                         ("source".into(), Column::Ids(&self.nodes)),
                         ("candidate".into(), Column::Ids(candidates)),
@@ -418,6 +433,7 @@ mod tests {
             columns: Vec::new(),
             ids: vec![1, 0, 1],
             of_candidates: None,
+            events: None,
         };
         Predictions { identity: Some(identity), ..of(1, Values::Classes(vec![0, 1, 0])) }
     }

@@ -23,13 +23,15 @@ pub(crate) fn command() -> Command {
         )
 }
 
-/// Writes a page for the program and one for each command.
+/// Writes a page for the program, and one for each command and each command of a command.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let dir = args::required_path(matches, "dir");
     fs::create_dir_all(dir).with_context(|| format!("{}: cannot be created", dir.display()))?;
     let mut cli = super::cli().disable_help_subcommand(true);
     cli.build();
-    for page in [&cli].into_iter().chain(cli.get_subcommands()) {
+    let mut pages = vec![&cli];
+    while let Some(page) = pages.pop() {
+        pages.extend(page.get_subcommands());
         let name = page.get_display_name().unwrap_or_else(|| page.get_name()).to_string();
         let path = dir.join(format!("{name}.1"));
         let mut text = Vec::new();

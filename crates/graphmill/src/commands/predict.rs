@@ -11,11 +11,15 @@ use graphmill_engine::{
     CandidateOptions, Error,
     predictions::{Target, known},
     saved::{Kind, SavedRun, Selection, Written},
-    typed::SavedTypedRun,
 };
 
 use super::propagate;
 use crate::{args, output};
+
+/// Message on new rows for a run on links or events.
+#[cfg(feature = "tables")]
+const NO_NEW_ROWS: &str = "--on: new rows of a run on links or events are not predicted; import the tables \
+                           again with them, and pass --dataset";
 
 /// The subcommand with its arguments.
 // long: a list of arguments, each with its help
@@ -29,7 +33,9 @@ pub(crate) fn command() -> Command {
              the scale of the targets. Tables start with the node's id, or \
              with its key and the names of the classes if the dataset was imported from tables; .npy files \
              hold the values alone. With --top-k, a run on links recommends: rows have a source, a \
-             candidate and a score. A run on several node types predicts the nodes of its task's type.",
+             candidate and a score. A run on several node types predicts the nodes of its task's type. A run \
+             on classes or values of events predicts each event at its time: rows have a source, a \
+             destination and a time.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -163,35 +169,31 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     } else {
         Kind::Classes
     };
-    let is_of_links = run.ranks_links();
     let asks_for_links = ["top-k", "relation"].iter().any(|name| matches.contains_id(name))
         || ["all-edges", "sources"].iter().any(|name| matches.get_flag(name));
+    // events without candidates may have classes or values
+    let is_of_links = run.ranks_links() && !run.learns_events();
     if is_of_links || asks_for_links {
-        let k = if is_of_links { top_k(matches)? } else { 0 };
+        let k = if run.ranks_links() { top_k(matches)? } else { 0 };
         return candidates(matches, &run, k, out);
     }
     let run = match args::get_at(matches)? {
+        Some(at) if run.learns_events() => {
+            let message = "events are predicted at their own times; leave it out, or pass --top-k";
+            return Err(Error::usage(format!("--at {at}: {message}")).into());
+        }
         Some(at) => run.as_of(at)?,
         None => run,
     };
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
+        if run.learns_events() {
+            return Err(Error::usage(NO_NEW_ROWS).into());
+        }
         return on::run(matches, &run, other, kind, out);
     }
     let original = matches.get_flag("original-ids");
-    let selection = selection(matches);
-    let (name, written) = match SavedTypedRun::of(&run) {
-        Some(typed) => {
-            let dataset = typed.dataset(other)?;
-            let written = typed.predict(&dataset, selection, original, kind, out, &Quiet)?;
-            (dataset.name, written)
-        }
-        None => {
-            let dataset = run.dataset(other)?;
-            let written = run.predict_selection(&dataset, selection, original, kind, out, &Quiet)?;
-            (dataset.name, written)
-        }
-    };
+    let (name, written) = run.predict_on(other, (selection(matches), original), (kind, out), &Quiet)?;
     print(matches, &name, &written)
 }
 
@@ -223,9 +225,7 @@ fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
     }
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
-        let message = "--on: new rows of a run on links are not predicted; import the tables again with \
-                       them, and pass --dataset";
-        return Err(Error::usage(message).into());
+        return Err(Error::usage(NO_NEW_ROWS).into());
     }
     let Some(word) = matches.get_one::<String>("top-k") else {
         let message = "the run learned links: pass --top-k K for the K best candidates of each node, or use \

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol, Union
+import tempfile
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from . import _graphmill
 from .dataset import Dataset
@@ -11,6 +12,8 @@ from .typed import TypedDataset
 
 if TYPE_CHECKING:
     from .result import Run
+
+AnyDataset = TypeVar("AnyDataset", Dataset, TypedDataset)
 
 #: Run, or its directory
 RunLike = Union[str, "os.PathLike[str]", "Run"]
@@ -64,6 +67,21 @@ def any_types(dataset: Any) -> Dataset | TypedDataset:
     if dataset is None or isinstance(dataset, (Dataset, TypedDataset, str, os.PathLike)):
         return one_type(dataset)
     return _of_object(dataset)
+
+
+def in_directory(dataset: AnyDataset) -> AnyDataset:
+    """The dataset, or if it is in memory its copy in a temporary directory, which ends with the dataset."""
+    if dataset.path is not None:
+        return dataset
+    if dataset._stored is None:
+        place = tempfile.TemporaryDirectory(prefix="graphmill-")
+        path = os.path.join(place.name, "dataset")
+        dataset.save(path)
+        stored = type(dataset)(path)
+        # the owner of a temporary directory removes it
+        stored._owner = (stored._owner, place)
+        dataset._stored = stored
+    return dataset._stored
 
 
 def native_of(dataset: Any) -> _graphmill.AnyDataset | None:

@@ -135,6 +135,10 @@ def _model(mlflow: Any) -> Any:
 def answer(predictor: Predictor, rows: Any) -> Any:
     """Answers for a DataFrame with a column ``key`` or ``node``, as a DataFrame.
 
+    It has a column ``class`` (for each of several columns of classes ``class_COLUMN``), and a
+    column ``p_CLASS`` for the probability of each class or label (``p_COLUMN_CLASS``), or
+    ``value_0`` and so on.
+
     Raises:
         ValueError: The DataFrame has neither column, or a node or key is unknown.
     """
@@ -146,8 +150,13 @@ def answer(predictor: Predictor, rows: Any) -> Any:
     answers = predictor.predict(keys=asked) if column == "key" else predictor.predict(np.asarray(asked, dtype=np.int64))
     table = {column: asked}
     names = predictor.class_names or [str(i) for i in range(answers.scores.shape[1])]
-    if answers.classes is not None:
+    if answers.classes is not None and answers.classes.ndim == 1:
         table["class"] = [names[i] for i in answers.classes]
+    elif answers.classes is not None:
+        columns = predictor.class_slices.items()
+        for (name, part), classes in zip(columns, answers.classes.T):
+            table[f"class_{name}"] = [names[part][i] for i in classes]
+        names = [f"{name}_{of}" for name, part in columns for of in names[part]]
     prefix = "value" if predictor.task == "values" else "p"
     table |= {f"{prefix}_{name}": answers.scores[:, i] for i, name in enumerate(names)}
     return pandas.DataFrame(table)

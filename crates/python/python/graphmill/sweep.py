@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from . import _graphmill
 from ._frameworks import options_of
-from .given import DatasetLike, native_of
+from .dataset import Dataset
+from .given import DatasetLike, in_directory, native_of
 from .progress import watch
 from .record import Record, record_of
+from .typed import TypedDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,7 +43,8 @@ def sweep(
     the record of a sweep that was never interrupted.
 
     Args:
-        dataset: A dataset in a directory, its path, or ``None`` for the built-in demo.
+        dataset: A dataset or its directory, or ``None`` for the built-in demo. One in memory is
+            written to a temporary directory, which ends with the dataset.
         tried: Values to try by option: a list, ``{"lr": [0.001, 0.01], "fanout": [[10, 5], [15,
             10]]}``; a range, ``"0..0.6"``; or a range by the logarithm, ``"log:1e-4..1e-1"``. Ranges
             need ``trials``.
@@ -77,6 +80,8 @@ def sweep(
     if not resume and not tried:
         raise TypeError('tried: a sweep needs values to try, such as {"lr": [0.001, 0.01]}')
     words = [f"{name}={spec_of(values)}" for name, values in (tried or {}).items()]
+    if isinstance(dataset, (Dataset, TypedDataset)):
+        dataset = in_directory(dataset)
     native = native_of(dataset)
     with watch(progress) as line:
 

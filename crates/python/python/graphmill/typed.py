@@ -72,6 +72,9 @@ class TypedDataset(Stores):
         ValueError: A file is damaged or inconsistent.
     """
 
+    #: Copy in a temporary directory, if a command needed one
+    _stored: TypedDataset | None = None
+
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False):
         if not os.path.isdir(path):
             raise FileNotFoundError(f"{os.fspath(path)}: no such directory; graphmill.import_dataset() creates datasets")

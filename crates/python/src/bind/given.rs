@@ -12,6 +12,7 @@ use graphmill_data::{
 };
 use graphmill_engine::{
     AnyDataset, CandidateOptions, EmbedOptions, Error, Result, RunContext, TrainConfig,
+    config::link_task::learns_edge_targets,
     embedding::SavedEmbedding,
     events::SavedEvents,
     predictor::LinkPredictor,
@@ -133,6 +134,13 @@ impl Data {
         Ok(match (given, typed) {
             (None, _) => Source::Directory(None),
             (Some(Self::Directory(path)), _) => Source::Directory(Some(path)),
+            // edges with targets become nodes as the dataset is opened
+            (Some(Self::One(data)), Some(_)) if learns_edge_targets(run.config()) => {
+                Source::Directory(Some(data.directory.as_deref().ok_or_else(|| other_types(true))?))
+            }
+            (Some(Self::Several(data)), Some(_)) if learns_edge_targets(run.config()) => {
+                Source::Directory(Some(data.directory.as_deref().ok_or_else(|| other_types(true))?))
+            }
             (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
             (Some(Self::Several(data)), None) if run.ranks_links() => {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(false))?;
@@ -170,16 +178,10 @@ impl Data {
         (kind, out): (Kind, &Path),
         watch: &dyn Progress,
     ) -> Result<Written> {
-        let of_several = |typed: SavedTypedRun, data: &data::TypedDataset| {
-            typed.predict(data, nodes, original, kind, out, watch)
-        };
-        match (Self::source(given, run)?, SavedTypedRun::of(run)) {
-            (Source::One(data), _) => run.predict_selection(data, nodes, original, kind, out, watch),
-            (Source::Several(data, typed), _) => of_several(typed, data),
-            (Source::Directory(other), Some(typed)) => of_several(typed, &typed.dataset(other)?),
-            (Source::Directory(other), None) => {
-                run.predict_selection(&run.dataset(other)?, nodes, original, kind, out, watch)
-            }
+        match Self::source(given, run)? {
+            Source::One(data) => run.predict_selection(data, nodes, original, kind, out, watch),
+            Source::Several(data, typed) => typed.predict(data, nodes, original, kind, out, watch),
+            Source::Directory(other) => Ok(run.predict_on(other, (nodes, original), (kind, out), watch)?.1),
         }
     }
 

@@ -46,7 +46,6 @@ use crate::{
     Error, Result, build,
     checkpoint::{self, tensors::Tensor},
     label_inputs,
-    record::sizes,
 };
 
 /// Writer of a model: the run and the path of the output.
@@ -192,14 +191,6 @@ fn check_layers(run: &SavedRun, to: &str, models: &[&str]) -> Result<()> {
         return refuse(format!("--sampler {} weights the neighbours", config.sampler));
     }
     Ok(())
-}
-
-/// Refuses several columns of classes, which the other targets would read as one.
-fn check_columns(run: &SavedRun, to: &str) -> Result<()> {
-    match run.columns() {
-        [] => Ok(()),
-        columns => Err(refused(to, format!("the run learned the columns of classes {}", sizes(columns)))),
-    }
 }
 
 /// Writes the weights as a safetensors file.

@@ -38,7 +38,7 @@ use self::{
     message::{Dim, FLOAT, INT64, Model, OperatorSet, Property},
     parts::Edges,
 };
-use super::{SavedRun, check_columns, check_layers, kind::Kind, refused};
+use super::{SavedRun, check_layers, kind::Kind, refused};
 use crate::{Error, Result};
 
 /// Version of the operators: the first in which `ScatterElements` has maxima.
@@ -50,7 +50,6 @@ const MAX_VALUES: usize = (i32::MAX / 4) as usize - (1 << 20);
 
 /// Writes the file `out`.
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
-    check_columns(run, "onnx")?;
     let kind = Kind::of(run);
     match kind {
         Kind::Nodes => {

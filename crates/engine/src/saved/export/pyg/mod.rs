@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use graphmill_data::atomic::{self, Real};
 
-use super::{SavedRun, check_columns, check_layers, kind::Kind, links, typed, write_weights};
+use super::{SavedRun, check_layers, kind::Kind, links, typed, write_weights};
 use crate::{Error, Result};
 
 /// Parts of all modules.
@@ -30,7 +30,6 @@ const MODELS: &[&str] = &["sage", "gcn", "gat", "gatv2", "gin", "mixhop", "pinsa
 
 /// Refuses models that no module builds.
 pub(super) fn check(run: &SavedRun) -> Result<()> {
-    check_columns(run, "pyg")?;
     let kind = Kind::of(run);
     match kind {
         Kind::Nodes | Kind::Links => check_layers(run, "pyg", MODELS)?,

@@ -50,7 +50,7 @@ pub(crate) fn check() -> Result<()> {
     let own = program(&metadata)?;
     let rust_version = own.rust_version.clone().unwrap_or_default();
     let faults = [
-        packages::faults(&metadata)?,
+        packages::faults(root(), &metadata)?,
         licences::faults(root(), &metadata)?,
         files::faults(root(), &own.version, &rust_version)?,
     ]

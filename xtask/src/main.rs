@@ -59,7 +59,7 @@ const USAGE: &[&str] = &[
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short]",
     "audit miri|address|thread|mutants [--short] [NAME ...]",
-    "release --check|--dry-run",
+    "release --check|--dry-run [--offline]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
 ];

@@ -20,7 +20,8 @@
 //!   once.
 //! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or
 //!   a sanitizer, or changes the code and expects its tests to fail.
-//! - `cargo xtask release --check|--dry-run` checks what a release needs, or builds its files.
+//! - `cargo xtask release --check|--dry-run [--offline]` checks what a release needs, or builds its
+//!   files.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 

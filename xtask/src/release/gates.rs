@@ -36,7 +36,7 @@ pub(super) fn publish(metadata: &Metadata, is_online: bool) -> Result<()> {
     if is_online {
         command.args(["publish", "--dry-run"]);
     } else {
-        command.args(["package", "--no-verify", "--quiet"]);
+        command.args(["package", "--no-verify", "--offline", "--quiet"]);
     }
     command.args(["--locked", "--allow-dirty"]);
     for package in metadata.in_order()? {

@@ -141,9 +141,7 @@ impl Tools {
         let train = ["train", "--epochs", "1", "--out", "run", "--quiet"];
         let mut command = Command::new(venv.join("bin/graphmill"));
         succeed(command.args(train).current_dir(directory.path()))?;
-        let predict = "import graphmill; assert len(graphmill.predict('run')) == 50000";
-        let mut python = Command::new(venv.join("bin/python"));
-        succeed(python.args(["-c", predict]).current_dir(directory.path()))
+        python_in(&venv, directory.path(), "assert len(graphmill.predict('run')) == 50000")
     }
 
     /// Builds the source distribution into `out`; returns its path.
@@ -164,10 +162,13 @@ impl Tools {
 pub(super) fn check_sources(archive: &Path) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let venv = install(archive, directory.path())?;
-    let train = "import graphmill; d = graphmill.generate(nodes=500, classes=2, seed=0); \
-                 graphmill.train(d, epochs=1, hidden=8, fanout=[3], out='run', layers=1)";
+    python_in(&venv, directory.path(), "graphmill.train(graphmill.Dataset.demo(), epochs=1, out='run')")
+}
+
+/// Runs Python code with the package of an environment.
+fn python_in(venv: &Path, directory: &Path, code: &str) -> Result<()> {
     let mut python = Command::new(venv.join("bin/python"));
-    succeed(python.args(["-c", train]).current_dir(directory.path()))
+    succeed(python.arg("-c").arg(format!("import graphmill; {code}")).current_dir(directory))
 }
 
 /// Creates a new environment in `directory` with a package; returns its path.

@@ -101,8 +101,9 @@ impl Tools {
     /// The build fails.
     pub(super) fn wheel(&self, root: &Path, program: &Path, out: &Path) -> Result<PathBuf> {
         let package = root.join("crates/python");
-        // maturin packs this folder, and pip copies its scripts to where commands are
-        let data = package.join("graphmill.data");
+        // maturin packs the folder with the name of the module, and pip copies its scripts to where
+        // commands are
+        let data = package.join("graphmill._graphmill.data");
         let _ = fs::remove_dir_all(&data);
         fs::create_dir_all(data.join("scripts"))?;
         fs::copy(program, data.join("scripts/graphmill"))?;

@@ -20,7 +20,8 @@
 //!   once.
 //! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or
 //!   a sanitizer, or changes the code and expects its tests to fail.
-//! - `cargo xtask release --check|--dry-run` checks what a release needs, or builds its files.
+//! - `cargo xtask release --check|--dry-run [--offline]` checks what a release needs, or builds its
+//!   files.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 
@@ -59,7 +60,7 @@ const USAGE: &[&str] = &[
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short]",
     "audit miri|address|thread|mutants [--short] [NAME ...]",
-    "release --check|--dry-run",
+    "release --check|--dry-run [--offline]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
 ];

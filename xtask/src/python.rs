@@ -71,62 +71,23 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     }
     let root = root()?;
     let own = prepare(&python, &home(), &packages, site)?;
-    // Profile of the other tests: their crates are already built, and debug assertions stay
-    // enabled.
-    let wheel = wheel("dev")?;
+    let wheel = wheel()?;
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
     run_pytest(&own, rest, None)
 }
 
-/// Builds the wheel for distribution, with `program` as its command; returns its path.
+/// Builds the wheel for the tests in the environment that [`prepare`] has made; returns its path.
 ///
-/// # Errors
-/// Python is not installed, or the build fails.
-pub(crate) fn build_wheel(program: &Path) -> Result<PathBuf> {
-    let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
-    prepare(&python, &home(), NEEDED, None)?;
-    // maturin packs this folder, and pip copies its scripts to where commands are
-    let data = root()?.join("crates/python/graphmill.data");
-    let _ = fs::remove_dir_all(&data);
-    fs::create_dir_all(data.join("scripts"))?;
-    fs::copy(program, data.join("scripts/graphmill"))?;
-    let built = wheel("release");
-    fs::remove_dir_all(&data)?;
-    built
-}
-
-/// Installs a wheel into a new environment, and runs the package and the command there.
-///
-/// # Errors
-/// The wheel cannot be installed, or does not work.
-pub(crate) fn check_wheel(wheel: &Path) -> Result<()> {
-    let python = find_python().context("there is no python3 of 3.10 or later on the PATH")?;
-    let directory = tempfile::tempdir()?;
-    let venv = directory.path().join("venv");
-    fn words<'w>(words: &'w [&'w str]) -> Vec<&'w OsStr> {
-        words.iter().map(OsStr::new).collect()
-    }
-    let make = [words(&["-m", "venv"]), vec![venv.as_os_str()]].concat();
-    step("new environment", python.as_os_str(), &make, directory.path())?;
-    let (own, command) = (venv.join("bin/python"), venv.join("bin/graphmill"));
-    let install = [words(&["-m", "pip", "install", "--quiet"]), vec![wheel.as_os_str()]].concat();
-    step("install", own.as_os_str(), &install, directory.path())?;
-    let train = ["train", "--epochs", "1", "--out", "run", "--quiet"];
-    step("command of the wheel", command.as_os_str(), &words(&train), directory.path())?;
-    let predict = "import graphmill; assert len(graphmill.predict('run')) == 50000";
-    step("package of the wheel", own.as_os_str(), &words(&["-c", predict]), directory.path())
-}
-
-/// Builds the wheel with a profile of cargo in the environment that [`prepare`] has made; returns
-/// its path.
-fn wheel(profile: &str) -> Result<PathBuf> {
+/// The profile is that of the other tests: their crates are already built, and debug assertions
+/// stay enabled.
+fn wheel() -> Result<PathBuf> {
     let home = home();
     let wheels = home.join("wheels");
     // Wheels of earlier versions would also be found.
     let _ = fs::remove_dir_all(&wheels);
     let maturin = home.join("venv/bin/maturin");
-    let build = ["build", "--profile", profile, "--out"].map(OsStr::new);
+    let build = ["build", "--profile", "dev", "--out"].map(OsStr::new);
     let package = root()?.join("crates/python");
     step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
     Ok(fs::read_dir(&wheels)?.next().context("maturin has built no wheel")??.path())

@@ -34,6 +34,7 @@ enum Storage<T> {
         map: Arc<Map>,
         offset: usize,
         len: usize,
+        #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix takes advice on maps"))]
         file: Option<Arc<File>>,
         of: PhantomData<T>,
         tag: Option<Tag>,

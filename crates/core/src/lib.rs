@@ -25,7 +25,8 @@
 //!   options.
 //! - [`progress`]: progress and cancellation of long work.
 //! - [`probe`]: work that the machine alone limits, for benchmarks.
-//! - [`memory`]: the size of the machine's memory; [`units`]: readable counts and sizes.
+//! - [`memory`]: the size of the machine's memory; [`disk`]: the free space of file systems;
+//!   [`units`]: readable counts and sizes.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph, `S`
 //! source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers, `F` feature, `H`
@@ -38,6 +39,7 @@ pub mod block;
 pub mod buffer;
 pub mod builder;
 pub mod csc;
+pub mod disk;
 mod end;
 pub mod error;
 pub mod features;

@@ -176,11 +176,12 @@ fn open_files(limits: &str) -> Finding {
 }
 
 fn disk(dir: &Path) -> Finding {
-    let free = rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    let written = trial_file(dir);
-    match (free, written) {
+    match (graphmill_core::disk::free(dir), trial_file(dir)) {
         (Ok(free), Ok(_)) => {
             Finding::good("disk", format!("{} free in {}", units::bytes(free), dir.display()))
+        }
+        (Err(error), Ok(_)) if error.kind() == std::io::ErrorKind::Unsupported => {
+            Finding::good("disk", format!("{} can be written", dir.display()))
         }
         (Err(error), _) => Finding::fault("disk", format!("{}: {error}", dir.display()), "check the mount"),
         (_, Err(error)) => Finding::fault(

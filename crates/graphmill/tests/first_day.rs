@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 #[test]
-fn a_newcomer_installs_trains_imports_resumes_and_removes() {
+fn a_newcomer_installs_trains_imports_resumes_serves_and_uninstalls() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/first-day");
     let output = Command::new("bash").arg(script).arg(env!("CARGO_BIN_EXE_graphmill")).output();
     let output = output.expect("there is a bash");

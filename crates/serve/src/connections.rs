@@ -20,6 +20,7 @@ use tokio::{
 };
 
 /// File descriptors that the service keeps for its files.
+#[cfg(unix)]
 const RESERVED_FILES: u64 = 64;
 /// Maximum bytes of a header, and of the part of a body that a connection reads at once.
 const MAX_HEADER: usize = 64 << 10;

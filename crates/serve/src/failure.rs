@@ -33,7 +33,8 @@ impl Failure {
         Self::new(status, what, why, fix)
     }
 
-    /// The whole message on a line.
+    /// The whole message on a line, for the log of a reload by a signal.
+    #[cfg(unix)]
     pub(crate) fn line(&self) -> String {
         format!("{}: {}; {}", self.what, self.why, self.fix)
     }

@@ -9,6 +9,7 @@
 //! | `allow(clippy::too_many_arguments)` | at most the number in `xtask/house.toml`, which only falls |
 //! | default of a trait's method | no `unreachable!` |
 //! | unsafe code | allowed by file, for a reason of [`unsafety::PAGE`], which counts it |
+//! | names of Unix in a crate | below a `cfg` that names a system |
 //! | a path in a Markdown page | exists |
 //!
 //! `xtask/house.toml` lists the exceptions with their reasons. Superfluous exceptions are printed,
@@ -16,6 +17,7 @@
 
 mod cycles;
 mod paths;
+mod platforms;
 pub(crate) mod source;
 mod unsafety;
 
@@ -53,6 +55,9 @@ struct Exceptions {
     /// Functions by path and name, such as `xtask/src/plot.rs svg`.
     #[serde(default)]
     long_functions: BTreeMap<String, String>,
+    /// Files of crates that name Unix without a `cfg`, by path.
+    #[serde(default)]
+    unix_files: BTreeMap<String, String>,
     /// Import cycles by crate and first module, such as `engine::record`.
     #[serde(default)]
     cycles: BTreeMap<String, String>,
@@ -72,6 +77,7 @@ pub(crate) fn check() -> Result<()> {
     faults.extend(allowed_arguments(&sources, exceptions.too_many_arguments));
     faults.extend(unreachable_defaults(&sources));
     faults.extend(excepted(cycles::find(&sources), &exceptions.cycles));
+    faults.extend(excepted(platforms::faults(&sources), &exceptions.unix_files));
     faults.extend(unsafety::faults(root, &sources)?);
     faults.extend(paths::faults(root)?);
     if faults.is_empty() {

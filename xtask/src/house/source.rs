@@ -49,7 +49,10 @@ impl Source {
     /// Lines before the file's own tests.
     pub(super) fn code_lines(&self) -> usize {
         let lines: Vec<&str> = self.code.lines().collect();
-        let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ");
+        let is_shared =
+            |line: &str| line.starts_with("pub(") && line.contains(") mod ") && line.ends_with('{');
+        let is_module = |line: &str| line.starts_with("mod ") || is_shared(line);
+        let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && is_module(pair[1]);
         lines.windows(2).position(is_tests).unwrap_or(lines.len())
     }
 
@@ -132,7 +135,7 @@ fn quoted_reason(rest: &str) -> &str {
 }
 
 /// Width of the blanks before a line's first character.
-fn indent(line: &str) -> usize {
+pub(super) fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 

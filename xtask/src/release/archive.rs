@@ -1,4 +1,4 @@
-//! The program for other machines: an archive, a Debian package, and their checksums.
+//! The program for other machines: an archive, and the checksums of all files.
 
 use std::{
     fs,
@@ -12,6 +12,19 @@ use sha2::{Digest, Sha256};
 
 /// Bytes that the stripped program may have.
 const MAX_BYTES: u64 = 20 << 20;
+/// Words of cargo that build the program with line tables for debuggers; without these settings,
+/// the profile `dist` has no debug information.
+pub(super) const BUILD: [&str; 9] = [
+    "--locked",
+    "--profile",
+    "dist",
+    "-p",
+    "graphmill",
+    "--config",
+    "profile.dist.debug=\"line-tables-only\"",
+    "--config",
+    "profile.dist.strip=\"none\"",
+];
 /// Shells with the path of their completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/graphmill"),
@@ -28,16 +41,9 @@ pub(super) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program with the profile `dist`; returns its path.
+/// Builds the program for this machine; returns its path.
 pub(super) fn build() -> Result<PathBuf> {
-    succeed(Command::new(crate::cargo()).args([
-        "build",
-        "--locked",
-        "--profile",
-        "dist",
-        "-p",
-        "graphmill",
-    ]))?;
+    succeed(Command::new(crate::cargo()).arg("build").args(BUILD))?;
     Ok(crate::target_dir().join("dist/graphmill"))
 }
 
@@ -85,27 +91,10 @@ pub(super) fn tarball(prefix: &Path, out: &Path, name: &str) -> Result<PathBuf> 
     Ok(path)
 }
 
-/// Builds a Debian package of `prefix`, if `dpkg-deb` is there.
-pub(super) fn debian(prefix: &Path, out: &Path, version: &str) -> Result<Option<PathBuf>> {
-    let output = Command::new("dpkg").arg("--print-architecture").output();
-    let Some(architecture) = output.ok().filter(|output| output.status.success()) else { return Ok(None) };
-    let architecture = String::from_utf8(architecture.stdout)?.trim().to_owned();
-    let tree = out.join("debian");
-    fs::create_dir_all(tree.join("DEBIAN"))?;
-    succeed(Command::new("cp").arg("-a").arg(prefix).arg(tree.join("usr")))?;
-    let control = format!(
-        "Package: graphmill\nVersion: {version}\nArchitecture: {architecture}\nSection: science\n\
-         Priority: optional\nDepends: libc6, libgcc-s1\n\
-         Maintainer: Graphmill maintainers <graphmill@users.noreply.github.com>\n\
-         Homepage: https://github.com/graphmill/graphmill\n\
-         Description: trains graph neural networks on graphs larger than memory\n \
-         One command imports tables, trains and predicts; results repeat bit for bit.\n"
-    );
-    fs::write(tree.join("DEBIAN/control"), control)?;
-    let path = out.join(format!("graphmill_{version}_{architecture}.deb"));
-    succeed(Command::new("dpkg-deb").args(["--build", "--root-owner-group"]).arg(&tree).arg(&path))?;
-    fs::remove_dir_all(&tree)?;
-    Ok(Some(path))
+/// Checksum of a file in hexadecimal digits.
+pub(super) fn sha256(path: &Path) -> Result<String> {
+    let digest = Sha256::digest(fs::read(path).with_context(|| path.display().to_string())?);
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Writes `SHA256SUMS` of the files in `out`.
@@ -115,20 +104,18 @@ pub(super) fn checksums(out: &Path) -> Result<()> {
     files.sort();
     let mut sums = String::new();
     for path in files {
-        let digest = Sha256::digest(fs::read(&path)?);
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        sums += &format!("{hex}  {}\n", path.file_name().unwrap_or_default().to_string_lossy());
+        sums += &format!("{}  {}\n", sha256(&path)?, path.file_name().unwrap_or_default().to_string_lossy());
     }
     fs::write(out.join("SHA256SUMS"), sums)?;
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Program with the two commands that the layout needs.
-    const PROGRAM: &str = "#!/bin/sh\ncase $1 in\ncompletions) echo complete -c $2;;\n\
+    pub(in super::super) const PROGRAM: &str = "#!/bin/sh\ncase $1 in\ncompletions) echo complete -c $2;;\n\
                            man) echo page > \"$2/graphmill.1\";;\nesac\n";
 
     #[test]
@@ -151,11 +138,10 @@ mod tests {
         assert!(listing.lines().any(|line| line == "graphmill-1.0/bin/graphmill"), "{listing}");
         let bytes = fs::read(&packed).unwrap();
         assert_eq!(bytes, fs::read(tarball(&prefix, &out, "graphmill-1.0").unwrap()).unwrap());
-        let package = debian(&prefix, &out, "1.0").unwrap();
         fs::remove_dir_all(&prefix).unwrap();
         checksums(&out).unwrap();
         let sums = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
-        assert_eq!(sums.lines().count(), 1 + usize::from(package.is_some()), "{sums}");
+        assert_eq!(sums.lines().count(), 1, "{sums}");
 
         assert!(check_size(1 << 20).is_ok() && check_size(1 << 30).is_err());
     }

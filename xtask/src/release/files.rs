@@ -13,6 +13,8 @@ const VERSIONS: &[(&str, &str, &str)] = &[
 /// Files with the minimal version of Rust.
 const RUST_VERSIONS: &[(&str, &str, &str)] = &[
     ("packaging/Dockerfile", "FROM rust:", "-"),
+    (".github/workflows/test.yml", "cargo +", ".0 check"),
+    (".github/workflows/release.yml", "toolchain install ", ".0 "),
     ("README.md", "Rust ", " and a C compiler"),
     ("book/src/install.md", "It needs Rust ", " or later"),
 ];

@@ -34,6 +34,12 @@ pub(super) struct Package {
     publish: Option<Vec<String>>,
     pub(super) manifest_path: PathBuf,
     pub(super) dependencies: Vec<Dependency>,
+    /// Features with those that each enables.
+    #[serde(default)]
+    pub(super) features: BTreeMap<String, Vec<String>>,
+    /// Tables for other tools.
+    #[serde(default)]
+    metadata: serde_json::Value,
 }
 
 /// Dependency that a package names.
@@ -71,6 +77,12 @@ impl Package {
     /// Returns true if the package is meant for the registry.
     pub(super) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+    }
+
+    /// Features of its documentation on docs.rs; `None` if the manifest has no table for it.
+    pub(super) fn documented_features(&self) -> Option<Vec<&str>> {
+        let features = self.metadata.pointer("/docs/rs/features")?.as_array()?;
+        Some(features.iter().filter_map(serde_json::Value::as_str).collect())
     }
 
     /// Directory of the package.

@@ -1,33 +1,46 @@
 //! `cargo xtask release --check|--dry-run`: everything of a release but the upload.
 //!
-//! `--check` needs no build and is a step of `cargo xtask test`: manifests, versions, licences, the
-//! table of dependencies and the workflows. `--dry-run` also packs the crates, builds the program
-//! and the wheel, and leaves all files in `target/release-files`.
+//! `--check` needs no build and is a step of `cargo xtask test`: manifests, READMEs, versions,
+//! licences, the table of dependencies and the workflows. `--dry-run` also runs the gates of other
+//! tools, builds each crate from its package, the program, the wheel and the source distribution,
+//! and leaves all files in `target/release-files`. With `--offline`, it skips what it cannot do
+//! without the network.
 
 mod archive;
+mod debian;
+mod debug;
 mod files;
+mod gates;
 mod licences;
 mod metadata;
 mod packages;
 mod sbom;
+mod source;
+mod wheel;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context, Result, bail};
 
-use self::metadata::{Metadata, Package};
-use crate::{cargo, python, target_dir};
+use self::{
+    metadata::{Metadata, Package},
+    wheel::Tools,
+};
+use crate::target_dir;
+
+/// Formula of Homebrew, without the address of the sources.
+const FORMULA: &str = "packaging/homebrew/graphmill.rb";
 
 /// Runs the command with its words.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     match words {
         ["--check"] => check(),
-        ["--dry-run"] => dry_run(),
-        _ => bail!("usage: cargo xtask release --check|--dry-run"),
+        ["--dry-run"] => dry_run(true),
+        ["--dry-run", "--offline"] => dry_run(false),
+        _ => bail!("usage: cargo xtask release --check|--dry-run [--offline]"),
     }
 }
 
@@ -50,7 +63,7 @@ pub(crate) fn check() -> Result<()> {
     let own = program(&metadata)?;
     let rust_version = own.rust_version.clone().unwrap_or_default();
     let faults = [
-        packages::faults(&metadata)?,
+        packages::faults(root(), &metadata)?,
         licences::faults(root(), &metadata)?,
         files::faults(root(), &own.version, &rust_version)?,
     ]
@@ -64,56 +77,65 @@ pub(crate) fn check() -> Result<()> {
     bail!("{} faults of the release", faults.len())
 }
 
-/// Builds and checks every file of a release.
-fn dry_run() -> Result<()> {
+/// Builds and checks every file of a release. Without the network, missing tools are skipped, and
+/// Python's files are not built.
+fn dry_run(is_online: bool) -> Result<()> {
     check()?;
     let out = target_dir().join("release-files");
     let _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out)?;
     let metadata = Metadata::read(&[])?;
-    let version = program(&metadata)?.version.clone();
+    let own = program(&metadata)?;
+    let version = own.version.clone();
 
-    pack_crates(&metadata)?;
+    gates::compatibility(root(), &metadata, &version, is_online)?;
+    gates::deny(root(), is_online)?;
+    let features = own.documented_features().unwrap_or_default();
+    gates::minimal_rust(own.rust_version.as_deref().unwrap_or_default(), &features, is_online)?;
+    gates::publish(&metadata, is_online)?;
     let parts = sbom::document(&metadata, "graphmill", &version);
     fs::write(out.join(format!("graphmill-{version}.cdx.json")), serde_json::to_string_pretty(&parts)?)?;
-    deny()?;
+    formula(&out, &version)?;
 
-    let name = format!("graphmill-{version}-{}", metadata::host()?);
-    let prefix = out.join(&name);
-    let built = archive::build()?;
-    let bytes = archive::lay_out(root(), &built, &prefix)?;
-    archive::tarball(&prefix, &out, &name)?;
-    if archive::debian(&prefix, &out, &version)?.is_none() {
-        eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
+    let tools = is_online.then(Tools::install).transpose()?;
+    let built = match &tools {
+        Some(tools) => tools.build(&archive::BUILD, "dist")?,
+        None => archive::build()?,
+    };
+    let stripped = out.join("graphmill");
+    let bytes = pack_program(&built, &stripped, &out, &version)?;
+    if let Some(tools) = &tools {
+        tools.check_wheel(&tools.wheel(root(), &stripped, &out)?)?;
+        wheel::check_sources(&tools.sources(root(), &out)?)?;
     }
-    fs::remove_dir_all(&prefix)?;
-    let wheel = python::build_wheel(&built)?;
-    python::check_wheel(&wheel)?;
-    fs::copy(&wheel, out.join(wheel.file_name().unwrap_or_default()))?;
+    fs::remove_file(&stripped)?;
     archive::checksums(&out)?;
     list(&out)?;
     archive::check_size(bytes)
 }
 
-/// Packs every published crate. Their builds are checked by the tests; the registry cannot verify
-/// crates that need each other before the first of them is uploaded.
-fn pack_crates(metadata: &Metadata) -> Result<()> {
-    let mut command = Command::new(cargo());
-    command.args(["package", "--locked", "--no-verify", "--allow-dirty", "--quiet"]);
-    for package in metadata.in_order()? {
-        command.args(["-p", &package.name]);
-    }
-    archive::succeed(&mut command)
+/// Packs the sources, and completes the formula of Homebrew by their checksum.
+fn formula(out: &Path, version: &str) -> Result<()> {
+    let source = source::archive(root(), out, version)?;
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let formula = fs::read_to_string(root().join(FORMULA)).context(FORMULA)?;
+    let formula = source::formula(&formula, version, &name, &archive::sha256(&source)?)?;
+    Ok(fs::write(out.join("graphmill.rb"), formula)?)
 }
 
-/// Runs cargo-deny, if it is installed: advisories and duplicates, beyond what `--check` covers.
-fn deny() -> Result<()> {
-    if !Command::new(cargo()).args(["deny", "--version"]).output().is_ok_and(|output| output.status.success())
-    {
-        eprintln!("── release: cargo-deny is not installed, so advisories are not checked");
-        return Ok(());
+/// Splits the program's debug information off and packs both, and a Debian package. Returns the
+/// bytes of the program without it, which is `stripped`.
+fn pack_program(built: &Path, stripped: &Path, out: &Path, version: &str) -> Result<u64> {
+    let name = format!("graphmill-{version}-{}", metadata::host()?);
+    let prefix = out.join(&name);
+    debug::split(built, stripped, out, &name)?;
+    let bytes = archive::lay_out(root(), stripped, &prefix)?;
+    archive::tarball(&prefix, out, &name)?;
+    if debian::build(root(), &prefix, out, version)?.is_none() {
+        eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
     }
-    archive::succeed(Command::new(cargo()).args(["deny", "check"]).current_dir(root()))
+    fs::remove_dir_all(&prefix)?;
+    Ok(bytes)
 }
 
 /// Prints the files with their sizes.

@@ -15,7 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use memmap2::{Advice, MmapMut, MmapOptions};
+use memmap2::{MmapMut, MmapOptions};
 
 use super::{Matrix, Storage, mirror::Mirror};
 use crate::{
@@ -46,7 +46,7 @@ impl FileValues {
         // SIGBUS, as with every map (`maps::find`).
         let map = unsafe { MmapOptions::new().map_mut(&file) }.map_err(|e| Error::io(&path, "map", e))?;
         #[cfg(unix)]
-        let _ = map.advise(Advice::Random); // rows are read at random; a refusal costs speed only
+        let _ = map.advise(memmap2::Advice::Random); // rows are read at random; a refusal costs speed only
         let start = map.as_ptr() as usize;
         let listed = Listed::new(&path, start..start + map.len());
         Ok(Self { _listed: listed, map, dir: dir.to_path_buf() })

@@ -3,10 +3,10 @@
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
 };
 
+#[cfg(unix)]
 use rustix::{fs::OFlags, io::Errno};
 
 use super::disk::parent;
@@ -30,13 +30,9 @@ pub fn lock(path: &Path) -> io::Result<Option<File>> {
 /// Variant of [`lock`] with a replaceable system call, for tests.
 pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File>> {
     for _ in 0..ATTEMPTS {
-        let file = match open(path) {
-            Ok(file) => file,
-            Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) => {
-                unlink_link(path)?;
-                continue;
-            }
-            Err(e) => return Err(e),
+        let Some(file) = open(path)? else {
+            unlink_link(path)?;
+            continue;
         };
         match try_lock(&file) {
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -53,17 +49,41 @@ pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File
 /// System call behind [`lock`].
 pub(crate) type TryLock<'a> = dyn Fn(&File) -> Result<(), TryLockError> + 'a;
 
-fn open(path: &Path) -> io::Result<File> {
+/// Opens or creates the file; `None` if the path is a symbolic link.
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<Option<File>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    match options().custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Opens or creates the file; `None` if the path is a symbolic link. Until the file is closed, no
+/// process can remove or rename it, because the others may read and write it, but not delete it.
+#[cfg(windows)]
+fn open(path: &Path) -> io::Result<Option<File>> {
+    use std::os::windows::fs::OpenOptionsExt;
+    const SHARE_READ_AND_WRITE: u32 = 1 | 2;
+    const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+    let file = options().share_mode(SHARE_READ_AND_WRITE).custom_flags(OPEN_REPARSE_POINT).open(path)?;
+    let is_link = file.metadata()?.is_symlink();
+    Ok((!is_link).then_some(file))
+}
+
+fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+    options
 }
 
 /// Removes `path` if it is a symbolic link, one process at a time.
 fn unlink_link(path: &Path) -> io::Result<()> {
-    let dir = File::open(parent(path))?;
-    // On a file system without locks the check below has to suffice.
-    let _ = dir.lock();
+    // Other systems cannot lock a directory; there, and on a file system without locks, the check
+    // below has to suffice.
+    let dir = if cfg!(unix) { Some(File::open(parent(path))?) } else { None };
+    let _ = dir.as_ref().map(File::lock);
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => fs::remove_file(path),
         _ => Ok(()),
@@ -71,13 +91,21 @@ fn unlink_link(path: &Path) -> io::Result<()> {
 }
 
 /// Returns true if `path` still names the open file.
+#[cfg(unix)]
 fn is_still(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
     let of = |found: fs::Metadata| (found.dev(), found.ino());
     match fs::symlink_metadata(path) {
         Ok(found) => Ok(of(found) == of(file.metadata()?)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// Returns true: an open file keeps its name ([`open`]).
+#[cfg(windows)]
+fn is_still(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 #[cfg(test)]

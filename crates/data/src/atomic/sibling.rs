@@ -43,7 +43,7 @@ pub(super) fn sweep(path: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| process_of(name, &start));
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+        if process.is_some_and(|process| !is_running(process)) {
             remove_if_left(&entry.path());
         }
     }
@@ -54,6 +54,20 @@ fn process_of(name: &str, start: &str) -> Option<u32> {
     let (process, count) = name.strip_prefix(start)?.strip_suffix(".tmp")?.split_once('-')?;
     count.parse::<u64>().ok()?;
     process.parse().ok()
+}
+
+/// Returns true if a process of this machine has the number, or if the system cannot be asked.
+#[cfg(unix)]
+fn is_running(process: u32) -> bool {
+    use rustix::{io::Errno, process};
+    let found = i32::try_from(process).ok().and_then(process::Pid::from_raw);
+    found.is_some_and(|found| process::test_kill_process(found) != Err(Errno::SRCH))
+}
+
+/// Returns true for this process alone: where files always have locks, these suffice for others.
+#[cfg(not(unix))]
+fn is_running(process: u32) -> bool {
+    process == std::process::id()
 }
 
 /// Removes a temporary file or directory unless a process holds its lock or has just changed it.

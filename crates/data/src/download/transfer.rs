@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::progress::{Progress, Unit};
+use graphmill_core::{
+    disk,
+    progress::{Progress, Unit},
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use ureq::BodyReader;
@@ -320,7 +323,7 @@ fn too_long(bytes: u64, limit: u64) -> String {
 /// Checks the free space on the disk of `path`, if the system reports it.
 pub(crate) fn check_space(path: &Path, needed: u64) -> Result<()> {
     let dir = if path.is_dir() { path } else { atomic::parent(path) };
-    match rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)) {
+    match disk::free(dir) {
         Ok(free) if free < needed => Err(Error::Space { path: dir.to_path_buf(), needed, free }),
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, disk};
 
 /// Expected size of a dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,7 @@ impl Needs {
 
 /// Available bytes on the file system of `path`, if the system reports them.
 pub(super) fn free(path: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(path).ok()?;
-    found.f_bavail.checked_mul(found.f_frsize)
+    disk::free(path).ok()
 }
 
 /// Message about `needs`, or the error that they exceed the free space.

@@ -5,10 +5,9 @@
 
 use std::{
     env,
-    ffi::{CString, OsStr},
-    fs,
-    os::unix::ffi::OsStrExt as _,
-    path::PathBuf,
+    ffi::OsStr,
+    fs, mem,
+    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
@@ -204,16 +203,25 @@ pub(super) fn preload(name: &str) {
             entries.filter(|path| path.file_name().is_some_and(|file| is_library(file, &prefix))).collect();
         // the longest name is the library itself; others are links to it
         found.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
-        let path = found.pop().and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
-        if let Some(path) = path {
-            // SAFETY: the path is null-terminated. The library's initializers run, as in a load by
-            // name; it stays loaded until exit.
-            let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-            if !handle.is_null() {
-                return;
-            }
+        if found.pop().is_some_and(|path| load(&path)) {
+            return;
         }
     }
+}
+
+/// Loads a library until exit, so that others find its functions; returns true on success.
+#[cfg(unix)]
+fn load(path: &Path) -> bool {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+    // SAFETY: the library's initializers run, as in a load by name.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map(mem::forget).is_ok()
+}
+
+/// Loads a library until exit, so that others find its functions; returns true on success.
+#[cfg(not(unix))]
+fn load(path: &Path) -> bool {
+    // SAFETY: the library's initializers run, as in a load by name.
+    unsafe { libloading::Library::new(path) }.map(mem::forget).is_ok()
 }
 
 /// Returns true if the file has the library's name, with or without a version suffix.

@@ -3,15 +3,16 @@
 //!
 //! Each device has one communicator. One thread creates and uses all of them, in groups, because a
 //! call for a single device would wait for the others.
-//! alone would wait for the others.
 
 #![allow(unsafe_code, reason = "device memory and kernels")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
-    mem, ptr,
+    ptr,
     sync::{Mutex, OnceLock, PoisonError},
 };
+
+use libloading::Library;
 
 use super::{device::starts_group, library};
 use crate::{
@@ -24,6 +25,8 @@ type Communicator = *mut c_void;
 /// Status of a call; 0 is success.
 type Status = c_int;
 
+/// Name of the library.
+const NAME: &str = "libnccl.so.2";
 /// `ncclFloat32` and `ncclSum`.
 const FLOAT: c_int = 7;
 const SUM: c_int = 0;
@@ -56,61 +59,39 @@ fn calls() -> Result<&'static Calls, String> {
 
 fn find() -> Result<Calls, String> {
     library::preload("nccl");
-    // SAFETY: the name is null-terminated. The library's initializers run; it stays loaded until
-    // exit.
-    let handle = unsafe { libc::dlopen(c"libnccl.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
+    // SAFETY: the library's initializers run; it stays loaded until exit.
+    let Ok(library) = (unsafe { Library::new(NAME) }) else {
         return Err(format!(
-            "no NCCL was found (libnccl.so.2); install it, or set {} to its directory",
+            "no NCCL was found ({NAME}); install it, or set {} to its directory",
             library::DIRECTORIES
         ));
-    }
-    let symbol = |name: &CStr| {
-        // SAFETY: the library is loaded; the symbol is only looked up.
-        let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        let missing = || format!("NCCL lacks {}; install version 2", name.to_string_lossy());
-        if at.is_null() { Err(missing()) } else { Ok(at) }
     };
+    // the functions are used until exit
+    let library: &Library = Box::leak(Box::new(library));
     // SAFETY: functions of these names have these signatures in all versions 2 of the library
     // (nccl.h).
     unsafe {
         Ok(Calls {
-            version: mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> Status>(symbol(
-                c"ncclGetVersion",
-            )?),
-            text: mem::transmute::<*mut c_void, unsafe extern "C" fn(Status) -> *const c_char>(symbol(
-                c"ncclGetErrorString",
-            )?),
-            init_all: mem::transmute::<
-                *mut c_void,
-                unsafe extern "C" fn(*mut Communicator, c_int, *const c_int) -> Status,
-            >(symbol(c"ncclCommInitAll")?),
-            destroy: mem::transmute::<*mut c_void, unsafe extern "C" fn(Communicator) -> Status>(symbol(
-                c"ncclCommDestroy",
-            )?),
-            abort: mem::transmute::<*mut c_void, unsafe extern "C" fn(Communicator) -> Status>(symbol(
-                c"ncclCommAbort",
-            )?),
-            group_start: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> Status>(symbol(
-                c"ncclGroupStart",
-            )?),
-            group_end: mem::transmute::<*mut c_void, unsafe extern "C" fn() -> Status>(symbol(
-                c"ncclGroupEnd",
-            )?),
-            all_reduce: mem::transmute::<
-                *mut c_void,
-                unsafe extern "C" fn(
-                    *const c_void,
-                    *mut c_void,
-                    usize,
-                    c_int,
-                    c_int,
-                    Communicator,
-                    *mut c_void,
-                ) -> Status,
-            >(symbol(c"ncclAllReduce")?),
+            version: symbol(library, "ncclGetVersion")?,
+            text: symbol(library, "ncclGetErrorString")?,
+            init_all: symbol(library, "ncclCommInitAll")?,
+            destroy: symbol(library, "ncclCommDestroy")?,
+            abort: symbol(library, "ncclCommAbort")?,
+            group_start: symbol(library, "ncclGroupStart")?,
+            group_end: symbol(library, "ncclGroupEnd")?,
+            all_reduce: symbol(library, "ncclAllReduce")?,
         })
     }
+}
+
+/// Looks up a function.
+///
+/// # Safety
+/// The function has the signature `F`.
+unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Result<F, String> {
+    // SAFETY: the caller guarantees the signature.
+    let found = unsafe { library.get::<F>(name.as_bytes()) };
+    found.map(|found| *found).map_err(|_| format!("NCCL lacks {name}; install version 2"))
 }
 
 /// Communicators of several devices, by rank.

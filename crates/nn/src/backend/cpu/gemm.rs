@@ -31,12 +31,9 @@ use super::{
     scratch,
     split_sum::{MAX_PARTIALS, add_parts, parts},
 };
-use crate::{
-    ViewMut,
-    backend::{
-        Side,
-        ops::{Gemm, WeightGradients},
-    },
+use crate::backend::{
+    Side,
+    ops::{Gemm, WeightGradients},
 };
 
 /// Multiplications per task: about a tenth of a millisecond.
@@ -224,7 +221,7 @@ pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
                 b.host(),
                 b.num_cols(),
                 beta,
-                c.map(ViewMut::host),
+                c.map(crate::ViewMut::host),
             );
         }
     }

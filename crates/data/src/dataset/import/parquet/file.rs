@@ -1,6 +1,11 @@
 //! Opening of a Parquet file: its metadata is checked against its size before use.
 
-use std::{fs, io, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{
+    fs,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+    sync::Arc,
+};
 
 use graphmill_core::{Error, Result, location::Location};
 use parquet::{
@@ -38,7 +43,11 @@ impl Source {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
         let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
-        let metadata = metadata(path, size, |buffer, at| file.read_exact_at(buffer, at))?;
+        let mut reader = &file;
+        let metadata = metadata(path, size, |buffer, at| {
+            reader.seek(SeekFrom::Start(at))?;
+            reader.read_exact(buffer)
+        })?;
         Ok(Self { metadata, file: Arc::new(file) })
     }
 

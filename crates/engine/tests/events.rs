@@ -257,8 +257,8 @@ fn rows_and_rankings_as_of_a_time_read_no_later_event() {
     }
 }
 
-/// A dataset of visits with the tasks "rating" (values) and "good" (classes), which a user's taste
-/// and an item's quality tell.
+/// A dataset of visits with the tasks "rating" (values) and "good" (classes), of a user's taste and
+/// an item's quality.
 fn ratings(dir: &Path) -> TypedDataset {
     let (users, items, times) = visits(600);
     let mut builder = TypedBuilder::new("ratings");

@@ -160,7 +160,7 @@ pub(crate) struct Bounds {
     pub(crate) nodes: usize,
 }
 
-/// What the threads that answer know of each other.
+/// State of all threads that answer.
 struct Shared {
     metrics: Arc<Metrics>,
     began: Instant,

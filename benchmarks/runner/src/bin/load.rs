@@ -2,10 +2,10 @@
 //!
 //! Without `--rate` the loop is closed: each connection asks again after its answer, which gives
 //! the throughput. With `--rate R` it is open: requests are due at fixed times, whatever the
-//! service does. A time counts from the moment at which its request was due, if the connection still
-//! waited for an answer then: a late answer delays those behind it and shows in their times (no
-//! coordinated omission). Otherwise it counts from the moment at which the request is sent, so that
-//! the time that the system takes to wake this program is not the service's.
+//! service does. A time counts from the moment at which its request was due, if the connection
+//! still waited for an answer then: a late answer delays those behind it and shows in their times
+//! (no coordinated omission). Otherwise it counts from the moment at which the request is sent, so
+//! that the time that the system takes to wake this program is not the service's.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

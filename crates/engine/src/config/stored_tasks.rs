@@ -37,8 +37,7 @@ pub(super) fn learns_links_without_times(config: &TrainConfig) -> bool {
 }
 
 /// Returns true if the run's task has a class or value for each edge: `--task` names such a task,
-/// or it names none and the dataset has no other task. `with_times` tells whether edges may have
-/// times.
+/// or it names none and the dataset has no other task. With `with_times` edges may have times.
 pub(super) fn learns_edge_targets(config: &TrainConfig, with_times: bool) -> bool {
     let Some(manifest) = manifest(config) else { return false };
     let tasks = manifest["tasks"].as_array().map_or(&[][..], Vec::as_slice);

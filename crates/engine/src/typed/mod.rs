@@ -82,8 +82,8 @@ pub use saved::SavedTypedRun;
 pub use trainer::train;
 
 /// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
-/// or a task whose rows are nodes at times, or if the run reads edge features. Edges with classes or
-/// values that the run learns are nodes of it.
+/// or a task whose rows are nodes at times, or if the run reads edge features. Edges with classes
+/// or values that the run learns are nodes of it.
 ///
 /// # Errors
 /// The dataset cannot be read.

@@ -95,7 +95,7 @@ impl ScratchDir {
 impl Drop for ScratchDir {
     fn drop(&mut self) {
         // The next process removes a remainder.
-        let _ = fs::remove_dir_all(&self.path);
+        remove(&self.path);
     }
 }
 
@@ -126,7 +126,23 @@ fn remove_if_stale(dir: &Path) {
     } else if let Ok(lock) = File::open(&name)
         && lock.try_lock().is_ok()
     {
-        let _ = fs::remove_dir_all(dir);
+        remove(dir);
+    }
+}
+
+/// Removes the directory, and its lock after all other entries: without it, the next process would
+/// take a remainder for a directory of other programs.
+fn remove(dir: &Path) {
+    let lock = dir.join(LOCK);
+    let mut is_bare = true;
+    for path in fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path != lock {
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            is_bare &= removed.is_ok();
+        }
+    }
+    if is_bare && fs::remove_file(&lock).is_ok() {
+        let _ = fs::remove_dir(dir);
     }
 }
 
@@ -185,6 +201,14 @@ mod tests {
         let own = ScratchDir::create_in(parent.path()).unwrap();
         remove_stale_in(parent.path());
         assert_eq!(count(parent.path()), 4, "only the empty directory is removed");
+        // what cannot be removed keeps its lock
+        let rest = parent.path().join("graphmill-new-3-0");
+        fs::create_dir_all(rest.join("rows")).unwrap();
+        fs::write(rest.join(LOCK), "").unwrap();
+        remove(&rest.join("rows"));
+        assert!(rest.join("rows").exists() && rest.join(LOCK).exists(), "it has no lock");
+        remove_stale_in(parent.path());
+        assert!(!rest.exists());
         // SIGKILL
         child.kill().unwrap();
         child.wait().unwrap();

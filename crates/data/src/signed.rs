@@ -4,7 +4,11 @@
 //! place, so that any changed byte is detected. The fields `format` and `version` are checked
 //! before any other, so that the error for a file of another program or version says so.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -159,10 +163,21 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
 /// Version of the manifest in `dir`, if its text is one of the format of `M`, of any version.
 pub(crate) fn version_in<M: SignedManifest>(dir: &Path) -> Option<u64> {
     let Terms { file_name, format, max_bytes, .. } = M::TERMS;
-    let mut text = String::new();
-    File::open(dir.join(file_name)).ok()?.take(max_bytes).read_to_string(&mut text).ok()?;
-    let stamp: Stamp = serde_json::from_str(&text).ok()?;
+    let text = read_twice(&dir.join(file_name), max_bytes).ok()?;
+    let stamp: Stamp = serde_json::from_slice(&text).ok()?;
     (stamp.format == format).then_some(stamp.version)
+}
+
+/// First `max_bytes` bytes of a small file. If it exists, a read that fails is made again: the
+/// callers ask which kind of dataset a directory holds, and must not take one kind for another
+/// because of a disk that failed once. The command that then opens the dataset reports a lasting
+/// failure.
+pub(crate) fn read_twice(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(max_bytes).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    read().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Err(e) } else { read() })
 }
 
 /// Replaces the placeholder [`UNSIGNED`] at the end of a text by the text's checksum.

@@ -100,7 +100,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         .over("predict trained --probabilities --out new.csv")
         .short(&[Kills]),
     writes("predict trained --out new.parquet", "new.parquet"),
-    writes("predict run --on more-nodes.csv --edges more-links.csv --out new.csv", "new.csv")
+    writes("predict run --on more-nodes.csv --edges more-links.csv --out new.csv --force", "new.csv")
+        .over("predict run --probabilities --out new.csv")
         .after(&[TABLES, "train tables --epochs 1 --hidden 8 --fanout 5,5 --out run"]),
     writes("embed trained --out new.npy", "new.npy"),
     writes("export-model trained new.onnx --to onnx", "new.onnx"),

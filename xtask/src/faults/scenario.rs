@@ -208,8 +208,10 @@ impl<'s> Sandbox<'s> {
         if !is_whole && (end == End::Status(0) || !(found.is_empty() || found == self.earlier || is_run)) {
             return Ok(Some(format!("{end:?} and an incomplete target: {:?}; {says}", found.keys())));
         }
-        // a process that ends at once leaves temporary files to the next one
-        let leaves = is_kill || matches!(attack, Attack::Allocation) && end != End::Status(0);
+        // a process that ends at once, or cannot remove a temporary file, leaves it to the next one
+        let leaves = is_kill
+            || matches!(attack, Attack::Allocation) && end != End::Status(0)
+            || fs::read_dir(self.path(TEMPORARY))?.next().is_some();
         if !is_whole || is_run || leaves {
             self.age()?;
             let arguments = match self.scenario.resume {

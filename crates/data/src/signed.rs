@@ -173,10 +173,14 @@ pub(crate) fn version_in<M: SignedManifest>(dir: &Path) -> Option<u64> {
 /// because of a disk that failed once. The command that then opens the dataset reports a lasting
 /// failure.
 pub(crate) fn read_twice(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let read = || {
+    twice(|| {
         let mut bytes = Vec::new();
         File::open(path)?.take(max_bytes).read_to_end(&mut bytes).map(|_| bytes)
-    };
+    })
+}
+
+/// Calls `read` again if it fails for another reason than a missing file.
+fn twice<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     read().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Err(e) } else { read() })
 }
 
@@ -200,4 +204,25 @@ fn is_signed(text: &str, sum: &str) -> bool {
 fn split<'a>(text: &'a str, middle: &str) -> Option<(&'a str, &'a str)> {
     let at = text.rfind(middle)?;
     Some((&text[..at], &text[at + middle.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_fails_once_is_made_again() {
+        let failing = |kind: io::ErrorKind, failures: usize| {
+            let mut calls = 0;
+            let found = twice(|| {
+                calls += 1;
+                if calls <= failures { Err(kind.into()) } else { Ok(calls) }
+            });
+            (found.map_err(|e| e.kind()), calls)
+        };
+        assert_eq!(failing(io::ErrorKind::Interrupted, 0), (Ok(1), 1));
+        assert_eq!(failing(io::ErrorKind::Other, 1), (Ok(2), 2));
+        assert_eq!(failing(io::ErrorKind::Other, 9), (Err(io::ErrorKind::Other), 2));
+        assert_eq!(failing(io::ErrorKind::NotFound, 1), (Err(io::ErrorKind::NotFound), 1));
+    }
 }

@@ -140,6 +140,24 @@ fn files_beyond_the_limit_of_the_process_are_an_error() {
 }
 
 #[test]
+fn a_module_that_cannot_be_written_leaves_no_directory() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --epochs 1 --hidden 8 --fanout 3,3 --out run");
+    let output = shell(&sandbox, "ulimit -f 0; exec $G export-model run module --to pyg");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert!(!sandbox.path("module").exists());
+    sandbox.ok("export-model run module --to pyg");
+    assert_eq!(fs::read_dir(sandbox.path("module")).unwrap().count(), 3);
+    // other files of the directory stay
+    sandbox.write("module/notes.txt", "mine");
+    sandbox.ok("export-model run module --to pyg --force");
+    assert_eq!(sandbox.read("module/notes.txt"), b"mine");
+}
+
+#[test]
 fn an_update_that_leaves_no_finite_parameters_fails_and_saves_nothing() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");

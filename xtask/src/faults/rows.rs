@@ -106,7 +106,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     writes("embed trained --out new.npy", "new.npy"),
     writes("export-model trained new.onnx --to onnx", "new.onnx"),
     writes("export-model trained new.safetensors --to safetensors", "new.safetensors"),
-    writes("export-model trained new --to pyg", "new"),
+    writes("export-model trained new --to pyg", "new").short(&[Kills]),
     reads("eval trained"),
     writes("report trained", "trained/report.html").over("report trained"),
     writes("runs trained --out new.html", "new.html"),

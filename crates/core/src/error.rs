@@ -28,6 +28,9 @@ pub enum Error {
     /// Two values are inconsistent, or a value is out of range.
     #[error("{0}")]
     Invalid(String),
+    /// The system refused memory.
+    #[error("{0}")]
+    Memory(String),
     /// Another process of the same run failed.
     #[error("rank {rank}: {message}")]
     Peer {

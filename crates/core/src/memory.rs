@@ -83,7 +83,7 @@ pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
     let mut data = Vec::new();
     data.try_reserve_exact(count)
-        .map_err(|e| Error::invalid(format!("cannot reserve memory for {count} values: {e}")))?;
+        .map_err(|e| Error::Memory(format!("cannot reserve memory for {count} values: {e}")))?;
     Ok(data)
 }
 
@@ -94,7 +94,7 @@ pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
 pub fn zeroed<T: Zeroable>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
     bytemuck::allocation::try_zeroed_vec(count)
-        .map_err(|()| Error::invalid(format!("cannot reserve memory for {count} values")))
+        .map_err(|()| Error::Memory(format!("cannot reserve memory for {count} values")))
 }
 
 #[cfg(test)]

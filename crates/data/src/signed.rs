@@ -4,7 +4,11 @@
 //! place, so that any changed byte is detected. The fields `format` and `version` are checked
 //! before any other, so that the error for a file of another program or version says so.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -159,10 +163,25 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
 /// Version of the manifest in `dir`, if its text is one of the format of `M`, of any version.
 pub(crate) fn version_in<M: SignedManifest>(dir: &Path) -> Option<u64> {
     let Terms { file_name, format, max_bytes, .. } = M::TERMS;
-    let mut text = String::new();
-    File::open(dir.join(file_name)).ok()?.take(max_bytes).read_to_string(&mut text).ok()?;
-    let stamp: Stamp = serde_json::from_str(&text).ok()?;
+    let text = read_twice(&dir.join(file_name), max_bytes).ok()?;
+    let stamp: Stamp = serde_json::from_slice(&text).ok()?;
     (stamp.format == format).then_some(stamp.version)
+}
+
+/// First `max_bytes` bytes of a small file. If it exists, a read that fails is made again: the
+/// callers ask which kind of dataset a directory holds, and must not take one kind for another
+/// because of a disk that failed once. The command that then opens the dataset reports a lasting
+/// failure.
+pub(crate) fn read_twice(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    twice(|| {
+        let mut bytes = Vec::new();
+        File::open(path)?.take(max_bytes).read_to_end(&mut bytes).map(|_| bytes)
+    })
+}
+
+/// Calls `read` again if it fails for another reason than a missing file.
+fn twice<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    read().or_else(|e| if e.kind() == io::ErrorKind::NotFound { Err(e) } else { read() })
 }
 
 /// Replaces the placeholder [`UNSIGNED`] at the end of a text by the text's checksum.
@@ -185,4 +204,25 @@ fn is_signed(text: &str, sum: &str) -> bool {
 fn split<'a>(text: &'a str, middle: &str) -> Option<(&'a str, &'a str)> {
     let at = text.rfind(middle)?;
     Some((&text[..at], &text[at + middle.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_fails_once_is_made_again() {
+        let failing = |kind: io::ErrorKind, failures: usize| {
+            let mut calls = 0;
+            let found = twice(|| {
+                calls += 1;
+                if calls <= failures { Err(kind.into()) } else { Ok(calls) }
+            });
+            (found.map_err(|e| e.kind()), calls)
+        };
+        assert_eq!(failing(io::ErrorKind::Interrupted, 0), (Ok(1), 1));
+        assert_eq!(failing(io::ErrorKind::Other, 1), (Ok(2), 2));
+        assert_eq!(failing(io::ErrorKind::Other, 9), (Err(io::ErrorKind::Other), 2));
+        assert_eq!(failing(io::ErrorKind::NotFound, 1), (Err(io::ErrorKind::NotFound), 1));
+    }
 }

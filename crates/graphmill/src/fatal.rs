@@ -8,17 +8,62 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    ptr,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 use graphmill_core::maps;
 
-/// Allocator of the system that remembers the size of the last request that it refused.
+/// Allocator of the system that remembers the size of the last request that it refused. With debug
+/// assertions it also refuses one request that the environment chooses ([`refusal`]).
 pub(crate) struct Allocator;
 
 thread_local! {
     /// Bytes of the last request of this thread that was refused; 0 if none was.
     static REFUSED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Refusal of the N-th request of [`LEAST`](refusal::LEAST) bytes or more, counted from the start
+/// of `main`, if `GRAPHMILL_REFUSE_ALLOCATION` is N. `cargo xtask faults` sets it.
+#[cfg(debug_assertions)]
+mod refusal {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// Smallest request that counts: to report an error takes a little memory.
+    pub(super) const LEAST: usize = 4096;
+
+    /// Number of requests up to the refused one; 0 if none is refused any more.
+    static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+    /// Reads the variable.
+    pub(super) fn prepare() {
+        let number = std::env::var("GRAPHMILL_REFUSE_ALLOCATION").ok().and_then(|text| text.parse().ok());
+        LEFT.store(number.unwrap_or(0), Relaxed);
+    }
+
+    /// Returns true if a request of this size is the chosen one, and says so.
+    #[inline]
+    pub(super) fn is_due(bytes: usize) -> bool {
+        if bytes < LEAST || LEFT.load(Relaxed) == 0 {
+            return false;
+        }
+        let is_due = LEFT.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) == Ok(1);
+        if is_due {
+            super::write(b"an allocation is refused by GRAPHMILL_REFUSE_ALLOCATION\n");
+        }
+        is_due
+    }
+}
+
+/// Without debug assertions no request is refused on purpose.
+#[cfg(not(debug_assertions))]
+mod refusal {
+    pub(super) fn prepare() {}
+
+    #[inline(always)]
+    pub(super) fn is_due(_bytes: usize) -> bool {
+        false
+    }
 }
 
 /// Notes a refused request.
@@ -30,14 +75,20 @@ fn note(pointer: *mut u8, bytes: usize) -> *mut u8 {
     pointer
 }
 
-// SAFETY: every call is passed on to `System`, which keeps the contract.
+// SAFETY: every call is passed on to `System`, which keeps the contract, or refused by null.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if refusal::is_due(layout.size()) {
+            return note(ptr::null_mut(), layout.size());
+        }
         // SAFETY: the caller's contract is that of `System`.
         note(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if refusal::is_due(layout.size()) {
+            return note(ptr::null_mut(), layout.size());
+        }
         // SAFETY: the caller's contract is that of `System`.
         note(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
@@ -48,6 +99,9 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if refusal::is_due(size) {
+            return note(ptr::null_mut(), size);
+        }
         // SAFETY: the caller's contract is that of `System`.
         note(unsafe { System.realloc(pointer, layout, size) }, size)
     }
@@ -55,6 +109,7 @@ unsafe impl GlobalAlloc for Allocator {
 
 /// Installs the handlers.
 pub(crate) fn install() {
+    refusal::prepare();
     // SAFETY: the handlers call only functions that are safe in a signal handler (write, pause,
     // _exit, sigaction) and read atomics and a thread-local without a destructor; SIG_IGN installs
     // no handler. Called once, before any other thread exists.
@@ -80,7 +135,7 @@ unsafe fn handle(signal: libc::c_int, handler: Handler) {
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         libc::sigemptyset(&raw mut action.sa_mask);
-        libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        libc::sigaction(signal, &raw const action, ptr::null_mut());
     }
 }
 
@@ -137,14 +192,16 @@ fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
+/// Writes to standard error, without allocations and locks.
+fn write(bytes: &[u8]) {
+    // SAFETY: the buffer is valid for its length. A failure leaves nothing else to be done.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+}
+
 /// Writes an error line of these parts and ends the process with status 1. Of several threads that
 /// fail together only the first writes.
 fn end(parts: &[&[u8]]) {
     static ENDING: AtomicBool = AtomicBool::new(false);
-    let write = |bytes: &[u8]| {
-        // SAFETY: the buffer is valid for its length. A failure leaves nothing else to be done.
-        let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-    };
     if ENDING.swap(true, SeqCst) {
         loop {
             // SAFETY: waits for the thread that ends the process.

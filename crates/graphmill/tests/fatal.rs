@@ -41,6 +41,56 @@ fn a_mapped_file_that_shrinks_is_named_and_the_run_resumes() {
     sandbox.ok(&format!("train --resume --out run --epochs {epochs}"));
 }
 
+/// Linux only: reads a hole of a file through a map while its file system is full, so that the
+/// system finds no page for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_page_that_cannot_be_read_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm data --nodes 20000 --feature-dim 2 --classes 4");
+    let script = "mount -t tmpfs -o size=8m tmpfs full || exit 123
+        cp -r data full/data
+        size=$(wc -c < data/labels.npy)
+        head -c 8192 data/labels.npy > full/data/labels.npy
+        truncate -s $size full/data/labels.npy
+        cat /dev/zero > full/rest 2>/dev/null
+        $G info full/data > /dev/null && $G train full/data --epochs 1 --hidden 8 --fanout 3,3 --out run
+        status=$?
+        rm full/rest && cp data/labels.npy full/data/labels.npy
+        $G train full/data --epochs 1 --hidden 8 --fanout 3,3 --out again || exit 124
+        exit $status";
+    fs::create_dir(sandbox.path("full")).unwrap();
+    // a container may permit neither a namespace nor a mount in it
+    let may = |spaces: &&&str| {
+        shell(&sandbox, &format!("exec unshare {spaces} mount -t tmpfs tmpfs full")).status.success()
+    };
+    let Some(spaces) = ["--mount", "--mount --map-root-user"].iter().find(may) else { return };
+    let output = shell(&sandbox, &format!("exec unshare {spaces} sh -c '{script}'"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("error: ") && stderr.contains("full/data/labels.npy: byte 8192: "), "{stderr}");
+    assert!(stderr.contains("its disk cannot be read; restore the file and run the command"), "{stderr}");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_refused_allocation_is_an_error_that_names_memory() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    for number in [1, 3, 9] {
+        let script = format!("GRAPHMILL_REFUSE_ALLOCATION={number} exec $G export data npz new.npz");
+        let output = shell(&sandbox, &script);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{number}: {stderr}");
+        assert!(stderr.contains("is refused by GRAPHMILL_REFUSE_ALLOCATION\n"), "{number}: {stderr}");
+        assert!(stderr.lines().last().unwrap().contains("memory"), "{number}: {stderr}");
+        assert!(!sandbox.path("new.npz").exists());
+    }
+    // more requests than there are
+    let output = shell(&sandbox, "GRAPHMILL_REFUSE_ALLOCATION=1000000 exec $G export data npz new.npz");
+    assert!(output.status.success() && sandbox.path("new.npz").exists(), "{output:?}");
+}
+
 #[test]
 fn refused_memory_is_an_error_and_not_an_abort() {
     let sandbox = Sandbox::new();
@@ -87,6 +137,24 @@ fn files_beyond_the_limit_of_the_process_are_an_error() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("File too large"), "{stderr}");
     assert!(!sandbox.path("data").exists());
+}
+
+#[test]
+fn a_module_that_cannot_be_written_leaves_no_directory() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("train data --epochs 1 --hidden 8 --fanout 3,3 --out run");
+    let output = shell(&sandbox, "ulimit -f 0; exec $G export-model run module --to pyg");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert!(!sandbox.path("module").exists());
+    sandbox.ok("export-model run module --to pyg");
+    assert_eq!(fs::read_dir(sandbox.path("module")).unwrap().count(), 3);
+    // other files of the directory stay
+    sandbox.write("module/notes.txt", "mine");
+    sandbox.ok("export-model run module --to pyg --force");
+    assert_eq!(sandbox.read("module/notes.txt"), b"mine");
 }
 
 #[test]

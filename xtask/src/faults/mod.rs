@@ -1,21 +1,33 @@
-//! `cargo xtask faults [--short] BINARY`: every system call of every command fails once.
+//! `cargo xtask faults BINARY [--short] [--only WORDS]`: everything that can end a command early
+//! happens to every command once.
 //!
-//! For each command and each kind of system call, a run in which the first call of that kind fails,
-//! a run in which the second fails, and so on until a run has no such call. After each:
+//! For each command (of a row that contains WORDS) and each attack, a run that is attacked at the
+//! first occasion, a run at the second, and so on until a run has no such occasion. The attacks:
 //!
-//! 1. The command ended by itself, with status 0 or 1, and an `error:` line if 1. A panic, an abort
-//!    or a signal is a fault of the program.
-//! 2. Its target is missing or has all the bytes of a run without faults. (The directory of a
-//!    training run may be incomplete.)
+//! - a system call of a kind fails,
+//! - the process is killed before, or after, a system call of a kind that changes files,
+//! - an allocation of 4 KiB or more fails, if the program has debug assertions.
+//!
+//! After each:
+//!
+//! 1. The command was killed, or ended by itself, with status 0 or 1, and an `error:` line if 1,
+//!    which names memory if an allocation failed. A panic, an abort or another signal is a fault of
+//!    the program.
+//! 2. Its target is missing, or has all the bytes that it had before, or all those of a run without
+//!    faults. (The directory of a training run may be incomplete.)
 //! 3. The same command without faults, for a training run `train --resume`, gives those bytes, and
 //!    leaves nothing else behind.
 //!
-//! With `--short`, the tests' form, the numbers of the failing calls grow by a half.
+//! With `--short`, the numbers grow by a half, those of kills by a factor of two. Without `--only`,
+//! it takes the attacks that the rows have for it, and of the kills after a call only those after
+//! a rename: the tests' form.
 //!
 //! Before, every command runs under every limit of [`containers`], and must give the same bytes.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod containers;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod rows;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod scenario;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -25,44 +37,85 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// Runs the audit of the program `binary`.
+/// Runs the audit of the program `binary`, of the commands that contain `only`.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub(crate) fn run(_binary: &Path, _short: bool) -> Result<()> {
+pub(crate) fn run(_binary: &Path, _short: bool, _only: &str) -> Result<()> {
     anyhow::bail!("faults: injection is written for Linux on x86-64")
 }
 
-/// Runs the audit of the program `binary`.
+/// Runs the audit of the program `binary`, of the commands that contain `only`.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) fn run(binary: &Path, short: bool) -> Result<()> {
+pub(crate) fn run(binary: &Path, short: bool, only: &str) -> Result<()> {
     use anyhow::Context;
-    use scenario::{SCENARIOS, Sandbox};
+    use rows::SCENARIOS;
+    use scenario::Sandbox;
 
     let binary = std::fs::canonicalize(binary).with_context(|| format!("no program {}", binary.display()))?;
-    let mut problems = limits(&binary, short)?;
+    let chosen: Vec<_> = SCENARIOS.iter().filter(|scenario| scenario.arguments.contains(only)).collect();
+    let mut problems = limits(&binary, &chosen, short && only.is_empty())?;
     if !tracer::is_permitted()? {
         eprintln!("faults: this process may not trace another one here, so no call failed");
         return conclusion(&problems);
     }
-    let mut runs = 0;
-    for scenario in SCENARIOS.iter().filter(|scenario| !short || scenario.is_short) {
+    let mut counts = [0; 3];
+    for scenario in chosen {
+        let attacks = attacks(scenario, short && only.is_empty());
+        if attacks.is_empty() {
+            continue;
+        }
         let sandbox = Sandbox::new(&binary, scenario)?;
-        for &kind in tracer::KINDS {
-            let mut number = 1;
-            loop {
-                let fault = tracer::Fault { kind, number };
-                let Some(found) = sandbox.try_fault(fault)? else { break };
-                runs += 1;
+        if !only.is_empty() {
+            eprintln!("{}", scenario.arguments);
+        }
+        for (group, attack) in attacks {
+            let mut number = 1_u64;
+            while let Some(found) = sandbox.attack(attack, number)? {
+                counts[group as usize] += 1;
                 problems.extend(found.map(|what| {
-                    let problem = format!("{}, {} {number}: {what}", scenario.arguments, kind.name);
+                    let problem = format!("{}, {} {number}: {what}", scenario.arguments, attack.name());
                     eprintln!("fault: {problem}");
                     problem
                 }));
-                number = if short { number + number.div_ceil(2) } else { number + 1 };
+                number += match group {
+                    _ if !short => 1,
+                    rows::Attacks::Kills => number,
+                    _ => number.div_ceil(2),
+                };
             }
         }
     }
-    eprintln!("{runs} runs with a fault, {} problems", problems.len());
+    let [calls, kills, allocations] = counts;
+    if calls > 0 && allocations == 0 {
+        eprintln!("faults: this program has no debug assertions, so no allocation failed");
+    }
+    eprintln!(
+        "{calls} runs with a failing call, {kills} kills, {allocations} refused allocations, {} problems",
+        problems.len()
+    );
     conclusion(&problems)
+}
+
+/// Attacks on a command, with their groups; `is_test` for those of the tests' form only.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn attacks(scenario: &rows::Scenario, is_test: bool) -> Vec<(rows::Attacks, scenario::Attack)> {
+    use rows::Attacks;
+    use scenario::Attack;
+    use tracer::{Effect, KINDS};
+
+    let mut attacks: Vec<_> =
+        KINDS.iter().map(|&kind| (Attacks::Calls, Attack::Call(kind, Effect::Error))).collect();
+    for &kind in KINDS.iter().filter(|kind| kind.changes_files) {
+        for effect in [Effect::KillBefore, Effect::KillAfter] {
+            attacks.push((Attacks::Kills, Attack::Call(kind, effect)));
+        }
+    }
+    attacks.push((Attacks::Allocations, Attack::Allocation));
+    attacks.retain(|(group, _)| !is_test || scenario.short.contains(group));
+    // a kill after a call is mostly one before the next; a rename is where the state changes
+    let is_late =
+        |attack: &Attack| matches!(attack, Attack::Call(kind, Effect::KillAfter) if kind.name != "rename");
+    attacks.retain(|(_, attack)| !is_test || !is_late(attack));
+    attacks
 }
 
 /// Fails if there were problems.
@@ -72,12 +125,13 @@ fn conclusion(problems: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the commands under the limits of containers, and returns the problems. Names the limits
-/// that cannot be set here.
+/// Runs commands under the limits of containers, and returns the problems. Names the limits that
+/// cannot be set here.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn limits(binary: &Path, short: bool) -> Result<Vec<String>> {
+fn limits(binary: &Path, chosen: &[&rows::Scenario], is_test: bool) -> Result<Vec<String>> {
     use containers::{LIMITS, namespace};
-    use scenario::{SCENARIOS, Sandbox};
+    use rows::Attacks;
+    use scenario::Sandbox;
 
     let Some(namespace) = namespace() else {
         eprintln!("faults: this process may not make a mount namespace, so no limit was tried");
@@ -85,7 +139,7 @@ fn limits(binary: &Path, short: bool) -> Result<Vec<String>> {
     };
     let (mut runs, mut problems) = (0, Vec::new());
     let mut impossible = std::collections::BTreeSet::new();
-    for scenario in SCENARIOS.iter().filter(|scenario| !short || scenario.is_short || scenario.is_run) {
+    for scenario in chosen.iter().filter(|row| !is_test || row.short.contains(&Attacks::Calls)) {
         let sandbox = Sandbox::new(binary, scenario)?;
         for limit in LIMITS {
             match sandbox.try_limit(limit, namespace)? {

@@ -1,72 +1,40 @@
-//! Commands under test, their inputs, and what must hold after a fault.
+//! A command in a directory of its own, attacked again and again, and what must hold afterwards.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
 
 use super::{
     containers::{IMPOSSIBLE, Limit},
-    tracer::{self, End, Fault},
+    rows::{COMMON, FILES, Scenario},
+    tracer::{self, Effect, End, Fault, Kind},
 };
 
-/// Command under test.
-#[derive(Debug)]
-pub(super) struct Scenario {
-    /// Arguments, separated by spaces.
-    pub(super) arguments: &'static str,
-    /// File or directory that the command writes, if it writes any.
-    target: Option<&'static str>,
-    /// True for a training run, which `train --resume` continues.
-    pub(super) is_run: bool,
-    /// True if the short form has it.
-    pub(super) is_short: bool,
+/// Attack on a run of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Attack {
+    /// A system call of this kind fails, or the process is killed there.
+    Call(Kind, Effect),
+    /// An allocation of [`LEAST_ALLOCATION`] bytes or more fails.
+    Allocation,
 }
 
-/// Inputs: dataset `data`, edge list `edges.txt`, tables `nodes.csv` and `links.csv`, run
-/// `trained`.
-const INPUTS: [&str; 5] = ["data", "edges.txt", "nodes.csv", "links.csv", "trained"];
+/// Variable with which a program with debug assertions refuses an allocation.
+const REFUSE: &str = "GRAPHMILL_REFUSE_ALLOCATION";
 
-pub(super) const SCENARIOS: &[Scenario] = &[
-    row("info data", None, true),
-    row("generate sbm new --nodes 300 --degree 6 --classes 4 --feature-dim 8", Some("new"), true),
-    row("import edges edges.txt new", Some("new"), false),
-    row(
-        "import tables new --nodes nodes.csv --id id --label kind --edges links.csv --src a --dst b",
-        Some("new"),
-        true,
-    ),
-    row("export data npz new.npz", Some("new.npz"), false),
-    row("export data csv new", Some("new"), false),
-    row("partition data new --parts 2", Some("new"), false),
-    row("reorder data new --by degree", Some("new"), false),
-    row("hotness data --fanout 5,5", None, false),
-    row("predict trained --out new.csv", Some("new.csv"), false),
-    row("eval trained", None, false),
-    Scenario {
-        arguments: "train data --epochs 2 --hidden 8 --fanout 5,5 --batch-size 50 --checkpoint-batches 1 \
-                    --out new",
-        target: Some("new"),
-        is_run: true,
-        is_short: true,
-    },
-    Scenario {
-        arguments: "train data --epochs 1 --hidden 8 --fanout 5,5 --batch-size 50 --host-budget 8K --out new",
-        target: Some("new"),
-        is_run: true,
-        is_short: false,
-    },
-];
+/// Line of such a program when it refuses the allocation.
+const REFUSED: &str = "refused by GRAPHMILL_REFUSE_ALLOCATION";
 
-const fn row(arguments: &'static str, target: Option<&'static str>, is_short: bool) -> Scenario {
-    Scenario { arguments, target, is_run: false, is_short }
-}
+/// Directory for temporary files.
+const TEMPORARY: &str = "temporary";
 
-/// Files of a run that do not depend on the clock.
+/// Files of a run or a sweep that do not depend on the clock.
 const OF_RUN: [&str; 3] =
     ["best.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors"];
 
@@ -81,24 +49,63 @@ pub(super) struct Sandbox<'s> {
     dir: tempfile::TempDir,
     binary: &'s Path,
     scenario: &'s Scenario,
+    /// Paths of the inputs.
+    inputs: BTreeSet<PathBuf>,
+    /// Target before the command; empty if there is none.
+    earlier: Files,
     /// Target of a run without faults.
     reference: Files,
+    /// All paths of the directory after a run without faults.
+    whole: BTreeSet<PathBuf>,
+}
+
+impl Attack {
+    /// Words for messages.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Call(kind, Effect::Error) => kind.name.to_string(),
+            Self::Call(kind, Effect::KillBefore) => format!("kill before {}", kind.name),
+            Self::Call(kind, Effect::KillAfter) => format!("kill after {}", kind.name),
+            Self::Allocation => "allocation".to_string(),
+        }
+    }
 }
 
 impl<'s> Sandbox<'s> {
     /// Makes the inputs, and runs the command without faults.
     pub(super) fn new(binary: &'s Path, scenario: &'s Scenario) -> Result<Self> {
         let dir = tempfile::tempdir()?;
-        let mut sandbox = Self { dir, binary, scenario, reference: Files::new() };
-        let path = |name: &str| sandbox.dir.path().join(name);
-        fs::write(path("edges.txt"), "0 1\n1 2\n2 3\n3 0\n")?;
-        fs::write(path("nodes.csv"), "id,kind,size\nx,a,1\ny,b,2\nz,a,\n")?;
-        fs::write(path("links.csv"), "a,b\nx,y\ny,z\nz,x\n")?;
-        sandbox.must("generate sbm data --nodes 300 --degree 6 --classes 4 --feature-dim 8")?;
-        sandbox.must("train data --epochs 1 --hidden 8 --fanout 5,5 --out trained")?;
+        let mut sandbox = Self {
+            dir,
+            binary,
+            scenario,
+            inputs: BTreeSet::new(),
+            earlier: Files::new(),
+            reference: Files::new(),
+            whole: BTreeSet::new(),
+        };
+        for (name, text) in FILES {
+            let path = sandbox.path(name);
+            fs::create_dir_all(path.parent().context("a name without a directory")?)?;
+            fs::write(path, text)?;
+        }
+        fs::create_dir(sandbox.path(TEMPORARY))?;
+        for arguments in COMMON.iter().chain(scenario.inputs) {
+            sandbox.must(arguments)?;
+        }
+        sandbox.inputs = sandbox.paths()?;
+        if let Some(earlier) = scenario.earlier {
+            sandbox.must(earlier)?;
+            sandbox.earlier = sandbox.result()?;
+        }
         sandbox.must(scenario.arguments)?;
         sandbox.reference = sandbox.result()?;
+        sandbox.whole = sandbox.paths()?;
         Ok(sandbox)
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     fn command(&self, arguments: &str) -> Result<Command> {
@@ -107,10 +114,11 @@ impl<'s> Sandbox<'s> {
 
     /// `command` with the arguments and streams of a run.
     fn prepared(&self, mut command: Command, arguments: &str) -> Result<Command> {
-        let messages = fs::File::create(self.dir.path().join("messages"))?;
+        let messages = fs::File::create(self.path("messages"))?;
         command.args(arguments.split_whitespace()).current_dir(self.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages);
         // few threads: each of their calls stops twice
+        command.env("TMPDIR", self.path(TEMPORARY));
         command.env("RAYON_NUM_THREADS", "2").env("RUST_BACKTRACE", "0").env("GRAPHMILL_PROGRESS", "none");
         Ok(command)
     }
@@ -126,7 +134,7 @@ impl<'s> Sandbox<'s> {
 
     /// Text on standard error.
     fn text(&self) -> String {
-        fs::read_to_string(self.dir.path().join("messages")).unwrap_or_default()
+        fs::read_to_string(self.path("messages")).unwrap_or_default()
     }
 
     /// Last line on standard error.
@@ -138,11 +146,11 @@ impl<'s> Sandbox<'s> {
     fn result(&self) -> Result<Files> {
         let mut files = Files::new();
         if let Some(target) = self.scenario.target {
-            let target = self.dir.path().join(target);
+            let target = self.path(target);
             read_all(&target, &target, &mut files)?;
         }
-        if self.scenario.is_run {
-            files.retain(|path, _| OF_RUN.iter().any(|name| path == Path::new(name)));
+        if self.scenario.resume.is_some() {
+            files.retain(|path, _| OF_RUN.iter().any(|name| path.ends_with(name)));
         }
         Ok(files)
     }
@@ -150,7 +158,7 @@ impl<'s> Sandbox<'s> {
     /// Runs the command under a limit of a container. Returns `None` if the limit cannot be set
     /// here, and otherwise the problem, if any.
     pub(super) fn try_limit(&self, limit: &Limit, namespace: &str) -> Result<Option<Option<String>>> {
-        self.clear()?;
+        self.reset()?;
         let command = limit.command(self.binary, namespace)?;
         let status = self.prepared(command, self.scenario.arguments)?.status()?;
         if status.code() == Some(IMPOSSIBLE) {
@@ -164,79 +172,130 @@ impl<'s> Sandbox<'s> {
         }))
     }
 
-    /// Runs the command with a fault. Returns `None` if it did not come to it, and otherwise the
-    /// problem that it left, if any.
-    pub(super) fn try_fault(&self, fault: Fault) -> Result<Option<Option<String>>> {
-        self.clear()?;
-        let (end, is_hit) = tracer::run(&mut self.command(self.scenario.arguments)?, fault)?;
-        Ok(if is_hit { Some(self.problem(end)?) } else { None })
+    /// Runs the command with the `number`-th attack. Returns `None` if it did not come to it, and
+    /// otherwise the problem that it left, if any.
+    pub(super) fn attack(&self, attack: Attack, number: u64) -> Result<Option<Option<String>>> {
+        self.reset()?;
+        let mut command = self.command(self.scenario.arguments)?;
+        let (end, is_hit) = match attack {
+            Attack::Call(kind, effect) => tracer::run(&mut command, Fault { kind, number, effect })?,
+            Attack::Allocation => {
+                let status = command.env(REFUSE, number.to_string()).status()?;
+                (End::of(status), self.text().contains(REFUSED))
+            }
+        };
+        Ok(if is_hit { Some(self.problem(attack, end)?) } else { None })
     }
 
     /// The first promise that a run which ended so breaks.
-    fn problem(&self, end: End) -> Result<Option<String>> {
+    fn problem(&self, attack: Attack, end: End) -> Result<Option<String>> {
         let says = self.messages();
-        match end {
-            End::Status(0) => {}
-            End::Status(1) if says.starts_with("error: ") => {}
+        let is_kill = matches!(attack, Attack::Call(_, Effect::KillBefore | Effect::KillAfter));
+        match (attack, end) {
+            _ if is_kill && end == End::Signal(libc::SIGKILL) => {}
+            (Attack::Allocation, End::Status(1)) if !says.contains("memory") => {
+                return Ok(Some(format!("the message '{says}' does not name memory")));
+            }
+            (_, End::Status(0)) if !is_kill => {}
+            (_, End::Status(1)) if !is_kill && says.starts_with("error: ") => {}
             // the standard library's start of a thread, before any code of this project
-            End::Signal(libc::SIGABRT) if self.text().contains(START_OF_THREAD) => return Ok(None),
-            other => return Ok(Some(format!("{other:?}, and the last message is '{says}'"))),
+            (_, End::Signal(libc::SIGABRT)) if self.text().contains(START_OF_THREAD) => return Ok(None),
+            (_, other) => return Ok(Some(format!("{other:?}, and the last message is '{says}'"))),
         }
         let found = self.result()?;
         let is_whole = found == self.reference;
-        if !is_whole && (end == End::Status(0) || !(found.is_empty() || self.scenario.is_run)) {
+        let is_run = self.scenario.resume.is_some();
+        if !is_whole && (end == End::Status(0) || !(found.is_empty() || found == self.earlier || is_run)) {
             return Ok(Some(format!("{end:?} and an incomplete target: {:?}; {says}", found.keys())));
         }
-        if !is_whole || self.scenario.is_run {
-            let resumed;
-            let arguments = if self.dir.path().join("new/config.toml").exists() {
-                resumed = "train --resume --out new";
-                resumed
-            } else {
-                self.scenario.arguments
+        // a process that ends at once, or cannot remove a temporary file, leaves it to the next one
+        let leaves = is_kill
+            || matches!(attack, Attack::Allocation) && end != End::Status(0)
+            || fs::read_dir(self.path(TEMPORARY))?.next().is_some();
+        if !is_whole || is_run || leaves {
+            self.age()?;
+            let arguments = match self.scenario.resume {
+                Some(resume) if self.path(resume.marker).exists() => resume.arguments,
+                _ => self.scenario.arguments,
             };
-            if let Err(error) = self.must(arguments) {
-                return Ok(Some(format!("after '{says}' it cannot be run again: {error}")));
-            }
-            if self.result()? != self.reference {
-                return Ok(Some(format!("after '{says}' another run gives other bytes")));
+            // a command may refuse to replace its whole target
+            let may_refuse = is_whole && !is_run && self.scenario.earlier.is_none();
+            match self.must(arguments) {
+                Err(error) if !may_refuse => {
+                    return Ok(Some(format!("after '{says}' it cannot be run again: {error}")));
+                }
+                _ if self.result()? != self.reference => {
+                    return Ok(Some(format!("after '{says}' another run gives other bytes")));
+                }
+                _ => {}
             }
         }
         self.left(&says)
     }
 
-    /// Names that a run which says `says` left beside its target, if any.
+    /// Paths that a run which says `says` left beside the files of a run without faults, if any.
     fn left(&self, says: &str) -> Result<Option<String>> {
-        let known =
-            |name: &str| INPUTS.contains(&name) || name == "messages" || Some(name) == self.scenario.target;
-        let mut left = names(self.dir.path())?;
-        // what a message names is not left in silence
-        left.retain(|name| !known(name) && !says.contains(name.as_str()));
+        let mut left = self.paths()?;
+        // what a message names, as a whole or by its directory, is not left in silence
+        let is_named = |path: &Path| {
+            !self.whole.contains(path)
+                && path.file_name().is_some_and(|name| says.contains(&*name.to_string_lossy()))
+        };
+        left.retain(|path| !self.whole.contains(path) && !path.ancestors().any(is_named));
         Ok((!left.is_empty()).then(|| format!("{left:?} is left behind after '{says}'")))
     }
 
-    /// Removes everything but the inputs.
-    fn clear(&self) -> Result<()> {
-        for name in names(self.dir.path())? {
-            let path = self.dir.path().join(&name);
-            if INPUTS.contains(&&*name) {
-                continue;
-            }
-            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+    /// Sets the times of new files back: those that a killed process left are removed when they are
+    /// a minute old.
+    fn age(&self) -> Result<()> {
+        let earlier = SystemTime::now() - Duration::from_secs(3600);
+        for path in self.paths()?.difference(&self.whole) {
+            fs::File::open(self.path(path))?.set_modified(earlier)?;
         }
         Ok(())
     }
-}
 
-fn names(dir: &Path) -> Result<Vec<String>> {
-    fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    /// Removes everything but the inputs, and restores the earlier target.
+    fn reset(&self) -> Result<()> {
+        // a directory sorts before its entries
+        for path in self.paths()?.into_iter().filter(|path| !self.inputs.contains(path)).rev() {
+            let path = self.path(path);
+            if path.is_dir() { fs::remove_dir(path)? } else { fs::remove_file(path)? }
+        }
+        if let Some(target) = self.scenario.target {
+            for (name, bytes) in &self.earlier {
+                let path =
+                    if name.as_os_str().is_empty() { target.into() } else { Path::new(target).join(name) };
+                let path = self.path(path);
+                fs::create_dir_all(path.parent().context("a target without a directory")?)?;
+                fs::write(path, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths of all files and directories, below the directory.
+    fn paths(&self) -> Result<BTreeSet<PathBuf>> {
+        let mut paths = BTreeSet::new();
+        let mut open = vec![self.dir.path().to_path_buf()];
+        while let Some(dir) = open.pop() {
+            for entry in fs::read_dir(dir)? {
+                let path = entry?.path();
+                paths.insert(path.strip_prefix(self.dir.path())?.to_path_buf());
+                if path.is_dir() {
+                    open.push(path);
+                }
+            }
+        }
+        Ok(paths)
+    }
 }
 
 /// Reads a file, or all files of a directory, by their path below `root`.
 fn read_all(root: &Path, path: &Path, files: &mut Files) -> Result<()> {
     if path.is_dir() {
-        for name in names(path)? {
-            read_all(root, &path.join(name), files)?;
+        for entry in fs::read_dir(path)? {
+            read_all(root, &entry?.path(), files)?;
         }
     } else if path.exists() {
         files.insert(path.strip_prefix(root)?.to_path_buf(), fs::read(path)?);

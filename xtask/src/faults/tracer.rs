@@ -1,16 +1,17 @@
-//! A child process whose n-th system call of a kind fails.
+//! A child process whose n-th system call of a kind fails, or which is killed there.
 //!
 //! The child is traced (ptrace(2)): at the entry of the chosen call its number is replaced by that
-//! of no call, and at the exit the result by the error. Calls before [`MARK`] are left alone: they
-//! belong to the loader and the start of the runtime, where nothing can be reported.
+//! of no call, and at the exit the result by the error. A kill (SIGKILL) comes at the entry, with
+//! the number replaced, or at the exit after a call that was made. Calls before [`MARK`] are left
+//! alone: they belong to the loader and the start of the runtime, where nothing can be reported.
 
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::{
     collections::HashSet,
     io,
-    os::unix::process::CommandExt,
-    process::{Child, Command},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Command, ExitStatus},
     ptr,
 };
 
@@ -25,45 +26,60 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     calls: &'static [i64],
     error: i32,
+    /// True if a kill at such a call may tear what the program writes.
+    pub(super) changes_files: bool,
+}
+
+/// Event at the chosen call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// The call is not made and returns the error of its kind.
+    Error,
+    /// The process is killed instead of the call.
+    KillBefore,
+    /// The process is killed when the call has been made.
+    KillAfter,
 }
 
 /// All kinds.
 pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "open", calls: &[libc::SYS_openat, libc::SYS_open], error: libc::EIO },
-    Kind {
-        name: "read",
-        calls: &[libc::SYS_read, libc::SYS_pread64, libc::SYS_copy_file_range],
-        error: libc::EIO,
-    },
-    Kind {
-        name: "write",
-        calls: &[libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev],
-        error: libc::ENOSPC,
-    },
-    Kind { name: "sync", calls: &[libc::SYS_fsync, libc::SYS_fdatasync], error: libc::EIO },
-    Kind {
-        name: "rename",
-        calls: &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2],
-        error: libc::EIO,
-    },
-    Kind { name: "mkdir", calls: &[libc::SYS_mkdir, libc::SYS_mkdirat], error: libc::ENOSPC },
-    Kind {
-        name: "remove",
-        calls: &[libc::SYS_unlink, libc::SYS_unlinkat, libc::SYS_rmdir],
-        error: libc::EIO,
-    },
-    Kind { name: "size", calls: &[libc::SYS_ftruncate, libc::SYS_fallocate], error: libc::ENOSPC },
-    Kind { name: "stat", calls: &[libc::SYS_statx, libc::SYS_newfstatat], error: libc::EIO },
-    Kind { name: "lock", calls: &[libc::SYS_flock], error: libc::ENOLCK },
+    kind("open", &[libc::SYS_openat, libc::SYS_open], libc::EIO),
+    kind("read", &[libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_preadv], libc::EIO),
+    kind("list", &[libc::SYS_getdents64], libc::EIO),
+    change("write", &[libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev], libc::ENOSPC),
+    change("copy", &[libc::SYS_copy_file_range, libc::SYS_sendfile], libc::EIO),
+    change("sync", &[libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync], libc::EIO),
+    change("rename", &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2], libc::EIO),
+    change("link", &[libc::SYS_link, libc::SYS_linkat, libc::SYS_symlink, libc::SYS_symlinkat], libc::EIO),
+    change("mkdir", &[libc::SYS_mkdir, libc::SYS_mkdirat], libc::ENOSPC),
+    change("remove", &[libc::SYS_unlink, libc::SYS_unlinkat, libc::SYS_rmdir], libc::EIO),
+    change("size", &[libc::SYS_ftruncate, libc::SYS_fallocate], libc::ENOSPC),
+    kind("stat", &[libc::SYS_statx, libc::SYS_newfstatat, libc::SYS_fstat], libc::EIO),
+    kind("space", &[libc::SYS_statfs, libc::SYS_fstatfs], libc::EIO),
+    kind("seek", &[libc::SYS_lseek], libc::EIO),
+    kind("lock", &[libc::SYS_flock], libc::ENOLCK),
     // large allocations and maps of files
-    Kind { name: "map", calls: &[libc::SYS_mmap], error: libc::ENOMEM },
+    kind("map", &[libc::SYS_mmap], libc::ENOMEM),
+    kind("remap", &[libc::SYS_mremap], libc::ENOMEM),
+    // starts of threads; no program is started
+    kind("thread", &[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN),
 ];
 
-/// System call that fails: the `number`-th of a kind, from 1.
+const fn kind(name: &'static str, calls: &'static [i64], error: i32) -> Kind {
+    Kind { name, calls, error, changes_files: false }
+}
+
+/// Kind of calls that change files.
+const fn change(name: &'static str, calls: &'static [i64], error: i32) -> Kind {
+    Kind { changes_files: true, ..kind(name, calls, error) }
+}
+
+/// Event at a system call: the `number`-th of a kind, from 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) kind: Kind,
     pub(super) number: u64,
+    pub(super) effect: Effect,
 }
 
 /// End of a traced process.
@@ -73,9 +89,19 @@ pub(super) enum End {
     Signal(i32),
 }
 
+impl End {
+    /// End of a process that was not traced.
+    pub(super) fn of(status: ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Self::Status(code),
+            None => Self::Signal(status.signal().unwrap_or_default()),
+        }
+    }
+}
+
 /// Returns false if this process may not trace its children, as in some containers.
 pub(super) fn is_permitted() -> Result<bool> {
-    let fault = Fault { kind: KINDS[0], number: u64::MAX };
+    let fault = Fault { kind: KINDS[0], number: u64::MAX, effect: Effect::Error };
     match run(&mut Command::new("true"), fault) {
         Ok(_) => Ok(true),
         Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
@@ -96,25 +122,35 @@ pub(super) fn run(command: &mut Command, fault: Fault) -> Result<(End, bool)> {
         });
     }
     let child = command.spawn().context("cannot start the program")?;
-    Tracer { fault, counted: 0, is_marked: false, is_hit: false, inside: HashSet::new(), injected: None }
-        .follow(&child)
+    let leader = child.id().cast_signed();
+    let tracer = Tracer {
+        fault,
+        leader,
+        counted: 0,
+        is_marked: false,
+        is_hit: false,
+        inside: HashSet::new(),
+        injected: None,
+    };
+    tracer.follow()
 }
 
 struct Tracer {
     fault: Fault,
+    leader: i32,
     /// Calls of the kind so far.
     counted: u64,
     is_marked: bool,
     is_hit: bool,
     /// Threads between the entry and the exit of a call.
     inside: HashSet<i32>,
-    /// Thread whose present call fails.
+    /// Thread that is in the chosen call.
     injected: Option<i32>,
 }
 
 impl Tracer {
-    fn follow(mut self, child: &Child) -> Result<(End, bool)> {
-        let leader = child.id().cast_signed();
+    fn follow(mut self) -> Result<(End, bool)> {
+        let leader = self.leader;
         let (mut thread, mut status) = wait(leader)?;
         if thread != leader || !libc::WIFSTOPPED(status) {
             bail!("the program did not stop at its start");
@@ -158,6 +194,9 @@ impl Tracer {
             self.inside.remove(&thread);
             if self.injected == Some(thread) {
                 self.injected = None;
+                if self.fault.effect == Effect::KillAfter {
+                    return self.kill();
+                }
                 registers.rax = i64::from(-self.fault.kind.error).cast_unsigned();
                 return set_registers(thread, &registers);
             }
@@ -177,10 +216,24 @@ impl Tracer {
         if self.counted == self.fault.number {
             self.is_hit = true;
             self.injected = Some(thread);
-            registers.orig_rax = u64::MAX;
-            set_registers(thread, &registers)?;
+            if self.fault.effect != Effect::KillAfter {
+                registers.orig_rax = u64::MAX;
+                set_registers(thread, &registers)?;
+            }
+            if self.fault.effect == Effect::KillBefore {
+                self.kill()?;
+            }
         }
         Ok(())
+    }
+
+    /// Kills all threads of the process.
+    fn kill(&self) -> Result<()> {
+        // SAFETY: sends a signal to the child, which has not been waited for to its end.
+        match unsafe { libc::kill(self.leader, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()).context("cannot kill the program"),
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub(super) const LOCK: &str = "lock";
 /// Prefix of the names of a scratch's other files.
 const PREFIX: &str = "scratch-";
 const FORMAT: &str = "graphmill-scratch-1";
+/// Note that the result is finished and about to be moved into place.
+pub(super) const PUBLISHED: &str = "published.json";
+/// Name of the directory under construction.
+pub(super) const FRESH: &str = "finished";
 /// Temporary location of a replaced directory until its removal.
 pub(super) const REPLACED: &str = "replaced";
 /// Record of the replaced directory.
@@ -122,6 +126,43 @@ pub(super) fn keep_only(path: &Path, names: &[&str]) -> Result<()> {
         let own = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         own.is_some_and(|name| !names.contains(&name))
     })
+}
+
+/// Removes the directory `path` of a scratch. The note of a finished work goes last, so that
+/// [`remove_left`] recognizes what a process that is killed meanwhile leaves.
+pub(super) fn remove(path: &Path) -> Result<()> {
+    keep_only(path, &[PUBLISHED])?;
+    atomic::remove_all(&mut Real, path)
+}
+
+/// Removes the directory `path` of a scratch if no process works there and it holds no work to
+/// resume: a process was killed after it had moved its result into place, or the work never
+/// resumes (`is_resumed`). No failure is reported: the directory takes space and nothing else.
+pub(crate) fn remove_left(path: &Path, is_resumed: bool) {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return;
+    }
+    let has = |name: &str| atomic::is_there(&file(path, name)).unwrap_or(true);
+    let is_left = || match (has(PUBLISHED), has(FRESH)) {
+        _ if !is_resumed => true,
+        (true, fresh) => !fresh,
+        (false, _) => is_bare(path),
+    };
+    if matches!(stranger(path), Ok(None)) && is_left() {
+        // An empty directory has no lock to be taken.
+        if fs::remove_dir(path).is_err()
+            && let Ok(Some(_lock)) = atomic::lock(&path.join(LOCK))
+            && is_left()
+        {
+            let _ = remove(path);
+        }
+    }
+}
+
+/// Returns true if the directory `path` of a scratch holds no work.
+fn is_bare(path: &Path) -> bool {
+    let is_work = |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+    fs::read_dir(path).is_ok_and(|entries| !entries.flatten().any(is_work))
 }
 
 /// Removes the `unwanted` entries of the directory `path`.

@@ -17,6 +17,7 @@ mod scratch;
 mod sort;
 mod spill;
 
+pub(crate) use directory::remove_left;
 pub use edges::Edges;
 pub use needs::Needs;
 #[cfg(feature = "tables")]

@@ -5,11 +5,11 @@ use std::path::{self, Path};
 
 use graphmill_core::{Error, Result};
 
-use super::{Scratch, directory::REPLACED};
+use super::{
+    Scratch,
+    directory::{FRESH, PUBLISHED, REPLACED},
+};
 use crate::atomic::{self, Real};
-
-/// Name of the directory under construction.
-const FRESH: &str = "finished";
 
 impl Scratch {
     /// Writes the directory `path` atomically through `fill`, which receives a fresh directory.
@@ -19,15 +19,21 @@ impl Scratch {
     /// # Errors
     /// The error of `fill`, or creating, syncing or renaming fails; `path` is then unchanged.
     pub fn publish(&self, path: &Path, replace: bool, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-        let (Some(fresh), Some(old)) = (self.file(FRESH), self.file(REPLACED)) else {
+        let names = [FRESH, REPLACED, PUBLISHED].map(|name| self.file(name));
+        let [Some(fresh), Some(old), Some(note)] = names else {
             return atomic::write_dir(path, replace, fill);
         };
+        atomic::remove_all(&mut Real, &note)?;
         atomic::remove_all(&mut Real, &fresh)?;
         if replace {
             let place = path::absolute(path).map_err(|e| Error::io(path, "look for", e))?;
             self.save(REPLACED, &place)?;
         }
-        atomic::write_dir_by_way_of([&fresh, &old], path, replace, fill)
+        let finish = |fresh: &Path| {
+            fill(fresh)?;
+            atomic::replace(&mut Real, &note, b"{}")
+        };
+        atomic::write_dir_by_way_of([&fresh, &old], path, replace, finish)
     }
 }
 
@@ -38,6 +44,7 @@ mod tests {
     use graphmill_core::progress::Quiet;
 
     use super::*;
+    use crate::external::remove_left;
 
     fn open(dir: &Path, work: &str) -> Scratch {
         Scratch::open(&dir.join("d.importing"), work, 0, Box::new(Quiet)).unwrap()
@@ -65,6 +72,42 @@ mod tests {
         assert!(!path.join("half").exists());
         scratch.remove().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_a_published_scratch_is_removed_for_a_refused_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, place) = (dir.path().join("d"), dir.path().join("d.importing"));
+        let scratch = open(dir.path(), "one");
+        fs::write(scratch.file("half").unwrap(), "hours of work").unwrap();
+        let is_kept = || {
+            remove_left(&place, true);
+            place.exists()
+        };
+        assert!(is_kept(), "a process works there");
+        drop(scratch);
+        assert!(is_kept(), "unfinished work");
+        let scratch = open(dir.path(), "one");
+        scratch.publish(&path, false, fill("one")).unwrap();
+        assert!(is_kept(), "a process works there");
+        drop(scratch);
+        fs::write(place.join("mine"), "").unwrap();
+        assert!(is_kept(), "it holds a file of another program");
+        fs::remove_file(place.join("mine")).unwrap();
+        assert!(!is_kept(), "its result is in place");
+        // a process that is killed while it removes the directory
+        for names in [&[][..], &["lock"], &["work.json"], &["lock", "scratch-published.json", "work.json"]] {
+            fs::create_dir(&place).unwrap();
+            names.iter().for_each(|name| fs::write(place.join(name), "").unwrap());
+            assert!(!is_kept(), "{names:?}");
+        }
+        fs::write(&place, "a file").unwrap();
+        assert!(is_kept());
+        fs::remove_file(&place).unwrap();
+        fs::write(open(dir.path(), "two").file("half").unwrap(), "").unwrap();
+        remove_left(&place, false);
+        assert!(!place.exists(), "work that is never resumed");
+        assert_eq!(fs::read(path.join("f")).unwrap(), b"one");
     }
 
     #[test]

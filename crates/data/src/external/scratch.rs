@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Needs,
-    directory::{file, keep_only, lock_directory, take_up},
+    directory::{self, file, keep_only, lock_directory, take_up},
     needs,
 };
 use crate::atomic::{self, Real, TryLock};
@@ -108,7 +108,7 @@ impl Scratch {
     /// Removing fails.
     pub fn remove(&self) -> Result<()> {
         match &self.inner.dir {
-            Some(dir) => atomic::remove_all(&mut Real, &dir.path),
+            Some(dir) => directory::remove(&dir.path),
             None => Ok(()),
         }
     }

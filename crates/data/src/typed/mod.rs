@@ -112,7 +112,7 @@ pub use schema::{EdgeType, Schema};
 pub(crate) use sort::RowRules;
 pub use sort::{EdgeColumns, EdgeSorter, SortedEdges};
 pub(crate) use stored::{StoredFeatures, checksum_of, stored_features};
-pub use stored::{has_several_types, is_typed};
+pub use stored::{has_several_types, is_typed, manifest_text};
 pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};
 pub use text_rows::TextRows;

@@ -1,7 +1,7 @@
 //! Facts of a dataset by its manifest: the number of its types, and the location of the feature
 //! rows of a dataset of one type.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use graphmill_core::Result;
 use serde::{Deserialize, de::IgnoredAny};
@@ -40,13 +40,18 @@ struct Counts {
     tasks: Vec<IgnoredAny>,
 }
 
+/// Text of the manifest in `dir`, without a check of its checksum; `None` if it cannot be read.
+pub fn manifest_text(dir: impl AsRef<Path>) -> Option<Vec<u8>> {
+    signed::read_twice(&dir.as_ref().join(FILE_NAME), Manifest::TERMS.max_bytes).ok()
+}
+
 /// Returns true if `dir` holds a dataset of format 2 of several node types, edge types or tasks.
 /// Reads the manifest without a check of its checksum, on the current thread alone.
 pub fn has_several_types(dir: impl AsRef<Path>) -> bool {
     let dir = dir.as_ref();
     let are_several = |of: Counts| of.node_types.len().max(of.edge_types.len()).max(of.tasks.len()) > 1;
-    let read = || fs::read(dir.join(FILE_NAME)).ok();
-    is_typed(dir) && read().and_then(|text| serde_json::from_slice(&text).ok()).is_some_and(are_several)
+    is_typed(dir)
+        && manifest_text(dir).and_then(|text| serde_json::from_slice(&text).ok()).is_some_and(are_several)
 }
 
 /// Finds the feature rows of node type number `t` of the dataset in `dir`.

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use graphmill_data::{partition::TypedPartitionDir, typed::is_typed};
+use graphmill_data::{
+    partition::TypedPartitionDir,
+    typed::{is_typed, manifest_text},
+};
 use serde_json::Value as Json;
 
 use super::{TrainConfig, link::LINK};
@@ -13,7 +16,7 @@ pub(super) fn manifest(config: &TrainConfig) -> Option<Json> {
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return None;
     }
-    let text = std::fs::read(dir.join("graphmill.json")).ok()?;
+    let text = manifest_text(dir)?;
     serde_json::from_slice(&text).ok()
 }
 

@@ -330,7 +330,7 @@ impl SavedRun {
     pub(crate) fn model_file(&self) -> Result<PathBuf> {
         let file =
             if self.last { RunDir::last_model(&self.dir)? } else { RunDir::best_model_path(&self.dir) };
-        if file.exists() {
+        if file.try_exists().map_err(|e| Error::io(&file, "look for", e))? {
             return Ok(file);
         }
         let message = "this run has no best model yet, because it has not finished an epoch; continue it \

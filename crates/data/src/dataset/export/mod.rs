@@ -25,7 +25,11 @@ use graphmill_core::{
 };
 
 use super::{Dataset, Normalization, native};
-use crate::{atomic, external::Scratch, typed::TypedDataset};
+use crate::{
+    atomic,
+    external::{Scratch, remove_left},
+    typed::TypedDataset,
+};
 
 /// Function that writes a dataset in one format and returns notes on omitted parts. The target has
 /// been checked.
@@ -240,6 +244,11 @@ pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
     }
     let is_file = format == "npz" || format == "edges" && edges::is_list(dst);
     let refuse = |message: &str| Err(Error::format(dst, "target", message));
+    // a process was killed after it had written the target
+    let refuse_to_replace = |message: &str| {
+        remove_left(&atomic::suffixed(dst, ".exporting"), false);
+        refuse(message)
+    };
     let parent = dst.parent().filter(|parent| !parent.as_os_str().is_empty());
     if is_file && parent.is_some_and(|parent| !parent.is_dir()) {
         return refuse("its parent directory does not exist; create it first");
@@ -253,7 +262,7 @@ pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
         (true, true) => return refuse("this is a directory; choose another name for the file"),
         (false, false) => return refuse("this is a file; choose another name for the directory"),
         (true, false) if !replace => {
-            return refuse("it already exists; replace it with --force, or choose another name");
+            return refuse_to_replace("it already exists; replace it with --force, or choose another name");
         }
         (true, false) => return Ok(()),
         (false, true) => {}
@@ -271,6 +280,8 @@ pub fn check_target(format: &str, dst: &Path, replace: bool) -> Result<()> {
     match stranger {
         Some(name) => refuse(&format!("it holds '{name}'; choose another directory")),
         None if names.is_empty() || replace => Ok(()),
-        None => refuse("it already holds an export; replace it with --force, or choose another directory"),
+        None => refuse_to_replace(
+            "it already holds an export; replace it with --force, or choose another directory",
+        ),
     }
 }

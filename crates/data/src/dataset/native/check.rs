@@ -6,11 +6,13 @@ use graphmill_core::{Error, Result};
 
 use super::names::is_known;
 use crate::{
-    alias_file::is_alias_file, bottom_hop::is_bottom_file, dataset::manifest, typed, verification::leaves,
+    alias_file::is_alias_file, atomic::suffixed, bottom_hop::is_bottom_file, dataset::manifest,
+    external::remove_left, typed, verification::leaves,
 };
 
 /// Returns true if `dir` holds a dataset that may be replaced. Saving repeats this check; a check
-/// before a long import avoids wasted work.
+/// before a long import avoids wasted work. If the dataset may not be replaced, the scratch
+/// directory of a process that was killed just after it had written the dataset is removed.
 ///
 /// # Errors
 /// The directory holds a dataset and `replace` is not set, or anything else.
@@ -58,6 +60,10 @@ pub fn check_target(dir: &Path, replace: bool) -> Result<bool> {
         ));
     }
     if !replace {
+        for suffix in [".importing", ".generating", ".reordering"] {
+            remove_left(&suffixed(dir, suffix), true);
+        }
+        remove_left(&suffixed(dir, ".exporting"), false);
         return refuse(
             "it already holds a dataset; replace it with --force, or choose another directory".into(),
         );

@@ -219,8 +219,25 @@ fn write_weights(run: &SavedRun, path: &Path) -> Result<()> {
         ("graphmill".to_string(), env!("CARGO_PKG_VERSION").to_string()),
         ("model".to_string(), run.model_options()?.to_string()),
     ]);
-    let bytes = safetensors::serialize(views, Some(metadata)).map_err(wrong)?;
+    let mut bytes = safetensors::serialize(views, Some(metadata)).map_err(wrong)?;
+    sort_metadata(&mut bytes).map_err(|e| Error::format(path, "header", e.to_string()))?;
     Ok(atomic::replace(&mut Real, path, &bytes)?)
+}
+
+/// Sorts the metadata of a safetensors file by name. The library writes them in the order of a hash
+/// table, which differs from call to call; the same model gives the same bytes.
+fn sort_metadata(bytes: &mut [u8]) -> serde_json::Result<()> {
+    let Some((length, rest)) = bytes.split_first_chunk_mut() else { return Ok(()) };
+    let header = &mut rest[..u64::from_le_bytes(*length) as usize];
+    let mut tree: serde_json::Value = serde_json::from_slice(header)?;
+    if let Some(metadata) = tree["__metadata__"].as_object_mut() {
+        metadata.sort_keys();
+    }
+    let mut text = serde_json::to_vec(&tree)?;
+    // the same members without their order, so the same length before the padding
+    text.resize(header.len(), b' ');
+    header.copy_from_slice(&text);
+    Ok(())
 }
 
 /// Name, shape and values of a parameter in the layout of exports.
@@ -238,6 +255,25 @@ fn oriented(tensor: Tensor) -> (String, Vec<usize>, Vec<f32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metadata_are_sorted_so_that_equal_models_have_equal_bytes() {
+        let values: Vec<u8> = (0..48).collect();
+        let names = ["c", "a", "b", "e", "d", "\"f\u{e9}\n"];
+        let mut first = None;
+        for _ in 0..20 {
+            let view = |name| (name, TensorView::new(Dtype::F32, vec![3, 4], &values).unwrap());
+            let metadata = names.iter().map(|name| ((*name).to_string(), format!("of {name}"))).collect();
+            let mut bytes = safetensors::serialize(["y", "x"].map(view), Some(metadata)).unwrap();
+            sort_metadata(&mut bytes).unwrap();
+            let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+            assert_eq!((file.names().len(), file.tensor("x").unwrap().data()), (2, &values[..]));
+            let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+            let found = header.metadata().as_ref().unwrap();
+            assert!(names.iter().all(|name| found[*name] == format!("of {name}")));
+            assert_eq!(*first.get_or_insert_with(|| bytes.clone()), bytes);
+        }
+    }
 
     #[test]
     fn weights_are_transposed_and_single_rows_are_vectors() {

@@ -5,7 +5,10 @@
 //! process, however it ends, so that a directory whose lock can be taken is stale. This holds for
 //! processes of several containers, too, whose ids repeat.
 //!
-//! Making one costs one listing of the directory of temporary files for each process.
+//! It lies in the system's directory of temporary files, or, if that cannot be written, in the
+//! working directory: a container may have no directory for temporary files.
+//!
+//! Making one costs one listing of both directories for each process.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -27,7 +30,7 @@ const LOCK: &str = "lock";
 /// Number of directories that this process created.
 static CREATED: AtomicU64 = AtomicU64::new(0);
 
-/// A new directory in the system's directory of temporary files.
+/// A new directory for temporary files.
 pub(super) struct ScratchDir {
     path: PathBuf,
     /// Locked until the directory is removed.
@@ -38,12 +41,25 @@ impl ScratchDir {
     /// Creates the directory; the first one of a process removes stale ones.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// It can be created in none of the places; the error is that of the first.
     pub(super) fn create() -> Result<Self> {
         if CREATED.load(Relaxed) == 0 {
             remove_stale();
         }
-        Self::create_in(&std::env::temp_dir())
+        Self::create_in_one_of(&places())
+    }
+
+    fn create_in_one_of([first, second]: &[PathBuf; 2]) -> Result<Self> {
+        Self::create_in(first).or_else(|error| {
+            Self::create_in(second).map_err(|_| {
+                let place = second.display();
+                Error::invalid(format!(
+                    "{error}, and {place} cannot be written either; set TMPDIR to a directory for \
+                     temporary files"
+                ))
+                .into()
+            })
+        })
     }
 
     fn create_in(parent: &Path) -> Result<Self> {
@@ -79,13 +95,18 @@ impl ScratchDir {
 impl Drop for ScratchDir {
     fn drop(&mut self) {
         // The next process removes a remainder.
-        let _ = fs::remove_dir_all(&self.path);
+        remove(&self.path);
     }
+}
+
+/// Places for the directory: that of temporary files, and the working directory.
+fn places() -> [PathBuf; 2] {
+    [std::env::temp_dir(), std::env::current_dir().unwrap_or_else(|_| ".".into())]
 }
 
 /// Removes the directories of killed processes. Those that it may not remove stay.
 pub fn remove_stale() {
-    remove_stale_in(&std::env::temp_dir());
+    places().iter().for_each(|place| remove_stale_in(place));
 }
 
 fn remove_stale_in(parent: &Path) {
@@ -105,7 +126,23 @@ fn remove_if_stale(dir: &Path) {
     } else if let Ok(lock) = File::open(&name)
         && lock.try_lock().is_ok()
     {
-        let _ = fs::remove_dir_all(dir);
+        remove(dir);
+    }
+}
+
+/// Removes the directory, and its lock after all other entries: without it, the next process would
+/// take a remainder for a directory of other programs.
+fn remove(dir: &Path) {
+    let lock = dir.join(LOCK);
+    let mut is_bare = true;
+    for path in fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path != lock {
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            is_bare &= removed.is_ok();
+        }
+    }
+    if is_bare && fs::remove_file(&lock).is_ok() {
+        let _ = fs::remove_dir(dir);
     }
 }
 
@@ -123,6 +160,18 @@ mod tests {
 
     fn count(parent: &Path) -> usize {
         fs::read_dir(parent).unwrap().count()
+    }
+
+    #[test]
+    fn without_a_directory_for_temporary_files_the_second_place_serves() {
+        let parent = tempfile::tempdir().unwrap();
+        let [missing, place] = [parent.path().join("missing"), parent.path().to_path_buf()];
+        let dir = ScratchDir::create_in_one_of(&[missing.clone(), place.clone()]).unwrap();
+        assert_eq!(dir.path().parent(), Some(&*place));
+        drop(dir);
+        assert_eq!(count(&place), 0);
+        let error = ScratchDir::create_in_one_of(&[missing.clone(), missing]).err().unwrap().to_string();
+        assert!(error.contains("cannot create") && error.contains("set TMPDIR"), "{error}");
     }
 
     #[test]
@@ -152,6 +201,14 @@ mod tests {
         let own = ScratchDir::create_in(parent.path()).unwrap();
         remove_stale_in(parent.path());
         assert_eq!(count(parent.path()), 4, "only the empty directory is removed");
+        // what cannot be removed keeps its lock
+        let rest = parent.path().join("graphmill-new-3-0");
+        fs::create_dir_all(rest.join("rows")).unwrap();
+        fs::write(rest.join(LOCK), "").unwrap();
+        remove(&rest.join("rows"));
+        assert!(rest.join("rows").exists() && rest.join(LOCK).exists(), "it has no lock");
+        remove_stale_in(parent.path());
+        assert!(!rest.exists());
         // SIGKILL
         child.kill().unwrap();
         child.wait().unwrap();

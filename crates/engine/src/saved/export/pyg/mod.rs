@@ -1,7 +1,11 @@
 //! Export for PyTorch Geometric: `model.py` builds the module from `model.json` and
 //! `weights.safetensors`. It joins the files of this directory that the kind of model needs.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use graphmill_data::atomic::{self, Real};
 
@@ -55,18 +59,41 @@ fn parts(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Writes the directory `out`.
+/// Writes the directory `out` in one step if it is missing or empty, and otherwise file by file: it
+/// may hold other files.
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
     check(run)?;
-    std::fs::create_dir_all(out).map_err(|error| Error::io(out, "create", error))?;
-    let [module, options, weights] =
-        ["model.py", "model.json", "weights.safetensors"].map(|name| out.join(name));
+    match fs::read_dir(out).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => write_files(run, out)?,
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(out, "look into", error)),
+        _ => {
+            // the error of a part passes through the writer of directories, which has another type
+            let mut failed = None;
+            let written = atomic::write_dir(out, false, |fresh| {
+                write_files(run, fresh).map_err(|error| {
+                    let text = error.to_string();
+                    failed = Some(error);
+                    graphmill_core::Error::invalid(text)
+                })
+            });
+            failed.map_or(Ok(()), Err)?;
+            written?;
+        }
+    }
+    Ok(FILES.map(|name| out.join(name)).to_vec())
+}
+
+/// Names of the module, its options and its weights.
+const FILES: [&str; 3] = ["model.py", "model.json", "weights.safetensors"];
+
+/// Writes the files in the directory `dir`, each in one step.
+fn write_files(run: &SavedRun, dir: &Path) -> Result<()> {
+    let [module, options, weights] = FILES.map(|name| dir.join(name));
     write_weights(run, &weights)?;
     let text = format!("{:#}\n", run.model_options()?);
     atomic::replace(&mut Real, &options, text.as_bytes())?;
     let text = parts(Kind::of(run)).join("\n\n");
-    atomic::replace(&mut Real, &module, text.as_bytes())?;
-    Ok(vec![module, options, weights])
+    Ok(atomic::replace(&mut Real, &module, text.as_bytes())?)
 }
 
 #[cfg(test)]

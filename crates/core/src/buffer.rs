@@ -285,7 +285,7 @@ impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
 
 /// Allocates `bytes` bytes of anonymous memory, in huge pages if the system grants them.
 fn huge_pages(bytes: usize) -> Result<MmapMut> {
-    let no = |e| Error::invalid(format!("cannot reserve {bytes} bytes of memory: {e}"));
+    let no = |e| Error::Memory(format!("cannot reserve {bytes} bytes of memory: {e}"));
     let map = MmapMut::map_anon(bytes).map_err(no)?;
     #[cfg(all(target_os = "linux", not(miri)))]
     let _ = map.advise(memmap2::Advice::HugePage); // a refusal costs speed only

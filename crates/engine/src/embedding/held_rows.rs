@@ -34,11 +34,15 @@ impl HeldRows {
         let largest = buckets.rows(0).len().saturating_mul(of_row);
         let used = largest.saturating_mul(HELD.min(buckets.len()));
         if in_file && used > budget {
-            let least = bytes.saturating_mul(HELD).div_ceil(budget);
+            let remedy = match budget / of_row.saturating_mul(HELD) {
+                0 => format!("raise --host-budget to {} or more", of_row.saturating_mul(HELD)),
+                rows => {
+                    format!("set --buckets to {} or more, or raise --host-budget", count.div_ceil(rows))
+                }
+            };
             return Err(Error::usage(format!(
                 "--host-budget {}: rows with the state of their optimiser need {bytes} bytes, and {used} are \
-                 in memory at once with --buckets {}; set --buckets to {least} or more, or raise \
-                 --host-budget",
+                 in memory at once with --buckets {}; {remedy}",
                 config.host_budget.0,
                 buckets.len()
             )));
@@ -86,4 +90,33 @@ fn bytes_of_row(dim: usize, optimizer: Make) -> Result<usize> {
 /// Directory of the files of a run: its own, or that of temporary files.
 pub(super) fn directory(context: &RunContext) -> PathBuf {
     context.run.map_or_else(std::env::temp_dir, |run| run.path().to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_buckets_that_a_refusal_names_fits() {
+        let optimizer = graphmill_nn::optim::rows::TABLE.get("adam").unwrap().make;
+        let refusal = |rows: usize, budget: u64, buckets: usize| {
+            let mut config = TrainConfig { hidden: 4, ..TrainConfig::default() };
+            config.host_budget.0 = budget;
+            config.own.get_mut::<EmbeddingOptions>().buckets = buckets;
+            HeldRows::new(&config, rows, optimizer).err().map(|error| error.to_string())
+        };
+        for rows in [5, 16, 17, 100] {
+            for budget in (60..rows as u64 * 48).step_by(13) {
+                let Some(message) = refusal(rows, budget, 1) else { continue };
+                let number = |after: &str| -> Option<u64> {
+                    message.split_once(after)?.1.split(' ').next()?.parse().ok()
+                };
+                let again = match number("set --buckets to ") {
+                    Some(buckets) => refusal(rows, budget, buckets as usize),
+                    None => refusal(rows, number("raise --host-budget to ").unwrap(), rows),
+                };
+                assert_eq!(again, None, "{rows} rows, {budget} bytes: {message}");
+            }
+        }
+    }
 }

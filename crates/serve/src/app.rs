@@ -12,7 +12,7 @@ use graphmill_engine::{
     predictor::{LinkPredictor, Neighborhood, Predictor, TopOptions},
     saved::{SavedRun, links::Reading},
 };
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, RwLockReadGuard, Semaphore};
 
 use crate::{
     EmbeddingCache, ServeOptions,
@@ -94,6 +94,8 @@ pub(crate) struct App {
     current: RwLock<Opened>,
     /// Held during a reload.
     reload: Mutex<()>,
+    /// Read by those that change the run, written as it is exchanged.
+    changes: tokio::sync::RwLock<()>,
 }
 
 impl App {
@@ -108,13 +110,19 @@ impl App {
         let bodies = Bodies::new(&options);
         let current = RwLock::new(opened);
         let (new_nodes, as_of, reload) = (Turns::new(), Arc::new(Semaphore::new(1)), Mutex::new(()));
-        let app = Self { options, metrics, permits, bodies, new_nodes, as_of, current, reload };
+        let changes = tokio::sync::RwLock::new(());
+        let app = Self { options, metrics, permits, bodies, new_nodes, as_of, current, reload, changes };
         Ok((app, cached))
     }
 
     /// The run that answers new requests.
     pub(crate) fn opened(&self) -> Opened {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Leave to change the run: a reload exchanges it before or afterwards.
+    pub(crate) async fn changes(&self) -> RwLockReadGuard<'_, ()> {
+        self.changes.read().await
     }
 
     /// Opens the run directory again and lets it answer new requests. If it fails, the old run
@@ -140,6 +148,7 @@ impl App {
         };
         self.metrics.reloaded(opened.is_ok());
         let new = opened?.0;
+        let _alone = self.changes.write().await;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }

@@ -36,6 +36,8 @@ struct Body {
 /// The body does not have this form, names unknown nodes or exceeds a limit; the run learned no
 /// events; or the events do not continue the stream.
 pub(crate) async fn add(app: &App, body: &[u8]) -> Result<Value, Failure> {
+    // otherwise the run could be exchanged before the events are reported as added
+    let _held = app.changes().await;
     let links = app.opened().links()?.run;
     let Body { keys, ids, times, features } = parse(body, "{\"ids\": [[0, 7]], \"times\": [1700000000]}")?;
     let (count, max) = (keys.len() + ids.len(), app.options.max_edges);

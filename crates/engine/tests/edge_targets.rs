@@ -65,8 +65,7 @@ fn on() -> EdgeType {
 }
 
 fn config(data: &Path, options: &[(&str, &str)]) -> Result<TrainConfig> {
-    let mut config = TrainConfig::default();
-    config.dataset = data.to_str().unwrap().into();
+    let mut config = TrainConfig { dataset: data.to_str().unwrap().into(), ..TrainConfig::default() };
     let small = [("epochs", "12"), ("lr", "0.02"), ("hidden", "16"), ("batch_size", "60"), ("fanout", "4,4")];
     let all: Vec<(&str, &str)> = small.iter().chain(options).copied().collect();
     for (name, value) in &all {

@@ -62,8 +62,11 @@ pub(crate) fn as_nodes(mut data: TypedDataset, config: &TrainConfig) -> Result<T
         name += "-row";
     }
     let columns = ENDS.iter().zip(ends).flat_map(|(end, t)| key_columns(&data, t, end)).collect::<Vec<_>>();
-    let record = data.preprocessing.get_or_insert_with(|| json!({ "version": 1 }));
-    record["nodes"][&name]["key"] = json!(columns);
+    let record = data.preprocessing.get_or_insert_with(|| json!({ "version": 1 })).as_object_mut();
+    let nodes = record.and_then(|record| record.entry("nodes").or_insert_with(|| json!({})).as_object_mut());
+    if let Some(nodes) = nodes {
+        nodes.insert(name.clone(), json!({ "key": columns }));
+    }
     let all = ENDS.iter().zip(ends).zip(pairs).map(|((end, t), nodes)| EdgeData {
         edge_type: EdgeType::new(&data.nodes[t].name, *end, &name),
         reverse: None,

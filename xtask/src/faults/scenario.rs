@@ -21,7 +21,7 @@ use super::{
 pub(super) enum Attack {
     /// A system call of this kind fails, or the process is killed there.
     Call(Kind, Effect),
-    /// An allocation of [`LEAST_ALLOCATION`] bytes or more fails.
+    /// An allocation of 4 KiB or more fails.
     Allocation,
 }
 

@@ -104,9 +104,10 @@ class TypedDataset(Stores):
             edges: By edge type ``(source, name, destination)``: ``edge_index`` (``2 x E``: sources
                 and destinations, each counted within its type), ``x`` (features), ``weight`` and
                 ``time``.
-            tasks: By name: ``on`` (node type), ``y`` (classes, -1 if unknown; zeros and ones by
-                class; or numbers, NaN if unknown), ``num_classes``, ``names`` (of the classes), and
-                ``train``, ``valid`` and ``test`` (masks or ids).
+            tasks: By name: ``on`` (node type, or edge type for targets of edges in the order of
+                ``edge_index``), ``y`` (classes, -1 if unknown; zeros and ones by class; or numbers,
+                NaN if unknown), ``num_classes``, ``names`` (of the classes), and ``train``,
+                ``valid`` and ``test`` (masks or ids).
             name: Name of the dataset.
 
         Raises:
@@ -127,7 +128,7 @@ class TypedDataset(Stores):
                 keys = keys.astype(np.int64) if keys.dtype.kind in "iu" else [str(key) for key in keys.tolist()]
             time = None if time is None else _vector(time, f"time of '{kind}'", np.int64)
             native_nodes.append((kind, count, x, time, keys))
-        native_edges = []
+        native_edges, edge_counts = [], {}
         for (source, relation, destination), given in edges.items():
             of = f"({source}, {relation}, {destination})"
             columns = dict(given)
@@ -135,6 +136,7 @@ class TypedDataset(Stores):
             if index.ndim != 2 or index.shape[0] != 2:
                 raise ValueError(f"edge_index of {of}: expected shape (2, E), not {index.shape}")
             ends = [np.ascontiguousarray(end.astype(np.int64)) for end in index]
+            edge_counts[source, relation, destination] = index.shape[1]
             found = {}
             for column, dtype in (("weight", np.float32), ("time", np.int64)):
                 value = columns.pop(column, None)
@@ -150,12 +152,14 @@ class TypedDataset(Stores):
             columns = dict(given)
             on, y = columns.pop("on"), columns.pop("y")
             y, _ = targets_of(y, f"y of task '{task}'")
-            if on not in counts:
-                raise ValueError(f"task '{task}': the node type '{on}' is unknown; the types are {', '.join(counts)}")
+            on, rows = ([on], counts.get(on)) if isinstance(on, str) else (list(on), edge_counts.get(tuple(on)))
+            if rows is None:
+                known = ", ".join(map(str, [*counts, *edge_counts]))
+                raise ValueError(f"task '{task}': the type '{':'.join(on)}' is unknown; the types are {known}")
             parts = []
             for part in ("train", "valid", "test"):
                 value = columns.pop(part, None)
-                parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, counts[on])[0])
+                parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, rows)[0])
             classes, names = columns.pop("num_classes", None), list(columns.pop("names", None) or [])
             _refuse(columns, f"task '{task}'")
             native_tasks.append((task, on, y, classes, names, parts))

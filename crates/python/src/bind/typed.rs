@@ -34,8 +34,9 @@ type Nodes<'py> =
     (String, usize, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 /// Edge type: names, sources, destinations, and columns by name.
 type Edges<'py> = ([String; 3], Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyDict>);
-/// Task on a node type: name, node type, targets, number and names of the classes, and the split.
-type Task<'py> = (String, String, Bound<'py, PyAny>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
+/// Task: name, node type or the three names of an edge type, targets, number and names of the
+/// classes, and the split.
+type Task<'py> = (String, Vec<String>, Bound<'py, PyAny>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
 
 #[pymethods]
 impl TypedDataset {
@@ -77,10 +78,12 @@ impl TypedDataset {
                 }
             }
         }
+        let mut edge_counts = Vec::with_capacity(edges.len());
         for ([source, name, destination], src, dst, columns) in &edges {
             let place = |end: &str| format!("{end} of ({source}, {name}, {destination})");
             let src = array::nodes(&place("sources"), src, count(source))?;
             let dst = array::nodes(&place("destinations"), dst, count(destination))?;
+            edge_counts.push((EdgeType::new(source, name, destination), src.len()));
             let to = builder.edge_type(source, name, destination).edges(src, dst);
             if let Some(weights) = columns.get_item("weight")? {
                 to.weights(column::<f32>("weight", &weights)?);
@@ -93,10 +96,22 @@ impl TypedDataset {
             }
         }
         for (name, on, y, classes, names, parts) in &tasks {
-            let part = |i: usize| array::nodes(["train", "valid", "test"][i], &parts[i], count(on));
+            let on_edges = match &on[..] {
+                [source, name, destination] => Some(EdgeType::new(source, name, destination)),
+                _ => None,
+            };
+            let rows = match &on_edges {
+                Some(on) => edge_counts.iter().find(|(known, _)| known == on).map_or(0, |(_, count)| *count),
+                None => on.first().map_or(0, |on| count(on)),
+            };
+            let part = |i: usize| array::nodes(["train", "valid", "test"][i], &parts[i], rows);
             let (train, valid, test) = (part(0)?, part(1)?, part(2)?);
-            let to = builder.task(name).on_nodes(on).split(train, valid, test);
-            to.targets(targets_of(y, *classes)?).names(names.clone());
+            let to = builder.task(name);
+            let to = match on_edges {
+                Some(on) => to.on_edges(on),
+                None => to.on_nodes(on.concat()),
+            };
+            to.split(train, valid, test).targets(targets_of(y, *classes)?).names(names.clone());
         }
         let data = py.detach(|| builder.build()).map_err(error::graph)?;
         Ok(Self { data: Arc::new(data), path: None, report: None })

@@ -111,7 +111,7 @@ def test_wrong_sweeps_are_refused(data, tmp_path):
         (partial(graphmill.sweep, data, {"lr": "0.1..0.5"}, out=out), ValueError, "trials"),
         (partial(graphmill.sweep, data, {"lr": [1, 2]}, out=out, lr=0.1), ValueError, "both set and tried"),
         (partial(graphmill.sweep, data, {"lr": [1, 2]}, out=out, sweep_eta=1), ValueError, "sweep_eta 1"),
-        (partial(graphmill.sweep, {"edge_index": memory.edge_index}, {"lr": [1, 2]}, out=out), ValueError, r"call save\(path\)"),
+        (partial(graphmill.sweep, {"edge_index": memory.edge_index, "x": memory.x}, {"lr": [1, 2]}, out=out), ValueError, r"call save\(path\)"),
         (partial(graphmill.sweep, data, out=out, resume=True), TypeError, "leave them out"),
         (partial(graphmill.sweep, out=out, resume=True), ValueError, "no sweep here"),
     ]:

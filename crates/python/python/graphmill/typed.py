@@ -154,8 +154,8 @@ class TypedDataset(Stores):
             y, _ = targets_of(y, f"y of task '{task}'")
             on, rows = ([on], counts.get(on)) if isinstance(on, str) else (list(on), edge_counts.get(tuple(on)))
             if rows is None:
-                known = ", ".join(map(str, [*counts, *edge_counts]))
-                raise ValueError(f"task '{task}': the type '{':'.join(on)}' is unknown; the types are {known}")
+                kind, known = ("node", counts) if len(on) == 1 else ("edge", map(":".join, edge_counts))
+                raise ValueError(f"task '{task}': the {kind} type '{':'.join(on)}' is unknown; the types are {', '.join(known)}")
             parts = []
             for part in ("train", "valid", "test"):
                 value = columns.pop(part, None)

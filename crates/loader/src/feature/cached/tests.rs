@@ -48,8 +48,8 @@ fn features(dim: usize, kind: TableType) -> Features {
 /// Counts the rows read from the next tier, and fails on request.
 struct CountingTier {
     host: Host,
-    reads: &'static AtomicU64,
-    fails_in: &'static AtomicU64,
+    reads: Arc<AtomicU64>,
+    fails_in: Arc<AtomicU64>,
 }
 
 impl Feature for CountingTier {
@@ -96,10 +96,14 @@ fn sparse_features(dim: usize) -> Features {
     Features::csr(SparseRows::from_dense(dim, &dense).unwrap())
 }
 
-fn next_tier(features: &Features) -> (Arc<dyn Feature>, &'static AtomicU64, &'static AtomicU64) {
-    let (reads, fails_in) = (Box::leak(Box::default()), Box::leak(Box::new(AtomicU64::new(u64::MAX))));
-    let (reads, fails_in) = (&*reads, &*fails_in);
-    (Arc::new(CountingTier { host: Host::new(features), reads, fails_in }), reads, fails_in)
+fn next_tier(features: &Features) -> (Arc<dyn Feature>, Arc<AtomicU64>, Arc<AtomicU64>) {
+    let (reads, fails_in) = (Arc::default(), Arc::new(AtomicU64::new(u64::MAX)));
+    let tier = CountingTier {
+        host: Host::new(features),
+        reads: Arc::clone(&reads),
+        fails_in: Arc::clone(&fails_in),
+    };
+    (Arc::new(tier), reads, fails_in)
 }
 
 /// Caches of `slots` slots: pinned, of every policy, and one before another.

@@ -10,10 +10,11 @@ use graphmill_data::{
 use graphmill_engine::{
     AnyDataset, Error, Result, RunContext, RunDir, TrainConfig,
     observer::Quiet,
-    options::key,
     record::Summary,
     saved::{Kind, SavedRun, Selection},
 };
+
+use super::set::checked;
 
 /// Accounts of two groups, and a transfer from each to others, whose size is its feature. A
 /// transfer is "odd" if it is large or leaves its group. The tasks "odd" and "cost" have the edges
@@ -65,17 +66,10 @@ fn on() -> EdgeType {
 }
 
 fn config(data: &Path, options: &[(&str, &str)]) -> Result<TrainConfig> {
-    let mut config = TrainConfig { dataset: data.to_str().unwrap().into(), ..TrainConfig::default() };
+    let config = TrainConfig { dataset: data.to_str().unwrap().into(), ..TrainConfig::default() };
     let small = [("epochs", "12"), ("lr", "0.02"), ("hidden", "16"), ("batch_size", "60"), ("fanout", "4,4")];
     let all: Vec<(&str, &str)> = small.iter().chain(options).copied().collect();
-    for (name, value) in &all {
-        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
-    }
-    let given: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-    config.derive_options(&given)?;
-    config.check()?;
-    config.refuse_unused(&given)?;
-    Ok(config)
+    checked(config, &all)
 }
 
 fn train(config: &TrainConfig, dir: Option<&Path>, stop: &(dyn Fn() -> bool + Sync)) -> Result<Summary> {

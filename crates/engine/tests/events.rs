@@ -17,10 +17,11 @@ use graphmill_engine::{
     config::events,
     events::{SavedEvents, train as run_events},
     observer::Quiet,
-    options::key,
     record::Summary,
     saved::{Kind, SavedRun, Selection},
 };
+
+use super::set::checked;
 
 /// Users return to their last item most of the time; `count` events of 20 users and 15 items, with
 /// the step as a feature.
@@ -90,14 +91,7 @@ pub(super) fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Tr
     let has_neighbors = options.iter().find_map(of).is_none_or(|entry| entry.make.neighbors.is_some());
     let small = small.iter().filter(|(name, _)| has_neighbors || *name != "fanout");
     let all: Vec<(&str, &str)> = small.chain(options).copied().collect();
-    for (name, value) in &all {
-        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
-    }
-    let given: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-    config.derive_options(&given)?;
-    config.check()?;
-    config.refuse_unused(&given)?;
-    Ok(config)
+    checked(config, &all)
 }
 
 fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {

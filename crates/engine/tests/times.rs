@@ -11,9 +11,11 @@ use graphmill_data::{
     typed::{self, TypedDataset, Verify},
 };
 use graphmill_engine::{
-    Error, Result, RunContext, RunDir, TrainConfig, observer::Quiet, options::key, record::Summary,
-    saved::SavedRun, typed as typed_runs,
+    Error, Result, RunContext, RunDir, TrainConfig, observer::Quiet, record::Summary, saved::SavedRun,
+    typed as typed_runs,
 };
+
+use super::set::checked;
 
 /// People whose class is the feature of those who wrote to them before time 100, if `early`; else
 /// after it. Rows are at time 100.
@@ -59,14 +61,7 @@ fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> 
     };
     config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap().into();
     let all: Vec<(&str, &str)> = [("fanout", "6")].iter().chain(options).copied().collect();
-    for (name, value) in &all {
-        key(name).unwrap().parse(&mut config, value).map_err(Error::usage)?;
-    }
-    let given: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-    config.derive_options(&given)?;
-    config.check()?;
-    config.refuse_unused(&given)?;
-    Ok(config)
+    checked(config, &all)
 }
 
 fn train(data: &TypedDataset, options: &[(&str, &str)]) -> Result<Summary> {

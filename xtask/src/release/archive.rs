@@ -41,6 +41,13 @@ pub(super) fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs git in a repository of a test.
+#[cfg(test)]
+pub(super) fn git(root: &Path, words: &[&str]) {
+    let user = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
+    succeed(Command::new("git").args(user).args(words).current_dir(root)).unwrap();
+}
+
 /// Builds the program for this machine; returns its path.
 pub(super) fn build() -> Result<PathBuf> {
     succeed(Command::new(crate::cargo()).arg("build").args(BUILD))?;

@@ -119,7 +119,7 @@ pub(super) fn deny(root: &Path, is_online: bool) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::archive::git, *};
 
     #[test]
     fn missing_tools_are_errors_unless_offline() {
@@ -136,10 +136,7 @@ mod tests {
     fn the_last_release_is_the_newest_tag_of_another_version() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        let git = |words: &[&str]| {
-            let user = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
-            succeed(Command::new("git").args(user).args(words).current_dir(root)).unwrap();
-        };
+        let git = |words: &[&str]| git(root, words);
         git(&["init", "--quiet"]);
         assert_eq!(last_release(root, "0.1.0"), None);
         let commit = ["commit", "--quiet", "--allow-empty", "--message", "a"];

@@ -40,7 +40,7 @@ pub(super) fn formula(text: &str, version: &str, name: &str, sha256: &str) -> Re
 mod tests {
     use std::fs;
 
-    use super::*;
+    use super::{super::archive::git, *};
 
     #[test]
     fn the_formula_names_the_archive_of_the_sources() {
@@ -58,10 +58,7 @@ mod tests {
     fn archives_hold_the_committed_files() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        let git = |words: &[&str]| {
-            let user = ["-c", "user.name=a", "-c", "user.email=a@example.org"];
-            succeed(Command::new("git").args(user).args(words).current_dir(root)).unwrap();
-        };
+        let git = |words: &[&str]| git(root, words);
         git(&["init", "--quiet"]);
         fs::write(root.join("a"), "committed").unwrap();
         git(&["add", "a"]);

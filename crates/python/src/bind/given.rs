@@ -130,23 +130,18 @@ impl Data {
         let typed = SavedTypedRun::of(run);
         let reads_directory = SavedEmbedding::of(run).is_some()
             || SavedEvents::of(run).is_some()
-            || SavedTypedLinks::of(run).is_some();
+            || SavedTypedLinks::of(run).is_some()
+            // such edges become nodes as the dataset is opened
+            || learns_edge_targets(run.config());
         Ok(match (given, typed) {
             (None, _) => Source::Directory(None),
             (Some(Self::Directory(path)), _) => Source::Directory(Some(path)),
-            // edges with targets become nodes as the dataset is opened
-            (Some(Self::One(data)), Some(_)) if learns_edge_targets(run.config()) => {
-                Source::Directory(Some(data.directory.as_deref().ok_or_else(|| other_types(true))?))
-            }
-            (Some(Self::Several(data)), Some(_)) if learns_edge_targets(run.config()) => {
-                Source::Directory(Some(data.directory.as_deref().ok_or_else(|| other_types(true))?))
-            }
-            (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
-            (Some(Self::Several(data)), None) if run.ranks_links() => {
-                let path = data.directory.as_deref().ok_or_else(|| other_types(false))?;
+            (Some(Self::Several(data)), of_run) if reads_directory || run.ranks_links() => {
+                let path = data.directory.as_deref().ok_or_else(|| other_types(of_run.is_some()))?;
                 Source::Directory(Some(path))
             }
-            (Some(Self::One(data)), None) if reads_directory => {
+            (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
+            (Some(Self::One(data)), _) if reads_directory => {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(true))?;
                 Source::Directory(Some(path))
             }

@@ -3,11 +3,15 @@
 //!
 //! Each method opens the run's dataset, or the one at `other`, as the kind of the run needs it.
 
+#[cfg(feature = "tables")]
+use std::sync::Arc;
 use std::{borrow::Cow, path::Path};
 
 use graphmill_core::{End, progress::Progress};
 use graphmill_data::Dataset;
 
+#[cfg(feature = "tables")]
+use crate::saved::on::{BestOfNew, NewTables};
 use crate::{
     Error, Result,
     embedding::SavedEmbedding,
@@ -320,6 +324,33 @@ impl SavedRun {
         let data = self.dataset(other)?;
         let written = self.predict_links(&data, selection, of, reading, out, watch)?;
         Ok((data.name, written))
+    }
+
+    /// Best candidates of new nodes, which the run's dataset does not hold; returns the name of the
+    /// dataset, too.
+    ///
+    /// # Errors
+    /// The run is not one on links, or its model has a row for each node of training; `options` are
+    /// not for its kind; or those of [`SavedRun::predict_new`] but for the output.
+    #[cfg(feature = "tables")]
+    pub fn new_candidates_on(
+        &self,
+        other: Option<&Path>,
+        new: &NewTables,
+        options: CandidateOptions,
+        watch: &Arc<dyn Progress>,
+    ) -> Result<(String, BestOfNew)> {
+        self.check_new_nodes()?;
+        if let Some(links) = SavedTypedLinks::of(self) {
+            let (of, reading) = options.of_typed_links()?;
+            let data = links.dataset(other)?;
+            let found = links.best_of_new(&data, of, new, (options.k, reading), watch)?;
+            return Ok((data.name, found));
+        }
+        let of = options.of_links(self)?;
+        let data = self.dataset(other)?;
+        let found = self.best_of_new(&data, new, of, watch)?;
+        Ok((data.name, found))
     }
 }
 

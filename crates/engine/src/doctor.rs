@@ -99,6 +99,25 @@ pub fn examine(dir: &Path) -> Vec<Finding> {
     ]
 }
 
+/// Version of the program, and the optional parts that it was built with and without; `remedy` says
+/// how to get the latter.
+pub fn version(parts: &[(&str, bool)], remedy: &str) -> Finding {
+    let of = |wanted: bool| {
+        let names = parts.iter().filter(|(_, is_built)| *is_built == wanted).map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (built, absent) = (of(true), of(false));
+    let with = if built.is_empty() { String::new() } else { format!(", with {built}") };
+    let found = format!(
+        "graphmill {} for {} {}{with}",
+        env!("CARGO_PKG_VERSION"),
+        env::consts::OS,
+        env::consts::ARCH
+    );
+    let remedy = (!absent.is_empty()).then(|| format!("not built: {absent}; {remedy}"));
+    Finding { remedy, ..Finding::good("version", found) }
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

@@ -37,7 +37,7 @@ fn a_stream_is_imported_trained_and_scored() {
         ("predict run --top-k 3 --at noon --out x.csv", "--at noon: pass an integer in the units"),
         ("predict run --top-k 3 --all-edges --out x.csv", "--all-edges: a run on events reads those"),
         ("predict run --top-k 3 --propagate label-propagation --out x.csv", "leave it out"),
-        ("predict run --on ml_visits.csv --out x.csv", "new rows of a run on links or events"),
+        ("predict run --on ml_visits.csv --top-k 2 --out x.csv", "the run learned a stream of events"),
         ("predict rated --at 9 --out x.csv", "events are predicted at their own times"),
         ("predict rated --top-k 2 --out x.csv", "ranks no destinations; leave it out"),
         ("predict rated --original-ids --out x.csv", "events have no ids of a reordered dataset"),
@@ -46,7 +46,10 @@ fn a_stream_is_imported_trained_and_scored() {
         ("predict other --at 5 --out x.csv", "--at 5: dataset graph: no node and no edge has a time"),
         ("embed other --at 5 --out x.npy", "--at 5: dataset graph: no node and no edge has a time"),
         ("train visits --model tgn --order random", "events are learned in the order of their times"),
-        ("train --model tgat", "import one with graphmill import events or temporal"),
+        (
+            "train --model tgat",
+            "import one with graphmill import events, temporal, or tables with --edge-time",
+        ),
     ] {
         let outcome = sandbox.run(args);
         assert!(outcome.status != Some(0) && outcome.stderr.contains(why), "{args}: {}", outcome.stderr);
@@ -81,4 +84,37 @@ fn ratings_are_predicted(sandbox: &Sandbox) {
     assert!(own.lines().skip(1).all(|line| line.starts_with(&format!("{key},"))), "{own}");
     assert!(own.lines().skip(1).all(|line| table.contains(line)), "{own}");
     assert_eq!(sandbox.ok_json("eval rated")["test"], summary["test"]["score"]);
+}
+
+/// A table of edges with a time column is a stream of events.
+#[test]
+fn edges_of_tables_with_times_are_events() {
+    let sandbox = Sandbox::new();
+    let (mut visits, mut members) = (String::from("who,where,when,paid\n"), String::from("id,age\n"));
+    for e in 1..=400u32 {
+        let user = (e * 7919 + e / 40) % 12;
+        let (shop, day) = ((user * 3 + e / 100) % 8, 1 + e / 16);
+        visits += &format!("u{user},s{shop},2024-01-{day:02}T{:02}:00:00Z,{}\n", e % 16, e % 7);
+    }
+    (0..12).for_each(|u| members += &format!("u{u},{}\n", 20 + u));
+    sandbox.write("visits.csv", visits);
+    sandbox.write("members.csv", members);
+    sandbox.write(
+        "town.toml",
+        "[[nodes]]\ntype = 'member'\nfiles = 'members.csv'\nid = 'id'\n\n[[nodes]]\ntype = 'shop'\n\n\
+         [[edges]]\ntype = 'visits'\nfiles = 'visits.csv'\nsource = 'member'\ndestination = 'shop'\n\
+         src = 'who'\ndst = 'where'\ntime = 'when'\nfeatures = ['paid']\nreverse = 'visited-by'\n",
+    );
+    sandbox.ok("import tables town town.toml");
+    let options = "--model tgn --hidden 8 --time-dim 4 --epochs 2 --lr 0.01 --batch-size 50";
+    let summary = sandbox.ok_json(&format!("train town {options} --out run"));
+    let count = |part: &str| summary["dataset"][part].as_u64().unwrap();
+    assert_eq!([count("train"), count("valid"), count("test")], [280, 60, 60]);
+    let named = sandbox.ok_json(&format!("train town --task member:visits:shop {options} --out named"));
+    assert_eq!(named["test"]["score"], summary["test"]["score"]);
+    assert_eq!(sandbox.ok_json("eval run")["test"], summary["test"]["score"]);
+    let best = sandbox.ok("predict run --top-k 2 --nodes u1,u7 --out -");
+    assert!(best.lines().count() == 5 && best.lines().skip(1).all(|line| line.contains(",s")), "{best}");
+    let outcome = sandbox.run("train town --task visits --model tgn --out x");
+    assert!(outcome.stderr.contains("or an edge type: member:visits:shop"), "{}", outcome.stderr);
 }

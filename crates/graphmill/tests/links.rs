@@ -9,7 +9,7 @@ use graphmill_data::{
 use crate::common::Sandbox;
 
 /// Message of a command that is used wrongly.
-fn fails(sandbox: &Sandbox, args: &str) -> String {
+pub(crate) fn fails(sandbox: &Sandbox, args: &str) -> String {
     let outcome = sandbox.run(args);
     assert_eq!(outcome.status, Some(2), "{args}: {}", outcome.stderr);
     outcome.stderr
@@ -159,7 +159,7 @@ fn errors_state_the_remedy() {
         ("predict run --top-k 0 --out x.csv", "pass an integer above 0"),
         ("predict run --top-k 3 --out x.npy", "write .csv or .parquet"),
         ("predict run --embeddings --out x.npy", "use graphmill embed"),
-        ("predict run --on x.csv --edges y.csv --out x.csv", "--on: new rows of a run on links"),
+        ("predict run --on x.csv --edges y.csv --out x.csv", "pass --top-k K"),
         ("predict labels --top-k 3 --out x.csv", "train with --task link"),
         ("embed labels --all-edges --out x.csv", "only runs on links leave out edges"),
     ] {

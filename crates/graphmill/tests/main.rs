@@ -23,6 +23,8 @@ mod first_day;
 mod import;
 mod links;
 #[cfg(feature = "tables")]
+mod new_candidates;
+#[cfg(feature = "tables")]
 mod new_nodes;
 #[cfg(feature = "object-storage")]
 mod object_storage;

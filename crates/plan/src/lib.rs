@@ -166,6 +166,19 @@ pub fn options() -> Vec<&'static str> {
     draws().into_iter().chain(computed).chain(of_layers).collect()
 }
 
+/// Options of a run that a plan takes for a dataset of one type or of several: those of
+/// [`options`], of a request, of typed models, and the task.
+pub fn all_options() -> Vec<&'static str> {
+    let mut names = [options(), Request::OPTIONS.to_vec(), vec!["task"]].concat();
+    let groups = graphmill_nn::typed::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
+    for name in groups.flat_map(|group| group.keys()).map(|key| key.name.as_str()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// Predicts every strategy. The report depends only on the machine and the profile.
 ///
 /// # Errors

@@ -159,7 +159,26 @@ def test_commands_on_datasets_have_functions(sbm, tmp_path):
         graphmill.reorder(sbm, tmp_path / "none", by="degree", fanout=[3], progress=False)
     with pytest.raises(ValueError, match="unknown order 'nothing'"):
         graphmill.reorder(sbm, tmp_path / "none", by="nothing", progress=False)
-    assert {"good", "note", "fault"} >= {finding.state for finding in graphmill.doctor()}
+    findings = graphmill.doctor()
+    assert {"good", "note", "fault"} >= {finding.state for finding in findings}
+    assert findings[0].part == "version" and graphmill.__version__ in findings[0].found
+
+
+def test_plans_take_several_types(library, tmp_path):
+    cores = tmp_path / "cores.toml"
+    cores.write_text(
+        "devices = { count = 1, memory = '1G', speed = 1.0, shared = true }\nlink = { bandwidth = 1e9 }\n"
+        "host = { cores = 2, memory = '4G' }\n"
+    )
+    options = {"task": "topic", "model": "rgcn", "bases": 2, "fanout": [3, 2], "hidden": 8, "batch_size": 30}
+    for data in (library, library.path):
+        plan = graphmill.plan(data, cores, **options)
+        assert [strategy.name for strategy in plan.strategies] == ["sequential", "pipelined"]
+    with pytest.raises(ValueError, match="runs on several types compute on the processor"):
+        graphmill.plan(library, "v100x8", **options)
+    graphmill.partition_report(library, 2, methods=["hash"], out=tmp_path / "parts", task="topic", batches=2, fanout=[3, 2])
+    machines = graphmill.plan(library, partition=tmp_path / "parts", **options)
+    assert machines.to_dict()
 
 
 def test_plans_and_benches_have_functions(sbm):

@@ -279,6 +279,25 @@ def test_one_run_predicts_several_columns_of_classes(tmp_path):
     assert np.allclose(shares[:, :3].sum(1), 1) and np.allclose(shares[:, 3:].sum(1), 1)
 
 
+def test_new_rows_get_recommendations(tmp_path):
+    nodes, edges = accounts(60)
+    is_known = [u < "acc-0050" and v < "acc-0050" for u, v in zip(edges["from"], edges["to"])]
+    inner, outer = (split_off(edges, [e for e, known in enumerate(is_known) if known is of]) for of in (True, False))
+    part = graphmill.Dataset.from_tables(split_off(nodes, range(50)), inner, **HOW, path=tmp_path / "part")
+    graphmill.train(part, task="link", out=tmp_path / "run", epochs=1, hidden=8, fanout=[5, 5], batch_size=14, progress=False)
+    new = split_off({name: values for name, values in nodes.items() if name != "segment"}, range(50, 60))
+    found = graphmill.recommend(tmp_path / "run", k=60, on=new, edges=outer)
+    pairs = set(zip(found.nodes.tolist(), found.candidates.tolist()))
+    number = lambda key: int(key[4:])
+    linked = {(number(u) - 50, number(v)) for u, v in zip(outer["from"], outer["to"]) if number(u) >= 50 > number(v)}
+    assert linked and pairs == {(i, j) for i in range(10) for j in range(50)} - linked
+    assert (np.diff(found.scores)[np.diff(found.nodes) == 0] <= 0).all()
+    with pytest.raises(TypeError, match="leave out nodes, keys and at"):
+        graphmill.recommend(tmp_path / "run", [0], on=new)
+    with pytest.raises(TypeError, match="pass on= too"):
+        graphmill.recommend(tmp_path / "run", edges=outer)
+
+
 def test_faults_of_new_rows(tmp_path):
     nodes, edges = accounts(60)
     data = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "data")

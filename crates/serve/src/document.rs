@@ -68,9 +68,9 @@ impl Reply<'_> {
         each(&mut out, 0..count, |out, i| self.put_prediction(out, parts, i));
         if let Some(new) = self.new {
             out.extend(b",\"new_edges\":");
-            put(&mut out, &new.new_edges);
+            put(&mut out, &new.read.new_edges);
             out.extend(b",\"known_edges\":");
-            put(&mut out, &new.known_edges);
+            put(&mut out, &new.read.known_edges);
             out.extend(b",\"unknown_values\":");
             put(&mut out, &unknown_values(new));
         }

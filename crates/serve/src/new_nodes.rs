@@ -342,5 +342,5 @@ fn status(error: &Error) -> StatusCode {
 
 /// Counts of unknown values by column.
 pub(crate) fn unknown_values(answers: &NewAnswers) -> BTreeMap<&str, u64> {
-    answers.unknown_values.iter().map(|(column, count)| (&column[..], *count)).collect()
+    answers.read.unknown_values.iter().map(|(column, count)| (&column[..], *count)).collect()
 }

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::time::Events;
 
-use super::{
-    history::History,
-    stream::{EventStream, MAX_EVENTS},
-};
+use super::{choice::MAX_EVENTS, history::History, stream::EventStream};
 use crate::{Error, Result, link::split::Edge};
 
 /// Events to add to a stream, in the order of their times.

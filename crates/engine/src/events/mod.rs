@@ -4,6 +4,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `trainer.rs` | the loop: read it first |
+//! | `choice.rs` | the task, or the edge type with times, whose edges are the events |
 //! | `stream.rs` | events of a task in the order of their times, with features and a split |
 //! | `history.rs` | the graph of events, from which neighbours are drawn |
 //! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |
@@ -29,6 +30,7 @@
 mod added;
 mod as_of;
 mod batch;
+mod choice;
 mod evaluation;
 mod history;
 mod hop;
@@ -57,7 +59,7 @@ pub use trainer::train;
 /// Opens the dataset that a configuration names, if its model is one of events.
 ///
 /// # Errors
-/// The dataset cannot be read, or has no tasks.
+/// The dataset cannot be read, or is in memory.
 pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     if !is_of_events(config) {
         return Ok(None);
@@ -65,8 +67,8 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
     let dir = Path::new(&config.dataset);
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return Err(Error::usage(format!(
-            "--model {}: it learns a task on edges with times of a dataset in a directory; import one with \
-             graphmill import events or temporal{}",
+            "--model {}: it learns edges with times of a dataset in a directory; import one with graphmill \
+             import events, temporal, or tables with --edge-time{}",
             config.model,
             if graphmill_nn::typed::TABLE.get(&config.model).is_some() {
                 ", or a task on nodes whose edges have features with graphmill import tables"

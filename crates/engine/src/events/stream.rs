@@ -2,21 +2,23 @@
 
 use std::{ops::Range, sync::Arc};
 
-use graphmill_core::{Buffer, Matrix, NodeId, keyed::key};
-use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_core::{Matrix, NodeId, keyed::key};
+use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskOn, TypedDataset};
 use graphmill_loader::time::Events;
 
-use super::{history::History, target::EventTargets};
+use super::{
+    choice::{MAX_EVENTS, choose, times},
+    history::History,
+    target::EventTargets,
+};
 use crate::{
     Error, Result, TrainConfig,
-    config::{events::EventOptions, link::LINK},
+    config::events::EventOptions,
     record::{DatasetRecord, TypeCount},
 };
 
 /// Part of the key that chooses new nodes. The choice does not depend on the seed of a run.
 const NEW_NODES: u64 = 0x6e65_775f_6e6f_6465;
-/// Largest number of events: each is two edges of a history, whose positions have 32 bits.
-pub(super) const MAX_EVENTS: usize = (u32::MAX / 2) as usize;
 /// Names of the parts of a split.
 pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
 
@@ -68,15 +70,15 @@ struct Rows {
 }
 
 impl EventStream {
-    /// Reads the task of the configuration, which is on edges, or the only link task with times if
-    /// the name is empty or `link`. The fraction `--new-nodes` of the nodes does not train.
+    /// Reads the events that the configuration chooses ([`choose`]). The fraction `--new-nodes` of
+    /// the nodes does not train.
     ///
     /// # Errors
     /// There is no such task, it has no times, its parts are not in the order of their times, no
     /// event trains, or an event with features is not an edge of the graph.
     pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
         let (name, new_nodes) = (&config.task[..], config.own.get::<EventOptions>().new_nodes);
-        let task = choose(data, name)?;
+        let task = &*choose(data, name)?;
         let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
         let (edges, schema) = (data.edge_type(on)?, data.schema()?);
         let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
@@ -193,47 +195,6 @@ impl EventStream {
             edge_types: data.edges.iter().map(|e| count(e.edge_type.to_string(), e.num_edges())).collect(),
             ..DatasetRecord::default()
         }
-    }
-}
-
-/// The task of a run.
-fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
-    if !name.is_empty() && name != LINK {
-        let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
-        if task.kind().is_some_and(TaskKind::is_on_edges) {
-            return Ok(task);
-        }
-        let kind = task.kind().map_or("without targets", TaskKind::name);
-        let message = format!("task '{name}' is {kind}, and models of events learn tasks on edges");
-        return Err(Error::dataset(
-            &data.name,
-            format!("{message}; choose another task, or leave --task out"),
-        ));
-    }
-    let of_links = data.tasks.iter().filter(|task| task.kind() == Some(TaskKind::LinkPrediction));
-    let all: Vec<&Task> = of_links.filter(|task| times(data, task).is_some()).collect();
-    match all[..] {
-        [task] => Ok(task),
-        [] => Err(Error::dataset(
-            &data.name,
-            "it has no link prediction task with times, which models of events learn; import one with \
-             graphmill import events or temporal",
-        )),
-        _ => {
-            let names: Vec<&str> = all.iter().map(|task| task.name.as_str()).collect();
-            let message =
-                format!("it has several link tasks with times; choose one: --task {}", names.join(", "));
-            Err(Error::dataset(&data.name, message))
-        }
-    }
-}
-
-/// Time of each row of a task on edges.
-fn times<'d>(data: &'d TypedDataset, task: &'d Task) -> Option<&'d Buffer<i64>> {
-    let TaskOn::Edges(on) = &task.on else { return None };
-    match &task.seeds {
-        None => task.time.as_ref().or(data.edge_type(on).ok()?.time.as_ref()),
-        Some(_) => task.time.as_ref(),
     }
 }
 

@@ -82,7 +82,7 @@ impl SavedRun {
     }
 
     /// The task and the model of the run on `data`.
-    fn of_links(&self, data: &Dataset) -> Result<(LinkTask, Model)> {
+    pub(super) fn of_links(&self, data: &Dataset) -> Result<(LinkTask, Model)> {
         self.check_fit(data, false)?;
         let task = self.blame_config(LinkTask::new(&self.config, data))?;
         let model = self.model(&task.data)?;
@@ -104,7 +104,7 @@ impl SavedRun {
     }
 
     /// [`SavedRun::open_links`] by a task and its model.
-    fn node_links(
+    pub(super) fn node_links(
         &self,
         (task, model): (&LinkTask, &Model),
         data: &Dataset,
@@ -321,6 +321,12 @@ pub(crate) struct NodeLinks {
 }
 
 impl NodeLinks {
+    /// The decoder, and the embeddings of all nodes, `V x F`.
+    #[cfg(feature = "tables")]
+    pub(super) fn parts(&self) -> (&dyn Decoder, &Matrix) {
+        (&*self.decoder, &self.rows)
+    }
+
     fn scored(&self) -> Scored<'_> {
         let pass = Pass { backend: &self.backend, training: false, key: 0 };
         Scored { decoder: &*self.decoder, pass, embeddings: self.rows.view() }

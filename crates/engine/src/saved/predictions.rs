@@ -316,7 +316,7 @@ impl<'p> Target<'p> {
     ///
     /// # Errors
     /// Wrong usage: the format is `.npy`.
-    pub(crate) fn check_columns(&self) -> Result<()> {
+    pub fn check_columns(&self) -> Result<()> {
         match self.path {
             Some(path) if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy")) => {
                 Err(Error::usage(format!(

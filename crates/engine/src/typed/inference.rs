@@ -297,8 +297,21 @@ impl<'a> TypedInference<'a> {
         let schema = self.task.graph.schema();
         let mut all = vec![Vec::new(); schema.num_types()];
         types.into_iter().for_each(|t| all[t] = (0..schema.types()[t].count as NodeId).collect());
+        self.embed_nodes(model, &all, out)
+    }
+
+    /// [`TypedInference::embed`] of the nodes of each type that `all` lists.
+    ///
+    /// # Errors
+    /// As for [`TypedInference::run`].
+    pub(super) fn embed_nodes(
+        &mut self,
+        model: &TypedModel,
+        all: &[Vec<NodeId>],
+        out: &mut Matrix,
+    ) -> Result<()> {
         if self.samplers.by_batches().is_some() {
-            return rayon::scope(|_| self.embed_by_batches(model, &all, out));
+            return rayon::scope(|_| self.embed_by_batches(model, all, out));
         }
         rayon::scope(|_| {
             let backend = Cpu::default();

@@ -37,7 +37,7 @@ use crate::{
         Kind, Written,
         keys::Names,
         on::{
-            Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, WrittenNew, check_ids,
+            Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, ReadNew, WrittenNew, check_ids,
             count_rows, encodings, find_edge_type,
             part::{Edges, Part},
         },
@@ -58,10 +58,8 @@ pub(super) struct JoinedTask {
     pub(super) tables: Tables,
     /// Ids in the whole graph of the nodes of each type, if the graph of the task is a part of it.
     pub(super) ids: Option<Vec<Vec<NodeId>>>,
-    /// Number of edges of new nodes.
-    pub(super) new_edges: usize,
-    /// Number of edges between known nodes, which are left out.
-    pub(super) known_edges: u64,
+    /// New edges of each stored relation.
+    pub(super) edges: Vec<NewEdges>,
     /// Number of new nodes of the task's type.
     count: usize,
     /// The rows of tables, in a directory that is removed with this value.
@@ -73,6 +71,15 @@ impl JoinedTask {
     pub(super) fn wanted(&self) -> Vec<NodeId> {
         let end = self.task.num_nodes() as NodeId;
         (end - self.count as NodeId..end).collect()
+    }
+
+    /// Rows and edges of the tables.
+    pub(super) fn read(&self) -> ReadNew {
+        ReadNew {
+            new_edges: self.edges.iter().map(NewEdges::len).sum(),
+            known_edges: self.edges.iter().map(|edges| edges.between_known).sum(),
+            unknown_values: self.imported.as_ref().map(|new| new.unknown_values.clone()).unwrap_or_default(),
+        }
     }
 }
 
@@ -102,8 +109,8 @@ impl SavedTypedRun<'_> {
         let known = Known::new(data, &preprocessing).with_edge_features(!task.edges.is_empty());
         let tables = tiers::whole(self.config(), data, &task)?;
         let joined = self.join_tables((data, &known), (&task, &tables, None), new, watch)?;
-        let (wanted, count) = (joined.wanted(), joined.count);
-        let JoinedTask { task: whole, tables, new_edges, known_edges, imported, .. } = joined;
+        let (wanted, count, read) = (joined.wanted(), joined.count, joined.read());
+        let JoinedTask { task: whole, tables, imported, .. } = joined;
         let t = whole.node_type;
         let mut names = Names::of_type(data, t, self.classes(&whole));
         names.columns = self.run.columns().to_vec();
@@ -125,8 +132,7 @@ impl SavedTypedRun<'_> {
             same_dataset: self.is_own(data),
             rescaled: None,
         };
-        let unknown_values = imported.map(|new| new.unknown_values).unwrap_or_default();
-        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
+        Ok(WrittenNew { written, read })
     }
 
     /// Joins the nodes and edges of tables, which the statistics of `known` encode, to a task on
@@ -147,7 +153,7 @@ impl SavedTypedRun<'_> {
         let imported = known.import(new, &files, watch)?;
         let parts = NewParts::of_tables(data, of.0.graph.schema(), &imported);
         let scratch = |r: usize| imported.scratch(&format!("relation-{r}"), data.edges.len());
-        let joined = self.join(data, of, &parts, &scratch)?;
+        let joined = self.join(data, of, parts, &scratch)?;
         watch.check()?;
         Ok(JoinedTask { imported: Some(imported), ..joined })
     }
@@ -172,7 +178,7 @@ impl SavedTypedRun<'_> {
         }
         let parts = NewParts::listed(data, of.0, new)?;
         check(data, of.0, |t| parts.counts[t] > 0)?;
-        self.join(data, of, &parts, &|_| Ok(Scratch::in_memory()))
+        self.join(data, of, parts, &|_| Ok(Scratch::in_memory()))
     }
 
     /// Joins new nodes and their edges. `scratch` is that of a relation.
@@ -180,26 +186,18 @@ impl SavedTypedRun<'_> {
         &self,
         data: &TypedDataset,
         (task, tables, hops): JoinTo<'_>,
-        new: &NewParts,
+        new: NewParts,
         scratch: &dyn Fn(usize) -> Result<Scratch>,
     ) -> Result<JoinedTask> {
         let t = task.node_type;
         let (graph, rows, ids) = match hops {
-            None => extend(task, new, scratch).map(|(graph, rows)| (graph, rows, None))?,
-            Some(hops) => part(task, new, t, hops).map(|(graph, rows, ids)| (graph, rows, Some(ids)))?,
+            None => extend(task, &new, scratch).map(|(graph, rows)| (graph, rows, None))?,
+            Some(hops) => part(task, &new, t, hops).map(|(graph, rows, ids)| (graph, rows, Some(ids)))?,
         };
-        let tables = joined(&data.name, tables.clone(), task, new)?;
-        let edges = joined_edges(data, task, new, rows)?;
+        let tables = joined(&data.name, tables.clone(), task, &new)?;
+        let edges = joined_edges(data, task, &new, rows)?;
         let task = TypedTask { graph, edges, ..task.clone() }.with_added(self.config(), &[t])?;
-        Ok(JoinedTask {
-            task,
-            tables,
-            ids,
-            new_edges: new.edges.iter().map(NewEdges::len).sum(),
-            known_edges: new.edges.iter().map(|edges| edges.between_known).sum(),
-            count: new.counts[t],
-            imported: None,
-        })
+        Ok(JoinedTask { task, tables, ids, count: new.counts[t], edges: new.edges, imported: None })
     }
 }
 

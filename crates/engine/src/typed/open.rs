@@ -189,13 +189,11 @@ impl OpenRun for OpenTypedRun {
         let mut inference = inference.numbered(joined.ids.as_deref());
         inference.run(&self.model, &joined.wanted(), Output::Logits, &mut rows)?;
         self.run.undo_scale(&mut rows);
-        let JoinedTask { new_edges, known_edges, imported, task, .. } = joined;
+        let read = joined.read();
+        let JoinedTask { imported, task, .. } = joined;
         let t = task.node_type;
-        let (keys, unknown_values) = match imported {
-            Some(new) => (NewLogits::joined_keys(&new.keys(t), new.count(t)), new.unknown_values),
-            None => (Vec::new(), Vec::new()),
-        };
-        Ok(NewLogits { rows, keys, new_edges, known_edges, unknown_values })
+        let keys = imported.map(|new| NewLogits::joined_keys(&new.keys(t), new.count(t)));
+        Ok(NewLogits { rows, keys: keys.unwrap_or_default(), read })
     }
 
     #[cfg(feature = "tables")]

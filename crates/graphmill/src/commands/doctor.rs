@@ -47,25 +47,7 @@ fn version() -> Finding {
         ("serve", cfg!(feature = "serve")),
         ("tables", cfg!(feature = "tables")),
     ];
-    let of = |wanted: bool| {
-        let names = features.iter().filter(|(_, is_built)| *is_built == wanted).map(|(name, _)| *name);
-        names.collect::<Vec<_>>().join(", ")
-    };
-    let found = format!(
-        "graphmill {} for {} {}, with {}",
-        env!("CARGO_PKG_VERSION"),
-        env::consts::OS,
-        env::consts::ARCH,
-        of(true)
-    );
-    let absent = of(false);
-    if absent.is_empty() {
-        return Finding::good("version", found);
-    }
-    Finding {
-        remedy: Some(format!("not built: {absent}; cargo install with --features adds them")),
-        ..Finding::good("version", found)
-    }
+    doctor::version(&features, "cargo install with --features adds them")
 }
 
 /// Launcher of several processes.

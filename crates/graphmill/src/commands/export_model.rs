@@ -19,8 +19,8 @@ pub(crate) fn command() -> Command {
              a torch.nn.Module of PyTorch Geometric's layers, its options and the weights; the outputs of \
              the module agree with graphmill predict on every node, and for links with the scores of pairs. \
              Onnx is a file of the model whose inputs are feature rows and the edges of each layer, for \
-             runtimes without graph libraries. Both take every model of nodes, of one type or several and \
-             with edge features, and pyg those of links and tables of embeddings, too.",
+             runtimes without graph libraries. Both take every model of nodes and of links, of one type or \
+             several and with edge features, and tables of embeddings; neither takes runs on events.",
         )
         .after_long_help(
             "Examples:\n  \

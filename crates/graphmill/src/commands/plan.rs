@@ -77,20 +77,7 @@ pub(crate) fn command() -> Command {
             "Such as 1,2,4,8, each with the machine's devices, links and host",
         ))
         .arg(args::json());
-    args::when_used(command, |command| args::with_training_options(command, &names()))
-}
-
-/// Training options of the command: those of a profile, and those of the prediction.
-fn names() -> Vec<&'static str> {
-    let mut names = [plan::options(), Request::OPTIONS.to_vec(), vec!["task"]].concat();
-    let groups = graphmill_nn::typed::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
-    let of_types = groups.flat_map(|group| group.keys()).map(|key| key.name.as_str());
-    for name in of_types {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    args::when_used(command, |command| args::with_training_options(command, &plan::all_options()))
 }
 
 /// The request of a plan, from the options given on the command line.
@@ -109,7 +96,7 @@ fn request(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) ->
 /// Predicts and prints the plan.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
-    let (mut config, given) = args::training_options(matches, &names())?;
+    let (mut config, given) = args::training_options(matches, &plan::all_options())?;
     let of_types = args::get_path(matches, "dataset").filter(|path| has_several_types(path));
     if let Some(path) = of_types {
         config.dataset = path.to_string_lossy().into_owned();

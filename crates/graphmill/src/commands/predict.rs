@@ -16,11 +16,6 @@ use graphmill_engine::{
 use super::propagate;
 use crate::{args, output};
 
-/// Message on new rows for a run on links or events.
-#[cfg(feature = "tables")]
-const NO_NEW_ROWS: &str = "--on: new rows of a run on links or events are not predicted; import the tables \
-                           again with them, and pass --dataset";
-
 /// The subcommand with its arguments.
 // long: a list of arguments, each with its help
 pub(crate) fn command() -> Command {
@@ -46,7 +41,8 @@ pub(crate) fn command() -> Command {
              graphmill predict runs/friends --top-k 10 --out friends.csv\n  \
              graphmill predict runs/visits --at 1500000 --top-k 10 --out items.csv\n  \
              graphmill predict runs/bank --at 20240501 --out may.csv\n  \
-             graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv",
+             graphmill predict runs/bank --on new-accounts.csv --edges transfers.csv --out scores.csv\n  \
+             graphmill predict runs/shop --top-k 10 --on new-users.csv --edges visits.csv --out items.csv",
         )
         .arg(args::run_dir())
         .arg(args::path_option(
@@ -187,9 +183,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     #[cfg(feature = "tables")]
     if matches.contains_id("on") {
-        if run.learns_events() {
-            return Err(Error::usage(NO_NEW_ROWS).into());
-        }
+        run.check_new_nodes()?;
         return on::run(matches, &run, other, kind, out);
     }
     let original = matches.get_flag("original-ids");
@@ -223,10 +217,6 @@ fn top_k(matches: &ArgMatches) -> anyhow::Result<usize> {
         let remedy = if *flag == "embeddings" { "use graphmill embed" } else { "leave it out" };
         return Err(Error::usage(format!("--{flag}: the run learned links; {remedy}")).into());
     }
-    #[cfg(feature = "tables")]
-    if matches.contains_id("on") {
-        return Err(Error::usage(NO_NEW_ROWS).into());
-    }
     let Some(word) = matches.get_one::<String>("top-k") else {
         let message = "the run learned links: pass --top-k K for the K best candidates of each node, or use \
                        graphmill embed for embeddings";
@@ -246,6 +236,12 @@ fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> any
         at: args::get_at(matches)?,
     };
     let other = args::get_path(matches, "dataset");
+    #[cfg(feature = "tables")]
+    if matches.contains_id("on") {
+        Target::new(out)?.check_columns()?;
+        let (name, found) = run.new_candidates_on(other, &on::tables(matches)?, options, &on::watch()?)?;
+        return on::print(matches, &name, &found.write(out)?);
+    }
     let (name, written) = run.write_candidates_on(other, selection(matches), options, out, &Quiet)?;
     print(matches, &name, &written)
 }

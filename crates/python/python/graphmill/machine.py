@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING, Sequence, cast
+from typing import TYPE_CHECKING, Sequence, Union, cast
 
 from . import _graphmill
 from ._frameworks import options_of
-from .given import DatasetLike, one_type
+from .given import DatasetLike, any_types, in_directory, one_type
 from .record import Record, record_of
+from .typed import TypedDataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,6 +63,19 @@ def bench(
     return record
 
 
+_Measured = Union["tuple[_graphmill.Dataset, str | None]", "tuple[_graphmill.TypedDataset, str]"]
+
+
+def _measured(dataset: DatasetLike | None) -> _Measured:
+    """A dataset of one type or of several as the library measures it, with its directory."""
+    given = any_types(dataset)
+    if isinstance(given, TypedDataset):
+        given = in_directory(given)
+        assert given.path is not None
+        return given._native, os.fspath(given.path)
+    return given._native, None if given.path is None else os.fspath(given.path)
+
+
 def plan(
     dataset: DatasetLike | None = None,
     hardware: str | os.PathLike[str] | None = None,
@@ -78,7 +92,7 @@ def plan(
     that ``graphmill plan --paper`` prints are left to the program.)
 
     Args:
-        dataset: A dataset, its directory, or ``None`` for the built-in demo.
+        dataset: A dataset of one type or several, its directory, or ``None`` for the built-in demo.
         hardware: Machine to predict for: a known name such as ``"v100x8"``, or a TOML or JSON file.
         profile: Measurements to use instead: the field ``profile`` of an earlier plan, or a file of
             it. The same profile gives the same plan.
@@ -101,17 +115,15 @@ def plan(
     if partition is not None:
         if profile is not None or device_counts is not None:
             raise TypeError("partition: predictions for it measure here, with the machines of its parts; leave out profile and device_counts")
-        given = one_type(dataset)
-        text = _graphmill.plan_machines(given._native, os.fspath(partition), network or DEFAULT_NETWORK, options_of(options))
+        text = _graphmill.plan_machines(_measured(dataset), os.fspath(partition), network or DEFAULT_NETWORK, options_of(options))
         return cast(Record, record_of(text))
     if network is not None:
         raise TypeError("network: it joins the machines of partition=; leave it out")
     counts = None if device_counts is None else ",".join(str(count) for count in device_counts)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
-        measured: tuple[_graphmill.Dataset, str | None] | str
+        measured: _Measured | str
         if profile is None:
-            given = one_type(dataset)
-            measured = (given._native, None if given.path is None else os.fspath(given.path))
+            measured = _measured(dataset)
         elif dataset is not None:
             raise TypeError("profile: it holds the measurements of a dataset; leave out dataset")
         elif isinstance(profile, (str, os.PathLike)):

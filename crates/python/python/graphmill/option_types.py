@@ -558,6 +558,8 @@ class ReorderOptions(TypedDict, total=False):
 class PlanOptions(TypedDict, total=False):
     """Options of :func:`plan`."""
 
+    #: Task to train; without one, the only classification of nodes
+    task: str
     #: Sampler
     sampler: Literal["neighbor", "full", "weighted", "labor", "random-walk", "saint-node", "saint-edge", "saint-rw", "frontier", "forest-fire", "cluster", "hgt", "metapath-walk"]
     #: Neighbours per node per hop; -1 for all
@@ -658,6 +660,16 @@ class PlanOptions(TypedDict, total=False):
     attention_dropout: float
     #: Hops of a layer: its highest power of the adjacency matrix [default: 2]
     hops: int
+    #: Leave out a node's own row, as MLPerf's R-SAGE and R-GAT do
+    no_own_rows: bool
+    #: Matrices that the relations' weights combine; 0 gives each relation its own
+    bases: int
+    #: Blocks on the diagonal of the relations' weights; 0 makes the weights dense
+    blocks: int
+    #: Width of the relations' vectors [default: 64]
+    edge_dim: int
+    #: Slope of the leaky ReLU below 0 in attention scores [default: 0.05]
+    negative_slope: float
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
     #: Largest staleness of an asynchronous gradient, in updates [default: 4]

@@ -170,8 +170,8 @@ def export_model(
         run: Run, or its directory.
         to: ``"safetensors"``, a file of the weights oriented as in PyTorch; ``"pyg"``, a
             directory with ``model.py``, a ``torch.nn.Module`` of PyTorch Geometric's layers, its
-            options and the weights; or ``"onnx"``, a file of a model of nodes over feature rows and
-            the edges of each layer.
+            options and the weights; or ``"onnx"``, a file of the model over feature rows and the
+            edges of each layer.
         out: File or directory to write.
         last: Exports the last checkpoint instead of the best model.
         force: Replaces an existing export.
@@ -326,6 +326,8 @@ def recommend(
     relation: str | None = None,
     sources: bool = False,
     at: int | None = None,
+    on: Any = None,
+    edges: Any = None,
 ) -> Recommendations:
     """Best candidates of nodes by a run on links or events, like ``graphmill predict --top-k``.
 
@@ -342,6 +344,12 @@ def recommend(
         relation: Relation, for a table of embeddings or links of several types with several.
         sources: Ranks the sources of given destinations, for a run on links.
         at: As of :func:`embed`.
+        on, edges: Tables of new nodes and of their edges, as of :func:`predict`, for a run on links:
+            nodes of the dataset are recommended to them, but for those to which they have an edge.
+            Nodes are then the rows of the table.
+
+    Warns:
+        UserWarning: As of :func:`predict`, for new nodes.
 
     Raises:
         ValueError, OSError: The run does not exist or learned no links or events, or a node, key or relation is
@@ -349,6 +357,17 @@ def recommend(
     """
     if k < 1:
         raise ValueError(f"k {k}: pass at least 1")
+    if on is None and edges is not None:
+        raise TypeError("edges: these are the edges of new nodes; pass on= too")
+    if on is not None:
+        if nodes is not None or keys is not None or at is not None:
+            raise TypeError("on: all rows of the table are asked for, and have no times; leave out nodes, keys and at")
+        tables, how = Tables(), (all_edges, relation, sources, at)
+        new = tables.of_types(on, "new nodes"), tables.of_types(edges, "new edges"), tables.memory
+        found, notes = _graphmill.candidates_of_new(run_directory(run), native_of(dataset), new, k, how, last)
+        for note in notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        return Recommendations(*found)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         asked, how = _asked(nodes, keys, scratch), (all_edges, relation, sources, at)
         return Recommendations(*_graphmill.candidates(run_directory(run), native_of(dataset), asked, k, how, last))

@@ -107,7 +107,8 @@ class TypedDataset(Stores):
             tasks: By name: ``on`` (node type, or edge type for targets of edges in the order of
                 ``edge_index``), ``y`` (classes, -1 if unknown; zeros and ones by class; or numbers,
                 NaN if unknown), ``num_classes``, ``names`` (of the classes), and ``train``,
-                ``valid`` and ``test`` (masks or ids).
+                ``valid`` and ``test`` (masks or ids). Without ``y``, a task on an edge type
+                predicts which edges exist.
             name: Name of the dataset.
 
         Raises:
@@ -150,8 +151,8 @@ class TypedDataset(Stores):
         native_tasks = []
         for task, given in (tasks or {}).items():
             columns = dict(given)
-            on, y = columns.pop("on"), columns.pop("y")
-            y, _ = targets_of(y, f"y of task '{task}'")
+            on, y = columns.pop("on"), columns.pop("y", None)
+            y = None if y is None else targets_of(y, f"y of task '{task}'")[0]
             on, rows = ([on], counts.get(on)) if isinstance(on, str) else (list(on), edge_counts.get(tuple(on)))
             if rows is None:
                 kind, known = ("node", counts) if len(on) == 1 else ("edge", map(":".join, edge_counts))

@@ -20,7 +20,7 @@ use graphmill_engine::{
     saved::{
         Kind, SavedRun, Scores, Selection, Written,
         links::{BestLinks, Reading},
-        on::{NewTables, WrittenNew},
+        on::{BestOfNew, NewTables, WrittenNew},
     },
     typed::{SavedTypedRun, links::SavedTypedLinks, open_dataset as open_typed},
 };
@@ -214,6 +214,25 @@ impl Data {
             Source::Several(..) => run.candidates_on(None, nodes, options, watch),
             Source::Directory(other) => run.candidates_on(other, nodes, options, watch),
         }
+    }
+
+    /// Best candidates of new nodes, which `given` or the run's dataset does not hold.
+    ///
+    /// # Errors
+    /// Those of candidates, or the run has another number of types.
+    pub(super) fn candidates_of_new(
+        given: Option<&Self>,
+        run: &SavedRun,
+        new: &NewTables,
+        options: CandidateOptions,
+        watch: &Arc<dyn Progress>,
+    ) -> Result<BestOfNew> {
+        let found = match Self::source(given, run)? {
+            Source::One(data) => run.new_candidates_on(data.directory.as_deref(), new, options, watch),
+            Source::Several(..) => run.new_candidates_on(None, new, options, watch),
+            Source::Directory(other) => run.new_candidates_on(other, new, options, watch),
+        };
+        Ok(found?.1)
     }
 
     /// Opens `run`, which learned links, for `given` or the run's dataset.

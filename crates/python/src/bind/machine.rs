@@ -2,23 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_data::partition::PartitionDir;
-use graphmill_engine::{TrainConfig, bench as benches, doctor::examine, options::key};
+use graphmill_data::{
+    partition::{PartitionDir, TypedPartitionDir},
+    typed::TypedDataset as Types,
+};
+use graphmill_engine::{
+    Result, TrainConfig, bench as benches,
+    doctor::{examine, version},
+    options::key,
+    typed,
+};
 use graphmill_loader::feature::LinkOptions;
-use graphmill_plan::{Hardware, Profile, Request, machines, measure, plan_run, refuse_measured};
+use graphmill_plan::{
+    Hardware, Profile, Request, all_options, machines, measure, measure_types, plan_run, refuse_measured,
+};
 use pyo3::prelude::*;
 
 use super::{
     dataset::Dataset,
     error,
     run::{configure, on_threads},
+    typed::TypedDataset,
     wait,
 };
 
 /// Findings about the parts of the machine.
 #[pyfunction]
 pub(super) fn doctor(py: Python<'_>) -> PyResult<String> {
-    let findings = py.detach(|| examine(Path::new(".")));
+    let features = [("object-storage", cfg!(feature = "object-storage"))];
+    let own = version(&features, "pip install graphmill has them");
+    let findings = py.detach(|| [vec![own], examine(Path::new("."))].concat());
     serde_json::to_string(&findings).map_err(error::value)
 }
 
@@ -64,16 +77,33 @@ pub(super) fn bench(
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Options of a run that [`plan`] takes.
-pub(super) fn options_of_plan() -> Vec<&'static str> {
-    [graphmill_plan::options(), Request::OPTIONS.to_vec()].concat()
-}
-
 /// Dataset whose minibatches are measured, and its directory; or the file of a profile.
 #[derive(FromPyObject)]
 pub(super) enum Measured<'py> {
     Here(PyRef<'py, Dataset>, Option<String>),
+    Types(PyRef<'py, TypedDataset>, String),
     Before(PathBuf),
+}
+
+/// Takes over the directory of a dataset of several types, with the defaults that depend on it.
+fn derive(config: &mut TrainConfig, measured: &Measured, given: &[&str]) -> PyResult<()> {
+    let Measured::Types(data, path) = measured else { return Ok(()) };
+    if data.data.is_one_type() {
+        return Err(error::value(format!(
+            "dataset {}: it has one type; pass a graphmill.Dataset",
+            data.data.name
+        )));
+    }
+    config.dataset.clone_from(path);
+    config.derive_options(given).map_err(error::engine)
+}
+
+/// The dataset of several types that `config` names, as its runs read it.
+fn open_types(config: &TrainConfig) -> Result<Types> {
+    typed::open_dataset(config)?.ok_or_else(|| {
+        let message = format!("dataset {}: it has one type now; open it again", config.dataset);
+        graphmill_engine::Error::usage(message)
+    })
 }
 
 /// Predicts epochs on other hardware.
@@ -87,13 +117,14 @@ pub(super) fn plan(
     options: &str,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
-    let given = configure(&mut config, options, &options_of_plan())?;
+    let given = configure(&mut config, options, &all_options())?;
+    derive(&mut config, &measured, &given)?;
     if let Measured::Before(_) = measured {
         refuse_measured("profile", &Request::OPTIONS, &given).map_err(error::engine)?;
     }
     let words = given.iter().filter_map(|name| Some((*name, key(name)?.word(&config)))).collect();
     let mut request = Request::new(config.clone(), words);
-    if let Measured::Here(_, Some(path)) = &measured {
+    if let Measured::Here(_, Some(path)) | Measured::Types(_, path) = &measured {
         request.dataset.clone_from(path);
     }
     if let Some(counts) = device_counts {
@@ -107,6 +138,10 @@ pub(super) fn plan(
             let data = dataset.data.clone();
             wait::quietly(py, move |_| on_threads(config.threads, || measure(&config, &data))?)?
         }
+        Measured::Types(..) => wait::quietly(py, move |_| {
+            let data = open_types(&config)?;
+            on_threads(config.threads, || measure_types(&config, &data))?
+        })?,
     };
     let report = profile.and_then(|profile| plan_run(hardware, profile, &request));
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
@@ -114,21 +149,32 @@ pub(super) fn plan(
 
 /// Predicts epochs on one machine like this for each part of a partition, joined by `network`.
 #[pyfunction]
-#[pyo3(signature = (dataset, partition, network, options))]
+#[pyo3(signature = (measured, partition, network, options))]
 pub(super) fn plan_machines(
     py: Python<'_>,
-    dataset: &Dataset,
+    measured: Measured<'_>,
     partition: PathBuf,
     network: &str,
     options: &str,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
-    let given = configure(&mut config, options, &options_of_plan())?;
+    let given = configure(&mut config, options, &all_options())?;
     let network: LinkOptions = network.parse().map_err(|error| error::value(format!("network {error}")))?;
-    let data = dataset.data.clone();
-    let report = wait::quietly(py, move |_| {
-        let parts = PartitionDir::open(&partition)?;
-        on_threads(config.threads, || machines::plan((&config, &given[..]), &data, &parts, network))?
-    })?;
+    derive(&mut config, &measured, &given)?;
+    let report = match measured {
+        Measured::Here(dataset, _) => {
+            let data = dataset.data.clone();
+            wait::quietly(py, move |_| {
+                let parts = PartitionDir::open(&partition)?;
+                on_threads(config.threads, || machines::plan((&config, &given[..]), &data, &parts, network))?
+            })?
+        }
+        Measured::Types(..) => wait::quietly(py, move |_| {
+            let (data, parts) = (open_types(&config)?, TypedPartitionDir::open(&partition)?);
+            let of = (&config, &given[..]);
+            on_threads(config.threads, || machines::plan_types(of, &data, &parts, network))?
+        })?,
+        Measured::Before(_) => return Err(error::value("partition: predictions for it measure a dataset")),
+    };
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }

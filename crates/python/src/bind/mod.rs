@@ -70,6 +70,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(saved::predict_new, m)?)?;
     m.add_function(wrap_pyfunction!(saved::embed, m)?)?;
     m.add_function(wrap_pyfunction!(saved::candidates, m)?)?;
+    m.add_function(wrap_pyfunction!(saved::candidates_of_new, m)?)?;
     m.add_function(wrap_pyfunction!(saved::export_model, m)?)?;
     m.add_function(wrap_pyfunction!(saved::import_model, m)?)?;
     m.add_function(wrap_pyfunction!(run::hotness, m)?)?;

@@ -8,7 +8,7 @@ use graphmill_engine::{
 use pyo3::prelude::*;
 
 use super::{
-    error, export, machine,
+    error, export,
     run::{options_of_hotness_report, options_of_partition_report},
 };
 
@@ -27,7 +27,7 @@ pub(super) fn options(of: &str) -> PyResult<Vec<Described>> {
         "hotness_report" => options_of_hotness_report(),
         "partition_report" => options_of_partition_report(),
         "bench" => bench::options(),
-        "plan" => machine::options_of_plan(),
+        "plan" => graphmill_plan::all_options(),
         "reorder" => export::options(),
         other => return Err(error::value(format!("of '{other}': the function takes no options of a run"))),
     };

@@ -165,7 +165,7 @@ impl Predictor {
         let found = py.detach(|| self.0.predict_new(new, of)).map_err(error::engine)?;
         let answers = found.answers;
         let answers = (PyArray1::from_vec(py, answers.classes), PyArray1::from_vec(py, answers.scores));
-        Ok((answers, found.known_edges))
+        Ok((answers, found.read.known_edges))
     }
 }
 

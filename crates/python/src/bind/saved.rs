@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use graphmill_engine::{
     CandidateOptions, EmbedOptions, Error, Result,
     propagation::PropagationOptions,
-    saved::{Kind, Propagation, SavedRun, Selection, on::NewTables},
+    saved::{
+        Kind, Propagation, SavedRun, Selection,
+        on::{BestOfNew, NewTables},
+    },
 };
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -138,6 +141,35 @@ pub(super) fn candidates<'py>(
     Ok((ids(best.nodes), ids(best.candidates), PyArray1::from_vec(py, best.scores)))
 }
 
+/// The `k` best candidates of new nodes, with remarks; `options` as of [`candidates`]. The new
+/// nodes and their edges are names of files or of tables in memory.
+#[pyfunction]
+#[pyo3(signature = (run, dataset, new, k, options, last))]
+pub(super) fn candidates_of_new<'py>(
+    py: Python<'py>,
+    run: PathBuf,
+    dataset: Option<Given<'py>>,
+    new: (Vec<String>, Vec<String>, Named),
+    k: usize,
+    options: (bool, Option<String>, bool, Option<i64>),
+    last: bool,
+) -> PyResult<(Candidates<'py>, Vec<String>)> {
+    let data = dataset.map(|dataset| dataset.data());
+    let (nodes, edges, tables) = new;
+    let memory = in_memory(&tables);
+    let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
+    let found = wait::quietly_shared(py, move |progress| {
+        let (all_edges, relation, sources, at) = options;
+        let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources, at };
+        let saved = SavedRun::open(&run, last)?;
+        Data::candidates_of_new(data.as_ref(), &saved, &new, options, &progress)
+    })?;
+    let BestOfNew { best, read, .. } = found.map_err(error::engine)?;
+    let ids = |ids| PyArray1::from_vec(py, ids);
+    let found = (ids(best.nodes), ids(best.candidates), PyArray1::from_vec(py, best.scores));
+    Ok((found, read.notes()))
+}
+
 /// Kind of predictions by name.
 fn kind_of(name: &str) -> PyResult<Kind> {
     match name {
@@ -170,7 +202,7 @@ pub(super) fn predict_new(
         Data::predict_new(data.as_ref(), &SavedRun::open(&run, last)?, &new, (kind, &out), &progress)
     })?;
     let written = written.map_err(error::engine)?;
-    Ok((serde_json::to_string(&written).map_err(error::value)?, written.notes()))
+    Ok((serde_json::to_string(&written).map_err(error::value)?, written.read.notes()))
 }
 
 /// Exports a run's model; returns the files as JSON.

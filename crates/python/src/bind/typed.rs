@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use graphmill_core::{self as core, FeatureData, Features, Labels};
+use graphmill_core::{self as core, FeatureData, Features, Labels, NodeId};
 use graphmill_data::{
     self as data,
     typed::{
@@ -34,9 +34,46 @@ type Nodes<'py> =
     (String, usize, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 /// Edge type: names, sources, destinations, and columns by name.
 type Edges<'py> = ([String; 3], Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyDict>);
-/// Task: name, node type or the three names of an edge type, targets, number and names of the
-/// classes, and the split.
-type Task<'py> = (String, Vec<String>, Bound<'py, PyAny>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
+/// Task: name, node type or the three names of an edge type, targets (without them, edges are
+/// predicted), number and names of the classes, and the split.
+type Task<'py> =
+    (String, Vec<String>, Option<Bound<'py, PyAny>>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
+
+/// Source, name and destination of an edge type.
+fn names_of(edge_type: &EdgeType) -> [&str; 3] {
+    [&edge_type.source, &edge_type.name, &edge_type.destination]
+}
+
+/// Adds a task on `rows` nodes or edges. `ends` are the sources and destinations of edges that are
+/// predicted.
+fn add_task(
+    builder: &mut TypedBuilder,
+    (name, on, y, classes, names, parts): &Task,
+    rows: usize,
+    ends: Option<&[Vec<NodeId>; 2]>,
+) -> PyResult<()> {
+    let part = |i: usize| array::nodes(["train", "valid", "test"][i], &parts[i], rows);
+    let (train, valid, test) = (part(0)?, part(1)?, part(2)?);
+    let to = builder.task(name);
+    let to = match &on[..] {
+        [source, name, destination] => to.on_edges(EdgeType::new(source, name, destination)),
+        _ => to.on_nodes(on.concat()),
+    };
+    match (y, ends) {
+        (Some(y), _) => {
+            to.split(train, valid, test).targets(targets_of(y, *classes)?).names(names.clone());
+        }
+        (None, Some([src, dst])) => {
+            let of_row = |row: &NodeId| [src[*row as usize], dst[*row as usize]];
+            let of_part = |rows: Vec<NodeId>| rows.iter().flat_map(of_row).collect();
+            to.positives([train, valid, test].map(of_part));
+        }
+        (None, None) => {
+            return Err(error::value(format!("task '{name}': a task on nodes needs targets; pass y")));
+        }
+    }
+    Ok(())
+}
 
 #[pymethods]
 impl TypedDataset {
@@ -78,12 +115,15 @@ impl TypedDataset {
                 }
             }
         }
-        let mut edge_counts = Vec::with_capacity(edges.len());
+        let mut pairs = Vec::with_capacity(edges.len());
         for ([source, name, destination], src, dst, columns) in &edges {
             let place = |end: &str| format!("{end} of ({source}, {name}, {destination})");
             let src = array::nodes(&place("sources"), src, count(source))?;
             let dst = array::nodes(&place("destinations"), dst, count(destination))?;
-            edge_counts.push((EdgeType::new(source, name, destination), src.len()));
+            let edge_type = EdgeType::new(source, name, destination);
+            let predicts = |task: &Task| task.2.is_none() && names_of(&edge_type) == task.1[..];
+            let ends = tasks.iter().any(predicts).then(|| [src.clone(), dst.clone()]);
+            pairs.push((edge_type, src.len(), ends));
             let to = builder.edge_type(source, name, destination).edges(src, dst);
             if let Some(weights) = columns.get_item("weight")? {
                 to.weights(column::<f32>("weight", &weights)?);
@@ -95,23 +135,13 @@ impl TypedDataset {
                 to.feature_table(table_of(&x)?);
             }
         }
-        for (name, on, y, classes, names, parts) in &tasks {
-            let on_edges = match &on[..] {
-                [source, name, destination] => Some(EdgeType::new(source, name, destination)),
-                _ => None,
+        for task in &tasks {
+            let found = pairs.iter().find(|(edge_type, ..)| names_of(edge_type) == task.1[..]);
+            let (rows, ends) = match found {
+                Some((_, rows, ends)) => (*rows, ends.as_ref()),
+                None => (task.1.first().map_or(0, |on| count(on)), None),
             };
-            let rows = match &on_edges {
-                Some(on) => edge_counts.iter().find(|(known, _)| known == on).map_or(0, |(_, count)| *count),
-                None => on.first().map_or(0, |on| count(on)),
-            };
-            let part = |i: usize| array::nodes(["train", "valid", "test"][i], &parts[i], rows);
-            let (train, valid, test) = (part(0)?, part(1)?, part(2)?);
-            let to = builder.task(name);
-            let to = match on_edges {
-                Some(on) => to.on_edges(on),
-                None => to.on_nodes(on.concat()),
-            };
-            to.split(train, valid, test).targets(targets_of(y, *classes)?).names(names.clone());
+            add_task(&mut builder, task, rows, ends)?;
         }
         let data = py.detach(|| builder.build()).map_err(error::graph)?;
         Ok(Self { data: Arc::new(data), path: None, report: None })

@@ -1,6 +1,6 @@
 //! The graph of a dataset with new nodes and their edges.
 
-use graphmill_core::{Graph, NodeId};
+use graphmill_core::{End, Graph, NodeId};
 use graphmill_data::{external::Scratch, typed::EdgeData};
 
 use crate::{Error, Result};
@@ -135,6 +135,32 @@ impl NewEdges {
         let back: Vec<_> = self.edges.iter().filter(|edge| edge.dst != edge.src).copied().collect();
         self.edges.extend(back.into_iter().map(NewEdge::reversed));
         self.sorted(what)
+    }
+
+    /// Known nodes that each new node has an edge to, as the other `end` of these edges: ascending,
+    /// each once. The first new node of the one end has the id `new`, of which there are `count`,
+    /// and nodes of the other are known below `known`.
+    pub(crate) fn known_ends(
+        &self,
+        end: End,
+        (new, count): (NodeId, usize),
+        known: NodeId,
+    ) -> Vec<Vec<NodeId>> {
+        let mut found = vec![Vec::new(); count];
+        for edge in &self.edges {
+            let (own, other) = match end {
+                End::Destination => (edge.src, edge.dst),
+                End::Source => (edge.dst, edge.src),
+            };
+            if own >= new && other < known {
+                found[(own - new) as usize].push(other);
+            }
+        }
+        for ends in &mut found {
+            ends.sort_unstable();
+            ends.dedup();
+        }
+        found
     }
 
     /// The same edges from their destinations to their sources.

@@ -12,7 +12,7 @@ use graphmill_data::{Dataset, external::Scratch, typed::Keys};
 use graphmill_loader::Feature;
 
 use super::{
-    NewFeatures, NewTables,
+    NewFeatures, NewTables, ReadNew,
     graph::{NewEdges, NodeIds, check_ids},
     known::{Known, NewRows},
     part::{Edges, Part},
@@ -61,6 +61,15 @@ impl Joined {
 }
 
 impl Additions {
+    /// Rows and edges of the tables.
+    pub(crate) fn read(self) -> ReadNew {
+        ReadNew {
+            new_edges: self.edges.len(),
+            known_edges: self.edges.between_known,
+            unknown_values: self.unknown_values,
+        }
+    }
+
     /// Imports the nodes and edges of tables, which the statistics of `known` encode.
     ///
     /// # Errors

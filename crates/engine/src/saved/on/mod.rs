@@ -13,6 +13,7 @@
 mod graph;
 pub(crate) mod joined;
 mod known;
+mod links;
 mod names;
 pub(crate) mod part;
 mod scratch;
@@ -28,16 +29,18 @@ use graphmill_data::{
 };
 use serde::Serialize;
 
-pub use self::scratch::remove_stale as remove_stale_scratch;
 pub(crate) use self::{
     graph::{NewEdges, NodeIds, check_ids},
     joined::{Additions, count_rows},
     known::{FindKeys, Known, NewRows, encodings},
+    links::NewQueries,
     names::find_edge_type,
 };
+pub use self::{links::BestOfNew, scratch::remove_stale as remove_stale_scratch};
 use super::{Kind, SavedRun, Written, keys};
 use crate::{
     Error, Result,
+    config::embedding::is_table,
     predictions::{Identity, Predictions, Target},
 };
 
@@ -95,6 +98,14 @@ pub struct WrittenNew {
     /// File and shape.
     #[serde(flatten)]
     pub written: Written,
+    /// Rows and edges of the tables.
+    #[serde(flatten)]
+    pub read: ReadNew,
+}
+
+/// Rows and edges that tables of new nodes gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReadNew {
     /// Number of edges of new nodes.
     pub new_edges: usize,
     /// Number of edges between known nodes, which are left out.
@@ -104,7 +115,7 @@ pub struct WrittenNew {
     pub unknown_values: Vec<(String, u64)>,
 }
 
-impl WrittenNew {
+impl ReadNew {
     /// Remarks for a person, a line each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -125,17 +136,31 @@ impl WrittenNew {
 }
 
 impl SavedRun {
-    /// Refuses new nodes, whose tables give no times.
+    /// Refuses new nodes, whose tables give no times, of a run whose model does not compute them.
     ///
     /// # Errors
-    /// The run predicts as of a time.
-    pub(crate) fn check_new_nodes(&self) -> Result<()> {
-        match self.at {
-            Some(at) => Err(Error::usage(format!(
+    /// The run predicts as of a time, learned a stream of events, or has a row for each node of
+    /// training.
+    pub fn check_new_nodes(&self) -> Result<()> {
+        if let Some(at) = self.at {
+            return Err(Error::usage(format!(
                 "--at {at}: tables of new nodes and their edges give no times; leave it out"
-            ))),
-            None => Ok(()),
+            )));
         }
+        if is_table(&self.config) {
+            return Err(Error::usage(format!(
+                "new nodes: --model {} has a row for each node of training and none for a new one; train a \
+                 model that reads features, such as sage, or import the tables again and train on them",
+                self.config.model
+            )));
+        }
+        if self.learns_events() {
+            return Err(Error::usage(
+                "new nodes: the run learned a stream of events, which tables of new nodes do not extend; \
+                 import the tables again with the new rows, and pass --dataset",
+            ));
+        }
+        Ok(())
     }
 
     /// Writes predictions for the nodes of `new` to `out`, in the order of their table. `data` is
@@ -177,8 +202,6 @@ impl SavedRun {
             same_dataset: self.is_own(data)?,
             rescaled: self.rescaling(data)?.as_ref().map(Rescaling::description),
         };
-        let Additions { edges, unknown_values, .. } = joined.new;
-        let (new_edges, known_edges) = (edges.len(), edges.between_known);
-        Ok(WrittenNew { written, new_edges, known_edges, unknown_values })
+        Ok(WrittenNew { written, read: joined.new.read() })
     }
 }

@@ -43,9 +43,8 @@ impl Predictor {
     /// read.
     pub fn predict_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewAnswers> {
         self.check(of)?;
-        let NewLogits { rows, keys, new_edges, known_edges, unknown_values } =
-            in_pool(|| self.opened.logits_of_new(new, of))?;
-        Ok(NewAnswers { answers: self.answers(rows), keys, new_edges, known_edges, unknown_values })
+        let NewLogits { rows, keys, read } = in_pool(|| self.opened.logits_of_new(new, of))?;
+        Ok(NewAnswers { answers: self.answers(rows), keys, read })
     }
 
     /// Returns true if [`Predictor::predict_new`] copies the graph for such answers.
@@ -80,10 +79,8 @@ impl OneType {
         let graph = (&joined.data.graph, &joined.rows);
         let rows = loaded.rows(graph, &neighbors, &joined.ids(), Output::Logits, &Quiet);
         let rows = self.run.blame_config(rows)?;
-        let Additions { keys, count, edges, unknown_values, .. } = joined.new;
-        let keys = keys.map(|keys| NewLogits::joined_keys(&keys, count)).unwrap_or_default();
-        let (new_edges, known_edges) = (edges.len(), edges.between_known);
-        Ok(NewLogits { rows, keys, new_edges, known_edges, unknown_values })
+        let keys = joined.new.keys.as_ref().map(|keys| NewLogits::joined_keys(keys, joined.new.count));
+        Ok(NewLogits { rows, keys: keys.unwrap_or_default(), read: joined.new.read() })
     }
 
     /// The new nodes, checked.
@@ -200,7 +197,7 @@ mod tests {
                 let new = NewNodes::Features(new);
                 let [part, whole] = [true, false].map(|in_part| {
                     let found = opened.logits_of_joined(&new, Neighborhood::All, in_part).unwrap();
-                    assert_eq!((found.rows.num_rows(), found.known_edges), (2, 0));
+                    assert_eq!((found.rows.num_rows(), found.read.known_edges), (2, 0));
                     found.rows.view().host().iter().map(|x| x.to_bits()).collect::<Vec<u32>>()
                 });
                 assert_eq!(part, whole, "case {number}, undirected {undirected}");

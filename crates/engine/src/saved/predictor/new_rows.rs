@@ -10,7 +10,7 @@ use graphmill_loader::Feature;
 use graphmill_nn::Matrix;
 
 use super::{answers::Answers, index::KeyIndexes};
-use crate::saved::on::{NewFeatures, NewTables, NewTypedFeatures};
+use crate::saved::on::{NewFeatures, NewTables, NewTypedFeatures, ReadNew};
 
 /// Nodes that the dataset does not hold, and their edges.
 #[derive(Clone, Debug)]
@@ -30,13 +30,8 @@ pub struct NewAnswers {
     pub answers: Answers,
     /// Keys of the rows of tables; empty for feature rows.
     pub keys: Vec<String>,
-    /// Number of edges of new nodes.
-    pub new_edges: usize,
-    /// Number of edges between known nodes, which are left out.
-    pub known_edges: u64,
-    /// Columns with values that the encodings do not know, with the number of such values. They are
-    /// encoded as zeros.
-    pub unknown_values: Vec<(String, u64)>,
+    /// Edges and unknown values.
+    pub read: ReadNew,
 }
 
 /// Logits of new nodes, or values at the scale of the targets; the other fields are those of
@@ -44,9 +39,7 @@ pub struct NewAnswers {
 pub(crate) struct NewLogits {
     pub(crate) rows: Matrix,
     pub(crate) keys: Vec<String>,
-    pub(crate) new_edges: usize,
-    pub(crate) known_edges: u64,
-    pub(crate) unknown_values: Vec<(String, u64)>,
+    pub(crate) read: ReadNew,
 }
 
 impl NewLogits {

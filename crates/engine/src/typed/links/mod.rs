@@ -12,6 +12,8 @@
 
 mod batch;
 mod learner;
+#[cfg(feature = "tables")]
+mod new_nodes;
 mod position;
 mod saved;
 mod task;

@@ -28,7 +28,7 @@ use crate::{
 /// A run directory that holds a model of links of several types.
 #[derive(Clone, Copy)]
 pub struct SavedTypedLinks<'r> {
-    run: &'r SavedRun,
+    pub(super) run: &'r SavedRun,
 }
 
 impl<'r> SavedTypedLinks<'r> {
@@ -38,7 +38,7 @@ impl<'r> SavedTypedLinks<'r> {
         SavedTypedRun::of_links(run).map(|_| Self { run })
     }
 
-    fn config(&self) -> &'r TrainConfig {
+    pub(super) fn config(&self) -> &'r TrainConfig {
         &self.run.config
     }
 
@@ -48,6 +48,27 @@ impl<'r> SavedTypedLinks<'r> {
     /// The dataset cannot be read; the run's own dataset was in memory, has moved or has changed.
     pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
         SavedTypedRun { run: self.run }.dataset(other)
+    }
+
+    /// Reads the links of the run's task, with the graph of `reading`, and the model.
+    ///
+    /// # Errors
+    /// The model cannot be read or does not fit the dataset.
+    pub(super) fn open(&self, data: &TypedDataset, reading: Reading) -> Result<(TypedLinks, LinkModel)> {
+        let own = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
+        if let Some(own) = own {
+            SavedTypedRun { run: self.run }.check_fit(data, own)?;
+        }
+        let mut of = self.run.blame_config(TypedLinks::new(self.config(), data))?;
+        let mut model = self.run.blame_config(LinkModel::new(self.config(), &of))?;
+        let file = self.run.model_file()?;
+        assign(&file, &load_params(&file)?, &mut model)?;
+        if reading == Reading::All {
+            let types: Vec<usize> = of.types().collect();
+            let (graph, edges) = (data.graph()?, tables_of(self.config(), data)?);
+            of.inputs = TypedTask { graph, edges, ..of.inputs }.with_added(self.config(), &types)?;
+        }
+        Ok((of, model))
     }
 
     /// Reads the links of the run's task, and computes the embeddings of their ends from the
@@ -61,20 +82,19 @@ impl<'r> SavedTypedLinks<'r> {
         reading: Reading,
         watch: &dyn Progress,
     ) -> Result<Embedded> {
-        let own = self.run.origin.as_ref().and_then(|origin| origin.typed.as_ref());
-        if let Some(own) = own {
-            SavedTypedRun { run: self.run }.check_fit(data, own)?;
-        }
-        let of = self.run.blame_config(TypedLinks::new(self.config(), data))?;
-        let mut model = self.run.blame_config(LinkModel::new(self.config(), &of))?;
-        let file = self.run.model_file()?;
-        assign(&file, &load_params(&file)?, &mut model)?;
+        let (of, model) = self.open(data, reading)?;
+        self.embedded(of, model, watch)
+    }
+
+    /// Computes the embeddings of the ends of links.
+    pub(super) fn embedded(
+        &self,
+        of: TypedLinks,
+        model: LinkModel,
+        watch: &dyn Progress,
+    ) -> Result<Embedded> {
         let types: Vec<usize> = of.types().collect();
-        let TypedLinks { edges, mut inputs, .. } = of;
-        if reading == Reading::All {
-            let (graph, edges) = (data.graph()?, tables_of(self.config(), data)?);
-            inputs = TypedTask { graph, edges, ..inputs }.with_added(self.config(), &types)?;
-        }
+        let TypedLinks { edges, inputs, .. } = of;
         let sampler = self.run.blame_config(build::sampler(self.config(), &inputs))?;
         let tables = inputs.host_tables();
         let mut inference = TypedInference::new(self.config(), &inputs, &*sampler, tables)?.watched(watch);

@@ -5,7 +5,10 @@ use std::{path::Path, sync::Arc};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_core::progress::{Progress, Quiet};
 use graphmill_engine::{
-    saved::{Kind, SavedRun, on::NewTables},
+    saved::{
+        Kind, SavedRun,
+        on::{NewTables, WrittenNew},
+    },
     typed::SavedTypedRun,
 };
 
@@ -26,7 +29,8 @@ pub(super) fn with_options(command: Command) -> Command {
                 "CSV, JSON lines, Parquet or Arrow with the columns of the imported table; the label is not \
                  needed. The stored statistics encode it, and nodes are computed as if they were in the \
                  dataset, which does not change. With several node types, a type may stand before a table \
-                 (--on branch=new-branches.csv); without it the nodes are of the predicted type",
+                 (--on branch=new-branches.csv); without it the nodes are of the predicted type. With \
+                 --top-k, a run on links recommends nodes of the dataset to the new ones",
             )
             .conflicts_with_all(["nodes", "keys", "original-ids", "propagate", "at"]),
         )
@@ -45,6 +49,24 @@ pub(super) fn with_options(command: Command) -> Command {
         .next_help_heading(None::<&str>)
 }
 
+/// The tables of the new nodes.
+pub(super) fn tables(matches: &ArgMatches) -> anyhow::Result<NewTables> {
+    let names = |name| -> Vec<String> {
+        matches.get_many::<String>(name).map(|names| names.cloned().collect()).unwrap_or_default()
+    };
+    Ok(NewTables {
+        nodes: names("on").into(),
+        edges: names("edges").into(),
+        budget: args::get_memory(matches)?,
+        ..NewTables::default()
+    })
+}
+
+/// Progress of an import, which a signal stops.
+pub(super) fn watch() -> anyhow::Result<Arc<dyn Progress>> {
+    Ok(work::until_signal(Box::new(Quiet))?.into())
+}
+
 /// Writes the predictions of the new nodes and prints their shape.
 pub(super) fn run(
     matches: &ArgMatches,
@@ -53,16 +75,7 @@ pub(super) fn run(
     kind: Kind,
     out: &Path,
 ) -> anyhow::Result<()> {
-    let names = |name| -> Vec<String> {
-        matches.get_many::<String>(name).map(|names| names.cloned().collect()).unwrap_or_default()
-    };
-    let new = NewTables {
-        nodes: names("on").into(),
-        edges: names("edges").into(),
-        budget: args::get_memory(matches)?,
-        ..NewTables::default()
-    };
-    let watch: Arc<dyn Progress> = work::until_signal(Box::new(Quiet))?.into();
+    let (new, watch) = (tables(matches)?, watch()?);
     let (name, written) = match SavedTypedRun::of(run) {
         Some(typed) => {
             let dataset = typed.dataset(other)?;
@@ -75,23 +88,28 @@ pub(super) fn run(
             (dataset.name, written)
         }
     };
+    print(matches, &name, &written)
+}
+
+/// Prints the shape of a written file, and remarks on the new nodes.
+pub(super) fn print(matches: &ArgMatches, name: &str, written: &WrittenNew) -> anyhow::Result<()> {
     if matches.get_flag("json") {
-        return output::json(&written);
+        return output::json(written);
     }
     let result = &written.written;
-    output::note_dataset(&name, result.same_dataset, result.rescaled.as_deref());
-    for note in written.notes() {
+    output::note_dataset(name, result.same_dataset, result.rescaled.as_deref());
+    for note in written.read.notes() {
         output::note(&format!("note: {note}"));
     }
-    if out.as_os_str() == "-" {
+    if result.out.as_os_str() == "-" {
         return Ok(());
     }
     output::text(&format!(
         "{}: {} x {} {} of new nodes with {} edges\n",
-        out.display(),
+        result.out.display(),
         result.rows,
         result.cols,
         result.kind,
-        written.new_edges
+        written.read.new_edges
     ))
 }

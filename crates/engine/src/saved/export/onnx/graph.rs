@@ -18,16 +18,20 @@ impl Graph {
         name.into()
     }
 
-    /// The graph with its only output.
-    pub(super) fn finish(mut self, output: &str, dims: Vec<Dim>, doc: &str) -> GraphProto {
+    /// Declares the value `from` as the output `name`, of 32-bit floats. `doc` says what it holds.
+    pub(super) fn output(&mut self, name: &str, from: &str, dims: Vec<Dim>, doc: &str) {
         self.0.node.push(Node {
-            input: vec![output.into()],
-            output: vec!["scores".into()],
-            name: "scores".into(),
+            input: vec![from.into()],
+            output: vec![name.into()],
+            name: name.into(),
             op_type: "Identity".into(),
             attribute: Vec::new(),
         });
-        self.0.output.push(value("scores", FLOAT, dims, doc));
+        self.0.output.push(value(name, FLOAT, dims, doc));
+    }
+
+    /// The finished graph.
+    pub(super) fn finish(mut self) -> GraphProto {
         self.0.name = "graphmill".into();
         self.0
     }

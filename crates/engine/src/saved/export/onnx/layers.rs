@@ -113,9 +113,14 @@ impl Builder<'_> {
 
     /// Rows of length 1; zeros stay zeros.
     pub(super) fn unit_length(&mut self, x: &str) -> String {
+        self.with_length_one(x, 1e-12)
+    }
+
+    /// Rows divided by their length, or by `least` if they are shorter.
+    pub(super) fn with_length_one(&mut self, x: &str, least: f32) -> String {
         let axis = self.graph.ints(&[1], &[1]);
         let length = self.graph.op("ReduceL2", &[x, &axis]);
-        let least = self.graph.floats("least_length", &[], &[1e-12]);
+        let least = self.graph.floats(&format!("least_length.{least}"), &[], &[least]);
         let length = self.graph.op("Max", &[&length, &least]);
         self.graph.op("Div", &[x, &length])
     }

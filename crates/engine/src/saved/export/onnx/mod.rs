@@ -15,11 +15,13 @@
 //! The output `scores` has a row for each destination of the last layer: scores before softmax or
 //! sigmoid, or values at the scale of the targets. Attention adds the destinations' own rows
 //! itself. A layer of several hops (MixHop) reads a block for each, so `l` counts blocks. Models of
-//! several types have the inputs of `typed/mod.rs`.
+//! several types have the inputs of `typed/mod.rs`, and models of links the inputs and outputs of
+//! `links.rs`.
 
 mod conv;
 mod graph;
 mod layers;
+mod links;
 mod message;
 mod parts;
 mod target;
@@ -38,7 +40,7 @@ use self::{
     message::{Dim, FLOAT, INT64, Model, OperatorSet, Property},
     parts::Edges,
 };
-use super::{SavedRun, check_layers, kind::Kind, refused};
+use super::{SavedRun, check_layers, kind::Kind};
 use crate::{Error, Result};
 
 /// Version of the operators: the first in which `ScatterElements` has maxima.
@@ -52,14 +54,16 @@ const MAX_VALUES: usize = (i32::MAX / 4) as usize - (1 << 20);
 pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
     let kind = Kind::of(run);
     match kind {
-        Kind::Nodes => {
+        Kind::Nodes | Kind::Links => {
             let models: Vec<&str> = conv::TABLE.iter().map(|conv| conv.model).collect();
             check_layers(run, "onnx", &models)?;
         }
         Kind::TypedNodes(of) => super::typed::check(of, "onnx")?,
-        Kind::Links | Kind::TypedLinks(_) | Kind::Table => {
-            return Err(refused("onnx", "the run learned links"));
-        }
+        Kind::TypedLinks(of) => super::typed::check_edges(of, "onnx")?,
+        Kind::Table => {}
+    }
+    if kind.has_decoder() {
+        super::links::check(run, kind, "onnx")?;
     }
     if out.extension().is_none_or(|ending| ending != "onnx") {
         let message = format!("{}: --to onnx writes a file; use a name that ends in .onnx", out.display());
@@ -74,20 +78,14 @@ pub(super) fn write(run: &SavedRun, out: &Path) -> Result<Vec<PathBuf>> {
         );
         return Err(Error::usage(message));
     }
-    let (config, params) = (run.config(), Params::new(tensors));
-    let graph = match kind {
-        Kind::TypedNodes(_) => typed::build(&options, &params)?,
-        _ => {
-            let conv = conv::TABLE.iter().find(|conv| conv.model == config.model).expect("checked above");
-            let hops = graphmill_nn::layer::hops(&config.model, &config.own);
-            build(&options, (conv, hops), &params)?
-        }
-    };
+    let params = Params::new(tensors);
+    let mut builder = Builder { graph: Graph::default(), params: &params };
+    add_model(&mut builder, run, kind, &options)?;
     let model = Model {
         ir_version: IR_VERSION,
         producer_name: "graphmill".into(),
         producer_version: env!("CARGO_PKG_VERSION").into(),
-        graph: Some(graph),
+        graph: Some(builder.graph.finish()),
         opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
         metadata_props: vec![Property { key: "model".into(), value: options.to_string() }],
     };
@@ -108,12 +106,50 @@ impl Shape<'_> {
     }
 }
 
-/// The whole model.
-fn build(options: &Json, (conv, hops): (&Conv, usize), params: &Params) -> Result<message::GraphProto> {
+/// Adds the whole model with its outputs.
+fn add_model(builder: &mut Builder, run: &SavedRun, kind: Kind, options: &Json) -> Result<()> {
+    match kind {
+        Kind::TypedNodes(_) => {
+            let scores = typed::add_scores(builder, options)?;
+            add_output(builder, options, &scores);
+        }
+        Kind::TypedLinks(_) => {
+            let rows = typed::add_embeddings(builder, options, &links::ends(options))?;
+            links::add_scores(builder, options, &rows)?;
+        }
+        Kind::Table => {
+            let rows = links::add_table(builder, run, options)?;
+            links::add_scores(builder, options, &rows)?;
+        }
+        Kind::Nodes | Kind::Links => {
+            let config = run.config();
+            let conv = conv::TABLE.iter().find(|conv| conv.model == config.model).expect("checked above");
+            let hops = graphmill_nn::layer::hops(&config.model, &config.own);
+            let rows = add_layers(builder, options, (conv, hops))?;
+            match kind {
+                Kind::Links => {
+                    links::add_embeddings(builder, options, "", &rows);
+                    links::add_scores(builder, options, &[(String::new(), rows)])?;
+                }
+                _ => add_output(builder, options, &rows),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Declares the rows `x` as scores, or as values at the scale of the targets.
+fn add_output(builder: &mut Builder, options: &Json, x: &str) {
+    let scores = target::values(&mut builder.graph, options, x.into());
+    let dims = vec![Dim::named("outputs"), Dim::known(Shape(options).number("outputs"))];
+    builder.graph.output("scores", &scores, dims, "a row for each destination of the last layer");
+}
+
+/// Adds the layers of a model of one type, and returns their rows.
+fn add_layers(builder: &mut Builder, options: &Json, (conv, hops): (&Conv, usize)) -> Result<String> {
     let shape = Shape(options);
     let layers = shape.number("layers");
     let head_layers = shape.number("head_layers");
-    let mut builder = Builder { graph: Graph::default(), params };
     let mut width = shape.number("inputs");
     let dims = vec![Dim::named("nodes"), Dim::known(width)];
     let mut x = builder.graph.input("x", FLOAT, dims, "feature rows of the input nodes");
@@ -131,11 +167,11 @@ fn build(options: &Json, (conv, hops): (&Conv, usize), params: &Params) -> Resul
             let edges = inputs(&mut builder.graph, block, conv.is_weighted);
             let name = format!("conv.{block}.");
             let place = Place { shape: &shape, name, width: to, is_last, hop: (hop, hops) };
-            rows = (conv.add)(&mut builder, &place, &rows, &edges)?;
+            rows = (conv.add)(builder, &place, &rows, &edges)?;
             count = edges.count;
         }
         let block = (layer + 1) * hops - 1;
-        rows = residual(&mut builder, &shape, (&x, &count), rows, (block, width == to))?;
+        rows = residual(builder, &shape, (&x, &count), rows, (block, width == to))?;
         if !is_last {
             rows = builder.norm(&rows, shape.word("norm"), &format!("norm.{block}."))?;
             if !conv.is_activated {
@@ -150,9 +186,7 @@ fn build(options: &Json, (conv, hops): (&Conv, usize), params: &Params) -> Resul
             x = builder.activation(&x, shape.word("activation"))?;
         }
     }
-    x = target::values(&mut builder.graph, options, x);
-    let dims = vec![Dim::named("outputs"), Dim::known(shape.number("outputs"))];
-    Ok(builder.graph.finish(&x, dims, "a row for each destination of the last layer"))
+    Ok(x)
 }
 
 /// Declares a block.

@@ -21,10 +21,10 @@ use serde_json::Value as Json;
 use super::{
     Shape,
     graph::Graph,
-    layers::{Builder, Params},
-    message::{Attribute, Dim, FLOAT, GraphProto, INT64},
+    layers::Builder,
+    links,
+    message::{Attribute, Dim, FLOAT, INT64},
     parts::{Edges, Heads},
-    target,
 };
 use crate::{Error, Result};
 
@@ -61,8 +61,6 @@ struct Types {
     followed: Vec<Vec<bool>>,
     /// Number of features of the edges of each type; empty if they are not read.
     edge_widths: Vec<usize>,
-    /// Number of the type that the scores are of.
-    predicts: usize,
 }
 
 impl Types {
@@ -71,12 +69,10 @@ impl Types {
     /// # Errors
     /// The options are incomplete.
     fn new(options: &Json) -> Result<Self> {
-        let broken =
-            || Error::usage("--to onnx: the run does not record its types; train it with this version");
         let list = |name: &str| options[name].as_array().map_or(&[][..], Vec::as_slice);
         let word = |value: &Json| value.as_str().unwrap_or_default().to_string();
         let names: Vec<String> = list("node_types").iter().map(|of| word(&of["name"])).collect();
-        let find = |name: &Json| names.iter().position(|of| *of == word(name)).ok_or_else(broken);
+        let find = |name: &Json| position(&names, name);
         let relation = |of: &Json| -> Result<(String, [usize; 2])> {
             let name = [0, 1, 2].map(|part| word(&of[part])).join(":");
             Ok((name, [find(&of[0])?, find(&of[2])?]))
@@ -87,15 +83,19 @@ impl Types {
             relations: list("edge_types").iter().map(relation).collect::<Result<_>>()?,
             followed: list("followed").iter().map(of_layer).collect(),
             edge_widths: list("edge_widths").iter().map(number).collect(),
-            predicts: find(&options["predicts"])?,
             names,
         })
     }
 
-    /// Types whose rows the layers read, from the bottom up, and last the predicted one.
-    fn needed(&self) -> Vec<Vec<bool>> {
-        let predicted = (0..self.names.len()).map(|t| t == self.predicts).collect();
-        let mut needed: Vec<Vec<bool>> = vec![predicted];
+    /// Number of the type called `name`.
+    fn find(&self, name: &Json) -> Result<usize> {
+        position(&self.names, name)
+    }
+
+    /// Types whose rows the layers read, from the bottom up, and last those `wanted`.
+    fn needed(&self, wanted: &[usize]) -> Vec<Vec<bool>> {
+        let last = (0..self.names.len()).map(|t| wanted.contains(&t)).collect();
+        let mut needed: Vec<Vec<bool>> = vec![last];
         for followed in self.followed.iter().rev() {
             let above = &needed[needed.len() - 1];
             let mut below = above.clone();
@@ -107,6 +107,13 @@ impl Types {
         needed.reverse();
         needed
     }
+}
+
+/// Number of the type called `name`.
+fn position(names: &[String], name: &Json) -> Result<usize> {
+    names.iter().position(|of| Some(of.as_str()) == name.as_str()).ok_or_else(|| {
+        Error::usage("--to onnx: the run does not record its types; train it with this version")
+    })
 }
 
 /// Edges of a type in a block, with their features if the model reads some.
@@ -182,28 +189,69 @@ fn rows(x: &Rows, t: usize) -> &str {
     x[t].as_deref().expect("a layer reads needed types")
 }
 
-/// The whole model.
+/// Adds the model of a run on nodes, and returns the scores of the predicted type.
 ///
 /// # Errors
 /// The options are incomplete, or a parameter is missing.
-pub(super) fn build(options: &Json, params: &Params) -> Result<GraphProto> {
+pub(super) fn add_scores(builder: &mut Builder, options: &Json) -> Result<String> {
     let (shape, types) = (Shape(options), Types::new(options)?);
+    let predicts = types.find(&options["predicts"])?;
+    let x = add_layers(builder, options, &types, (&[predicts], true))?;
+    let mut scores = rows(&x, predicts).to_string();
+    let head_layers = shape.number("head_layers");
+    for layer in 0..head_layers {
+        scores = builder.linear(&scores, &format!("head.{layer}."))?;
+        if layer + 1 < head_layers {
+            scores = builder.activation(&scores, shape.word("activation"))?;
+        }
+    }
+    Ok(scores)
+}
+
+/// Adds the layers of a run on links, declares the embeddings of the types `ends` as outputs, and
+/// returns the names of these types and of their rows.
+///
+/// # Errors
+/// The options are incomplete, or a parameter is missing.
+pub(super) fn add_embeddings(
+    builder: &mut Builder,
+    options: &Json,
+    ends: &[String],
+) -> Result<Vec<(String, String)>> {
+    let types = Types::new(options)?;
+    let wanted = ends.iter().map(|name| types.find(&name.as_str().into())).collect::<Result<Vec<_>>>()?;
+    let x = add_layers(builder, options, &types, (&wanted, false))?;
+    let embeddings: Vec<_> =
+        ends.iter().zip(wanted).map(|(end, t)| (end.clone(), rows(&x, t).to_string())).collect();
+    embeddings.iter().for_each(|(end, rows)| links::add_embeddings(builder, options, end, rows));
+    Ok(embeddings)
+}
+
+/// Adds the layers, and returns their rows of the types `wanted`. `scored` says that the last layer
+/// computes scores if no dense layers follow it.
+fn add_layers(
+    builder: &mut Builder,
+    options: &Json,
+    types: &Types,
+    (wanted, scored): (&[usize], bool),
+) -> Result<Rows> {
+    let shape = Shape(options);
     let (layers, head_layers) = (shape.number("layers"), shape.number("head_layers"));
     let (hidden, outputs) = (shape.number("hidden"), shape.number("outputs"));
     let conv = TABLE.iter().find(|conv| conv.model == shape.word("model")).expect("checked by the caller");
-    let mut builder = Builder { graph: Graph::default(), params };
-    let needed = types.needed();
-    let mut x = inputs(&mut builder, options, &types, &needed[0])?;
+    let needed = types.needed(wanted);
+    let mut x = inputs(builder, options, types, &needed[0])?;
     for layer in 0..layers {
-        let is_last = layer + 1 == layers && head_layers == 0;
+        let is_top = layer + 1 == layers && head_layers == 0;
+        let is_last = is_top && scored;
         let above = &needed[layer + 1];
-        let (counts, edges) = block(&mut builder.graph, &types, layer, above);
+        let (counts, edges) = block(&mut builder.graph, types, layer, above);
         let widths = (hidden, if is_last { outputs } else { hidden });
-        let place = Place { shape: &shape, types: &types, layer, widths, is_last, counts, edges };
+        let place = Place { shape: &shape, types, layer, widths, is_last, counts, edges };
         let mut next: Rows = vec![None; above.len()];
         for t in (0..above.len()).filter(|&t| above[t]) {
-            let mut rows = (conv.add)(&mut builder, &place, t, &x)?;
-            if !is_last {
+            let mut rows = (conv.add)(builder, &place, t, &x)?;
+            if !is_top {
                 let name = format!("norm.{layer}.{}.", types.names[t]);
                 rows = builder.norm(&rows, shape.word("norm"), &name)?;
                 rows = builder.activation(&rows, shape.word("activation"))?;
@@ -212,16 +260,7 @@ pub(super) fn build(options: &Json, params: &Params) -> Result<GraphProto> {
         }
         x = next;
     }
-    let mut scores = rows(&x, types.predicts).to_string();
-    for layer in 0..head_layers {
-        scores = builder.linear(&scores, &format!("head.{layer}."))?;
-        if layer + 1 < head_layers {
-            scores = builder.activation(&scores, shape.word("activation"))?;
-        }
-    }
-    scores = target::values(&mut builder.graph, options, scores);
-    let dims = vec![Dim::named("outputs"), Dim::known(outputs)];
-    Ok(builder.graph.finish(&scores, dims, "a row for each destination of the last layer"))
+    Ok(x)
 }
 
 /// Declares the inputs of the needed types, and computes their rows.

@@ -21,7 +21,7 @@ use std::{
 };
 
 pub(crate) use disk::parent;
-pub use disk::{CrashingDisk, Disk, Real, create_fresh};
+pub use disk::{CrashingDisk, Disk, Real, WithoutExchange, create_fresh};
 pub use forgetting::ForgettingDisk;
 pub use lock::lock;
 #[cfg(test)]
@@ -94,9 +94,8 @@ fn write_by_way_of(
 }
 
 /// Writes the directory `path` through `fill`, which receives a fresh sibling directory; missing
-/// parents are created. With `replace`, an existing directory is moved aside, the new one moved in,
-/// and the old one removed; otherwise `path` must be missing or empty. After an error `path` is
-/// unchanged.
+/// parents are created. With `replace`, an existing directory is exchanged with the new one and
+/// removed; otherwise `path` must be missing or empty. After an error `path` is unchanged.
 ///
 /// # Errors
 /// The error of `fill`, or creating, syncing or renaming fails.
@@ -135,11 +134,13 @@ pub fn write_dir_by_way_of(
     written
 }
 
-/// Replaces the directory `path` by the finished directory `fresh`. The existing directory is
-/// renamed to `old` and removed at the end: a directory cannot be renamed onto another that holds
-/// files, so two renames are needed, between which only `old` exists. (The atomic exchange
-/// `renameat2` exists only on Linux and not on every file system.) After an error `path` is
-/// unchanged, or new with `old` left beside it.
+/// Replaces the directory `path` by the finished directory `fresh` in one step. The existing
+/// directory moves to `old` and is removed at the end. After an error `path` is unchanged, or new
+/// with `old` left beside it.
+///
+/// Where the platform or the file system cannot exchange two paths ([`Disk::exchange`]), two
+/// renames are needed, between which only `old` exists, because a directory cannot be renamed onto
+/// another that holds files.
 ///
 /// # Errors
 /// Renaming, syncing or removing fails.
@@ -148,24 +149,44 @@ pub fn exchange(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> 
     remove_all(disk, old)
 }
 
-/// Performs the renames of [`exchange`]; the caller removes `old`.
+/// Performs the renames of [`exchange`]; the caller removes `old`, which may hold the content of
+/// either directory after an error.
 ///
 /// # Errors
 /// Renaming or syncing fails.
 pub fn swap(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> Result<()> {
     let moved = |e| Error::io(path, "move the finished directory to", e);
-    let there = is_there(path)?;
-    if there {
-        disk.rename(path, old).map_err(moved)?;
+    if is_there(path)? {
+        replace_dir(disk, fresh, path, old).map_err(moved)?;
+    } else {
+        disk.rename(fresh, path).map_err(moved)?;
     }
-    if let Err(e) = disk.rename(fresh, path) {
-        if there {
-            // Undo the first rename; the first error is returned.
-            let _ = disk.rename(old, path);
-        }
-        return Err(moved(e));
+    // the replaced directory must not lose files while a loss of power could bring it back
+    if parent(fresh) != parent(path) {
+        sync_dir(disk, parent(fresh))?;
     }
     sync_dir(disk, parent(path))
+}
+
+/// Moves `path` to `old` and `fresh` to `path`. Undoes the first rename if the second fails, and
+/// returns the first error.
+fn replace_dir(disk: &mut impl Disk, fresh: &Path, path: &Path, old: &Path) -> io::Result<()> {
+    // first to `old`, so that the replaced directory never has the name of an unfinished one
+    disk.rename(fresh, old)?;
+    let exchanged = disk.exchange(old, path);
+    if exchanged.is_err() {
+        let _ = disk.rename(old, fresh);
+    }
+    match exchanged {
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => {}
+        exchanged => return exchanged,
+    }
+    disk.rename(path, old)?;
+    let renamed = disk.rename(fresh, path);
+    if renamed.is_err() {
+        let _ = disk.rename(old, path);
+    }
+    renamed
 }
 
 /// Removes a file, a symbolic link or a directory tree, if it exists. Targets of links stay.
@@ -247,26 +268,43 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
     }
 
+    /// Exchanges two directories on a disk that crashes after `steps`; returns success.
+    fn crash(steps: usize, atomic: bool, [fresh, path, old]: [&Path; 3]) -> bool {
+        let disk = &mut CrashingDisk(steps);
+        if atomic {
+            exchange(disk, fresh, path, old).is_ok()
+        } else {
+            exchange(&mut WithoutExchange(disk), fresh, path, old).is_ok()
+        }
+    }
+
     #[test]
     fn a_crash_during_an_exchange_leaves_one_complete_directory() {
-        for steps in 0.. {
+        let is_supported = cfg!(any(target_os = "linux", target_os = "macos"));
+        for (steps, atomic) in (0..).flat_map(|steps| [(steps, is_supported), (steps, false)]) {
             let dir = tempfile::tempdir().unwrap();
             let [fresh, path, old] = ["fresh", "path", "old"].map(|name| dir.path().join(name));
             for (dir, text) in [(&fresh, "new"), (&path, "before")] {
                 fs::create_dir(dir).unwrap();
                 fs::write(dir.join("f"), text).unwrap();
             }
-            let done = exchange(&mut CrashingDisk(steps), &fresh, &path, &old).is_ok();
+            let done = crash(steps, atomic, [&fresh, &path, &old]);
             let read = |dir: &Path| fs::read_to_string(dir.join("f")).ok();
             match read(&path).as_deref() {
                 Some("new") => {}
-                Some("before") => assert!(!done && !old.exists()),
-                None => assert!(!done && read(&old).as_deref() == Some("before"), "after {steps} steps"),
+                // the new one may be at the name of the old one
+                Some("before") => assert!(!done && read(&old).as_deref() != Some("before")),
+                None => {
+                    assert!(!atomic && !done, "after {steps} steps");
+                    assert_eq!(read(&old).as_deref(), Some("before"), "after {steps} steps");
+                }
                 Some(other) => panic!("{other}"),
             }
             if done {
                 assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
-                break;
+                if !atomic {
+                    break;
+                }
             }
         }
     }

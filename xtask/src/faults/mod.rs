@@ -13,8 +13,9 @@
 //! 1. The command was killed, or ended by itself, with status 0 or 1, and an `error:` line if 1,
 //!    which names memory if an allocation failed. A panic, an abort or another signal is a fault of
 //!    the program.
-//! 2. Its target is missing, or has all the bytes that it had before, or all those of a run without
-//!    faults. (The directory of a training run may be incomplete.)
+//! 2. Its target has all the bytes that it had before (is missing, if it was), or all those of a
+//!    run without faults. The directory of a training run may be incomplete, and a replaced
+//!    directory may be missing on a file system that cannot exchange directories.
 //! 3. The same command without faults, for a training run `train --resume`, gives those bytes, and
 //!    leaves nothing else behind.
 //!

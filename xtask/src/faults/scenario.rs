@@ -53,6 +53,9 @@ pub(super) struct Sandbox<'s> {
     inputs: BTreeSet<PathBuf>,
     /// Target before the command; empty if there is none.
     earlier: Files,
+    /// True if the target may be missing after a fault: it was, or is a directory on a file system
+    /// that cannot exchange directories.
+    may_be_missing: bool,
     /// Target of a run without faults.
     reference: Files,
     /// All paths of the directory after a run without faults.
@@ -81,6 +84,7 @@ impl<'s> Sandbox<'s> {
             scenario,
             inputs: BTreeSet::new(),
             earlier: Files::new(),
+            may_be_missing: true,
             reference: Files::new(),
             whole: BTreeSet::new(),
         };
@@ -97,6 +101,8 @@ impl<'s> Sandbox<'s> {
         if let Some(earlier) = scenario.earlier {
             sandbox.must(earlier)?;
             sandbox.earlier = sandbox.result()?;
+            let is_file = sandbox.earlier.keys().any(|name| name.as_os_str().is_empty());
+            sandbox.may_be_missing = !is_file && !exchanges_directories(sandbox.dir.path())?;
         }
         sandbox.must(scenario.arguments)?;
         sandbox.reference = sandbox.result()?;
@@ -205,7 +211,8 @@ impl<'s> Sandbox<'s> {
         let found = self.result()?;
         let is_whole = found == self.reference;
         let is_run = self.scenario.resume.is_some();
-        if !is_whole && (end == End::Status(0) || !(found.is_empty() || found == self.earlier || is_run)) {
+        let is_earlier = found == self.earlier || found.is_empty() && self.may_be_missing;
+        if !is_whole && (end == End::Status(0) || !(is_earlier || is_run)) {
             return Ok(Some(format!("{end:?} and an incomplete target: {:?}; {says}", found.keys())));
         }
         // a process that ends at once, or cannot remove a temporary file, leaves it to the next one
@@ -289,6 +296,16 @@ impl<'s> Sandbox<'s> {
         }
         Ok(paths)
     }
+}
+
+/// Returns true if the file system of `dir` exchanges two directories in one step.
+fn exchanges_directories(dir: &Path) -> Result<bool> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+    let scratch = tempfile::tempdir_in(dir)?;
+    let names = ["one", "other"].map(|name| scratch.path().join(name));
+    names.iter().try_for_each(fs::create_dir)?;
+    Ok(renameat_with(CWD, &names[0], CWD, &names[1], RenameFlags::EXCHANGE).is_ok())
 }
 
 /// Reads a file, or all files of a directory, by their path below `root`.

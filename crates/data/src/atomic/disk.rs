@@ -69,6 +69,16 @@ pub trait Disk {
     /// As for [`std::fs::rename`].
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Exchanges two existing paths atomically, without following links. The default supports no
+    /// exchange.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] if the platform or the file system exchanges no paths;
+    /// otherwise as for [`std::fs::rename`].
+    fn exchange(&mut self, _one: &Path, _other: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Removes a file.
     ///
     /// # Errors
@@ -114,6 +124,19 @@ impl Disk for Real {
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
+    fn exchange(&mut self, one: &Path, other: &Path) -> io::Result<()> {
+        use rustix::{
+            fs::{CWD, RenameFlags, renameat_with},
+            io::Errno,
+        };
+        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).map_err(|e| match e {
+            // unknown to the system, to the file system, and to that of macOS
+            Errno::NOSYS | Errno::INVAL | Errno::NOTSUP => io::Error::new(io::ErrorKind::Unsupported, e),
+            e => e.into(),
+        })
     }
 
     fn remove_file(&mut self, path: &Path) -> io::Result<()> {
@@ -168,6 +191,11 @@ impl Disk for CrashingDisk {
         fs::rename(from, to)
     }
 
+    fn exchange(&mut self, one: &Path, other: &Path) -> io::Result<()> {
+        self.step()?;
+        Real.exchange(one, other)
+    }
+
     fn remove_file(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         fs::remove_file(path)
@@ -176,5 +204,39 @@ impl Disk for CrashingDisk {
     fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         fs::remove_dir(path)
+    }
+}
+
+/// File system `D` without [`Disk::exchange`], as network file systems are.
+#[derive(Debug)]
+pub struct WithoutExchange<'d, D>(pub &'d mut D);
+
+impl<D: Disk> Disk for WithoutExchange<'_, D> {
+    fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.0.create_dir(path)
+    }
+
+    fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        self.0.write(path, fill)
+    }
+
+    fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(path, bytes)
+    }
+
+    fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.0.sync_dir(path)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove_file(&mut self, path: &Path) -> io::Result<()> {
+        self.0.remove_file(path)
+    }
+
+    fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
+        self.0.remove_dir(path)
     }
 }

@@ -10,12 +10,15 @@
 //!
 //! # Why a checkpoint can be loaded at any moment
 //!
-//! A save writes `checkpoint.tmp/` and syncs it, renames `checkpoint/` to `checkpoint.old/`,
-//! renames `checkpoint.tmp/` to `checkpoint/`, and removes `checkpoint.old/`. A load reads
-//! `checkpoint/`, or `checkpoint.old/` if `checkpoint/` does not exist. Only a rename creates
-//! `checkpoint/`, so if it exists it is complete; `checkpoint.old/` is removed only while
+//! A save writes `checkpoint.tmp/` and syncs it, renames it to `checkpoint.old/`, exchanges that
+//! with `checkpoint/` in one step, and removes `checkpoint.old/`. Where paths cannot be exchanged,
+//! it renames `checkpoint/` to `checkpoint.old/` and `checkpoint.tmp/` to `checkpoint/`
+//! ([`atomic::exchange`]). A load reads `checkpoint/`, or `checkpoint.old/` if `checkpoint/` does
+//! not exist.
+//!
+//! Only complete directories get either name, and `checkpoint.old/` is removed only while
 //! `checkpoint/` exists. Therefore, from the first completed save on, one of the two is complete
-//! after every step ([`atomic::exchange`] explains why there are two).
+//! after every step; of two complete ones, `checkpoint/` is the right one.
 //!
 //! # Links and foreign files
 //!

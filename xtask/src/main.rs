@@ -16,8 +16,8 @@
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
 //! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds.
-//! - `cargo xtask faults BINARY [--short] [--only WORDS]` lets every system call and allocation of
-//!   the program's commands fail once, and kills them at every write.
+//! - `cargo xtask faults BINARY [--short] [--only WORDS] [--attack WORDS]` lets every system call
+//!   and allocation of the program's commands fail once, and kills them at every write.
 //! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or
 //!   a sanitizer, or changes the code and expects its tests to fail.
 //! - `cargo xtask release --check|--dry-run [--offline]` checks what a release needs, or builds its
@@ -58,7 +58,7 @@ const USAGE: &[&str] = &[
     "papers [NAME ...] [--quick] [--rounds N]",
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
-    "faults BINARY [--short] [--only WORDS]",
+    "faults BINARY [--short] [--only WORDS] [--attack WORDS]",
     "audit miri|address|thread|mutants [--short] [NAME ...]",
     "release --check|--dry-run [--offline]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
@@ -83,10 +83,7 @@ fn main() -> Result<()> {
         ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),
         ["fuzz", ref words @ ..] => fuzz::run(words),
-        ["faults", binary] => faults::run(binary.as_ref(), false, ""),
-        ["faults", binary, "--short"] => faults::run(binary.as_ref(), true, ""),
-        ["faults", binary, "--only", words] => faults::run(binary.as_ref(), false, words),
-        ["faults", binary, "--short", "--only", words] => faults::run(binary.as_ref(), true, words),
+        ["faults", binary, ref words @ ..] => faults::run(binary.as_ref(), words),
         ["audit", ref words @ ..] => audit::run(words),
         ["release", ref words @ ..] => release::run(words),
         ["golden", mode, first, second, ref words @ ..] => golden::run(mode, [first, second], words),

@@ -1,8 +1,9 @@
-//! `cargo xtask faults BINARY [--short] [--only WORDS]`: everything that can end a command early
-//! happens to every command once.
+//! `cargo xtask faults BINARY [--short] [--only WORDS] [--attack WORDS]`: everything that can end a
+//! command early happens to every command once.
 //!
-//! For each command (of a row that contains WORDS) and each attack, a run that is attacked at the
-//! first occasion, a run at the second, and so on until a run has no such occasion. The attacks:
+//! For each command (of a row that contains WORDS) and each attack (whose name contains WORDS), a
+//! run that is attacked at the first occasion, a run at the second, and so on until a run has no
+//! such occasion. The attacks:
 //!
 //! - a system call of a kind fails,
 //! - the process is killed before, or after, a system call of a kind that changes files,
@@ -38,29 +39,67 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// Runs the audit of the program `binary`, of the commands that contain `only`.
+/// Parts of the audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code, reason = "not run"))]
+struct Parts<'w> {
+    is_short: bool,
+    /// Words of the commands.
+    only: &'w str,
+    /// Words of the attacks.
+    attack: &'w str,
+}
+
+/// Reads the options.
+fn parse<'w>(mut words: &[&'w str]) -> Result<Parts<'w>> {
+    let mut parts = Parts::default();
+    loop {
+        words = match *words {
+            [] => return Ok(parts),
+            ["--short", ref rest @ ..] => {
+                parts.is_short = true;
+                rest
+            }
+            ["--only", only, ref rest @ ..] => {
+                parts.only = only;
+                rest
+            }
+            ["--attack", attack, ref rest @ ..] => {
+                parts.attack = attack;
+                rest
+            }
+            [word, ..] => anyhow::bail!("faults: '{word}' is not an option with its value"),
+        };
+    }
+}
+
+/// Runs the audit of the program `binary`, with the options in `words`.
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub(crate) fn run(_binary: &Path, _short: bool, _only: &str) -> Result<()> {
+pub(crate) fn run(_binary: &Path, words: &[&str]) -> Result<()> {
+    parse(words)?;
     anyhow::bail!("faults: injection is written for Linux on x86-64")
 }
 
-/// Runs the audit of the program `binary`, of the commands that contain `only`.
+/// Runs the audit of the program `binary`, with the options in `words`.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) fn run(binary: &Path, short: bool, only: &str) -> Result<()> {
+pub(crate) fn run(binary: &Path, words: &[&str]) -> Result<()> {
     use anyhow::Context;
     use rows::SCENARIOS;
     use scenario::Sandbox;
 
+    let Parts { is_short, only, attack: wanted } = parse(words)?;
     let binary = std::fs::canonicalize(binary).with_context(|| format!("no program {}", binary.display()))?;
     let chosen: Vec<_> = SCENARIOS.iter().filter(|scenario| scenario.arguments.contains(only)).collect();
-    let mut problems = limits(&binary, &chosen, short && only.is_empty())?;
+    let is_test = is_short && only.is_empty();
+    let mut problems = if wanted.is_empty() { limits(&binary, &chosen, is_test)? } else { Vec::new() };
     if !tracer::is_permitted()? {
         eprintln!("faults: this process may not trace another one here, so no call failed");
         return conclusion(&problems);
     }
     let mut counts = [0; 3];
     for scenario in chosen {
-        let attacks = attacks(scenario, short && only.is_empty());
+        let mut attacks = attacks(scenario, is_test);
+        attacks.retain(|(_, attack)| attack.name().contains(wanted));
         if attacks.is_empty() {
             continue;
         }
@@ -70,6 +109,7 @@ pub(crate) fn run(binary: &Path, short: bool, only: &str) -> Result<()> {
         }
         for (group, attack) in attacks {
             let mut number = 1_u64;
+            let before = counts[group as usize];
             while let Some(found) = sandbox.attack(attack, number)? {
                 counts[group as usize] += 1;
                 problems.extend(found.map(|what| {
@@ -78,15 +118,19 @@ pub(crate) fn run(binary: &Path, short: bool, only: &str) -> Result<()> {
                     problem
                 }));
                 number += match group {
-                    _ if !short => 1,
+                    _ if !is_short => 1,
                     rows::Attacks::Kills => number,
                     _ => number.div_ceil(2),
                 };
             }
+            // a long form that is stopped has counts, too
+            if !only.is_empty() {
+                eprintln!("  {}: {} runs", attack.name(), counts[group as usize] - before);
+            }
         }
     }
     let [calls, kills, allocations] = counts;
-    if calls > 0 && allocations == 0 {
+    if calls > 0 && allocations == 0 && wanted.is_empty() {
         eprintln!("faults: this program has no debug assertions, so no allocation failed");
     }
     eprintln!(
@@ -161,4 +205,19 @@ fn limits(binary: &Path, chosen: &[&rows::Scenario], is_test: bool) -> Result<Ve
     }
     eprintln!("{runs} runs under the limits of containers, {} problems", problems.len());
     Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let parts = parse(&["--attack", "kill", "--short", "--only", "train data"]).unwrap();
+        assert_eq!(parts, Parts { is_short: true, only: "train data", attack: "kill" });
+        assert_eq!(parse(&[]).unwrap(), Parts::default());
+        for words in [&["--only"][..], &["--all"]] {
+            assert!(parse(words).is_err_and(|e| e.to_string().contains(words[0])));
+        }
+    }
 }

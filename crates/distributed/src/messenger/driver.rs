@@ -126,8 +126,7 @@ impl<T: Transport> Driver<T> {
             }
         }
         if self.has_failed {
-            // A regular end could block forever.
-            std::mem::forget(self.transport);
+            self.transport.abandon();
         }
     }
 

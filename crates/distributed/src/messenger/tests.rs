@@ -186,8 +186,8 @@ enum Break {
     Invents,
 }
 
-/// Transport that breaks after some time.
-struct Breaks(Local, Instant, Break);
+/// Transport that breaks after some time, with a reference that lives as long.
+struct Breaks(Local, Instant, Break, #[expect(dead_code, reason = "dropped")] Arc<()>);
 
 impl Transport for Breaks {
     fn rank(&self) -> usize {
@@ -221,13 +221,17 @@ fn transport_failures_reach_all_ranks_with_the_reason() {
         let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
         let breaks = Instant::now() + SHORT;
         let options = MessengerOptions { patience: LONG, threads: 1 };
-        let second = Messenger::start(options, move || Ok(Breaks(second, breaks, way))).unwrap();
+        let alive = Arc::new(());
+        let held = alive.clone();
+        let second = Messenger::start(options, move || Ok(Breaks(second, breaks, way, held))).unwrap();
         let post = Messenger::start(options, move || Ok(first)).unwrap();
         for result in [post.take(1, 5), second.take(0, 5)] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
         assert!(breaks.elapsed() < LONG / 2);
+        drop((post, second));
+        assert_eq!(Arc::strong_count(&alive), 1, "a failed transport is dropped");
     }
 }
 

@@ -50,4 +50,12 @@ pub trait Transport {
 
     /// Terminates all ranks that are processes, after this one has reported its failure.
     fn abort(&mut self) {}
+
+    /// Ends the transport after a failure. The default drops it, which must not wait for another
+    /// rank; a transport whose regular end does so overrides this.
+    fn abandon(self)
+    where
+        Self: Sized,
+    {
+    }
 }

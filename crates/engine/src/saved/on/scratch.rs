@@ -12,7 +12,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -133,13 +133,21 @@ fn remove_if_stale(dir: &Path) {
 /// Removes the directory, and its lock after all other entries: without it, the next process would
 /// take a remainder for a directory of other programs.
 fn remove(dir: &Path) {
+    remove_listed(dir, fs::read_dir(dir).map(|entries| entries.map(|entry| Ok(entry?.path()))));
+}
+
+/// Removes the directory with these entries; its lock only if all of them are known.
+fn remove_listed(dir: &Path, entries: io::Result<impl Iterator<Item = io::Result<PathBuf>>>) {
     let lock = dir.join(LOCK);
+    let Ok(entries) = entries else { return };
     let mut is_bare = true;
-    for path in fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        if path != lock {
-            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            is_bare &= removed.is_ok();
-        }
+    for entry in entries {
+        is_bare &= match entry {
+            Ok(path) if path == lock => true,
+            Ok(path) if path.is_dir() => fs::remove_dir_all(&path).is_ok(),
+            Ok(path) => fs::remove_file(&path).is_ok(),
+            Err(_) => false,
+        };
     }
     if is_bare && fs::remove_file(&lock).is_ok() {
         let _ = fs::remove_dir(dir);
@@ -207,6 +215,11 @@ mod tests {
         fs::write(rest.join(LOCK), "").unwrap();
         remove(&rest.join("rows"));
         assert!(rest.join("rows").exists() && rest.join(LOCK).exists(), "it has no lock");
+        // neither does what cannot be listed
+        let failure = || io::Error::from(ErrorKind::Other);
+        remove_listed(&rest, Err::<std::iter::Empty<_>, _>(failure()));
+        remove_listed(&rest, Ok([Ok(rest.join(LOCK)), Err(failure())].into_iter()));
+        assert!(rest.join(LOCK).exists());
         remove_stale_in(parent.path());
         assert!(!rest.exists());
         // SIGKILL

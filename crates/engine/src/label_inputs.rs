@@ -2,10 +2,13 @@
 //!
 //! # Algorithm
 //!
-//! An input row is the feature row of a node followed by one column per class: a 1 in the column of
-//! its class if its label is shown, else zeros. A training batch hides the labels of its seeds, and
-//! those of other training nodes with the probability `1 - R`, so the loss of a seed does not
-//! depend on its own label. Inference shows the labels of all training nodes, and of no others.
+//! An input row is the feature row of a node followed by one column per output of the model. If the
+//! node's label is shown, they have a 1 in the column of its class, of each label of its set, or of
+//! its class in each of several columns, or its values at the scale of the loss, whose mean is 0.
+//! Else they are zeros, as the columns of a missing class or value are. A training batch hides the
+//! labels of its seeds, and those of other training nodes with the probability `1 - R`, so the loss
+//! of a seed does not depend on its own label. Inference shows the labels of all training nodes,
+//! and of no others.
 //!
 //! # Source
 //!
@@ -19,7 +22,7 @@
 //!
 //! # Memory
 //!
-//! Four bytes per node.
+//! One byte per node.
 //!
 //! # Deviations
 //!
@@ -30,15 +33,15 @@
 use std::sync::Arc;
 
 use graphmill_core::{
-    Labels, NodeId,
+    ClassColumn, Labels, NodeId,
     keyed::{Stream, key},
 };
 use graphmill_data::Dataset;
 use graphmill_loader::Extracted;
-use graphmill_nn::Matrix;
+use graphmill_nn::{Matrix, regression::TargetScale};
 use rayon::prelude::*;
 
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, record::DatasetRecord};
 
 /// Part of the keys of the labels that a batch shows.
 const SHOWN: u64 = 0x6c61_6265_6c73;
@@ -53,45 +56,74 @@ pub(crate) fn width(config: &TrainConfig, classes: usize) -> usize {
 /// Labels that follow the features of input rows.
 #[derive(Clone, Debug)]
 pub struct LabelColumns {
-    /// Class of each training node; -1 for other nodes (`V`).
-    class: Arc<[i32]>,
+    /// Labels of all nodes.
+    labels: Labels,
+    /// True for training nodes (`V`); empty if no label is shown.
+    is_known: Arc<[bool]>,
+    /// Scale of values.
+    scale: TargetScale,
     /// Number of columns, `C`.
-    classes: usize,
+    width: usize,
     /// Share of the labels of other nodes that a training batch shows.
     share: f64,
     seed: u64,
 }
 
 impl LabelColumns {
-    /// Labels of the training nodes of `data` for a model of `classes`, if the run has
+    /// Labels of the training nodes of `data` for a model of `outputs`, if the run has
     /// `--label-inputs`.
     ///
     /// # Errors
-    /// The targets of `data` are not one class per node, or more classes than those of the model.
-    pub fn new(config: &TrainConfig, data: &Dataset, classes: usize) -> Result<Option<Self>> {
+    /// `data` has more classes than the model, or other targets.
+    pub fn new(config: &TrainConfig, data: &Dataset, outputs: usize) -> Result<Option<Self>> {
         if config.label_inputs == 0.0 {
             return Ok(None);
         }
-        let refuse = |why: String| {
-            Err(Error::usage(format!(
-                "--label-inputs {}: {why} of {} cannot be inputs of the model; leave it out",
-                config.label_inputs, data.name
-            )))
-        };
-        let Labels::Single { class: labels, classes: own } = &data.labels else {
-            let what = match &data.labels {
-                Labels::Values { .. } => "the values",
-                Labels::Columns { .. } => "the several columns of classes",
-                Labels::Single { .. } | Labels::Multi { .. } => "the several labels per node",
-            };
-            return refuse(what.into());
-        };
-        if *own > classes {
-            return refuse(format!("the {own} classes instead of {classes}"));
+        let (labels, own) = (data.labels.clone(), data.labels.classes());
+        if own > outputs || own != outputs && !matches!(labels, Labels::Single { .. }) {
+            let kind = if labels.is_values() { "values" } else { "classes" };
+            return Err(refused(config, data, &format!("the {own} {kind} instead of {outputs}")));
         }
-        let mut class = vec![-1; data.num_nodes()];
-        data.split.train.iter().for_each(|&v| class[v as usize] = labels[v as usize]);
-        Ok(Some(Self { class: class.into(), classes, share: config.label_inputs, seed: config.seed }))
+        let scale = match &labels {
+            Labels::Values { values, width } => {
+                TargetScale::fit(config.target_transform, values, *width, &data.split.train)
+            }
+            Labels::Single { .. } | Labels::Multi { .. } | Labels::Columns { .. } => TargetScale::default(),
+        };
+        let mut is_known = vec![false; data.num_nodes()];
+        data.split.train.iter().for_each(|&v| is_known[v as usize] = true);
+        let (share, seed) = (config.label_inputs, config.seed);
+        Ok(Some(Self { labels, is_known: is_known.into(), scale, width: outputs, share, seed }))
+    }
+
+    /// [`LabelColumns::new`] for a model that learned the targets of `own`, values at their
+    /// `scale`. Data without labels show none.
+    ///
+    /// # Errors
+    /// As [`LabelColumns::new`], or the targets are of another kind.
+    pub(crate) fn for_model(
+        config: &TrainConfig,
+        data: &Dataset,
+        own: &DatasetRecord,
+        scale: Option<&TargetScale>,
+    ) -> Result<Option<Self>> {
+        if config.label_inputs == 0.0 {
+            return Ok(None);
+        }
+        let has_labels = data.labels.classes() > 0;
+        if has_labels && !own.has_targets_like(&data.labels) {
+            return Err(refused(config, data, "targets that are not like those of the run"));
+        }
+        if !has_labels {
+            let labels = Labels::Single { class: vec![-1; data.num_nodes()].into(), classes: 0 };
+            let data = Dataset { labels, ..data.clone() };
+            return Self::new(config, &data, own.classes);
+        }
+        let columns = Self::new(config, data, own.classes)?;
+        Ok(columns.map(|columns| match scale {
+            Some(scale) => Self { scale: scale.clone(), ..columns },
+            None => columns,
+        }))
     }
 
     /// [`LabelColumns::new`] for training on batches of `seeds` of the nodes of `data`.
@@ -115,12 +147,12 @@ impl LabelColumns {
     /// The same columns without a label.
     #[must_use]
     pub(crate) fn hidden(&self) -> Self {
-        Self { class: Arc::default(), ..self.clone() }
+        Self { is_known: Arc::default(), ..self.clone() }
     }
 
     /// Number of columns, `C`.
     pub fn width(&self) -> usize {
-        self.classes
+        self.width
     }
 
     /// Appends the columns to the feature rows of a training batch of that epoch. Input nodes start
@@ -144,14 +176,47 @@ impl LabelColumns {
     /// the node.
     fn append(&self, nodes: &[NodeId], rows: &mut Matrix, is_shown: impl Fn(usize, NodeId) -> bool + Sync) {
         let width = rows.num_cols();
-        rows.widen(width + self.classes);
-        let rows = rows.view_mut().host().par_chunks_exact_mut((width + self.classes).max(1));
+        rows.widen(width + self.width);
+        let rows = rows.view_mut().host().par_chunks_exact_mut((width + self.width).max(1));
         rows.zip(nodes).enumerate().with_min_len(MIN_TASK_LEN).for_each(|(i, (row, &v))| {
             // new nodes of a prediction have ids beyond those of the dataset
-            let class = self.class.get(v as usize).and_then(|&class| usize::try_from(class).ok());
-            if let Some(class) = class.filter(|_| is_shown(i, v)) {
-                row[width + class] = 1.0;
+            if self.is_known.get(v as usize) == Some(&true) && is_shown(i, v) {
+                self.fill(v as usize, &mut row[width..]);
             }
         });
     }
+
+    /// Fills the columns of a node with its label.
+    fn fill(&self, v: usize, to: &mut [f32]) {
+        let mut set = |class: i32, first: usize| {
+            if let Ok(class) = usize::try_from(class) {
+                to[first + class] = 1.0;
+            }
+        };
+        match &self.labels {
+            Labels::Single { class, .. } => set(class[v], 0),
+            Labels::Columns { class, columns } => {
+                let of_node = &class[v * columns.len()..][..columns.len()];
+                let ranges = ClassColumn::ranges(columns);
+                of_node.iter().zip(ranges).for_each(|(&class, range)| set(class, range.start));
+            }
+            Labels::Multi { member, classes } => {
+                let of_node = &member[v * classes..][..*classes];
+                to.iter_mut().zip(of_node).for_each(|(to, &is)| *to = f32::from(is));
+            }
+            Labels::Values { values, width } => {
+                to.copy_from_slice(&values[v * width..][..*width]);
+                self.scale.apply(to);
+                to.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
+            }
+        }
+    }
+}
+
+/// Error of labels that cannot be inputs of a model.
+fn refused(config: &TrainConfig, data: &Dataset, what: &str) -> Error {
+    Error::usage(format!(
+        "--label-inputs {}: {what} of {} cannot be inputs of the model; leave it out",
+        config.label_inputs, data.name
+    ))
 }

@@ -184,7 +184,8 @@ impl TrainedModel {
         }
         let config = with_directory_of(&self.config, data);
         let backend = self.backend();
-        let labels = LabelColumns::new(&config, data, self.model.classes())?;
+        let own = &self.summary.dataset;
+        let labels = LabelColumns::for_model(&config, data, own, self.scale.as_ref())?;
         let features = AllRows::new(&config, data)?.with_labels(labels);
         let symmetric = build::symmetric(&self.model, data);
         let mut inference =

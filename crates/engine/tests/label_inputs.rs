@@ -274,7 +274,6 @@ fn runs_without_seeds_to_hide_are_refused_with_a_remedy() {
         ("sparse=on", "use --sparse auto"),
         ("devices=virtual:2", "use --devices cpu"),
         ("task=link", "have no classes"),
-        ("loss=mse", "is not of classes"),
     ] {
         let config = config(options);
         let mut given = names();
@@ -286,8 +285,4 @@ fn runs_without_seeds_to_hide_are_refused_with_a_remedy() {
         let error = refused.unwrap_err().to_string();
         assert!(error.contains("--label-inputs 0.7: ") && error.contains(message), "{options}: {error}");
     }
-    let several = Labels::Multi { member: vec![0; CLASSES * NODES].into(), classes: CLASSES };
-    let several = Dataset { labels: several, ..data().clone() };
-    let error = fit(&config(""), &several).map(drop).unwrap_err().to_string();
-    assert!(error.contains("--label-inputs 0.7: the several labels per node"), "{error}");
 }

@@ -59,7 +59,7 @@ fn one_run_predicts_several_columns_of_classes() {
     assert_eq!((&summary["dataset"]["columns"], &summary["dataset"]["classes"]), (&columns, &5.into()));
     assert_eq!(summary["test"]["metric"], "accuracy");
     assert!(summary["test"]["score"].as_f64().unwrap() > 0.9, "{}", summary["test"]);
-    assert!(summary["by_class"].is_null() && summary["baseline"].is_null());
+    assert!(summary["by_class"].is_null() && summary["baseline"]["test"].is_number(), "{summary}");
     // the selected epoch has the best mean over the columns
     let scores = sandbox.ok_json("eval run");
     for part in scores["parts"].as_array().unwrap() {
@@ -72,16 +72,26 @@ fn one_run_predicts_several_columns_of_classes() {
         let classes: Vec<_> = of[1]["by_class"]["classes"].as_array().unwrap().iter().collect();
         assert_eq!((&classes[0]["class"], &classes[1]["class"]), (&"north".into(), &"south".into()));
         assert!(of.iter().all(|of| of["count"].as_u64() < part["nodes"].as_u64()), "some are missing");
+        // calibration of each column, and a threshold of that of two classes
+        let right = of[0]["calibration"]["accuracy"].as_f64().unwrap();
+        assert!((right - of[0]["scores"]["accuracy"].as_f64().unwrap()).abs() < 1e-12);
+        assert!(of[0]["thresholds"].is_null() && of[1]["thresholds"]["best"]["f1"].is_number(), "{part}");
     }
     assert_eq!(scores["test"], summary["test"]["score"]);
     let valid = &scores["parts"][1]["scores"]["accuracy"];
     assert_eq!(*valid, summary["best"]["valid_score"]);
     let text = sandbox.ok("eval run");
     assert!(text.contains("region") && text.contains("means of its columns"), "{text}");
+    assert!(
+        text.contains("sector: calibration (test): ") && text.contains("region: best threshold of class")
+    );
     let page = String::from_utf8(sandbox.read("run/report.html")).unwrap();
-    for part in ["Scores by target", "Confusion matrix of sector", "<td>north<td>"] {
+    let of_columns = ["Calibration of sector", "Calibration of region", "Thresholds of region"];
+    for part in ["Scores by target", "Confusion matrix of sector", "<td>north<td>"].iter().chain(&of_columns)
+    {
         assert!(page.contains(part), "{part}");
     }
+    assert!(!page.contains("Thresholds of sector"), "three classes have no threshold");
 }
 
 #[test]
@@ -193,10 +203,32 @@ fn several_types_learn_columns_of_classes() {
 }
 
 #[test]
+fn columns_of_classes_spread_and_are_inputs() {
+    let sandbox = Sandbox::new();
+    imported(&sandbox, "data");
+    let summary = sandbox.ok_json(&format!("train data --epochs 2 {TRAIN} --label-inputs 0.5 --out run"));
+    let spread = sandbox.ok_json("eval run --propagate label-propagation");
+    assert_eq!(summary["baseline"]["test"], spread["test"], "the run compares itself with it");
+    sandbox.ok(&format!("train data --epochs 2 {TRAIN} --out plain"));
+    let corrected = sandbox.ok_json("eval plain --propagate correct-and-smooth");
+    assert!(corrected["test"].as_f64() > sandbox.ok_json("eval plain")["test"].as_f64(), "{corrected}");
+    let text = sandbox.ok("predict plain --propagate correct-and-smooth --out - --nodes acc-007");
+    assert!(text.starts_with("account,class_sector,class_region\nacc-007,"), "{text}");
+    let text =
+        sandbox.ok("predict plain --propagate label-propagation --probabilities --out - --nodes acc-007");
+    let shares: Vec<f32> =
+        text.lines().nth(1).unwrap().split(',').skip(1).map(|share| share.parse().unwrap()).collect();
+    let sums = [shares[..3].iter().sum::<f32>(), shares[3..].iter().sum::<f32>()];
+    assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5), "{text}");
+}
+
+#[test]
 fn commands_without_columns_of_classes_refuse_them() {
     let sandbox = Sandbox::new();
     imported(&sandbox, "data");
     sandbox.ok(&format!("train data --epochs 1 {TRAIN} --out run"));
+    imported_types(&sandbox);
+    sandbox.ok(&format!("train types --epochs 1 {TRAIN} --out typed"));
     let import = format!("import tables other {IMPORT}");
     for (args, message) in [
         (format!("{import} --label sector,score"), "labels sector, score: some are numbers and some are not"),
@@ -205,13 +237,12 @@ fn commands_without_columns_of_classes_refuse_them() {
             "a stratified split needs one column of classes",
         ),
         (format!("{import} --label sector,region --task regression"), "a target of a regression is a number"),
-        (
-            "train data --label-inputs 0.5 --out x".into(),
-            "the several columns of classes of data cannot be inputs",
-        ),
         ("train data --loss mse --out x".into(), "the targets of data are classes; use cross-entropy"),
         ("train data --class-weights 1,2,3 --out x".into(), "3 weights for 5 classes"),
-        ("eval run --propagate correct-and-smooth".into(), "the run did not learn one class for each node"),
+        (
+            "eval typed --propagate correct-and-smooth".into(),
+            "labels spread over the edges of one node type; leave it out",
+        ),
         ("export data npz data.npz".into(), "nodes have a class in each of several columns"),
         ("partition data parts --parts 2".into(), "its targets are several columns of classes"),
     ] {

@@ -261,3 +261,8 @@ pub fn is_of_events(config: &TrainConfig) -> bool {
     };
     kind(config).is_some() && !learns_others()
 }
+
+/// Returns true if the run learns a class or value of each event.
+pub(crate) fn learns_targets(config: &TrainConfig) -> bool {
+    is_of_events(config) && learns_edge_targets(config, true)
+}

@@ -77,8 +77,9 @@ pub struct TrainConfig {
     /// Weights of the classes in the loss: none, balanced, a list or a file.
     ///
     /// Balanced lets all classes count alike. A list has a weight for each class, a file one per
-    /// line, in the order of the classes. Set it if rare classes matter. Example: --class-weights
-    /// balanced.
+    /// line, in the order of the classes. With several labels per node, the weight of a label
+    /// counts where a node has it; balanced lets the nodes with a label count as much as the
+    /// others. Set it if rare classes matter. Example: --class-weights balanced.
     #[arg(long, value_name = "WEIGHTS", help_heading = "Targets", hide_short_help = true)]
     pub class_weights: String,
     /// Exponent of the focal loss; 0 for cross-entropy.
@@ -88,9 +89,9 @@ pub struct TrainConfig {
     pub focal: f64,
     /// Share of the training labels that batches read as inputs; 0 for none.
     ///
-    /// Columns of classes follow the features; the labels of a batch's seeds stay hidden, and
-    /// predictions read all training labels. Set it if neighbours share classes. Range: 0 to 1.
-    /// Example: --label-inputs 0.8.
+    /// A column for each class, label or value follows the features; the labels of a batch's seeds
+    /// stay hidden, and predictions read all training labels. Set it if neighbours have similar
+    /// labels. Range: 0 to 1. Example: --label-inputs 0.8.
     #[arg(long, value_name = "R", help_heading = "Targets", hide_short_help = true)]
     pub label_inputs: f64,
     /// Sampler.

@@ -3,28 +3,34 @@
 //! Every event has one random destination as its negative, the same in every run, or the dataset's
 //! own (then rankings have metrics too, of every event and with the mean rank of ties, as TGB's).
 //! Of tasks with classes or values, each event has its own outputs, and metrics are those of
-//! classes or errors of values.
+//! classes or values.
 //!
 //! Average precision and AUC are those of all events of a part together; those whose names end
 //! with `-by-batch` are means over batches, as in published tables. Inductive scores are those of
 //! the events with a node that training has not seen.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
-use graphmill_core::{NodeId, progress::Progress};
+use graphmill_core::{
+    NodeId,
+    progress::{Progress, Quiet},
+};
 use graphmill_loader::BatchKey;
-use graphmill_nn::{Matrix, Pass, backend::Cpu, link::rank::Query, temporal::NodeMemory};
+use graphmill_nn::{Matrix, Pass, backend::Cpu, temporal::NodeMemory};
 
 use super::{
     learner::{BatchEnds, BatchScratch},
     model::{EventModel, PassState},
+    scored::ScoredPart,
     stream::EventStream,
-    target::{EventTargets, TargetMetric},
+    target::EventTargets,
 };
-use crate::{Error, Result, TrainConfig, inference::fixed_sample, link::LinkMetric};
+use crate::{
+    Result, TrainConfig,
+    inference::{DIAGNOSED_TRAIN_NODES, fixed_sample},
+    learner::SeedLabels,
+};
 
-/// Metric of a run whose task names none.
-const DEFAULT_METRIC: &str = "average-precision";
 /// Epoch in the keys of draws for evaluation.
 const EVALUATION: u64 = u64::MAX;
 /// Pairs that are scored at once.
@@ -33,12 +39,6 @@ pub(super) const MAX_PAIRS: usize = 1 << 14;
 const MAX_OWN_ROWS: usize = 1 << 9;
 /// Nodes whose embeddings are computed at once.
 const MAX_ROWS: usize = 1 << 12;
-/// Cutoffs of the metrics that a table of scores has.
-const CUTOFFS: [usize; 3] = [1, 10, 20];
-/// Prefix of the names of scores of events with new nodes.
-const INDUCTIVE: &str = "inductive-";
-/// End of the names of scores that are means over batches.
-const BY_BATCH: &str = "-by-batch";
 
 /// Scores of a model on one part after the other.
 pub(super) struct Evaluation<'a> {
@@ -49,39 +49,6 @@ pub(super) struct Evaluation<'a> {
     memory: Option<Arc<NodeMemory>>,
     state: PassState,
     ends: BatchEnds,
-}
-
-/// A metric of links, or of the targets of events.
-pub(super) enum EventMetric {
-    Links(LinkMetric),
-    Targets(TargetMetric),
-}
-
-impl EventMetric {
-    /// Name of the metric.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::Links(metric) => metric.name(),
-            Self::Targets(metric) => metric.name().into(),
-        }
-    }
-
-    /// Returns true if lower scores are better.
-    pub(super) fn is_error(&self) -> bool {
-        matches!(self, Self::Targets(metric) if metric.is_error())
-    }
-}
-
-/// Scores of the events of a part.
-pub(super) struct ScoredPart {
-    /// Scored events, ascending.
-    events: Vec<u32>,
-    /// Number of events of a batch.
-    batch_size: usize,
-    /// Number of values of each event.
-    width: usize,
-    /// Score of each event followed by those of its negatives, or the outputs for its targets.
-    scores: Vec<f32>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -276,7 +243,29 @@ impl<'a> Evaluation<'a> {
             next += count;
             self.advance(model, batch)?;
         }
-        Ok(ScoredPart { events: chosen, batch_size: self.batch_size, width, scores })
+        Ok(self.scored(chosen, width, scores))
+    }
+
+    /// Scores a sample of the training events, for diagnostics of their targets.
+    ///
+    /// # Errors
+    /// As for [`Evaluation::score`].
+    pub(super) fn score_training(&mut self, model: &EventModel) -> Result<ScoredPart> {
+        let chosen = training_sample(self.stream);
+        let outputs = self.outputs(model, &chosen, &Quiet)?;
+        Ok(self.scored(chosen, self.stream.targets.as_deref().map_or(1, EventTargets::outputs), outputs))
+    }
+
+    /// The scores or outputs of `events`.
+    fn scored(&self, events: Vec<u32>, width: usize, mut scores: Vec<f32>) -> ScoredPart {
+        let mut loss = f64::NAN;
+        if let Some(targets) = &self.stream.targets {
+            let outputs = Matrix::from_slice(events.len(), width, &scores);
+            let (mut labels, mut grad) = (SeedLabels::default(), Matrix::default());
+            loss = targets.loss(&Cpu::default(), (&events, &mut labels), &outputs, &mut grad);
+            scores = targets.undone(outputs).view().host().to_vec();
+        }
+        ScoredPart { events, batch_size: self.batch_size, width, scores, loss }
     }
 
     /// Outputs for the targets of `chosen` events, ascending, `N x C`: those of validation and test
@@ -299,7 +288,7 @@ impl<'a> Evaluation<'a> {
         for (part, events) in [&stream.learned[..], valid, test].into_iter().enumerate() {
             let end = stream.parts[part].end as u32;
             let mut batches = events.chunks(self.batch_size.max(1)).peekable();
-            while let Some(batch) = batches.next() {
+            while let Some(batch) = batches.next().filter(|_| next < chosen.len()) {
                 watch.check()?;
                 let end = batches.peek().and_then(|batch| batch.first()).copied().unwrap_or(end);
                 let count = chosen[next..].partition_point(|&e| e < end);
@@ -356,74 +345,9 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-impl ScoredPart {
-    /// Number of scored events.
-    pub(super) fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    /// Score of the events at the positions `of`; `None` if it is not defined.
-    fn score_of(&self, stream: &EventStream, metric: &EventMetric, of: &[usize]) -> Option<f64> {
-        let row = |at: usize| &self.scores[at * self.width..][..self.width];
-        match metric {
-            EventMetric::Links(metric) => {
-                let query = |&at: &usize| Query { scores: row(at), relevant: &[0] };
-                let queries: Vec<Query> = of.iter().map(query).collect();
-                if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
-            }
-            EventMetric::Targets(metric) => {
-                let events: Vec<u32> = of.iter().map(|&at| self.events[at]).collect();
-                let rows: Vec<&[f32]> = of.iter().map(|&at| row(at)).collect();
-                let outputs = Matrix::from_slice(events.len(), self.width, &rows.concat());
-                stream.targets.as_ref()?.score(*metric, &events, &outputs)
-            }
-        }
-    }
-
-    /// Mean score of the batches of the events at the positions `of`, the last one shorter; `None`
-    /// unless the metric takes the scores of events together.
-    fn score_by_batch(&self, stream: &EventStream, metric: &EventMetric, of: &[usize]) -> Option<f64> {
-        if !matches!(metric, EventMetric::Links(links) if links.is_pooled()) {
-            return None;
-        }
-        let batches = of.chunks(self.batch_size.max(1));
-        let scores: Vec<f64> = batches.filter_map(|batch| self.score_of(stream, metric, batch)).collect();
-        (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
-    }
-
-    /// Score of all events.
-    pub(super) fn score(&self, stream: &EventStream, metric: &EventMetric) -> Option<f64> {
-        self.score_of(stream, metric, &(0..self.len()).collect::<Vec<_>>())
-    }
-
-    /// Scores of all events, and of those with new nodes, by every metric.
-    pub(super) fn all(&self, stream: &EventStream, chosen: &EventMetric) -> BTreeMap<String, Option<f64>> {
-        let metrics: Vec<EventMetric> = match (&stream.targets, chosen) {
-            (None, EventMetric::Links(chosen)) => {
-                let of_cutoffs = CUTOFFS.into_iter().flat_map(LinkMetric::all);
-                let fits = |of: &LinkMetric| of.is_pooled() || self.width > 2 && !of.is_of_lists();
-                let all = std::iter::once(chosen.clone()).chain(of_cutoffs.filter(fits));
-                all.map(EventMetric::Links).collect()
-            }
-            (targets, _) => {
-                targets.iter().flat_map(|targets| targets.metrics()).map(EventMetric::Targets).collect()
-            }
-        };
-        let all: Vec<usize> = (0..self.len()).collect();
-        let is_new = |&at: &usize| stream.has_new_node(self.events[at] as usize);
-        let of_new: Vec<usize> = all.iter().copied().filter(is_new).collect();
-        let mut scores = BTreeMap::new();
-        for metric in &metrics {
-            for (prefix, of) in [("", &all), (INDUCTIVE, &of_new)] {
-                let name = format!("{prefix}{}", metric.name());
-                if let Some(mean) = self.score_by_batch(stream, metric, of) {
-                    scores.insert(format!("{name}{BY_BATCH}"), Some(mean));
-                }
-                scores.insert(name, self.score_of(stream, metric, of));
-            }
-        }
-        scores
-    }
+/// Training events whose outputs a finished run compares with those of other parts, ascending.
+pub(super) fn training_sample(stream: &EventStream) -> Vec<u32> {
+    fixed_sample(&stream.learned, DIAGNOSED_TRAIN_NODES)
 }
 
 /// Pairs that a model scores at once.
@@ -434,34 +358,4 @@ fn max_pairs(model: &EventModel) -> usize {
 /// Number of events of a batch.
 pub(super) fn batch_size(config: &TrainConfig, stream: &EventStream) -> usize {
     if config.batch_size == 0 { stream.learned.len() } else { config.batch_size }
-}
-
-/// The metric of the run: that of the configuration, else of the task.
-///
-/// # Errors
-/// The name is unknown, or a metric of rankings has no candidates.
-pub(super) fn metric(config: &TrainConfig, stream: &EventStream) -> Result<EventMetric> {
-    match &stream.targets {
-        Some(targets) => targets.metric(config, stream.metric.as_deref()).map(EventMetric::Targets),
-        None => link_metric(config, stream).map(EventMetric::Links),
-    }
-}
-
-/// The metric of a run that learns links.
-fn link_metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkMetric> {
-    let fits = |metric: &LinkMetric| {
-        let has_lists = (1..3).all(|part| stream.parts[part].is_empty() || stream.given[part].is_some());
-        !metric.is_of_lists() && (metric.is_pooled() || has_lists)
-    };
-    if config.metric == "auto" {
-        let own = stream.metric.as_deref().and_then(|name| LinkMetric::find(name).ok()).filter(fits);
-        return own.map_or_else(|| LinkMetric::find(DEFAULT_METRIC), Ok);
-    }
-    let metric = LinkMetric::find(&config.metric)?;
-    if fits(&metric) {
-        return Ok(metric);
-    }
-    let message =
-        "the task has no destinations to rank events against; use --metric average-precision or auc";
-    Err(Error::usage(format!("--metric {}: {message}", config.metric)))
 }

@@ -14,7 +14,7 @@ use super::{
     model::{EventModel, PassState},
     stream::EventStream,
 };
-use crate::{Result, TrainConfig, build::optimizer, record::BatchOutcome};
+use crate::{Result, TrainConfig, build::optimizer, learner::SeedLabels, record::BatchOutcome};
 
 /// Part of the keys of dropout.
 const DROPOUT: u64 = 0x6472_6f70;
@@ -38,6 +38,8 @@ pub(super) struct EventLearner<'a> {
     pub(super) is_whole: bool,
     state: PassState,
     ends: BatchEnds,
+    /// Targets of a batch.
+    labels: SeedLabels,
 }
 
 impl<'a> EventLearner<'a> {
@@ -61,6 +63,7 @@ impl<'a> EventLearner<'a> {
             is_whole: true,
             state: PassState::default(),
             ends: BatchEnds::default(),
+            labels: SeedLabels::default(),
         })
     }
 
@@ -93,7 +96,10 @@ impl<'a> EventLearner<'a> {
         let (model, state) = (&mut self.model, &mut self.state);
         model.forward(&pass, self.stream, self.memory.as_ref(), (rows, near), state)?;
         let loss = match &self.stream.targets {
-            Some(targets) => targets.loss(&self.backend, events, &state.scores, &mut state.scores_grad),
+            Some(targets) => {
+                let of_events = (events, &mut self.labels);
+                targets.loss(&self.backend, of_events, &state.scores, &mut state.scores_grad)
+            }
             None => loss(&state.scores, &mut state.scores_grad),
         };
         let mut outcome = BatchOutcome { loss, grad_norm: None, seeds: events.len() };

@@ -13,7 +13,8 @@
 //! | `hop.rs` | attention, or a layer with rows of edges |
 //! | `learner.rs` | loss, gradients, update, and the memory after a batch |
 //! | `target.rs` | classes and values of events, of tasks that are not links |
-//! | `evaluation.rs` | scores of validation and test events |
+//! | `evaluation.rs` | outputs of validation and test events |
+//! | `scored.rs` | metrics, and the scores of a part |
 //! | `position.rs` | checkpoints |
 //! | `saved.rs` | scores of a saved run |
 //! | `as_of.rs` | embeddings and best destinations of nodes as of a time |
@@ -41,6 +42,7 @@ mod pair;
 mod position;
 mod predicted;
 mod saved;
+mod scored;
 mod stream;
 mod target;
 mod trainer;

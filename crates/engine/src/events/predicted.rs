@@ -52,6 +52,7 @@ impl SavedEvents<'_> {
         targets.check_kind(kind)?;
         let (mut names, sources) = selected(data, stream.types[0], selection)?;
         names.classes.clone_from(&data.task(&stream.task)?.names);
+        names.columns = targets.labels().columns().to_vec();
         let mut is_selected = vec![false; stream.num_nodes];
         sources.iter().for_each(|&v| is_selected[v as usize] = true);
         let source_of = stream.events.source();

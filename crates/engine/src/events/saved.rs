@@ -6,9 +6,10 @@ use graphmill_core::progress::Progress;
 use graphmill_data::typed::{self, TypedDataset, Verify};
 
 use super::{
-    evaluation::{Evaluation, metric},
+    evaluation::Evaluation,
     model::EventModel,
     position::assign,
+    scored::metric,
     stream::{EventStream, PARTS},
 };
 use crate::{
@@ -90,7 +91,8 @@ impl<'r> SavedEvents<'r> {
                 test = scored.score(&stream, &chosen);
             }
             let scores = scored.all(&stream, &chosen);
-            parts.push(PartScores { part, nodes: scored.len(), scores, by_class: None, diagnostics: None });
+            let (by_class, diagnostics) = (scored.by_class(&stream), scored.diagnostics(&stream, part));
+            parts.push(PartScores { part, nodes: scored.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {
             run: self.run.dir.clone(),

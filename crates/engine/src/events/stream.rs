@@ -87,7 +87,6 @@ impl EventStream {
         let mut notes = Vec::new();
         let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
         let features = features(data, task, edges, &row, &mut notes)?;
-        let targets = EventTargets::new(config, task, &row, parts[0].len())?;
         let given = given(task, &row, &parts, first, &mut notes);
         let events = Events::new(source.into(), destination.into(), time.into())?;
         let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);
@@ -98,6 +97,7 @@ impl EventStream {
             let message = "its task has no training events; add some to the split, or lower --new-nodes";
             return Err(Error::dataset(&data.name, message));
         }
+        let targets = EventTargets::new(config, task, &row, &learned)?;
         let mut is_new = vec![true; num_nodes];
         learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
         let all: Vec<u32> = (0..events.len() as u32).collect();
@@ -182,7 +182,7 @@ impl EventStream {
     pub(super) fn record(&self, data: &TypedDataset) -> DatasetRecord {
         let count = |name: String, count: usize| TypeCount { name, count: count as u64 };
         let [train, valid, test] = self.parts.clone().map(|part| part.len());
-        DatasetRecord {
+        let record = DatasetRecord {
             name: data.name.clone(),
             nodes: data.num_nodes(),
             edges: data.num_edges(),
@@ -194,6 +194,10 @@ impl EventStream {
             node_types: data.nodes.iter().map(|node| count(node.name.clone(), node.count)).collect(),
             edge_types: data.edges.iter().map(|e| count(e.edge_type.to_string(), e.num_edges())).collect(),
             ..DatasetRecord::default()
+        };
+        match &self.targets {
+            Some(targets) => targets.complete(record),
+            None => record,
         }
     }
 }

@@ -6,15 +6,18 @@ use std::{ops::Range, time::Instant};
 use graphmill_core::NodeId;
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::BatchKey;
+use graphmill_nn::metric::{classes::ClassReport, diagnostics::Diagnostics};
 
 use super::{
-    evaluation::{Evaluation, EventMetric, batch_size, metric},
+    evaluation::{Evaluation, batch_size, training_sample},
     learner::{BatchScratch, EventLearner, training_rows},
+    scored::{EventMetric, ScoredPart, metric},
     stream::EventStream,
 };
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    config::SelectBy,
     record::{DatasetRecord, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
     timeline::Stage,
@@ -53,6 +56,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         metric,
         evaluation: Evaluation::new(config, &stream, &learner.model)?,
         scratch: BatchScratch::new(config, &stream)?,
+        last: None,
     };
     batchwise::train(config, run, learner, context, began)
 }
@@ -66,6 +70,8 @@ struct EventRun<'a> {
     metric: EventMetric,
     evaluation: Evaluation<'a>,
     scratch: BatchScratch<'a>,
+    /// The part that was scored last, of classes or values.
+    last: Option<ScoredPart>,
 }
 
 impl<'a> BatchRun for EventRun<'a> {
@@ -143,19 +149,44 @@ impl<'a> BatchRun for EventRun<'a> {
     }
 
     fn num_scored(&self, part: Part) -> usize {
-        self.stream.parts[1 + part as usize].len()
+        match part {
+            Part::Train => training_sample(self.stream).len(),
+            Part::Valid | Part::Test => self.stream.parts[1 + part as usize].len(),
+        }
     }
 
     fn score(&mut self, learner: &mut EventLearner<'a>, part: Part) -> Result<Option<Scored>> {
         let (evaluation, model, stream) = (&mut self.evaluation, &learner.model, self.stream);
-        let part = 1 + part as usize;
         let scored = rayon::scope(|_| {
+            if part == Part::Train {
+                return evaluation.score_training(model);
+            }
+            let part = 1 + part as usize;
             evaluation.begin(model)?;
             (1..part).try_for_each(|earlier| evaluation.skip(model, stream.parts[earlier].clone()))?;
             evaluation.score(model, part)
         })?;
-        let sign = if self.metric.is_error() { -1.0 } else { 1.0 };
-        let score = scored.score(stream, &self.metric);
-        Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: sign * score }))
+        let (score, loss) = (scored.score(stream, &self.metric), scored.loss);
+        self.last = Some(scored);
+        Ok(score.map(|score| {
+            let judged = match self.config.select_by {
+                SelectBy::Loss => -loss,
+                SelectBy::Score if self.metric.is_error() => -score,
+                SelectBy::Score => score,
+            };
+            Scored { score, loss, judged }
+        }))
+    }
+
+    fn by_class(&self) -> Option<ClassReport> {
+        self.last.as_ref()?.by_class(self.stream)
+    }
+
+    fn diagnosed(&self) -> &'static [&'static str] {
+        self.stream.targets.as_ref().map_or(&[], |targets| targets.diagnosed())
+    }
+
+    fn diagnostics(&self, part: &str) -> Option<Diagnostics> {
+        self.last.as_ref()?.diagnostics(self.stream, part)
     }
 }

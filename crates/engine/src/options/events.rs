@@ -5,7 +5,7 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{EventNeighbors, EventRows, TABLE, is_of_events, kind},
+    config::events::{EventNeighbors, EventRows, TABLE, is_of_events, kind, learns_targets},
 };
 
 /// General options that such a run reads.
@@ -14,7 +14,6 @@ const READ: &[&str] = &[
     "verify",
     "metric",
     "task",
-    "target_transform",
     "fanout",
     "layers",
     "batch_size",
@@ -38,6 +37,10 @@ const READ: &[&str] = &[
     "tensorboard",
 ];
 
+/// General options of runs on a class or value of each event.
+const OF_TARGETS: &[&str] =
+    &["loss", "quantile", "huber_delta", "target_transform", "class_weights", "focal", "select_by"];
+
 /// Rule of an option of such a run.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let refuse = |why: &str| Err(format!("--model {} does not use it: {why}; leave it out", config.model));
@@ -46,6 +49,7 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let Some(group) = key.group else {
         return match key.name {
             "patience" => rules::several_scores(config, key),
+            name if OF_TARGETS.contains(&name) => of_targets(config, key),
             "fanout" | "layers" if !has_neighbors => refuse("it reads no neighbours"),
             "layers" if rows == Some(EventRows::Pairs) && config.layers != 1 => {
                 refuse("its histories are of one hop, and --transformer-layers is its depth")
@@ -86,6 +90,19 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
         }
         _ => config.own.unused(group, key.name).map_or(Ok(()), Err),
     }
+}
+
+/// The task has a class or value for each event, and its loss reads the option.
+fn of_targets(config: &TrainConfig, key: &Key) -> Read {
+    if !learns_targets(config) {
+        return Err(format!(
+            "--model {} learns links here, which have neither classes nor values; use --task NAME of a task \
+             that has, or leave it out",
+            config.model
+        ));
+    }
+    let of_key = rules::RULES.iter().find(|(name, _)| *name == key.name);
+    of_key.map_or(Ok(()), |(_, rule)| rule(config, key))
 }
 
 /// Fills in the values of the papers, unless they were `given`.

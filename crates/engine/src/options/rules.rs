@@ -77,10 +77,10 @@ fn by_sampler(config: &TrainConfig, reads: impl Fn(&sampler::SamplerKind) -> boo
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
 }
 
-/// Input rows can have label columns: the run learns classes, each batch has seeds whose labels it
-/// hides, and the processor copies rows for one batch.
+/// Input rows can have label columns: the run learns targets of nodes, each batch has seeds whose
+/// labels it hides, and the processor copies rows for one batch.
 pub(crate) fn label_columns(config: &TrainConfig) -> Read {
-    targets::learns_classes(config)?;
+    targets::learns_nodes(config)?;
     by_sampler(config, |kind| !kind.draws_subgraphs())?;
     let refuse = |why: String, remedy: &str| Err(format!("{why}; use {remedy}, or leave it out"));
     if Chosen::of(config).is_some_and(|chosen| chosen.draws_in_parts()) {

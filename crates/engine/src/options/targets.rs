@@ -23,16 +23,17 @@ pub(super) fn of_values(config: &TrainConfig, _: &Key) -> Read {
     Ok(())
 }
 
-/// The run learns classes of nodes, by its options.
-pub(super) fn of_classes(config: &TrainConfig, _: &Key) -> Read {
-    learns_classes(config)
-}
-
-/// Rule of [`of_classes`].
-pub(super) fn learns_classes(config: &TrainConfig) -> Read {
+/// The run learns targets of nodes.
+pub(super) fn learns_nodes(config: &TrainConfig) -> Read {
     if is_link(config) {
         return Err("the run learns links, which have no classes; leave it out".into());
     }
+    Ok(())
+}
+
+/// The run learns classes of nodes, by its options.
+pub(super) fn of_classes(config: &TrainConfig, _: &Key) -> Read {
+    learns_nodes(config)?;
     if has_default_loss(config) || config.loss == "cross-entropy" {
         return Ok(());
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use graphmill_core::ClassColumn;
+use graphmill_core::{ClassColumn, Labels};
 use graphmill_data::Dataset;
 use graphmill_loader::Traffic;
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,16 @@ impl DatasetRecord {
             (Some(one), Some(two)) => one == two,
             _ => Self { checksum: None, ..self.clone() } == Self { checksum: None, ..other.clone() },
         }
+    }
+
+    /// Returns true if targets have the kind of those of the record, and as many outputs: a class
+    /// of one of at most as many, a set of the same classes, the same columns of classes, or as
+    /// many values.
+    pub(crate) fn has_targets_like(&self, labels: &Labels) -> bool {
+        let is_class = matches!(labels, Labels::Single { .. });
+        (labels.is_multi(), labels.is_values(), labels.columns())
+            == (self.multilabel, self.values, &self.columns[..])
+            && (labels.classes() == self.classes || is_class && labels.classes() < self.classes)
     }
 }
 

@@ -64,8 +64,7 @@ pub struct Summary {
     /// parts that they are compared with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostics>,
-    /// Scores of label propagation alone, of a run that learned one class for each node of one
-    /// type.
+    /// Scores of label propagation alone, of a run that learned targets of the nodes of one type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// Age of reused embeddings.

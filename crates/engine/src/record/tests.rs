@@ -77,7 +77,12 @@ fn full_diagnostics() -> Diagnostics {
             points: vec![ThresholdPoint::default()],
             ..ThresholdCurve::default()
         }),
-        columns: vec![ColumnScores { by_class: full_report(), ..ColumnScores::default() }],
+        columns: vec![ColumnScores {
+            by_class: full_report(),
+            calibration: Some(Calibration::default()),
+            thresholds: Some(ThresholdCurve::default()),
+            ..ColumnScores::default()
+        }],
         scores: [("rmse".to_string(), Some(0.5))].into(),
         residuals: vec![Residuals::default()],
     }

@@ -2,7 +2,7 @@
 //!
 //! # Algorithm
 //!
-//! That of `eval --propagate label-propagation` with its default options, from the classes of the
+//! That of `eval --propagate label-propagation` with its default options, from the targets of the
 //! training nodes, on the nodes that the model is scored on.
 //!
 //! # Source
@@ -11,13 +11,13 @@
 //!
 //! # Cost
 //!
-//! `50 E C` multiplications, once, after the last epoch; a graph for which these exceed
-//! [`MAX_PRODUCTS`] has no baseline, nor one for which the rows exceed [`MAX_VALUES`].
+//! `50 E C` multiplications, twice as many for sets of labels and values, once, after the last
+//! epoch; a graph for which these exceed [`MAX_PRODUCTS`] has no baseline, nor one for which the
+//! rows exceed [`MAX_VALUES`].
 //!
 //! # Memory
 //!
-//! Three matrices of `V C` values, at most 100 MB. None is computed under a memory limit of the
-//! run.
+//! At most 100 MB. None is computed under a memory limit of the run.
 
 use graphmill_core::{Labels, NodeId, progress::Quiet};
 use graphmill_data::Dataset;
@@ -26,7 +26,7 @@ use graphmill_nn::{Matrix, metric::Metric};
 use crate::{
     Result, TrainConfig,
     inference::score,
-    propagation::{Known, MIN, PropagationOptions, labels},
+    propagation::{Known, PropagationOptions, labels, outputs},
     record::Baseline,
 };
 
@@ -35,8 +35,8 @@ const MAX_PRODUCTS: f64 = 5e9;
 /// Most values of a matrix.
 const MAX_VALUES: usize = 1 << 23;
 
-/// Scores of label propagation on the nodes that validate and test; `None` if the nodes do not have
-/// one class each, or if it costs too much.
+/// Scores of label propagation on the nodes that validate and test; `None` without targets of
+/// training nodes, or if it costs too much.
 ///
 /// # Errors
 /// Those of the propagation.
@@ -46,20 +46,28 @@ pub(super) fn label_propagation(
     metric: Metric,
     [valid, test]: [&[NodeId]; 2],
 ) -> Result<Option<Baseline>> {
-    let Labels::Single { class, classes } = &data.labels else { return Ok(None) };
+    let (of_data, width) = (&data.labels, data.labels.classes());
     let options = PropagationOptions::default();
-    let products = data.graph.num_edges() as f64 * *classes as f64 * options.propagation_steps as f64;
-    let is_dear = products > MAX_PRODUCTS || data.num_nodes() * classes > MAX_VALUES;
-    if is_dear || data.split.train.is_empty() || config.host_budget.0 > 0 {
+    // sets and values have weights beside their sums
+    let columns =
+        if matches!(of_data, Labels::Multi { .. } | Labels::Values { .. }) { 2 * width } else { width };
+    let products = data.graph.num_edges() as f64 * columns as f64 * options.propagation_steps as f64;
+    let is_dear = products > MAX_PRODUCTS || data.num_nodes() * columns > MAX_VALUES;
+    if is_dear || width == 0 || data.split.train.is_empty() || config.host_budget.0 > 0 {
         return Ok(None);
     }
-    let known =
-        Known { graph: &data.graph, class, classes: *classes, train: &data.split.train, watch: &Quiet };
-    let rows = labels(&known, &options)?;
+    let known = Known {
+        graph: &data.graph,
+        labels: of_data,
+        outputs: width,
+        train: &data.split.train,
+        watch: &Quiet,
+    };
+    let rows = outputs(of_data, labels(&known, &options)?);
     let of = |nodes: &[NodeId]| {
-        let row = |&v: &NodeId| &rows.view().host()[v as usize * classes..][..*classes];
-        let logits: Vec<f32> = nodes.iter().flat_map(row).map(|x| x.max(MIN).ln()).collect();
-        score(metric, &Matrix::from_slice(nodes.len(), *classes, &logits), data, nodes)
+        let row = |&v: &NodeId| &rows.view().host()[v as usize * width..][..width];
+        let of_nodes: Vec<f32> = nodes.iter().flat_map(row).copied().collect();
+        score(metric, &Matrix::from_slice(nodes.len(), width, &of_nodes), data, nodes)
     };
     let [valid, test] = [valid, test].map(|nodes| if nodes.is_empty() { None } else { of(nodes) });
     Ok(Some(Baseline { method: "label-propagation".into(), valid, test }))

@@ -218,7 +218,11 @@ impl<'a> Scorer<'a> {
     /// Diagnostics of the parts besides the test nodes.
     fn diagnostics(&mut self, model: &Model, names: &[String]) -> Result<Vec<Diagnostics>> {
         let mut all = Vec::new();
-        for &part in diagnosed_parts(&self.data.labels) {
+        // training nodes would see their own labels
+        let reads_labels = self.config.label_inputs > 0.0;
+        for &part in
+            diagnosed_parts(&self.data.labels).iter().filter(|part| !reads_labels || **part != "train")
+        {
             let nodes = match part {
                 "train" => fixed_sample(&self.data.split.train, DIAGNOSED_TRAIN_NODES),
                 _ => self.valid.clone(),

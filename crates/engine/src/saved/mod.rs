@@ -245,7 +245,12 @@ impl SavedRun {
 
     /// Labels of the training nodes of `data` as columns, if the run reads labels.
     fn label_columns(&self, data: &Dataset) -> Result<Option<LabelColumns>> {
-        self.blame_config(LabelColumns::new(&self.config, data, self.num_classes(data)))
+        self.blame_config(match &self.origin {
+            Some(origin) => {
+                LabelColumns::for_model(&self.config, data, &origin.dataset, origin.targets.as_ref())
+            }
+            None => LabelColumns::new(&self.config, data, self.num_classes(data)),
+        })
     }
 
     /// Number of classes or targets of the run, or of `data` if the run did not record it.

@@ -1,18 +1,19 @@
 //! Predictions of a saved run after labels or errors have spread over the graph.
 
-use graphmill_core::{Labels, NodeId, options::OptionSet, progress::Progress, table::Entry};
+use graphmill_core::{NodeId, options::OptionSet, progress::Progress, table::Entry};
 use graphmill_data::Dataset;
-use graphmill_nn::{Matrix, backend::LossOps};
-use rayon::prelude::*;
+use graphmill_nn::Matrix;
 use serde::Serialize;
 
-use super::{SavedRun, infer::LoadedModel};
+use super::{
+    SavedRun,
+    infer::{ClassOutputs, LoadedModel},
+};
 use crate::{
     Error, Result,
     config::events::is_of_events,
     inference::Output,
-    propagation::{Known, MIN, Method, PropagationOptions, TABLE},
-    record::DatasetRecord,
+    propagation::{Known, Method, PropagationOptions, TABLE, outputs},
     tiers::AllRows,
 };
 
@@ -63,21 +64,23 @@ impl SavedRun {
     /// [`SavedRun::predict_selection`].
     ///
     /// # Errors
-    /// The run did not learn one class for each node of a graph of one type, or the method reads
+    /// The run did not learn targets of the nodes of a graph of one type, or the method reads
     /// errors of a model that reads labels.
     pub fn with_propagation(mut self, propagation: Propagation) -> Result<Self> {
-        let is_of_classes = !self.learns_links()
-            && !is_of_events(&self.config)
-            && self.origin.as_ref().is_some_and(|origin| {
-                let DatasetRecord { multilabel, values, columns, .. } = &origin.dataset;
-                origin.typed.is_none() && !multilabel && !values && columns.is_empty()
-            });
-        if !is_of_classes {
-            return Err(Error::usage(format!(
-                "--propagate {}: the run did not learn one class for each node of a graph of one type; leave \
-                 it out",
-                propagation.name()
-            )));
+        let why = match &self.origin {
+            _ if self.learns_links() => Some("the run learned links, which are no labels of nodes"),
+            _ if is_of_events(&self.config) => {
+                Some("the run learned targets of events, and labels spread over the edges of nodes")
+            }
+            None => Some("the run has no record of its targets (dataset.json)"),
+            Some(origin) if origin.typed.is_some() => Some(
+                "the run learned a task of a graph of several types or tasks, and labels spread over the \
+                 edges of one node type",
+            ),
+            Some(_) => None,
+        };
+        if let Some(why) = why {
+            return Err(Error::usage(format!("--propagate {}: {why}; leave it out", propagation.name())));
         }
         if self.config.label_inputs > 0.0 && propagation.method.make.reads_model {
             return Err(Error::usage(format!(
@@ -91,11 +94,12 @@ impl SavedRun {
         Ok(self)
     }
 
-    /// Logits of all nodes after the propagation, from the rows `features` of all nodes.
+    /// Outputs of all nodes after the propagation, from the rows `features` of all nodes: logits of
+    /// classes, or values at the scale of the targets.
     ///
     /// # Errors
-    /// The dataset has no training nodes with classes, features cannot be read, or `watch` stops
-    /// the work.
+    /// The dataset has no training nodes with targets like those of the run, features cannot be
+    /// read, or `watch` stops the work.
     pub(super) fn propagated(
         &self,
         propagation: &Propagation,
@@ -103,30 +107,33 @@ impl SavedRun {
         features: &AllRows,
         watch: &dyn Progress,
     ) -> Result<Matrix> {
-        let missing = || {
-            let message = format!("--propagate {} needs classes of training nodes", propagation.name());
-            Error::dataset(&data.name, message)
-        };
-        let Labels::Single { class, .. } = &data.labels else { return Err(missing()) };
-        let train = &data.split.train[..];
-        if train.is_empty() {
-            return Err(missing());
+        let refuse = |message: String| Err(Error::dataset(&data.name, message));
+        let (train, labels) = (&data.split.train[..], &data.labels);
+        if train.is_empty() || labels.classes() == 0 {
+            return refuse(format!("--propagate {} needs targets of training nodes", propagation.name()));
         }
-        let (found, classes) = (data.labels.classes(), loaded.num_outputs());
+        let (found, classes) = (labels.classes(), loaded.num_outputs());
         if found > classes {
-            let message = format!("it has {found} classes, but the run has {classes}; leave out --propagate");
-            return Err(Error::dataset(&data.name, message));
+            let kind = if labels.is_values() { "targets" } else { "classes" };
+            return refuse(format!(
+                "it has {found} {kind}, but the run has {classes}; leave out --propagate"
+            ));
+        }
+        if self.origin.as_ref().is_some_and(|origin| !origin.dataset.has_targets_like(labels)) {
+            return refuse(
+                "its targets are not of the kind that the run learned; leave out --propagate".into(),
+            );
         }
         let mut start = Matrix::default();
         if propagation.method.make.reads_model {
             let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
             let graph = (&data.graph, features);
             start = self.blame_config(loaded.rows(graph, &loaded.exact, &all, Output::Logits, watch))?;
-            loaded.backend().softmax(start.view_mut());
+            if !loaded.predicts_values() {
+                ClassOutputs::new(loaded.multi, &loaded.columns).probabilities(loaded.backend(), &mut start);
+            }
         }
-        let known = Known { graph: &data.graph, class, classes, train, watch };
-        let mut rows = (propagation.method.make.run)(&known, &propagation.options, start)?;
-        rows.view_mut().host().par_iter_mut().for_each(|x| *x = x.max(MIN).ln());
-        Ok(rows)
+        let known = Known { graph: &data.graph, labels, outputs: classes, train, watch };
+        Ok(outputs(labels, (propagation.method.make.run)(&known, &propagation.options, start)?))
     }
 }

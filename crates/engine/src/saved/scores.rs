@@ -125,10 +125,10 @@ impl SavedRun {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &data.labels, nodes, &names);
-            // propagated scores are probabilities already, of another kind than logits
-            let is_of_model = self.propagation.is_none();
+            // propagated scores of classes have no calibrated probabilities
+            let has_diagnostics = self.propagation.is_none() || data.labels.is_values();
             let diagnostics = diagnostics(part, &logits, &data.labels, nodes, &names);
-            let diagnostics = diagnostics.filter(|_| is_of_model);
+            let diagnostics = diagnostics.filter(|_| has_diagnostics);
             parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {

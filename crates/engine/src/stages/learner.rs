@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphmill_core::{Labels, NodeId, keyed};
 use graphmill_loader::{Extracted, Sampled, link::NegativeLists};
 use graphmill_nn::{
-    Backend, Matrix, Pass, ProductOrder, View, ViewMut,
+    Backend, Matrix, Pass, ProductOrder,
     model::{Activations, Model, Part, StepInput},
     optim::{Optimizer, clip},
 };
@@ -334,17 +334,4 @@ impl<'a> Learner<'a> {
         let grad = self.scratch.view_mut();
         backend.resolve_loss(targets.run(*backend, labels, seed_labels, logits.view(), &[], grad))
     }
-}
-
-/// Mean cross-entropy over the rows (softmax; with several labels per node, sigmoid over rows and
-/// classes), and its gradient.
-pub(crate) fn loss(
-    backend: &dyn Backend,
-    labels: &Labels,
-    of_rows: &mut SeedLabels,
-    logits: View,
-    weight: &[f32],
-    grad: ViewMut,
-) -> f64 {
-    TargetLoss::default().run(backend, labels, of_rows, logits, weight, grad)
 }

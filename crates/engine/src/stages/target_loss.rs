@@ -5,7 +5,9 @@
 //!
 //! The focal loss of a row is `-(1 - p)^gamma log p`, with `p` the probability of its class. Class
 //! weights multiply the losses of the rows of their class; `balanced` is `n / (C n_c)`, with `n_c`
-//! of the `n` training nodes in class `c`. A row has a loss for each value that it has; the loss of
+//! of the `n` training nodes in class `c`. With several labels per node, each pair of a row and a
+//! label has such a loss, and weights multiply those of the labels that a row has (`sets.rs`). A
+//! row has a loss for each value that it has; the loss of
 //! values is the mean over the rows and targets, divided by the share of the values that the
 //! training nodes have. The share is of all training nodes, so that losses of parts of a batch add
 //! up. The loss of a column of classes is the mean over the rows that have a class in it, in the
@@ -21,6 +23,7 @@
 //! O(B C) for a batch of B rows.
 
 mod columns;
+mod sets;
 
 use std::path::Path;
 
@@ -107,7 +110,7 @@ pub(crate) struct Learned<'a> {
 /// error of values that are not standardised.
 #[derive(Clone, Debug, Default)]
 pub struct TargetLoss {
-    /// Weight of each class; empty for equal weights.
+    /// Weight of each class, or of each label of a set; empty for equal weights.
     class_weight: Vec<f32>,
     /// Exponent of the focal loss; 0 for cross-entropy.
     focal: f64,
@@ -187,22 +190,14 @@ impl TargetLoss {
         if config.focal > 0.0 {
             on_processor(config, "the focal loss")?;
         }
-        let Labels::Single { class, classes } = labels else {
-            if has_weights || config.focal > 0.0 {
-                let flag = if has_weights { "class-weights" } else { "focal" };
-                let message = format!(
-                    "--{flag}: the nodes of {} have several labels, and it is for one class per node; \
-                     leave it out",
-                    data.name
-                );
-                return Err(Error::usage(message));
-            }
-            return Ok(Self::default());
-        };
-        let class_weight = match config.class_weights.as_str() {
-            "none" => Vec::new(),
-            "balanced" => balanced(class, *classes, data.train),
-            given => read_weights(given, *classes)?,
+        if has_weights && labels.is_multi() {
+            on_processor(config, "the loss of labels with weights")?;
+        }
+        let class_weight = match (config.class_weights.as_str(), labels) {
+            ("none", _) => Vec::new(),
+            ("balanced", Labels::Multi { member, classes }) => sets::balanced(member, *classes, data.train),
+            ("balanced", Labels::Single { class, classes }) => balanced(class, *classes, data.train),
+            (given, labels) => read_weights(given, labels.classes())?,
         };
         Ok(Self { class_weight, focal: config.focal, ..Self::default() })
     }
@@ -239,6 +234,10 @@ impl TargetLoss {
             }
             Labels::Multi { classes, .. } => {
                 let (target, scale) = (&of_rows.member, mean / *classes as f32);
+                if self.focal > 0.0 || !self.class_weight.is_empty() {
+                    let loss = sets::SetLoss { label_weight: &self.class_weight, focal: self.focal };
+                    return loss.run(logits, target, weight, f64::from(scale), grad.host());
+                }
                 SigmoidCrossEntropy { logits, target, weight, scale, grad }.run(backend)
             }
             Labels::Single { .. } => self.of_class(backend, of_rows, logits, weight, grad),

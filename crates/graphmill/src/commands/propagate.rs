@@ -18,9 +18,10 @@ pub(super) fn with_options(command: Command) -> Command {
         "propagate",
         "NAME",
         format!("Spread labels over the graph: {}", TABLE.names()),
-        "label-propagation predicts from the classes of the training nodes alone, a baseline without the \
+        "label-propagation predicts from the labels of the training nodes alone, a baseline without the \
          model. correct-and-smooth corrects the model's predictions by its errors on the training nodes, \
-         which helps most if neighbours have the same class. For runs on one class for each node",
+         which helps most if neighbours have similar labels. For runs on classes or values of the nodes of \
+         one type",
     );
     let command = command.next_help_heading("Propagation, after the model").arg(method);
     // the derived options would describe the command as they describe themselves

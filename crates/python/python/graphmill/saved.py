@@ -34,8 +34,9 @@ def evaluate(
             and so was not stored.
         last: Scores the last checkpoint instead of the best model.
         propagate: Spreads labels over the graph after the model: ``"label-propagation"`` predicts
-            from the classes of the training nodes alone, a baseline; ``"correct-and-smooth"``
-            corrects the model by its errors on the training nodes. For one class for each node.
+            from the labels of the training nodes alone, a baseline; ``"correct-and-smooth"``
+            corrects the model by its errors on the training nodes. For classes or values of the
+            nodes of one type.
         propagation: Options of ``propagate``: ``propagation_steps``, ``propagation_alpha``,
             ``correction_alpha``.
 

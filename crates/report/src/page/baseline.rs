@@ -10,7 +10,7 @@ use super::{
 /// Renders the section; empty for a run without a baseline.
 pub(super) fn baseline(summary: &Summary) -> String {
     let Some(Baseline { method, valid, test }) = &summary.baseline else { return String::new() };
-    let note = "The classes of the training nodes, spread over the edges without features and without \
+    let note = "The targets of the training nodes, spread over the edges without features and without \
                 training, scored on the same nodes. A model that reads features should reach more.";
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
     let row = |name: &str, valid: Option<f64>, test: Option<f64>| {

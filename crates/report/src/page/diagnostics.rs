@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use graphmill_core::units::{count, digits};
 use graphmill_engine::record::Summary;
-use graphmill_nn::metric::diagnostics::{
-    Calibration, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint,
+use graphmill_nn::metric::{
+    classes::ClassReport,
+    diagnostics::{Calibration, ColumnScores, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint},
 };
 
 use super::{
@@ -22,26 +23,67 @@ const MAX_TARGETS: usize = 6;
 
 /// Renders the sections; empty for a run without diagnostics.
 pub(super) fn diagnostics(summary: &Summary) -> String {
-    let of = |part: &str| summary.diagnostics.iter().find(|of| of.part == part);
-    let test = of("test");
-    let mut pair = String::new();
-    if let Some(calibration) = test.and_then(|test| test.calibration.as_ref()) {
-        pair += &reliability(calibration);
-    }
-    let chosen = of("valid").and_then(|valid| Some((valid.thresholds.as_ref()?, "validation")));
-    let chosen = chosen.or_else(|| Some((test?.thresholds.as_ref()?, "test")));
-    if let Some((curve, part)) = chosen {
-        pair += &thresholds(summary, curve, part, test.and_then(|test| test.thresholds.as_ref()));
-    }
-    let mut out = String::new();
-    if !pair.is_empty() {
-        let _ = write!(out, "<div class=pair>\n{pair}</div>\n");
+    let part = |part: &str| summary.diagnostics.iter().find(|of| of.part == part);
+    let (valid, test) = (part("valid"), part("test"));
+    let of = |of: &Diagnostics| OfClasses {
+        name: None,
+        report: summary.by_class.clone(),
+        calibration: of.calibration.clone(),
+        thresholds: of.thresholds.clone(),
+    };
+    let mut out = classes(valid.map(of), test.map(of));
+    for column in test.iter().flat_map(|test| &test.columns).take(MAX_TARGETS) {
+        let same = |part: &Diagnostics| {
+            part.columns.iter().find(|of| of.name == column.name).map(OfClasses::of_column)
+        };
+        out += &classes(valid.and_then(same), Some(OfClasses::of_column(column)));
     }
     out + &values(&summary.diagnostics)
 }
 
+/// Calibration and thresholds of the classes of one target on one part.
+struct OfClasses {
+    /// Name of the column, if there are several.
+    name: Option<String>,
+    report: Option<ClassReport>,
+    calibration: Option<Calibration>,
+    thresholds: Option<ThresholdCurve>,
+}
+
+impl OfClasses {
+    fn of_column(column: &ColumnScores) -> Self {
+        Self {
+            name: Some(column.name.clone()),
+            report: Some(column.by_class.clone()),
+            calibration: column.calibration.clone(),
+            thresholds: column.thresholds.clone(),
+        }
+    }
+
+    /// End of a title.
+    fn title(&self) -> String {
+        self.name.as_ref().map_or(String::new(), |name| format!(" of {}", escape(name)))
+    }
+}
+
+/// Sections of the classes of one target: calibration on the test nodes, and thresholds chosen on
+/// the validation nodes if there are any.
+fn classes(valid: Option<OfClasses>, test: Option<OfClasses>) -> String {
+    let mut pair = String::new();
+    if let Some((test, calibration)) = test.as_ref().and_then(|test| Some((test, test.calibration.as_ref()?)))
+    {
+        pair += &reliability(calibration, &test.title());
+    }
+    let chosen = valid.as_ref().filter(|valid| valid.thresholds.is_some()).map(|valid| (valid, "validation"));
+    if let Some((of, part)) = chosen.or_else(|| Some((test.as_ref()?, "test"))) {
+        let on_test = test.as_ref().and_then(|test| test.thresholds.as_ref());
+        pair += &of.thresholds.as_ref().map_or(String::new(), |curve| thresholds(of, curve, part, on_test));
+    }
+    if pair.is_empty() { pair } else { format!("<div class=pair>\n{pair}</div>\n") }
+}
+
 /// Reliability diagram.
-fn reliability(calibration: &Calibration) -> String {
+fn reliability(calibration: &Calibration, title: &str) -> String {
     let mut diagram = Diagram::new("reliability diagram", (0.0, 1.0), (0.0, 1.0));
     for bin in &calibration.bins {
         let title = format!(
@@ -67,16 +109,11 @@ fn reliability(calibration: &Calibration) -> String {
         percent(calibration.confidence),
         percent(calibration.accuracy)
     );
-    section("Calibration", &note, &diagram.finish())
+    section(&format!("Calibration{title}"), &note, &diagram.finish())
 }
 
 /// Curves of precision, recall and F1, with the best threshold.
-fn thresholds(
-    summary: &Summary,
-    curve: &ThresholdCurve,
-    part: &str,
-    test: Option<&ThresholdCurve>,
-) -> String {
+fn thresholds(of: &OfClasses, curve: &ThresholdCurve, part: &str, test: Option<&ThresholdCurve>) -> String {
     let mut diagram = Diagram::new("scores by threshold", (0.0, 1.0), (0.0, 1.0));
     let kinds: [(&str, &str, Value); 3] = [
         ("loss", "precision", |point| point.precision),
@@ -99,7 +136,7 @@ fn thresholds(
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
     let f1 = best.f1.unwrap_or(0.0);
     diagram.mark((best.threshold, f1), &format!("best: F1 {} from {}", score(f1), score(best.threshold)));
-    let what = match curve.class.and_then(|class| summary.by_class.as_ref()?.classes.get(class)) {
+    let what = match curve.class.and_then(|class| of.report.as_ref()?.classes.get(class)) {
         Some(class) => format!("class {}", escape(&class.class)),
         None if curve.class.is_some() => "the rarer class".to_string(),
         None => "all labels together".to_string(),
@@ -121,7 +158,7 @@ fn thresholds(
             at(0.5)
         );
     }
-    section_with_legend("Thresholds", &legend, &note, &diagram.finish())
+    section_with_legend(&format!("Thresholds{}", of.title()), &legend, &note, &diagram.finish())
 }
 
 /// Sections on values: metrics and residuals by part, and diagrams of each target.
@@ -275,6 +312,7 @@ fn histogram(each: &[(String, Residuals)], name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_core::ClassColumn;
     use graphmill_nn::metric::{Input, Truth};
 
     use super::*;
@@ -297,6 +335,20 @@ mod tests {
         let three = diagnostics(&summary(&[2.0, 0.0, 0.0], 3, Truth::Single(&[0])));
         assert!(three.contains("Calibration") && !three.contains("Thresholds"));
         assert_eq!(diagnostics(&Summary::default()), "");
+    }
+
+    #[test]
+    fn each_column_of_classes_has_calibration_and_those_of_two_classes_thresholds() {
+        let columns = [("a<b", 2), ("region", 3)];
+        let columns = columns.map(|(name, classes)| ClassColumn { name: name.into(), classes });
+        let logits = [2.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 5.0, 1.0, 3.0, 0.0, 9.0, 0.0, 0.0];
+        let page = diagnostics(&summary(&logits, 5, Truth::Columns(&[0, 2, 1, -1, 1, 1], &columns)));
+        let titles = ["Calibration of a&lt;b", "Thresholds of a&lt;b", "Calibration of region"];
+        for title in titles {
+            assert_eq!(page.matches(&format!("<h2>{title}</h2>")).count(), 1, "{title}: {page}");
+        }
+        assert_eq!((page.matches("<h2>").count(), page.matches("<svg").count()), (3, 3));
+        assert!(page.contains("On the test nodes F1 is"), "{page}");
     }
 
     #[test]

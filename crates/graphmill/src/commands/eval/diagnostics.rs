@@ -4,27 +4,40 @@
 use std::fmt::Write;
 
 use graphmill_engine::saved::PartScores;
-use graphmill_nn::metric::diagnostics::{Diagnostics, ThresholdPoint};
+use graphmill_nn::metric::{
+    classes::ClassReport,
+    diagnostics::{Calibration, Diagnostics, ThresholdCurve, ThresholdPoint},
+};
 
 /// Lines about calibration and thresholds, or a table of the columns of classes or of residuals;
 /// empty without diagnostics.
 pub(super) fn text(parts: &[PartScores]) -> String {
     let of = |name: &str| parts.iter().find(|part| part.part == name)?.diagnostics.as_ref();
     let (valid, test) = (of("valid"), of("test"));
-    let mut text = String::new();
-    if let Some(calibration) = test.and_then(|test| test.calibration.as_ref()) {
-        let _ = writeln!(
-            text,
-            "\ncalibration (test): expected calibration error {:.4}; mean confidence {:.4}, accuracy {:.4}",
-            calibration.expected_error, calibration.confidence, calibration.accuracy
-        );
-    }
+    let mut text = calibration(test.and_then(|test| test.calibration.as_ref()), "calibration");
     let report = parts.iter().find_map(|part| part.by_class.as_ref());
-    let class = valid.or(test).and_then(|of| of.thresholds.as_ref()?.class);
-    let class = class.and_then(|class| Some(format!(" of class {}", report?.name(class))));
-    text += &threshold(valid, test, &class.unwrap_or_default());
+    let curves = [valid, test].map(|of| of.and_then(|of| of.thresholds.as_ref()));
+    text += &threshold(curves, report, "");
     let all: Vec<&Diagnostics> = parts.iter().filter_map(|part| part.diagnostics.as_ref()).collect();
-    text + &columns(&all) + &residuals(&all)
+    text += &columns(&all);
+    for column in test.iter().flat_map(|test| &test.columns) {
+        let name = &column.name;
+        text += &calibration(column.calibration.as_ref(), &format!("{name}: calibration"));
+        let of_valid = valid.and_then(|valid| valid.columns.iter().find(|of| of.name == *name));
+        let curves = [of_valid, Some(column)].map(|of| of.and_then(|of| of.thresholds.as_ref()));
+        text += &threshold(curves, Some(&column.by_class), &format!("{name}: "));
+    }
+    text + &residuals(&all)
+}
+
+/// Line about the calibration on the test nodes.
+fn calibration(of: Option<&Calibration>, what: &str) -> String {
+    of.map_or(String::new(), |calibration| {
+        format!(
+            "\n{what} (test): expected calibration error {:.4}; mean confidence {:.4}, accuracy {:.4}\n",
+            calibration.expected_error, calibration.confidence, calibration.accuracy
+        )
+    })
 }
 
 /// Table of the scores of each part and column of classes.
@@ -48,19 +61,21 @@ fn columns(parts: &[&Diagnostics]) -> String {
     text + "(the scores of a part are the means of its columns)\n"
 }
 
-/// The best threshold, chosen on the validation nodes if there are any.
-fn threshold(valid: Option<&Diagnostics>, test: Option<&Diagnostics>, class: &str) -> String {
-    let curve = |of: Option<&Diagnostics>| of.and_then(|of| of.thresholds.clone());
-    let (valid, test) = (curve(valid), curve(test));
+/// The best threshold, chosen on the validation nodes if there are any, after `what`.
+fn threshold(
+    [valid, test]: [Option<&ThresholdCurve>; 2],
+    report: Option<&ClassReport>,
+    what: &str,
+) -> String {
     let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
-    let Some((best, part)) =
-        valid.map(|curve| (curve.best, "valid")).or_else(|| Some((test.as_ref()?.best, "test")))
-    else {
+    let Some((curve, part)) = valid.map(|curve| (curve, "valid")).or_else(|| Some((test?, "test"))) else {
         return String::new();
     };
-    let ThresholdPoint { threshold, precision, recall, f1 } = best;
+    let class = curve.class.and_then(|class| Some(format!(" of class {}", report?.name(class))));
+    let class = class.unwrap_or_default();
+    let ThresholdPoint { threshold, precision, recall, f1 } = curve.best;
     let mut text = format!(
-        "best threshold{class} ({part}): {threshold:.4}; precision {}, recall {}, F1 {}",
+        "{what}best threshold{class} ({part}): {threshold:.4}; precision {}, recall {}, F1 {}",
         number(precision),
         number(recall),
         number(f1)

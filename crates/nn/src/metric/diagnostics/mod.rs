@@ -60,16 +60,21 @@ impl Diagnostics {
         }
         let rows = input.rows()?;
         let calibration = Calibration::new(&rows);
-        let thresholds = ThresholdCurve::new(&rows, input.num_classes(), positive(input.truth));
+        let thresholds = ThresholdCurve::new(&rows, input.num_classes(), positive(input));
         Some(Self { part, calibration, thresholds, ..Self::default() })
     }
 }
 
 /// The rarer of two classes in all labels, the second among equals: the one that thresholds are
 /// about. It is the same for all parts of the split.
-fn positive(truth: Truth) -> usize {
-    let Truth::Single(class) = truth else { return 1 };
-    let count = |c: i32| class.par_iter().filter(|&&of| of == c).count();
+fn positive(input: &Input) -> usize {
+    // of several columns, every so many classes from the first of the column on
+    let (class, first, step) = match (input.truth, input.column) {
+        (Truth::Single(class), _) => (class, 0, 1),
+        (Truth::Columns(class, columns), Some((k, _))) => (class, k, columns.len()),
+        _ => return 1,
+    };
+    let count = |c: i32| class.par_iter().skip(first).step_by(step).filter(|&&of| of == c).count();
     usize::from(count(1) <= count(0))
 }
 

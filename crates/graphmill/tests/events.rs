@@ -65,8 +65,17 @@ fn ratings_are_predicted(sandbox: &Sandbox) {
     }
     sandbox.write("ratings.txt", text);
     sandbox.ok("import temporal ratings.txt ratings");
-    let options = "--model tgn --hidden 8 --time-dim 4 --epochs 1 --batch-size 50";
-    let summary = sandbox.ok_json(&format!("train ratings --task links-rating {options} --out rated"));
+    let options = "--model tgn --hidden 8 --time-dim 4 --batch-size 50";
+    let summary =
+        sandbox.ok_json(&format!("train ratings --task links-rating {options} --epochs 1 --out rated"));
+    let page = String::from_utf8(sandbox.read("rated/report.html")).unwrap();
+    assert!(page.contains("<h2>Residuals</h2>") && page.contains("Metrics and residuals"), "{page}");
+    let scores = sandbox.ok_json("eval rated");
+    assert_eq!(scores["parts"][1]["diagnostics"], summary["diagnostics"][2], "{scores}");
+    assert!(sandbox.ok("eval rated").contains("(prediction minus target)"));
+    let ranked = "--loss quantile --quantile 0.7 --metric spearman --patience 1 --out ranked";
+    let ranked = sandbox.ok_json(&format!("train ratings --task links-rating {options} --epochs 2 {ranked}"));
+    assert_eq!(ranked["test"]["metric"], "spearman");
     let written = sandbox.ok_json("predict rated --out rated.csv");
     let shape = serde_json::json!([300, 1, "values"]);
     assert_eq!(serde_json::json!([written["rows"], written["cols"], written["kind"]]), shape);

@@ -77,6 +77,7 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         };
         let path = run.map_or_else(|| "the run of rank 0".into(), |run| run.path().to_path_buf());
         saved.state.run.check(&self.state.run, &path)?;
+        saved.state.run.note_of_processor(&self.state.run).iter().for_each(|note| observer.note(note));
         if saved.state.run.partition != self.state.run.partition {
             let message = "it was trained on another partition of the dataset, or on the whole of it; resume \
                            it with the same partition, or train again";
@@ -88,9 +89,9 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         self.restore(&path, &saved)?;
         let at = (saved.state.run.epoch, saved.state.run.batch);
         self.checkpoints.resume(saved.best, at, saved.state.run.seconds);
-        let options = std::mem::take(&mut self.state.run.options);
+        let now = std::mem::take(&mut self.state.run);
         self.state = saved.state;
-        self.state.run.options = options;
+        (self.state.run.options, self.state.run.instructions) = (now.options, now.instructions);
         if let Some(ranks) = ranks {
             ranks.resume(&mut self.state.run.sums);
             if ranks.rank() > 0 {

@@ -53,11 +53,13 @@ use crate::{Error, Result, TrainConfig, strategy};
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
 /// threads, and the numbers of its NVIDIA devices, of which all ranks have equally many.
 pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<TrainConfig> {
-    let text = words::pack(&vec![(String::new(), config.to_toml().into_bytes())]);
+    let text = words::pack(&vec![(VERSION.to_string(), config.to_toml().into_bytes())]);
     let received = Collective::new(post.clone()).broadcast(ranks::class::OPTIONS, text)?;
     let mut agreed = config.clone();
     if post.rank() > 0 {
-        let text = words::unpack(&received).and_then(|mut files| String::from_utf8(files.pop()?.1).ok());
+        let (version, text) = words::unpack(&received).and_then(|mut files| files.pop()).unwrap_or_default();
+        check_version(post.rank(), &version)?;
+        let text = String::from_utf8(text).ok();
         agreed.read_text(&text.unwrap_or_default(), Path::new("rank 0's options"))?;
         agreed.dataset.clone_from(&config.dataset);
         agreed.threads = config.threads;
@@ -68,6 +70,20 @@ pub(crate) fn agree(config: &TrainConfig, post: &Arc<Messenger>) -> Result<Train
         }
     }
     Ok(agreed)
+}
+
+/// Version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Refuses rank 0's program if it is another version: its messages may differ.
+fn check_version(rank: usize, version: &str) -> Result<()> {
+    if version == VERSION {
+        return Ok(());
+    }
+    let found = if version.is_empty() { "an older one" } else { version };
+    Err(Error::usage(format!(
+        "rank {rank} runs graphmill {VERSION}, and rank 0 {found}; install the same version on all machines"
+    )))
 }
 
 /// Refuses options that need more of the graph than a rank has.
@@ -91,4 +107,18 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         return refuse("order", &config.order, &known);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_on_rank_0_is_refused() {
+        check_version(2, VERSION).unwrap();
+        for (version, found) in [("0.0.9", "rank 0 0.0.9"), ("", "rank 0 an older one")] {
+            let message = check_version(2, version).unwrap_err().to_string();
+            assert!(message.contains(found) && message.contains("rank 2 runs graphmill"), "{message}");
+        }
+    }
 }

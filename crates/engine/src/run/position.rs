@@ -71,12 +71,14 @@ impl<'a> RunPosition<'a> {
             return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
         };
         check(run, &saved.state, &self.state)?;
+        saved.state.note_of_processor(&self.state).iter().for_each(|note| observer.note(note));
         saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
         let at = (saved.state.epoch, saved.state.batch);
         self.checkpoints.resume(saved.best, at, saved.state.seconds);
         let partition = self.state.partition.take();
-        let options = std::mem::take(&mut self.state.options);
-        self.state = RunState { partition, options, ..saved.state };
+        let (options, instructions) =
+            (std::mem::take(&mut self.state.options), std::mem::take(&mut self.state.instructions));
+        self.state = RunState { partition, options, instructions, ..saved.state };
         self.learner.step = self.state.step;
         self.schedule.set_state(self.state.schedule);
         self.early.state = self.state.patience;

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use graphmill_core::options::Values;
-use graphmill_nn::schedule::{self, Patience};
+use graphmill_nn::{
+    backend::cpu::Level,
+    schedule::{self, Patience},
+};
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointWriter;
@@ -28,6 +31,10 @@ pub struct RunState {
     /// batches.
     #[serde(default)]
     pub partition: Option<String>,
+    /// Vector instructions that computed it, on which the order of sums depends; empty in
+    /// checkpoints of older versions.
+    #[serde(default)]
+    pub instructions: String,
     /// Current epoch, from 0.
     pub epoch: usize,
     /// Number of completed batches of the epoch.
@@ -54,7 +61,19 @@ pub struct RunState {
 impl RunState {
     /// Position before the first epoch of a run with this configuration on `dataset`.
     pub(crate) fn new(config: &TrainConfig, dataset: DatasetRecord) -> Self {
-        Self { dataset, options: config.bound_values(), ..Self::default() }
+        let instructions = instructions(Level::best()).into();
+        Self { dataset, options: config.bound_values(), instructions, ..Self::default() }
+    }
+
+    /// Remark on this position, which another processor computed than that of `now`.
+    pub(crate) fn note_of_processor(&self, now: &Self) -> Option<String> {
+        let (then, now) = (&self.instructions, &now.instructions);
+        (!then.is_empty() && then != now).then(|| {
+            format!(
+                "the checkpoint was computed with {then}, and this processor computes with {now}: the run \
+                 goes on, but sums have other last bits than those of an uninterrupted run"
+            )
+        })
     }
 
     /// Continues in the place of `now`, the position before the first epoch of the run in `run`.
@@ -96,6 +115,15 @@ impl RunState {
     }
 }
 
+/// Name of a set of vector instructions.
+fn instructions(level: Level) -> &'static str {
+    match level {
+        Level::Portable => "portable instructions",
+        Level::Avx2 => "AVX2",
+        Level::Avx512 => "AVX-512",
+    }
+}
+
 /// Refuses the options `now` of the run in `run` where they differ from those of its checkpoint.
 /// Options that only one of the two versions of Graphmill has are not compared.
 ///
@@ -132,5 +160,21 @@ pub(crate) fn check_recorded(dir: &Path, config: &TrainConfig) -> Result<()> {
     match checkpoint::state::<Recorded>(&RunDir::open(dir)?.checkpoint()) {
         Ok(Some(saved)) => check_options(&saved.options, &config.bound_values(), dir),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_processor_is_named() {
+        let state =
+            |instructions: &str| RunState { instructions: instructions.into(), ..RunState::default() };
+        let now = RunState::new(&TrainConfig::default(), DatasetRecord::default());
+        assert!(!now.instructions.is_empty() && now.note_of_processor(&now).is_none());
+        assert!(state("").note_of_processor(&now).is_none(), "older checkpoints do not say");
+        let note = state("AVX-512").note_of_processor(&state("AVX2")).unwrap();
+        assert!(note.contains("computed with AVX-512, and this processor computes with AVX2"), "{note}");
     }
 }

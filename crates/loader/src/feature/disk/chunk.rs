@@ -3,7 +3,7 @@
 use std::{io, ops::Range};
 
 use super::{
-    open_file::{OpenFile, PAGE, Page, read_at},
+    open_file::{OpenFile, PAGE, Page, read_at, zeroed_pages},
     reader::{Cause, Fault},
 };
 
@@ -15,7 +15,7 @@ use super::{
 pub(super) fn read(file: &OpenFile, range: Range<u64>, see: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
     let needed = (range.end - range.start) as usize;
     let fault = |cause| Fault { bytes: range.clone(), cause };
-    let mut pages: Vec<Page> = bytemuck::zeroed_vec(needed.div_ceil(PAGE));
+    let mut pages: Vec<Page> = zeroed_pages(needed.div_ceil(PAGE)).map_err(|e| fault(Cause::System(e)))?;
     let buffer: &mut [u8] = bytemuck::cast_slice_mut(&mut pages);
     let mut filled = 0;
     while filled < needed {

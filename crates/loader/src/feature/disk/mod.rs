@@ -145,6 +145,9 @@ impl Disk {
             _ => factory.make(),
         };
         let first = first.map_err(|e| {
+            if e.kind() == std::io::ErrorKind::OutOfMemory {
+                return Error::Memory(format!("cannot reserve memory for reads of {}", path.display()));
+            }
             let message = format!("io_uring is not available ({e}); use the reader auto or pread");
             Error::format(path, "reader", message)
         })?;

@@ -19,6 +19,14 @@ pub(super) struct Page([u8; PAGE]);
 /// Size of a [`Page`] in bytes.
 pub(super) const PAGE: usize = 4096;
 
+/// Allocates zeroed pages.
+///
+/// # Errors
+/// The system refuses the memory.
+pub(super) fn zeroed_pages(count: usize) -> io::Result<Vec<Page>> {
+    bytemuck::allocation::try_zeroed_vec(count).map_err(|()| io::ErrorKind::OutOfMemory.into())
+}
+
 /// An open file.
 #[derive(Debug)]
 pub(super) struct OpenFile {

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io, sync::Arc};
 
-use super::open_file::{OpenFile, PAGE, Page, read_at};
+use super::open_file::{OpenFile, PAGE, Page, read_at, zeroed_pages};
 
 /// Reads in flight, each into its own slot. A queue owns the slots' memory.
 pub(super) trait Queue: Send {
@@ -31,8 +31,12 @@ pub(super) struct Pread {
 }
 
 impl Pread {
-    pub(super) fn new(file: Arc<OpenFile>, size: usize) -> Self {
-        Self { file, memory: bytemuck::zeroed_vec(size / PAGE), outcome: None }
+    /// Creates a reader with a slot of `size` bytes, a multiple of a page.
+    ///
+    /// # Errors
+    /// The system refuses the memory.
+    pub(super) fn new(file: Arc<OpenFile>, size: usize) -> io::Result<Self> {
+        Ok(Self { file, memory: zeroed_pages(size / PAGE)?, outcome: None })
     }
 
     fn file(&self) -> &File {

@@ -23,15 +23,16 @@ impl QueueFactory {
     /// Makes a queue.
     ///
     /// # Errors
-    /// The system rejects it.
+    /// The system rejects it, or refuses its memory.
     pub(super) fn make(&self) -> io::Result<Box<dyn Queue>> {
-        let pread = || -> Box<dyn Queue> { Box::new(Pread::new(Arc::clone(&self.file), self.size)) };
+        let pread =
+            || -> io::Result<Box<dyn Queue>> { Ok(Box::new(Pread::new(Arc::clone(&self.file), self.size)?)) };
         let uring = || uring::new(Arc::clone(&self.file), self.slots, self.size);
         match self.kind {
             ReaderKind::Uring => uring(),
             // also after earlier rings: systems limit the number of rings per user
-            ReaderKind::Auto => Ok(uring().unwrap_or_else(|_| pread())),
-            ReaderKind::Pread => Ok(pread()),
+            ReaderKind::Auto => uring().or_else(|_| pread()),
+            ReaderKind::Pread => pread(),
         }
     }
 }

@@ -360,3 +360,19 @@ fn panics_leave_no_reads_in_flight() {
         file.check(&disk, &ids).unwrap();
     }
 }
+
+#[test]
+fn refused_memory_is_an_error() {
+    let file = TestFile::new(1);
+    let file = Arc::new(OpenFile::new(&file.path, Direct::Off).unwrap());
+    // more than any address space
+    let size = 1 << 60;
+    for kind in [ReaderKind::Uring, ReaderKind::Auto, ReaderKind::Pread] {
+        let made = QueueFactory { file: Arc::clone(&file), kind, slots: 1, size }.make();
+        let error = made.err().unwrap().kind();
+        // or the system has no rings
+        assert!(error == io::ErrorKind::OutOfMemory || kind == ReaderKind::Uring, "{kind:?}: {error}");
+    }
+    let read = chunk::read(&file, 0..size as u64, &mut |_| ());
+    assert!(read.is_err_and(|fault| matches!(fault.cause, reader::Cause::System(_))));
+}

@@ -33,7 +33,7 @@ mod linux {
     use io_uring::{IoUring, opcode, types::Fd};
 
     use crate::feature::disk::{
-        open_file::{OpenFile, PAGE, Page},
+        open_file::{OpenFile, PAGE, Page, zeroed_pages},
         queue::Queue,
     };
 
@@ -70,7 +70,7 @@ mod linux {
                 .setup_coop_taskrun()
                 .build(entries)
                 .or_else(|_| IoUring::builder().build(entries))?;
-            let pages: Box<[Page]> = bytemuck::zeroed_slice_box(slots * size / PAGE);
+            let pages: Box<[Page]> = zeroed_pages(slots * size / PAGE)?.into_boxed_slice();
             // a box's pointer is never null
             let memory = NonNull::from(Box::leak(pages)).cast();
             Ok(Self { ring, file, memory, size, busy: vec![false; slots], in_flight: 0 })

@@ -80,6 +80,12 @@ pub trait Progress: Send + Sync {
     }
 }
 
+impl std::fmt::Debug for dyn Progress + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("Progress")
+    }
+}
+
 /// Ignores all progress and never cancels.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;

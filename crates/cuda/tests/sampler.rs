@@ -70,7 +70,7 @@ fn on_devices(
     graph: &Graph,
     budget: u64,
 ) -> Vec<DeviceSampler> {
-    let source = Source { graph, train: &[] };
+    let source = Source::new(graph, &[]);
     match sampler::make(devices, name, options, &source, budget).unwrap() {
         SamplerPlacement::OnDevices(samplers) => samplers,
         SamplerPlacement::OnHost(why) => panic!("drawn on the host: {why}"),
@@ -87,7 +87,7 @@ fn compare(
     seeds: &[NodeId],
 ) {
     let make = TABLE.get(name).unwrap().make;
-    let reference = make.make(options, &Source { graph, train: &[] }).unwrap();
+    let reference = make.make(options, &Source::new(graph, &[])).unwrap();
     let mut workspace = Workspace::new(graph.num_nodes());
     workspace.set_parallel(false);
     let mut memories = [Seeds::default(), Seeds::default()];
@@ -379,7 +379,7 @@ fn degrees_of_a_larger_graph_are_supported() {
 fn unsupported_draws_fall_back_to_the_cpu_with_a_reason() {
     let graph = weighted(graph(&[3, 4, 5], 1), true);
     let device = device(0, Order::Forward);
-    let source = Source { graph: &graph, train: &[] };
+    let source = Source::new(&graph, &[]);
     let with = |fanout: i64, own: OwnOptions| SamplerOptions {
         fanout: [fanout].into(),
         own,

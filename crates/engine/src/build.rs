@@ -1,32 +1,25 @@
 //! Components of a run, built from a configuration and a dataset. Training, `eval` and `predict`
 //! share them.
 
+mod draws;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use graphmill_core::{
-    Features, Labels, NodeId, SparseRows,
-    features::FeatureData,
-    keyed,
-    matrix::TableType,
-    options::{OptionGroup, OptionSet},
-    table,
+    Features, Labels, NodeId, SparseRows, features::FeatureData, keyed, matrix::TableType, table,
 };
 use graphmill_data::{
     Dataset,
     dataset::{StoredSparse, StoredTable},
-    generate, npy,
-    partition::PartitionDir,
+    generate,
     typed::{self, Task, TaskKind, is_typed},
     verification::{ChunkVerifier, Verify},
 };
 use graphmill_loader::{
     feature::{Disk, DiskOptions, Host, SparseDisk},
-    order,
-    sampler::{self, WeightOptions, inference::InferenceNeighbors, weighted::EdgeWeights},
-    subgraph::cluster::ClusterOptions,
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -37,6 +30,13 @@ use graphmill_nn::{
     optim::{self, Optimizer},
     regression::TargetScale,
     schedule::{self, Schedule},
+};
+
+#[cfg(feature = "tables")]
+pub(crate) use draws::weighs_by_out_degree;
+pub use draws::{batch_size, inference_neighbors, order, sampler, sampler_in_parts};
+pub(crate) use draws::{
+    draws_by_stored_weights, hop_sampler, order_of, sampler_options, sampler_watched, subgraphs,
 };
 
 pub use crate::memory::precision;
@@ -282,169 +282,6 @@ pub fn symmetric(model: &Model, data: &Dataset) -> Option<Arc<SymmetricWeights>>
         None => SymmetricWeights::new(&data.graph),
     };
     model.needs_symmetric_weights().then(|| Arc::new(weights()))
-}
-
-/// The sampler, with its tables of the dataset's graph and training nodes.
-///
-/// # Errors
-/// An unknown name or an impossible option.
-pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
-    sampler_by(config, data, sampler::SamplerKind::make)
-}
-
-/// [`sampler()`] for batches that reuse rows: one of subgraphs also draws the neighbours of their
-/// nodes.
-///
-/// # Errors
-/// As [`sampler()`].
-pub fn sampler_in_parts(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn sampler::MinibatchSampler>> {
-    sampler_by(config, data, sampler::SamplerKind::in_parts)
-}
-
-/// Minibatches of the sampler's subgraphs, without neighbours outside of them.
-///
-/// # Errors
-/// As [`sampler()`], or the sampler draws hops.
-pub(crate) fn subgraphs(config: &TrainConfig, data: &Dataset) -> Result<sampler::Subgraphs> {
-    sampler_by(config, data, sampler::SamplerKind::make_subgraphs)
-}
-
-fn sampler_by<T>(config: &TrainConfig, data: &Dataset, make: MakeOf<T>) -> Result<T> {
-    let mut options = sampler_options(config, data);
-    if reads::<ClusterOptions>(config) {
-        options.partition = clusters(&config.own.get::<ClusterOptions>().clusters, data)?;
-    }
-    by_sampler(config, data, &options, make)
-}
-
-/// Part of every node in the partition at `path`: a partition directory or a `.npy` file; `None` if
-/// `path` is empty.
-///
-/// # Errors
-/// The partition cannot be read, has another number of nodes, or is of another dataset.
-fn clusters(path: &str, data: &Dataset) -> Result<Option<Arc<[u32]>>> {
-    if path.is_empty() {
-        return Ok(None);
-    }
-    let (path, nodes) = (Path::new(path), data.num_nodes());
-    let wrong = |message: &str| Error::usage(format!("--clusters {}: {message}", path.display()));
-    let parts: Arc<[u32]> = if path.is_dir() {
-        let dir = PartitionDir::open(path)?;
-        if let (Some(then), Some(now)) = (dir.source_checksum(), &data.checksum)
-            && then != now
-        {
-            return Err(wrong("the partition is of another dataset; partition this dataset"));
-        }
-        dir.book.of().iter().map(|&part| part.into()).collect()
-    } else {
-        let file = npy::open(path)?;
-        if file.shape.len() != 1 {
-            return Err(wrong("the array has several axes; save the part of every node as one axis"));
-        }
-        file.read_as::<u32>()?.into()
-    };
-    if parts.len() != nodes {
-        let message =
-            format!("it has {} nodes and the dataset has {nodes}; partition this dataset", parts.len());
-        return Err(wrong(&message));
-    }
-    Ok(Some(parts))
-}
-
-/// The sampler of one hop.
-///
-/// # Errors
-/// An unknown name, an impossible option, or a sampler of subgraphs.
-pub(crate) fn hop_sampler(config: &TrainConfig, data: &Dataset) -> Result<Arc<dyn sampler::HopSampler>> {
-    by_sampler(config, data, &sampler_options(config, data), sampler::SamplerKind::hop)
-}
-
-/// Neighbours that inference aggregates: all, weighted as the sampler's draws are on average.
-///
-/// # Errors
-/// An unknown name or an impossible option.
-pub fn inference_neighbors(config: &TrainConfig, data: &Dataset) -> Result<InferenceNeighbors> {
-    by_sampler(config, data, &sampler_options(config, data), sampler::SamplerKind::inference)
-}
-
-/// Constructor of a row of the table of samplers.
-type MakeOf<T> = fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>;
-
-/// Calls `make` of the configured sampler's row of the table.
-fn by_sampler<T>(
-    config: &TrainConfig,
-    data: &Dataset,
-    options: &sampler::SamplerOptions,
-    make: MakeOf<T>,
-) -> Result<T> {
-    let entry = usage(sampler::TABLE.find(&config.sampler))?;
-    let source = sampler::Source { graph: &data.graph, train: &data.split.train };
-    let made = make(&entry.make, options, &source);
-    made.map_err(|message| Error::usage(format!("--sampler {}: {message}", config.sampler)))
-}
-
-/// Returns true if inference weights edges by the out-degrees of their sources.
-#[cfg(feature = "tables")]
-pub(crate) fn weighs_by_out_degree(config: &TrainConfig) -> bool {
-    let WeightOptions { edge_weights } = config.own.get();
-    let is_out_degree = matches!(edge_weights, EdgeWeights::OutDegree | EdgeWeights::InverseOutDegree);
-    is_out_degree && reads::<WeightOptions>(config)
-}
-
-/// Returns true if the sampler uses the edge weights that the graph may store.
-pub(crate) fn draws_by_stored_weights(config: &TrainConfig) -> bool {
-    let WeightOptions { edge_weights } = config.own.get();
-    edge_weights == EdgeWeights::Stored && reads::<WeightOptions>(config)
-}
-
-/// Returns true if the sampler has the options `T`.
-fn reads<T: OptionSet>(config: &TrainConfig) -> bool {
-    let reads = |entry: &table::Entry<_>| entry.options.contains(&OptionGroup::of::<T>());
-    sampler::TABLE.get(&config.sampler).is_some_and(reads)
-}
-
-/// The options that samplers are built from.
-pub(crate) fn sampler_options(config: &TrainConfig, data: &Dataset) -> sampler::SamplerOptions {
-    sampler::SamplerOptions {
-        fanout: config.fanout.clone(),
-        seed: config.seed,
-        budget: if config.batch_size == 0 { data.num_nodes() } else { config.batch_size },
-        own: config.own.clone(),
-        partition: None,
-    }
-}
-
-/// Number of seeds of a batch; all training nodes if `batch_size` is 0.
-pub fn batch_size(config: &TrainConfig, data: &Dataset) -> usize {
-    if config.batch_size == 0 { data.split.train.len() } else { config.batch_size }
-}
-
-/// The order of the seeds, with its precomputed tables.
-///
-/// # Errors
-/// An unknown name or an impossible option.
-pub fn order<'d>(config: &TrainConfig, data: &'d Dataset) -> Result<Box<dyn order::SeedOrder + 'd>> {
-    order_of(config, data, None)
-}
-
-/// [`order`] with `searches` over the whole graph, if `data` is a rank's part of it.
-///
-/// # Errors
-/// As [`order`].
-pub(crate) fn order_of<'d>(
-    config: &TrainConfig,
-    data: &'d Dataset,
-    searches: Option<&'d [Vec<NodeId>]>,
-) -> Result<Box<dyn order::SeedOrder + 'd>> {
-    let make = usage(order::TABLE.find(&config.order))?.make.make;
-    let options = order::OrderOptions {
-        seed: config.seed,
-        batch_size: batch_size(config, data),
-        own: config.own.clone(),
-    };
-    let source =
-        order::OrderSource { graph: &data.graph, labels: &data.labels, train: &data.split.train, searches };
-    make(&options, &source).map_err(|message| Error::usage(format!("--order {}: {message}", config.order)))
 }
 
 /// The optimiser.

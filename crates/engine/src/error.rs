@@ -116,6 +116,24 @@ impl Error {
         Self::Usage(error.to_string())
     }
 
+    /// An error of the work for an option's value; a stop stays one.
+    pub(crate) fn of_option(flag: &str, value: &str, error: Self) -> Self {
+        match error {
+            Self::Graph(graphmill_core::Error::Stopped) => error,
+            error => Self::usage(format!("{flag} {value}: {error}")),
+        }
+    }
+
+    /// The error of a run; a stop of the work before its first epoch interrupts it.
+    pub(crate) fn before_training(self) -> Self {
+        match self {
+            Self::Graph(graphmill_core::Error::Stopped) => {
+                Self::Interrupted { epoch: 1, batch: 0, saved: false }
+            }
+            error => error,
+        }
+    }
+
     /// A dataset that the command cannot use.
     pub fn dataset(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Dataset { name: name.into(), message: message.into() }

@@ -215,6 +215,10 @@ struct ModelCapture<'o> {
 }
 
 impl Observer for ModelCapture<'_> {
+    fn preparation(&self) -> std::sync::Arc<dyn graphmill_core::progress::Progress> {
+        self.observer.preparation()
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         self.observer.start(start)
     }

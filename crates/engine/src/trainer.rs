@@ -21,7 +21,7 @@ use graphmill_data::Dataset;
 
 pub use crate::run::{RunContext, RunState};
 use crate::{
-    Result, TrainConfig,
+    Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Samplers, topology_share},
     config::Devices,
     config::link_task::is_link,
@@ -31,7 +31,7 @@ use crate::{
     observer::Observer,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
-        Inputs, Meter, Peers, RunPosition,
+        Inputs, Meter, Peers, Preparation, RunPosition,
         notices::{Choices, LaterNotes},
         scoring::{Scorer, Tested},
         setup::{self, Parts, Tables},
@@ -56,10 +56,11 @@ use crate::{
 /// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails,
 /// all batches before it are trained on, and the checkpoint holds them if no update is incomplete.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
-    if is_link(config) {
-        return train_links(config, data, context);
-    }
-    train_from(memory::placements(config, data), config, data, None, context)
+    let outcome = match is_link(config) {
+        true => train_links(config, data, context),
+        false => train_from(memory::placements(config, data), config, data, None, context),
+    };
+    outcome.map_err(Error::before_training)
 }
 
 /// Trains on the links of a graph.
@@ -70,6 +71,7 @@ fn train_links(config: &TrainConfig, data: &Dataset, context: RunContext) -> Res
     train_from(memory::placements(config, &links.data), config, &links.data, Some(&links), context)
 }
 
+/// Trains in one process.
 fn train_from(
     placements: MemoryPlacements,
     config: &TrainConfig,
@@ -80,18 +82,16 @@ fn train_from(
     // before any long work
     setup::check_all_reduce(config)?;
     let devices = &ComputeDevices::open(config)?;
-    let parts = Parts::new(config, data)?;
-    run(
-        Inputs { config, data, devices, placements, presampling: &Presampling::default(), links, view: None },
-        parts,
-        context,
-    )
+    let progress = &Preparation::new(&*context.observer);
+    let parts = Parts::new(config, data, progress)?;
+    let (presampling, view) = (&Presampling::default(), None);
+    run(Inputs { config, data, devices, placements, presampling, links, view, progress }, parts, context)
 }
 
 /// Makes the tables that the parts read, the stages on the tables, and a trainer, and runs it.
 fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
-    let Inputs { config, data, devices, .. } = inputs;
+    let Inputs { config, data, devices, progress, .. } = inputs;
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom, labels } = parts;
 
     inputs.files().prepare(config)?.iter().for_each(|note| context.observer.note(note));
@@ -110,6 +110,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     };
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
+    progress.check()?;
     let source = inputs.links.map(|links| links.source(config)).transpose()?;
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, source.as_ref(), &model)?;
     let scorer = Scorer::new(&inputs, metric, &tables, &loader, &model)?;
@@ -187,7 +188,8 @@ impl Trainer<'_> {
             self.position.resume(&self.peers, self.observer)?;
             if let Some(online) = &mut self.online {
                 let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
-                online.replay(self.loader, (epoch, batch), &|epoch| self.peers.begin_draws(epoch))?;
+                let begin = |epoch| self.peers.begin_draws(epoch);
+                online.replay(self.loader, (epoch, batch), &begin, self.inputs.progress)?;
                 online.fill(epoch)?;
             }
         }

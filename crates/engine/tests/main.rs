@@ -23,6 +23,7 @@ mod links;
 mod new_events;
 mod options;
 mod predictor;
+mod preparation;
 mod propagation;
 #[path = "common/ranks.rs"]
 mod ranks;

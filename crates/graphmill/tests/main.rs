@@ -49,6 +49,8 @@ mod serve_types;
 #[path = "../../data/tests/server/mod.rs"]
 mod server;
 #[cfg(unix)]
+mod stops;
+#[cfg(unix)]
 mod sweep;
 #[cfg(feature = "tables")]
 mod tables;

@@ -13,6 +13,7 @@ use graphmill_core::{
     block::Induce,
     keyed::{self, Stream},
     options::OwnOptions,
+    progress::Quiet,
 };
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_loader::{
@@ -138,7 +139,7 @@ fn samplers() {
     let (graph, roots) = graph(20, 30.0, RMAT);
     println!("\nsubgraphs per second of an R-MAT graph of 2^20 nodes, on 1 thread and on {threads}");
     let own = options(656);
-    let with = SubgraphContext { budget: BUDGET, own: &own, partition: None };
+    let with = SubgraphContext { budget: BUDGET, own: &own, partition: None, progress: &Quiet };
     for (name, make) in of_subgraphs() {
         let clock = Instant::now();
         let sampler = make(&graph, &roots, &with).expect("options that fit");
@@ -181,9 +182,12 @@ fn flatness() {
         for ((_, make), row) in of_subgraphs().zip(&mut rows) {
             // parts of equal size in every graph
             let own = options(roots.len() / 1600);
-            let sampler =
-                make(&graph, &roots, &SubgraphContext { budget: BUDGET, own: &own, partition: None })
-                    .expect("options that fit");
+            let sampler = make(
+                &graph,
+                &roots,
+                &SubgraphContext { budget: BUDGET, own: &own, partition: None, progress: &Quiet },
+            )
+            .expect("options that fit");
             *row += &format!("  2^{scale} {:7.1}", time(&*sampler, &graph));
         }
     }
@@ -208,8 +212,12 @@ fn edges() {
         let named = |(name, _): &(&str, _)| ["saint-node", "saint-rw", "frontier"].contains(name);
         for (name, make) in of_subgraphs().filter(named) {
             let own = options(656);
-            let sampler = make(&graph, &roots, &SubgraphContext { budget, own: &own, partition: None })
-                .expect("options that fit");
+            let sampler = make(
+                &graph,
+                &roots,
+                &SubgraphContext { budget, own: &own, partition: None, progress: &Quiet },
+            )
+            .expect("options that fit");
             let mut scratch = SubgraphScratch::default();
             let drawn = [0, 1, 2, 3, 4, 5, 6, 7].map(|batch| {
                 let (key, mut nodes) = (BatchKey { seed: 1, epoch: 0, batch }, Vec::new());

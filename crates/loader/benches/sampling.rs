@@ -143,7 +143,7 @@ fn by_hops(
         let entry = TABLE.get(name).expect("a sampler");
         let options = SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
         let clock = Instant::now();
-        let sampler = entry.make.make(&options, &Source { graph, train: &[] }).expect("a sampler");
+        let sampler = entry.make.make(&options, &Source::new(graph, &[])).expect("a sampler");
         let name = format!("{name}{variant}");
         if clock.elapsed().as_millis() > 10 {
             println!("{name:<32}made in {:.2} s", clock.elapsed().as_secs_f64());

@@ -6,8 +6,12 @@
 //! RUN/tensorboard/   event files, one per process that trained in RUN, with --tensorboard
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use graphmill_core::progress::Progress as Work;
 use graphmill_data::atomic::{self, Real};
 use graphmill_engine::{
     Error, Result, RunDir, TrainConfig,
@@ -47,6 +51,10 @@ impl<'o> Recorder<'o> {
 }
 
 impl Observer for Recorder<'_> {
+    fn preparation(&self) -> Arc<dyn Work> {
+        self.observer.preparation()
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         self.observer.start(start)?;
         let Some(run) = &self.run else { return Ok(()) };

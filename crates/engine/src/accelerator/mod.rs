@@ -140,7 +140,7 @@ impl ComputeDevices {
             );
             return Ok(Samplers { each: Vec::new(), note: Some(note) });
         }
-        let source = Source { graph, train: &data.split.train };
+        let source = Source::new(graph, &data.split.train);
         let options = build::sampler_options(config, data);
         let budget = (share * budget as f64) as u64;
         let mut made = devices::samplers(draw, &config.sampler, &options, &source, budget)

@@ -9,7 +9,7 @@
 //! walk, the second read depends on the first and the next node on both, so only a walk of many
 //! nodes at once can approach the limit. The limit excludes choosing nodes and building their set.
 
-use graphmill_core::{NodeId, options::OptionGroup, table::Entry};
+use graphmill_core::{NodeId, options::OptionGroup, progress::Quiet, table::Entry};
 use graphmill_loader::{
     sampler::{self, Make, SamplerKind},
     subgraph::{BatchKey, SubgraphScratch, frontier::FrontierOptions},
@@ -78,7 +78,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     }
     for &Entry { name, options: groups, make, .. } in measured() {
         let Make::Subgraphs(make) = make.make else { continue };
-        let made = make(&graph, &bench.data.split.train, &options.subgraphs());
+        let made = make(&graph, &bench.data.split.train, &options.subgraphs(&Quiet));
         let sampler = made.map_err(|message| Error::usage(format!("{name}: {message}")))?;
         for (&(way, abreast), reads) in ways.iter().zip(&reads) {
             let mut slots: Vec<(SubgraphScratch, Vec<NodeId>)> = vec![Default::default(); abreast];

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Labels, NodeId, WholeDegrees};
+use graphmill_core::{Buffer, Labels, NodeId, WholeDegrees, progress::Quiet};
 use graphmill_data::{
     Dataset,
     dataset::Normalization,
@@ -144,7 +144,7 @@ impl RankDataset {
     /// # Errors
     /// An option is impossible.
     pub(crate) fn order(&self, config: &TrainConfig) -> Result<Box<dyn SeedOrder + '_>> {
-        build::order_of(config, &self.data, self.searches.as_deref())
+        build::order_of(config, &self.data, self.searches.as_deref(), &Quiet)
     }
 
     /// Neighbours that inference aggregates. Walks reach nodes of other ranks.

@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
+use graphmill_core::{NodeId, node_order::by_scores, progress::Progress};
 use graphmill_loader::{Feature, MinibatchSampler, feature::Host, order::SeedOrder};
 
 use super::RankDataset;
@@ -56,14 +56,13 @@ impl RankDataset {
     /// rank's shares of the batches, whose neighbours the other ranks serve.
     ///
     /// # Errors
-    /// Options contradict each other, rows cannot be fetched, or the memory of a cache cannot be
-    /// allocated.
+    /// Options contradict each other, rows cannot be fetched, the memory of a cache cannot be
+    /// allocated, or `progress` stops the work.
     pub(crate) fn tiers(
         &self,
         config: &TrainConfig,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
-        presampling: &Presampling,
+        (sampler, order): (&dyn MinibatchSampler, &dyn SeedOrder),
+        (presampling, progress): (&Presampling, &dyn Progress),
         (computers, sampling): (&ComputeDevices, Option<SamplingDevices>),
     ) -> Result<RankTiers> {
         let own = self.ranks.book();
@@ -77,7 +76,8 @@ impl RankDataset {
             return Ok(without_devices(self.feature(), None, self.describe(config)));
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
-        let batches = Batches { config, data, sampler, order, reuse: None, own: Some(own), cost };
+        let own_nodes = Some(own);
+        let batches = Batches { config, data, sampler, order, reuse: None, own: own_nodes, cost, progress };
         let (rows, filled_later, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
                 let (others, late, text) = self.host_rows(&batches)?;
@@ -114,7 +114,7 @@ impl RankDataset {
         };
         let Some(plan) = plan else { return Ok(without_devices(rows, filled_later, text)) };
         let mut plan = plan.by_device(by_device).with_sizes_of(&*rows);
-        let LinkedTiers { feature, mut late, .. } = plan.add_devices(&batches, rows.clone(), &Quiet)?;
+        let LinkedTiers { feature, mut late, .. } = plan.add_devices(&batches, rows.clone())?;
         late.extend(filled_later);
         text = format!("{text}; {}", plan.describe_devices());
         Ok(RankTiers { feature, late, on_gpus: None, text })
@@ -149,9 +149,7 @@ impl RankDataset {
             Kind::Dynamic(_) => Some(Vec::new()),
             Kind::Pinned if counts_training(policy) => None,
             Kind::Pinned => {
-                let scores = batches
-                    .scores(policy, &Quiet)
-                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+                let scores = batches.scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
                 Some(self.own.cached_first(&self.ranks, slots)(&by_scores(&scores)?))
             }
         };

@@ -13,12 +13,7 @@ mod text;
 
 use std::{path::Path, time::Instant};
 
-use graphmill_core::{
-    Graph, Labels, NodeId,
-    options::one_of,
-    progress::{Progress, Unit},
-    table::Entry,
-};
+use graphmill_core::{Graph, Labels, NodeId, options::one_of, progress::Progress, table::Entry};
 use graphmill_data::{
     Dataset,
     partition::{self, Description, Method, PartitionBook},
@@ -165,10 +160,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
             // `--order proximity` over ranks reads them: no rank has the whole graph
             let searches = match data.split.train.is_empty() {
                 true => Vec::new(),
-                false => {
-                    watch.stage("searching the graph in order of proximity", None, Unit::Rows);
-                    proximity::searches(&data.graph, &data.split.train, options.partition.seed)
-                }
+                false => proximity::searches(&data.graph, &data.split.train, options.partition.seed, watch)?,
             };
             let what = Description {
                 method: method.name,

@@ -190,7 +190,7 @@ mod tests {
             for entry in &sampler::TABLE {
                 let Make::Hops(make, _) = entry.make.make else { continue };
                 let options = SamplerOptions { fanout: [3, 4, 2].into(), ..SamplerOptions::default() };
-                let sampler = HopStack::from(make(&options, &Source { graph: &graph, train: &[] }).unwrap());
+                let sampler = HopStack::from(make(&options, &Source::new(&graph, &[])).unwrap());
                 let mut workspace = Workspace::new(nodes as usize);
                 let whole = sampler.sample(&request, &mut workspace, Seeds::new(batch, &seeds[..])).unwrap();
                 let mut upper =

@@ -11,6 +11,7 @@ pub struct RunContext<'j> {
     pub resume: bool,
     /// Receives the events of the run.
     pub observer: &'j mut dyn Observer,
-    /// Reports whether to stop; called after every batch.
+    /// Reports whether to stop; called after every batch. [`Observer::preparation`] stops the work
+    /// before the first epoch.
     pub stop: &'j (dyn Fn() -> bool + Sync),
 }

@@ -1,5 +1,6 @@
 //! The inputs of a run.
 
+use graphmill_core::progress::Progress;
 use graphmill_data::Dataset;
 
 use crate::{
@@ -21,6 +22,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) links: Option<&'a LinkTask>,
     /// This rank's part of the dataset, if several ranks train together.
     pub(crate) view: Option<&'a RankDataset>,
+    /// Watches the work before the first epoch, and may stop it.
+    pub(crate) progress: &'a dyn Progress,
 }
 
 impl Inputs<'_> {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `context.rs`, [`observer`] | directory, observer and interrupt of a run; the events that it reports |
 //! | `inputs.rs`, `setup.rs` | configuration, dataset and devices; the parts and tables made from them |
+//! | `preparation.rs` | progress of the work before the first epoch, which a stop ends |
 //! | `state.rs`, `position.rs` | the position that a checkpoint holds; saving it and continuing from it |
 //! | `checkpoint_writer.rs`, `best.rs` | checkpoints, and the best model that each of them holds |
 //! | `peers.rs` | the other ranks, if several train together |
@@ -27,6 +28,7 @@ pub(crate) mod notices;
 pub mod observer;
 mod peers;
 mod position;
+mod preparation;
 pub(crate) mod scoring;
 pub(crate) mod setup;
 mod state;
@@ -40,6 +42,7 @@ pub(crate) use inputs::Inputs;
 pub(crate) use meter::Meter;
 pub(crate) use peers::Peers;
 pub(crate) use position::RunPosition;
+pub(crate) use preparation::Preparation;
 pub use state::RunState;
 pub(crate) use state::check_recorded;
 pub(crate) use summary::summary;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use graphmill_core::progress::Progress as Work;
 pub use graphmill_core::progress::Quiet;
 use graphmill_nn::model::Model;
 
@@ -75,6 +76,11 @@ pub struct Progress {
 /// # Ok::<(), graphmill_engine::Error>(())
 /// ```
 pub trait Observer: Send {
+    /// Progress of the work before the first epoch, such as counting minibatches for a cache. It
+    /// gets the stages that take more than a second, and may stop the work, from any thread.
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(Quiet)
+    }
     /// The run starts.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, block::Aggregation, keyed, progress::Quiet, table};
+use graphmill_core::{Graph, block::Aggregation, keyed, progress::Progress, table};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -55,9 +55,11 @@ impl<'d> Parts<'d> {
     /// Makes the parts of a run.
     ///
     /// # Errors
-    /// An option is unknown or impossible, or the dataset is not suitable for training.
-    pub(crate) fn new(config: &TrainConfig, data: &'d Dataset) -> Result<Self> {
-        Self::with(config, data, true, || build::order(config, data), || strategy::sampler(config, data))
+    /// An option is unknown or impossible, the dataset is not suitable for training, or `progress`
+    /// stops the work.
+    pub(crate) fn new(config: &TrainConfig, data: &'d Dataset, progress: &'d dyn Progress) -> Result<Self> {
+        let order = || build::order_of(config, data, None, progress);
+        Self::with(config, data, true, order, || strategy::sampler_watched(config, data, progress))
     }
 
     /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make.
@@ -165,7 +167,7 @@ impl Tables {
         order: &dyn SeedOrder,
         bottom: Option<Aggregation>,
     ) -> Result<Self> {
-        let Inputs { config, data, devices, placements, presampling, view, .. } = *inputs;
+        let Inputs { config, data, devices, placements, presampling, view, progress, .. } = *inputs;
         let cost = Some(&presampling.cost);
         if let Some(view) = view {
             return Self::of_rank(inputs, view, sampler, order);
@@ -181,7 +183,8 @@ impl Tables {
         };
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
-            let batches = Batches { config, data, sampler, order, reuse: reuse.as_ref(), own: None, cost };
+            let reuse = reuse.as_ref();
+            let batches = Batches { config, data, sampler, order, reuse, own: None, cost, progress };
             let mut on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
             let (feature, whole) = (on.feature.clone(), on.whole.clone());
             let (tiers, late) = (Some(on.description.clone()), std::mem::take(&mut on.late));
@@ -206,14 +209,15 @@ impl Tables {
             // by device, the strategy divides the memory of each device
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
             let reuse = reuse.as_ref();
-            let batches = Batches { config, data: rows, sampler, order, reuse, own: None, cost };
+            let own = None;
+            let batches = Batches { config, data: rows, sampler, order, reuse, own, cost, progress };
             let placements = match &stacked {
                 Some(of) => {
                     MemoryPlacements { features: of.placement(config, placements.features), ..placements }
                 }
                 None => placements,
             };
-            let BuiltTiers { feature, mut whole, links, late } = plan.build(batches, placements, &Quiet)?;
+            let BuiltTiers { feature, mut whole, links, late } = plan.build(batches, placements)?;
             if stacked.is_some() {
                 whole = AllRows::new(config, data)?;
             }
@@ -244,9 +248,13 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let Inputs { config, devices, presampling, .. } = *inputs;
-        let RankTiers { feature, late, on_gpus, text } =
-            view.tiers(config, sampler, order, presampling, (devices, sampling_devices(inputs)))?;
+        let Inputs { config, devices, presampling, progress, .. } = *inputs;
+        let RankTiers { feature, late, on_gpus, text } = view.tiers(
+            config,
+            (sampler, order),
+            (presampling, progress),
+            (devices, sampling_devices(inputs)),
+        )?;
         let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
         let (graph, whole, links) = (view.data.graph.clone(), view.layout(), Vec::new());
         let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
@@ -379,12 +387,12 @@ pub(crate) fn strategy_context<'a>(
     sampler: &'a dyn MinibatchSampler,
     order: &'a dyn SeedOrder,
 ) -> StrategyContext<'a> {
-    let Inputs { config, data, devices, presampling, view, .. } = *inputs;
+    let Inputs { config, data, devices, presampling, view, progress, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
     let (links, own) = (&tables.links, tables.shared.as_ref().map(|(_, book)| book));
     let exchange = view.map(|view| &*view.ranks as &dyn RowExchange);
     let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
-    StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), ..context }
+    StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), progress, ..context }
 }
 
 /// Sizes of the first batch's blocks.

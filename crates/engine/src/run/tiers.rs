@@ -51,10 +51,11 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
         return Ok(Tiers { feature: Arc::new(host), description, has_devices: false });
     };
     let mut plan = plan.by_device(strategy::is_by_device(config));
-    let (sampler, order) = (strategy::sampler(config, data)?, build::order(config, data)?);
-    let batches =
-        Batches { config, data, sampler: &*sampler, order: &*order, reuse: None, own: None, cost: None };
-    let BuiltTiers { feature, .. } = plan.build(batches, residence, watch)?;
+    let sampler = &*strategy::sampler_watched(config, data, watch)?;
+    let order = &*build::order_of(config, data, None, watch)?;
+    let (reuse, own, cost, progress) = (None, None, None, watch);
+    let batches = Batches { config, data, sampler, order, reuse, own, cost, progress };
+    let BuiltTiers { feature, .. } = plan.build(batches, residence)?;
     let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
     Ok(Tiers { feature, description: format!("{plan}{unused}"), has_devices: plan.has_devices() })
 }

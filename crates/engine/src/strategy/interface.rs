@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use graphmill_core::NodeId;
+use graphmill_core::{
+    NodeId,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -173,6 +176,8 @@ pub struct StrategyContext<'a> {
     pub exchange: Option<&'a dyn RowExchange>,
     /// Minibatches that the run counts for its caches.
     pub(crate) presampling: Option<&'a Presampling>,
+    /// Watches the work before the first epoch, and may stop it.
+    pub(crate) progress: &'a dyn Progress,
     /// NVIDIA devices, if the run uses some.
     pub(crate) nvidia: Option<Nvidia<'a>>,
 }
@@ -187,7 +192,8 @@ impl<'a> StrategyContext<'a> {
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
         let (links, own, exchange, presampling, nvidia) = (&[][..], None, None, None, None);
-        Self { config, data, sampler, order, feature, links, own, exchange, presampling, nvidia }
+        let progress = &Quiet;
+        Self { config, data, sampler, order, feature, links, own, exchange, presampling, progress, nvidia }
     }
 }
 

@@ -19,6 +19,7 @@ mod worker;
 
 use graphmill_core::{
     options::OptionGroup,
+    progress::{Progress, Quiet},
     table::{Entry, Table},
 };
 use graphmill_data::Dataset;
@@ -265,7 +266,23 @@ pub(crate) fn draws_in_parts(config: &TrainConfig) -> bool {
 /// # Errors
 /// An unknown name or an impossible option.
 pub fn sampler(config: &TrainConfig, data: &Dataset) -> Result<Box<dyn MinibatchSampler>> {
-    if draws_in_parts(config) { build::sampler_in_parts(config, data) } else { build::sampler(config, data) }
+    sampler_watched(config, data, &Quiet)
+}
+
+/// [`sampler()`], whose precomputations `progress` watches.
+///
+/// # Errors
+/// As [`sampler()`], or `progress` stops the work.
+pub(crate) fn sampler_watched(
+    config: &TrainConfig,
+    data: &Dataset,
+    progress: &dyn Progress,
+) -> Result<Box<dyn MinibatchSampler>> {
+    if draws_in_parts(config) {
+        build::sampler_in_parts(config, data, progress)
+    } else {
+        build::sampler_watched(config, data, progress)
+    }
 }
 
 /// Batches per synchronous update.

@@ -110,6 +110,10 @@ struct Watch<'o> {
 }
 
 impl Observer for Watch<'_> {
+    fn preparation(&self) -> Arc<dyn graphmill_core::progress::Progress> {
+        self.observer.preparation()
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         self.batches = start.batches;
         self.metric.clone_from(&start.metric);

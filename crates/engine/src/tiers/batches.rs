@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::progress::Progress;
+use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{MinibatchSampler, order::SeedOrder};
@@ -27,6 +27,8 @@ pub(crate) struct Batches<'b> {
     pub(crate) own: Option<&'b Arc<NodeOwnership>>,
     /// Collects the cost of counting them.
     pub(crate) cost: Option<&'b PresamplingCost>,
+    /// Watches the counting, and may stop it.
+    pub(crate) progress: &'b dyn Progress,
 }
 
 impl Batches<'_> {
@@ -34,11 +36,13 @@ impl Batches<'_> {
     /// aggregates follow the rows of the nodes.
     ///
     /// # Errors
-    /// An unknown metric, an impossible option, or `watch` stops the work.
-    pub(crate) fn scores(&self, policy: &str, watch: &dyn Progress) -> Result<Vec<f64>> {
-        let Self { config, data, sampler, order, reuse, own, cost } = *self;
+    /// An unknown metric, an impossible option, or the progress stops the work.
+    pub(crate) fn scores(&self, policy: &str) -> Result<Vec<f64>> {
+        let Self { config, data, sampler, order, reuse, own, cost, progress } = *self;
+        progress.stage(&format!("ranking the nodes by {policy}"), None, Unit::Rows);
         let clock = Instant::now();
-        let (mut scores, drawn_batches) = counted(policy, config, data, sampler, order, (reuse, own), watch)?;
+        let (mut scores, drawn_batches) =
+            counted(policy, config, data, sampler, order, (reuse, own), progress)?;
         if let Some(cost) = cost.filter(|_| drawn_batches > 0) {
             let seconds = clock.elapsed().as_secs_f64();
             cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });

@@ -8,7 +8,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use graphmill_core::{NodeId, node_order::by_scores, progress::Quiet};
+use graphmill_core::{
+    NodeId,
+    node_order::by_scores,
+    progress::{Progress, Quiet},
+};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -48,6 +52,8 @@ pub(crate) struct DeviceCaches<'a> {
     own: Option<Arc<NodeOwnership>>,
     /// Minibatches that the run counts.
     presampling: Option<&'a Presampling>,
+    /// Watches the counting of batches, and may stop it.
+    progress: &'a dyn Progress,
     /// All nodes, hottest first.
     ranking: OnceLock<Vec<NodeId>>,
 }
@@ -108,7 +114,7 @@ impl<'a> DeviceCaches<'a> {
         Ok(plan.map(|plan| {
             let config = config.clone();
             let (own, presampling, ranking) = (None, None, OnceLock::new());
-            Self { plan, config, data, sampler, order, reuse, own, presampling, ranking }
+            Self { plan, config, data, sampler, order, reuse, own, presampling, progress: &Quiet, ranking }
         }))
     }
 
@@ -120,16 +126,17 @@ impl<'a> DeviceCaches<'a> {
         Self { own, plan, ..self }
     }
 
-    /// The same builder in a run that counts minibatches.
+    /// The same builder in a run that counts minibatches, which `progress` watches.
     #[must_use]
-    pub(crate) fn counted_by(self, presampling: Option<&'a Presampling>) -> Self {
-        Self { presampling, ..self }
+    pub(crate) fn counted_by(self, presampling: Option<&'a Presampling>, progress: &'a dyn Progress) -> Self {
+        Self { presampling, progress, ..self }
     }
 
     fn batches(&self) -> Batches<'_> {
-        let Self { config, data, sampler, order, reuse, own, .. } = self;
+        let Self { config, data, sampler, order, reuse, own, progress, .. } = self;
         let (own, cost) = (own.as_ref(), self.presampling.map(|presampling| &presampling.cost));
-        Batches { config, data, sampler: *sampler, order: *order, reuse: *reuse, own, cost }
+        let (sampler, order, reuse, progress) = (*sampler, *order, *reuse, *progress);
+        Batches { config, data, sampler, order, reuse, own, cost, progress }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse
@@ -301,10 +308,7 @@ impl<'a> DeviceCaches<'a> {
         {
             return Ok(ranking);
         }
-        let scores = self
-            .batches()
-            .scores(policy, &Quiet)
-            .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+        let scores = self.batches().scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
         let ranking = by_scores(&scores)?;
         Ok(self.ranking.get_or_init(|| ranking))
     }

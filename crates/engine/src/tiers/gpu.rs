@@ -21,9 +21,7 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use graphmill_core::{
-    NodeId, features::FeatureData, matrix::TableType, node_order::by_scores, progress::Quiet,
-};
+use graphmill_core::{NodeId, features::FeatureData, matrix::TableType, node_order::by_scores};
 use graphmill_loader::Feature;
 
 use super::{
@@ -99,7 +97,7 @@ impl HostRows {
         if let Some(mut plan) = Plan::new(config, data)? {
             let batches = Batches { config, ..*batches };
             let BuiltTiers { feature, whole, late, .. } =
-                plan.build(batches, MemoryPlacements::both(placement), &Quiet)?;
+                plan.build(batches, MemoryPlacements::both(placement))?;
             let text = plan.to_string();
             let text = text.split_once(": ").map_or(text.as_str(), |(_, tiers)| tiers).to_string();
             let behind = RowsBehind::tier(gpu, feature, memory::table_type(config, data));
@@ -173,9 +171,7 @@ impl GpuTiers {
             Kind::Pinned if counts_training(policy) => CachedRows::Counted(counted.clone()),
             Kind::Pinned if slots == 0 || slots == rows => CachedRows::Pinned((0..rows as NodeId).collect()),
             Kind::Pinned => {
-                let scores = batches
-                    .scores(policy, &Quiet)
-                    .map_err(|e| Error::usage(format!("--cache {policy}: {e}")))?;
+                let scores = batches.scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
                 CachedRows::Pinned(by_scores(&scores)?)
             }
         };

@@ -76,10 +76,7 @@ impl NewCache<'_> {
                 BuiltCache { rows: Arc::new(cache.with_peer_link(peer_link)), held, late: None }
             }
             Kind::Pinned => {
-                let scores = scores(policy).map_err(|e| match e {
-                    Error::Graph(graphmill_core::Error::Stopped) => e,
-                    e => Error::usage(format!("--cache {policy}: {e}")),
-                })?;
+                let scores = scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
                 let placed = CacheLayout::new(&by_scores(&scores)?, slots, devices, placement);
                 let held = placed.rows_per_device(devices);
                 let cache = Pinned::new(placed, format, behind, level)?;

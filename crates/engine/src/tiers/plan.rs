@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progress};
+use graphmill_core::{features::FeatureData, matrix::TableType};
 use graphmill_data::{
     Dataset,
     dataset::{Rescaling, StoredTable},
@@ -188,14 +188,9 @@ impl Plan {
     /// # Errors
     /// The rows cannot be read, the allocation of a cache fails, or a training step exceeds a
     /// device's memory.
-    pub(crate) fn build(
-        &mut self,
-        batches: Batches,
-        placements: MemoryPlacements,
-        watch: &dyn Progress,
-    ) -> Result<BuiltTiers> {
+    pub(crate) fn build(&mut self, batches: Batches, placements: MemoryPlacements) -> Result<BuiltTiers> {
         let Batches { config, data, .. } = batches;
-        let scores = |policy: &str| batches.scores(policy, watch);
+        let scores = |policy: &str| batches.scores(policy);
         let mut filled_later = Vec::new();
         let (chain, all_rows): (Arc<dyn Feature>, AllRows) = if let Some(cache) = self.host.clone() {
             if self.devices == 0 && self.host_budget > 0 {
@@ -221,7 +216,7 @@ impl Plan {
             let (host, table) = build::features(config, data, placements.features)?;
             (Arc::new(host), AllRows::Table(table))
         };
-        let LinkedTiers { feature, links, late } = self.add_devices(&batches, chain, watch)?;
+        let LinkedTiers { feature, links, late } = self.add_devices(&batches, chain)?;
         filled_later.extend(late);
         Ok(BuiltTiers { feature, whole: all_rows, links, late: filled_later })
     }
@@ -235,7 +230,6 @@ impl Plan {
         &mut self,
         batches: &Batches,
         mut chain: Arc<dyn Feature>,
-        watch: &dyn Progress,
     ) -> Result<LinkedTiers> {
         let (config, mut links) = (batches.config, Vec::new());
         let shared = self.device.clone().filter(|_| !self.by_device);
@@ -266,7 +260,7 @@ impl Plan {
             links.push(link.clone());
             chain = Arc::new(Linked::new(chain, link));
         }
-        let scores = |policy: &str| batches.scores(policy, watch);
+        let scores = |policy: &str| batches.scores(policy);
         let BuiltCache { rows, held, late } = self.cached(&cache, self.devices, level, chain, &scores)?;
         cache.rows_per_device = Some(held);
         self.device = Some(cache);

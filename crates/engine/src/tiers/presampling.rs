@@ -22,7 +22,7 @@
 
 use std::{sync::OnceLock, time::Instant};
 
-use graphmill_core::{Graph, NodeId, node_order::by_scores, progress::Quiet};
+use graphmill_core::{Graph, NodeId, node_order::by_scores, progress::Progress};
 use graphmill_loader::hotness;
 
 use crate::{
@@ -120,15 +120,16 @@ impl<'a> OnlineCounts<'a> {
     /// `begin` prepares an epoch to be drawn, and returns false if this rank draws none.
     ///
     /// # Errors
-    /// A batch cannot be drawn, or `begin` fails.
+    /// A batch cannot be drawn, `begin` fails, or `progress` stops the work.
     pub(crate) fn replay(
         &mut self,
         loader: &Loader,
         (epoch, batch): (u64, u64),
         begin: &dyn Fn(u64) -> Result<bool>,
+        progress: &dyn Progress,
     ) -> Result<()> {
         let clock = Instant::now();
-        let visits = OrderedVisits::new(loader, &Quiet);
+        let visits = OrderedVisits::new(loader, progress);
         let mut order = Vec::new();
         let counts = &mut self.counts;
         for number in 0..self.epochs.min(epoch + 1) {

@@ -93,7 +93,7 @@ fn attempt(
     fault: Option<Fault>,
     observer: &mut (dyn Observer + Send),
 ) -> Result<Summary> {
-    let mut parts = Parts::new(config, data)?;
+    let mut parts = Parts::new(config, data, &Quiet)?;
     if let Some(fault) = fault.map(Arc::new) {
         parts.sampler = Box::new(FaultySampler { inner: parts.sampler, fault: fault.clone() });
         parts.optimizer = Box::new(FaultyOptimizer { inner: parts.optimizer, fault });
@@ -113,6 +113,7 @@ fn attempt(
                 presampling: &Presampling::default(),
                 links: None,
                 view: None,
+                progress: &Quiet,
             },
             parts,
             context,

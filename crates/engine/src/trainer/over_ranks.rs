@@ -13,7 +13,7 @@ use crate::{
     memory::{MemoryPlacement, MemoryPlacements},
     record::Summary,
     run::{
-        Inputs,
+        Inputs, Preparation,
         setup::{self, Parts},
     },
     strategy::Chosen,
@@ -74,6 +74,7 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
         parts.strategy = Chosen::serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
+    let progress = &Preparation::new(&*context.observer);
     run(
         Inputs {
             links: None,
@@ -83,6 +84,7 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
             placements,
             presampling: &Presampling::default(),
             view: Some(view),
+            progress,
         },
         parts,
         context,

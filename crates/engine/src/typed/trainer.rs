@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use graphmill_core::{NodeId, table};
+use graphmill_core::{NodeId, progress::Progress, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::LinkTraffic,
@@ -44,7 +44,10 @@ use crate::{
         DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary,
         Traffic,
     },
-    run::notices::{ALL_IN_HOST, opening},
+    run::{
+        Preparation,
+        notices::{ALL_IN_HOST, opening},
+    },
     strategy::{Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
@@ -59,6 +62,10 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no task on nodes, or several and none is
 /// chosen by the option `task`.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
+    train_alone(config, data, context).map_err(Error::before_training)
+}
+
+fn train_alone(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
@@ -67,7 +74,9 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let whole = tiers::whole(config, data, &task)?;
     let step = || step::bytes(config, (&task, None), &*sampler, &borrowed(&whole));
     let mut devices = TypedDevices::new(config, &task, &step)?;
-    let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()))?;
+    let progress = Preparation::new(&*context.observer);
+    let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()), &progress)?;
+    progress.check()?;
     devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
     let learner = TypedLearner::new(config, &task)?;
     let notes = notes(config, data, &task, &*sampler, &learner);
@@ -101,7 +110,8 @@ pub(super) fn train_as_rank(
     let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
     check(config, &view.data, task)?;
     let sampler = view.sampler(config)?;
-    let tiers = TypedTiers::over_ranks(config, view, &*sampler)?;
+    let progress = Preparation::new(&*context.observer);
+    let tiers = TypedTiers::over_ranks(config, view, &*sampler, &progress)?;
     let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
     let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);

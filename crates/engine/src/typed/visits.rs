@@ -73,6 +73,11 @@ impl<'v> TypedVisits<'v> {
         Self { owners: Some(owners), ..self }
     }
 
+    /// Progress that watches the visits.
+    pub(super) fn watch(&self) -> &'v dyn Progress {
+        self.watch
+    }
+
     /// Number of batches drawn so far.
     pub(super) fn drawn(&self) -> u64 {
         self.drawn.get()

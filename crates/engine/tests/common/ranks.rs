@@ -31,7 +31,7 @@ pub(crate) fn partitioned(data: &Dataset, dir: &Path) -> PartitionDir {
 /// Partition of the dataset, by these parts of the nodes.
 pub(crate) fn partitioned_by(data: &Dataset, of: Vec<u16>, dir: &Path) -> PartitionDir {
     let book = PartitionBook::new(PARTS, of).unwrap();
-    let searches = searches(&data.graph, &data.split.train, 0);
+    let searches = searches(&data.graph, &data.split.train, 0, &progress::Quiet).unwrap();
     let what = Description { method: "hash", searches: &searches, ..Description::default() };
     write(data, &book, &what, dir, &progress::Quiet).unwrap()
 }

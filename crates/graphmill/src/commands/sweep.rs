@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_engine::{
     Error, RunDir, TrainConfig,
-    observer::{Observer, Quiet},
+    observer::Observer,
     options,
     sweep::{Axis, Plan, Step, SweepOptions, SweepRecord, TrialRecord, sweep},
 };
@@ -131,7 +131,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         output::note(&format!("{trials} trials, compared after epochs {rungs}"));
     }
     let mut observe = |config: &TrainConfig, run: &RunDir| -> Box<dyn Observer> {
-        Box::new(Recorder::new(config, Some(run), Box::new(Quiet)))
+        Box::new(Recorder::new(config, Some(run), progress::silent()))
     };
     let mut report = |step: Step| {
         if !is_quiet {

@@ -171,6 +171,12 @@ fn directory(out: Option<&Path>, resume: bool, name: &str) -> Result<RunDir, Err
 /// Error of a run; an interruption says how to resume.
 fn with_remedy(error: Error, run: &RunDir) -> anyhow::Error {
     match &error {
+        Error::Interrupted { saved: false, .. } if !run.checkpoint().exists() => {
+            let how = format!(
+                "{error}: stopped before the first epoch, so no checkpoint is written; run the command again"
+            );
+            anyhow::Error::from(error).context(how)
+        }
         Error::Interrupted { .. } => {
             let how =
                 format!("{error}; resume with: graphmill train --resume --out {}", run.path().display());

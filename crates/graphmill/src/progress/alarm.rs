@@ -1,13 +1,16 @@
 //! Warnings about the loss, beside the progress.
 
+use std::sync::Arc;
+
+use graphmill_core::progress::{Progress as Work, Unit};
 use graphmill_engine::{
     Error, Result,
-    observer::{LossAlarm, Observer, Progress, Start},
+    observer::{LossAlarm, Observer, Progress, Quiet, Start},
     record::{EpochRecord, Summary},
 };
 use graphmill_nn::model::Model;
 
-use crate::output;
+use crate::{output, signals};
 
 /// Observer that passes everything on, and shows the warnings of a [`LossAlarm`].
 pub(super) struct Alarm {
@@ -23,7 +26,41 @@ impl Alarm {
     }
 }
 
+/// Observer that shows nothing.
+pub(super) struct Silent;
+
+impl Observer for Silent {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(UntilSignal(Arc::new(Quiet)))
+    }
+}
+
+/// Progress before the first epoch, which a signal stops.
+struct UntilSignal(Arc<dyn Work>);
+
+impl Work for UntilSignal {
+    fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
+        self.0.stage(what, total, unit);
+    }
+
+    fn done(&self, amount: u64) {
+        self.0.done(amount);
+    }
+
+    fn note(&self, message: &str) {
+        self.0.note(message);
+    }
+
+    fn is_stopped(&self) -> bool {
+        signals::is_stopped() || self.0.is_stopped()
+    }
+}
+
 impl Observer for Alarm {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(UntilSignal(self.shown.preparation()))
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         for record in &start.earlier {
             // an earlier part of the run has shown it

@@ -1,9 +1,15 @@
 //! A bar for the batches of the current epoch, a line with the utilisation of each stage, and a
 //! line for each finished epoch.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use graphmill_core::units::count;
+use graphmill_core::{
+    progress::{Progress as Work, Unit},
+    units::count,
+};
 use graphmill_engine::{
     Result,
     observer::{Observer, Progress, Start},
@@ -78,15 +84,47 @@ impl Bar {
     }
 }
 
+/// Stage before the first epoch, on the bar of the run.
+struct Preparing(ProgressBar);
+
+impl Work for Preparing {
+    fn stage(&self, what: &str, total: Option<u64>, _: Unit) {
+        let template = match total {
+            Some(_) => "{prefix} {bar:24.cyan/238} {percent:>3} %",
+            None => "{prefix} {elapsed}",
+        };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.0.set_style(style.progress_chars("━╸─"));
+        self.0.set_length(total.unwrap_or(0));
+        self.0.reset();
+        self.0.set_prefix(what.to_string());
+        self.0.enable_steady_tick(UTILISATION_INTERVAL);
+    }
+
+    fn done(&self, amount: u64) {
+        self.0.set_position(amount);
+    }
+
+    fn note(&self, message: &str) {
+        self.0.println(printable(message));
+    }
+}
+
 impl Observer for Bar {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(Preparing(self.bar.clone()))
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         let style = format!(
             "{{prefix:>{PREFIX}.cyan.bold}} {{bar:{}.cyan/238}} {{pos:>{POSITION}}}/{{len}} {{msg}}",
             self.width
         );
         let style = ProgressStyle::with_template(&style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.disable_steady_tick();
         self.bar.set_style(style.progress_chars("━╸─"));
         self.bar.set_length(start.batches);
+        self.bar.set_position(0);
         for line in self.lines.start(start) {
             self.bar.println(line);
         }

@@ -1,7 +1,8 @@
 //! Every event as one JSON object on a line, for programs that watch a run.
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
+use graphmill_core::progress::{Progress as Work, Unit};
 use graphmill_engine::{
     Error, Result,
     observer::{Observer, Start},
@@ -9,8 +10,9 @@ use graphmill_engine::{
 };
 use serde_json::{Value, json};
 
-/// Observer that prints the events `start`, `epoch`, `note` and `end`. The object of an epoch is
-/// its record in `metrics.jsonl` with the key `event` beside.
+/// Observer that prints the events `stage` (work before the first epoch that takes more than a
+/// second), `start`, `epoch`, `note` and `end`. The object of an epoch is its record in
+/// `metrics.jsonl` with the key `event` beside.
 pub(super) struct Json<W> {
     out: W,
 }
@@ -29,7 +31,24 @@ impl<W: Write> Json<W> {
     }
 }
 
+/// Stages before the first epoch, as events on standard error.
+struct Preparing;
+
+impl Work for Preparing {
+    fn stage(&self, what: &str, _: Option<u64>, _: Unit) {
+        Json::new(std::io::stderr()).print("stage", json!({ "message": what }));
+    }
+
+    fn note(&self, message: &str) {
+        Json::new(std::io::stderr()).print("note", json!({ "message": message }));
+    }
+}
+
 impl<W: Write + Send> Observer for Json<W> {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(Preparing)
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         let fields = json!({
             "epochs": start.epochs,

@@ -89,6 +89,11 @@ pub(crate) fn on_stderr(form: Form) -> Box<dyn Observer> {
     Box::new(alarm::Alarm::new(shown, prints_notes))
 }
 
+/// Observer that shows nothing; signals stop the work before the first epoch.
+pub(crate) fn silent() -> Box<dyn Observer> {
+    Box::new(alarm::Silent)
+}
+
 /// Seconds as `m:ss` or `h:mm:ss`.
 pub(crate) fn clock(seconds: f64) -> String {
     let s = seconds.max(0.0) as u64;

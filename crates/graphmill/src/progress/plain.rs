@@ -2,9 +2,11 @@
 
 use std::{
     io::Write,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use graphmill_core::progress::{Progress as Work, Unit};
 use graphmill_engine::{
     Error, Result,
     observer::{Observer, Start},
@@ -12,7 +14,7 @@ use graphmill_engine::{
 };
 
 use super::lines::EpochLines;
-use crate::output::printable;
+use crate::output::{self, printable};
 
 /// Shortest time between the lines of two epochs.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -38,7 +40,24 @@ impl<W: Write> Plain<W> {
     }
 }
 
+/// Stages before the first epoch, as lines on standard error.
+struct Preparing;
+
+impl Work for Preparing {
+    fn stage(&self, what: &str, _: Option<u64>, _: Unit) {
+        output::note(what);
+    }
+
+    fn note(&self, message: &str) {
+        output::note(message);
+    }
+}
+
 impl<W: Write + Send> Observer for Plain<W> {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(Preparing)
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         for line in self.lines.start(start) {
             self.print(&line);

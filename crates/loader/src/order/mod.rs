@@ -9,6 +9,7 @@ mod shuffling;
 use graphmill_core::{
     Graph, Labels, NodeId,
     options::{OptionGroup, OwnOptions},
+    progress::Progress,
     table::{Entry, Table},
 };
 
@@ -70,6 +71,8 @@ pub struct OrderSource<'a> {
     /// Searches over the whole graph ([`proximity::searches`]), if `graph` holds the edges of some
     /// nodes only.
     pub searches: Option<&'a [Vec<NodeId>]>,
+    /// Watches long precomputations, and may stop them.
+    pub progress: &'a dyn Progress,
 }
 
 /// Source of what an order reads besides the training nodes, over several ranks.
@@ -156,7 +159,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
                 make: |with, source| {
                     let order =
                         proximity::Proximity::new(&with.own.get(), with.seed, with.batch_size, source);
-                    Ok(Box::new(order))
+                    Ok(Box::new(order.map_err(|e| e.to_string())?))
                 },
                 over_ranks: OverRanks::StoredSearches,
                 of_labels: None,

@@ -60,9 +60,10 @@ use std::collections::VecDeque;
 
 use clap::Args;
 use graphmill_core::{
-    Graph, NodeId,
+    Graph, NodeId, Result,
     keyed::{Stream, key},
     options::{Fault, OptionSet, range},
+    progress::{Progress, Unit},
 };
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -115,12 +116,20 @@ pub struct Proximity {
 impl Proximity {
     /// Runs the searches for batches of `batch_size` seeds, and chooses the number of sequences
     /// unless `options` sets it. O([`ROOTS`] (V + E)), parallel.
-    pub fn new(options: &ProximityOptions, seed: u64, batch_size: usize, source: &OrderSource) -> Self {
+    ///
+    /// # Errors
+    /// The progress of the source stops the searches.
+    pub fn new(
+        options: &ProximityOptions,
+        seed: u64,
+        batch_size: usize,
+        source: &OrderSource,
+    ) -> Result<Self> {
         let mut order = Self {
             seed,
             searches: match source.searches {
                 Some(searches) => searches.to_vec(),
-                None => searches(source.graph, source.train, seed),
+                None => searches(source.graph, source.train, seed, source.progress)?,
             },
             sequences: options.order_sequences,
             choice: None,
@@ -128,7 +137,7 @@ impl Proximity {
         if order.sequences == 0 {
             order.choose(batch_size.max(1), source);
         }
-        order
+        Ok(order)
     }
 
     /// Number of sequences `S`.
@@ -200,20 +209,41 @@ impl SeedOrder for Proximity {
 
 /// Training nodes in the order in which breadth-first searches from [`ROOTS`] random roots meet
 /// them. O([`ROOTS`] (V + E)), parallel.
-pub fn searches(graph: &Graph, train: &[NodeId], seed: u64) -> Vec<Vec<NodeId>> {
+///
+/// # Errors
+/// `progress` stops the searches.
+pub fn searches(
+    graph: &Graph,
+    train: &[NodeId],
+    seed: u64,
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<NodeId>>> {
+    progress.stage("searching the order of proximity", None, Unit::Rows);
     let mut is_training = Bits::new(graph.num_nodes());
     train.iter().for_each(|&v| _ = is_training.insert(v));
     (0..ROOTS as u64)
         .into_par_iter()
         .map(|number| {
             let root = Stream::new(key(&[seed, number, ROOT])).below(train.len() as u64) as usize;
-            search(graph, train, &is_training, root)
+            search(graph, train, (&is_training, root), progress)
         })
         .collect()
 }
 
+/// Number of steps of a search between two checks of its progress.
+const CHECKED_STEPS: u32 = 1 << 12;
+
 /// Training nodes in the order of a search from the `root`-th of them.
-fn search(graph: &Graph, train: &[NodeId], is_training: &Bits, root: usize) -> Vec<NodeId> {
+///
+/// # Errors
+/// `progress` stops the search.
+fn search(
+    graph: &Graph,
+    train: &[NodeId],
+    (is_training, root): (&Bits, usize),
+    progress: &dyn Progress,
+) -> Result<Vec<NodeId>> {
+    let mut steps = 0u32;
     let mut met = Bits::new(graph.num_nodes());
     // number of met out-neighbours of each node
     let mut met_degree = vec![0u16; graph.num_nodes()];
@@ -233,13 +263,17 @@ fn search(graph: &Graph, train: &[NodeId], is_training: &Bits, root: usize) -> V
                 level -= 1;
                 continue;
             };
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(CHECKED_STEPS) {
+                progress.check()?;
+            }
             if !met.insert(v) {
                 continue;
             }
             if is_training.contains(v) {
                 order.push(v);
                 if order.len() == train.len() {
-                    return order;
+                    return Ok(order);
                 }
             }
             for &u in graph.in_neighbors(v) {
@@ -257,7 +291,7 @@ fn search(graph: &Graph, train: &[NodeId], is_training: &Bits, root: usize) -> V
             }
         }
     }
-    order
+    Ok(order)
 }
 
 /// Set of nodes, one bit each.
@@ -287,7 +321,7 @@ impl Bits {
 mod tests {
     use std::collections::HashSet;
 
-    use graphmill_core::{EdgeOptions, Labels, build};
+    use graphmill_core::{EdgeOptions, Labels, build, progress::Quiet};
     use graphmill_data::{
         Dataset,
         generate::{GenerateOptions, generate},
@@ -301,10 +335,14 @@ mod tests {
         build(nodes, &src, &dst, EdgeOptions::UNDIRECTED).unwrap()
     }
 
+    fn source<'a>(graph: &'a Graph, labels: &'a Labels, train: &'a [NodeId]) -> OrderSource<'a> {
+        OrderSource { graph, labels, train, searches: None, progress: &Quiet }
+    }
+
     fn made(graph: &Graph, train: &[NodeId], seed: u64, sequences: usize) -> Proximity {
         let labels = Labels::default();
         let options = ProximityOptions { order_sequences: sequences };
-        Proximity::new(&options, seed, 4, &OrderSource { graph, labels: &labels, train, searches: None })
+        Proximity::new(&options, seed, 4, &source(graph, &labels, train)).unwrap()
     }
 
     fn epoch(order: &dyn SeedOrder, epoch: u64) -> Vec<NodeId> {
@@ -356,8 +394,9 @@ mod tests {
         let mut is_training = Bits::new(9);
         train.iter().for_each(|&v| assert!(is_training.insert(v)));
         // node 1's visit meets the only out-neighbour of 0, but only one of 3's neighbours is met
-        assert_eq!(search(&graph, &train, &is_training, 2), [2, 1, 0, 3, 5, 6, 7]);
-        assert_eq!(search(&graph, &train, &is_training, 6), [7, 6, 0, 1, 2, 3, 5]);
+        let search = |root| search(&graph, &train, (&is_training, root), &Quiet).unwrap();
+        assert_eq!(search(2), [2, 1, 0, 3, 5, 6, 7]);
+        assert_eq!(search(6), [7, 6, 0, 1, 2, 3, 5]);
     }
 
     #[test]
@@ -407,6 +446,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_ends_the_searches() {
+        struct Stopped;
+        impl Progress for Stopped {
+            fn is_stopped(&self) -> bool {
+                true
+            }
+        }
+        let (data, train) = communities();
+        let (labels, options) = (Labels::default(), ProximityOptions::default());
+        let source = OrderSource { progress: &Stopped, ..source(&data.graph, &labels, &train) };
+        let outcome = Proximity::new(&options, 1, 64, &source);
+        assert!(matches!(outcome, Err(graphmill_core::Error::Stopped)));
+    }
+
+    #[test]
     fn batches_share_inputs_all_epoch_and_more_sequences_mix_labels_better() {
         let (data, train) = communities();
         let random = epoch(&Random::new(&train, 1), 0);
@@ -428,12 +482,13 @@ mod tests {
     #[test]
     fn the_number_of_sequences_is_the_smallest_within_the_bound() {
         let (data, train) = communities();
-        let source = OrderSource { graph: &data.graph, labels: &data.labels, train: &train, searches: None };
+        let source = source(&data.graph, &data.labels, &train);
         let mean = |order: &dyn SeedOrder, batch| {
             (0..EPOCHS).map(|e| shuffling_error(&epoch(order, e), batch, &data.labels)).sum::<f64>()
                 / EPOCHS as f64
         };
-        let with = |order_sequences| Proximity::new(&ProximityOptions { order_sequences }, 1, 64, &source);
+        let with =
+            |order_sequences| Proximity::new(&ProximityOptions { order_sequences }, 1, 64, &source).unwrap();
         let chosen = with(0);
         let (sequences, bound) = (chosen.sequences(), mean(&Random::new(&train, 1), 16));
         assert!(sequences.is_power_of_two() && (2..=32).contains(&sequences), "{sequences}");
@@ -443,7 +498,8 @@ mod tests {
         // any order mixes a single class
         let labels = Labels::Single { class: vec![0; 8000].into(), classes: 1 };
         let one =
-            Proximity::new(&ProximityOptions::default(), 1, 64, &OrderSource { labels: &labels, ..source });
+            Proximity::new(&ProximityOptions::default(), 1, 64, &OrderSource { labels: &labels, ..source })
+                .unwrap();
         assert_eq!(one.sequences(), 1);
     }
 }

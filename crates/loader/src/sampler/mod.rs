@@ -32,6 +32,7 @@ use std::sync::Arc;
 use graphmill_core::{
     Error, Graph, NodeId,
     options::{OptionGroup, OwnOptions},
+    progress::{Progress, Quiet},
     table::{Entry, Table},
 };
 
@@ -83,9 +84,10 @@ impl Default for SamplerOptions {
 }
 
 impl SamplerOptions {
-    /// Returns the options of subgraph samplers.
-    pub fn subgraphs(&self) -> SubgraphContext<'_> {
-        SubgraphContext { budget: self.budget, own: &self.own, partition: self.partition.as_deref() }
+    /// Returns the options of subgraph samplers, whose precomputations report to `progress`.
+    pub fn subgraphs<'a>(&'a self, progress: &'a dyn Progress) -> SubgraphContext<'a> {
+        let partition = self.partition.as_deref();
+        SubgraphContext { budget: self.budget, own: &self.own, partition, progress }
     }
 }
 
@@ -96,6 +98,15 @@ pub struct Source<'a> {
     pub graph: &'a Graph,
     /// Distinct training nodes.
     pub train: &'a [NodeId],
+    /// Watches long precomputations, and may stop them.
+    pub progress: &'a dyn Progress,
+}
+
+impl<'a> Source<'a> {
+    /// Creates a source whose precomputations nothing watches.
+    pub fn new(graph: &'a Graph, train: &'a [NodeId]) -> Self {
+        Self { graph, train, progress: &Quiet }
+    }
 }
 
 /// Constructor of a sampler that goes from seeds, hop by hop.
@@ -271,8 +282,8 @@ fn subgraphs_of(
     source: &Source,
 ) -> Result<Subgraphs, String> {
     let training = options.own.get::<SubgraphTraining>();
-    let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs());
-    Subgraphs::new(source.graph, source.train, &training, options.seed, make)
+    let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs(source.progress));
+    Subgraphs::new(source.graph, source.train, &training, options.seed, source.progress, make)
 }
 
 /// All neighbours with equal weights.
@@ -406,7 +417,12 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             source: "Chiang et al., Cluster-GCN, KDD 2019, section 3.2",
             options: &[TRAINING, OptionGroup::of::<ClusterOptions>()],
             make: SamplerKind::subgraphs(|graph, roots, with| {
-                Ok(Box::new(subgraph::cluster::Cluster::new(graph, roots, &with.own.get(), with.partition)?))
+                Ok(Box::new(subgraph::cluster::Cluster::new(
+                    graph,
+                    roots,
+                    &with.own.get(),
+                    (with.partition, with.progress),
+                )?))
             })
             .unbounded(),
         },

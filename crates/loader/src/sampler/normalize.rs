@@ -29,7 +29,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use graphmill_core::{Block, Error, Graph, NodeId, Result, block::Induce};
+use graphmill_core::{
+    Block, Error, Graph, NodeId, Result,
+    block::Induce,
+    progress::{Progress, Unit},
+};
 use rayon::prelude::*;
 
 use crate::{BatchKey, subgraph::SubgraphScratch};
@@ -59,13 +63,21 @@ impl Normalization {
     /// and 4 per node, and a worker's scratch buffers per thread.
     ///
     /// # Errors
-    /// Drawing fails, or returns no nodes.
-    pub(super) fn new(graph: &Graph, draw: &Draw, seed: u64, enough: u64) -> Result<Self> {
+    /// Drawing fails or returns no nodes, or `progress` stops the counting.
+    pub(super) fn new(
+        graph: &Graph,
+        draw: &Draw,
+        seed: u64,
+        enough: u64,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        progress.stage("counting subgraphs to normalise", Some(enough), Unit::Rows);
         let zeros = |n: usize| (0..n).map(|_| AtomicU32::new(0)).collect::<Vec<_>>();
         let (of_node, of_edge) = (zeros(graph.num_nodes()), zeros(graph.num_edges()));
         let (mut subgraphs, mut drawn) = (0, 0u64);
         let mut round: Vec<Vec<NodeId>> = vec![Vec::new(); ROUND as usize];
         while drawn < enough {
+            progress.check()?;
             let fill = |scratch: &mut SubgraphScratch, (i, nodes): (usize, &mut Vec<NodeId>)| {
                 draw(BatchKey { seed, epoch: EPOCH, batch: subgraphs + i as u64 }, scratch, nodes)
             };
@@ -93,6 +105,7 @@ impl Normalization {
                 induce.block(graph, nodes, block, |e| add(&of_edge[e as usize]))
             };
             round[..taken].par_iter().try_for_each_init(<(Induce, Block)>::default, count)?;
+            progress.done(drawn.min(enough));
         }
         let mut edge = vec![0.0; graph.num_edges()];
         let weigh = |(v, of_edge, out): (usize, &[AtomicU32], &mut [f32])| {

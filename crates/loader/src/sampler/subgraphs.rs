@@ -12,6 +12,7 @@ use graphmill_core::{
     induced::induced_graph,
     keyed,
     options::{Fault, OptionSet, range},
+    progress::Progress,
     symmetry::is_symmetric,
 };
 use serde::{Deserialize, Serialize};
@@ -120,13 +121,14 @@ impl Subgraphs {
     /// sampling an epoch.
     ///
     /// # Errors
-    /// `make` rejects its options, the coverage is not a number of at least 0, or subgraphs cannot
-    /// be drawn.
+    /// `make` rejects its options, the coverage is not a number of at least 0, subgraphs cannot be
+    /// drawn, or `progress` stops the counting.
     pub fn new(
         graph: &Graph,
         train: &[NodeId],
         training: &SubgraphTraining,
         seed: u64,
+        progress: &dyn Progress,
         make: impl FnOnce(&Graph, &[NodeId]) -> Result<Box<dyn SubgraphSampler>, String>,
     ) -> Result<Self, String> {
         training.check().map_err(|fault| fault.to_string())?;
@@ -154,7 +156,7 @@ impl Subgraphs {
             let draw = |key, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>| {
                 this.draw(from, key, scratch, nodes)
             };
-            let normalization = Normalization::new(from, &draw, seed, enough);
+            let normalization = Normalization::new(from, &draw, seed, enough, progress);
             this.normalization = Some(normalization.map_err(|e| e.to_string())?);
         }
         this.training = own;
@@ -378,9 +380,12 @@ fn weigh(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
+    use std::sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    };
 
-    use graphmill_core::{EdgeOptions, build, options::OwnOptions};
+    use graphmill_core::{EdgeOptions, build, options::OwnOptions, progress::Quiet};
 
     use super::*;
     use crate::{
@@ -425,7 +430,7 @@ mod tests {
     }
 
     fn biased(train: &[NodeId], training: SubgraphTraining) -> Subgraphs {
-        Subgraphs::new(&graph(), train, &training, 3, |_, _| Ok(Box::new(Biased))).unwrap()
+        Subgraphs::new(&graph(), train, &training, 3, &Quiet, |_, _| Ok(Box::new(Biased))).unwrap()
     }
 
     fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> Sampled {
@@ -555,10 +560,10 @@ mod tests {
             find_subgraphs("frontier").unwrap()(
                 graph,
                 roots,
-                &SubgraphContext { budget: 16, own: &own, partition: None },
+                &SubgraphContext { budget: 16, own: &own, partition: None, progress: &Quiet },
             )
         };
-        let sampler = Subgraphs::new(&graph(), &train, &training, 3, make).unwrap();
+        let sampler = Subgraphs::new(&graph(), &train, &training, 3, &Quiet, make).unwrap();
         assert_eq!(sampler.properties().subgraphs, Some(2));
         let batch = sample(&sampler, Aggregation::Symmetric, 1);
         assert!(!batch.seeds.nodes.is_empty() && batch.seeds.nodes.iter().all(|v| v % 2 == 0));
@@ -604,7 +609,7 @@ mod tests {
     fn invalid_coverage_and_empty_subgraphs_are_errors() {
         let make = |coverage| {
             let training = SubgraphTraining { sample_coverage: coverage, ..SubgraphTraining::default() };
-            Subgraphs::new(&graph(), &[1], &training, 3, |_, _| Ok(Box::new(Biased))).err()
+            Subgraphs::new(&graph(), &[1], &training, 3, &Quiet, |_, _| Ok(Box::new(Biased))).err()
         };
         assert!(make(f64::NAN).unwrap().starts_with("sample_coverage: 'NaN'"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
@@ -626,8 +631,28 @@ mod tests {
                 Ok(())
             }
         }
-        let made =
-            Subgraphs::new(&graph(), &[1], &SubgraphTraining::default(), 3, |_, _| Ok(Box::new(Nothing)));
+        let make = |_: &Graph, _: &[NodeId]| Ok(Box::new(Nothing) as Box<dyn SubgraphSampler>);
+        let made = Subgraphs::new(&graph(), &[1], &SubgraphTraining::default(), 3, &Quiet, make);
         assert!(made.err().unwrap().contains("no nodes at all"));
+    }
+
+    #[test]
+    fn a_stop_ends_the_counting_after_a_round() {
+        /// Stops as soon as some nodes are counted.
+        struct Stops(AtomicU64);
+        impl Progress for Stops {
+            fn done(&self, amount: u64) {
+                self.0.store(amount, Relaxed);
+            }
+            fn is_stopped(&self) -> bool {
+                self.0.load(Relaxed) > 0
+            }
+        }
+        let (stops, training) = (Stops(AtomicU64::new(0)), SubgraphTraining::default());
+        let training = SubgraphTraining { sample_coverage: 1e6, ..training };
+        let make = |_: &Graph, _: &[NodeId]| Ok(Box::new(Biased) as Box<dyn SubgraphSampler>);
+        let error = Subgraphs::new(&graph(), &[1], &training, 3, &stops, make).err().unwrap();
+        assert_eq!(error, graphmill_core::Error::Stopped.to_string());
+        assert!(stops.0.load(Relaxed) < 64 * 40, "more than a round was counted");
     }
 }

@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn every_layer_reads_all_neighbours_of_the_same_subgraph() {
         let (graph, train): (Graph, Vec<NodeId>) = (graph(), (0..150).collect());
-        let source = Source { graph: &graph, train: &train };
+        let source = Source::new(&graph, &train);
         for entry in TABLE.iter().filter(|entry| entry.make.draws_subgraphs()) {
             for inductive in [false, true] {
                 let mut options =
@@ -206,7 +206,7 @@ mod tests {
         let part = induced_graph(&graph, &(0..200).collect::<Vec<_>>()).unwrap();
         let entry = TABLE.find("saint-rw").unwrap();
         let options = SamplerOptions { fanout: [5, 5].into(), budget: 40, ..SamplerOptions::default() };
-        let source = Source { graph: &part, train: &train };
+        let source = Source::new(&part, &train);
         let plain = entry.make.make(&options, &source).unwrap();
         let subgraphs = entry.make.make_subgraphs(&options, &source).unwrap();
         let hops = HopStack::new(Full::new(2).unwrap());

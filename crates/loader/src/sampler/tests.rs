@@ -47,7 +47,7 @@ fn by_hops(fanout: &[i64], graph: &Graph, mut see: impl FnMut(&str, &SamplerOpti
                 }
                 let own = OwnOptions::default().with(weighted);
                 let options = SamplerOptions { fanout: fanout.into(), own, ..SamplerOptions::default() };
-                let sampler = make(&options, &Source { graph, train: &[] }).unwrap();
+                let sampler = make(&options, &Source::new(graph, &[])).unwrap();
                 see(entry.name, &options, &HopStack::from(sampler));
             }
         }

@@ -30,6 +30,7 @@ use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
     options::{Fault, OptionSet, range},
+    progress::{Progress, Unit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,12 +94,13 @@ impl Cluster {
     ///
     /// # Errors
     /// There are no roots, there are no parts or more than nodes, a subgraph has more parts than
-    /// there are, or the partition has another length or part numbers beyond the number of nodes.
+    /// there are, the partition has another length or part numbers beyond the number of nodes, or
+    /// `progress` stops the work.
     pub fn new(
         graph: &Graph,
         roots: &[NodeId],
         options: &ClusterOptions,
-        partition: Option<&[u32]>,
+        (partition, progress): (Option<&[u32]>, &dyn Progress),
     ) -> Result<Self, String> {
         check_roots(graph, roots)?;
         let num_nodes = graph.num_nodes();
@@ -126,7 +128,9 @@ impl Cluster {
                         options.parts
                     ));
                 }
-                grown = grow(graph, &is_member, members, options.parts);
+                progress.stage("growing the parts of clusters", Some(members as u64), Unit::Rows);
+                grown =
+                    grow(graph, &is_member, members, options.parts, progress).map_err(|e| e.to_string())?;
                 &grown
             }
         };
@@ -178,13 +182,26 @@ impl Cluster {
     }
 }
 
+/// Number of steps of a search between two checks of its progress.
+const CHECKED_STEPS: u32 = 1 << 12;
+
 /// Part number of each member, and 0 of other nodes.
-fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<u32> {
+///
+/// # Errors
+/// `progress` stops the work.
+fn grow(
+    graph: &Graph,
+    is_member: &[bool],
+    members: usize,
+    parts: usize,
+    progress: &dyn Progress,
+) -> Result<Vec<u32>> {
     const NONE: u32 = u32::MAX;
     let mut part_of: Vec<u32> = is_member.iter().map(|&member| if member { NONE } else { 0 }).collect();
     let mut queue: Vec<NodeId> = Vec::new();
-    let mut first = 0;
+    let (mut first, mut steps) = (0, 0u32);
     for part in 0..parts {
+        progress.done((members * part / parts) as u64);
         // sizes differ by at most one
         let mut left = members * (part + 1) / parts - members * part / parts;
         // start at the node that the previous part would have taken next
@@ -201,6 +218,10 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
             }
             let v = queue[head];
             head += 1;
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(CHECKED_STEPS) {
+                progress.check()?;
+            }
             if part_of[v as usize] != NONE {
                 continue;
             }
@@ -210,7 +231,7 @@ fn grow(graph: &Graph, is_member: &[bool], members: usize, parts: usize) -> Vec<
         }
         queue.drain(..head);
     }
-    part_of
+    Ok(part_of)
 }
 
 impl SubgraphSampler for Cluster {
@@ -249,6 +270,8 @@ impl SubgraphSampler for Cluster {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_core::progress::Quiet;
+
     use super::*;
     use crate::subgraph::testing::{fits, graph_of};
 
@@ -262,7 +285,7 @@ mod tests {
             graph,
             roots,
             &ClusterOptions { parts, parts_per_batch, ..ClusterOptions::default() },
-            partition,
+            (partition, &Quiet),
         )
     }
 
@@ -314,9 +337,21 @@ mod tests {
     }
 
     #[test]
+    fn a_stop_ends_the_growth_of_parts() {
+        struct Stopped;
+        impl Progress for Stopped {
+            fn is_stopped(&self) -> bool {
+                true
+            }
+        }
+        let outcome = grow(&ring(10_000), &[true; 10_000], 10_000, 4, &Stopped);
+        assert!(matches!(outcome, Err(graphmill_core::Error::Stopped)));
+    }
+
+    #[test]
     fn grown_parts_are_even_and_connected() {
         let graph = ring(30);
-        let part_of = grow(&graph, &[true; 30], 30, 4);
+        let part_of = grow(&graph, &[true; 30], 30, 4, &Quiet).unwrap();
         for part in 0..4 {
             let size = part_of.iter().filter(|&&p| p == part).count();
             assert!((7..=8).contains(&size), "{part_of:?}");

@@ -20,7 +20,7 @@ pub mod random_walk;
 pub(crate) mod testing;
 mod visited;
 
-use graphmill_core::{Error, Graph, NodeId, Result, options::OwnOptions};
+use graphmill_core::{Error, Graph, NodeId, Result, options::OwnOptions, progress::Progress};
 
 pub use crate::BatchKey;
 pub use frontier::PopBy;
@@ -128,6 +128,8 @@ pub struct SubgraphContext<'a> {
     pub own: &'a OwnOptions,
     /// Part of every node, for a sampler of the parts of a given partition (`cluster`).
     pub partition: Option<&'a [u32]>,
+    /// Watches long precomputations, and may stop them.
+    pub progress: &'a dyn Progress,
 }
 
 impl SubgraphContext<'_> {

@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use crate::sampler::{find_subgraphs, of_subgraphs};
+use graphmill_core::progress::Quiet;
 use graphmill_data::generate::{GenerateOptions, generate};
 
 fn key(batch: u64) -> BatchKey {
@@ -25,8 +26,12 @@ fn samplers_draw_distinct_ascending_nodes_by_the_key_alone() {
     let mut scratch = SubgraphScratch::default();
     let own = options();
     for (name, make) in of_subgraphs() {
-        let sampler =
-            make(&graph, &roots, &SubgraphContext { budget: 300, own: &own, partition: None }).unwrap();
+        let sampler = make(
+            &graph,
+            &roots,
+            &SubgraphContext { budget: 300, own: &own, partition: None, progress: &Quiet },
+        )
+        .unwrap();
         assert!(sampler.budget() > 0 && sampler.epoch(roots.len()) > 0, "{name}");
         let max = if name == "saint-rw" { 450 } else { 300 };
         let (mut nodes, mut again) = (vec![3, 2, 1], Vec::new());
@@ -57,7 +62,7 @@ fn samplers_of_degenerate_graphs_end_or_report_the_reason() {
         parts_per_batch: 1,
         ..ClusterOptions::default()
     });
-    let with = SubgraphContext { budget: 8000, own: &own, partition: None };
+    let with = SubgraphContext { budget: 8000, own: &own, partition: None, progress: &Quiet };
     for (name, make) in of_subgraphs() {
         for (graph, roots) in &graphs {
             match make(graph, roots, &with) {
@@ -89,8 +94,12 @@ fn nodes_are_drawn_by_degree() {
     let graph = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[]]);
     let (make, own) = (find_subgraphs("saint-node").unwrap(), options());
     // a subgraph of one draw is the draw
-    let sampler =
-        make(&graph, &[0, 2, 4, 5], &SubgraphContext { budget: 1, own: &own, partition: None }).unwrap();
+    let sampler = make(
+        &graph,
+        &[0, 2, 4, 5],
+        &SubgraphContext { budget: 1, own: &own, partition: None, progress: &Quiet },
+    )
+    .unwrap();
     let (mut scratch, mut nodes, mut counts) = (SubgraphScratch::default(), Vec::new(), vec![0; 6]);
     for batch in 0..20_000 {
         sampler.sample(&graph, key(batch), &mut scratch, &mut nodes).unwrap();

@@ -63,7 +63,7 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
         for fanout in FANOUTS {
             let case = format!("{}, graph {which}, fanout {fanout:?}", entry.name);
             let options = options(fanout);
-            let source = Source { graph: &graph, train: &train };
+            let source = Source::new(&graph, &train);
             let Ok(sampler) = entry.make.make(&options, &source) else {
                 rejected += 1; // some samplers reject -1
                 continue;

@@ -117,7 +117,7 @@ impl RelationHops {
                 ));
             }
             let sampler = kind
-                .hop(&options, &Source { graph: relation, train: &[] })
+                .hop(&options, &Source::new(relation, &[]))
                 .map_err(|e| format!("relation {}: {e}", schema.relation_name(r)))?;
             samplers.push(Some(sampler));
         }

@@ -34,6 +34,7 @@
 
 use graphmill_core::{
     Error, Graph, NodeId, Result,
+    progress::Quiet,
     typed::{Relation, Schema, TypedGraph},
 };
 
@@ -99,9 +100,11 @@ impl TypedSubgraphs {
             Roots::Training => global.clone(),
         };
         let training = SubgraphTraining { inductive: false, ..with.own.get() };
-        let context = SubgraphContext { budget: with.budget, own: &with.own, partition: None };
-        let subgraphs =
-            Subgraphs::new(&union, &global, &training, with.seed, |union, _| make(union, &roots, &context))?;
+        let context =
+            SubgraphContext { budget: with.budget, own: &with.own, partition: None, progress: &Quiet };
+        let subgraphs = Subgraphs::new(&union, &global, &training, with.seed, &Quiet, |union, _| {
+            make(union, &roots, &context)
+        })?;
         Ok(Self { subgraphs, union, node_type: *node_type, num_hops: with.fanout.all.len() })
     }
 

@@ -186,7 +186,7 @@ impl Source {
         let roots = array::nodes("roots", roots, graph.num_nodes())?;
         let made = wait::quietly(py, |progress| {
             let method = Subgraphs::new(
-                make(graph, &roots, &SubgraphContext { budget, own: &own, partition: None })?,
+                make(graph, &roots, &SubgraphContext { budget, own: &own, partition: None, progress })?,
                 batches,
             );
             let norms =

@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use graphmill_core::progress::Progress as Work;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
@@ -41,6 +42,8 @@ struct MessageObserver {
     alarm: LossAlarm,
     /// Time of the last batch event.
     last: Instant,
+    /// True once the run is asked to stop.
+    stop: Arc<AtomicBool>,
 }
 
 impl MessageObserver {
@@ -51,7 +54,20 @@ impl MessageObserver {
     }
 }
 
+/// Progress before the first epoch, which the flag of the run stops.
+struct UntilFlag(Arc<AtomicBool>);
+
+impl Work for UntilFlag {
+    fn is_stopped(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
 impl Observer for MessageObserver {
+    fn preparation(&self) -> Arc<dyn Work> {
+        Arc::new(UntilFlag(self.stop.clone()))
+    }
+
     fn start(&mut self, start: &Start) -> Result<()> {
         for record in &start.earlier {
             // an earlier part of the run has warned
@@ -187,7 +203,8 @@ pub(super) fn train(
     };
     let work = move |stop: Arc<AtomicBool>, to| {
         let train = || {
-            let messages = MessageObserver { to, alarm: LossAlarm::default(), last: Instant::now() };
+            let (alarm, last) = (LossAlarm::default(), Instant::now());
+            let messages = MessageObserver { to, alarm, last, stop: stop.clone() };
             let mut observer = Recorder::new(&config, run.as_ref(), Box::new(messages));
             let stop = || stop.load(Relaxed);
             let context = RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &stop };

@@ -84,7 +84,9 @@ impl DeviceGroup {
         }
         let caches =
             DeviceCaches::new(config, context.data, context.sampler, context.order, reuse)?.map(|caches| {
-                caches.for_rank(context.own.cloned(), &**context.feature).counted_by(context.presampling)
+                caches
+                    .for_rank(context.own.cloned(), &**context.feature)
+                    .counted_by(context.presampling, context.progress)
             });
         let has_budget = caches.is_some() && config.device_budget.0 > 0;
         let step = match &caches {

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{NodeId, memory, progress::Quiet};
+use graphmill_core::{NodeId, memory};
 use graphmill_loader::Workspace;
 use rayon::ThreadPool;
 
@@ -321,9 +321,9 @@ fn ranking(context: &StrategyContext, metric: &str) -> Result<Ranking> {
     if metric == REQUESTS {
         return Ok(Ranking::Requests);
     }
-    let StrategyContext { config, data, sampler, order, .. } = *context;
-    let (mut scores, _) = counted(metric, config, data, sampler, order, (None, context.own), &Quiet)
-        .map_err(|e| Error::usage(format!("--hot-metric {metric}: {e}")))?;
+    let StrategyContext { config, data, sampler, order, progress, .. } = *context;
+    let (mut scores, _) = counted(metric, config, data, sampler, order, (None, context.own), progress)
+        .map_err(|e| Error::of_option("--hot-metric", metric, e))?;
     if let Some(exchange) = context.exchange {
         exchange.sum(&mut scores)?;
     }

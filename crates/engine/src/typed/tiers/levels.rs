@@ -2,10 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use graphmill_core::{
-    progress::{Progress, Quiet},
-    typed::Schema,
-};
+use graphmill_core::{progress::Unit, typed::Schema};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     feature::{Link, LinkOptions, Linked, cached::Level},
@@ -263,8 +260,10 @@ impl<'b> Levels<'b> {
     /// Score of every node by the policy of a level.
     fn scores(&self, level: &CacheLevel) -> Result<Vec<f64>> {
         let visits: &dyn Visits = self.visits;
-        visits::scores(level.policy, self.config, self.task, visits, &Quiet as &dyn Progress)
-            .map_err(|error| Error::usage(format!("--{} {}: {error}", level.flag, level.policy)))
+        let watch = self.visits.watch();
+        watch.stage(&format!("ranking the nodes by {}", level.policy), None, Unit::Rows);
+        visits::scores(level.policy, self.config, self.task, visits, watch)
+            .map_err(|error| Error::of_option(&format!("--{}", level.flag), level.policy, error))
     }
 
     /// Describes the held fraction of the rows of each type.

@@ -15,7 +15,7 @@ mod over_ranks;
 
 use std::time::Instant;
 
-use graphmill_core::{features::FeatureData, matrix::TableType, progress::Quiet};
+use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progress};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::cached::{Level, RowFormat, sparse_bytes},
@@ -149,17 +149,19 @@ impl TypedTiers {
     ///
     /// # Errors
     /// Those of [`whole`]; a policy is unknown or not defined for several types; the rows of a
-    /// cache ratio or a training step exceed a budget; an allocation fails.
+    /// cache ratio or a training step exceed a budget; an allocation fails; `progress` stops the
+    /// work.
     pub(super) fn new(
         config: &TrainConfig,
         data: &TypedDataset,
         task: &TypedTask,
         (sampler, by_device): (&dyn TypedSampler, Option<&TypedDevices>),
+        progress: &dyn Progress,
     ) -> Result<Self> {
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
         let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
-        let visits = TypedVisits::new(config, task, sampler, &Quiet)?;
+        let visits = TypedVisits::new(config, task, sampler, progress)?;
         let clock = Instant::now();
         let mut levels = Levels::new(config, task, (sampler, &visits), lowest.tables);
         if beyond {

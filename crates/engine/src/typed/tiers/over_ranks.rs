@@ -13,7 +13,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::progress::Quiet;
+use graphmill_core::progress::Progress;
 use graphmill_distributed::{NodeOwnership, rows::OwnedAndRemoteRows};
 use graphmill_loader::{Feature, feature::cached::Level, typed::TypedSampler};
 
@@ -42,11 +42,12 @@ impl TypedTiers {
         config: &TrainConfig,
         view: &TypedRankView,
         sampler: &dyn TypedSampler,
+        progress: &dyn Progress,
     ) -> Result<Self> {
         let (budget, devices) = (config.host_budget.0, config.num_devices());
         let caches_in_host = budget > 0 || devices == 0 && config.cache_ratio.0.is_some();
         let clock = Instant::now();
-        let visits = TypedVisits::new(config, &view.task, sampler, &Quiet)?.of_rank(view.of_seeds());
+        let visits = TypedVisits::new(config, &view.task, sampler, progress)?.of_rank(view.of_seeds());
         let task = &view.task;
         let mut levels = if caches_in_host {
             let resident = view.rows.iter().flatten().map(|rows| rows.resident).sum::<u64>();

@@ -6,6 +6,7 @@ use graphmill_core::{
     block::Aggregation,
     keyed,
     options::OwnOptions,
+    progress::Quiet,
     typed::{NodeType, bipartite},
 };
 use proptest::prelude::*;
@@ -66,7 +67,8 @@ impl NodesOf {
             Roots::All => (0..union.num_nodes() as NodeId).collect(),
             Roots::Training => with.train.1.iter().map(|&v| graph.schema().global(1, v)).collect(),
         };
-        let context = SubgraphContext { budget: with.budget, own: &with.own, partition: None };
+        let context =
+            SubgraphContext { budget: with.budget, own: &with.own, partition: None, progress: &Quiet };
         Self { sampler: find_subgraphs(name).unwrap()(&union, &roots, &context).unwrap(), union }
     }
 

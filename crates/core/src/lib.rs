@@ -23,7 +23,8 @@
 //!   score.
 //! - [`table`]: registries with a row for each algorithm of a kind; `options` (a feature): their
 //!   options.
-//! - [`progress`]: progress and cancellation of long work.
+//! - [`progress`]: progress and cancellation of long work; [`signals`]: the handler of SIGTERM
+//!   beside a foreign library.
 //! - [`probe`]: work that the machine alone limits, for benchmarks.
 //! - [`memory`]: the size of the machine's memory; [`disk`]: the free space of file systems;
 //!   [`units`]: readable counts and sizes.
@@ -60,6 +61,7 @@ pub mod probe;
 pub mod progress;
 pub mod rank;
 pub mod search;
+pub mod signals;
 pub mod sparse;
 pub mod spread;
 pub mod symmetry;

@@ -66,3 +66,19 @@ fn signals_end_the_work_before_the_first_epoch() {
     // the directory is free for the next run
     sandbox.ok("train data --hidden 4 --epochs 1 --out run");
 }
+
+#[test]
+fn signals_end_partitioning_by_metis() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate sbm data --nodes 200000 --classes 3 --feature-dim 0 --degree 24");
+    for number in [libc::SIGTERM, libc::SIGINT] {
+        let mut child = start(&sandbox, "partition data parts --method metis --parts 64");
+        thread::sleep(Duration::from_millis(1500));
+        assert_eq!(signal(&mut child, number), Some(128 + number));
+        let errors = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let errors: Vec<String> = errors.collect();
+        assert!(errors.iter().any(|line| line.contains("stopped")), "{errors:?}");
+        assert!(!errors.iter().any(|line| line.contains("METIS failed")), "{errors:?}");
+        assert!(!sandbox.path("parts").exists());
+    }
+}

@@ -12,17 +12,23 @@
 //!
 //! # Cost
 //!
-//! About linear in the edges, single-threaded.
+//! About linear in the edges, single-threaded. A stop does not end the library's thread: it runs
+//! on until the process ends, or its call returns.
 //!
 //! # Memory
 //!
 //! Several copies of the graph. The library accepts fewer than 2^31 edges.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
 
 use graphmill_core::{
     Error, Graph, NodeId, Result, memory,
     progress::{Progress, Unit},
+    signals::SavedHandler,
 };
 
 use super::{Options, PartitionBook, Partitioner, limits::fill_empty, trains};
@@ -77,18 +83,83 @@ impl Partitioner for Metis {
         let slack = if all_train { self.0.slack.min(self.0.train_slack) } else { self.0.slack };
         let most = [1.0 + slack as f32, 1.0 + self.0.train_slack as f32];
         let constraints = if several { 2 } else { 1 };
-        let mut found = vec![0; nodes];
-        let format_error = |e: &dyn std::fmt::Display| Error::invalid(format!("METIS failed: {e}"));
-        let library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
-        metis::Graph::new(constraints, parts.into(), &starts, &neighbors)
-            .map_err(|e| format_error(&e))?
-            .set_vwgt(&weights)
-            .set_ubvec(&most[..constraints as usize])
-            .set_option(metis::option::Seed((self.0.seed & 0x7fff_ffff) as i32))
-            .part_kway(&mut found)
-            .map_err(|e| format_error(&e))?;
-        drop(library);
+        let seed = (self.0.seed & 0x7fff_ffff) as i32;
+        let call = Call { constraints, parts: parts.into(), starts, neighbors, weights, most, seed };
+        let found = call.run(progress)?;
         fill_empty(graph, &trains, parts, found.into_iter().map(|part| part as u16).collect())
+    }
+}
+
+/// Time between two checks for a stop.
+const CHECKED: Duration = Duration::from_millis(20);
+/// Time in which the library replaces the handler of SIGTERM after a call began.
+const REPLACED: Duration = Duration::from_millis(20);
+
+/// Arguments of a call of the library.
+struct Call {
+    constraints: i32,
+    parts: i32,
+    starts: Vec<i32>,
+    neighbors: Vec<i32>,
+    weights: Vec<i32>,
+    /// Largest weights of a part, as ratios of the mean.
+    most: [f32; 2],
+    seed: i32,
+}
+
+impl Call {
+    /// Calls the library on a thread of its own, because nothing interrupts it: after a stop, the
+    /// thread ends by itself. SIGTERM has its handler during the call.
+    ///
+    /// # Errors
+    /// The library fails, the system refuses the thread, or `progress` stops the work.
+    fn run(self, progress: &dyn Progress) -> Result<Vec<i32>> {
+        let failed = |e: &dyn std::fmt::Display| Error::invalid(format!("METIS failed: {e}"));
+        let (begins, begun) = mpsc::channel();
+        let (ends, ended) = mpsc::channel();
+        let work = move || {
+            let library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+            let handler = SavedHandler::save();
+            // the receivers are gone after a stop
+            let _ = begins.send(handler);
+            let found = self.parts();
+            handler.restore();
+            drop(library);
+            let _ = ends.send(found);
+        };
+        thread::Builder::new().name("metis".into()).spawn(work).map_err(|e| failed(&e))?;
+        let handler = loop {
+            match begun.recv_timeout(CHECKED) {
+                Ok(handler) => break handler,
+                Err(mpsc::RecvTimeoutError::Timeout) => progress.check()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(failed(&"its thread ended")),
+            }
+        };
+        let began = Instant::now();
+        while !handler.restore() && began.elapsed() < REPLACED {
+            thread::yield_now();
+        }
+        loop {
+            match ended.recv_timeout(CHECKED) {
+                Ok(found) => return found.map_err(|e| failed(&e)),
+                Err(mpsc::RecvTimeoutError::Timeout) => progress.check()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(failed(&"its thread ended")),
+            }
+            handler.restore();
+        }
+    }
+
+    /// Part of every node.
+    fn parts(&self) -> Result<Vec<i32>, String> {
+        let mut found = vec![0; self.starts.len() - 1];
+        metis::Graph::new(self.constraints, self.parts, &self.starts, &self.neighbors)
+            .map_err(|e| e.to_string())?
+            .set_vwgt(&self.weights)
+            .set_ubvec(&self.most[..self.constraints as usize])
+            .set_option(metis::option::Seed(self.seed))
+            .part_kway(&mut found)
+            .map_err(|e| e.to_string())?;
+        Ok(found)
     }
 }
 
@@ -99,6 +170,23 @@ mod tests {
     use graphmill_core::{EdgeOptions, build, keyed, progress::Quiet};
 
     use super::*;
+
+    #[test]
+    fn a_stop_ends_the_wait_for_the_library() {
+        struct Stopped;
+        impl Progress for Stopped {
+            fn is_stopped(&self) -> bool {
+                true
+            }
+        }
+        // the library is in use, so that the call cannot end before the check
+        let library = LIBRARY.lock().unwrap_or_else(PoisonError::into_inner);
+        let graph = build(3, &[0, 1], &[1, 2], EdgeOptions::UNDIRECTED).unwrap();
+        let options = Options { parts: 2, ..Options::default() };
+        let outcome = Metis::new(&options).partition(&graph, &[], &Stopped);
+        assert!(matches!(outcome, Err(Error::Stopped)));
+        drop(library);
+    }
 
     #[test]
     fn parts_do_not_depend_on_calls_from_other_threads() {

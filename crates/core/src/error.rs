@@ -46,7 +46,7 @@ pub enum Error {
     #[error("stopped before the end; partial results are removed")]
     Stopped,
     /// A name is not in its table.
-    #[error("unknown {axis} '{name}'; known: {known}")]
+    #[error("unknown {axis} '{name}'{}; known: {known}", suggestion(name, known))]
     Unknown {
         /// Kind of name: "format", "generator", ...
         axis: &'static str,
@@ -55,6 +55,19 @@ pub enum Error {
         /// Known names, joined by ", ".
         known: String,
     },
+}
+
+/// The name among `known` that `name` most likely misspells.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let score = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let best = known.into_iter().map(score).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
+}
+
+/// Question for the nearest name of `known`, which are joined by ", "; empty if none is near.
+pub fn suggestion(name: &str, known: &str) -> String {
+    let near = nearest(name, known.split(", "));
+    near.map_or_else(String::new, |near| format!(", did you mean '{near}'?"))
 }
 
 /// Result type of this crate.
@@ -74,5 +87,23 @@ impl Error {
     /// Creates an error about a value out of range or inconsistent values.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_suggest_the_nearest_one() {
+        let message = |name: &str, known: &str| {
+            Error::Unknown { axis: "sampler", name: name.into(), known: known.into() }.to_string()
+        };
+        assert_eq!(
+            message("neighbour", "neighbor, full"),
+            "unknown sampler 'neighbour', did you mean 'neighbor'?; known: neighbor, full"
+        );
+        assert_eq!(message("zzz", "neighbor, full"), "unknown sampler 'zzz'; known: neighbor, full");
+        assert_eq!(message("zzz", ""), "unknown sampler 'zzz'; known: ");
     }
 }

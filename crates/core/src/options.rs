@@ -146,12 +146,7 @@ pub fn one_of<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// Returns the name among `known` that `name` most likely misspells.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let score = |known: &'a str| (strsim::jaro_winkler(name, known), known);
-    let best = known.into_iter().map(score).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then_some(best.1)
-}
+pub use crate::error::nearest;
 
 /// Gives an enum that derives [`ValueEnum`] the `FromStr` and `Display` of its names.
 #[macro_export]

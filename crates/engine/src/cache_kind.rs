@@ -1,7 +1,7 @@
 //! The two kinds of cache that `--cache` names: static rows pinned by a metric, and dynamic rows
 //! that a policy admits and evicts.
 
-use graphmill_core::NodeId;
+use graphmill_core::{Error::Unknown, NodeId};
 use graphmill_loader::{hotness, order, policy};
 
 use crate::{Error, Result};
@@ -71,5 +71,5 @@ pub(crate) fn kind(name: &str) -> Result<Kind> {
     let dynamic = policy::TABLE.get(name);
     dynamic
         .map(|entry| Kind::Dynamic(entry.make))
-        .ok_or_else(|| Error::usage(format!("unknown policy '{name}'; known: {}", known())))
+        .ok_or_else(|| Error::name(Unknown { axis: "policy", name: name.into(), known: known() }))
 }

@@ -1,7 +1,9 @@
 //! Orders of nodes by name: those of the data crate, or the hottest nodes first.
 
 use graphmill_core::{
-    NodeId, node_order,
+    NodeId,
+    error::suggestion,
+    node_order,
     progress::Quiet,
     table::{self, Entry},
 };
@@ -52,7 +54,8 @@ impl NodeOrder {
         if !hotness::is_metric(by) {
             let orders = table::names(reorder::TABLE);
             let known = format!("{orders}; or the hottest first by {}", hotness::metrics());
-            return Err(Error::usage(format!("unknown order '{by}'; known: {known}")));
+            let near = suggestion(by, &orders);
+            return Err(Error::usage(format!("unknown order '{by}'{near}; known: {known}")));
         }
         hotness::refuse_unused(by, &train, given)?;
         let train = Box::new(TrainConfig { seed, ..train });

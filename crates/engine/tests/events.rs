@@ -395,7 +395,7 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("model", "jodie"), ("time_window", "9000")], "--model jodie does not use it"),
         (&[("model", "gatv2-edge"), ("heads", "3")], "does not divide 8 columns"),
         (&[("model", "graphmixer"), ("fanout", "-1")], "the mixer has a slot for each neighbour"),
-        (&[("task", "views")], "--task views: unknown task 'views'; known: visits"),
+        (&[("task", "views")], "--task views: unknown task 'views', did you mean 'visits'?; known: visits"),
     ] {
         let message = train(&data, options).unwrap_err().to_string();
         assert!(message.contains(why), "{options:?}: {message}");

@@ -534,7 +534,7 @@ fn invalid_configurations_are_rejected_with_advice() {
     };
     assert_eq!(
         fail(&|c| c.model = "sagee".into()),
-        "unknown model 'sagee'; known: sage, gcn, gat, gatv2, gin, mixhop, pinsage"
+        "unknown model 'sagee', did you mean 'sage'?; known: sage, gcn, gat, gatv2, gin, mixhop, pinsage"
     );
     assert_eq!("x".parse::<NormKind>(), Err("'x': none, batch, layer or l2".into()));
     assert_eq!("x".parse::<Activation>(), Err("'x': relu, elu, leaky-relu or identity".into()));

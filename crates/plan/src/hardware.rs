@@ -10,6 +10,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use graphmill_core::error::suggestion;
 use graphmill_engine::{Error, Result, config::Bytes};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -123,10 +124,10 @@ impl Hardware {
         }
         let path = Path::new(word);
         if path.extension().is_none() && !path.exists() {
-            let known: Vec<String> = presets.into_keys().collect();
+            let known = presets.into_keys().collect::<Vec<String>>().join(", ");
             return Err(Error::usage(format!(
-                "--hardware {word}: unknown machine '{word}'; known: {}; or give a file, FILE.toml",
-                known.join(", ")
+                "--hardware {word}: unknown machine '{word}'{}; known: {known}; or give a file, FILE.toml",
+                suggestion(word, &known)
             )));
         }
         let mut hardware: Self = file::read(path)?;

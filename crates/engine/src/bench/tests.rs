@@ -117,7 +117,8 @@ fn unknown_benches_and_missing_splits_are_refused() {
     assert!(unknown.is_usage());
     assert_eq!(
         unknown.to_string(),
-        "unknown bench 'sampel'; known: sample, frontier, gather, aggregate, gemm, epoch, all"
+        "unknown bench 'sampel', did you mean 'sample'?; known: sample, frontier, gather, aggregate, gemm, \
+         epoch, all"
     );
     let mut data = generated(&small()).unwrap();
     data.split = Default::default();

@@ -54,18 +54,32 @@ by_name!(ReplacedEnds, ExcludedFromMessages, Positives);
 
 /// Shares of the edges that train, validate and test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EdgeShares(pub [f64; 3]);
+pub struct EdgeShares {
+    /// The shares, of any sum.
+    pub shares: [f64; 3],
+    /// True to cut the edges by their times, false to draw them at random.
+    pub by_time: bool,
+}
+
+/// Word before the shares of a split by time.
+const BY_TIME: &str = "time:";
 
 impl FromStr for EdgeShares {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let wrong = || format!("'{word}' is not a split; write three shares, such as 85,5,10");
+        let wrong = || {
+            format!(
+                "'{word}' is not a split; write three shares, such as 85,5,10, or time:85,5,10 to split by \
+                 time"
+            )
+        };
+        let (by_time, list) = word.strip_prefix(BY_TIME).map_or((false, word), |list| (true, list));
         let shares: Vec<f64> =
-            word.split(',').map(|part| part.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
+            list.split(',').map(|part| part.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;
         let shares: [f64; 3] = shares.try_into().map_err(|_| wrong())?;
         if shares.iter().all(|x| x.is_finite() && *x >= 0.0) && shares[0] > 0.0 {
-            return Ok(Self(shares));
+            return Ok(Self { shares, by_time });
         }
         Err(format!("'{word}' must have shares of at least 0, the first of them above 0"))
     }
@@ -73,8 +87,9 @@ impl FromStr for EdgeShares {
 
 impl fmt::Display for EdgeShares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [train, valid, test] = self.0;
-        write!(f, "{train},{valid},{test}")
+        let [train, valid, test] = self.shares;
+        let by_time = if self.by_time { BY_TIME } else { "" };
+        write!(f, "{by_time}{train},{valid},{test}")
     }
 }
 
@@ -196,8 +211,9 @@ pub struct LinkOptions {
     pub disjoint: f64,
     /// Shares of the edges that train, validate and test.
     ///
-    /// For datasets without a link task, whose edges are split at random by --seed. Example:
-    /// --split-edges 80,10,10.
+    /// For datasets without a link task, whose edges are split at random by --seed. time:T,V,T
+    /// splits by the times of edges instead: the last ones test, those before validate. Example:
+    /// --split-edges time:80,10,10.
     #[arg(long, value_name = "T,V,T")]
     pub split_edges: EdgeShares,
     /// Candidates of a validation or test edge: auto, pairs or all.
@@ -227,7 +243,7 @@ impl Default for LinkOptions {
             corrupt: ReplacedEnds::Auto,
             exclude: ExcludedFromMessages::WithReverses,
             disjoint: 0.0,
-            split_edges: EdgeShares([85.0, 5.0, 10.0]),
+            split_edges: EdgeShares { shares: [85.0, 5.0, 10.0], by_time: false },
             candidates: Candidates::Auto,
         }
     }

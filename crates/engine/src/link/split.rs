@@ -7,6 +7,11 @@
 //! are removed from the graph that is read. Edges of a node to itself stay in the graph and are not
 //! learned.
 //!
+//! By time, a pair of nodes has the time of the latest of its edges, in an undirected graph in both
+//! directions, so that the graph that is read has no edge of a later time than a held-out one. The
+//! pairs are sorted by time and cut where the time changes, as near to the shares as possible:
+//! pairs of equal times are in one part.
+//!
 //! # Source
 //!
 //! Kipf and Welling, *Variational graph auto-encoders*, 2016, section 3 (removed edges).
@@ -19,6 +24,9 @@ use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{Stream, key},
 };
+use rayon::prelude::*;
+
+use crate::config::link::EdgeShares;
 
 /// Part of the key of the order of edges.
 const ORDER: u64 = 0x6c69_6e6b_7370_6c74;
@@ -63,6 +71,108 @@ pub(crate) fn split<E>(mut edges: Vec<E>, shares: [f64; 3], seed: u64) -> [Vec<E
     let test = edges.split_off(count - test);
     let valid = edges.split_off(edges.len() - valid);
     [edges, valid, test]
+}
+
+/// [`split`] by the time of each edge: no edge of a part is later than one of the next, and edges
+/// of equal times are in one part. The parts are shuffled.
+///
+/// # Errors
+/// There are fewer distinct times than parts with a share above 0.
+pub(crate) fn split_by_time<E>(
+    edges: Vec<E>,
+    time: &[i64],
+    shares: [f64; 3],
+    seed: u64,
+) -> Result<[Vec<E>; 3], String> {
+    let mut order: Vec<(i64, E)> = time.iter().copied().zip(edges).collect();
+    order.sort_by_key(|&(time, _)| time);
+    let (count, sum) = (order.len(), shares.iter().sum::<f64>());
+    let borders: Vec<usize> = (1..count).filter(|&i| order[i - 1].0 < order[i].0).collect();
+    let parts = shares.iter().filter(|&&share| share > 0.0).count();
+    if borders.len() + 1 < parts {
+        return Err(format!("they have {} distinct times", borders.len() + usize::from(count > 0)));
+    }
+    // leaves `before` borders for the parts before, and is the nearest to the shares of these
+    let border = |borders: &[usize], before: usize, share: f64| {
+        let wanted = (count as f64 * share / sum).round() as usize;
+        borders[before..].iter().copied().min_by_key(|&at| at.abs_diff(wanted)).unwrap_or(count)
+    };
+    let has_valid = usize::from(shares[1] > 0.0);
+    let test = match shares[2] > 0.0 {
+        true => border(&borders, has_valid, shares[0] + shares[1]),
+        false => count,
+    };
+    let before = &borders[..borders.partition_point(|&at| at < test)];
+    let valid = if has_valid > 0 { border(before, 0, shares[0]) } else { test };
+    let mut edges: Vec<E> = order.into_iter().map(|(_, edge)| edge).collect();
+    let mut parts = [Vec::new(), edges.split_off(valid.min(test)), Vec::new()];
+    parts[2] = parts[1].split_off(test - valid.min(test));
+    parts[0] = edges;
+    for (i, part) in (0..).zip(&mut parts) {
+        Stream::new(key(&[seed, ORDER, i])).shuffle(part);
+    }
+    Ok(parts)
+}
+
+/// Edges of a dataset with their times. The sources of a row may have any order.
+#[derive(Clone, Copy)]
+pub(crate) struct TimedEdges<'e> {
+    /// Start of each destination's row.
+    pub(crate) indptr: &'e [u64],
+    /// Source of each edge.
+    pub(crate) indices: &'e [NodeId],
+    /// Time of each edge.
+    pub(crate) time: &'e [i64],
+}
+
+impl TimedEdges<'_> {
+    /// Latest time of each of these pairs of nodes among the edges that join it, in both directions
+    /// if they are `undirected`. O(E log E).
+    fn latest(&self, edges: &[Edge], undirected: bool) -> Vec<i64> {
+        let mut all: Vec<(NodeId, NodeId, i64)> = Vec::with_capacity(self.indices.len());
+        for (v, ends) in (0..).zip(self.indptr.windows(2)) {
+            let row = ends[0] as usize..ends[1] as usize;
+            all.extend(row.map(|e| (v, self.indices[e], self.time[e])));
+        }
+        all.par_sort_unstable();
+        let of_pair = |u: NodeId, v: NodeId| {
+            let end = all.partition_point(|edge| (edge.0, edge.1) <= (v, u));
+            let last = end.checked_sub(1).map(|last| all[last]);
+            last.filter(|edge| (edge.0, edge.1) == (v, u)).map_or(i64::MIN, |edge| edge.2)
+        };
+        let of = |&(u, v): &Edge| match undirected {
+            true => of_pair(u, v).max(of_pair(v, u)),
+            false => of_pair(u, v),
+        };
+        edges.par_iter().map(of).collect()
+    }
+}
+
+/// Splits edges by the option `--split-edges`; `timed` has their times, if they have some. Returns
+/// the parts, and how they are split.
+///
+/// # Errors
+/// The split is by time, and the edges have no times or too few.
+pub(crate) fn split_of(
+    option: EdgeShares,
+    (edges, undirected): (Vec<Edge>, bool),
+    timed: Option<TimedEdges>,
+    seed: u64,
+) -> Result<([Vec<Edge>; 3], &'static str), String> {
+    let EdgeShares { shares, by_time } = option;
+    if !by_time {
+        return Ok((split(edges, shares, seed), "at random by --seed"));
+    }
+    let refuse = |why: String| {
+        let random = EdgeShares { by_time: false, ..option };
+        format!("{why}, so --split-edges {option} cannot split them; use --split-edges {random}")
+    };
+    let Some(timed) = timed else {
+        return Err(refuse("its edges have no times".into()));
+    };
+    let time = timed.latest(&edges, undirected);
+    let parts = split_by_time(edges, &time, shares, seed);
+    Ok((parts.map_err(|why| refuse(format!("its edges cannot be divided by time: {why}")))?, "by time"))
 }
 
 /// Gives each edge one of its two directions at random, for graphs that have both.
@@ -170,6 +280,72 @@ mod tests {
             directed(&mut turned, seed);
             prop_assert_eq!(set(&turned, true), set(&train, true));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn no_edge_is_later_than_one_of_the_next_part_and_ties_stay_together(
+            edges in prop::collection::vec((0u32..12, 0u32..12, 0i64..9), 1..80),
+            undirected in any::<bool>(),
+            valid in 0u32..3,
+            test in 0u32..3,
+        ) {
+            // the stored order of parallel edges is that of the times as given
+            let mut directed: Vec<(u32, u32, i64)> = edges;
+            if undirected {
+                let reverses: Vec<_> = directed.iter().map(|&(u, v, t)| (v, u, t)).collect();
+                directed.extend(reverses);
+            }
+            directed.sort_by_key(|&(u, v, _)| (v, u));
+            let starts = |v: u32| directed.partition_point(|edge| edge.1 < v) as u64;
+            let indptr: Vec<u64> = (0..=12).map(starts).collect();
+            let indices: Vec<u32> = directed.iter().map(|edge| edge.0).collect();
+            let time: Vec<i64> = directed.iter().map(|edge| edge.2).collect();
+            let graph = Graph::of_sound_edges(indptr.into(), indices.into(), None).unwrap();
+            let all = distinct(&graph, undirected);
+            let timed = TimedEdges { indptr: graph.indptr(), indices: graph.indices(), time: &time };
+            let latest = timed.latest(&all, undirected);
+            let time_of = |edge: &Edge| latest[all.iter().position(|other| other == edge).unwrap()];
+            for (&(u, v), &latest) in all.iter().zip(&latest) {
+                let of = directed.iter().filter(|edge| (edge.0, edge.1) == (u, v)
+                    || undirected && (edge.1, edge.0) == (u, v));
+                prop_assert_eq!(of.map(|edge| edge.2).max(), Some(latest));
+            }
+            let shares = [6.0, f64::from(valid), f64::from(test)];
+            let mut times = latest.clone();
+            times.sort_unstable();
+            times.dedup();
+            let wanted = shares.iter().filter(|&&share| share > 0.0).count();
+            let Ok(parts) = split_by_time(all.clone(), &latest, shares, 4) else {
+                prop_assert!(times.len() < wanted);
+                return Ok(());
+            };
+            let mut found = parts.concat();
+            found.sort_unstable_by_key(|&(u, v)| (v, u));
+            prop_assert_eq!(&found, &all);
+            for (part, share) in parts.iter().zip(shares) {
+                prop_assert_eq!(part.is_empty(), share == 0.0 || all.is_empty());
+            }
+            let ends: Vec<(i64, i64)> = parts.iter().filter(|part| !part.is_empty()).map(|part| {
+                let times = part.iter().map(time_of);
+                (times.clone().min().unwrap(), times.max().unwrap())
+            }).collect();
+            prop_assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", ends);
+        }
+    }
+
+    #[test]
+    fn splits_by_time_are_as_near_to_the_shares_as_ties_allow() {
+        let sizes = |time: &[i64], shares| {
+            split_by_time((0..time.len()).collect(), time, shares, 1)
+                .map(|parts| parts.map(|part| part.len()))
+        };
+        let time: Vec<i64> = (0..20).collect();
+        assert_eq!(sizes(&time, [80.0, 10.0, 10.0]), Ok([16, 2, 2]));
+        assert_eq!(sizes(&time, [90.0, 0.0, 10.0]), Ok([18, 0, 2]));
+        assert_eq!(sizes(&[1, 1, 1, 1, 2, 2, 2, 3, 3, 3], [80.0, 10.0, 10.0]), Ok([4, 3, 3]));
+        assert_eq!(sizes(&[1, 1, 2, 2], [80.0, 10.0, 10.0]), Err("they have 2 distinct times".into()));
+        assert_eq!(sizes(&[], [80.0, 0.0, 0.0]), Ok([0, 0, 0]));
     }
 
     #[test]

@@ -5,14 +5,14 @@ use std::{path::Path, sync::Arc};
 use graphmill_core::{End, Graph, Labels, NodeId, Split, symmetry::is_symmetric};
 use graphmill_data::{
     Dataset,
-    typed::{self, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed},
+    typed::{self, EdgeData, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed},
 };
 use graphmill_loader::link::{KnownEdges, LinkSource, NegativeLists, Walks};
 
 use super::{
     lists::{self, FileLists},
     metric::LinkMetric,
-    split::{self, Edge},
+    split::{self, Edge, TimedEdges},
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -97,7 +97,7 @@ impl LinkTask {
         let task = stored_task(config, data)?;
         let Parts { mut train, valid, test, metric, mut notes } = match &task {
             Some((typed, task)) => of_task(typed, task, &data.graph, undirected),
-            None => of_shares(config, &options, &data.graph, undirected),
+            None => of_shares(config, &options, data, undirected)?,
         };
         let held = split::set(valid.edges.iter().chain(&test.edges), undirected);
         let mut removed = held.clone();
@@ -259,19 +259,32 @@ fn stored_task(config: &TrainConfig, data: &Dataset) -> Result<Option<(TypedData
 }
 
 /// Parts of the edges by their shares.
-fn of_shares(config: &TrainConfig, options: &LinkOptions, graph: &Graph, undirected: bool) -> Parts {
+///
+/// # Errors
+/// The edges cannot be split by time.
+fn of_shares(config: &TrainConfig, options: &LinkOptions, data: &Dataset, undirected: bool) -> Result<Parts> {
+    let graph = &data.graph;
     let edges = split::distinct(graph, undirected);
     let kind = if undirected { "undirected" } else { "directed" };
     let count = edges.len();
-    let [train, valid, test] = split::split(edges, options.split_edges.0, config.seed);
+    let typed = match data.directory.as_deref().filter(|dir| options.split_edges.by_time && is_typed(dir)) {
+        Some(dir) => Some(typed::open(dir, Verify::Once)?),
+        None => None,
+    };
+    let timed = typed.as_ref().and_then(|typed| {
+        let EdgeData { indptr, indices, time, .. } = typed.edges.first()?;
+        Some(TimedEdges { indptr, indices, time: time.as_deref()? })
+    });
+    let divided = split::split_of(options.split_edges, (edges, undirected), timed, config.seed);
+    let ([train, valid, test], how) = divided.map_err(|why| Error::dataset(&data.name, why))?;
     let part = |edges| LinkPart { edges, negatives: None };
     let notes = vec![format!(
-        "{count} {kind} edges: {} train, {} validate, {} test, at random by --seed (--split-edges)",
+        "{count} {kind} edges: {} train, {} validate, {} test, {how} (--split-edges)",
         train.len(),
         valid.len(),
         test.len()
     )];
-    Parts { train, valid: part(valid), test: part(test), metric: None, notes }
+    Ok(Parts { train, valid: part(valid), test: part(test), metric: None, notes })
 }
 
 /// Parts of a stored task.

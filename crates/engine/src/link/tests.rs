@@ -1,7 +1,10 @@
 //! Evaluations against brute force.
 
 use graphmill_core::{EdgeOptions, End, NodeId, build, keyed::Stream};
-use graphmill_data::Dataset;
+use graphmill_data::{
+    Dataset,
+    typed::{TypedBuilder, Verify},
+};
 use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
@@ -126,4 +129,45 @@ fn known_edges_are_those_of_the_dataset_and_training_knows_no_others_than_it_may
             }
         }
     }
+}
+
+#[test]
+fn edges_of_one_type_are_split_by_the_times_of_the_dataset() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("data");
+    let mut stream = Stream::new(7);
+    let mut draw = |below: u64| stream.below(below);
+    let (from, to): (Vec<NodeId>, Vec<NodeId>) =
+        (0..200).map(|_| (draw(NODES as u64) as NodeId, draw(NODES as u64) as NodeId)).unzip();
+    let time: Vec<i64> = (0..200).map(|_| draw(50) as i64).collect();
+    let mut builder = TypedBuilder::new("visits");
+    builder.node_type("node", NODES).features(1, vec![0.0f32; NODES]);
+    builder.edge_type("node", "visits", "node").edges(from.clone(), to.clone()).time(time.clone());
+    builder.build().unwrap().save(&dir).unwrap();
+    let data = crate::build::open_graph(&dir, Verify::Once).unwrap();
+    let task = |split: &str, data: &Dataset| {
+        let mut config =
+            TrainConfig { task: LINK.into(), hidden: 3, batch_size: 16, ..TrainConfig::default() };
+        config.own.get_mut::<crate::config::link::LinkOptions>().split_edges = split.parse().unwrap();
+        LinkTask::new(&config, data)
+    };
+    let split = task("time:70,15,15", &data).unwrap();
+    assert!(split.notes.iter().any(|note| note.contains("by time (--split-edges)")), "{:?}", split.notes);
+    let latest = |&(u, v): &(NodeId, NodeId)| {
+        let of = (0..200).filter(|&e| (from[e], to[e]) == (u, v)).map(|e| time[e]);
+        of.max().unwrap()
+    };
+    let times = |edges: &[(NodeId, NodeId)]| edges.iter().map(latest).collect::<Vec<i64>>();
+    let parts = [times(&split.train), times(&split.valid.edges), times(&split.test.edges)];
+    for pair in parts.windows(2) {
+        assert!(pair[0].iter().max() < pair[1].iter().min(), "{parts:?}");
+    }
+    // nor does the graph that is read have an edge of the time of those that validate, but loops
+    let first = parts[1].iter().min().unwrap();
+    for v in 0..NODES as NodeId {
+        let read = split.data.graph.in_neighbors(v).iter().filter(|&&u| u != v);
+        assert!(read.clone().all(|&u| latest(&(u, v)) < *first));
+    }
+    let error = task("time:70,15,15", &self::data(EdgeOptions::DIRECTED)).unwrap_err().to_string();
+    assert!(error.contains("its edges have no times"), "{error}");
 }

@@ -15,7 +15,7 @@ use crate::{
     config::link::{LINK, LinkOptions},
     link::{
         evaluate::RandomPairs,
-        split::{self, Edge},
+        split::{self, Edge, TimedEdges},
     },
     record::{DatasetRecord, LinkRelation, TypeCount},
 };
@@ -62,7 +62,7 @@ pub(crate) struct LinkEdges {
 impl LinkEdges {
     /// Reads the link task that the configuration names, or all of them if it names none or `link`.
     /// The edges of an edge type that it names, and those of a dataset of one edge type without a
-    /// link task, are split at random.
+    /// link task, are split by `--split-edges`.
     ///
     /// # Errors
     /// The dataset has no such task, two tasks are on the same edge type, or no edge trains.
@@ -116,16 +116,19 @@ impl LinkEdges {
     /// Splits the edges of edge type `r` by `--split-edges`.
     ///
     /// # Errors
-    /// There are no edges, or 2^32 nodes or more.
+    /// There are no edges, or 2^32 nodes or more, or the edges cannot be split by time.
     fn of_shares(data: &TypedDataset, r: usize, config: &TrainConfig) -> Result<Self> {
         let (of_type, schema) = (&data.edges[r], data.schema()?);
         let on = &of_type.edge_type;
         let graph = Graph::of_sound_edges(of_type.indptr.clone(), of_type.indices.clone(), None)?;
         let undirected = of_type.is_undirected();
-        let shares = config.own.get::<LinkOptions>().split_edges.0;
+        let option = config.own.get::<LinkOptions>().split_edges;
         let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
         let edges = if ends[0] == ends[1] { split::distinct(&graph, undirected) } else { split::all(&graph) };
-        let mut parts = split::split(edges, shares, config.seed);
+        let time = of_type.time.as_deref();
+        let timed = time.map(|time| TimedEdges { indptr: &of_type.indptr, indices: &of_type.indices, time });
+        let divided = split::split_of(option, (edges, undirected), timed, config.seed);
+        let (mut parts, _) = divided.map_err(|why| Error::dataset(&data.name, why))?;
         if undirected {
             split::directed(&mut parts[0], config.seed);
         }
@@ -354,6 +357,32 @@ mod tests {
         assert_eq!(edges.parts, [vec![[0, 0, 4], [2, 0, 6]], vec![], vec![[1, 0, 3]]]);
         assert_eq!(edges.relations[0].candidates, [0..3, 3..7]);
         assert_eq!((edges.learned.len(), edges.known.len()), (2, 3));
+    }
+
+    #[test]
+    fn edges_of_a_type_are_split_by_time() {
+        let mut builder = TypedBuilder::new("shop");
+        builder.node_type("user", 3);
+        builder.node_type("item", 4);
+        builder
+            .edge_type("user", "buys", "item")
+            .edges(vec![0, 1, 2, 0, 1], vec![1, 0, 3, 2, 2])
+            .time(vec![50, 10, 30, 20, 40]);
+        let data = builder.build().unwrap();
+        let split = |option: &str| {
+            let mut config = TrainConfig { task: "user:buys:item".into(), ..TrainConfig::default() };
+            config.own.get_mut::<LinkOptions>().split_edges = option.parse().unwrap();
+            LinkEdges::new(&data, &config)
+        };
+        let mut parts = split("time:60,20,20").unwrap().parts;
+        parts[0].sort_unstable();
+        assert_eq!(parts, [vec![[0, 0, 5], [1, 0, 3], [2, 0, 6]], vec![[1, 0, 5]], vec![[0, 0, 4]]]);
+        let mut untimed = data.clone();
+        untimed.edges[0].time = None;
+        let mut config = TrainConfig { task: "user:buys:item".into(), ..TrainConfig::default() };
+        config.own.get_mut::<LinkOptions>().split_edges = "time:60,20,20".parse().unwrap();
+        let error = LinkEdges::new(&untimed, &config).map(drop).unwrap_err().to_string();
+        assert!(error.contains("no times") && error.contains("use --split-edges 60,20,20"), "{error}");
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub(crate) fn stranger(dir: &Path) -> io::Result<Option<String>> {
                         || kind != TASKS && leaves::is_own_file(name)
                 })
             };
-            if let Some(name) = entries(&path)?.iter().find(|name| !is_own(name)) {
+            // the arrays are files: a directory of that name holds something else
+            let is_stranger = |name: &&OsString| !is_own(name) || path.join(name).is_dir();
+            if let Some(name) = entries(&path)?.iter().find(is_stranger) {
                 let (directory, name) = (directory.to_string_lossy(), name.to_string_lossy());
                 return Ok(Some(format!("{kind}/{directory}/{name}")));
             }

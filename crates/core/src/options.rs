@@ -88,7 +88,18 @@ pub struct Fault {
 impl Fault {
     /// Creates the fault of an invalid `value` of `option`; `wanted` describes valid values.
     pub fn of(option: &str, value: impl fmt::Display, wanted: impl fmt::Display) -> Self {
-        Self { option: Some(option.into()), message: format!("'{value}': {wanted}") }
+        Self { option: Some(option.into()), message: format!("'{}': {wanted}", shortened(value.to_string())) }
+    }
+}
+
+/// Longest number that a message spells out.
+const MAX_DIGITS: usize = 24;
+
+/// A value in a message: a number of many digits in scientific notation.
+fn shortened(text: String) -> String {
+    match text.parse::<f64>() {
+        Ok(number) if text.len() > MAX_DIGITS => format!("{number:e}"),
+        _ => text,
     }
 }
 
@@ -488,6 +499,16 @@ mod tests {
     fn of(values: Json) -> Result<Travel, String> {
         let Json::Object(values) = values else { panic!("{values}") };
         read(&values).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn long_numbers_are_short_in_messages() {
+        assert_eq!(Fault::of("rate", 1e300, "below 1").message, "'1e300': below 1");
+        assert_eq!(Fault::of("rate", 1.5, "below 1").message, "'1.5': below 1");
+        assert_eq!(
+            Fault::of("name", "a".repeat(30), "short").message,
+            format!("'{}': short", "a".repeat(30))
+        );
     }
 
     #[test]

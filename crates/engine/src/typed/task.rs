@@ -265,7 +265,15 @@ fn is_usable(task: &&Task) -> bool {
 /// regression.
 pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<&'d Task> {
     if !name.is_empty() {
-        let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
+        let task = data.task(name).map_err(|error| {
+            let edges = data.edges.iter().filter(|edges| edges.edge_type.name == name);
+            let edges: Vec<String> = edges.map(|edges| format!("--task {}", edges.edge_type)).collect();
+            let learn = match &edges[..] {
+                [] => String::new(),
+                edges => format!("; to learn its edges, pass {}", one_of(edges)),
+            };
+            Error::usage(format!("--task {name}: {error}{learn}"))
+        })?;
         return if is_usable(&task) { Ok(task) } else { Err(other_kind(data, task)) };
     }
     let of_kind =
@@ -483,6 +491,11 @@ mod tests {
         assert!(message.ends_with("choose one with --task churn or kind"), "{message}");
         let message = error(churn(builder()), "venue");
         assert_eq!(message, "--task venue: unknown task 'venue'; known: churn");
+        let message = error(churn(builder()), "buys");
+        assert!(
+            message.ends_with("known: churn; to learn its edges, pass --task user:buys:item"),
+            "{message}"
+        );
         let mut repeated = builder();
         let task = repeated.task("churn").on_nodes("user").node_seeds(vec![3, 3]);
         task.classes(2, vec![1, 0]).split([0], [1], []);

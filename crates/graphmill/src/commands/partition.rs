@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::{args, output, work};
 
 /// The subcommand with its arguments.
+// long: a list of arguments, each with its help
 pub(crate) fn command() -> Command {
     let number = |name, value, default: &'static str, short: &'static str, more: &str| {
         args::option(name, value, short, more).default_value(default)
@@ -21,7 +22,12 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Partition a dataset for training on several machines.\n\n\
              Assigns every node to a part, writes each part as a directory that one machine opens alone, and \
-             reports the edge cut, the balance and the requests that parts send each other in an epoch.",
+             reports the edge cut, the balance and the requests that parts send each other in an epoch.\n\n\
+             Columns: edge cut, the share of edges between parts; nodes and train, the largest part over the \
+             mean, by all nodes and by training nodes; 1 to 3 hops, the share of walks of that length from \
+             training nodes that end in the part where they started; requests, the nodes whose neighbours a \
+             part asks another one for in an epoch; remote rows, the feature rows that it asks for; seconds \
+             of the partitioning.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -140,7 +146,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let dst: Option<&Path> = args::get_path(matches, "dst");
     let is_json = matches.get_flag("json");
-    let progress = work::on_stderr(is_json);
+    let progress = work::until_signal(work::on_stderr(is_json))?;
     if let Some(data) = of_types {
         let report = typed::partition::run(&options, &data, dst, &*progress)?;
         drop(progress);

@@ -16,7 +16,7 @@
 //! A missing label is `nan` or -1, or in a row of several classes only those; without a label
 //! table, nodes outside of the sets are unlabelled.
 //!
-//! Arrays are `numpy`; `torch` files are pickles and are not read.
+//! Arrays are `numpy`; the importer `graphbolt-typed` reads `torch` files too.
 
 pub(crate) mod metadata;
 
@@ -150,7 +150,8 @@ impl Source<'_> {
         match format {
             "numpy" => npy::open(self.path(path)),
             "torch" => Err(self.at(place).error(format!(
-                "'{path}' is a torch file, a pickle, and not read; save it as numpy: \
+                "'{path}' is a torch file, which this format does not read; import it as graphbolt-typed, \
+                 which does and makes a dataset of format 2, or save it as numpy: \
                  numpy.save('{path}.npy', torch.load('{path}').numpy()), and change its format here to numpy"
             ))),
             other => Err(self.at(place).error(format!("'{path}' has the format '{other}'; numpy expected"))),

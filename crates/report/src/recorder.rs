@@ -31,6 +31,8 @@ pub struct Recorder<'o> {
     run: Option<PathBuf>,
     wants_trace: bool,
     wants_events: bool,
+    /// Options of the run, if events are written.
+    options: serde_json::Value,
     trace: Option<Trace>,
     events: Option<Events>,
 }
@@ -44,6 +46,7 @@ impl<'o> Recorder<'o> {
             run: run.map(|run| run.path().to_path_buf()),
             wants_trace: config.trace,
             wants_events: config.tensorboard,
+            options: if config.tensorboard { config.to_json() } else { serde_json::Value::Null },
             trace: None,
             events: None,
         }
@@ -62,7 +65,8 @@ impl Observer for Recorder<'_> {
             self.trace = Some(Trace::create(&run.join("trace.json"), start.timeline.clone())?);
         }
         if self.wants_events {
-            self.events = Some(Events::create(&run.join("tensorboard"), &start.earlier)?);
+            let events = self.events.insert(Events::create(&run.join("tensorboard"), &start.earlier)?);
+            events.options(&self.options)?;
         }
         Ok(())
     }
@@ -102,7 +106,11 @@ impl Observer for Recorder<'_> {
         };
         // The trace is closed regardless of earlier errors.
         let traced = self.trace.take().map_or(Ok(()), Trace::finish);
-        passed_on.and(reported).and(traced)
+        let scored = match (&mut self.events, outcome) {
+            (Some(events), Ok(summary)) => events.end(summary),
+            _ => Ok(()),
+        };
+        passed_on.and(reported).and(traced).and(scored)
     }
 }
 

@@ -424,7 +424,8 @@ pub struct TrainConfig {
     pub trace: bool,
     /// Write TensorBoard event files, one point per epoch.
     ///
-    /// View them with: tensorboard --logdir RUN.
+    /// They also have the test score and the hyperparameters. View them with: tensorboard --logdir
+    /// RUN.
     #[arg(long, help_heading = "Execution", hide_short_help = true)]
     pub tensorboard: bool,
     /// Options of algorithms.

@@ -1,4 +1,5 @@
-//! Event files for TensorBoard: the scalars of every epoch, with its number from 1 as the step.
+//! Event files for TensorBoard: the scalars of every epoch, with its number from 1 as the step, the
+//! hyperparameters, and the test score at the best epoch.
 //!
 //! An event file is a sequence of TFRecords, each a protocol buffer framed by checksums: the length
 //! (8 bytes, little endian), the masked CRC-32C of these bytes, the data, the masked CRC-32C of the
@@ -6,6 +7,7 @@
 //! steps that it will write, so that epochs recorded after the checkpoint of a crashed process do
 //! not appear twice. File names begin with the time, so that files sort by it.
 
+mod hparams;
 mod message;
 
 use std::{
@@ -17,12 +19,12 @@ use std::{
 
 use graphmill_engine::{
     Error, Result,
-    record::{EpochRecord, utilisation},
+    record::{EpochRecord, Summary as RunSummary, utilisation},
     timeline::Stage,
 };
 use prost::Message;
 
-use message::{Event, SessionLog, Summary, VERSION, Value};
+use message::{Event, Hparams, HparamsEnd, HparamsStart, SessionLog, Summary, VERSION, Value};
 
 /// Prefix of event file names.
 const NAME: &str = "events.out.tfevents.";
@@ -64,9 +66,36 @@ impl Events {
     /// # Errors
     /// Writing fails.
     pub(crate) fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
-        let value = |(tag, value): (String, f64)| Value { tag, simple_value: Some(value as f32) };
+        let value = |(tag, value)| scalar(tag, value);
         let value = scalars(record).into_iter().map(value).collect();
         self.write(record.epoch, |event| event.summary = Some(Summary { value }))
+    }
+
+    /// Adds the hyperparameters among the options of a run, as `TrainConfig::to_json` writes them.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub(crate) fn options(&mut self, options: &serde_json::Value) -> Result<()> {
+        let start = HparamsStart { hparams: hparams::of(options), start_time: now() };
+        self.hparams(hparams::START, Hparams { start: Some(start), ..Hparams::default() })
+    }
+
+    /// Adds the test score of a finished run, if it has one, at the best epoch.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub(crate) fn end(&mut self, summary: &RunSummary) -> Result<()> {
+        if let Some(score) = summary.test.score {
+            let value = vec![scalar("test/score".into(), score)];
+            self.write(summary.best.epoch, |event| event.summary = Some(Summary { value }))?;
+        }
+        let end = HparamsEnd { status: HparamsEnd::SUCCESS, end_time: now() };
+        self.hparams(hparams::END, Hparams { end: Some(end), ..Hparams::default() })
+    }
+
+    fn hparams(&mut self, tag: &str, data: Hparams) -> Result<()> {
+        let value = vec![hparams::value(tag, &data)];
+        self.write(0, |event| event.summary = Some(Summary { value }))
     }
 
     fn write(&mut self, step: usize, fill: impl FnOnce(&mut Event)) -> Result<()> {
@@ -75,6 +104,11 @@ impl Events {
         // In one write, so that concurrent readers see whole records.
         self.file.write_all(&frame(&event.encode_to_vec())).map_err(|e| Error::io(&self.path, "write", e))
     }
+}
+
+/// Scalar of an event.
+fn scalar(tag: String, value: f64) -> Value {
+    Value { tag, simple_value: Some(value as f32), metadata: None }
 }
 
 /// Scalars of an epoch by tag.

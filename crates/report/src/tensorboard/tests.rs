@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
 
-use graphmill_engine::record::{Stages, WorkerRecord, WorkerStages};
+use graphmill_engine::{
+    TrainConfig,
+    record::{Stages, WorkerRecord, WorkerStages},
+};
 
-use super::*;
+use super::{message::HparamKind, *};
 
 /// CRC-32C, bit by bit.
 fn crc(data: &[u8]) -> u32 {
@@ -163,4 +166,41 @@ fn resumed_runs_void_the_steps_they_rewrite() {
     drop(Events::create(late.path(), &[epoch(1), epoch(2)]).unwrap());
     let (_, start, steps) = read(&self::files(late.path())[0]);
     assert_eq!((start, steps.into_keys().collect::<Vec<_>>()), (1, vec![1, 2]));
+}
+
+#[test]
+fn the_test_score_and_hyperparameters_round_trip() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut events = Events::create(dir.path(), &[]).unwrap();
+    let config = TrainConfig { hidden: 12, trace: true, cache: "fifo".into(), ..TrainConfig::default() };
+    events.options(&config.to_json()).unwrap();
+    events.epoch(&epoch(1)).unwrap();
+    let mut summary = RunSummary::default();
+    (summary.best.epoch, summary.test.score) = (1, Some(0.5));
+    events.end(&summary).unwrap();
+    let bytes = fs::read(&files(dir.path())[0]).unwrap();
+    let decoded = |bytes: &[u8]| Event::decode(bytes).unwrap();
+    let events: Vec<Event> = records(&bytes).into_iter().map(decoded).collect();
+    let value = |i: usize| events[i].summary.as_ref().unwrap().value[0].clone();
+    let hparams = |i: usize| {
+        let data = value(i).metadata.unwrap().plugin_data.unwrap();
+        assert_eq!(data.plugin_name, "hparams");
+        Hparams::decode(&data.content[..]).unwrap()
+    };
+    assert_eq!((value(2).tag.as_str(), events[2].step), ("_hparams_/session_start_info", 0));
+    let found = hparams(2).start.unwrap().hparams;
+    let kind = |name: &str| found[name].kind.clone().unwrap();
+    assert_eq!(kind("hidden"), HparamKind::Number(12.0));
+    assert_eq!(kind("model"), HparamKind::Text("sage".into()));
+    assert_eq!(kind("cache"), HparamKind::Text("fifo".into()));
+    assert!(!found.contains_key("trace") && !found.contains_key("patience"), "{:?}", found.keys());
+    assert_eq!((value(4).tag.as_str(), value(4).simple_value, events[4].step), ("test/score", Some(0.5), 1));
+    assert_eq!(value(5).tag, "_hparams_/session_end_info");
+    assert_eq!(hparams(5).end.unwrap().status, HparamsEnd::SUCCESS);
+    // the wire has the numbers of the fields of plugin_data.proto and struct.proto
+    let data = value(2).metadata.unwrap().plugin_data.unwrap().content;
+    let start = fields(&field(&fields(&data), 3));
+    let entry = start.iter().find(|(n, entry)| *n == 1 && field(&fields(entry), 1) == b"hidden").unwrap();
+    let number = field(&fields(&field(&fields(&entry.1), 2)), 2);
+    assert_eq!(f64::from_le_bytes(number.try_into().unwrap()), 12.0);
 }

@@ -38,9 +38,13 @@ impl Mapped {
     /// Locks `bytes` in place, or copies them if the system cannot lock their memory or they are
     /// few. `owner` keeps them alive and unchanged.
     ///
+    /// # Safety
+    /// `bytes` stay readable at their address, and unchanged, while `owner` lives, also if it is
+    /// moved.
+    ///
     /// # Errors
     /// Memory for the copy is insufficient.
-    pub fn new(device: &Arc<Device>, bytes: &[u8], owner: impl Any + Send + Sync) -> Result<Self> {
+    pub unsafe fn new(device: &Arc<Device>, bytes: &[u8], owner: impl Any + Send + Sync) -> Result<Self> {
         let driver = device.driver();
         let in_place = || {
             // SAFETY: the owner keeps the memory alive, and lives until it is unregistered

@@ -1,10 +1,11 @@
 //! Rows from devices equal those of the table, byte by byte, and the reported traffic is correct.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::sync::Arc;
 
 use graphmill_core::{
     Features, Matrix, NodeId,
-    accelerator::DeviceMemory,
     features::FeatureData,
     keyed,
     matrix::{TableData, TableType},
@@ -17,7 +18,7 @@ use graphmill_cuda::{
 use graphmill_loader::{
     Feature,
     feature::{
-        DeviceFeature, Host, OutputRows,
+        DeviceFeature, DeviceIds, Host, OutputRows,
         cached::{CacheLayout, Placement},
     },
     policy::{self, CachePolicy, MISS, fifo::Fifo, lru::Lru},
@@ -415,7 +416,8 @@ fn ids_on_the_device_are_not_copied() {
     let lru = Cached::new(&device, Behind::Table(stored), Box::new(Lru::new(90, 20))).unwrap();
     for first in 0..3 {
         let ids: Vec<NodeId> = (0..40).map(|i| (first * 13 + i * 7) % 90).collect();
-        let drawn: Arc<dyn DeviceMemory> = Arc::new(queue.upload(&ids).unwrap());
+        // SAFETY: the memory is that of the ids.
+        let drawn = unsafe { DeviceIds::new(Arc::new(queue.upload(&ids).unwrap()), &ids) };
         queue.synchronize().unwrap();
         for feature in [&tier as &dyn DeviceFeature, &cache, &lru] {
             let mut out = Matrix::default();

@@ -22,15 +22,12 @@
 //! batch, none allocates. A [`MiniBatch`] is a batch in any of these states, for callers that store
 //! batches between epochs.
 
-use std::sync::Arc;
-
-use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, block::OnDevice};
-
+use graphmill_core::{Block, Error, Matrix, NodeId, Result, block::OnDevice};
 use rayon::prelude::*;
 
 use crate::{
     Feature, Traffic,
-    feature::{MarkedFeature, Marks, TierTraffic},
+    feature::{DeviceIds, MarkedFeature, Marks, TierTraffic},
     link::{ExcludedEdges, LinkBatch},
 };
 
@@ -188,8 +185,8 @@ pub struct Sampled {
     /// first-seen order. If that block is global, nothing is gathered, and these are its
     /// destinations.
     pub input_nodes: Vec<NodeId>,
-    /// Input nodes in the memory of the device that drew them, one u32 each.
-    pub device_input: Option<Arc<dyn DeviceMemory>>,
+    /// Input nodes in the memory of the device that drew them.
+    pub device_input: Option<DeviceIds>,
     /// Weight of each seed in the loss; empty if all weights are equal.
     pub loss_weight: Vec<f32>,
     /// Cache slots of the input nodes, if already looked up ([`Sampled::mark`]).

@@ -29,12 +29,10 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{
-    Block, Matrix, NodeId, ObjectPool, Result, accelerator::DeviceMemory, matrix::TableType,
-};
+use graphmill_core::{Block, Matrix, NodeId, ObjectPool, Result, matrix::TableType};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, OutputRows, TierTraffic},
+    feature::{Capabilities, DeviceFeature, DeviceIds, OutputRows, TierTraffic},
     policy::{CachePolicy, MISS},
 };
 use half::{bf16, f16};
@@ -338,14 +336,9 @@ impl Feature for Cached {
 }
 
 impl DeviceFeature for Cached {
-    fn gather_on_device(
-        &self,
-        ids: &[NodeId],
-        on_device: &Arc<dyn DeviceMemory>,
-        out: &mut Matrix,
-    ) -> Result<Traffic> {
-        let here = on_device.device() == self.queue.device().number() && on_device.bytes() >= 4 * ids.len();
-        let device_ids = here.then(|| Address(on_device.address()));
+    fn gather_on_device(&self, ids: &[NodeId], on_device: &DeviceIds, out: &mut Matrix) -> Result<Traffic> {
+        let device_ids =
+            on_device.address(self.queue.device().number(), ids.len(), self.num_rows()).map(Address);
         stored::gather(ids, self.dim(), out, || self.rows(ids, device_ids))
     }
 

@@ -1,5 +1,7 @@
 //! Table of rows in host memory that a device's kernels read.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{sync::Arc, time::Instant};
 
 use graphmill_core::{
@@ -60,7 +62,8 @@ impl Stored {
             TableData::F16(data) => bytemuck::cast_slice(data),
             TableData::Bf16(data) => bytemuck::cast_slice(data),
         };
-        let mapped = Mapped::new(device, bytes, data.clone())?;
+        // SAFETY: a clone of shared immutable values keeps them in place.
+        let mapped = unsafe { Mapped::new(device, bytes, data.clone())? };
         Ok(Arc::new(Self { mapped, data: data.clone(), dim }))
     }
 

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, accelerator::DeviceMemory, matrix::TableData};
 use graphmill_loader::{
     Feature, Traffic,
-    feature::{Capabilities, DeviceFeature, OutputRows, TierTraffic, cached::CacheLayout},
+    feature::{Capabilities, DeviceFeature, DeviceIds, OutputRows, TierTraffic, cached::CacheLayout},
 };
 
 use super::stored::{self, Stored};
@@ -255,14 +255,9 @@ impl Feature for Tiered {
 }
 
 impl DeviceFeature for Tiered {
-    fn gather_on_device(
-        &self,
-        ids: &[NodeId],
-        on_device: &Arc<dyn DeviceMemory>,
-        out: &mut Matrix,
-    ) -> Result<Traffic> {
-        let here = on_device.device() == self.pool.device().number() && on_device.bytes() >= 4 * ids.len();
-        let device_ids = here.then(|| Address(on_device.address()));
+    fn gather_on_device(&self, ids: &[NodeId], on_device: &DeviceIds, out: &mut Matrix) -> Result<Traffic> {
+        let device_ids =
+            on_device.address(self.pool.device().number(), ids.len(), self.num_rows()).map(Address);
         self.pool.with(|queue| stored::gather(ids, self.dim(), out, || self.rows(queue, ids, device_ids)))
     }
 

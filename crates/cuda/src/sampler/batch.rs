@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{Error, NodeId, Result, block::OnDevice, keyed};
-use graphmill_loader::{BatchKey, BlockLayout, Sampled, Seeds, sampler::too_many};
+use graphmill_loader::{BatchKey, BlockLayout, Sampled, Seeds, feature::DeviceIds, sampler::too_many};
 
 use super::{
     DeviceSampler,
@@ -107,7 +107,8 @@ impl DeviceSampler {
             }));
         }
         if let Some(ids) = ids {
-            batch.device_input = Some(Arc::new(ids));
+            // SAFETY: the device drew them into this memory, and the host read them from it
+            batch.device_input = Some(unsafe { DeviceIds::new(Arc::new(ids), &batch.input_nodes) });
         }
         Ok(batch)
     }

@@ -1,6 +1,8 @@
 //! Placement of a graph for a device's samplers: in the device's memory, in that of several
 //! devices, or in host memory. Kernels use addresses only, so they are the same for all three.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 use std::{fmt, sync::Arc};
 
 use graphmill_core::{Graph, accelerator::DeviceMemory, alias::RowAlias};
@@ -99,11 +101,15 @@ impl Topology {
         }
         let Some(first) = devices.first() else { return Ok(Vec::new()) };
         // portable: locked once, read by all devices
-        let part = TopologyPart::Host([
-            Mapped::new(first, bytemuck::cast_slice(graph.indptr()), graph.clone())?,
-            Mapped::new(first, bytemuck::cast_slice(graph.indices()), graph.clone())?,
-            Mapped::new(first, alias.map_or(&[], RowAlias::as_bytes), alias.cloned())?,
-        ]);
+        // SAFETY: clones of a graph and of alias tables share their immutable buffers, and keep
+        // them in place.
+        let part = TopologyPart::Host(unsafe {
+            [
+                Mapped::new(first, bytemuck::cast_slice(graph.indptr()), graph.clone())?,
+                Mapped::new(first, bytemuck::cast_slice(graph.indices()), graph.clone())?,
+                Mapped::new(first, alias.map_or(&[], RowAlias::as_bytes), alias.cloned())?,
+            ]
+        });
         let parts = Arc::new(vec![part]);
         queues.iter().map(|queue| one(queue, TopologyPlacement::Host, &parts, 0)).collect()
     }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use graphmill_core::{
     View, ViewMut,
-    accelerator::DeviceMemory,
     matrix::{TableData, TableType},
 };
 use graphmill_loader::{
     Feature,
-    feature::cached::CacheLayout,
+    feature::{DeviceIds, cached::CacheLayout},
     sampler::{SamplerOptions, Source},
 };
 use graphmill_nn::Backend;
@@ -64,7 +63,7 @@ impl Gpu {
         match *self {}
     }
 
-    pub(crate) fn upload(&self, _: &[u32]) -> Result<Arc<dyn DeviceMemory>> {
+    pub(crate) fn upload(&self, _: &[u32]) -> Result<DeviceIds> {
         match *self {}
     }
 

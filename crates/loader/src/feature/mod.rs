@@ -1,6 +1,7 @@
 //! Feature tiers: node ids to feature rows, with counters. Tiers nest.
 
 pub mod cached;
+mod device_ids;
 pub mod disk;
 pub mod host;
 pub mod link;
@@ -11,12 +12,10 @@ mod stream;
 mod traffic;
 mod widen;
 
-use std::sync::Arc;
-
-use graphmill_core::{Block, Matrix, NodeId, Result, accelerator::DeviceMemory};
-
+use graphmill_core::{Block, Matrix, NodeId, Result};
 use rayon::prelude::*;
 
+pub use device_ids::DeviceIds;
 pub use disk::{Disk, DiskOptions};
 pub use host::Host;
 pub use link::{Access, Link, LinkOptions, LinkTraffic, Linked};
@@ -288,12 +287,7 @@ pub trait DeviceFeature: Feature {
     ///
     /// # Errors
     /// As [`Feature::read_to`].
-    fn gather_on_device(
-        &self,
-        ids: &[NodeId],
-        on_device: &Arc<dyn DeviceMemory>,
-        out: &mut Matrix,
-    ) -> Result<Traffic>;
+    fn gather_on_device(&self, ids: &[NodeId], on_device: &DeviceIds, out: &mut Matrix) -> Result<Traffic>;
 
     /// Copies blocks to the device before their use there.
     ///

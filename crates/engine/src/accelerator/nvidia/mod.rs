@@ -1,5 +1,7 @@
 //! NVIDIA devices of the crate `graphmill-cuda`.
 
+#![allow(unsafe_code, reason = "device memory and kernels")]
+
 mod meter;
 
 use std::sync::{
@@ -9,7 +11,6 @@ use std::sync::{
 
 use graphmill_core::{
     NodeId, View, ViewMut,
-    accelerator::DeviceMemory,
     matrix::{TableData, TableType},
     units,
 };
@@ -23,7 +24,10 @@ use graphmill_cuda::{
 pub(crate) use graphmill_cuda::{driver::Arithmetic, sampler::is_drawn_on_devices as draws_on_devices};
 use graphmill_loader::{
     Feature, MinibatchSampler,
-    feature::cached::{CacheLayout, Late},
+    feature::{
+        DeviceIds,
+        cached::{CacheLayout, Late},
+    },
     policy::{self, fifo::Fifo},
     sampler::{SamplerOptions, Source},
 };
@@ -101,11 +105,12 @@ impl Gpu {
     ///
     /// # Errors
     /// Its memory is full, or it failed.
-    pub(crate) fn upload(&self, ids: &[u32]) -> Result<Arc<dyn DeviceMemory>> {
+    pub(crate) fn upload(&self, ids: &[u32]) -> Result<DeviceIds> {
         let queue = self.backend.queue();
-        let ids = Arc::new(queue.upload(ids)?);
+        let memory = Arc::new(queue.upload(ids)?);
         queue.synchronize()?;
-        Ok(ids)
+        // SAFETY: they were copied there.
+        Ok(unsafe { DeviceIds::new(memory, ids) })
     }
 
     /// Reason why it does not capture steps, if capturing failed.

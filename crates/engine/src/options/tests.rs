@@ -56,7 +56,8 @@ fn every_recipe_reads_and_passes_checks() {
     let mut read = 0;
     for entry in std::fs::read_dir(recipes).unwrap() {
         let path = entry.unwrap().path();
-        if path.file_name().is_some_and(|name| name != "accuracy.toml") {
+        let is_recipe = path.extension().is_some_and(|of| of == "toml");
+        if is_recipe && path.file_name().is_some_and(|name| name != "accuracy.toml") {
             let mut config = TrainConfig::default();
             let given = config.read_file(&path).unwrap();
             config.derive_options(&given).unwrap();

@@ -14,9 +14,9 @@ use crate::{
 pub enum AnyDataset {
     /// Nodes and edges of one type.
     OneType(Box<Dataset>),
-    /// Several types of nodes or edges, or nodes with times.
+    /// Several types of nodes or edges, nodes with times, or one type for a model of types.
     Typed(Box<TypedDataset>),
-    /// Several types of nodes or edges whose links are learned.
+    /// The same, if links are learned.
     TypedLinks(Box<TypedDataset>),
     /// Edges for a table of embeddings.
     Table(Box<TypedDataset>),

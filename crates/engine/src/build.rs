@@ -101,7 +101,7 @@ pub fn model(config: &TrainConfig, data: &Dataset) -> Result<Model> {
 /// As [`model`].
 pub(crate) fn model_of(config: &TrainConfig, data: &Dataset, classes: usize) -> Result<Model> {
     if data.features.dim == 0 {
-        return Err(Error::without(&data.name, "features", "features", "x="));
+        return Err(Error::without_features(&data.name, &config.model));
     }
     if classes == 0 {
         return Err(Error::without(&data.name, "labels", "labels", "y="));

@@ -146,6 +146,18 @@ impl Error {
         Self::dataset(name, format!("it has no {what}: {remedy}"))
     }
 
+    /// A dataset without features, which `model` reads; the message names a model that learns a row
+    /// of each node.
+    pub(crate) fn without_features(name: &str, model: &str) -> Self {
+        let of_types = graphmill_nn::typed::TABLE.get(&format!("r{model}")).map_or("rsage", |row| row.name);
+        let message = format!(
+            "it has no features, which --model {model} reads: import it with features, in Python pass x= to \
+             from_arrays, or use --model {of_types}, which learns a row of each node of a dataset in a \
+             directory"
+        );
+        Self::dataset(name, message)
+    }
+
     /// A run directory that the command cannot use.
     pub fn run(path: impl AsRef<Path>, message: impl Into<String>) -> Self {
         Self::Run { path: path.as_ref().to_path_buf(), message: message.into() }

@@ -12,7 +12,7 @@ use crate::{
     inference::{Inference, Output},
     label_inputs::LabelColumns,
     observer::{Observer, Progress, Quiet, Start},
-    options::names,
+    options::{is_typed, names},
     record::{EpochRecord, Summary, sizes},
     saved::{ClassOutputs, first_largest},
     tiers::AllRows,
@@ -65,6 +65,11 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
     let given = config.beyond_defaults(&names());
     config.derive_options(&given)?;
     config.refuse_unused(&given)?;
+    if is_typed(&config) {
+        let message = "it is a model of types, which a TrainedModel does not hold; train with AnyDataset, \
+                       and read the run with SavedRun";
+        return Err(Error::usage(format!("--model {}: {message}", config.model)));
+    }
     let RunContext { run, resume, observer, stop } = context;
     let mut observer = ModelCapture { observer, model: None };
     let mut work = || {

@@ -21,6 +21,7 @@ mod link_positives;
 mod link_prediction;
 mod links;
 mod new_events;
+mod one_type_rows;
 mod options;
 mod predictor;
 mod preparation;

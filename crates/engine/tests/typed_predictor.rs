@@ -218,5 +218,5 @@ fn keys_are_those_of_the_type_and_wrong_questions_are_refused() {
     assert!(message.contains("--at 3"), "{message}");
     let one = graphmill_data::generate::generate("sbm", &GenerateOptions::default()).unwrap();
     let message = Predictor::new(run, one).map(drop).unwrap_err().to_string();
-    assert!(message.contains("the run learned a graph of several types"), "{message}");
+    assert!(message.contains("the model of the run is one of types"), "{message}");
 }

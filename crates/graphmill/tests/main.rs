@@ -21,6 +21,7 @@ mod fatal;
 #[cfg(target_os = "linux")]
 mod first_day;
 mod import;
+mod learned_rows;
 mod links;
 #[cfg(feature = "tables")]
 mod new_candidates;

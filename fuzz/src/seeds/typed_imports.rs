@@ -87,6 +87,17 @@ fn ogb(add: &mut Add) {
     ];
     add("import_ogb_links", "pairs", join("undirected", &files));
     add("import_ogb_links", "ranked", join("", &[files[0], files[1], ("split_npz/test.npz", &ranked)]));
+    let files: [(&str, &[u8]); 8] = [
+        ("raw/num-node-list.csv", b"3\n"),
+        ("raw/num-edge-list.csv", b"2\n"),
+        ("raw/edge.csv", b"0,1\n2,1\n"),
+        ("raw/edge-feat.csv.gz", b"0.5,0\n0,0.25\n"),
+        ("raw/node-feat.csv", b"1,2\n0,0\n3,4\n"),
+        ("raw/node-label.csv", b"0,1\n1,1\n0,0\n"),
+        ("split/s/train.csv", b"0\n1\n"),
+        ("split/s/test.csv", b"2\n"),
+    ];
+    add("import_ogb_nodes", "plain", join("undirected", &files));
 }
 
 /// Knowledge graphs.

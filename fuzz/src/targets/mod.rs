@@ -59,6 +59,7 @@ table! {
     import_hgb "the importer hgb: tables of nodes, links and labels, and JSON"
     import_ogb_hetero "the importer ogb-hetero: tables of several node types"
     import_ogb_links "the importer ogb-links: tables of links, and splits as files of PyTorch and NumPy"
+    import_ogb_nodes "the importer ogb-nodes: tables of nodes, and of edges with their features"
     import_triples "the importer triples: lines of head, relation and tail, and JSON"
     import_rdf "the importer rdf: N-Triples and tables"
     import_interactions "the importer interactions: lists of users and items, and a sparse matrix"

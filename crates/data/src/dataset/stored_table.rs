@@ -41,12 +41,14 @@ impl StoredTable {
         Self::open(dir.as_ref(), features_of(dir.as_ref())?)
     }
 
-    /// Locates the feature rows of node type number `t` of the dataset of format 2 in `dir`.
+    /// Locates the feature rows of node type number `t` of the dataset in `dir`.
     ///
     /// # Errors
     /// As [`StoredTable::features`].
     pub fn features_of_type(dir: impl AsRef<Path>, t: usize) -> Result<Self> {
-        Self::open(dir.as_ref(), typed::stored_features(dir.as_ref(), t)?)
+        let dir = dir.as_ref();
+        let of = if typed::is_typed(dir) { typed::stored_features(dir, t)? } else { features_of(dir)? };
+        Self::open(dir, of)
     }
 
     /// Opens the file of these rows.

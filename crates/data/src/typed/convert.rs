@@ -8,6 +8,7 @@ use super::{
     EdgeData, EdgeType, FeatureTable, NodeData, Targets, Task, TaskKind, TaskOn, TypedDataset, Verify,
     names::{EDGES, edge_directory},
     read,
+    stored::is_typed,
 };
 use crate::{alias_file::AliasCache, dataset::Dataset};
 
@@ -156,6 +157,21 @@ impl TypedDataset {
             listed(tasks),
         )
     }
+}
+
+/// Maps the dataset in the directory `dir`, whatever its format: one of format 1 has the types of
+/// [`TypedDataset::from_dataset`].
+///
+/// # Errors
+/// As for [`super::open`] and [`Dataset::open_with`].
+pub fn open_any(dir: impl AsRef<Path>, verify: Verify) -> Result<TypedDataset> {
+    let dir = dir.as_ref();
+    if is_typed(dir) {
+        return read::open(dir, verify);
+    }
+    let data = Dataset::open_with(dir, verify)?;
+    let typed = TypedDataset::from_dataset(&data);
+    Ok(TypedDataset { checksum: data.checksum, directory: data.directory, ..typed })
 }
 
 /// Opens the directory of format 2 as a dataset of one type.

@@ -33,7 +33,8 @@
 //!   keys.
 //! - [`TypedDataset::save`], [`open`]: the directory.
 //! - [`create`], [`EdgeSorter`], [`TextRows`]: datasets beyond memory.
-//! - [`TypedDataset::from_dataset`], [`TypedDataset::to_dataset`]: datasets of one type.
+//! - [`TypedDataset::from_dataset`], [`TypedDataset::to_dataset`], [`open_any`]: datasets of one
+//!   type.
 //!
 //! # Format
 //!
@@ -101,6 +102,7 @@ mod verified;
 mod write;
 
 pub use builder::{EdgeBuilder, NodeBuilder, TaskBuilder, TypedBuilder};
+pub use convert::open_any;
 pub(crate) use convert::open_one_type;
 pub use create::create;
 pub use dataset::{EdgeData, NodeData, TypedDataset};
@@ -112,7 +114,7 @@ pub use schema::{EdgeType, Schema};
 pub(crate) use sort::RowRules;
 pub use sort::{EdgeColumns, EdgeSorter, SortedEdges};
 pub(crate) use stored::{StoredFeatures, checksum_of, stored_features};
-pub use stored::{has_several_types, is_typed, manifest_text};
+pub use stored::{has_several_types, is_dataset, is_typed, manifest_text};
 pub(crate) use strangers::{is_own_entry, stranger};
 pub use task::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn};
 pub use text_rows::TextRows;

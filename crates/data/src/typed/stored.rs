@@ -27,6 +27,11 @@ pub(crate) struct StoredFeatures {
     pub(crate) shape: [usize; 2],
 }
 
+/// Returns true if `dir` holds a dataset of any format.
+pub fn is_dataset(dir: impl AsRef<Path>) -> bool {
+    signed::version_in::<Manifest>(dir.as_ref()).is_some()
+}
+
 /// Returns true if `dir` holds a dataset of format 2.
 pub fn is_typed(dir: impl AsRef<Path>) -> bool {
     signed::version_in::<Manifest>(dir.as_ref()) == Some(VERSION)

@@ -1,5 +1,9 @@
-//! Facts about the task of a run, by its option `task` and the dataset's manifest.
+//! Facts about the task of a run, by its options `task` and `model` and the dataset's manifest.
 
+use std::path::Path;
+
+use graphmill_data::typed::is_dataset;
+use graphmill_nn::typed::TABLE;
 use serde_json::Value as Json;
 
 use super::{
@@ -13,37 +17,48 @@ use super::{
 /// Returns true if the model of the run reads edge features, and the run learns no stream of
 /// events.
 pub(crate) fn reads_edges(config: &TrainConfig) -> bool {
-    graphmill_nn::typed::TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges)
-        && !is_of_events(config)
+    TABLE.get(&config.model).is_some_and(|entry| entry.make.reads_edges) && !is_of_events(config)
 }
 
-/// Returns true if the run learns links of a graph of one node type and one edge type, without
-/// edge features.
+/// Returns true if the model of the run reads a graph by its types, and the run learns no stream of
+/// events. The graph may have one type.
+pub(crate) fn has_typed_model(config: &TrainConfig) -> bool {
+    TABLE.get(&config.model).is_some() && !is_of_events(config)
+}
+
+/// Returns true if the dataset is partitioned.
+pub(crate) fn is_partitioned(config: &TrainConfig) -> bool {
+    !config.dataset.is_empty() && Path::new(&config.dataset).join("partition.json").is_file()
+}
+
+/// Returns true if the run learns links of a graph of one node type and one edge type, by a model
+/// of one type.
 pub fn is_link(config: &TrainConfig) -> bool {
     !is_table(config)
         && !is_of_events(config)
-        && !reads_edges(config)
+        && !has_typed_model(config)
         && (config.task == LINK && !has_types(config) || is_link_task(config))
 }
 
-/// Returns true if the run learns links of a graph of several node types or edge types, or with
-/// edge features, by a model that reads messages: `--task` is `link`, or names a link task or an
-/// edge type.
+/// Returns true if the run learns links of a graph of several node types or edge types, or of one
+/// by a model of types: `--task` is `link`, or names a link task or an edge type.
 pub fn is_typed_link(config: &TrainConfig) -> bool {
     if config.task.is_empty() || is_table(config) || is_of_events(config) {
         return false;
     }
-    manifest(config).is_some_and(|manifest| {
-        let is_several = len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1;
-        let list = |name: &str| manifest[name].as_array().map_or(&[][..], Vec::as_slice);
-        let task = config.task.as_str();
-        let named = list("tasks").iter().find(|of| of["name"] == task);
-        let is_link = match named {
-            Some(named) => named["kind"] == "link-prediction",
-            None => task == LINK || list("edge_types").iter().any(|of| edge_type_name(of) == task),
-        };
-        (is_several || reads_edges(config)) && is_link
-    })
+    let Some(manifest) = manifest(config) else {
+        // a dataset of format 1 has one edge type and no link task
+        return has_typed_model(config) && config.task == LINK && is_dataset(&config.dataset);
+    };
+    let is_several = len(&manifest, "node_types").max(len(&manifest, "edge_types")) > 1;
+    let list = |name: &str| manifest[name].as_array().map_or(&[][..], Vec::as_slice);
+    let task = config.task.as_str();
+    let named = list("tasks").iter().find(|of| of["name"] == task);
+    let is_link = match named {
+        Some(named) => named["kind"] == "link-prediction",
+        None => task == LINK || list("edge_types").iter().any(|of| edge_type_name(of) == task),
+    };
+    (is_several || has_typed_model(config)) && is_link
 }
 
 /// Returns true if the run learns a class or value of each edge, other than a stream of events.

@@ -21,10 +21,7 @@ mod trainer;
 
 use std::path::Path;
 
-use graphmill_data::{
-    Dataset,
-    typed::{self, TypedDataset, Verify, is_typed},
-};
+use graphmill_data::typed::{TypedDataset, Verify, open_any};
 
 use crate::{Error, Result, TrainConfig, config::embedding::is_table};
 
@@ -47,18 +44,5 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
             config.model
         )));
     }
-    open(dir).map(Some)
-}
-
-/// Opens the dataset in `dir`, whatever its format.
-///
-/// # Errors
-/// The dataset cannot be read.
-fn open(dir: &Path) -> Result<TypedDataset> {
-    if is_typed(dir) {
-        return Ok(typed::open(dir, Verify::Once)?);
-    }
-    let data = Dataset::open_with(dir, Verify::Once)?;
-    let typed = TypedDataset::from_dataset(&data);
-    Ok(TypedDataset { checksum: data.checksum.clone(), directory: Some(dir.to_path_buf()), ..typed })
+    Ok(Some(open_any(dir, Verify::Once)?))
 }

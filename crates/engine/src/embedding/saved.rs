@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use graphmill_core::{End, progress::Progress};
-use graphmill_data::typed::TypedDataset;
+use graphmill_data::typed::{TypedDataset, Verify, open_any};
 use graphmill_nn::backend::Cpu;
 
 use super::{model::TableModel, position::load};
@@ -44,7 +44,7 @@ impl<'r> SavedEmbedding<'r> {
             Some(path) => path,
             None => Origin::locate_of(origin, run, self.config())?.unwrap_or(Path::new("")),
         };
-        let data = super::open(path)?;
+        let data = open_any(path, Verify::Once)?;
         let recorded = origin.and_then(|origin| origin.dataset.checksum.as_ref());
         if recorded.is_some_and(|recorded| data.checksum.as_ref() != Some(recorded)) {
             let message = format!(

@@ -31,7 +31,7 @@ pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
 pub(crate) use rules::label_columns;
-pub(crate) use types::{is_typed, reads_edges};
+pub(crate) use types::is_typed;
 
 use crate::{
     TrainConfig,

@@ -1,8 +1,6 @@
 //! Rules that decide if a run reads a general option, or an option of an algorithm whose effect
 //! depends on general options. Each rule's comment states its condition.
 
-use std::path::Path;
-
 use graphmill_loader::{feature::cached::Placement, order, sampler};
 use graphmill_nn::layer::{self, NormKind};
 
@@ -15,7 +13,7 @@ use super::{
 use crate::{
     TrainConfig,
     cache_kind::{AUTO, Kind, kind},
-    config::{Bottom, Devices, Fanout, Switch},
+    config::{Bottom, Devices, Fanout, Switch, link_task::is_partitioned},
     strategy::{self, Chosen},
 };
 
@@ -274,11 +272,6 @@ fn cuda(config: &TrainConfig, _: &Key) -> Read {
         )),
         _ => Ok(()),
     }
-}
-
-/// Returns true if the dataset is partitioned.
-fn is_partitioned(config: &TrainConfig) -> bool {
-    !config.dataset.is_empty() && Path::new(&config.dataset).join("partition.json").is_file()
 }
 
 /// The run trains over ranks.

@@ -3,6 +3,7 @@
 use std::{io::Write, path::Path};
 
 use graphmill_core::options::Values;
+use graphmill_data::typed::TypedBuilder;
 use graphmill_nn::layer::MixHopOptions;
 
 use super::*;
@@ -52,6 +53,12 @@ fn earlier_names_of_options_and_values_are_read_as_the_present_ones() {
 
 #[test]
 fn every_recipe_reads_and_passes_checks() {
+    // models of types need a dataset in a directory
+    let links = tempfile::tempdir().unwrap();
+    let mut builder = TypedBuilder::new("links");
+    builder.node_type("node", 4);
+    builder.edge_type("node", "to", "node").edges(vec![0, 1, 2], vec![1, 2, 3]);
+    builder.build().unwrap().save(links.path().join("links")).unwrap();
     let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let mut read = 0;
     for entry in std::fs::read_dir(recipes).unwrap() {
@@ -60,6 +67,9 @@ fn every_recipe_reads_and_passes_checks() {
         if is_recipe && path.file_name().is_some_and(|name| name != "accuracy.toml") {
             let mut config = TrainConfig::default();
             let given = config.read_file(&path).unwrap();
+            if graphmill_nn::typed::TABLE.get(&config.model).is_some() {
+                config.dataset = links.path().join("links").display().to_string();
+            }
             config.derive_options(&given).unwrap();
             let checked = config.check().and_then(|()| config.refuse_unused(&given));
             checked.unwrap_or_else(|e| panic!("{}: {e}", path.display()));

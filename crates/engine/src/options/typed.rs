@@ -203,13 +203,13 @@ fn strategies() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> 
     strategy::TABLE.groups().into_iter().filter(has_order)
 }
 
-/// The dataset has several types.
+/// The dataset is in a directory, or in parts of several types.
 fn model(config: &TrainConfig, _: &Key) -> Read {
     if has_types(config) {
         return Ok(());
     }
-    Err("it is for datasets of several node types, edge types or tasks, and this dataset has one; use \
-         --model sage, or leave it out"
+    Err("it is for datasets of several node types, edge types or tasks, or of one type in a directory that \
+         is not partitioned; name such a DATASET, use --model sage, or leave it out"
         .into())
 }
 

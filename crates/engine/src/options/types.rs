@@ -1,6 +1,6 @@
 //! Runs on datasets of several types beside those on one type: defaults, and refusal of names for
-//! the other kind. A run is on several types, or on the edge features of one, if its model is a row
-//! of [`graphmill_nn::typed::TABLE`] and its task is not a stream of events.
+//! the other kind. A run is by types if its model is a row of [`graphmill_nn::typed::TABLE`] and
+//! its task is not a stream of events; its graph may have one type.
 
 use graphmill_data::{partition::TypedPartitionDir, typed::has_several_types};
 
@@ -9,26 +9,22 @@ use super::{
     link::{is_link, is_typed_link},
     reasons::{Read, use_or_leave_out},
 };
-pub(crate) use crate::config::link_task::reads_edges;
+pub(crate) use crate::config::link_task::has_typed_model as is_typed;
 use crate::{
     TrainConfig,
     config::{
         embedding::is_table,
         events::is_of_events,
-        link_task::{has_node_times, learns_edge_targets},
+        link_task::{has_node_times, is_partitioned, learns_edge_targets},
     },
 };
 
 /// Model of a run that names none.
 const DEFAULT_MODEL: &str = "rsage";
 
-/// Returns true if the run trains on several types, or on the edge features of one.
-pub(crate) fn is_typed(config: &TrainConfig) -> bool {
-    graphmill_nn::typed::TABLE.get(&config.model).is_some() && !is_of_events(config)
-}
-
-/// Returns true if the dataset has several types or tasks, or the run reads edge features, and the
-/// run does not learn links of one type.
+/// Returns true if the dataset has several types or tasks, or the model is one of types and the
+/// dataset is in a directory and not in parts of one type, and the run does not learn links by a
+/// model of one type.
 pub(super) fn has_types(config: &TrainConfig) -> bool {
     !config.dataset.is_empty()
         && !config.is_in_memory()
@@ -36,7 +32,7 @@ pub(super) fn has_types(config: &TrainConfig) -> bool {
             || TypedPartitionDir::is_in(&config.dataset)
             || has_node_times(config)
             || learns_edge_targets(config)
-            || reads_edges(config))
+            || is_typed(config) && !is_partitioned(config))
         && !is_link(config)
         && !is_table(config)
         && !is_of_events(config)

@@ -106,7 +106,8 @@ impl Embedded {
 
     /// The `k` best candidates of each selected node with their scores, the best first, as the
     /// `end` of an edge of the task `relation` (or of the only one, if it is empty), with the names
-    /// of the nodes and of the candidates. Known edges are left out, so a node may have fewer.
+    /// of the nodes and of the candidates. Known edges are left out, and in a graph of one type the
+    /// node itself, so a node may have fewer.
     ///
     /// # Errors
     /// The relation is unknown, or a node or key is unknown.
@@ -190,7 +191,15 @@ impl OpenLinks for Embedded {
         let [fixed, replaced] = [end.other(), end].map(|end| of.candidates[end as usize].start);
         let rows: Vec<NodeId> = nodes.iter().map(|v| v + fixed).collect();
         let known = (!include_known).then_some(&self.edges.known);
-        let mut best = self.ranking(&[], 0).top(known, (relation as u32, end), &rows, k);
+        // in a graph of one type, a node is no candidate of its own
+        let is_one_type = self.edges.relations.len() == 1 && of.candidates[0] == of.candidates[1];
+        let leaves_own = is_one_type && !include_known;
+        let more = usize::from(leaves_own);
+        let mut best = self.ranking(&[], 0).top(known, (relation as u32, end), &rows, k + more);
+        for (own, best) in rows.iter().zip(&mut best).filter(|_| leaves_own) {
+            best.retain(|(row, _)| row != own);
+            best.truncate(k);
+        }
         best.iter_mut().flatten().for_each(|(row, _)| *row -= replaced);
         best
     }

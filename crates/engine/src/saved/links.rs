@@ -59,7 +59,7 @@ impl BestLinks {
 }
 
 impl SavedRun {
-    /// Returns true if the run learned links of one type without edge features.
+    /// Returns true if the run learned links by a model of one type.
     pub fn learns_links(&self) -> bool {
         // a dataset that has moved says nothing about its types
         is_link(&self.config) && !self.learns_typed_links()

@@ -38,8 +38,9 @@ pub(super) fn tables(config: &TrainConfig, data: &TypedDataset) -> Result<Tables
 pub(super) fn check_features(config: &TrainConfig, data: &TypedDataset, tables: &Tables) -> Result<()> {
     if tables.iter().all(Option::is_none) {
         let others: Vec<&str> = TABLE.iter().map(|entry| entry.name).filter(|name| !reads(name)).collect();
+        let has_features = data.nodes.iter().all(|nodes| nodes.features.is_some());
         let others = match data.nodes.len().max(data.edges.len()) {
-            1 => "sage".into(),
+            1 if has_features => "sage".into(),
             _ => one_of(&others),
         };
         let message = format!(

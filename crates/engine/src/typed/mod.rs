@@ -1,6 +1,6 @@
 //! Training on datasets of several node types and edge types: tasks on the nodes of one type, and
-//! links. Of the datasets of one type, only those whose edge features a model reads pass through
-//! this module.
+//! links. A dataset of one type passes through this module if its model is one of types, for
+//! instance because it has no features, so that a row of each node is learned.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -71,9 +71,8 @@ use graphmill_data::typed::{self, TypedDataset, Verify, has_several_types, is_ty
 
 use crate::{
     Result, TrainConfig,
-    config::link_task::{has_node_times, learns_edge_targets},
+    config::link_task::{has_node_times, has_typed_model, learns_edge_targets},
     edge_rows,
-    options::reads_edges,
 };
 
 pub(crate) use open::OpenTypedRun;
@@ -82,8 +81,8 @@ pub use saved::SavedTypedRun;
 pub use trainer::train;
 
 /// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
-/// or a task whose rows are nodes at times, or if the run reads edge features. Edges with classes
-/// or values that the run learns are nodes of it.
+/// or a task whose rows are nodes at times, or if the model is one of types. Edges with classes or
+/// values that the run learns are nodes of it.
 ///
 /// # Errors
 /// The dataset cannot be read.
@@ -94,11 +93,11 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         || !(has_several_types(dir)
             || has_node_times(config)
             || learns_edge_targets(config)
-            || reads_edges(config))
+            || has_typed_model(config))
     {
         return Ok(None);
     }
-    edge_rows::as_nodes(typed::open(dir, config.verify.at_opening())?, config).map(Some)
+    edge_rows::as_nodes(typed::open_any(dir, config.verify.at_opening())?, config).map(Some)
 }
 
 /// Opens the dataset in `dir`, if a dataset of one type cannot hold all of it: several node types,

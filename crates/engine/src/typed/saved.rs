@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use graphmill_core::{NodeId, node_order, progress::Progress};
 use graphmill_data::{
     partition::TypedPartitionDir,
-    typed::{self, TypedDataset, Verify},
+    typed::{TypedDataset, Verify, open_any},
 };
 use graphmill_nn::{
     Matrix,
@@ -40,7 +40,7 @@ pub(super) struct Loaded {
 }
 
 impl<'r> SavedTypedRun<'r> {
-    /// The run, if it was trained on nodes of several types, or on the edge features of one.
+    /// The run, if it was trained on nodes by a model of types.
     pub fn of(run: &'r SavedRun) -> Option<Self> {
         let has_model = TABLE.get(&run.config.model).is_some();
         (has_model && !run.learns_events() && Self::of_links(run).is_none()).then_some(Self { run })
@@ -58,7 +58,7 @@ impl<'r> SavedTypedRun<'r> {
     pub fn dataset(&self, other: Option<&Path>) -> Result<TypedDataset> {
         let (run, origin) = (&self.run.dir, self.run.origin.as_ref());
         let path = match other {
-            Some(path) => return edge_rows::as_nodes(typed::open(path, Verify::Once)?, self.config()),
+            Some(path) => return edge_rows::as_nodes(open_any(path, Verify::Once)?, self.config()),
             None => Origin::locate_of(origin, run, self.config())?,
         };
         let Some(path) = path else {
@@ -73,7 +73,7 @@ impl<'r> SavedTypedRun<'r> {
             );
             return Err(Error::run(run, message));
         }
-        let data = typed::open(path, Verify::Once)?;
+        let data = open_any(path, Verify::Once)?;
         if self.is_own(&data) == Some(false) {
             let message = format!(
                 "the dataset in {} has changed since the run; restore it, or pass one explicitly to use it \

@@ -97,7 +97,9 @@ fn request(matches: &ArgMatches, config: TrainConfig, given: &[&'static str]) ->
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let json = matches.get_flag("json");
     let (mut config, given) = args::training_options(matches, &plan::all_options())?;
-    let of_types = args::get_path(matches, "dataset").filter(|path| has_several_types(path));
+    let has_typed_model = graphmill_nn::typed::TABLE.get(&config.model).is_some();
+    let of_types =
+        args::get_path(matches, "dataset").filter(|path| has_typed_model || has_several_types(path));
     if let Some(path) = of_types {
         config.dataset = path.to_string_lossy().into_owned();
         config.derive_options(&given)?;

@@ -7,6 +7,7 @@ mod signals;
 use std::{
     fmt::Write as _,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
@@ -71,17 +72,31 @@ fn losses(output: &Output) -> Vec<f64> {
     epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
 }
 
-/// Waits for the process to end; kills it at the time limit.
+/// Waits for the process to end, and reads its output meanwhile: a pipe holds 64 KiB. Kills it at
+/// the time limit.
 fn end(mut child: Child) -> Output {
+    fn drain(from: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut from) = from {
+                from.read_to_end(&mut bytes).unwrap();
+            }
+            bytes
+        })
+    }
+    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if began.elapsed() > TIMEOUT {
             child.kill().unwrap();
             panic!("the run hangs");
         }
         thread::sleep(Duration::from_millis(20));
-    }
-    child.wait_with_output().unwrap()
+    };
+    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
 /// Process id of a rank of the run with the run directory `out`; `None` if it does not run.

@@ -113,7 +113,7 @@ impl Data {
     /// Those of training.
     pub(super) fn train(&self, config: &TrainConfig, context: RunContext) -> Result<Summary> {
         match self {
-            // the features of edges are not part of a dataset of one type
+            // a model of types reads the directory
             Self::One(data) => match open_typed(config)? {
                 Some(_) => AnyDataset::open(config)?.train(config, context),
                 None => graphmill_engine::train(config, data, context),
@@ -141,7 +141,7 @@ impl Data {
                 Source::Directory(Some(path))
             }
             (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
-            (Some(Self::One(data)), _) if reads_directory => {
+            (Some(Self::One(data)), of_run) if reads_directory || of_run.is_some() => {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(true))?;
                 Source::Directory(Some(path))
             }

@@ -11,7 +11,7 @@
 //!
 //! One task is a class per node, NaN (or an empty line) if unknown; several tasks of zeros and ones
 //! are a set of classes per node, or only NaN if unknown. Other files (`node_year`, `node_species`,
-//! `edge-feat`, `split_dict.pt`) are not read.
+//! `edge-feat`, `split_dict.pt`) are not read; the typed importer `ogb-nodes` reads `edge-feat`.
 //!
 //! OGB lists the edges of products and proteins once and adds their reverse when it loads them
 //! (`add_inverse_edge` in its `master.csv`), so these two become undirected; arxiv and papers100M
@@ -53,6 +53,11 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     };
     if features.dim == 0 {
         scratch.note("there is no node-feat: the nodes have no features");
+    }
+    if find(&raw, "edge-feat").is_some() {
+        scratch.note(
+            "edge-feat is not read; import the directory as 'ogb-nodes', which keeps the features of edges",
+        );
     }
     let mut report = unread(&raw)?;
     report.ignore_unread(src, |name| ["raw", "split"].contains(&name))?;

@@ -28,6 +28,7 @@ mod lsc;
 mod mat_links;
 mod ogb_hetero;
 mod ogb_links;
+mod ogb_nodes;
 mod ogb_tables;
 mod options;
 mod pyg;
@@ -91,6 +92,14 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
         source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/linkproppred/dataset.py",
         options: &[],
         make: TypedImporter { read: ogb_links::read, options: &["dense-features", "undirected"] },
+    },
+    Entry {
+        name: "ogb-nodes",
+        summary: "an OGB node property directory with features of edges (raw/edge-feat), such as \
+            ogbn_proteins",
+        source: "Hu et al., Open Graph Benchmark, NeurIPS 2020: ogb/nodeproppred/dataset.py",
+        options: &[],
+        make: TypedImporter { read: ogb_nodes::read, options: &["dense-features", "undirected"] },
     },
     Entry {
         name: "triples",

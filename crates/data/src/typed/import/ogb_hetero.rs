@@ -151,7 +151,7 @@ fn read_tasks(files: &Files, raw: &mut RawTyped) -> Result<()> {
 }
 
 /// Labels of all nodes: a class each, or a set of zeros and ones.
-fn labels_of(files: &Files, path: &str, count: usize) -> Result<Labels> {
+pub(super) fn labels_of(files: &Files, path: &str, count: usize) -> Result<Labels> {
     let rows = column(files, path, count)?;
     let width = rows.first().map_or(1, Vec::len);
     if rows.iter().any(|row| row.len() != width) {

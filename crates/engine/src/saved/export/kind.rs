@@ -10,9 +10,9 @@ pub(super) enum Kind<'r> {
     Nodes,
     /// Scores of pairs of nodes of one type.
     Links,
-    /// Scores or values of nodes of several types, or from the edge features of one.
+    /// Scores or values of nodes by a model of types.
     TypedNodes(SavedTypedRun<'r>),
-    /// Scores of pairs of nodes of several types.
+    /// Scores of pairs of nodes by a model of types.
     TypedLinks(SavedTypedRun<'r>),
     /// A table of embeddings: scores of pairs of nodes.
     Table,

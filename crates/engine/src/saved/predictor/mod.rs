@@ -98,8 +98,8 @@ impl Predictor {
     pub fn new(run: SavedRun, data: Dataset) -> Result<Self> {
         refuse_others(&run)?;
         if SavedTypedRun::of(&run).is_some() {
-            let message = "it has one type and no edge features, and the run learned a graph of several \
-                           types or with edge features; pass the directory of such a dataset";
+            let message = "it is read as a graph of one type, and the model of the run is one of types; pass \
+                           the directory of the dataset";
             return Err(Error::dataset(&data.name, message));
         }
         let names = Names::of(&data, run.trained_on(&data)?.as_deref())?;

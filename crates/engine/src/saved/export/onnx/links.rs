@@ -174,7 +174,7 @@ impl Builder<'_> {
     }
 
     /// `gamma - x`.
-    fn from_gamma(&mut self, x: &str, of: &Json) -> String {
+    fn gamma_minus(&mut self, x: &str, of: &Json) -> String {
         let gamma = of["gamma"].as_f64().unwrap_or_default() as f32;
         let gamma = self.graph.floats("decoder.gamma", &[], &[gamma]);
         self.graph.op("Sub", &[&gamma, x])
@@ -237,7 +237,7 @@ fn transe(b: &mut Builder, ends: &Ends, of: &Json) -> Result<String> {
     let difference = b.graph.op("Sub", &[&moved, &ends.destination]);
     let norm = if of["norm"] == 1 { "ReduceL1" } else { "ReduceL2" };
     let distance = b.reduced(norm, &difference);
-    Ok(b.from_gamma(&distance, of))
+    Ok(b.gamma_minus(&distance, of))
 }
 
 /// `gamma - sum of |h e^(i r) - t|`.
@@ -252,7 +252,7 @@ fn rotate(b: &mut Builder, ends: &Ends, of: &Json) -> Result<String> {
     let sum = b.graph.op("Add", &[&squares[0], &squares[1]]);
     let distances = b.graph.op("Sqrt", &[&sum]);
     let distance = b.reduced("ReduceSum", &distances);
-    Ok(b.from_gamma(&distance, of))
+    Ok(b.gamma_minus(&distance, of))
 }
 
 /// Two dense layers over the products of both rows.

@@ -43,7 +43,7 @@ fn signal(child: &mut Child, number: i32) -> Option<i32> {
 #[test]
 fn signals_end_the_work_before_the_first_epoch() {
     let sandbox = Sandbox::new();
-    sandbox.ok("generate sbm data --nodes 3000 --classes 3 --feature-dim 4");
+    sandbox.ok("generate sbm data --nodes 30000 --classes 3 --feature-dim 4");
     for (options, stage, number) in [
         ("--sampler saint-node --sample-coverage 1000000", "counting subgraphs", libc::SIGTERM),
         (

@@ -53,7 +53,7 @@ use crate::{
 /// # Errors
 /// An option is unknown or impossible, the dataset is not suitable for training, the loss is not
 /// finite, the run directory cannot be written, or the run is stopped
-/// ([`Error::Interrupted`](crate::Error::Interrupted), with a valid checkpoint). If a stage fails,
+/// ([`Error::Interrupted`], with a valid checkpoint). If a stage fails,
 /// all batches before it are trained on, and the checkpoint holds them if no update is incomplete.
 pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
     let outcome = match is_link(config) {

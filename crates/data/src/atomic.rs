@@ -138,9 +138,9 @@ pub fn write_dir_by_way_of(
 /// directory moves to `old` and is removed at the end. After an error `path` is unchanged, or new
 /// with `old` left beside it.
 ///
-/// Where the platform or the file system cannot exchange two paths ([`Disk::exchange`]), two
-/// renames are needed, between which only `old` exists, because a directory cannot be renamed onto
-/// another that holds files.
+/// Two renames are needed where the platform or the file system cannot exchange two paths
+/// ([`Disk::exchange`]), because a directory cannot be renamed onto another that holds files.
+/// Between them only `old` exists.
 ///
 /// # Errors
 /// Renaming, syncing or removing fails.

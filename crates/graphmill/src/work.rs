@@ -4,7 +4,7 @@
 
 use std::{
     io::IsTerminal,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -34,11 +34,11 @@ pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
 /// Another signal handler is installed.
 pub(crate) fn until_signal(progress: Box<dyn Progress>) -> anyhow::Result<Box<dyn Progress>> {
     signals::catch(|| output::note("stopping; repeat to stop at once"))?;
-    Ok(Box::new(UntilSignal(progress)))
+    Ok(Box::new(UntilSignal(progress.into())))
 }
 
 /// Progress that a signal cancels.
-struct UntilSignal(Box<dyn Progress>);
+pub(crate) struct UntilSignal(pub(crate) Arc<dyn Progress>);
 
 impl Progress for UntilSignal {
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::progress::{Progress as Work, Unit};
+use graphmill_core::progress::Progress as Work;
 use graphmill_engine::{
     Error, Result,
     observer::{LossAlarm, Observer, Progress, Quiet, Start},
@@ -10,7 +10,7 @@ use graphmill_engine::{
 };
 use graphmill_nn::model::Model;
 
-use crate::{output, signals};
+use crate::{output, work::UntilSignal};
 
 /// Observer that passes everything on, and shows the warnings of a [`LossAlarm`].
 pub(super) struct Alarm {
@@ -32,27 +32,6 @@ pub(super) struct Silent;
 impl Observer for Silent {
     fn preparation(&self) -> Arc<dyn Work> {
         Arc::new(UntilSignal(Arc::new(Quiet)))
-    }
-}
-
-/// Progress before the first epoch, which a signal stops.
-struct UntilSignal(Arc<dyn Work>);
-
-impl Work for UntilSignal {
-    fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
-        self.0.stage(what, total, unit);
-    }
-
-    fn done(&self, amount: u64) {
-        self.0.done(amount);
-    }
-
-    fn note(&self, message: &str) {
-        self.0.note(message);
-    }
-
-    fn is_stopped(&self) -> bool {
-        signals::is_stopped() || self.0.is_stopped()
     }
 }
 

@@ -8,6 +8,7 @@ use graphmill_engine::{
     propagation::PropagationOptions,
     saved::{
         Kind, Propagation, SavedRun, Selection,
+        links::BestLinks,
         on::{BestOfNew, NewTables},
     },
 };
@@ -137,8 +138,19 @@ pub(super) fn candidates<'py>(
         Data::candidates(data.as_ref(), &saved, selection(&asked), options, progress)
     })?;
     let best = best.map_err(error::engine)?;
+    Ok(arrays(py, best))
+}
+
+/// Arrays of pairs.
+fn arrays(py: Python<'_>, best: BestLinks) -> Candidates<'_> {
     let ids = |ids| PyArray1::from_vec(py, ids);
-    Ok((ids(best.nodes), ids(best.candidates), PyArray1::from_vec(py, best.scores)))
+    (ids(best.nodes), ids(best.candidates), PyArray1::from_vec(py, best.scores))
+}
+
+/// Tables of new nodes and of their edges: names of files or of tables in memory, and the latter.
+fn tables_of((nodes, edges, tables): (Vec<String>, Vec<String>, Named)) -> NewTables {
+    let memory = in_memory(&tables);
+    NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() }
 }
 
 /// The `k` best candidates of new nodes, with remarks; `options` as of [`candidates`]. The new
@@ -155,9 +167,7 @@ pub(super) fn candidates_of_new<'py>(
     last: bool,
 ) -> PyResult<(Candidates<'py>, Vec<String>)> {
     let data = dataset.map(|dataset| dataset.data());
-    let (nodes, edges, tables) = new;
-    let memory = in_memory(&tables);
-    let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
+    let new = tables_of(new);
     let found = wait::quietly_shared(py, move |progress| {
         let (all_edges, relation, sources, at) = options;
         let options = CandidateOptions { k, all_edges, relation: relation.as_deref(), sources, at };
@@ -165,9 +175,7 @@ pub(super) fn candidates_of_new<'py>(
         Data::candidates_of_new(data.as_ref(), &saved, &new, options, &progress)
     })?;
     let BestOfNew { best, read, .. } = found.map_err(error::engine)?;
-    let ids = |ids| PyArray1::from_vec(py, ids);
-    let found = (ids(best.nodes), ids(best.candidates), PyArray1::from_vec(py, best.scores));
-    Ok((found, read.notes()))
+    Ok((arrays(py, best), read.notes()))
 }
 
 /// Kind of predictions by name.
@@ -195,9 +203,7 @@ pub(super) fn predict_new(
 ) -> PyResult<(String, Vec<String>)> {
     let kind = kind_of(kind)?;
     let data = dataset.map(|dataset| dataset.data());
-    let (nodes, edges, tables) = new;
-    let memory = in_memory(&tables);
-    let new = NewTables { nodes: nodes.into(), edges: edges.into(), memory, ..NewTables::default() };
+    let new = tables_of(new);
     let written = wait::quietly_shared(py, move |progress| {
         Data::predict_new(data.as_ref(), &SavedRun::open(&run, last)?, &new, (kind, &out), &progress)
     })?;

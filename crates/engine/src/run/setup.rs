@@ -398,7 +398,7 @@ pub(crate) fn strategy_context<'a>(
 /// Sizes of the first batch's blocks.
 fn first_shapes(loader: &Loader) -> Result<Vec<BlockShape>> {
     let mut order = Vec::new();
-    loader.order(0, &mut order);
+    loader.first(0, 1, &mut order);
     let mut workspace = Workspace::new(loader.graph.num_nodes());
     let batch = loader.sample(0, &mut workspace, loader.pick(0, &order, 0, Seeds::default())?)?;
     Ok(batch.blocks.iter().map(BlockShape::from).collect())

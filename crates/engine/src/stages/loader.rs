@@ -173,10 +173,15 @@ impl Loader<'_> {
         self.train.len().min((self.num_batches() as usize).saturating_mul(self.batch_size))
     }
 
-    /// Stage 1: writes this epoch's order of the training nodes to `out`. If one batch holds all of
-    /// them, they are not shuffled, so that the batch can be reused in every epoch
-    /// ([`Loader::draw`]).
+    /// Stage 1: writes the order of the training nodes of this epoch's batches to `out`. If one
+    /// batch holds all of them, they are not shuffled, so that the batch can be reused in every
+    /// epoch ([`Loader::draw`]).
     pub fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
+        self.first(epoch, self.num_batches(), out);
+    }
+
+    /// Stage 1 for the first `batches` of an epoch.
+    pub fn first(&self, epoch: u64, batches: u64, out: &mut Vec<NodeId>) {
         if self.sampler.properties().subgraphs.is_some() {
             return out.clear(); // subgraph samplers draw their seeds
         }
@@ -184,7 +189,8 @@ impl Loader<'_> {
             out.clear();
             out.extend_from_slice(self.train);
         } else {
-            self.order.order(epoch, out);
+            let seeds = (batches as usize).saturating_mul(self.batch_size);
+            self.order.first(epoch, seeds, out);
         }
     }
 

@@ -66,11 +66,13 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
     let (mut seeds, mut recycled) = (Vec::new(), MiniBatch::default());
-    loader.order(0, &mut seeds);
     let mut preview = None;
     if let Some(plan) = reuse {
+        loader.order(0, &mut seeds);
         loader.transposed = transposed(&model, &plan.orders);
         preview = Some(plan.preview(&loader, &seeds, 0, 0));
+    } else {
+        loader.first(0, BATCHES, &mut seeds);
     }
     let before = (meter.now)();
     let mut workspace = Workspace::new(data.num_nodes());

@@ -156,8 +156,9 @@ fn seconds(
 ) -> Result<Vec<[f64; 3]>> {
     let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
     let mut order = Vec::new();
-    build::order(config, task)?.order(0, &mut order);
-    let batches = batches(sampler, &order, batch_size(config, task));
+    let size = batch_size(config, task);
+    build::order(config, task)?.first(0, TIMED.saturating_mul(size), &mut order);
+    let batches = batches(sampler, &order, size);
     let batches = &batches[..batches.len().min(TIMED)];
     let (mut workspace, mut memory) = (TypedWorkspace::new(task.graph.schema()), TypedSeeds::default());
     let mut least = vec![[f64::INFINITY; 3]; batches.len()];

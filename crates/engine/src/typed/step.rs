@@ -52,12 +52,11 @@ pub(super) fn bytes(
     let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
     let (mut rows, mut blocks) = (0, 0);
     let mut learner = TypedLearner::of_owners(config, task, owners)?;
-    build::order(config, task)?.order(0, &mut order);
+    let size = batch_size(config, task);
+    build::order(config, task)?.first(0, BATCHES.saturating_mul(size), &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
-    for (number, seeds) in
-        batches(sampler, &order, batch_size(config, task)).into_iter().take(BATCHES).enumerate()
-    {
+    for (number, seeds) in batches(sampler, &order, size).into_iter().take(BATCHES).enumerate() {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
         let request =
             TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };

@@ -1,6 +1,8 @@
 //! Edges that a minibatch must not read.
 
-use graphmill_core::{Block, Graph, NodeId, block::Aggregation};
+use std::ops::Range;
+
+use graphmill_core::{Block, Graph, NodeId, block::Aggregation, keyed};
 
 /// Edges that are left out of the blocks of one batch, such as those whose existence it predicts.
 ///
@@ -19,7 +21,12 @@ use graphmill_core::{Block, Graph, NodeId, block::Aggregation};
 pub struct ExcludedEdges {
     /// Destination and source of each edge, ascending, distinct.
     edges: Vec<(NodeId, NodeId)>,
+    /// Bits of hashes of the destinations: a node whose bit is not set has no excluded edge.
+    marks: Vec<u64>,
 }
+
+/// Bits of marks for each edge: few nodes without an excluded edge have a bit that is set.
+const BITS_PER_EDGE: usize = 16;
 
 impl ExcludedEdges {
     /// Replaces the edges by these, each a source and a destination. O(n log n).
@@ -28,11 +35,26 @@ impl ExcludedEdges {
         self.edges.extend(edges.into_iter().map(|(source, destination)| (destination, source)));
         self.edges.sort_unstable();
         self.edges.dedup();
+        let bits = (self.edges.len() * BITS_PER_EDGE).next_power_of_two().max(64);
+        self.marks.clear();
+        self.marks.resize(bits / 64, 0);
+        for &(destination, _) in &self.edges {
+            let bit = mark(destination, bits);
+            self.marks[bit / 64] |= 1 << (bit % 64);
+        }
     }
 
     /// Removes all edges and keeps the memory.
     pub fn clear(&mut self) {
         self.edges.clear();
+        self.marks.clear();
+    }
+
+    /// Returns false if no edge into `destination` is excluded. O(1), so that hops find the few
+    /// destinations with excluded edges among many.
+    fn may_reach(&self, destination: NodeId) -> bool {
+        let bit = mark(destination, self.marks.len() * 64);
+        self.marks[bit / 64] >> (bit % 64) & 1 == 1
     }
 
     /// Returns true if no edge is excluded.
@@ -58,8 +80,8 @@ impl ExcludedEdges {
     }
 
     /// Removes the edges from a hop that was drawn from `graph` for the destinations `dst`: a block
-    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D log
-    /// n + E).
+    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D + E +
+    /// d log n) with `d` destinations that have excluded edges.
     ///
     /// Weights that estimate a mean over the `d` neighbours of a node are scaled to the mean over
     /// the neighbours that are left: by `d / (d - e)`, if `e` of them are excluded, or by the
@@ -81,23 +103,21 @@ impl ExcludedEdges {
         let (mut from, mut to) = (0, 0);
         for (i, &v) in dst.iter().enumerate() {
             let end = block.indptr[i + 1] as usize;
-            let excluded = self.sources_of(v);
+            let excluded = if self.may_reach(v) { self.sources_of(v) } else { &[] };
             let start = to;
-            for e in from..end {
-                let u = block.indices[e];
-                if excluded.binary_search(&(v, u)).is_ok() {
-                    continue;
-                }
-                block.indices[to] = u;
-                if weighted {
-                    block.edge_weight[to] = block.edge_weight[e];
-                }
-                if let Some(positions) = &mut positions {
-                    positions[to] = positions[e];
-                }
-                to += 1;
+            if excluded.is_empty() {
+                shift(from..end, to, block, positions.as_deref_mut());
+                (from, to) = (end, to + end - from);
+                block.indptr[i + 1] = to as u32;
+                continue;
             }
-            if weighted && !excluded.is_empty() && aggregation == Aggregation::Mean {
+            for e in from..end {
+                if excluded.binary_search(&(v, block.indices[e])).is_err() {
+                    shift(e..e + 1, to, block, positions.as_deref_mut());
+                    to += 1;
+                }
+            }
+            if weighted && aggregation == Aggregation::Mean {
                 let factor = self.scale(graph, v, by_weight);
                 block.edge_weight[start..to].iter_mut().for_each(|weight| *weight *= factor);
             }
@@ -125,6 +145,25 @@ impl ExcludedEdges {
         }
         if left > 0.0 { (all / left) as f32 } else { 1.0 }
     }
+}
+
+/// Moves edges of a hop, with their weights and positions, to `to` and after.
+fn shift(edges: Range<usize>, to: usize, block: &mut Block, positions: Option<&mut Vec<u64>>) {
+    if to == edges.start {
+        return;
+    }
+    block.indices.copy_within(edges.clone(), to);
+    if !block.edge_weight.is_empty() {
+        block.edge_weight.copy_within(edges.clone(), to);
+    }
+    if let Some(positions) = positions {
+        positions.copy_within(edges, to);
+    }
+}
+
+/// Number of the bit of a node, below `bits`, a power of two.
+fn mark(node: NodeId, bits: usize) -> usize {
+    keyed::mix(u64::from(node)) as usize & (bits - 1)
 }
 
 #[cfg(test)]

@@ -42,6 +42,13 @@ pub trait SeedOrder: Send + Sync {
     /// threads.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>);
 
+    /// Writes the first `count` nodes of the order of `epoch` to `out`, or all if there are fewer:
+    /// an epoch of few batches need not order the nodes that it leaves out.
+    fn first(&self, epoch: u64, count: usize, out: &mut Vec<NodeId>) {
+        self.order(epoch, out);
+        out.truncate(count);
+    }
+
     /// Sentence for the user about values that the order chose automatically, if any.
     fn choice(&self) -> Option<String> {
         None

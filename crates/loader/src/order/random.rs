@@ -16,6 +16,8 @@ const MIN_LEN: usize = 1 << 15;
 /// nodes.
 const RANGE_BITS: u32 = 4;
 const RANGES: usize = 1 << RANGE_BITS;
+/// Share of the nodes, one of so many, up to which the first nodes are found without the others.
+const FEW: usize = 8;
 /// Expected number of nodes that are sorted at once, at least.
 const PART_LEN: usize = 128;
 
@@ -33,14 +35,21 @@ impl<'a> Random<'a> {
     }
 }
 
+impl Random<'_> {
+    /// Hashes by which the nodes are sorted.
+    fn hashes(&self, epoch: u64) -> impl Fn(NodeId) -> u64 + Copy + Send + Sync + use<> {
+        let key = keyed::key(&[self.seed, epoch, 0x006f_7264_6572]);
+        // mix is a bijection, so distinct nodes have distinct hashes and the order is unique
+        move |v| keyed::mix(key ^ u64::from(v))
+    }
+}
+
 impl SeedOrder for Random<'_> {
     /// Writes the order of `epoch`. O(T log T), parallel.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
-        let key = keyed::key(&[self.seed, epoch, 0x006f_7264_6572]);
+        let hash = self.hashes(epoch);
         out.clear();
         out.extend_from_slice(self.train);
-        // mix is a bijection, so distinct nodes have distinct keys and the order is unique
-        let hash = |v: NodeId| keyed::mix(key ^ u64::from(v));
         if out.len() < MIN_LEN {
             return out.par_sort_unstable_by_key(|&v| hash(v));
         }
@@ -63,6 +72,30 @@ impl SeedOrder for Random<'_> {
             range.iter_mut().zip(nodes).for_each(|(to, v)| *to = v);
             sort_range(range, hash);
         });
+    }
+
+    /// Writes the first nodes of the order: those with the least hashes. O(T + C log C), parallel.
+    fn first(&self, epoch: u64, count: usize, out: &mut Vec<NodeId>) {
+        let nodes = self.train.len();
+        if nodes < MIN_LEN || count > nodes / FEW {
+            self.order(epoch, out);
+            return out.truncate(count);
+        }
+        let hash = self.hashes(epoch);
+        // twice as many as needed are expected below the bound, and never fewer in practice
+        let share = (2 * count + PART_LEN) as f64 / nodes as f64;
+        let bound = (share * u64::MAX as f64) as u64;
+        let chunks = self.train.par_chunks(MIN_LEN);
+        let found: Vec<Vec<NodeId>> =
+            chunks.map(|nodes| nodes.iter().copied().filter(|&v| hash(v) < bound).collect()).collect();
+        out.clear();
+        found.iter().for_each(|nodes| out.extend_from_slice(nodes));
+        if out.len() < count {
+            self.order(epoch, out);
+        } else {
+            out.par_sort_unstable_by_key(|&v| hash(v));
+        }
+        out.truncate(count);
     }
 }
 
@@ -132,6 +165,20 @@ mod tests {
             let key = keyed::key(&[5, 2, 0x006f_7264_6572]);
             expected.sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
             assert!(found == expected, "{count} nodes");
+        }
+    }
+
+    #[test]
+    fn first_nodes_are_those_of_the_whole_order() {
+        for nodes in [MIN_LEN - 1, MIN_LEN, 100_003] {
+            let train: Vec<NodeId> = (0..nodes as NodeId).map(|v| v * 7 + 3).collect();
+            let random = Random::new(&train, 5);
+            let (mut whole, mut first) = (Vec::new(), Vec::new());
+            random.order(2, &mut whole);
+            for count in [0, 1, 2, 1000, nodes / FEW, nodes / FEW + 1, nodes - 1, nodes, nodes + 1] {
+                random.first(2, count, &mut first);
+                assert!(first == whole[..count.min(nodes)], "{count} of {nodes} nodes");
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub(crate) fn reuse_plan_of(context: &StrategyContext) -> Result<ReusePlan> {
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
     let (mut seeds, mut space) = (Vec::new(), Workspace::new(data.num_nodes()));
-    loader.order(0, &mut seeds);
+    loader.first(0, 1, &mut seeds);
     let first = loader.sample(0, &mut space, loader.pick(0, &seeds, 0, Seeds::default())?)?;
     let shapes: Vec<BlockShape> = first.blocks.iter().map(BlockShape::from).collect();
     let mut orders = model.orders(&shapes);

@@ -333,7 +333,7 @@ fn ranking(context: &StrategyContext, metric: &str) -> Result<Ranking> {
 /// Sample of the nodes whose rows may be reused, from the first batch of the first epoch.
 fn sample_of(loader: &Loader) -> Vec<NodeId> {
     let (mut order, mut ahead) = (Vec::new(), Lookahead::default());
-    loader.order(0, &mut order);
+    loader.first(0, 1, &mut order);
     ahead.draw(loader, &order, 0, 0..1, false, &mut [Workspace::new(loader.graph.num_nodes())]);
     let some = Mutex::new(Vec::new());
     ahead.candidates(&|nodes| {

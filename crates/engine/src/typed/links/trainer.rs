@@ -192,7 +192,7 @@ impl BatchRun for LinkRun<'_> {
     }
 
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
-        self.order.order(epoch, order);
+        self.order.first(epoch, (self.num_batches() as usize).saturating_mul(self.batch_size), order);
     }
 
     fn train(

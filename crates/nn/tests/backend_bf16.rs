@@ -173,6 +173,7 @@ fn fused_epilogues_match_separate_operations() {
     Dense {
         x: x.view(),
         w: w.view(),
+        plus: None,
         beta: 1.0,
         bias: Some(bias.view()),
         activation: Activation::Relu,

@@ -52,6 +52,28 @@ use super::{Fault, Key, Values, keys, read, write};
 
 /// A struct of options. Its fields are flags of the command line, keys of TOML files and keywords
 /// of Python alike.
+///
+/// ```
+/// use clap::Args;
+/// use graphmill_core::options::{Fault, OptionSet, range};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// #[serde(default)]
+/// struct JumpOptions {
+///     /// Nodes per jump.
+///     #[arg(long, value_name = "N")]
+///     jump: usize,
+/// }
+///
+/// impl OptionSet for JumpOptions {
+///     fn check(&self) -> Result<(), Fault> {
+///         range("jump", self.jump, ..=100)
+///     }
+/// }
+///
+/// assert!(JumpOptions { jump: 101 }.check().is_err());
+/// ```
 pub trait OptionSet:
     Args + Serialize + DeserializeOwned + Default + Clone + PartialEq + Debug + Send + Sync + 'static
 {

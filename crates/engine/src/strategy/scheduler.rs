@@ -37,6 +37,32 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::{Error, allocate::samplers::profit, machine::monitor::Monitor};
 
 /// Types of a batch in each of its states. They differ, so no worker can skip a stage.
+///
+/// ```
+/// use graphmill_engine::strategy::scheduler::BatchStates;
+///
+/// struct Sampled(Vec<u32>);
+/// struct Extracted(Vec<u32>, Vec<f32>);
+/// struct Trained(Vec<u32>);
+///
+/// /// Batches whose memory is a vector.
+/// struct Small;
+///
+/// impl BatchStates for Small {
+///     type Free = Vec<u32>;
+///     type Sampled = Sampled;
+///     type Extracted = Extracted;
+///     type Trained = Trained;
+/// }
+///
+/// impl From<Sampled> for Vec<u32> {
+///     fn from(batch: Sampled) -> Self {
+///         batch.0
+///     }
+/// }
+/// # impl From<Extracted> for Vec<u32> { fn from(batch: Extracted) -> Self { batch.0 } }
+/// # impl From<Trained> for Vec<u32> { fn from(batch: Trained) -> Self { batch.0 } }
+/// ```
 pub trait BatchStates {
     /// A free slot: the memory of a batch, or the batch that was last in it.
     type Free;

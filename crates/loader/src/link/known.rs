@@ -22,6 +22,17 @@ use graphmill_core::{EdgeOptions, End, Graph, NodeId, Result, build, keyed::Stre
 use rayon::prelude::*;
 
 /// Edges that are no negatives.
+///
+/// ```
+/// use graphmill_core::End;
+/// use graphmill_loader::link::{Known, KnownEdges};
+///
+/// let known = KnownEdges::new(4, &[0, 0], &[1, 3])?;
+/// // 0 is linked to 1 and 3
+/// assert!(Known::is_negative(&known, End::Destination, (0, 1), 2));
+/// assert!(!Known::is_negative(&known, End::Destination, (0, 1), 3));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait Known: std::fmt::Debug + Send + Sync {
     /// Ends of the edges of `node`, if it is the other end than `end`: ascending.
     fn ends_of(&self, end: End, node: NodeId) -> &[NodeId];

@@ -144,6 +144,25 @@ pub trait HopSampler: Send + Sync {
 }
 
 /// Draws hops with the positions of their edges, for layers that read a row of each edge.
+///
+/// ```
+/// use graphmill_core::{Block, Graph, block::Aggregation};
+/// use graphmill_loader::{
+///     BatchKey,
+///     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
+/// };
+///
+/// // node 0 has the in-neighbours 1 and 2
+/// let graph = Graph::new(vec![0, 2, 2, 2].into(), vec![1, 2].into())?;
+/// let sampler = Neighbor::new(&[2]).expect("a number of neighbours");
+/// let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
+/// let request = HopRequest { graph: &graph, hop: 0, dst: &[0], key, aggregation: Aggregation::Mean };
+/// let (mut block, mut positions) = (Block::default(), Vec::new());
+/// let by_edges = sampler.by_edges().expect("this sampler names its edges");
+/// by_edges.sample_hop_edges(&request, &mut HopScratch::default(), &mut block, &mut positions)?;
+/// assert_eq!((&block.indices[..], &positions[..]), (&[1, 2][..], &[0, 1][..]));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait EdgeSampler {
     /// Draws as [`HopSampler::sample_hop`], and overwrites `positions` by the position in the graph
     /// of each edge, in the order of the block.
@@ -160,6 +179,32 @@ pub trait EdgeSampler {
 }
 
 /// Degrees and single in-neighbours of all nodes, wherever their lists are.
+///
+/// ```
+/// use graphmill_core::{NodeId, Result};
+/// use graphmill_loader::sampler::StepSource;
+///
+/// /// A ring of nodes, each with its predecessor as the only in-neighbour.
+/// struct Ring {
+///     nodes: NodeId,
+/// }
+///
+/// impl StepSource for Ring {
+///     fn degree(&self, _: NodeId) -> u64 {
+///         1
+///     }
+///
+///     fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()> {
+///         at.iter_mut().for_each(|(node, number)| *number = (*node + self.nodes - 1) % self.nodes);
+///         Ok(())
+///     }
+/// }
+///
+/// let mut at = [(0, 0), (3, 0)];
+/// Ring { nodes: 5 }.step(&mut at)?;
+/// assert_eq!(at, [(0, 4), (3, 2)]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait StepSource {
     /// In-degree of `v`.
     fn degree(&self, v: NodeId) -> u64;
@@ -173,6 +218,39 @@ pub trait StepSource {
 }
 
 /// Draws hops from single neighbours, many at a time, so that lists may be on other ranks.
+///
+/// ```
+/// use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
+/// use graphmill_loader::{
+///     BatchKey,
+///     sampler::{HopRequest, HopSampler, HopScratch, StepSource, WalkOptions, random_walk::RandomWalk},
+/// };
+///
+/// /// A graph whose lists are elsewhere.
+/// struct Elsewhere(Graph);
+///
+/// impl StepSource for Elsewhere {
+///     fn degree(&self, v: NodeId) -> u64 {
+///         self.0.in_neighbors(v).len() as u64
+///     }
+///
+///     fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()> {
+///         at.iter_mut().for_each(|(v, i)| *i = self.0.in_neighbors(*v)[*i as usize]);
+///         Ok(())
+///     }
+/// }
+///
+/// let graph = Graph::new(vec![0, 1, 2, 3].into(), vec![2, 0, 1].into())?;
+/// let sampler = RandomWalk::new(&[2], &WalkOptions::default(), 3).expect("valid options");
+/// let (nothing, key) = (Graph::new(vec![0].into(), vec![].into())?, BatchKey { seed: 1, epoch: 0, batch: 0 });
+/// let request = HopRequest { graph: &nothing, hop: 0, dst: &[0], key, aggregation: Aggregation::Mean };
+/// let mut block = Block::default();
+/// let by_steps = sampler.by_steps().expect("walks take single steps");
+/// by_steps.sample_hop_by_steps(&request, &Elsewhere(graph), &mut HopScratch::default(), &mut block)?;
+/// // the nodes that walks along the ring from node 0 visit
+/// assert!(!block.indices.is_empty() && block.indices.iter().all(|&u| u != 0));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait StepSampler {
     /// Draws as [`HopSampler::sample_hop`], from neighbours that `source` returns. The graph of the
     /// request is not read.

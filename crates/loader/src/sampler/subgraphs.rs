@@ -228,6 +228,41 @@ impl MinibatchSampler for Subgraphs {
 }
 
 /// Source of node sets, whose nodes [`Surrounded`](super::Surrounded) joins with their neighbours.
+///
+/// ```
+/// use graphmill_core::{NodeId, Result};
+/// use graphmill_loader::{
+///     Workspace,
+///     sampler::{BatchRequest, NodeSets},
+/// };
+///
+/// /// Runs of ten consecutive nodes.
+/// struct Runs {
+///     nodes: NodeId,
+/// }
+///
+/// impl NodeSets for Runs {
+///     fn epoch(&self) -> u64 {
+///         u64::from(self.nodes.div_ceil(10))
+///     }
+///
+///     fn draw_nodes(
+///         &self,
+///         request: &BatchRequest,
+///         _: &mut Workspace,
+///         nodes: &mut Vec<NodeId>,
+///         loss_weight: &mut Vec<f32>,
+///     ) -> Result<()> {
+///         let first = 10 * request.key.batch as NodeId;
+///         nodes.clear();
+///         nodes.extend(first..(first + 10).min(self.nodes));
+///         loss_weight.clear();
+///         Ok(())
+///     }
+/// }
+///
+/// assert_eq!(Runs { nodes: 25 }.epoch(), 3);
+/// ```
 pub trait NodeSets: Send + Sync {
     /// Number of sets of an epoch.
     fn epoch(&self) -> u64;

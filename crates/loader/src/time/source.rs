@@ -52,6 +52,26 @@ pub struct TimeDrawn<'a> {
 
 /// Rows of a graph with times that a [`TimeSampler`](super::TimeSampler) reads.
 ///
+/// ```
+/// use graphmill_core::Graph;
+/// use graphmill_loader::time::{
+///     OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop, TimeOptions, TimeSource, TimedGraph,
+/// };
+///
+/// // node 0 has the in-neighbours 1, 2 and 3, from the times 10, 30 and 20 on
+/// let graph = Graph::new(vec![0, 3, 3, 3, 3].into(), vec![1, 2, 3].into())?;
+/// let graph = &TimedGraph::of_one_type(graph, Some(vec![10, 30, 20].into()), None)?;
+/// let rows = OwnTimeRows { graph, options: &TimeOptions::default(), parallel: false };
+/// let hop = TimeHop { relation: 0, fanout: usize::MAX, key: 1, positions: true };
+/// let (mut indptr, mut sources, mut positions) = (vec![], vec![], vec![]);
+/// let drawn = TimeDrawn {
+///     indptr: &mut indptr, sources: &mut sources, positions: &mut positions, times: None,
+/// };
+/// rows.draw(&hop, TimeDestinations { nodes: &[0], times: &[20] }, &mut vec![], drawn)?;
+/// assert_eq!((indptr, sources, positions), (vec![0, 2], vec![1, 3], vec![0, 2]));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+///
 /// Methods get lists of the admitted edges of the first destinations. A source that searches them
 /// itself appends those of the others, so that no row is searched twice in a batch; another one
 /// leaves the lists empty.

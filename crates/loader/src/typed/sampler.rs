@@ -64,6 +64,20 @@ impl<'a> TypedRequest<'a> {
 pub type WrapHops<'w> = dyn FnMut(usize, Arc<dyn HopSampler>) -> Result<Arc<dyn HopSampler>, String> + 'w;
 
 /// Makes typed minibatches.
+///
+/// ```
+/// use graphmill_core::typed::{NodeType, Relation, Schema, TypedGraph, bipartite};
+/// use graphmill_loader::typed::{TABLE, TypedOptions};
+///
+/// let types = vec![NodeType::new("author", 2), NodeType::new("paper", 3)];
+/// let schema = Schema::new(types, vec![Relation::new(0, "writes", 1)])?;
+/// let graph = TypedGraph::new(schema, vec![bipartite(2, 3, &[0, 0, 1], &[0, 2, 2])?])?;
+/// let options = TypedOptions { fanout: "5,5".parse().expect("two numbers"), ..TypedOptions::default() };
+/// let sampler = (TABLE.find("neighbor")?.make.make)(&options, &graph).expect("a sampler of this graph");
+/// assert_eq!((sampler.num_hops(), sampler.num_blocks(), sampler.subgraphs()), (2, 2, None));
+/// assert!(sampler.follows(graph.schema(), 0, 0));
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait TypedSampler: Send + Sync {
     /// Number of hops from the seeds.
     fn num_hops(&self) -> usize;

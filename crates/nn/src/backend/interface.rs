@@ -3,19 +3,16 @@
 //! A method takes the checked struct of its operation ([`super::ops`]); layers call the struct's
 //! `run`.
 
-use super::{
-    ops::{
-        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
-        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
-        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
-        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
-        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
-        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
-    },
-    types::Side,
+use super::ops::{
+    AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
+    AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+    BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
+    EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+    EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+    HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward,
+    LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, RelationAttention,
+    RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
+    WeightGradients,
 };
 use crate::{Result, View, ViewMut};
 
@@ -91,9 +88,7 @@ pub trait DenseOps: ElementOps {
 
     /// Runs [`Dense`].
     fn dense(&self, op: Checked<Dense>) {
-        let Dense { x, w, beta, bias, activation, dropout, mut out } = op.into_inner();
-        self.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() }));
-        self.epilogue(Checked::new(EpilogueForward { bias, activation, dropout, x: out }));
+        op.into_inner().in_steps(self);
     }
 }
 

@@ -93,7 +93,17 @@ impl Linear {
         }
         let (w, bias) = (self.weight.value.view(), self.bias.as_ref().map(|bias| bias.value.view()));
         let Epilogue { activation, dropout } = epilogue;
-        Dense { x, w, beta, bias, activation, dropout, out }.run(pass.backend);
+        Dense { x, w, plus: None, beta, bias, activation, dropout, out }.run(pass.backend);
+    }
+
+    /// Computes `out = epilogue(x0 W0 + x1 W1 + b1)` of two layers; the first has no bias.
+    pub fn forward_sum(pass: &Pass, of: [&Self; 2], x: [View; 2], epilogue: Epilogue, out: ViewMut) {
+        let [first, second] = of;
+        let plus = Some((x[1], second.weight.value.view()));
+        let bias = second.bias.as_ref().map(|bias| bias.value.view());
+        let Epilogue { activation, dropout } = epilogue;
+        let (x, w) = (x[0], first.weight.value.view());
+        Dense { x, w, plus, beta: 0.0, bias, activation, dropout, out }.run(pass.backend);
     }
 
     /// Computes `out = beta out + x W`, without bias.

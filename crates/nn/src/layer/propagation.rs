@@ -29,6 +29,17 @@ pub struct Propagated {
     pub through: Matrix,
 }
 
+impl Propagated {
+    /// Computes `A x`, for [`ProductOrder::AggregateFirst`].
+    pub fn aggregate(&mut self, pass: &Pass, input: &LayerInput, weights: AggregationWeights) -> View<'_> {
+        let block = input.block;
+        self.aggregated.resize(block.num_dst, input.x.num_cols());
+        Aggregate { block, weights, src: input.x, beta: 0.0, dst: self.aggregated.view_mut() }
+            .run(pass.backend);
+        self.aggregated.view()
+    }
+}
+
 impl LinearPropagation {
     /// Creates the map with this weight and bias.
     pub fn new(linear: Linear) -> Self {
@@ -53,10 +64,8 @@ impl LinearPropagation {
         let (backend, block) = (pass.backend, input.block);
         match input.order {
             ProductOrder::AggregateFirst => {
-                saved.aggregated.resize(block.num_dst, input.x.num_cols());
-                Aggregate { block, weights, src: input.x, beta: 0.0, dst: saved.aggregated.view_mut() }
-                    .run(backend);
-                self.linear.forward(pass, saved.aggregated.view(), 0.0, epilogue, out);
+                let aggregated = saved.aggregate(pass, input, weights);
+                self.linear.forward(pass, aggregated, 0.0, epilogue, out);
             }
             ProductOrder::TransformFirst => {
                 Aggregate {
@@ -162,16 +171,8 @@ impl NeighborsAndOwn {
         }
     }
 
-    pub(super) fn forward(
-        &self,
-        pass: &Pass,
-        neighbors: View,
-        own: View,
-        epilogue: Epilogue,
-        mut out: ViewMut,
-    ) {
-        self.neigh.forward_product(pass, neighbors, 0.0, out.reborrow());
-        self.own.forward(pass, own, 1.0, epilogue, out);
+    pub(super) fn forward(&self, pass: &Pass, neighbors: View, own: View, epilogue: Epilogue, out: ViewMut) {
+        Linear::forward_sum(pass, [&self.neigh, &self.own], [neighbors, own], epilogue, out);
     }
 
     /// Adds to the gradients of both weights, from that of the sum.

@@ -153,9 +153,17 @@ impl Layer for Sage {
         mut out: ViewMut,
     ) {
         let State { mean, own } = saved.state();
-        let weights = Self::weights(input.block);
-        self.mean.forward(pass, input, weights, Epilogue::NONE, mean, out.reborrow());
-        self.own.forward(pass, input.own_rows(pass, own), 1.0, epilogue, out);
+        let (weights, own) = (Self::weights(input.block), input.own_rows(pass, own));
+        match input.order {
+            ProductOrder::AggregateFirst => {
+                let rows = [mean.aggregate(pass, input, weights), own];
+                Linear::forward_sum(pass, [&self.mean.linear, &self.own], rows, epilogue, out);
+            }
+            ProductOrder::TransformFirst => {
+                self.mean.forward(pass, input, weights, Epilogue::NONE, mean, out.reborrow());
+                self.own.forward(pass, own, 1.0, epilogue, out);
+            }
+        }
     }
 
     fn backward(

@@ -292,6 +292,7 @@ impl TemporalAttention {
         Dense {
             x,
             w: weight.rows(of_nodes),
+            plus: None,
             beta: 0.0,
             bias: Some(of_now.view()),
             activation: Activation::Identity,

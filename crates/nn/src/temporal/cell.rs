@@ -248,5 +248,5 @@ impl RecurrentCell {
 /// Computes `out = x w + bias`.
 fn dense(pass: &Pass, x: View, w: View, bias: Option<View>, out: &mut Matrix) {
     let (activation, dropout) = (Activation::Identity, Dropout::NONE);
-    Dense { x, w, beta: 0.0, bias, activation, dropout, out: out.view_mut() }.run(pass.backend);
+    Dense { x, w, plus: None, beta: 0.0, bias, activation, dropout, out: out.view_mut() }.run(pass.backend);
 }

@@ -123,6 +123,23 @@ impl<'a> TypedInput<'a> {
 }
 
 /// A layer of a typed model.
+///
+/// ```
+/// use graphmill_core::{options::OwnOptions, typed::{NodeType, Relation, Schema}};
+/// use graphmill_nn::typed::{TABLE, TypedLayerConfig};
+///
+/// let types = vec![NodeType::new("author", 2), NodeType::new("paper", 3)];
+/// let schema = Schema::new(types, vec![Relation::new(0, "writes", 1)])?;
+/// let (in_dim, out_dim, own) = (4, 8, &OwnOptions::default());
+/// let config = TypedLayerConfig {
+///     schema: &schema, edge_dims: &[0], in_dim, out_dim, number: 0, scores: false, key: 1, own,
+/// };
+/// let layer = (TABLE.find("rsage")?.make.make)(&config).expect("a valid configuration");
+/// let mut names = Vec::new();
+/// layer.visit(&mut |scope, param| names.push(scope.name(&schema, param.name)));
+/// assert!(names.contains(&"author:writes:paper.weight".to_string()), "{names:?}");
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait TypedLayer: CloneTypedLayer + Send + Sync {
     /// Fixed properties of the layer.
     fn spec(&self) -> TypedLayerSpec;

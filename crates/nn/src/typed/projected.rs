@@ -107,7 +107,7 @@ impl FoldedWeight {
         let x = x.features.rows(0..out.num_rows());
         let (w, bias) = (self.weight.view(), Some(self.bias.view()));
         let (activation, dropout) = (Activation::Identity, Dropout::NONE);
-        Dense { x, w, beta: 0.0, bias, activation, dropout, out }.run(pass.backend);
+        Dense { x, w, plus: None, beta: 0.0, bias, activation, dropout, out }.run(pass.backend);
     }
 
     /// Gradients of the last [`FoldedWeight::forward`], of the layer and of the projection.

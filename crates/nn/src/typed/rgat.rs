@@ -204,7 +204,7 @@ impl RGat {
         folded.fill(x, heads, |x, to| times_vector(x, 0.0, to));
         let (x, w, bias) = (x.features.rows(0..out.num_rows()), folded.weight.view(), folded.bias.view());
         let (activation, dropout) = (Activation::Identity, Dropout::NONE);
-        Dense { x, w, beta: 0.0, bias: Some(bias), activation, dropout, out }.run(backend);
+        Dense { x, w, plus: None, beta: 0.0, bias: Some(bias), activation, dropout, out }.run(backend);
     }
 
     /// Gradients of [`RGat::targets`].

@@ -257,11 +257,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         {
             let mut inputs = Inputs::new(s);
             let (x, w) = (inputs.matrix(s.rows, s.inner), inputs.matrix(s.inner, s.cols));
+            let (other, v) = (inputs.matrix(s.rows, s.cols), inputs.matrix(s.cols, s.cols));
             let (bias, mut y) = (inputs.row(), inputs.rows());
             let bias = (i % 3 > 0).then(|| bias.view());
             Dense {
                 x: x.view(),
                 w: w.view(),
+                plus: (i % 4 > 1).then(|| (other.view(), v.view())),
                 beta: [0.0, 1.0][i % 2],
                 bias,
                 activation,

@@ -150,12 +150,15 @@ pub(super) fn epilogue(op: EpilogueForward) {
 
 /// Dense product whose rows are finished chunk by chunk, while they are in the second-level cache.
 pub(super) fn dense(precision: Precision, op: Dense) {
-    let Dense { x, w, beta, bias, activation, dropout, out } = op;
+    let Dense { x, w, plus, beta, bias, activation, dropout, out } = op;
     let cols = out.num_cols();
-    let product = Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out };
+    let first = Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out };
+    if bias.is_none() && activation == Activation::Identity && dropout.threshold() == 0 {
+        return gemm::sum_then(precision, first, plus, |_, _| {});
+    }
     let (isa, bias) = (Isa::current(), bias.map(|bias| bias.host()));
     with_activation!(activation, act => {
-        gemm::gemm_then(precision, product, |range, part| {
+        gemm::sum_then(precision, first, plus, |range, part| {
             forward_rows(isa, act, bias, dropout, range.start, cols, part);
         });
     });

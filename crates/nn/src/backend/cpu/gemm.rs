@@ -1,6 +1,7 @@
-//! Dense products: in f32 by the crate `gemm-f32`, in bf16 by `gemm_bf16`.
+//! Dense products: in f32 by [`tiles`](super::tiles) or the crate `gemm-f32`, in bf16 by
+//! `gemm_bf16`.
 //!
-//! The crate computes serially. The split of a product into such calls is decided here, by its
+//! Both compute serially. The split of a product into such calls is decided here, by its
 //! shape alone, so the result does not depend on the number of threads:
 //!
 //! - by rows of the result, and
@@ -23,6 +24,8 @@ use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
 use half::bf16;
 
+#[cfg(target_arch = "x86_64")]
+use super::tiles;
 use super::{
     Precision,
     factors::Factors,
@@ -31,9 +34,12 @@ use super::{
     scratch,
     split_sum::{MAX_PARTIALS, add_parts, parts},
 };
-use crate::backend::{
-    Side,
-    ops::{Gemm, WeightGradients},
+use crate::{
+    View,
+    backend::{
+        Side,
+        ops::{Gemm, WeightGradients},
+    },
 };
 
 /// Multiplications per task: about a tenth of a millisecond.
@@ -49,6 +55,10 @@ const TASK_ROWS: usize = 192;
 const ROW_TASKS: usize = 32;
 /// Minimum length of a part of the inner dimension.
 const MIN_PART_LEN: usize = 4096;
+
+/// Rows from which on the parts of a gradient by tiles are as long as those by the library.
+#[cfg(target_arch = "x86_64")]
+const LONG_SUM: usize = 1024;
 
 /// Length of the inner dimension up to which the library sums in one piece, and the largest number
 /// of rows and columns at which it cuts a longer one in its own way.
@@ -79,6 +89,16 @@ impl<'a> Factor<'a> {
 
     fn transposed(self) -> Self {
         Self { rs: self.cs, cs: self.rs, ..self }
+    }
+
+    /// Copies values of row `i` from column `j` on.
+    pub(super) fn copy_row(self, i: usize, j: usize, out: &mut [f32]) {
+        let first = &self.data[i * self.rs + j * self.cs..];
+        if self.cs == 1 {
+            out.copy_from_slice(&first[..out.len()]);
+        } else {
+            out.iter_mut().enumerate().for_each(|(j, x)| *x = first[j * self.cs]);
+        }
     }
 
     /// The factor from element (`i`, `j`) on.
@@ -180,6 +200,32 @@ pub(super) fn gemm(precision: Precision, op: Gemm) {
     gemm_then(precision, op, |_, _| {});
 }
 
+/// Product of factors rounded to `precision`, to which a second one is added, followed by `finish`
+/// as in [`gemm_then`].
+pub(super) fn sum_then(
+    precision: Precision,
+    first: Gemm,
+    second: Option<(View, View)>,
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
+    let Some((x, w)) = second else { return gemm_then(precision, first, finish) };
+    let (a, b) = ((x, Side::Plain), (w, Side::Plain));
+    let Gemm { beta, mut c, .. } = first;
+    #[cfg(target_arch = "x86_64")]
+    if precision == Precision::F32 {
+        let n = c.num_cols();
+        let both = [(first.a, first.b), (a, b)].map(|((a, side_a), (b, side_b))| {
+            let k = if side_a == Side::Plain { a.num_cols() } else { a.num_rows() };
+            Factors { a: a.host(), side_a, b: b.host(), side_b, k, n }
+        });
+        if both.iter().all(by_tiles) {
+            return sum_by_tiles(&both, beta, c.host(), finish);
+        }
+    }
+    gemm(precision, Gemm { a: first.a, b: first.b, beta, c: c.reborrow() });
+    gemm_then(precision, Gemm { a, b, beta: 1.0, c }, finish);
+}
+
 /// [`gemm`], followed by `finish` on every run of complete rows of `c`, as soon as it is computed.
 pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<usize>, &mut [f32]) + Sync) {
     let [m, n, k] = op.size();
@@ -198,7 +244,14 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
         return super::gemm_bf16::gemm(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
     }
     match precision {
-        Precision::F32 => by_library(Factors { a, side_a, b, side_b, k, n }, beta, c, finish),
+        Precision::F32 => {
+            let factors = Factors { a, side_a, b, side_b, k, n };
+            #[cfg(target_arch = "x86_64")]
+            if by_tiles(&factors) {
+                return sum_by_tiles(&[factors], beta, c, finish);
+            }
+            by_library(factors, beta, c, finish);
+        }
         Precision::Bf16 => {
             let (mut scratch_a, mut scratch_b) = (scratch::take(a.len()), scratch::take(b.len()));
             let (a, b) = (rounded(a, &mut scratch_a), rounded(b, &mut scratch_b));
@@ -207,23 +260,25 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
     }
 }
 
-/// Weight gradients of factors rounded to `precision`. In bf16, `b` is packed once.
+/// Weight gradients of factors rounded to `precision`. `b` is packed once, if the products are our
+/// own.
 pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
     #[cfg(target_arch = "x86_64")]
-    if precision == Precision::Bf16 && precision.is_native() {
-        let some = op.b.num_rows() * op.b.num_cols() > 0 && op.a.iter().all(|a| a.num_cols() > 0);
-        if some {
-            let WeightGradients { a, b, beta, c } = op;
-            let widths = a.map(|a| a.num_cols());
-            return super::gemm_bf16::weight_gradients(
-                a.map(|a| a.host()),
-                widths,
-                b.host(),
-                b.num_cols(),
-                beta,
-                c.map(crate::ViewMut::host),
-            );
+    if op.b.num_rows() * op.b.num_cols() > 0 && op.a.iter().all(|a| a.num_cols() > 0) {
+        let WeightGradients { a, b, beta, c } = op;
+        let (widths, n) = (a.map(|a| a.num_cols()), b.num_cols());
+        let (a, b) = (a.map(|a| a.host()), b.host());
+        if precision == Precision::Bf16 && precision.is_native() {
+            let c = c.map(crate::ViewMut::host);
+            return super::gemm_bf16::weight_gradients(a, widths, b, n, beta, c);
         }
+        if precision == Precision::F32 && gradients_by_tiles(widths.iter().sum(), n) {
+            let columns = |data, width| tiles::Columns { data, width };
+            let a = [columns(a[0], widths[0]), columns(a[1], widths[1])];
+            return sum_rows(&a, columns(b, n), beta, c.map(crate::ViewMut::host));
+        }
+        let op = WeightGradients { a: op.a, b: op.b, beta, c };
+        return op.products().into_iter().for_each(|product| gemm(precision, product));
     }
     op.products().into_iter().for_each(|product| gemm(precision, product));
 }
@@ -239,6 +294,91 @@ fn rounded<'r>(x: &[f32], scratch: &'r mut [f64]) -> &'r [f32] {
     out
 }
 
+/// Fewest columns of a product by tiles: fewer leave most of a tile unused.
+#[cfg(target_arch = "x86_64")]
+const MIN_TILE_COLS: usize = 8;
+
+/// Returns true if [`tiles`] computes the product.
+#[cfg(target_arch = "x86_64")]
+fn by_tiles(factors: &Factors) -> bool {
+    let &Factors { a, side_a, k, n, .. } = factors;
+    match side_a {
+        Side::Plain => tiles::is_available() && n >= MIN_TILE_COLS && !a.is_empty(),
+        Side::Transposed => k > 0 && gradients_by_tiles(a.len() / k, n),
+    }
+}
+
+/// Returns true if [`tiles`] computes a gradient of `m` rows and `n` columns: its parts fit into
+/// [`MAX_PARTIALS`].
+#[cfg(target_arch = "x86_64")]
+fn gradients_by_tiles(m: usize, n: usize) -> bool {
+    tiles::is_available() && n >= MIN_TILE_COLS && m * n <= MAX_PARTIALS / 4
+}
+
+/// Computes `c = beta c +` the products in their order by [`tiles`].
+#[cfg(target_arch = "x86_64")]
+fn sum_by_tiles(
+    products: &[Factors],
+    beta: f32,
+    c: &mut [f32],
+    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
+    let n = products[0].n;
+    let m = c.len() / n;
+    if let &[Factors { a, side_a: Side::Transposed, b, k, .. }] = products {
+        let columns = |data, width| tiles::Columns { data, width };
+        debug_assert_eq!(a.len(), m * k);
+        sum_rows(&[columns(a, m)], columns(b, n), beta, [&mut *c]);
+        return finish(0..m, c);
+    }
+    let lens = products.iter().map(|product| tiles::panels_len(product.k, n));
+    let mut memory = scratch::take(lens.clone().sum::<usize>().div_ceil(2));
+    let mut rest = bytemuck::cast_slice_mut::<f64, f32>(&mut memory);
+    let (mut terms, mut work) = (Vec::with_capacity(products.len()), 0);
+    for (&Factors { a, b, side_b, k, .. }, len) in products.iter().zip(lens) {
+        let (panels, others) = rest.split_at_mut(len);
+        let b = Factor::new(b, side_b, if side_b == Side::Plain { n } else { k });
+        tiles::pack(b, k, n, panels);
+        terms.push(tiles::Term { a, panels, k });
+        (rest, work) = (others, work + n * k);
+    }
+    Chunks::of(m, task_rows(m, work)).each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
+        let terms: Vec<_> = terms.iter().map(|term| term.of_rows(&rows)).collect();
+        tiles::multiply(&terms, n, beta, c.data);
+        finish(rows, c.data);
+    });
+}
+
+/// Computes `c[i] = beta c[i] +` the product of the columns `a[i]`, transposed, and `b`, by
+/// [`tiles`]. The rows are divided by their number alone.
+#[cfg(target_arch = "x86_64")]
+fn sum_rows<const N: usize>(a: &[tiles::Columns; N], b: tiles::Columns, beta: f32, c: [&mut [f32]; N]) {
+    let (k, n) = (b.data.len() / b.width, b.width);
+    let size: usize = c.iter().map(|c| c.len()).sum();
+    let count = if k < LONG_SUM { k.div_ceil(LONG_SUM / 4) } else { parts(k, MIN_PART_LEN / 2) };
+    let chunks = Chunks::of(k, k.div_ceil(count.min(MAX_PARTIALS / size).max(1)));
+    let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
+    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
+    chunks.each((), partials, |range, (), partial| {
+        let len = tiles::leaf_len(n);
+        let mut memory = scratch::take(len.div_ceil(2));
+        let leaf = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..len];
+        tiles::multiply_transposed(a, b, range, leaf, partial);
+    });
+    let mut first = 0;
+    for c in c {
+        add_parts(partials, size, first, beta, c);
+        first += c.len();
+    }
+}
+
+/// Rows of a task of a product of `m` rows with `work` multiplications each: whole tiles of any
+/// kernel, with at least [`GRAIN`] multiplications.
+fn task_rows(m: usize, work: usize) -> usize {
+    let packed = TASK_ROWS.min(m.div_ceil(ROW_TASKS));
+    (GRAIN / work).max(m.div_ceil(256)).max(packed).min(few(m, work)).next_multiple_of(48)
+}
+
 fn by_library(
     Factors { a, side_a, b, side_b, k, n }: Factors,
     beta: f32,
@@ -252,10 +392,7 @@ fn by_library(
         by_inner(a, b, k, m, n, beta, c);
         finish(0..m, c);
     } else {
-        // whole tiles of any kernel, with at least `GRAIN` multiplications
-        let packed = TASK_ROWS.min(m.div_ceil(ROW_TASKS));
-        let len = (GRAIN / (n * k)).max(m.div_ceil(256)).max(packed).min(few(m, n * k)).next_multiple_of(48);
-        let chunks = Chunks::of(m, len);
+        let chunks = Chunks::of(m, task_rows(m, n * k));
         let product = if side_a == Side::Plain { row_product } else { product };
         chunks.each(Rows { data: c, width: n }, &mut [], |rows, c, _: &mut [()]| {
             product(a.from(rows.start, 0), b, [rows.len(), n, k], beta, c.data, n);

@@ -36,7 +36,6 @@ use super::{
         RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
         SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
     },
-    types::Side,
 };
 use crate::{View, ViewMut};
 
@@ -81,6 +80,8 @@ mod source;
 mod sparse;
 mod split_sum;
 mod sum;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 mod update;
 
 pub(crate) use cosine::{Waves, cosines};
@@ -150,10 +151,8 @@ impl DenseOps for Cpu {
 
     fn dense(&self, op: Checked<Dense>) {
         let op = op.into_inner();
-        if op.x.is_sparse() {
-            let Dense { x, w, beta, bias, activation, dropout, mut out } = op;
-            sparse::product(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c: out.reborrow() });
-            return epilogue::epilogue(EpilogueForward { bias, activation, dropout, x: out });
+        if op.x.is_sparse() || op.plus.is_some_and(|(x, _)| x.is_sparse()) {
+            return op.in_steps(self);
         }
         epilogue::dense(self.precision, op);
     }

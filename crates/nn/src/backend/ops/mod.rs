@@ -73,6 +73,14 @@ pub use relation_attention::{RelationAttention, RelationAttentionBackward};
 pub use update::{AdamUpdate, SgdUpdate};
 
 /// An operation of this module. Each also has `run` (`backend/run.rs`).
+///
+/// ```should_panic
+/// use graphmill_nn::{Matrix, backend::{Side::Plain, ops::{Gemm, Operation}}};
+///
+/// let (a, b, mut c) = (Matrix::zeros(2, 3), Matrix::zeros(4, 5), Matrix::zeros(2, 5));
+/// // 3 columns times 4 rows
+/// Gemm { a: (a.view(), Plain), b: (b.view(), Plain), beta: 0.0, c: c.view_mut() }.check();
+/// ```
 pub trait Operation {
     /// Asserts that the shapes of the fields are compatible.
     ///

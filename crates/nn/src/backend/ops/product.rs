@@ -1,9 +1,9 @@
 //! Dense products.
 
-use super::{Operation, shape};
+use super::{Checked, EpilogueForward, Operation, shape};
 use crate::{
     View, ViewMut,
-    backend::{Activation, Dropout, Side},
+    backend::{Activation, DenseOps, Dropout, Side},
 };
 
 /// Size `[rows, columns, terms]` of a product of factors with these shapes and sides.
@@ -125,13 +125,17 @@ impl Operation for WeightGradients<'_> {
 }
 
 /// `out = dropout(activation(beta out + x w + bias))`: [`Gemm`] followed by
-/// [`super::EpilogueForward`], which a backend may run while rows are still cached.
+/// [`super::EpilogueForward`], which a backend may run while rows are still cached. A second
+/// product may be added, whose terms follow those of the first.
 #[derive(Debug)]
 pub struct Dense<'a> {
     /// Input rows, `R x F`, possibly sparse.
     pub x: View<'a>,
     /// Weight, `F x O`.
     pub w: View<'a>,
+    /// Input rows and weight of a second product, if one is added: `R x G`, possibly sparse, and
+    /// `G x O`.
+    pub plus: Option<(View<'a>, View<'a>)>,
     /// Factor of the old result.
     pub beta: f32,
     /// Row `1 x O` added to each row.
@@ -144,11 +148,29 @@ pub struct Dense<'a> {
     pub out: ViewMut<'a>,
 }
 
+impl Dense<'_> {
+    /// Runs the products, and then the epilogue.
+    pub(crate) fn in_steps<B: DenseOps + ?Sized>(self, backend: &B) {
+        let Self { x, w, plus, beta, bias, activation, dropout, mut out } = self;
+        let mut add = |x, w, beta| {
+            let c = out.reborrow();
+            backend.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c }));
+        };
+        add(x, w, beta);
+        if let Some((x, w)) = plus {
+            add(x, w, 1.0);
+        }
+        backend.epilogue(Checked::new(EpilogueForward { bias, activation, dropout, x: out }));
+    }
+}
+
 impl Operation for Dense<'_> {
     fn check(&self) {
-        assert_eq!(self.x.num_cols(), self.w.num_rows(), "inner dimensions of a product");
-        let result = (self.x.num_rows(), self.w.num_cols());
-        assert_eq!(shape::of(self.out.as_view()), result, "result of a product");
+        for (x, w) in [(self.x, self.w)].into_iter().chain(self.plus) {
+            assert_eq!(x.num_cols(), w.num_rows(), "inner dimensions of a product");
+            let result = (x.num_rows(), w.num_cols());
+            assert_eq!(shape::of(self.out.as_view()), result, "result of a product");
+        }
         if let Some(bias) = self.bias {
             shape::row(bias, self.w.num_cols());
         }

@@ -122,6 +122,15 @@ pub struct EdgeGrads<'a> {
 }
 
 /// A layer that reads a row for each edge.
+///
+/// ```
+/// use graphmill_nn::{LayerConfig, layer::edge::{EdgeLayerConfig, TABLE}};
+///
+/// let nodes = LayerConfig { in_dim: 4, out_dim: 8, ..LayerConfig::default() };
+/// let layer = (TABLE.find("gine")?.make)(&EdgeLayerConfig { nodes, edge_dim: 3, ..Default::default() })?;
+/// assert_eq!((layer.spec().in_dim, layer.spec().edge_dim, layer.spec().out_dim), (4, 3, 8));
+/// # Ok::<(), graphmill_nn::Error>(())
+/// ```
 pub trait EdgeLayer: CloneEdgeLayer + Send + Sync {
     /// Fixed properties of the layer.
     fn spec(&self) -> EdgeLayerSpec;

@@ -110,6 +110,25 @@ impl DecoderConfig {
 }
 
 /// Scores pairs of embeddings.
+///
+/// ```
+/// use graphmill_nn::{
+///     Matrix, Pass, Saved,
+///     backend::Reference,
+///     link::decoder::{DecoderConfig, Pairs, TABLE},
+/// };
+///
+/// let config = DecoderConfig { dim: 2, ..DecoderConfig::default() };
+/// let decoder = (TABLE.find("dot")?.make.make)(&config)?;
+/// let source = Matrix::from_slice(2, 2, &[1.0, 2.0, 0.0, 1.0]);
+/// let destination = Matrix::from_slice(2, 2, &[3.0, 4.0, 5.0, 6.0]);
+/// let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[] };
+/// let (mut saved, mut scores) = (Saved::default(), Matrix::default());
+/// let pass = Pass { backend: &Reference, training: true, key: 0 };
+/// decoder.forward(&pass, &pairs, &mut saved, &mut scores);
+/// assert_eq!(scores.view().host(), [11.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Decoder: Send + Sync {
     /// Visits every parameter, always in the same order.
     fn visit<'a>(&'a self, see: &mut dyn FnMut(&'a Param));

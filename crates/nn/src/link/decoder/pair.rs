@@ -10,6 +10,40 @@ use crate::{Matrix, Param, Pass, Saved, View, link::kernel::Kernel};
 const MIN_TASK_LEN: usize = 64;
 
 /// Score of one pair, with its gradients.
+///
+/// ```
+/// use graphmill_nn::{
+///     Matrix, Pass, Saved,
+///     backend::Reference,
+///     link::decoder::{Decoder, PairDecoder, PairScore, Pairs},
+/// };
+///
+/// /// The first value of the source times that of the destination.
+/// #[derive(Clone)]
+/// struct First;
+///
+/// impl PairScore for First {
+///     fn score(&self, h: &[f32], _: &[f32], t: &[f32]) -> f32 {
+///         h[0] * t[0]
+///     }
+///
+///     fn gradients(&self, h: &[f32], _: &[f32], t: &[f32], g: f32, [of_h, _, of_t]: [&mut [f32]; 3]) {
+///         of_h[0] += g * t[0];
+///         of_t[0] += g * h[0];
+///     }
+///
+///     fn boxed(&self) -> Box<dyn PairScore> {
+///         Box::new(self.clone())
+///     }
+/// }
+///
+/// let decoder = PairDecoder::new(Box::new(First), 2, None);
+/// let rows = Matrix::from_slice(1, 2, &[3.0, 9.0]);
+/// let pairs = Pairs { source: rows.view(), destination: rows.view(), relation: &[] };
+/// let (pass, mut scores) = (Pass { backend: &Reference, training: true, key: 0 }, Matrix::default());
+/// decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
+/// assert_eq!(scores.view().host(), [9.0]);
+/// ```
 pub trait PairScore: Send + Sync {
     /// Score of source row `h`, relation parameters `r` and destination row `t`.
     fn score(&self, h: &[f32], r: &[f32], t: &[f32]) -> f32;

@@ -27,6 +27,18 @@ use crate::{Matrix, Result, View};
 const MIN_TASK_LEN: usize = 32;
 
 /// Rule that turns the gradients of rows into updates.
+///
+/// ```
+/// use graphmill_nn::{Matrix, optim::rows};
+///
+/// let mut rows = (rows::TABLE.find("adam").expect("a row of the table").make)();
+/// let (mut table, grad) = (Matrix::zeros(3, 2), Matrix::from_slice(1, 2, &[1.0, -1.0]));
+/// rows.begin(0.5);
+/// rows.update(0, &mut table, &[1], grad.view());
+/// // row 1 moves against its gradient, the others stay
+/// let [_, _, x, y, rest @ ..] = table.view().host() else { unreachable!() };
+/// assert!(*x < -0.49 && *y > 0.49 && rest == [0.0, 0.0]);
+/// ```
 pub trait RowOptimizer: Send {
     /// Starts an update with learning rate `lr` and increments the step count.
     fn begin(&mut self, lr: f32);

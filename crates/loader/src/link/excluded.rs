@@ -80,8 +80,8 @@ impl ExcludedEdges {
     }
 
     /// Removes the edges from a hop that was drawn from `graph` for the destinations `dst`: a block
-    /// whose indices are still node ids, and the positions of its edges, if it names them. O(D + E +
-    /// d log n) with `d` destinations that have excluded edges.
+    /// whose indices are still node ids, and the positions of its edges, if it names them.
+    /// With `d` destinations that have excluded edges, it costs O(D + E + d log n).
     ///
     /// Weights that estimate a mean over the `d` neighbours of a node are scaled to the mean over
     /// the neighbours that are left: by `d / (d - e)`, if `e` of them are excluded, or by the

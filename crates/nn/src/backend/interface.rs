@@ -3,16 +3,19 @@
 //! A method takes the checked struct of its operation ([`super::ops`]); layers call the struct's
 //! `run`.
 
-use super::ops::{
-    AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
-    AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-    BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-    EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
-    EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
-    HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward,
-    LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, RelationAttention,
-    RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
-    WeightGradients,
+use super::{
+    Side,
+    ops::{
+        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
+        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
+        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
+        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+    },
 };
 use crate::{Result, View, ViewMut};
 
@@ -88,8 +91,22 @@ pub trait DenseOps: ElementOps {
 
     /// Runs [`Dense`].
     fn dense(&self, op: Checked<Dense>) {
-        op.into_inner().in_steps(self);
+        in_steps(self, op.into_inner());
     }
+}
+
+/// Runs the products of a dense layer, and then its epilogue.
+pub(super) fn in_steps<B: DenseOps + ?Sized>(backend: &B, op: Dense) {
+    let Dense { x, w, plus, beta, bias, activation, dropout, mut out } = op;
+    let mut add = |x, w, beta| {
+        let c = out.reborrow();
+        backend.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c }));
+    };
+    add(x, w, beta);
+    if let Some((x, w)) = plus {
+        add(x, w, 1.0);
+    }
+    backend.epilogue(Checked::new(EpilogueForward { bias, activation, dropout, x: out }));
 }
 
 /// Sums, means and maxima of the neighbours' rows.

@@ -28,7 +28,7 @@ use half::bf16;
 use super::tiles;
 use super::{
     Precision,
-    factors::Factors,
+    factors::{Factor, Factors},
     parallel::{Chunks, Rows},
     rows::elements,
     scratch,
@@ -69,43 +69,6 @@ const SMALL: usize = 64;
 const TINY: usize = 256;
 /// Number of partial sums of a row's product with a column, which the compiler keeps in vectors.
 const LANES: usize = 16;
-
-/// A factor: `data[i * rs + j * cs]`.
-#[derive(Clone, Copy)]
-pub(super) struct Factor<'a> {
-    data: &'a [f32],
-    rs: usize,
-    cs: usize,
-}
-
-impl<'a> Factor<'a> {
-    /// Creates a factor from rows of `stride` values, as stored or transposed.
-    pub(super) fn new(data: &'a [f32], side: Side, stride: usize) -> Self {
-        match side {
-            Side::Plain => Self { data, rs: stride, cs: 1 },
-            Side::Transposed => Self { data, rs: 1, cs: stride },
-        }
-    }
-
-    fn transposed(self) -> Self {
-        Self { rs: self.cs, cs: self.rs, ..self }
-    }
-
-    /// Copies values of row `i` from column `j` on.
-    pub(super) fn copy_row(self, i: usize, j: usize, out: &mut [f32]) {
-        let first = &self.data[i * self.rs + j * self.cs..];
-        if self.cs == 1 {
-            out.copy_from_slice(&first[..out.len()]);
-        } else {
-            out.iter_mut().enumerate().for_each(|(j, x)| *x = first[j * self.cs]);
-        }
-    }
-
-    /// The factor from element (`i`, `j`) on.
-    pub(super) fn from(self, i: usize, j: usize) -> Self {
-        Self { data: &self.data[i * self.rs + j * self.cs..], ..self }
-    }
-}
 
 /// Computes `c = beta c + a b` serially: `m x k` by `k x n`; the rows of `c` are `stride` apart.
 pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c: &mut [f32], stride: usize) {

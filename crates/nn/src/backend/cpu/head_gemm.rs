@@ -5,7 +5,8 @@
 //! every precision, because the factors are small.
 
 use super::{
-    gemm::{Factor, few, gemm, product, row_product},
+    factors::Factor,
+    gemm::{few, gemm, product, row_product},
     parallel::{Chunks, Rows},
     scratch,
     split_sum::add_parts,

@@ -61,7 +61,8 @@ thread_local! {
 }
 
 /// Runs `f` with the operations that it calls on this thread limited to `level`, for tests and
-/// measurements. (Dense products in f32 choose their instructions themselves, except at [`Level::Avx2`].)
+/// measurements. (Dense products in f32 choose their instructions themselves, except at
+/// [`Level::Avx2`].)
 ///
 /// # Panics
 /// The machine lacks the instructions ([`Level::is_available`]).

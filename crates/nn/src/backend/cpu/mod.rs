@@ -24,7 +24,9 @@
 //! different [`Level`]s they differ in the last digits.
 
 use super::{
-    interface::{AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps},
+    interface::{
+        AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, NormOps, UpdateOps, in_steps,
+    },
     ops::{
         AdamUpdate, Add, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed, Attend,
         AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
@@ -152,7 +154,7 @@ impl DenseOps for Cpu {
     fn dense(&self, op: Checked<Dense>) {
         let op = op.into_inner();
         if op.x.is_sparse() || op.plus.is_some_and(|(x, _)| x.is_sparse()) {
-            return op.in_steps(self);
+            return in_steps(self, op);
         }
         epilogue::dense(self.precision, op);
     }

@@ -40,7 +40,7 @@
 use std::{arch::x86_64::*, ops::Range};
 
 use super::{
-    gemm::Factor,
+    factors::Factor,
     level::{Isa, Level},
     parallel::{self, Rows},
 };

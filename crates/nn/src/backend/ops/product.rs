@@ -1,9 +1,9 @@
 //! Dense products.
 
-use super::{Checked, EpilogueForward, Operation, shape};
+use super::{Operation, shape};
 use crate::{
     View, ViewMut,
-    backend::{Activation, DenseOps, Dropout, Side},
+    backend::{Activation, Dropout, Side},
 };
 
 /// Size `[rows, columns, terms]` of a product of factors with these shapes and sides.
@@ -146,22 +146,6 @@ pub struct Dense<'a> {
     pub dropout: Dropout,
     /// Result, `R x O`.
     pub out: ViewMut<'a>,
-}
-
-impl Dense<'_> {
-    /// Runs the products, and then the epilogue.
-    pub(crate) fn in_steps<B: DenseOps + ?Sized>(self, backend: &B) {
-        let Self { x, w, plus, beta, bias, activation, dropout, mut out } = self;
-        let mut add = |x, w, beta| {
-            let c = out.reborrow();
-            backend.gemm(Checked::new(Gemm { a: (x, Side::Plain), b: (w, Side::Plain), beta, c }));
-        };
-        add(x, w, beta);
-        if let Some((x, w)) = plus {
-            add(x, w, 1.0);
-        }
-        backend.epilogue(Checked::new(EpilogueForward { bias, activation, dropout, x: out }));
-    }
 }
 
 impl Operation for Dense<'_> {

@@ -67,7 +67,7 @@ pub struct TimeDrawn<'a> {
 /// let drawn = TimeDrawn {
 ///     indptr: &mut indptr, sources: &mut sources, positions: &mut positions, times: None,
 /// };
-/// rows.draw(&hop, TimeDestinations { nodes: &[0], times: &[20] }, &mut vec![], drawn)?;
+/// rows.draw(&hop, TimeDestinations { nodes: &[0], times: &[30] }, &mut vec![], drawn)?;
 /// assert_eq!((indptr, sources, positions), (vec![0, 2], vec![1, 3], vec![0, 2]));
 /// # Ok::<(), graphmill_core::Error>(())
 /// ```

@@ -8,7 +8,7 @@ use graphmill_data::{
     dataset::Work,
     tables::{
         self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, ImportedTables, Names, NodeTable,
-        Preprocessing, SplitRule, TableSchema,
+        Preprocessing, SplitRule, TableSchema, TargetTable,
     },
     typed::TypedDataset,
 };
@@ -29,18 +29,29 @@ const OF_TABLES: &[&str] = &[
     "column",
     "missing",
     "category-limit",
+    "node-time",
     "node-type",
     "edges",
     "src",
     "dst",
     "edge-time",
     "edge-weight",
+    "edge-label",
+    "edge-task",
+    "edge-split",
     "edge-features",
     "edge-column",
     "edge-type",
     "reverse",
     "undirected",
     "keep-duplicates",
+    "targets",
+    "target-id",
+    "target-time",
+    "target-label",
+    "target-task",
+    "target-split",
+    "target-name",
     "separator",
     "quote",
 ];
@@ -48,9 +59,9 @@ const OF_TABLES: &[&str] = &[
 /// The subcommand with its arguments.
 pub(super) fn command() -> Command {
     let command = Command::new("tables")
-        .about("Import your own tables of nodes and edges")
+        .about("Import your own tables of nodes, edges and targets")
         .long_about(
-            "Import your own tables of nodes and edges.\n\n\
+            "Import your own tables of nodes, edges and targets.\n\n\
              Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys \
              have any type, and predictions are written with them. The type of every column is inferred: \
              numbers are standardized, categories get a column per value, dates become ages, lists stay as \
@@ -63,6 +74,10 @@ pub(super) fn command() -> Command {
              graphmill import tables data --nodes users.csv --id id --label group --split random:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
+             graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
+             --edge-label stars\n  \
+             graphmill import tables data --nodes users.csv --id id --edges visits.csv --src from --dst to \\\n    \
+             --edge-time day --targets churn.csv --target-id user --target-time day --target-label churned\n  \
              graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \
              --dry-run\n  graphmill import tables data schema.toml",
         )
@@ -70,9 +85,9 @@ pub(super) fn command() -> Command {
         .arg(args::explain(
             args::path("schema", "SCHEMA", "").conflicts_with_all(OF_TABLES),
             "File that describes several tables, instead of options",
-            "A TOML file with [[nodes]] and [[edges]]; --dry-run prints the file of a command line",
+            "A TOML file with [[nodes]], [[edges]] and [[targets]]; --dry-run prints the file of a command line",
         ));
-    let command = with_edge_options(with_node_options(command));
+    let command = with_target_options(with_edge_options(with_node_options(command)));
     let command = command
         .next_help_heading(None::<&str>)
         .arg(args::option(
@@ -113,7 +128,10 @@ const UNCOMMON: &[&str] = &[
     "node-type",
     "edge-column",
     "edge-type",
+    "edge-task",
     "keep-duplicates",
+    "target-task",
+    "target-name",
 ];
 
 /// `--NAME VALUE`, which may be given several times.
@@ -182,6 +200,13 @@ fn with_node_options(command: Command) -> Command {
             "Largest number of values of a category [default: 50]",
             "A column of texts with more values is free text, which is ignored",
         ))
+        .arg(args::option(
+            "node-time",
+            "COLUMN",
+            "Column of the time from which a node exists",
+            "Dates, or integers of the unit of all other times. Rows of --targets at a time, and predict \
+             --at TIME, read only the nodes that exist by then",
+        ))
         .arg(args::option("node-type", "NAME", "Name of the node type [default: node]", ""))
 }
 
@@ -215,6 +240,20 @@ fn with_edge_options(command: Command) -> Command {
             "Columns that become edge features",
             "Such as --edge-features amount,kind",
         ))
+        .arg(args::option(
+            "edge-label",
+            "COLUMNS",
+            "Column of edges to predict, as --label",
+            "A class or value per edge, for train --task COLUMN. If edges have times, each prediction sees \
+             only earlier edges. No edge reads a label",
+        ))
+        .arg(args::option("edge-task", "KIND", "classification or regression of edges, as --task", ""))
+        .arg(args::option(
+            "edge-split",
+            "RULE",
+            "Train, valid and test edges, as --split [default: by time]",
+            "Without --edge-time the default is random:60,20,20",
+        ))
         .arg(repeated("edge-column", "NAME=HOW", "Treatment of an edge feature, as --column", ""))
         .arg(args::option("edge-type", "NAME", "Name of the edge type [default: edge]", ""))
         .arg(args::option("reverse", "NAME", "Add the reverse edges as another edge type", ""))
@@ -223,6 +262,40 @@ fn with_edge_options(command: Command) -> Command {
             "keep-duplicates",
             "Keep parallel edges instead of merging them",
             "Edges with times or features are always kept",
+        ))
+}
+
+/// Adds the options of the table of targets.
+fn with_target_options(command: Command) -> Command {
+    command
+        .next_help_heading("Targets")
+        .arg(repeated(
+            "targets",
+            "FILE",
+            "Table with a row per node and time: a target",
+            "As for --nodes. A node may have a row at each of several times, and a prediction of the row \
+             sees what existed then",
+        ))
+        .arg(args::option("target-id", "COLUMN", "Column of the node's key", "As for --id"))
+        .arg(args::option(
+            "target-time",
+            "COLUMN",
+            "Column of the time of a target",
+            "Dates, or integers of the unit of all other times. Without it a node has one row",
+        ))
+        .arg(args::option("target-label", "COLUMNS", "Column to predict, as --label", ""))
+        .arg(args::option("target-task", "KIND", "classification or regression, as --task", ""))
+        .arg(args::option(
+            "target-split",
+            "RULE",
+            "Train, valid and test rows, as --split [default: by time]",
+            "Without --target-time the default is random:60,20,20",
+        ))
+        .arg(args::option(
+            "target-name",
+            "NAME",
+            "Name of the task [default: that of the label]",
+            "The name that train --task takes",
         ))
 }
 
@@ -290,32 +363,38 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         matches.get_many::<String>(name).map(|values| values.cloned().collect::<Vec<_>>()).unwrap_or_default()
     };
     let one = |name| matches.get_one::<String>(name).cloned();
-    let (nodes, edges) = (all("nodes"), all("edges"));
+    let (nodes, edges, targets) = (all("nodes"), all("edges"), all("targets"));
     if nodes.is_empty() && edges.is_empty() {
         return Err(Error::usage(
             "there are no tables; name --nodes FILE, --edges FILE or both, or a schema file",
         ));
     }
+    let key = "the column of the key";
     let needed = [
-        ("id", !nodes.is_empty(), "--nodes"),
-        ("src", !edges.is_empty(), "--edges"),
-        ("dst", !edges.is_empty(), "--edges"),
+        ("id", !nodes.is_empty(), key, "--nodes"),
+        ("src", !edges.is_empty(), key, "--edges"),
+        ("dst", !edges.is_empty(), key, "--edges"),
+        ("target-id", !targets.is_empty(), key, "--targets"),
+        ("target-label", !targets.is_empty(), "the column to predict", "--targets"),
     ];
     let missing: Vec<String> = needed
         .iter()
-        .filter(|(name, is_needed, _)| *is_needed && one(name).is_none())
-        .map(|(name, _, of)| format!("--{name} is missing: name the column of the key in the table of {of}"))
+        .filter(|(name, is_needed, ..)| *is_needed && one(name).is_none())
+        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
         .collect();
     if !missing.is_empty() {
         return Err(Error::usage(missing.join("\n")));
     }
-    parsed::<SplitRule>(matches, "split")?;
+    for split in ["split", "edge-split", "target-split"] {
+        parsed::<SplitRule>(matches, split)?;
+    }
     let (separator, quote) = (character(matches, "separator")?, character(matches, "quote")?);
     let kind = one("node-type").unwrap_or("node".into());
     let node_table = NodeTable {
         kind: kind.clone(),
         files: nodes.into(),
         id: names(matches, "id").into(),
+        time: one("node-time"),
         label: names(matches, "label").into(),
         task: parsed(matches, "task")?,
         split: one("split"),
@@ -338,6 +417,9 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             dst: names(matches, "dst").into(),
             time: one("edge-time"),
             weight: one("edge-weight"),
+            label: names(matches, "edge-label").into(),
+            task: parsed(matches, "edge-task")?,
+            split: one("edge-split"),
             features: names(matches, "edge-features"),
             columns: rules(matches, "edge-column")?,
             missing: parsed(matches, "missing")?,
@@ -349,7 +431,39 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         })
     });
     let edges = edge_table.transpose()?.into_iter().collect();
-    Ok(TableSchema { nodes: vec![node_table], edges, base: PathBuf::new(), ..TableSchema::default() })
+    let targets = target_table(matches, targets, (separator, quote))?.into_iter().collect();
+    let base = PathBuf::new();
+    Ok(TableSchema { nodes: vec![node_table], edges, targets, base, ..TableSchema::default() })
+}
+
+/// Table of targets of these files, if there are any.
+fn target_table(
+    matches: &ArgMatches,
+    files: Vec<String>,
+    (separator, quote): (Option<char>, Option<char>),
+) -> Result<Option<TargetTable>, Error> {
+    let one = |name| matches.get_one::<String>(name).cloned();
+    if files.is_empty() {
+        let given = OF_TABLES.iter().find(|name| name.starts_with("target-") && one(name).is_some());
+        return match given {
+            Some(name) => {
+                Err(Error::usage(format!("--{name}: there is no table of targets; name --targets FILE")))
+            }
+            None => Ok(None),
+        };
+    }
+    Ok(Some(TargetTable {
+        name: one("target-name"),
+        files: files.into(),
+        on: None,
+        id: names(matches, "target-id").into(),
+        time: one("target-time"),
+        label: names(matches, "target-label").into(),
+        task: parsed(matches, "target-task")?,
+        split: one("target-split"),
+        separator,
+        quote,
+    }))
 }
 
 /// Names of columns, separated by commas.

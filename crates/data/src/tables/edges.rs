@@ -300,7 +300,7 @@ impl EdgePlan {
             })?;
         }
         let fix = "complete the times, or remove the labels of these rows";
-        untimed.report(&table.name(), "with a label have no time", fix, faults);
+        untimed.report(&table.name(), "with a label, but without a time", fix, faults);
         let features: Option<FeaturePart> = encoder.finish()?;
         let (src, dst) = if kept == rows {
             (src, dst)

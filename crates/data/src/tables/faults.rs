@@ -97,9 +97,9 @@ impl FaultyRows {
         if self.count == 0 {
             return;
         }
-        let rows = if self.count == 1 { "row" } else { "rows" };
+        let noun = if self.count == 1 { "row" } else { "rows" };
         faults.add_many(table, self.count, || {
-            format!("{} {rows} {what}: {}; {fix}", self.count, self.places.join(", "))
+            format!("{} {noun} {what}: {}; {fix}", self.count, self.places.join(", "))
         });
     }
 }

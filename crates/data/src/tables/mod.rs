@@ -43,6 +43,8 @@ mod sources;
 mod split;
 mod stats;
 mod target_tables;
+#[cfg(test)]
+mod target_tests;
 mod targets;
 #[cfg(test)]
 mod tests;

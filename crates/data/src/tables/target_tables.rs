@@ -176,11 +176,11 @@ impl<'a> TargetTablePlan<'a> {
             report.dangling_examples = [unknown.places, missing.places].concat();
             return Ok(ids);
         }
-        let what = format!("name a node that is not in the table of '{}'", self.on);
+        let what = format!("with a node that is not in the table of '{}'", self.on);
         let fix = "add the nodes, or choose dangling = drop (drop these targets)";
         unknown.report(&table.name(), &what, fix, faults);
         let fix = "complete them, or choose dangling = drop (drop these targets)";
-        missing.report(&table.name(), "have no key of a node", fix, faults);
+        missing.report(&table.name(), "without the key of a node", fix, faults);
         Ok(ids)
     }
 
@@ -222,9 +222,9 @@ impl<'a> TargetTablePlan<'a> {
             Ok(())
         })?;
         let fix = "complete the times, or remove these rows";
-        untimed.report(&table.name(), "have no time", fix, faults);
+        untimed.report(&table.name(), "without a time", fix, faults);
         let fix = "remove these rows, or correct the time of the node";
-        early.report(&table.name(), "have a time before that from which their node exists", fix, faults);
+        early.report(&table.name(), "with a time before that from which the node exists", fix, faults);
         Ok((info, times.map(Rows::finish).transpose()?))
     }
 
@@ -246,8 +246,8 @@ impl<'a> TargetTablePlan<'a> {
         repeated.truncate(5);
         let rows = FaultyRows { count, places: ends::places(&self.table, &repeated)? };
         let what = match time {
-            Some(_) => "repeat the node and time of an earlier row",
-            None => "repeat the node of an earlier row",
+            Some(_) => "with the node and time of an earlier row",
+            None => "with the node of an earlier row",
         };
         let fix = match time {
             Some(_) => "keep one row of each",

@@ -47,8 +47,6 @@ pub(super) struct EdgePlan {
     time: Option<(usize, TimeUnit)>,
     weight: Option<usize>,
     targets: TargetPlan,
-    /// Columns of the label.
-    label: Names,
     features: Vec<FeatureColumn>,
     fixed: Option<Vec<EncodedColumn>>,
     reverse: Option<String>,
@@ -57,6 +55,15 @@ pub(super) struct EdgePlan {
     pub(super) lines: Vec<ColumnLine>,
     /// Number of rows.
     pub(super) rows: u64,
+}
+
+/// Columns of the rows that are edges.
+struct EdgeRows {
+    time: Option<Buffer<i64>>,
+    weight: Option<Buffer<f32>>,
+    features: Option<FeaturePart>,
+    /// Targets, and the columns of the split.
+    info: RowInfo,
 }
 
 impl EdgePlan {
@@ -117,7 +124,6 @@ impl EdgePlan {
             time,
             weight,
             targets,
-            label: spec.label.clone(),
             features: Vec::new(),
             fixed: like.map(|like| like.features.clone()),
             reverse: spec.reverse.clone(),
@@ -149,7 +155,7 @@ impl EdgePlan {
             let plain =
                 |becomes: String| ColumnLine { column: column.clone(), becomes, features: 0, missing };
             let is_feature = spec.features.contains(column);
-            if is_feature && self.label.list().contains(column) {
+            if is_feature && self.targets.names.contains(column) {
                 let message = format!(
                     "column '{column}' is the label, which no edge reads; leave it out of the features"
                 );
@@ -203,7 +209,6 @@ impl EdgePlan {
             time: None,
             weight: None,
             targets: TargetPlan::new(String::new(), &Names::None, None, None),
-            label: Names::None,
             features: Vec::new(),
             fixed: None,
             reverse: foreign.reverse.clone(),
@@ -275,9 +280,53 @@ impl EdgePlan {
         let kept = (0..rows).filter(|&row| is_kept(row)).count() as u64;
         report.edges = kept;
         let (columns, placed) = self.fitted(table, is_kept, faults)?;
-        let mut encoder = Encoder::new(scratch, &format!("{name}-features"), &placed)?;
-        let mut times = self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
-        let mut weights = self.weight.map(|_| scratch.column(&format!("{name}-weight"))).transpose()?;
+        let EdgeRows { time, weight, features, info } =
+            self.rows(table, &placed, is_kept, (scratch, &name), &mut report, faults)?;
+        let (src, dst) = if kept == rows {
+            (src, dst)
+        } else {
+            (
+                keep(scratch, &format!("{name}-src-kept"), &src, is_kept)?,
+                keep(scratch, &format!("{name}-dst-kept"), &dst, is_kept)?,
+            )
+        };
+        let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
+        let task = targets.map(|targets| -> Result<TaskPart> {
+            let seeds = Some(Seeds::Pairs(pairs(scratch, &format!("{name}-pairs"), &src, &dst)?));
+            let [source, name, destination] = &self.edge_type;
+            let on = TaskOn::Edges(EdgeType::new(source, name, destination));
+            Ok(TaskPart { name: self.targets.names.join("-"), on, seeds, time: time.clone(), targets, split })
+        });
+        let part = EdgePart {
+            edge_type: self.edge_type.clone(),
+            reverse: self.reverse.clone(),
+            undirected: self.undirected,
+            keep_duplicates: self.keep_duplicates,
+            src,
+            dst,
+            weight,
+            time,
+            features,
+        };
+        Ok(FinishedEdges { part, task: task.transpose()?, encoding: self.encoding(table, columns), report })
+    }
+
+    /// Reads the columns of the rows of which `is_kept` returns true; `name` is unique within the
+    /// scratch.
+    fn rows(
+        &self,
+        table: &Table,
+        placed: &[(usize, EncodedColumn)],
+        is_kept: impl Fn(u64) -> bool + Copy,
+        (scratch, name): (&Scratch, &str),
+        report: &mut EdgeReport,
+        faults: &mut Faults,
+    ) -> Result<EdgeRows> {
+        let mut encoder = Encoder::new(scratch, &format!("{name}-features"), placed)?;
+        let mut times: Option<Rows<i64>> =
+            self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
+        let mut weights: Option<Rows<f32>> =
+            self.weight.map(|_| scratch.column(&format!("{name}-weight"))).transpose()?;
         let (mut info, mut untimed) = (RowInfo::default(), FaultyRows::default());
         let (has_labels, width) = (self.targets.target.is_some(), self.targets.width());
         if times.is_some() || weights.is_some() || !placed.is_empty() || has_labels {
@@ -288,7 +337,7 @@ impl EdgePlan {
                         let time = times::read(column, table, batch, row, faults);
                         times.extend(&[time.unwrap_or(i64::MIN)])?;
                         report.missing_times += u64::from(time.is_none());
-                        if time.is_none() && info.last_has_label(width) {
+                        if time.is_none() && has_labels && info.last_has_label(width) {
                             untimed.add(|| batch.places.of(row));
                         }
                     }
@@ -301,35 +350,12 @@ impl EdgePlan {
         }
         let fix = "complete the times, or remove the labels of these rows";
         untimed.report(&table.name(), "with a label, but without a time", fix, faults);
-        let features: Option<FeaturePart> = encoder.finish()?;
-        let (src, dst) = if kept == rows {
-            (src, dst)
-        } else {
-            (
-                keep(scratch, &format!("{name}-src-kept"), &src, is_kept)?,
-                keep(scratch, &format!("{name}-dst-kept"), &dst, is_kept)?,
-            )
-        };
-        let time = times.map(Rows::finish).transpose()?;
-        let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
-        let task = targets.map(|targets| -> Result<TaskPart> {
-            let seeds = Some(Seeds::Pairs(pairs(scratch, &format!("{name}-pairs"), &src, &dst)?));
-            let [source, name, destination] = &self.edge_type;
-            let on = TaskOn::Edges(EdgeType::new(source, name, destination));
-            Ok(TaskPart { name: self.label.list().join("-"), on, seeds, time: time.clone(), targets, split })
-        });
-        let part = EdgePart {
-            edge_type: self.edge_type.clone(),
-            reverse: self.reverse.clone(),
-            undirected: self.undirected,
-            keep_duplicates: self.keep_duplicates,
-            src,
-            dst,
+        Ok(EdgeRows {
+            time: times.map(Rows::finish).transpose()?,
             weight: weights.map(Rows::finish).transpose()?,
-            time,
-            features,
-        };
-        Ok(FinishedEdges { part, task: task.transpose()?, encoding: self.encoding(table, columns), report })
+            features: encoder.finish()?,
+            info,
+        })
     }
 
     /// Record of the columns, of which `features` became features.
@@ -342,7 +368,8 @@ impl EdgePlan {
             weight: self.weight.map(|c| table.columns[c].clone()),
             keep_duplicates: self.keep_duplicates,
             foreign_key: Some(self.is_optional),
-            target: target.map(|(_, planned)| TargetEncoding::new(self.label.clone(), planned)),
+            target: target
+                .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned)),
             features,
         }
     }

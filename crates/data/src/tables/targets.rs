@@ -21,20 +21,20 @@ use super::{
 /// Target of a table and rule of its split.
 pub(super) struct TargetPlan {
     /// Table in messages: `nodes 'user'`.
-    pub(super) place: String,
+    place: String,
     /// Columns of the target.
     pub(super) target: Option<(Vec<usize>, PlannedTarget)>,
     /// Names of these columns.
     pub(super) names: Vec<String>,
     /// Kind of the target, if it is given.
-    pub(super) task: Option<Target>,
-    pub(super) split: Option<SplitRule>,
+    task: Option<Target>,
+    split: Option<SplitRule>,
     /// Text of the rule; `None` for the default.
-    pub(super) rule: Option<String>,
+    rule: Option<String>,
     /// Columns that the rule reads.
-    pub(super) columns: Vec<usize>,
+    columns: Vec<usize>,
     /// Unit of the time by which rows are divided.
-    pub(super) unit: TimeUnit,
+    unit: TimeUnit,
 }
 
 impl TargetPlan {

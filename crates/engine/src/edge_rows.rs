@@ -16,12 +16,12 @@
 //!
 //! # Cost
 //!
-//! O(R) memory for `R` rows: an edge for each end, a key, and features unless those of the edges are
-//! used as they are.
+//! O(R) memory for `R` rows: an edge for each end, a key, and features unless those of the edges
+//! are used as they are.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use graphmill_core::NodeId;
+use graphmill_core::{Buffer, NodeId};
 use graphmill_data::typed::{
     EdgeData, EdgeType, FeatureTable, KEY_SEPARATOR, Keys, NodeData, Seeds, Task, TaskKind, TaskOn, Texts,
     TypedDataset, Values,
@@ -79,12 +79,16 @@ pub(crate) fn as_nodes(mut data: TypedDataset, config: &TrainConfig) -> Result<T
         }
         _ => return Ok(data),
     };
+    // a window admits the newest edges alone, and rows read their ends in any
+    let options: TimeOptions = config.own.get();
+    let newest = |time: &Buffer<i64>| time.iter().map(|&time| options.time_bound.latest(time)).collect();
+    let time: Option<Vec<i64>> = task.time.as_ref().filter(|_| options.time_window > 0).map(newest);
     if let (TaskOn::Edges(on), false) = (task.on.clone(), reads_edges(config)) {
         // rows read them
         let own = data.edges.iter_mut().filter(|edges| edges.edge_type == on);
         own.for_each(|edges| edges.features = None);
     }
-    add_rows(&mut data, number, ends, name, features);
+    add_rows(&mut data, number, (ends, time.map(Buffer::from)), name, features);
     Ok(data)
 }
 
@@ -125,11 +129,12 @@ fn check_existence(data: &TypedDataset, task: &Task, end: &End, config: &TrainCo
     Err(Error::dataset(&data.name, message))
 }
 
-/// Adds the rows of the task number `number` as nodes of a type that is called `name`.
+/// Adds the rows of the task number `number` as nodes of a type that is called `name`, and the
+/// edges from their ends, which have the times `time`.
 fn add_rows(
     data: &mut TypedDataset,
     number: usize,
-    ends: Vec<End>,
+    (ends, times): (Vec<End>, Option<Buffer<i64>>),
     mut name: String,
     features: FeatureTable,
 ) {
@@ -157,7 +162,7 @@ fn add_rows(
             indptr: (0..=count as u64).collect::<Vec<_>>().into(),
             indices: end.nodes.into(),
             weights: None,
-            time: None,
+            time: times.clone(),
             features: None,
         });
     }

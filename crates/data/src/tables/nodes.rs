@@ -334,24 +334,28 @@ impl<'a> NodePlan<'a> {
         if let Some((_, planned)) = &self.targets.target {
             encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned));
         }
-        let task = read.targets.take().map(|mut targets| {
-            match &mut targets {
-                TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
-                TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
-            }
-            TaskPart {
-                name: self.targets.names.join("-"),
-                on: TaskOn::Nodes(kind.clone()),
-                seeds: None,
-                time: None,
-                targets,
-                split: std::mem::take(&mut read.split),
-            }
-        });
+        let task =
+            read.targets.take().map(|targets| self.task(targets, count, std::mem::take(&mut read.split)));
         let time = times.map(Rows::finish).transpose()?;
         let part =
             NodePart { name: kind.clone(), count, time, features: part_features, keys: writer.finish()? };
         Ok((part, task, encoding))
+    }
+
+    /// Task of the nodes, whose targets are those of the first of `count` nodes.
+    fn task(&self, mut targets: TargetPart, count: usize, split: [Vec<NodeId>; 3]) -> TaskPart {
+        match &mut targets {
+            TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
+            TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
+        }
+        TaskPart {
+            name: self.targets.names.join("-"),
+            on: TaskOn::Nodes(self.spec.kind.clone()),
+            seeds: None,
+            time: None,
+            targets,
+            split,
+        }
     }
 }
 

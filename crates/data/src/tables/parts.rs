@@ -267,7 +267,7 @@ pub(super) fn restore_split(split: &[KeptColumn; 3], kept: &Kept) -> Option<[Vec
 
 impl TaskPart {
     pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptTask> {
-        let seeds = self.seeds.as_ref().map(|Seeds::Nodes(ids)| Seeds::Pairs(ids) | ids);
+        let seeds = self.seeds.as_ref().map(|(Seeds::Nodes(ids) | Seeds::Pairs(ids))| ids);
         let seeds = seeds.map(|ids| kept.column(&format!("{name}-seeds"), ids)).transpose()?;
         let time = self.time.as_ref();
         let time = time.map(|time| kept.column(&format!("{name}-row-time"), time)).transpose()?;

@@ -293,7 +293,12 @@ impl TargetPlan {
         parts.iter_mut().for_each(|part| part.sort_unstable());
         report.split = parts.each_ref().map(|part| part.len() as u64);
         report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
-        let targets = match planned {
+        (Some(self.part(planned, info)), parts)
+    }
+
+    /// Targets of the rows, by the kind of the target.
+    fn part(&self, planned: &PlannedTarget, info: RowInfo) -> TargetPart {
+        match planned {
             PlannedTarget::Classes(columns) => {
                 let named = self.names.iter().zip(columns).map(|(name, column)| NamedClasses {
                     column: name.clone(),
@@ -302,8 +307,7 @@ impl TargetPlan {
                 TargetPart::Classes(info.class, named.collect())
             }
             PlannedTarget::Values => TargetPart::Values(info.value, self.names.clone()),
-        };
-        (Some(targets), parts)
+        }
     }
 }
 

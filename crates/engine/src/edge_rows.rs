@@ -26,7 +26,7 @@ use graphmill_data::typed::{
     EdgeData, EdgeType, FeatureTable, KEY_SEPARATOR, Keys, NodeData, Seeds, Task, TaskKind, TaskOn, Texts,
     TypedDataset, Values,
 };
-use graphmill_loader::time::TimeOptions;
+use graphmill_loader::time::{TimeCarry, TimeOptions};
 use serde_json::json;
 
 use crate::{Error, Result, TrainConfig, config::link_task::reads_edges};
@@ -79,10 +79,11 @@ pub(crate) fn as_nodes(mut data: TypedDataset, config: &TrainConfig) -> Result<T
         }
         _ => return Ok(data),
     };
-    // a window admits the newest edges alone, and rows read their ends in any
+    // edges without times are in no window, and bound deeper hops to what always existed
     let options: TimeOptions = config.own.get();
+    let is_read = options.time_window > 0 || options.time_carry == TimeCarry::Edge;
     let newest = |time: &Buffer<i64>| time.iter().map(|&time| options.time_bound.latest(time)).collect();
-    let time: Option<Vec<i64>> = task.time.as_ref().filter(|_| options.time_window > 0).map(newest);
+    let time: Option<Vec<i64>> = task.time.as_ref().filter(|_| is_read).map(newest);
     if let (TaskOn::Edges(on), false) = (task.on.clone(), reads_edges(config)) {
         // rows read them
         let own = data.edges.iter_mut().filter(|edges| edges.edge_type == on);

@@ -141,7 +141,10 @@ fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
 /// else in the ten days after it.
 fn shoppers(dir: &Path, early: bool, joined: i64) {
     const USERS: u32 = 60;
-    let class = |u: u32, t: u32| ((u * 31 + t * 17).wrapping_mul(2_654_435_761) >> 20) & 1;
+    let class = |u: u32, t: u32| {
+        let x = (u * 31 + t * 17).wrapping_mul(2_654_435_761);
+        ((x ^ x >> 15).wrapping_mul(2_246_822_519) >> 13) & 1
+    };
     let mut builder = TypedBuilder::new("shop");
     let keys: Vec<String> = (0..USERS).map(|u| format!("user-{u}")).collect();
     let users = builder.node_type("user", USERS as usize).features(1, vec![1.0f32; USERS as usize]);

@@ -443,7 +443,7 @@ fn faults_of_targets_name_the_option_or_the_row() {
         (format!("{base} --target-id user"), 2, "--target-id: there is no table of targets; name --targets"),
         (VISITS.replace("column:fold", "weeks"), 2, "write random:60,20,20"),
         (VISITS.replace("--edge-label tip", "--edge-label tips"), 1, "did you mean 'tip'?"),
-        (VISITS.replace("--target-label away", "--target-label tip"), 1, "two tasks are called 'tip'"),
+        (VISITS.replace("--target-label away", "--target-label tip"), 2, "two tasks are called 'tip'"),
         (VISITS.replace("away.csv", "bad.csv"), 1, "there is no column 'fold'"),
         (
             VISITS.replace("away.csv", "bad.csv").replace("--target-split column:fold", ""),

@@ -6,6 +6,13 @@ use crate::args;
 
 /// Options that the short help leaves out.
 pub(super) const UNCOMMON: &[&str] = &[
+    "ignore",
+    "missing",
+    "node-time",
+    "edge-weight",
+    "edge-split",
+    "reverse",
+    "target-split",
     "separator",
     "quote",
     "split-seed",

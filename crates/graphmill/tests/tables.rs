@@ -359,8 +359,8 @@ fn faults_of_new_rows_say_how_to_fix_them() {
     refused("predict other --on new.csv --out -", "was not imported from tables");
 }
 
-/// Writes users, their visits of shops, and a row of each user and decade: if they visit nobody in
-/// the ten days before it.
+/// Writes users, their visits of others, and a row of each user every ten days: if the user made no
+/// visit in the ten days before it.
 fn visits(sandbox: &Sandbox) {
     const USERS: usize = 120;
     let users: String = (0..USERS).map(|u| format!("u{u},{},0\n", ["basic", "pro"][u % 2])).collect();

@@ -11,7 +11,10 @@ use graphmill_data::{
     typed::{self, TypedDataset, Verify},
 };
 use graphmill_engine::{
-    Error, Result, RunContext, RunDir, TrainConfig, observer::Quiet, record::Summary, saved::SavedRun,
+    Error, Result, RunContext, RunDir, TrainConfig,
+    observer::Quiet,
+    record::Summary,
+    saved::{Kind, SavedRun, Selection},
     typed as typed_runs,
 };
 
@@ -131,4 +134,85 @@ fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
     let of_types = typed_runs::SavedTypedRun::of(&saved).unwrap();
     let scores = of_types.scores(&of_types.dataset(None).unwrap(), &Quiet).unwrap();
     assert_eq!(scores.test, one.1);
+}
+
+/// Users who buy items of two kinds. The rows of a user are at the times 10, 20, ..., 60. The class
+/// of a row is the kind of the items that the user bought in the ten days before it, if `early`;
+/// else in the ten days after it.
+fn shoppers(dir: &Path, early: bool, joined: i64) {
+    const USERS: u32 = 60;
+    let class = |u: u32, t: u32| {
+        let x = (u * 31 + t * 17).wrapping_mul(2_654_435_761);
+        ((x ^ x >> 15).wrapping_mul(2_246_822_519) >> 13) & 1
+    };
+    let mut builder = TypedBuilder::new("shop");
+    let keys: Vec<String> = (0..USERS).map(|u| format!("user-{u}")).collect();
+    let users = builder.node_type("user", USERS as usize).features(1, vec![1.0f32; USERS as usize]);
+    users.text_keys(keys).time(vec![joined; USERS as usize]);
+    builder.node_type("item", 8).features(1, (0..8).map(|v| (v % 2) as f32 * 2.0 - 1.0).collect::<Vec<_>>());
+    let (mut items, mut buyers, mut time) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut seeds, mut rows, mut classes) = (Vec::new(), Vec::new(), Vec::new());
+    for t in 1..=6u32 {
+        for u in 0..USERS {
+            for k in 0..3 {
+                items.push(2 * ((u + k) % 4) + class(u, t));
+                buyers.push(u);
+                time.push(i64::from(10 * t + 3 * k) - if early { 9 } else { 0 });
+            }
+            seeds.push(u);
+            rows.push(i64::from(10 * t));
+            classes.push(class(u, t) as i32);
+        }
+    }
+    builder.edge_type("item", "bought-by", "user").edges(items, buyers).time(time);
+    let task = builder.task("kind").on_nodes("user").node_seeds(seeds).time(rows).classes(2, classes);
+    let part = |weeks: std::ops::Range<u32>| (weeks.start * USERS..weeks.end * USERS).collect::<Vec<_>>();
+    task.names(["plain", "odd"]).split(part(0..4), part(4..5), part(5..6));
+    builder.build().unwrap().save(dir).unwrap();
+}
+
+#[test]
+fn nodes_have_rows_at_several_times_that_see_what_existed_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = [("fanout", "1,3"), ("time_draw", "last"), ("epochs", "20")];
+    let run_on = |name: &str, early: bool, joined: i64, options: &[(&str, &str)]| {
+        let path = dir.path().join(name);
+        shoppers(&path, early, joined);
+        let of = TrainConfig { dataset: path.to_str().unwrap().into(), ..TrainConfig::default() };
+        let all = [("lr", "0.03"), ("hidden", "8"), ("batch_size", "32")];
+        let config = checked(of, &all.iter().chain(options).copied().collect::<Vec<_>>()).unwrap();
+        let data = typed_runs::open_dataset(&config)?.expect("a task with times");
+        let run = RunDir::create(&dir.path().join(format!("{name}-run"))).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        typed_runs::train(&config, &data, context)
+    };
+    let early = run_on("early", true, 0, &options).unwrap();
+    assert!(early.test.score.unwrap() > 0.9, "{:?}", early.test);
+    let rows = early.dataset.node_types.iter().find(|of| of.name == "kind").unwrap();
+    assert_eq!((rows.count, early.dataset.train, early.dataset.test), (360, 240, 60));
+    // a window of the last edges holds the node itself
+    let window = [("fanout", "1,3"), ("time_window", "10"), ("epochs", "20")];
+    let window = run_on("window", true, 0, &window).unwrap();
+    assert!(window.test.score.unwrap() > 0.9, "{:?}", window.test);
+    // the class is that of later edges, which no row sees
+    let late = run_on("late", false, 0, &options).unwrap();
+    assert!(late.test.score.unwrap() < 0.75, "{:?}", late.test);
+    let saved = SavedRun::open(&dir.path().join("early-run"), false).unwrap();
+    assert_eq!(saved.scores_on(None, &Quiet).unwrap().test, early.test.score);
+    let out = dir.path().join("kind.csv");
+    saved.predict_on(None, (Selection::All, false), (Kind::Classes, &out), &Quiet).unwrap();
+    let text = fs::read_to_string(&out).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (361, "user,time,class"));
+    assert!(lines[1].starts_with("user-0,10,") && lines[360].starts_with("user-59,60,"), "{text}");
+    let one = Selection::List("user-59|60");
+    saved.predict_on(None, (one, false), (Kind::Classes, &out), &Quiet).unwrap();
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().nth(1), Some(lines[360]));
+    // rows of a time at which the node is new read nothing of it
+    let message = run_on("new", true, 10, &options).unwrap_err().to_string();
+    assert!(
+        message.contains("a row of task 'kind' has time 10, but its node 0 exists from time 10"),
+        "{message}"
+    );
+    run_on("equal", true, 10, &[("fanout", "1,3"), ("time_bound", "inclusive"), ("epochs", "1")]).unwrap();
 }

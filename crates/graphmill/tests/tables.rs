@@ -358,3 +358,107 @@ fn faults_of_new_rows_say_how_to_fix_them() {
     sandbox.ok("train made --epochs 1 --hidden 8 --out other");
     refused("predict other --on new.csv --out -", "was not imported from tables");
 }
+
+/// Writes users, their visits of others, and a row of each user every ten days: if the user made no
+/// visit in the ten days before it.
+fn visits(sandbox: &Sandbox) {
+    const USERS: usize = 120;
+    let users: String = (0..USERS).map(|u| format!("u{u},{},0\n", ["basic", "pro"][u % 2])).collect();
+    sandbox.write("users.csv", format!("user,plan,joined\n{users}"));
+    let is_away = |u: usize, decade: usize| (u + 3 * decade) % 5 < 2;
+    let (mut rows, mut targets) = (String::from("who,whom,day,tip\n"), String::from("user,day,away,fold\n"));
+    for decade in 0..5 {
+        for u in 0..USERS {
+            for k in (0..3).filter(|_| !is_away(u, decade)) {
+                let (whom, day) = ((u * 7 + k * 11 + 1) % USERS, 10 * decade + 1 + 3 * k);
+                let tip = if (u + whom) % 2 == 0 { "none" } else { "some" };
+                writeln!(rows, "u{u},u{whom},{day},{tip}").unwrap();
+            }
+            let (away, fold) = (["no", "yes"][usize::from(is_away(u, decade))], ["train", "valid", "test"]);
+            writeln!(targets, "u{u},{},{away},{}", 10 * decade + 10, fold[decade.saturating_sub(2)]).unwrap();
+        }
+    }
+    sandbox.write("visits.csv", rows);
+    sandbox.write("away.csv", targets);
+}
+
+const VISITS: &str = "import tables data --nodes users.csv --id user --node-time joined --edges visits.csv \
+                      --src whom --dst who --edge-time day --edge-label tip --edge-split time:day:70,10,20 \
+                      --targets away.csv --target-id user --target-time day --target-label away \
+                      --target-split column:fold";
+
+#[test]
+fn targets_of_nodes_at_times_and_labels_of_edges_are_learned() {
+    let sandbox = Sandbox::new();
+    visits(&sandbox);
+    let text = sandbox.ok(VISITS);
+    for part in [
+        "joined  time, integers as they are",
+        "tip   label: 2 classes",
+        "split time:day:70,10,20:",
+        "targets 'away' of 'node': 600 rows",
+        "split column:fold: 360 train, 120 validate, 120 test",
+        "2 tasks",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    let train = "train data --hidden 16 --batch-size 32 --lr 0.02 --epochs 15";
+    let score = |run: &str| sandbox.json(format!("{run}/summary.json"))["test"]["score"].as_f64().unwrap();
+    // the majority is 0.6
+    sandbox.ok(&format!("{train} --task away --time-window 10 --fanout 1,10 --out away"));
+    assert!(score("away") > 0.95, "{}", score("away"));
+    sandbox.ok("predict away --out away-rows.csv");
+    let rows = String::from_utf8(sandbox.read("away-rows.csv")).unwrap();
+    let lines: Vec<&str> = rows.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (601, "user,time,class"));
+    let truth = String::from_utf8(sandbox.read("away.csv")).unwrap();
+    let right = truth.lines().zip(&lines).skip(1).filter(|(truth, line)| {
+        let parts: Vec<&str> = truth.split(',').collect();
+        **line == format!("{},{},{}", parts[0], parts[1], parts[2])
+    });
+    assert!(right.count() > 560);
+    let some = sandbox.ok("predict away --nodes u7|50,u3|20 --out -");
+    assert!(some.lines().nth(1).unwrap().starts_with("u7,50,"), "{some}");
+    // a tip depends on the plans of both ends
+    sandbox.ok(&format!("{train} --task tip --fanout 2,2 --out tip"));
+    assert!(score("tip") > 0.9, "{}", score("tip"));
+    let scores = sandbox.ok("eval away");
+    assert!(scores.contains("120"), "{scores}");
+    // the schema of the options gives the same dataset
+    let planned = sandbox.ok(&format!("{VISITS} --dry-run"));
+    sandbox.write("schema.toml", planned.split("# schema.toml\n").nth(1).unwrap());
+    sandbox.ok("import tables again schema.toml --name data");
+    assert!(sandbox.read("data/graphmill.json") == sandbox.read("again/graphmill.json"));
+}
+
+#[test]
+fn faults_of_targets_name_the_option_or_the_row() {
+    let sandbox = Sandbox::new();
+    visits(&sandbox);
+    let base = "import tables data --nodes users.csv --id user";
+    sandbox.write("bad.csv", "user,day,away\nu1,5,no\nu999,5,no\nu2,,no\nu1,5,no\n");
+    for (args, status, says) in [
+        (format!("{base} --targets away.csv"), 2, "--target-id is missing: name the column of the key"),
+        (format!("{base} --targets away.csv"), 2, "--target-label is missing: name the column to predict"),
+        (format!("{base} --target-id user"), 2, "--target-id: there is no table of targets; name --targets"),
+        (VISITS.replace("column:fold", "weeks"), 2, "write random:60,20,20"),
+        (VISITS.replace("--edge-label tip", "--edge-label tips"), 1, "did you mean 'tip'?"),
+        (VISITS.replace("--target-label away", "--target-label tip"), 2, "two tasks are called 'tip'"),
+        (VISITS.replace("away.csv", "bad.csv"), 1, "there is no column 'fold'"),
+        (
+            VISITS.replace("away.csv", "bad.csv").replace("--target-split column:fold", ""),
+            1,
+            "bad.csv: 1 row with a node that is not in the table of 'node': line 3 'u999'; add the nodes",
+        ),
+        (
+            VISITS.replace("away.csv", "bad.csv").replace("--target-split column:fold", ""),
+            1,
+            "bad.csv: 1 row without a time: line 4; complete the times, or remove these rows",
+        ),
+    ] {
+        let outcome = sandbox.run(&args);
+        assert!(outcome.stderr.contains(says), "{args}: {says} is not in: {}", outcome.stderr);
+        assert_eq!(outcome.status, Some(status), "{args}: {}", outcome.stderr);
+        assert!(!sandbox.path("data").exists(), "{args}");
+    }
+}

@@ -363,3 +363,77 @@ def test_new_rows_of_several_types_get_the_scores_that_they_have_in_the_dataset(
         graphmill.predict(run, on={"account": on["account"]})
     with pytest.raises(ValueError, match="the run predicts nodes of 'account', and no table has new ones"):
         graphmill.predict(run, on={"branch": on["branch"]})
+
+
+def shop():
+    """Users, items that they rate at times, and a row of each user at two times, as columns."""
+    users, items = [f"u{i}" for i in range(30)], list(range(10))
+    rates = {
+        "who": [users[e * 7 % 30] for e in range(240)],
+        "what": [e * 3 % 10 for e in range(240)],
+        "day": [e % 40 for e in range(240)],
+        "stars": [(e * 7 % 30 % 3) + (e * 3 % 10 % 2) + 0.5 for e in range(240)],
+    }
+    churn = {
+        "who": users * 2,
+        "day": [20] * 30 + [40] * 30,
+        "left": [i % 3 == 0 for i in range(30)] * 2,
+        "fold": ["train"] * 30 + ["valid"] * 15 + ["test"] * 15,
+    }
+    nodes = [
+        {"type": "user", "files": {"name": users, "joined": [i % 5 for i in range(30)]}, "id": "name", "time": "joined"},
+        {"type": "item", "files": {"number": items, "size": [i % 2 for i in items]}, "id": "number"},
+    ]
+    edges = [{"type": "rates", "files": rates, "source": "user", "src": "who", "destination": "item", "dst": "what",
+              "time": "day", "label": "stars", "reverse": "rated_by"}]  # fmt: skip
+    targets = [{"name": "churn", "files": churn, "on": "user", "id": "who", "time": "day", "label": "left", "split": "column:fold"}]
+    return {"nodes": nodes, "edges": edges, "targets": targets}
+
+
+def test_targets_at_times_and_labels_of_edges_are_tasks(tmp_path):
+    data = graphmill.Dataset.from_tables(schema=shop(), name="shop", path=tmp_path / "shop")
+    assert isinstance(data, graphmill.TypedDataset) and data.tasks == ["stars", "churn"]
+    assert data.nodes("user").time.tolist() == [i % 5 for i in range(30)]
+    stars, churn = data.task("stars"), data.task("churn")
+    assert (stars.kind, stars.on, stars.seeds.shape) == ("edge-regression", "user:rates:item", (240, 2))
+    assert stars.time.tolist() == [e % 40 for e in range(240)]
+    # the oldest edges train
+    assert stars.time[stars.train].max() <= stars.time[stars.valid].min() and stars.time[stars.valid].max() <= stars.time[stars.test].min()
+    assert (churn.kind, churn.on, churn.names) == ("node-classification", "user", ["false", "true"])
+    assert (churn.seeds.tolist(), churn.time.tolist()) == (list(range(30)) * 2, [20] * 30 + [40] * 30)
+    assert churn.train.tolist() == list(range(30)) and churn.test.tolist() == list(range(45, 60))
+    for task in ("stars", "churn"):
+        result = graphmill.train(tmp_path / "shop", task=task, epochs=1, hidden=8, fanout="2,2", out=tmp_path / task, progress=False)
+        assert result.test.score is not None
+
+
+def test_one_table_of_targets_is_an_argument():
+    schema = shop()
+    users, churn = schema["nodes"][0]["files"], schema["targets"][0]["files"]
+    rates = {"a": users["name"], "b": users["name"][1:] + users["name"][:1], "day": list(range(30)), "kind": ["x", "y"] * 15}
+    how = {"id": "name", "node_time": "joined", "src": "a", "dst": "b", "edge_time": "day", "edge_label": "kind", "edge_split": "random:50,25,25"}
+    data = graphmill.Dataset.from_tables(users, rates, churn, target_id="who", target_time="day", target_label="left", **how)
+    assert data.tasks == ["kind", "left"]
+    assert [len(getattr(data.task("left"), part)) for part in ("train", "valid", "test")] == [36, 12, 12]
+    assert len(data.task("kind").train) == 15
+    plan = graphmill.plan_tables(users, rates, targets=churn, target_id="who", target_label="left", target_name="churn", id="name", src="a", dst="b")
+    assert plan.report["targets"][0]["name"] == "churn" and "targets 'churn' of 'node': 60 rows" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"target_label": None}, TypeError, "target_label: it is missing; name the column to predict in the table of targets"),
+        ({"targets": None}, TypeError, "target_id: it belongs to the table of targets, which is missing"),
+        ({"target_time": None}, ValueError, "with the node of an earlier row"),
+        ({"target_time": "left"}, ValueError, "not every value is one of dates or numbers"),
+        ({"targets": {"who": ["u1", "u99"], "day": [1, float("nan")], "left": [True, False]}}, ValueError, "row 2 'u99'"),
+        ({"targets": {"who": ["u1", "u2"], "day": [1, float("nan")], "left": [True, False]}}, ValueError, "1 row without a time: row 2"),
+    ],
+)
+def test_faults_of_targets_name_the_argument_or_the_row(change, error, message):
+    schema = shop()
+    given = {"nodes": schema["nodes"][0]["files"], "targets": schema["targets"][0]["files"], "id": "name"}
+    given.update(target_id="who", target_time="day", target_label="left")
+    with pytest.raises(error, match=message):
+        graphmill.Dataset.from_tables(**{**given, **change})

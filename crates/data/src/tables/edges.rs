@@ -1,26 +1,31 @@
 //! Edge tables and foreign keys: ends, times, weights and features.
 
-use graphmill_core::Result;
+use graphmill_core::{Buffer, NodeId, Result};
 
 use super::{
     column::{Batch, Cell},
     encoding::EncodedColumn,
     ends::{self, End, EndIds, keep, places},
-    faults::Faults,
+    faults::{Faults, FaultyRows},
+    finished::FinishedEdges,
     kept::Kept,
     keys::{KeyColumns, NONE, NodeKeys, Unknown, shown},
-    parts::{EdgePart, FeaturePart},
+    parts::{EdgePart, FeaturePart, TaskPart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
-    preprocessing::EdgeEncoding,
+    preprocessing::{EdgeEncoding, TargetEncoding},
     profile::{MAX_DISTINCT, Profile, Shape, parsed},
     report::EdgeReport,
     rows::{self, Encoder},
     rule::ColumnRule,
-    schema::{Dangling, EdgeTable, ForeignKey, NodeTable},
+    schema::{Dangling, EdgeTable, ForeignKey, Names, NodeTable},
     source::Table,
-    times::TimeUnit,
+    targets::{RowInfo, TargetPlan},
+    times::{self, TimeColumn, TimeUnit},
 };
-use crate::external::{Rows, Scratch};
+use crate::{
+    external::{Rows, Scratch},
+    typed::{EdgeType, Seeds, TaskOn},
+};
 
 /// Edge type with the roles of its table's columns.
 pub(super) struct EdgePlan {
@@ -37,8 +42,11 @@ pub(super) struct EdgePlan {
     is_optional: bool,
     /// Table of the edges; `None` for a foreign key, whose table is that of the source type.
     pub(super) table: Option<Table>,
+    profiles: Vec<Profile>,
+    /// Column of the time, and its unit.
     time: Option<(usize, TimeUnit)>,
     weight: Option<usize>,
+    targets: TargetPlan,
     features: Vec<FeatureColumn>,
     fixed: Option<Vec<EncodedColumn>>,
     reverse: Option<String>,
@@ -47,6 +55,15 @@ pub(super) struct EdgePlan {
     pub(super) lines: Vec<ColumnLine>,
     /// Number of rows.
     pub(super) rows: u64,
+}
+
+/// Columns of the rows that are edges.
+struct EdgeRows {
+    time: Option<Buffer<i64>>,
+    weight: Option<Buffer<f32>>,
+    features: Option<FeaturePart>,
+    /// Targets, and the columns of the split.
+    info: RowInfo,
 }
 
 impl EdgePlan {
@@ -77,28 +94,24 @@ impl EdgePlan {
             End::Key(key(spec.dst.list(), "destination", &mut roles, faults)),
         ];
         let find = |column: &String, faults: &mut Faults| faults.take(&name, table.position(column));
+        let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
         let time = spec.time.as_ref().and_then(|column| {
-            let c = find(column, faults)?;
-            let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
-            match known.or_else(|| TimeUnit::of(&profiles[c])) {
-                Some(unit) => {
-                    roles[c] = Some(unit.describe().into());
-                    Some((c, unit))
-                }
-                None => {
-                    faults.add(&name, not_all(column, &profiles[c], "dates or numbers"));
-                    None
-                }
-            }
+            let found = times::column(column, &table, &profiles, known, faults)?;
+            roles[found.0] = Some(found.1.describe().into());
+            Some(found)
         });
         let weight = spec.weight.as_ref().and_then(|column| {
             let c = find(column, faults)?;
             if profiles[c].shape() != Some((Shape::Number, 0)) {
-                faults.add(&name, not_all(column, &profiles[c], "numbers"));
+                faults.add(&name, profiles[c].not_all(column, "numbers"));
             }
             roles[c] = Some("weight".into());
             Some(c)
         });
+        let place = format!("edges '{}'", spec.kind);
+        let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref());
+        let known = (like.and_then(|like| like.target.as_ref()), time.map(|(c, _)| c));
+        targets.assign(&table, &profiles, known, &mut roles, faults);
         let mut plan = Self {
             index,
             edge_type: [types[ends[0]].clone(), spec.kind.clone(), types[ends[1]].clone()],
@@ -107,8 +120,10 @@ impl EdgePlan {
             keys: [spec.src.list(), spec.dst.list()],
             is_optional: false,
             table: None,
+            profiles: Vec::new(),
             time,
             weight,
+            targets,
             features: Vec::new(),
             fixed: like.map(|like| like.features.clone()),
             reverse: spec.reverse.clone(),
@@ -121,7 +136,7 @@ impl EdgePlan {
             find(column, faults);
         }
         plan.choose_features(spec, &table, &profiles, roles, faults);
-        plan.table = Some(table);
+        (plan.table, plan.profiles) = (Some(table), profiles);
         Ok(plan)
     }
 
@@ -140,6 +155,12 @@ impl EdgePlan {
             let plain =
                 |becomes: String| ColumnLine { column: column.clone(), becomes, features: 0, missing };
             let is_feature = spec.features.contains(column);
+            if is_feature && self.targets.names.contains(column) {
+                let message = format!(
+                    "column '{column}' is the label, which no edge reads; leave it out of the features"
+                );
+                faults.add(&name, message);
+            }
             if !is_feature {
                 let becomes = roles[c].clone().unwrap_or("ignored: not named as an edge feature".into());
                 self.lines.push(plain(becomes));
@@ -184,8 +205,10 @@ impl EdgePlan {
             keys: [spec.id.list(), names],
             is_optional: true,
             table: None,
+            profiles: Vec::new(),
             time: None,
             weight: None,
+            targets: TargetPlan::new(String::new(), &Names::None, None, None),
             features: Vec::new(),
             fixed: None,
             reverse: foreign.reverse.clone(),
@@ -194,6 +217,11 @@ impl EdgePlan {
             lines: Vec::new(),
             rows: profiles.first().map_or(0, |profile| profile.rows),
         }
+    }
+
+    /// Column of the time, if there is one.
+    pub(super) fn time_column(&mut self) -> Option<TimeColumn<'_>> {
+        TimeColumn::new(self.table.as_ref()?, &self.profiles, self.time.as_mut()?, &mut self.lines)
     }
 
     /// Rule of every column that becomes features.
@@ -225,10 +253,10 @@ impl EdgePlan {
         &self,
         table: &Table,
         nodes: &[&NodeKeys],
-        dangling: Dangling,
+        (dangling, seed): (Dangling, u64),
         scratch: &Scratch,
         faults: &mut Faults,
-    ) -> Result<(EdgePart, EdgeEncoding, EdgeReport)> {
+    ) -> Result<FinishedEdges> {
         let name = format!("edges-{}", self.index);
         let keys = self.ends.map(|end| nodes[end]);
         let EndIds { ids: [src, dst], unknown, rows, missing, examples } =
@@ -252,23 +280,8 @@ impl EdgePlan {
         let kept = (0..rows).filter(|&row| is_kept(row)).count() as u64;
         report.edges = kept;
         let (columns, placed) = self.fitted(table, is_kept, faults)?;
-        let mut encoder = Encoder::new(scratch, &format!("{name}-features"), &placed)?;
-        let mut times = self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
-        let mut weights = self.weight.map(|_| scratch.column(&format!("{name}-weight"))).transpose()?;
-        if times.is_some() || weights.is_some() || !placed.is_empty() {
-            table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
-                for row in (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64)) {
-                    if let Some(times) = &mut times {
-                        times.extend(&[self.time_of(table, batch, row, &mut report, faults)])?;
-                    }
-                    if let Some(weights) = &mut weights {
-                        weights.extend(&[self.weight_of(table, batch, row, faults)])?;
-                    }
-                }
-                encoder.push(table, batch, faults, is_kept)
-            })?;
-        }
-        let features: Option<FeaturePart> = encoder.finish()?;
+        let EdgeRows { time, weight, features, info } =
+            self.rows(table, &placed, is_kept, (scratch, &name), &mut report, faults)?;
         let (src, dst) = if kept == rows {
             (src, dst)
         } else {
@@ -277,15 +290,13 @@ impl EdgePlan {
                 keep(scratch, &format!("{name}-dst-kept"), &dst, is_kept)?,
             )
         };
-        let encoding = EdgeEncoding {
-            src: self.keys[0].clone(),
-            dst: self.keys[1].clone(),
-            time: self.time.map(|(c, unit)| (table.columns[c].clone(), unit)),
-            weight: self.weight.map(|c| table.columns[c].clone()),
-            keep_duplicates: self.keep_duplicates,
-            foreign_key: Some(self.is_optional),
-            features: columns,
-        };
+        let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
+        let task = targets.map(|targets| -> Result<TaskPart> {
+            let seeds = Some(Seeds::Pairs(pairs(scratch, &format!("{name}-pairs"), &src, &dst)?));
+            let [source, name, destination] = &self.edge_type;
+            let on = TaskOn::Edges(EdgeType::new(source, name, destination));
+            Ok(TaskPart { name: self.targets.names.join("-"), on, seeds, time: time.clone(), targets, split })
+        });
         let part = EdgePart {
             edge_type: self.edge_type.clone(),
             reverse: self.reverse.clone(),
@@ -293,11 +304,74 @@ impl EdgePlan {
             keep_duplicates: self.keep_duplicates,
             src,
             dst,
-            weight: weights.map(Rows::finish).transpose()?,
-            time: times.map(Rows::finish).transpose()?,
+            weight,
+            time,
             features,
         };
-        Ok((part, encoding, report))
+        Ok(FinishedEdges { part, task: task.transpose()?, encoding: self.encoding(table, columns), report })
+    }
+
+    /// Reads the columns of the rows of which `is_kept` returns true; `name` is unique within the
+    /// scratch.
+    fn rows(
+        &self,
+        table: &Table,
+        placed: &[(usize, EncodedColumn)],
+        is_kept: impl Fn(u64) -> bool + Copy,
+        (scratch, name): (&Scratch, &str),
+        report: &mut EdgeReport,
+        faults: &mut Faults,
+    ) -> Result<EdgeRows> {
+        let mut encoder = Encoder::new(scratch, &format!("{name}-features"), placed)?;
+        let mut times: Option<Rows<i64>> =
+            self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
+        let mut weights: Option<Rows<f32>> =
+            self.weight.map(|_| scratch.column(&format!("{name}-weight"))).transpose()?;
+        let (mut info, mut untimed) = (RowInfo::default(), FaultyRows::default());
+        let (has_labels, width) = (self.targets.target.is_some(), self.targets.width());
+        if times.is_some() || weights.is_some() || !placed.is_empty() || has_labels {
+            table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
+                for row in (0..batch.rows).filter(|&row| is_kept(batch.first + row as u64)) {
+                    self.targets.read(table, batch, row, &mut info, faults);
+                    if let (Some(times), Some(column)) = (&mut times, self.time) {
+                        let time = times::read(column, table, batch, row, faults);
+                        times.extend(&[time.unwrap_or(i64::MIN)])?;
+                        report.missing_times += u64::from(time.is_none());
+                        if time.is_none() && has_labels && info.last_has_label(width) {
+                            untimed.add(|| batch.places.of(row));
+                        }
+                    }
+                    if let Some(weights) = &mut weights {
+                        weights.extend(&[self.weight_of(table, batch, row, faults)])?;
+                    }
+                }
+                encoder.push(table, batch, faults, is_kept)
+            })?;
+        }
+        let fix = "complete the times, or remove the labels of these rows";
+        untimed.report(&table.name(), "with a label, but without a time", fix, faults);
+        Ok(EdgeRows {
+            time: times.map(Rows::finish).transpose()?,
+            weight: weights.map(Rows::finish).transpose()?,
+            features: encoder.finish()?,
+            info,
+        })
+    }
+
+    /// Record of the columns, of which `features` became features.
+    fn encoding(&self, table: &Table, features: Vec<EncodedColumn>) -> EdgeEncoding {
+        let target = self.targets.target.as_ref();
+        EdgeEncoding {
+            src: self.keys[0].clone(),
+            dst: self.keys[1].clone(),
+            time: self.time.map(|(c, unit)| (table.columns[c].clone(), unit)),
+            weight: self.weight.map(|c| table.columns[c].clone()),
+            keep_duplicates: self.keep_duplicates,
+            foreign_key: Some(self.is_optional),
+            target: target
+                .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned)),
+            features,
+        }
     }
 
     /// Encodings of the features, alone and with the positions of their columns.
@@ -362,29 +436,6 @@ impl EdgePlan {
         Ok(())
     }
 
-    /// Time of a row; the smallest if it is missing.
-    fn time_of(
-        &self,
-        table: &Table,
-        batch: &Batch,
-        row: usize,
-        report: &mut EdgeReport,
-        faults: &mut Faults,
-    ) -> i64 {
-        let Some((c, unit)) = self.time else { return i64::MIN };
-        match unit.read(batch.columns[c].get(row), &mut Vec::new()) {
-            Ok(time) => {
-                report.missing_times += u64::from(time.is_none());
-                time.unwrap_or(i64::MIN)
-            }
-            Err(why) => {
-                let column = &table.columns[c];
-                faults.add(&table.file(batch), format!("{}: column '{column}': {why}", batch.places.of(row)));
-                i64::MIN
-            }
-        }
-    }
-
     /// Weight of a row.
     fn weight_of(&self, table: &Table, batch: &Batch, row: usize, faults: &mut Faults) -> f32 {
         let Some(c) = self.weight else { return 1.0 };
@@ -410,9 +461,11 @@ impl EdgePlan {
     }
 }
 
-/// Message about a column whose values do not all have a type.
-fn not_all(column: &str, profile: &Profile, what: &str) -> String {
-    let example = profile.first(Shape::Text).or_else(|| profile.first(Shape::Bool));
-    let example = example.map_or("no value is there".into(), |(place, text)| format!("{place} '{text}'"));
-    format!("column '{column}': not every value is one of {what}: {example}")
+/// Sources and destinations, row by row.
+fn pairs(scratch: &Scratch, name: &str, src: &[NodeId], dst: &[NodeId]) -> Result<Buffer<NodeId>> {
+    let mut rows = scratch.column(name)?;
+    for (src, dst) in src.chunks(1 << 16).zip(dst.chunks(1 << 16)) {
+        rows.extend(&src.iter().zip(dst).flat_map(|(&u, &v)| [u, v]).collect::<Vec<_>>())?;
+    }
+    rows.finish()
 }

@@ -37,6 +37,11 @@ impl Faults {
         result.map_err(|message| self.add(table, message)).ok()
     }
 
+    /// Number of faults.
+    pub(super) fn total(&self) -> u64 {
+        self.tables.iter().map(|(_, _, count)| count).sum()
+    }
+
     /// Returns true if there are faults.
     pub(super) fn any(&self) -> bool {
         !self.tables.is_empty()
@@ -50,7 +55,7 @@ impl Faults {
         if !self.any() {
             return Ok(());
         }
-        let total: u64 = self.tables.iter().map(|(_, _, count)| count).sum();
+        let total = self.total();
         let mut text = format!("the tables have {total} fault{}:", if total == 1 { "" } else { "s" });
         for (table, list, count) in &self.tables {
             for message in list {
@@ -62,6 +67,40 @@ impl Faults {
             }
         }
         Err(Error::invalid(text))
+    }
+}
+
+/// Maximum number of positions listed of rows with one fault.
+const MAX_PLACES: usize = 5;
+
+/// Rows with a fault of one kind.
+#[derive(Debug, Default)]
+pub(super) struct FaultyRows {
+    /// Number of rows.
+    pub(super) count: u64,
+    /// Positions of the first rows.
+    pub(super) places: Vec<String>,
+}
+
+impl FaultyRows {
+    /// Adds a row at the position that `place` returns.
+    pub(super) fn add(&mut self, place: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.places.len() < MAX_PLACES {
+            self.places.push(place());
+        }
+    }
+
+    /// Adds one fault of all rows of `table`, if there are any: `1 row` or `2 rows`, the `what`
+    /// that they have in common, their positions, and the `fix`.
+    pub(super) fn report(&self, table: &str, what: &str, fix: &str, faults: &mut Faults) {
+        if self.count == 0 {
+            return;
+        }
+        let noun = if self.count == 1 { "row" } else { "rows" };
+        faults.add_many(table, self.count, || {
+            format!("{} {noun} {what}: {}; {fix}", self.count, self.places.join(", "))
+        });
     }
 }
 

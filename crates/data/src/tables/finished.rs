@@ -119,18 +119,32 @@ impl FinishedNodes {
 }
 
 /// Edges of a type that are read completely.
-pub(super) type FinishedEdges = (EdgePart, EdgeEncoding, EdgeReport);
+pub(super) struct FinishedEdges {
+    pub(super) part: EdgePart,
+    /// Task on the rows, if they have labels.
+    pub(super) task: Option<TaskPart>,
+    pub(super) encoding: EdgeEncoding,
+    pub(super) report: EdgeReport,
+}
+
+/// Record of [`FinishedEdges`].
+type KeptEdges = (KeptEdgePart, Option<KeptTask>, EdgeEncoding, EdgeReport);
 
 /// Records the edge type number `e`.
-pub(super) fn keep_edges((part, encoding, report): &FinishedEdges, kept: &Kept, e: usize) -> Result<()> {
+pub(super) fn keep_edges(edges: &FinishedEdges, kept: &Kept, e: usize) -> Result<()> {
+    let FinishedEdges { part, task, encoding, report } = edges;
     let name = format!("edges-{e}");
-    kept.save(&name, || Ok((part.keep(kept, &name)?, encoding.clone(), report.clone())))
+    kept.save(&name, || -> Result<KeptEdges> {
+        let task = task.as_ref().map(|task| task.keep(kept, &name)).transpose()?;
+        Ok((part.keep(kept, &name)?, task, encoding.clone(), report.clone()))
+    })
 }
 
 /// Loads the edge type number `e`.
 pub(super) fn load_edges(kept: &Kept, e: usize) -> Option<FinishedEdges> {
-    let restore = |(part, encoding, report): (KeptEdgePart, EdgeEncoding, EdgeReport)| {
-        Some((EdgePart::restore(part, kept)?, encoding, report))
+    let restore = |(part, task, encoding, report): KeptEdges| {
+        let task = optional(task, |task| TaskPart::restore(task, kept))?;
+        Some(FinishedEdges { part: EdgePart::restore(part, kept)?, task, encoding, report })
     };
     kept.load(&format!("edges-{e}"), restore)
 }

@@ -10,10 +10,7 @@ use super::{
     key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
     parts::{NodePart, TargetPart, TaskPart},
-    plan::{
-        ColumnLine, Decision, FeatureColumn, PlannedTarget, decide, decide_target, kind_of_several, line,
-        with_default,
-    },
+    plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
     preprocessing::{NodeEncoding, TargetEncoding},
     profile::Profile,
     report::NodeReport,
@@ -21,11 +18,13 @@ use super::{
     rule::{ColumnRule, Kind},
     schema::NodeTable,
     source::Table,
-    split::SplitRule,
     targets::{RowInfo, TargetPlan},
-    times::TimeUnit,
+    times::{self, TimeColumn, TimeUnit},
 };
-use crate::external::{Scratch, SortedRecords};
+use crate::{
+    external::{Rows, Scratch, SortedRecords},
+    typed::TaskOn,
+};
 
 /// Number of repeated keys that a report lists.
 const EXAMPLES: usize = 3;
@@ -45,6 +44,8 @@ pub(super) struct NodePlan<'a> {
     /// Target of the other dataset, whose names of classes stay those of a table without labels.
     known_target: Option<TargetEncoding>,
     targets: TargetPlan,
+    /// Column of the time, and its unit.
+    pub(super) time: Option<(usize, TimeUnit)>,
     /// Role of every column.
     pub(super) lines: Vec<ColumnLine>,
 }
@@ -78,20 +79,22 @@ impl<'a> NodePlan<'a> {
             features: Vec::new(),
             fixed: None,
             known_target: like.and_then(|like| like.target.clone()),
-            targets: TargetPlan {
-                kind: spec.kind.clone(),
-                target: None,
-                names: spec.label.list(),
-                split: None,
-                rule: spec.split.clone(),
-                columns: Vec::new(),
-                unit: TimeUnit::Integer,
-            },
+            targets: TargetPlan::new(
+                format!("nodes '{}'", spec.kind),
+                &spec.label,
+                spec.task,
+                spec.split.as_ref(),
+            ),
+            time: None,
             lines: Vec::new(),
         };
         if plan.table.is_some() {
             plan.assign_roles(like, faults);
-        } else if !spec.label.is_empty() || spec.split.is_some() || !spec.columns.is_empty() {
+        } else if !spec.label.is_empty()
+            || spec.split.is_some()
+            || spec.time.is_some()
+            || !spec.columns.is_empty()
+        {
             faults
                 .add(&format!("nodes '{}'", spec.kind), "without files there are no columns; name the files");
         }
@@ -112,37 +115,17 @@ impl<'a> NodePlan<'a> {
                 roles[c] = Some(format!("edge to '{}'", foreign.to));
             }
         }
-        let labels = spec.label.list();
-        let found: Vec<usize> = labels.iter().filter_map(|column| find(column, faults)).collect();
-        if found.len() == labels.len() {
-            let target = self.target(&name, &found, like, faults);
-            for (k, &c) in found.iter().enumerate() {
-                roles[c] = target.as_ref().map(|target| target.describe(k));
+        let known = like.and_then(|like| like.target.as_ref());
+        self.targets.assign(table, &self.profiles, (known, None), &mut roles, faults);
+        let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
+        self.time = spec.time.as_ref().and_then(|column| {
+            let found = times::column(column, table, &self.profiles, known, faults)?;
+            // It may also be a feature.
+            if !spec.features.contains(column) {
+                roles[found.0] = Some(found.1.describe().into());
             }
-            self.targets.target = target.map(|target| (found, target));
-        }
-        self.targets.split = spec.split.as_ref().and_then(|text| {
-            let rule: Result<SplitRule, _> = text.parse();
-            faults.take(&name, rule.map_err(|e| e.to_string()))
+            Some(found)
         });
-        if let Some(rule) = &self.targets.split {
-            self.targets.columns = rule.columns().iter().filter_map(|column| find(column, faults)).collect();
-            self.targets.columns.iter().for_each(|&c| roles[c] = Some("split".into()));
-            if let (SplitRule::Time(column, _), Some(&c)) = (rule, self.targets.columns.first()) {
-                match TimeUnit::of(&self.profiles[c]) {
-                    Some(unit) => self.targets.unit = unit,
-                    None => faults.add(
-                        &name,
-                        format!(
-                            "column '{column}': not every value is a date or a number, so it gives no \
-                             order in time; choose another column"
-                        ),
-                    ),
-                }
-                // The time of a node is also a feature.
-                roles[c] = None;
-            }
-        }
         for column in spec.ignore.iter().chain(spec.features.iter()) {
             find(column, faults);
         }
@@ -158,36 +141,9 @@ impl<'a> NodePlan<'a> {
         self.choose_features(like, roles, faults);
     }
 
-    /// Chooses the target of these columns. Several are values, or a class in each.
-    fn target(
-        &self,
-        table: &str,
-        columns: &[usize],
-        like: Option<&NodeEncoding>,
-        faults: &mut Faults,
-    ) -> Option<PlannedTarget> {
-        match like.and_then(|like| like.target.as_ref()) {
-            _ if columns.is_empty() => return None,
-            Some(known) if known.reads(&self.targets.names) => return Some(known.planned()),
-            Some(known) => {
-                let labels = known.column.list().join(", ");
-                faults.add(table, format!("the labels of the other dataset are {labels}; name the same"));
-                return None;
-            }
-            None => {}
-        }
-        let names = &self.targets.names;
-        let task = match (columns.len(), self.spec.task) {
-            (1, task) | (_, task @ Some(_)) => task,
-            (_, None) => {
-                let profiles: Vec<&Profile> = columns.iter().map(|&c| &self.profiles[c]).collect();
-                Some(kind_of_several(table, names, &profiles, faults)?)
-            }
-        };
-        let decide =
-            |(&c, name): (&usize, &String)| decide_target(table, name, &self.profiles[c], task, faults);
-        let all: Option<Vec<PlannedTarget>> = columns.iter().zip(names).map(decide).collect();
-        PlannedTarget::joined(all?)
+    /// Column of the time, if there is one.
+    pub(super) fn time_column(&mut self) -> Option<TimeColumn<'_>> {
+        TimeColumn::new(self.table.as_ref()?, &self.profiles, self.time.as_mut()?, &mut self.lines)
     }
 
     /// Chooses the encodings of the columns without another role.
@@ -308,7 +264,7 @@ impl<'a> NodePlan<'a> {
         report.rows = keys.rows.rows;
         report.repeated_keys = keys.rows.repeated.len() as u64;
         report.repeated_examples = repeated_examples;
-        let (targets, split) = self.targets.divide(info, seed, &mut report, faults);
+        let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
         Ok(NodeRead { keys, targets, split, report })
     }
 
@@ -324,6 +280,8 @@ impl<'a> NodePlan<'a> {
         let keys = &read.keys;
         let mut writer = KeyWriter::new(scratch, self.index, keys.integers)?;
         let mut part_features = None;
+        let name = format!("node-time-{}", self.index);
+        let mut times: Option<Rows<i64>> = self.time.map(|_| scratch.column(&name)).transpose()?;
         let target = self.known_target.clone();
         let mut encoding = NodeEncoding { key: self.spec.id.list(), target, ..NodeEncoding::default() };
         if let Some(table) = &self.table {
@@ -349,16 +307,23 @@ impl<'a> NodePlan<'a> {
                 for row in (0..batch.rows).filter(|&row| is_used(batch.first + row as u64)) {
                     self.key.read(batch, row, &mut key);
                     writer.push(&key)?;
+                    if let (Some(times), Some(column)) = (&mut times, self.time) {
+                        let time = times::read(column, table, batch, row, faults);
+                        read.report.missing_times += u64::from(time.is_none());
+                        times.extend(&[time.unwrap_or(i64::MIN)])?;
+                    }
                 }
                 encoder.push(table, batch, faults, is_used)
             })?;
             for _ in 0..keys.added {
                 encoder.push_missing()?;
+                times.as_mut().map_or(Ok(()), |times| times.extend(&[i64::MIN]))?;
             }
             read.report.unknown_values =
                 encoder.unknown_values().map(|(column, count)| (column.to_string(), count)).collect();
             part_features = encoder.finish()?;
             encoding.features = columns;
+            encoding.time = self.time.map(|(c, unit)| (table.columns[c].clone(), unit));
         }
         if let Some(added) = added {
             super::keys::distinct(added, |key| writer.push(&String::from_utf8_lossy(key)))?;
@@ -369,20 +334,28 @@ impl<'a> NodePlan<'a> {
         if let Some((_, planned)) = &self.targets.target {
             encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned));
         }
-        let task = read.targets.take().map(|mut targets| {
-            match &mut targets {
-                TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
-                TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
-            }
-            TaskPart {
-                name: self.targets.names.join("-"),
-                on: kind.clone(),
-                targets,
-                split: std::mem::take(&mut read.split),
-            }
-        });
-        let part = NodePart { name: kind.clone(), count, features: part_features, keys: writer.finish()? };
+        let task =
+            read.targets.take().map(|targets| self.task(targets, count, std::mem::take(&mut read.split)));
+        let time = times.map(Rows::finish).transpose()?;
+        let part =
+            NodePart { name: kind.clone(), count, time, features: part_features, keys: writer.finish()? };
         Ok((part, task, encoding))
+    }
+
+    /// Task of the nodes, whose targets are those of the first of `count` nodes.
+    fn task(&self, mut targets: TargetPart, count: usize, split: [Vec<NodeId>; 3]) -> TaskPart {
+        match &mut targets {
+            TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
+            TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
+        }
+        TaskPart {
+            name: self.targets.names.join("-"),
+            on: TaskOn::Nodes(self.spec.kind.clone()),
+            seeds: None,
+            time: None,
+            targets,
+            split,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use graphmill_core::{Buffer, ClassColumn, NodeId, Result};
 use serde::{Deserialize, Serialize};
 
 use super::kept::{Kept, KeptColumn};
-use crate::typed::{FeatureTable, TableData, Values};
+use crate::typed::{FeatureTable, Seeds, TableData, TaskOn, Values};
 
 /// Columns of all tables.
 pub(super) struct Parts {
@@ -28,6 +28,8 @@ pub(super) struct FeaturePart {
 pub(super) struct NodePart {
     pub(super) name: String,
     pub(super) count: usize,
+    /// Time from which each node exists.
+    pub(super) time: Option<Buffer<i64>>,
     pub(super) features: Option<FeaturePart>,
     pub(super) keys: KeyPart,
 }
@@ -57,16 +59,20 @@ pub(super) struct EdgePart {
     pub(super) features: Option<FeaturePart>,
 }
 
-/// Task on a node type.
+/// Task on the nodes or edges of a type.
 pub(super) struct TaskPart {
     pub(super) name: String,
-    pub(super) on: String,
+    pub(super) on: TaskOn,
+    /// Seeds of the rows; `None` if they are the nodes of the type.
+    pub(super) seeds: Option<Seeds>,
+    /// Time of each row.
+    pub(super) time: Option<Buffer<i64>>,
     pub(super) targets: TargetPart,
-    /// Nodes that train, validate and test, ascending.
+    /// Rows that train, validate and test, ascending.
     pub(super) split: [Vec<NodeId>; 3],
 }
 
-/// Target of every node.
+/// Target of every row.
 pub(super) enum TargetPart {
     /// Class in each column, -1 if unknown, row by row, and the columns.
     Classes(Vec<i32>, Vec<NamedClasses>),
@@ -100,6 +106,7 @@ pub(super) struct KeptFeatures {
 pub(super) struct KeptNodePart {
     name: String,
     count: usize,
+    time: Option<KeptColumn>,
     features: Option<KeptFeatures>,
     /// Integers, or starts and bytes of texts.
     keys: Vec<KeptColumn>,
@@ -123,7 +130,9 @@ pub(super) struct KeptEdgePart {
 #[derive(Serialize, Deserialize)]
 pub(super) struct KeptTask {
     name: String,
-    on: String,
+    on: TaskOn,
+    seeds: Option<KeptColumn>,
+    time: Option<KeptColumn>,
     targets: KeptTargets,
     split: [KeptColumn; 3],
 }
@@ -171,7 +180,8 @@ impl NodePart {
             ],
         };
         let features = self.features.as_ref().map(|features| features.keep(kept, name)).transpose()?;
-        Ok(KeptNodePart { name: self.name.clone(), count: self.count, features, keys })
+        let time = self.time.as_ref().map(|time| kept.column(&format!("{name}-time"), time)).transpose()?;
+        Ok(KeptNodePart { name: self.name.clone(), count: self.count, time, features, keys })
     }
 
     pub(super) fn restore(part: KeptNodePart, kept: &Kept) -> Option<Self> {
@@ -181,7 +191,8 @@ impl NodePart {
             _ => return None,
         };
         let features = optional(part.features, |features| FeaturePart::restore(features, kept))?;
-        Some(Self { name: part.name, count: part.count, features, keys })
+        let time = optional(part.time, |time| kept.open(&time))?;
+        Some(Self { name: part.name, count: part.count, time, features, keys })
     }
 }
 
@@ -256,13 +267,27 @@ pub(super) fn restore_split(split: &[KeptColumn; 3], kept: &Kept) -> Option<[Vec
 
 impl TaskPart {
     pub(super) fn keep(&self, kept: &Kept, name: &str) -> Result<KeptTask> {
+        let seeds = self.seeds.as_ref().map(|(Seeds::Nodes(ids) | Seeds::Pairs(ids))| ids);
+        let seeds = seeds.map(|ids| kept.column(&format!("{name}-seeds"), ids)).transpose()?;
+        let time = self.time.as_ref();
+        let time = time.map(|time| kept.column(&format!("{name}-row-time"), time)).transpose()?;
         let (targets, split) = (self.targets.keep(kept, name)?, keep_split(&self.split, kept, name)?);
-        Ok(KeptTask { name: self.name.clone(), on: self.on.clone(), targets, split })
+        Ok(KeptTask { name: self.name.clone(), on: self.on.clone(), seeds, time, targets, split })
     }
 
     pub(super) fn restore(part: KeptTask, kept: &Kept) -> Option<Self> {
-        let targets = TargetPart::restore(part.targets, kept)?;
-        Some(Self { name: part.name, on: part.on, targets, split: restore_split(&part.split, kept)? })
+        let of_ids = match &part.on {
+            TaskOn::Nodes(_) => Seeds::Nodes,
+            TaskOn::Edges(_) => Seeds::Pairs,
+        };
+        Some(Self {
+            seeds: optional(part.seeds, |ids| kept.open(&ids).map(of_ids))?,
+            time: optional(part.time, |time| kept.open(&time))?,
+            targets: TargetPart::restore(part.targets, kept)?,
+            split: restore_split(&part.split, kept)?,
+            name: part.name,
+            on: part.on,
+        })
     }
 }
 

@@ -33,6 +33,19 @@ pub struct Preprocessing {
     /// Edge types by their name `source:name:destination`.
     #[serde(default)]
     pub(super) edges: BTreeMap<String, EdgeEncoding>,
+    /// Tables of targets by the name of their task.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) targets: BTreeMap<String, TaskEncoding>,
+}
+
+/// Encoding of a table of targets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TaskEncoding {
+    /// Column of the time, with its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<(String, TimeUnit)>,
+    /// Column of the target.
+    pub(super) target: TargetEncoding,
 }
 
 /// Encodings of a node table.
@@ -40,6 +53,9 @@ pub struct Preprocessing {
 pub(super) struct NodeEncoding {
     /// Columns of the key.
     pub(super) key: Vec<String>,
+    /// Column of the time, with its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<(String, TimeUnit)>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
     /// Column of the target.
@@ -47,7 +63,7 @@ pub(super) struct NodeEncoding {
     pub(super) target: Option<TargetEncoding>,
 }
 
-/// Target of a node table.
+/// Target of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TargetEncoding {
     /// Names of the columns.
@@ -132,6 +148,9 @@ pub(super) struct EdgeEncoding {
     /// `None` in records of versions that did not distinguish them from edge tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) foreign_key: Option<bool>,
+    /// Column of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<TargetEncoding>,
     /// Columns that became features, in order.
     pub(super) features: Vec<EncodedColumn>,
 }
@@ -202,6 +221,7 @@ impl Preprocessing {
             version: self.version,
             nodes: self.nodes.clone(),
             edges: edges.map(|(name, known)| (name.clone(), without_times(known))).collect(),
+            targets: BTreeMap::new(),
         }
     }
 

@@ -233,6 +233,13 @@ impl Profile {
         self.examples[shape as usize].first().cloned()
     }
 
+    /// Message about the column `column` whose values do not all have a type.
+    pub(super) fn not_all(&self, column: &str, what: &str) -> String {
+        let example = self.first(Shape::Text).or_else(|| self.first(Shape::Bool));
+        let example = example.map_or("no value is there".into(), |(place, text)| format!("{place} '{text}'"));
+        format!("column '{column}': not every value is one of {what}: {example}")
+    }
+
     /// Number of rows without a value, if the column has the type `shape`.
     pub(super) fn missing_as(&self, shape: Shape) -> u64 {
         self.missing + if shape == Shape::Text { 0 } else { self.words }

@@ -13,6 +13,23 @@ pub struct TableReport {
     pub nodes: Vec<NodeReport>,
     /// Edge types.
     pub edges: Vec<EdgeReport>,
+    /// Tables of targets.
+    pub targets: Vec<TargetReport>,
+}
+
+/// Counts of the targets of a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LabelReport {
+    /// Rows without a label.
+    pub missing_labels: u64,
+    /// Rule of the split.
+    pub split_rule: String,
+    /// Rows that train, validate and test.
+    pub split: [u64; 3],
+    /// Labelled rows in no part of the split.
+    pub outside_split: u64,
+    /// Rows in a part of the split without a label, which are left out of it.
+    pub split_without_label: u64,
 }
 
 /// Counts of a node table.
@@ -31,16 +48,11 @@ pub struct NodeReport {
     pub repeated_examples: Vec<String>,
     /// Nodes that only edges name.
     pub added: u64,
-    /// Nodes without a label.
-    pub missing_labels: u64,
-    /// Rule of the split.
-    pub split_rule: String,
-    /// Nodes that train, validate and test.
-    pub split: [u64; 3],
-    /// Labelled nodes in no part of the split.
-    pub outside_split: u64,
-    /// Rows in a part of the split without a label, which are left out of it.
-    pub split_without_label: u64,
+    /// Nodes without a time.
+    pub missing_times: u64,
+    /// Counts of the labels.
+    #[serde(flatten)]
+    pub labels: LabelReport,
     /// Role of every column.
     pub columns: Vec<ColumnLine>,
     /// Columns with values that the encoding of another dataset does not know, and their numbers.
@@ -69,6 +81,31 @@ pub struct EdgeReport {
     pub reversed: u64,
     /// Missing times.
     pub missing_times: u64,
+    /// Counts of the labels.
+    #[serde(flatten)]
+    pub labels: LabelReport,
+    /// Role of every column.
+    pub columns: Vec<ColumnLine>,
+}
+
+/// Counts of a table of targets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetReport {
+    /// Name of the task.
+    pub name: String,
+    /// Type of the nodes.
+    pub on: String,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Rows of the task.
+    pub targets: u64,
+    /// Rows that name a node without a row, or none, and are dropped.
+    pub dangling: u64,
+    /// First of these keys.
+    pub dangling_examples: Vec<String>,
+    /// Counts of the labels.
+    #[serde(flatten)]
+    pub labels: LabelReport,
     /// Role of every column.
     pub columns: Vec<ColumnLine>,
 }
@@ -94,7 +131,28 @@ fn write_columns(f: &mut fmt::Formatter<'_>, columns: &[ColumnLine]) -> fmt::Res
 impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.nodes.iter().try_for_each(|nodes| write!(f, "{nodes}"))?;
-        self.edges.iter().try_for_each(|edges| write!(f, "{edges}"))
+        self.edges.iter().try_for_each(|edges| write!(f, "{edges}"))?;
+        self.targets.iter().try_for_each(|targets| write!(f, "{targets}"))
+    }
+}
+
+impl fmt::Display for LabelReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.split_rule.is_empty() {
+            let [train, valid, test] = self.split;
+            writeln!(f, "  split {}: {train} train, {valid} validate, {test} test", self.split_rule)?;
+        }
+        if self.missing_labels > 0 {
+            writeln!(f, "  {} without a label, which are predicted", counted(self.missing_labels, "row"))?;
+        }
+        if self.outside_split > 0 {
+            writeln!(f, "  {} in no part of the split", counted(self.outside_split, "labelled row"))?;
+        }
+        if self.split_without_label > 0 {
+            let rows = counted(self.split_without_label, "row");
+            writeln!(f, "  {rows} of the split left out, because the label is missing")?;
+        }
+        Ok(())
     }
 }
 
@@ -120,20 +178,14 @@ impl fmt::Display for NodeReport {
         if self.added > 0 {
             writeln!(f, "  {} added that only edges name", counted(self.added, "node"))?;
         }
-        if !self.split_rule.is_empty() {
-            let [train, valid, test] = self.split;
-            writeln!(f, "  split {}: {train} train, {valid} validate, {test} test", self.split_rule)?;
+        if self.missing_times > 0 {
+            writeln!(
+                f,
+                "  {} without a time, which exist from the start",
+                counted(self.missing_times, "node")
+            )?;
         }
-        if self.missing_labels > 0 {
-            writeln!(f, "  {} without a label, which are predicted", counted(self.missing_labels, "row"))?;
-        }
-        if self.outside_split > 0 {
-            writeln!(f, "  {} in no part of the split", counted(self.outside_split, "labelled row"))?;
-        }
-        if self.split_without_label > 0 {
-            let rows = counted(self.split_without_label, "row");
-            writeln!(f, "  {rows} of the split left out, because the label is missing")?;
-        }
+        write!(f, "{}", self.labels)?;
         for (column, count) in &self.unknown_values {
             writeln!(
                 f,
@@ -173,6 +225,22 @@ impl fmt::Display for EdgeReport {
                 counted(self.missing_times, "edge")
             )?;
         }
-        Ok(())
+        write!(f, "{}", self.labels)
+    }
+}
+
+impl fmt::Display for TargetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "targets '{}' of '{}': {}", self.name, self.on, counted(self.targets, "row"))?;
+        write_columns(f, &self.columns)?;
+        if self.dangling > 0 {
+            let examples = self.dangling_examples.join(", ");
+            writeln!(
+                f,
+                "  {} dropped, because the node has no row: {examples}",
+                counted(self.dangling, "row")
+            )?;
+        }
+        write!(f, "{}", self.labels)
     }
 }

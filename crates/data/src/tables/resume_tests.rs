@@ -52,8 +52,8 @@ fn run(schema: &TableSchema, dst: &Path, budget: Budget, at: u64) -> Option<(u64
     Some((killer.checks.load(Relaxed), killer.notes.lock().unwrap().clone()))
 }
 
-/// Accounts with a second edge type without columns, which is sorted in another way, and with keys
-/// that only edges name.
+/// Accounts with a second edge type without columns, which is sorted in another way, with keys that
+/// only edges name, and with times of nodes, labels of edges and a table of targets.
 fn source(dir: &Path) -> TableSchema {
     let (nodes, edges) = accounts(dir, 60);
     let mut schema = account_schema(&nodes, &edges);
@@ -62,9 +62,20 @@ fn source(dir: &Path) -> TableSchema {
         time: None,
         features: Vec::new(),
         undirected: true,
+        label: Names::One("amount".into()),
+        task: Some(Target::Regression),
         ..schema.edges[0].clone()
     });
     schema.nodes[0].task = Some(Target::Classification);
+    schema.nodes[0].time = Some("signup_date".into());
+    schema.targets.push(TargetTable {
+        files: schema.nodes[0].files.clone(),
+        on: Some("node".into()),
+        id: schema.nodes[0].id.clone(),
+        time: Some("signup_date".into()),
+        label: Names::One("country".into()),
+        ..TargetTable::default()
+    });
     schema.nodes.push(NodeTable {
         kind: "sum".into(),
         category_limit: CATEGORY_LIMIT,
@@ -76,6 +87,8 @@ fn source(dir: &Path) -> TableSchema {
     schema.edges.push(EdgeTable {
         kind: "pays".into(),
         undirected: false,
+        label: Names::None,
+        task: None,
         destination: Some("sum".into()),
         dst: Names::One("amount".into()),
         ..schema.edges[1].clone()

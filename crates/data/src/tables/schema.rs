@@ -54,6 +54,9 @@ pub struct TableSchema {
     /// Edge tables, one per edge type.
     #[serde(default)]
     pub edges: Vec<EdgeTable>,
+    /// Tables of targets, one per task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetTable>,
     /// Directory against which paths are resolved.
     #[serde(skip)]
     pub base: PathBuf,
@@ -147,6 +150,9 @@ pub struct NodeTable {
     /// Columns of the key.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub id: Names,
+    /// Column of the time from which a node exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// Column of the target, or columns of several values or of a class each.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub label: Names,
@@ -207,6 +213,15 @@ pub struct EdgeTable {
     /// Column of the weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<String>,
+    /// Column of the target, or columns of several values or of a class each.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub label: Names,
+    /// Kind of the target: `classification` or `regression`; inferred if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Target>,
+    /// Rule of the split, see [`super::SplitRule`]; by the time, if edges have one, without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
     /// Columns that become edge features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
@@ -233,6 +248,47 @@ pub struct EdgeTable {
     pub quote: Option<char>,
 }
 
+/// Table with a row per target of a node, at a time if the targets have one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTable {
+    /// Name of the task; that of the label if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Files: paths, directories, patterns, or `-`.
+    pub files: Names,
+    /// Type of the nodes; the only node type if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// Columns of the node's key.
+    pub id: Names,
+    /// Column of the time: a prediction of the row sees what existed then. A node may have a row at
+    /// each of several times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Column of the target, or columns of several values or of a class each.
+    pub label: Names,
+    /// Kind of the target: `classification` or `regression`; inferred if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Target>,
+    /// Rule of the split, see [`super::SplitRule`]; by the time, if rows have one, without a rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Separator of a CSV file; found if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+    /// Quote of a CSV file; `"` if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<char>,
+}
+
+impl TargetTable {
+    /// Name of the task.
+    pub fn task_name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.label.list().join("-"))
+    }
+}
+
 /// Column of a node table that names a node of another table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -253,9 +309,9 @@ pub struct ForeignKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// A class per node.
+    /// A class per node, edge or row.
     Classification,
-    /// A number per node.
+    /// A number per node, edge or row.
     Regression,
 }
 
@@ -371,7 +427,45 @@ impl TableSchema {
             }
             relations.push(relation);
         }
+        self.check_tasks(&known, &mut faults);
         if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults.join("\n"))) }
+    }
+
+    /// Adds the faults of the tables of targets, and of the names of all tasks, to `faults`.
+    fn check_tasks(&self, known: &[&str], faults: &mut Vec<String>) {
+        for table in &self.targets {
+            let place = format!("targets '{}'", table.task_name());
+            match &table.on {
+                Some(name) if !known.contains(&name.as_str()) => {
+                    faults.push(unknown_type(&place, name, known));
+                }
+                None if known.len() > 1 => {
+                    faults.push(format!("{place}: on is missing: name one of {}", known.join(", ")));
+                }
+                _ => {}
+            }
+            for (name, columns) in [("id", &table.id), ("label", &table.label)] {
+                if columns.is_empty() {
+                    faults.push(format!("{place}: {name} is missing: name its column"));
+                }
+            }
+        }
+        let labels = self.nodes.iter().map(|table| &table.label);
+        let labels = labels.chain(self.edges.iter().map(|table| &table.label));
+        let of_labels = labels.filter(|label| !label.is_empty()).map(|label| label.list().join("-"));
+        let mut names: Vec<String> =
+            of_labels.chain(self.targets.iter().map(TargetTable::task_name)).collect();
+        names.sort_unstable();
+        let mut twice: Vec<&str> =
+            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0][..]).collect();
+        twice.dedup();
+        let message = |name| {
+            format!(
+                "two tasks are called '{name}'; give the table of targets another name (name = \"NAME\"), \
+                 or rename the column of a label"
+            )
+        };
+        faults.extend(twice.into_iter().map(message));
     }
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Sources {
     pub(super) nodes: Vec<Vec<TableFile>>,
     /// Files of each edge table.
     pub(super) edges: Vec<Vec<TableFile>>,
+    /// Files of each table of targets.
+    pub(super) targets: Vec<Vec<TableFile>>,
     /// True if all tables can be read again by another process.
     is_lasting: bool,
 }
@@ -39,11 +41,12 @@ impl Sources {
         };
         let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
         let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
-        Ok(Self { nodes: nodes?, edges: edges?, is_lasting })
+        let targets: Result<_> = schema.targets.iter().map(|table| files(&table.files)).collect();
+        Ok(Self { nodes: nodes?, edges: edges?, targets: targets?, is_lasting })
     }
 
     fn all(&self) -> impl Iterator<Item = &TableFile> {
-        self.nodes.iter().chain(&self.edges).flatten()
+        self.nodes.iter().chain(&self.edges).chain(&self.targets).flatten()
     }
 
     /// Everything that the result depends on, but the directory: an import with the same identity

@@ -1,4 +1,4 @@
-//! Targets of a node table, and the division of its labelled rows.
+//! Targets of a table, and the division of its labelled rows.
 
 use graphmill_core::NodeId;
 
@@ -7,33 +7,135 @@ use super::{
     faults::Faults,
     keys::NodeKeys,
     parts::{NamedClasses, TargetPart},
-    plan::{PlannedClasses, PlannedTarget},
-    profile::{Shape, canonical, parsed},
-    report::NodeReport,
+    plan::{PlannedClasses, PlannedTarget, decide_target, kind_of_several},
+    preprocessing::TargetEncoding,
+    profile::{Profile, Shape, canonical, parsed},
+    report::LabelReport,
+    schema::{Names, Target},
     source::Table,
     split::{self, SplitRule},
     times::TimeUnit,
     value::is_missing_word,
 };
 
-/// Target of a node table and rule of its split.
+/// Target of a table and rule of its split.
 pub(super) struct TargetPlan {
-    /// Name of the node type.
-    pub(super) kind: String,
+    /// Table in messages: `nodes 'user'`.
+    place: String,
     /// Columns of the target.
     pub(super) target: Option<(Vec<usize>, PlannedTarget)>,
     /// Names of these columns.
     pub(super) names: Vec<String>,
-    pub(super) split: Option<SplitRule>,
+    /// Kind of the target, if it is given.
+    task: Option<Target>,
+    split: Option<SplitRule>,
     /// Text of the rule; `None` for the default.
-    pub(super) rule: Option<String>,
+    rule: Option<String>,
     /// Columns that the rule reads.
-    pub(super) columns: Vec<usize>,
+    columns: Vec<usize>,
     /// Unit of the time by which rows are divided.
-    pub(super) unit: TimeUnit,
+    unit: TimeUnit,
 }
 
 impl TargetPlan {
+    /// Creates the plan of a table that is called `place` in messages: the columns of its label,
+    /// the kind of the target and the rule of the split.
+    pub(super) fn new(place: String, label: &Names, task: Option<Target>, split: Option<&String>) -> Self {
+        Self {
+            place,
+            target: None,
+            names: label.list(),
+            task,
+            split: None,
+            rule: split.cloned(),
+            columns: Vec::new(),
+            unit: TimeUnit::Integer,
+        }
+    }
+
+    /// Finds the columns of target and split, and writes their roles to `roles`. The target is
+    /// that of `known`, if there is one. Rows with labels are divided by the column `time` if no
+    /// rule says otherwise.
+    pub(super) fn assign(
+        &mut self,
+        table: &Table,
+        profiles: &[Profile],
+        (known, time): (Option<&TargetEncoding>, Option<usize>),
+        roles: &mut [Option<String>],
+        faults: &mut Faults,
+    ) {
+        let name = table.name();
+        let find = |column: &str, faults: &mut Faults| faults.take(&name, table.position(column));
+        let found: Vec<usize> = self.names.iter().filter_map(|column| find(column, faults)).collect();
+        if found.len() == self.names.len() {
+            let target = self.choose(&name, &found, profiles, known, faults);
+            for (k, &c) in found.iter().enumerate() {
+                roles[c] = target.as_ref().map(|target| target.describe(k));
+            }
+            self.target = target.map(|target| (found, target));
+        }
+        self.split = match (&self.rule, time) {
+            (Some(text), _) => {
+                let rule: Result<SplitRule, _> = text.parse();
+                faults.take(&name, rule.map_err(|e| e.to_string()))
+            }
+            (None, Some(c)) if !self.names.is_empty() => {
+                let column = &table.columns[c];
+                self.rule = Some(format!("time:{column}:60,20,20 (the default)"));
+                Some(SplitRule::Time(column.clone(), split::DEFAULT))
+            }
+            (None, _) => None,
+        };
+        let Some(rule) = &self.split else { return };
+        self.columns = rule.columns().iter().filter_map(|column| find(column, faults)).collect();
+        let (SplitRule::Time(column, _), Some(&c)) = (rule, self.columns.first()) else {
+            self.columns.iter().for_each(|&c| roles[c] = Some("split".into()));
+            return;
+        };
+        // The time of a row may have another role, too.
+        match TimeUnit::of(&profiles[c]) {
+            Some(unit) => self.unit = unit,
+            None => faults.add(
+                &name,
+                format!(
+                    "column '{column}': not every value is a date or a number, so it gives no order in \
+                     time; choose another column"
+                ),
+            ),
+        }
+    }
+
+    /// Chooses the target of these columns. Several are values, or a class in each.
+    fn choose(
+        &self,
+        table: &str,
+        columns: &[usize],
+        profiles: &[Profile],
+        known: Option<&TargetEncoding>,
+        faults: &mut Faults,
+    ) -> Option<PlannedTarget> {
+        match known {
+            _ if columns.is_empty() => return None,
+            Some(known) if known.reads(&self.names) => return Some(known.planned()),
+            Some(known) => {
+                let labels = known.column.list().join(", ");
+                faults.add(table, format!("the labels of the other dataset are {labels}; name the same"));
+                return None;
+            }
+            None => {}
+        }
+        let task = match (columns.len(), self.task) {
+            (1, task) | (_, task @ Some(_)) => task,
+            (_, None) => {
+                let profiles: Vec<&Profile> = columns.iter().map(|&c| &profiles[c]).collect();
+                Some(kind_of_several(table, &self.names, &profiles, faults)?)
+            }
+        };
+        let decide = |(&c, name): (&usize, &String)| decide_target(table, name, &profiles[c], task, faults);
+        let all: Option<Vec<PlannedTarget>> = columns.iter().zip(&self.names).map(decide).collect();
+        PlannedTarget::joined(all?)
+    }
+
     /// Reads the target and the part of the split of a row.
     pub(super) fn read(
         &self,
@@ -118,13 +220,13 @@ impl TargetPlan {
         self.names.len().max(1)
     }
 
-    /// Divides the labelled nodes by the rule of the split. One of several classes or values is a
+    /// Divides the labelled rows by the rule of the split. One of several classes or values is a
     /// label.
     pub(super) fn divide(
         &self,
         info: RowInfo,
         seed: u64,
-        report: &mut NodeReport,
+        report: &mut LabelReport,
         faults: &mut Faults,
     ) -> (Option<TargetPart>, [Vec<NodeId>; 3]) {
         let mut parts: [Vec<NodeId>; 3] = Default::default();
@@ -137,13 +239,17 @@ impl TargetPlan {
         };
         let Some((_, planned)) = &self.target else {
             if self.split.is_some() {
-                faults.add(
-                    &format!("nodes '{}'", self.kind),
-                    "a split without a label; name the column of the label",
-                );
+                faults.add(&self.place, "a split without a label; name the column of the label");
             }
             return (None, parts);
         };
+        if count > NodeId::MAX as usize {
+            faults.add(
+                &self.place,
+                format!("{count} rows with labels: at most {} fit; divide them", NodeId::MAX),
+            );
+            return (None, parts);
+        }
         let labelled: Vec<NodeId> = (0..count).filter(|&v| is_labelled(v)).map(|v| v as NodeId).collect();
         report.missing_labels = (count - labelled.len()) as u64;
         let rule = self.split.clone().unwrap_or(SplitRule::Random(split::DEFAULT));
@@ -151,7 +257,7 @@ impl TargetPlan {
             SplitRule::Random(shares) => split::random(&labelled, *shares, seed, &mut parts),
             SplitRule::Stratified(shares) => match planned {
                 PlannedTarget::Classes(columns) if columns.len() > 1 => faults.add(
-                    &format!("nodes '{}'", self.kind),
+                    &self.place,
                     "a stratified split needs one column of classes, but there are several; choose \
                      random:60,20,20",
                 ),
@@ -163,7 +269,7 @@ impl TargetPlan {
                     }
                 }
                 PlannedTarget::Values => faults.add(
-                    &format!("nodes '{}'", self.kind),
+                    &self.place,
                     "a stratified split needs classes, but the target is a number; choose random:60,20,20",
                 ),
             },
@@ -187,7 +293,12 @@ impl TargetPlan {
         parts.iter_mut().for_each(|part| part.sort_unstable());
         report.split = parts.each_ref().map(|part| part.len() as u64);
         report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
-        let targets = match planned {
+        (Some(self.part(planned, info)), parts)
+    }
+
+    /// Targets of the rows, by the kind of the target.
+    fn part(&self, planned: &PlannedTarget, info: RowInfo) -> TargetPart {
+        match planned {
             PlannedTarget::Classes(columns) => {
                 let named = self.names.iter().zip(columns).map(|(name, column)| NamedClasses {
                     column: name.clone(),
@@ -196,8 +307,7 @@ impl TargetPlan {
                 TargetPart::Classes(info.class, named.collect())
             }
             PlannedTarget::Values => TargetPart::Values(info.value, self.names.clone()),
-        };
-        (Some(targets), parts)
+        }
     }
 }
 
@@ -211,6 +321,13 @@ pub(super) struct RowInfo {
 }
 
 impl RowInfo {
+    /// Returns true if the last row has a class or value.
+    pub(super) fn last_has_label(&self, width: usize) -> bool {
+        let classes = &self.class[self.class.len().saturating_sub(width)..];
+        let values = &self.value[self.value.len().saturating_sub(width)..];
+        classes.iter().any(|&class| class >= 0) || values.iter().any(|x| !x.is_nan())
+    }
+
     /// Keeps the rows that are nodes; a row has `width` classes or values.
     pub(super) fn keep(&mut self, keys: &NodeKeys, width: usize) {
         fn keep<T>(values: &mut Vec<T>, width: usize, keys: &NodeKeys) {

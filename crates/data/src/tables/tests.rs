@@ -153,13 +153,17 @@ fn schema_of(nodes: &Path, edges: &Path) -> TableSchema {
     }
 }
 
-fn import_into(schema: &TableSchema, dst: &Path, budget: Option<Budget>) -> Result<ImportedTables> {
+pub(super) fn import_into(
+    schema: &TableSchema,
+    dst: &Path,
+    budget: Option<Budget>,
+) -> Result<ImportedTables> {
     let work = Work { memory: Some(1 << 26), replace: false, progress: Box::new(Quiet) };
     import_within(schema, dst, Base::default(), work, budget)
 }
 
 /// Error of an import of these files, which are written first.
-fn error_of(files: &[(&str, &str)], schema: &str) -> String {
+pub(super) fn error_of(files: &[(&str, &str)], schema: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
     files.iter().for_each(|(name, text)| fs::write(dir.path().join(name), text).unwrap());
     let path = dir.path().join("schema.toml");
@@ -181,7 +185,7 @@ fn two(nodes: &str, edges: &str) -> String {
     )
 }
 
-fn fails(files: &[(&str, &str)], schema: &str, parts: &[&str]) {
+pub(super) fn fails(files: &[(&str, &str)], schema: &str, parts: &[&str]) {
     let error = error_of(files, schema);
     for part in parts {
         assert!(error.contains(part), "{part} is not in: {error}");

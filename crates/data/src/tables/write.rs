@@ -5,12 +5,12 @@ use graphmill_core::{Buffer, EdgeOptions, Graph, Result};
 use super::{
     finished::{keep_sorted, load_sorted},
     kept::Kept,
-    parts::{EdgePart, KeyPart, NamedClasses, Parts, TargetPart},
+    parts::{EdgePart, KeyPart, NamedClasses, Parts, TargetPart, TaskPart},
     report::{EdgeReport, TableReport},
 };
 use crate::{
     external::Scratch,
-    typed::{EdgeColumns, EdgeSorter, Keys, SortedEdges, Texts, TypedBuilder, TypedDataset},
+    typed::{EdgeColumns, EdgeSorter, Keys, Seeds, SortedEdges, TaskOn, Texts, TypedBuilder, TypedDataset},
 };
 
 /// Edges that are added at a time.
@@ -32,6 +32,9 @@ pub(super) fn build(
             KeyPart::Integers(keys) => Keys::Integers(keys),
             KeyPart::Texts(offsets, bytes) => Keys::Texts(Texts { offsets, bytes }),
         });
+        if let Some(time) = nodes.time {
+            to.time(time);
+        }
         if let Some(features) = nodes.features {
             to.feature_table(features.into_table());
         }
@@ -63,24 +66,39 @@ pub(super) fn build(
             to.with_reverse(reverse);
         }
     }
-    for task in parts.tasks {
-        let [train, valid, test] = task.split;
-        let to = builder.task(task.name).on_nodes(task.on).split(train, valid, test);
-        match task.targets {
-            TargetPart::Classes(class, columns) => {
-                let names = columns.iter().flat_map(|of| of.classes.clone());
-                match &columns[..] {
-                    [of] => to.classes(of.classes.len(), class),
-                    columns => to.class_columns(columns.iter().map(NamedClasses::sizes).collect(), class),
-                }
-                .names(names)
-            }
-            TargetPart::Values(values, names) if names.len() < 2 => to.values(1, values),
-            TargetPart::Values(values, names) => to.values(names.len(), values).names(names),
-        };
-    }
+    parts.tasks.into_iter().for_each(|task| add_task(&mut builder, task));
     builder.preprocessing(parts.preprocessing);
     builder.build()
+}
+
+/// Adds a task.
+fn add_task(builder: &mut TypedBuilder, task: TaskPart) {
+    let [train, valid, test] = task.split;
+    let to = builder.task(task.name).split(train, valid, test);
+    match task.on {
+        TaskOn::Nodes(name) => to.on_nodes(name),
+        TaskOn::Edges(edge_type) => to.on_edges(edge_type),
+    };
+    match task.seeds {
+        Some(Seeds::Nodes(nodes)) => _ = to.node_seeds(nodes),
+        Some(Seeds::Pairs(pairs)) => _ = to.pair_seeds(pairs),
+        None => {}
+    }
+    if let Some(time) = task.time {
+        to.time(time);
+    }
+    match task.targets {
+        TargetPart::Classes(class, columns) => {
+            let names = columns.iter().flat_map(|of| of.classes.clone());
+            match &columns[..] {
+                [of] => to.classes(of.classes.len(), class),
+                columns => to.class_columns(columns.iter().map(NamedClasses::sizes).collect(), class),
+            }
+            .names(names)
+        }
+        TargetPart::Values(values, names) if names.len() < 2 => to.values(1, values),
+        TargetPart::Values(values, names) => to.values(names.len(), values).names(names),
+    };
 }
 
 fn self_loops(edges: &EdgePart) -> u64 {

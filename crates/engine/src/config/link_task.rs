@@ -127,7 +127,7 @@ pub fn has_node_times(config: &TrainConfig) -> bool {
     manifest(config).is_some_and(|manifest| {
         let mut tasks = manifest["tasks"].as_array().into_iter().flatten().filter(|task| is_of_nodes(task));
         tasks.any(|task| {
-            let file = format!("tasks/{}/time.npy", task["name"].as_str().unwrap_or_default());
+            let file = format!("tasks/{}/time.npy", task["directory"].as_str().unwrap_or_default());
             manifest["files"].get(file).is_some()
         })
     })

@@ -327,7 +327,8 @@ fn by_node(data: &TypedDataset, task: &Task, labels: &Labels, count: usize) -> R
     for (row, &v) in nodes.iter().enumerate() {
         if std::mem::replace(&mut row_of[v as usize], row as u32) != u32::MAX {
             let message = format!(
-                "node {v} is the seed of several rows of task '{}'; give each node one row",
+                "node {v} is the seed of several rows of task '{}'; give each row a time and train in one \
+                 process, or give each node one row",
                 task.name
             );
             return Err(Error::dataset(&data.name, message));

@@ -79,8 +79,10 @@ class Dataset(Stores):
         cls,
         nodes: Any = None,
         edges: Any = None,
+        targets: Any = None,
         *,
         id: str | list[str] | None = None,
+        node_time: str | None = None,
         label: str | Sequence[str] | None = None,
         task: str | None = None,
         split: str | None = None,
@@ -94,12 +96,21 @@ class Dataset(Stores):
         dst: str | list[str] | None = None,
         edge_time: str | None = None,
         edge_weight: str | None = None,
+        edge_label: str | Sequence[str] | None = None,
+        edge_task: str | None = None,
+        edge_split: str | None = None,
         edge_features: list[str] | None = None,
         edge_columns: dict[str, str] | None = None,
         edge_type: str | None = None,
         reverse: str | None = None,
         undirected: bool = False,
         keep_duplicates: bool = False,
+        target_id: str | list[str] | None = None,
+        target_time: str | None = None,
+        target_label: str | Sequence[str] | None = None,
+        target_task: str | None = None,
+        target_split: str | None = None,
+        target_name: str | None = None,
         separator: str | None = None,
         quote: str | None = None,
         schema: Any = None,
@@ -112,7 +123,7 @@ class Dataset(Stores):
         memory: int | None = None,
         progress: bool | None = None,
     ) -> Dataset | TypedDataset:
-        """Creates a dataset from tables of nodes and edges, like ``graphmill import tables``.
+        """Creates a dataset from tables of nodes, edges and targets, like ``graphmill import tables``.
 
         A table is a DataFrame of pandas or Polars, a table of PyArrow, a relation of DuckDB, any
         other object with Arrow's C stream interface (``__arrow_c_stream__``), a dict of columns by
@@ -124,7 +135,10 @@ class Dataset(Stores):
         Args:
             nodes: Table with a row per node. ``None`` takes the keys that edges name.
             edges: Table with a row per edge.
+            targets: Table with a row per node and time: the target of a task, of which a prediction
+                sees what existed at the time.
             id: Column of the key, or columns.
+            node_time: Column of the time from which a node exists.
             label: Column to predict, or several of numbers or of classes; rows without a label are predicted.
             task: ``"classification"`` or ``"regression"``. Default: by the label; several labels of
                 numbers are a regression.
@@ -138,12 +152,20 @@ class Dataset(Stores):
             node_type: Name of the node type.
             src, dst: Columns of the keys of an edge's source and destination.
             edge_time, edge_weight: Columns of an edge's time and weight.
+            edge_label, edge_task, edge_split: Column of edges to predict, or several, with their
+                kind and their split, as ``label``, ``task`` and ``split``. The default split is by
+                the time, if edges have one.
             edge_features: Columns that become edge features.
             edge_columns: Treatment of single edge features, as ``columns``.
             edge_type: Name of the edge type.
             reverse: Name of an edge type of the reverse edges, which is added.
             undirected: Stores every edge in both directions.
             keep_duplicates: Keeps parallel edges instead of merging them.
+            target_id, target_time, target_label: Columns of the targets: the node's key, the time,
+                and the target, or several. Without a time a node has one row.
+            target_task, target_split: Kind and split of the targets, as ``edge_task`` and
+                ``edge_split``.
+            target_name: Name of the task. Default: that of the label.
             separator, quote: Of CSV files; found by default.
             schema: Several tables, instead of the arguments above: the path of a schema file, or a
                 dict with the same entries, whose ``files`` may be tables.
@@ -745,7 +767,7 @@ def plan_tables(
 
     Args:
         nodes, edges, schema, like: As of :meth:`Dataset.from_tables`.
-        **options: Its other arguments that describe tables.
+        **options: Its other arguments that describe tables, such as ``targets``.
 
     Returns:
         A plan: ``str(plan)`` is for a person, ``plan.report`` the same as a dict, and

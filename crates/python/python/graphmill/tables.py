@@ -18,15 +18,18 @@ from . import _graphmill
 from .progress import watch
 
 #: Arguments of :meth:`Dataset.from_tables` that describe its node table: their names in a schema
-NODE_OPTIONS = {"id": "id", "label": "label", "task": "task", "split": "split", "features": "features", "ignore": "ignore",
+NODE_OPTIONS = {"id": "id", "node_time": "time", "label": "label", "task": "task", "split": "split", "features": "features", "ignore": "ignore",
                 "columns": "columns", "missing": "missing", "category_limit": "category_limit", "separator": "separator",
                 "quote": "quote"}  # fmt: skip
 #: those that describe its edge table
-EDGE_OPTIONS = {"src": "src", "dst": "dst", "edge_time": "time", "edge_weight": "weight", "edge_features": "features",
-                "edge_columns": "columns", "missing": "missing", "reverse": "reverse", "undirected": "undirected",
+EDGE_OPTIONS = {"src": "src", "dst": "dst", "edge_time": "time", "edge_weight": "weight", "edge_label": "label",
+                "edge_task": "task", "edge_split": "split", "edge_features": "features", "edge_columns": "columns", "missing": "missing", "reverse": "reverse", "undirected": "undirected",
                 "keep_duplicates": "keep_duplicates", "separator": "separator", "quote": "quote"}  # fmt: skip
+#: those that describe its table of targets
+TARGET_OPTIONS = {"target_id": "id", "target_time": "time", "target_label": "label", "target_task": "task", "target_split": "split",
+                  "target_name": "name", "separator": "separator", "quote": "quote"}  # fmt: skip
 #: all arguments that describe tables
-OPTIONS = {*NODE_OPTIONS, *EDGE_OPTIONS, "node_type", "edge_type", "name", "seed", "dangling"}
+OPTIONS = {*NODE_OPTIONS, *EDGE_OPTIONS, *TARGET_OPTIONS, "targets", "node_type", "edge_type", "name", "seed", "dangling"}
 #: entries of a schema that are lists of names
 LISTS = ("features", "ignore")
 
@@ -164,30 +167,40 @@ Schema = tuple[str, list[tuple[str, _graphmill.Table]]]
 
 
 def schema_of(nodes: Any, edges: Any, options: dict[str, Any], schema: Any = None) -> Schema:
-    """Schema of one node table and one edge table with options, or of the dict or file ``schema``."""
+    """Schema of a table each of nodes, edges and targets with options, or of the dict or file ``schema``."""
+    targets = options.pop("targets", None)
     options = {option: value for option, value in options.items() if value is not None and value is not False}
     general = {option: options.pop(option) for option in ("name", "seed", "dangling") if option in options}
     if schema is not None:
-        if nodes is not None or edges is not None or options:
-            given = [option for option, value in (("nodes", nodes), ("edges", edges)) if value is not None]
+        given = [option for option, value in (("nodes", nodes), ("edges", edges), ("targets", targets)) if value is not None]
+        if given or options:
             raise TypeError(f"{[*given, *options][0]}: the schema describes the tables; write it there")
         return _whole(schema, general)
     if nodes is None and edges is None:
         raise ValueError("there are no tables; pass nodes=, edges= or both, or schema=")
-    for option, table, which in (("id", nodes, "nodes"), ("src", edges, "edges"), ("dst", edges, "edges")):
+    key = "the column of the key"
+    for option, what, table, which in (
+        ("id", key, nodes, "nodes"),
+        ("src", key, edges, "edges"),
+        ("dst", key, edges, "edges"),
+        ("target_id", key, targets, "targets"),
+        ("target_label", "the column to predict", targets, "targets"),
+    ):
         if table is not None and option not in options:
-            raise TypeError(f"{option}: it is missing; name the column of the key in the table of {which}")
+            raise TypeError(f"{option}: it is missing; name {what} in the table of {which}")
     node, edge = {"type": options.pop("node_type", "node")}, {"type": options.pop("edge_type", "edge")}
+    target: dict[str, Any] = {}
+    described = ((node, NODE_OPTIONS, nodes), (edge, EDGE_OPTIONS, edges), (target, TARGET_OPTIONS, targets))
     for option, value in options.items():
-        here = [(entry, names[option]) for entry, names, table in ((node, NODE_OPTIONS, nodes), (edge, EDGE_OPTIONS, edges))
-                if option in names and table is not None]  # fmt: skip
+        here = [(entry, names[option]) for entry, names, table in described if option in names and table is not None]
         if not here:
-            which = "nodes" if option in NODE_OPTIONS else "edges"
+            which = "nodes" if option in NODE_OPTIONS else "edges" if option in EDGE_OPTIONS else "targets"
             raise TypeError(f"{option}: it belongs to the table of {which}, which is missing; pass {which}=")
         for entry, column in here:
             entry[column] = _names(value) if column in LISTS else value
-    node["files"], edge["files"] = nodes, edges
-    return _whole({"nodes": [node], "edges": [] if edges is None else [edge]}, general)
+    node["files"], edge["files"], target["files"] = nodes, edges, targets
+    given = lambda entry: [] if entry["files"] is None else [entry]  # noqa: E731
+    return _whole({"nodes": [node], "edges": given(edge), "targets": given(target)}, general)
 
 
 def _whole(schema: Any, general: dict[str, Any]) -> Schema:
@@ -199,11 +212,11 @@ def _whole(schema: Any, general: dict[str, Any]) -> Schema:
     if not isinstance(schema, dict):
         raise TypeError(f"schema: expected a dict or the path of a schema file, not {type(schema).__name__}")
     tables, whole = Tables(), {**schema, **general}
-    for which, default in (("nodes", "node"), ("edges", "edge")):
+    for which, default in (("nodes", "node"), ("edges", "edge"), ("targets", "target")):
         entries = whole.get(which, [])
         if isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries):
             raise TypeError(f"schema: '{which}' is a list of dicts, one for each type; see [[{which}]] of a schema file")
-        whole[which] = [{**entry, "files": tables.files(entry.get("files"), f"{which} '{entry.get('type', default)}'")} for entry in entries]
+        whole[which] = [{**entry, "files": tables.files(entry.get("files"), f"{which} '{entry.get('type', entry.get('name', default))}'")} for entry in entries]
     try:
         return json.dumps(whole), tables.memory
     except TypeError as error:

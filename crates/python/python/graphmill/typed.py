@@ -204,8 +204,8 @@ class TypedDataset(Stores):
 
         Returns:
             ``kind``, ``on`` (type of its rows), ``seeds`` (nodes or pairs, or ``None`` for all of
-            the type), ``y`` (targets), ``num_classes``, ``names`` (of the classes), ``metric``, and
-            ``train``, ``valid`` and ``test`` (rows).
+            the type), ``time`` (of the rows, or ``None``), ``y`` (targets), ``num_classes``,
+            ``names`` (of the classes), ``metric``, and ``train``, ``valid`` and ``test`` (rows).
         """
         return SimpleNamespace(**self._native.task(name))
 

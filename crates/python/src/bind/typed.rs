@@ -255,6 +255,8 @@ impl TypedDataset {
             Some(Seeds::Pairs(ids)) => Some(array::of_buffer(py, ids, &[ids.len() / 2, 2])?),
         };
         columns.set_item("seeds", seeds)?;
+        let time = task.time.as_ref().map(|time| array::of_buffer(py, time, &[time.len()]));
+        columns.set_item("time", time.transpose()?)?;
         let rows = self.data.rows_of(task);
         let (y, classes) = match &task.targets {
             Targets::None => (None, 0),

@@ -1,14 +1,16 @@
 //! `graphmill import tables DST`: people's own tables of nodes and edges become a dataset.
 
+mod flags;
+
 use std::{path::PathBuf, str::FromStr, time::Instant};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use graphmill_core::memory;
 use graphmill_data::{
     dataset::Work,
     tables::{
         self, CATEGORY_LIMIT, ColumnRule, Dangling, EdgeTable, ImportedTables, Names, NodeTable,
-        Preprocessing, SplitRule, TableSchema,
+        Preprocessing, SplitRule, TableSchema, TargetTable,
     },
     typed::TypedDataset,
 };
@@ -29,18 +31,29 @@ const OF_TABLES: &[&str] = &[
     "column",
     "missing",
     "category-limit",
+    "node-time",
     "node-type",
     "edges",
     "src",
     "dst",
     "edge-time",
     "edge-weight",
+    "edge-label",
+    "edge-task",
+    "edge-split",
     "edge-features",
     "edge-column",
     "edge-type",
     "reverse",
     "undirected",
     "keep-duplicates",
+    "targets",
+    "target-id",
+    "target-time",
+    "target-label",
+    "target-task",
+    "target-split",
+    "target-name",
     "separator",
     "quote",
 ];
@@ -48,9 +61,9 @@ const OF_TABLES: &[&str] = &[
 /// The subcommand with its arguments.
 pub(super) fn command() -> Command {
     let command = Command::new("tables")
-        .about("Import your own tables of nodes and edges")
+        .about("Import your own tables of nodes, edges and targets")
         .long_about(
-            "Import your own tables of nodes and edges.\n\n\
+            "Import your own tables of nodes, edges and targets.\n\n\
              Tables are CSV, JSON lines, Parquet or Arrow files; gzip and Zstandard are decompressed. Keys \
              have any type, and predictions are written with them. The type of every column is inferred: \
              numbers are standardized, categories get a column per value, dates become ages, lists stay as \
@@ -63,6 +76,11 @@ pub(super) fn command() -> Command {
              graphmill import tables data --nodes users.csv --id id --label group --split random:60,20,20\n  \
              graphmill import tables data --nodes accounts.csv --id account_id --label segment \\\n    \
              --edges transfers.parquet --src from_account --dst to_account --edge-time timestamp\n  \
+             graphmill import tables data --edges ratings.csv --src user --dst film --edge-time day \
+             --edge-label stars\n  \
+             graphmill import tables data --nodes users.csv --id id \\\n    \
+             --edges visits.csv --src from --dst to --edge-time day \\\n    \
+             --targets churn.csv --target-id user --target-time day --target-label churned\n  \
              graphmill import tables data --nodes users.csv --id id --column age=quantile,indicator \
              --dry-run\n  graphmill import tables data schema.toml",
         )
@@ -70,9 +88,10 @@ pub(super) fn command() -> Command {
         .arg(args::explain(
             args::path("schema", "SCHEMA", "").conflicts_with_all(OF_TABLES),
             "File that describes several tables, instead of options",
-            "A TOML file with [[nodes]] and [[edges]]; --dry-run prints the file of a command line",
+            "A TOML file with [[nodes]], [[edges]] and [[targets]]; --dry-run prints the file of a \
+             command line",
         ));
-    let command = with_edge_options(with_node_options(command));
+    let command = flags::with_targets(flags::with_edges(flags::with_nodes(command)));
     let command = command
         .next_help_heading(None::<&str>)
         .arg(args::option(
@@ -101,129 +120,7 @@ pub(super) fn command() -> Command {
         .arg(args::force())
         .arg(args::threads())
         .arg(args::json());
-    UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
-}
-
-/// Options that the short help leaves out.
-const UNCOMMON: &[&str] = &[
-    "separator",
-    "quote",
-    "split-seed",
-    "category-limit",
-    "node-type",
-    "edge-column",
-    "edge-type",
-    "keep-duplicates",
-];
-
-/// `--NAME VALUE`, which may be given several times.
-fn repeated(name: &'static str, value: &'static str, short: &'static str, more: &str) -> Arg {
-    args::option(name, value, short, more).action(ArgAction::Append)
-}
-
-/// Adds the options of the node table.
-fn with_node_options(command: Command) -> Command {
-    command
-        .next_help_heading("Nodes")
-        .arg(repeated(
-            "nodes",
-            "FILE",
-            "Table with a row per node",
-            "A file, a directory, a pattern such as 'part-*.csv', or - for standard input. Without it the \
-             nodes are those that edges name",
-        ))
-        .arg(args::option("id", "COLUMN", "Column of the key", "Several columns: --id bank,number"))
-        .arg(args::option(
-            "label",
-            "COLUMNS",
-            "Column to predict, or several of numbers or of classes",
-            "Rows without a label are predicted. Several columns, separated by commas, are values, or a \
-             class in each, that one model predicts; a row needs one of them to train. Example: --label \
-             balance,limit",
-        ))
-        .arg(args::option(
-            "task",
-            "KIND",
-            "classification or regression [default: by the label]",
-            "By default a label with fractions is a regression, and so are several labels of numbers",
-        ))
-        .arg(args::option(
-            "split",
-            "RULE",
-            "Train, valid and test nodes [default: random:60,20,20]",
-            "random:A,B,C and stratified:A,B,C draw percentages of the labelled rows, stratified of each \
-             class; column:NAME reads train, valid and test (or 0, 1, 2); masks:TRAIN,VALID,TEST reads \
-             three columns; time:COLUMN:A,B,C trains on the oldest rows and tests on the newest",
-        ))
-        .arg(args::option(
-            "features",
-            "COLUMNS",
-            "Columns to use [default: all others]",
-            "Such as --features age,balance",
-        ))
-        .arg(args::option("ignore", "COLUMNS", "Columns not to use", "Such as --ignore phone,comment"))
-        .arg(repeated(
-            "column",
-            "NAME=HOW",
-            "Treatment of a column, such as age=quantile,indicator",
-            "A kind (number, boolean, date, category, code, embedding, ignore), the scale of a number \
-             (standard, quantile, raw), parts of a date (age, year, month, weekday, hour), and missing \
-             values (mean, zero, indicator)",
-        ))
-        .arg(args::option(
-            "missing",
-            "HOW",
-            "Missing values: mean, zero or indicator [default: mean]",
-            "indicator adds a column that is 1 where the value is missing",
-        ))
-        .arg(args::option(
-            "category-limit",
-            "N",
-            "Largest number of values of a category [default: 50]",
-            "A column of texts with more values is free text, which is ignored",
-        ))
-        .arg(args::option("node-type", "NAME", "Name of the node type [default: node]", ""))
-}
-
-/// Adds the options of the edge table.
-fn with_edge_options(command: Command) -> Command {
-    command
-        .next_help_heading("Edges")
-        .arg(repeated("edges", "FILE", "Table with a row per edge", "As for --nodes"))
-        .arg(args::option(
-            "src",
-            "COLUMN",
-            "Column of the source's key",
-            "Several columns: --src bank,number",
-        ))
-        .arg(args::option(
-            "dst",
-            "COLUMN",
-            "Column of the destination's key",
-            "Messages flow from source to destination",
-        ))
-        .arg(args::option(
-            "edge-time",
-            "COLUMN",
-            "Column of the time of an edge",
-            "Dates, or integers of any unit",
-        ))
-        .arg(args::option("edge-weight", "COLUMN", "Column of the weight of an edge", "A number from 0"))
-        .arg(args::option(
-            "edge-features",
-            "COLUMNS",
-            "Columns that become edge features",
-            "Such as --edge-features amount,kind",
-        ))
-        .arg(repeated("edge-column", "NAME=HOW", "Treatment of an edge feature, as --column", ""))
-        .arg(args::option("edge-type", "NAME", "Name of the edge type [default: edge]", ""))
-        .arg(args::option("reverse", "NAME", "Add the reverse edges as another edge type", ""))
-        .arg(args::flag("undirected", "Store every edge in both directions", ""))
-        .arg(args::flag(
-            "keep-duplicates",
-            "Keep parallel edges instead of merging them",
-            "Edges with times or features are always kept",
-        ))
+    flags::UNCOMMON.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide_short_help(true)))
 }
 
 /// Imports the tables, or prints what their columns become.
@@ -290,32 +187,38 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         matches.get_many::<String>(name).map(|values| values.cloned().collect::<Vec<_>>()).unwrap_or_default()
     };
     let one = |name| matches.get_one::<String>(name).cloned();
-    let (nodes, edges) = (all("nodes"), all("edges"));
+    let (nodes, edges, targets) = (all("nodes"), all("edges"), all("targets"));
     if nodes.is_empty() && edges.is_empty() {
         return Err(Error::usage(
             "there are no tables; name --nodes FILE, --edges FILE or both, or a schema file",
         ));
     }
+    let key = "the column of the key";
     let needed = [
-        ("id", !nodes.is_empty(), "--nodes"),
-        ("src", !edges.is_empty(), "--edges"),
-        ("dst", !edges.is_empty(), "--edges"),
+        ("id", !nodes.is_empty(), key, "--nodes"),
+        ("src", !edges.is_empty(), key, "--edges"),
+        ("dst", !edges.is_empty(), key, "--edges"),
+        ("target-id", !targets.is_empty(), key, "--targets"),
+        ("target-label", !targets.is_empty(), "the column to predict", "--targets"),
     ];
     let missing: Vec<String> = needed
         .iter()
-        .filter(|(name, is_needed, _)| *is_needed && one(name).is_none())
-        .map(|(name, _, of)| format!("--{name} is missing: name the column of the key in the table of {of}"))
+        .filter(|(name, is_needed, ..)| *is_needed && one(name).is_none())
+        .map(|(name, _, what, of)| format!("--{name} is missing: name {what} in the table of {of}"))
         .collect();
     if !missing.is_empty() {
         return Err(Error::usage(missing.join("\n")));
     }
-    parsed::<SplitRule>(matches, "split")?;
+    for split in ["split", "edge-split", "target-split"] {
+        parsed::<SplitRule>(matches, split)?;
+    }
     let (separator, quote) = (character(matches, "separator")?, character(matches, "quote")?);
     let kind = one("node-type").unwrap_or("node".into());
     let node_table = NodeTable {
         kind: kind.clone(),
         files: nodes.into(),
         id: names(matches, "id").into(),
+        time: one("node-time"),
         label: names(matches, "label").into(),
         task: parsed(matches, "task")?,
         split: one("split"),
@@ -338,6 +241,9 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
             dst: names(matches, "dst").into(),
             time: one("edge-time"),
             weight: one("edge-weight"),
+            label: names(matches, "edge-label").into(),
+            task: parsed(matches, "edge-task")?,
+            split: one("edge-split"),
             features: names(matches, "edge-features"),
             columns: rules(matches, "edge-column")?,
             missing: parsed(matches, "missing")?,
@@ -349,7 +255,39 @@ fn of_options(matches: &ArgMatches) -> Result<TableSchema, Error> {
         })
     });
     let edges = edge_table.transpose()?.into_iter().collect();
-    Ok(TableSchema { nodes: vec![node_table], edges, base: PathBuf::new(), ..TableSchema::default() })
+    let targets = target_table(matches, targets, (separator, quote))?.into_iter().collect();
+    let base = PathBuf::new();
+    Ok(TableSchema { nodes: vec![node_table], edges, targets, base, ..TableSchema::default() })
+}
+
+/// Table of targets of these files, if there are any.
+fn target_table(
+    matches: &ArgMatches,
+    files: Vec<String>,
+    (separator, quote): (Option<char>, Option<char>),
+) -> Result<Option<TargetTable>, Error> {
+    let one = |name| matches.get_one::<String>(name).cloned();
+    if files.is_empty() {
+        let given = OF_TABLES.iter().find(|name| name.starts_with("target-") && one(name).is_some());
+        return match given {
+            Some(name) => {
+                Err(Error::usage(format!("--{name}: there is no table of targets; name --targets FILE")))
+            }
+            None => Ok(None),
+        };
+    }
+    Ok(Some(TargetTable {
+        name: one("target-name"),
+        files: files.into(),
+        on: None,
+        id: names(matches, "target-id").into(),
+        time: one("target-time"),
+        label: names(matches, "target-label").into(),
+        task: parsed(matches, "target-task")?,
+        split: one("target-split"),
+        separator,
+        quote,
+    }))
 }
 
 /// Names of columns, separated by commas.

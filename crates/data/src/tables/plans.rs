@@ -1,0 +1,284 @@
+//! Plans of all tables of an import: roles of their columns, and the reading of the node types.
+
+use graphmill_core::{Error, Result};
+
+use super::{
+    edges::EdgePlan,
+    faults::Faults,
+    finished::{FinishedNodes, keep_read, load_read},
+    kept::Kept,
+    keys::NodeKeys,
+    nodes::{NodePlan, NodeRead},
+    outside::{self, KnownKeys},
+    preprocessing::Preprocessing,
+    report::{EdgeReport, NodeReport, TableReport},
+    schema::{Dangling, Names, TableSchema},
+    source::{Dialect, Table, TableFile},
+    sources::Sources,
+    target_tables::TargetTablePlan,
+    times,
+};
+use crate::external::{RecordSorter, Scratch, SortedRecords};
+
+/// Budgets of an import in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// Rows of a table between two passes.
+    pub(super) cache: usize,
+    /// Keys of a node type.
+    pub(super) keys: u64,
+    /// Source bytes from which finished parts are recorded, so that a killed import resumes.
+    pub(super) recorded: u64,
+}
+
+/// Source bytes of an import that takes seconds, so that recording its parts does not count.
+const MIN_RECORDED_BYTES: u64 = 8 << 20;
+
+impl Budget {
+    /// Shares of `memory` for the tables of `schema`.
+    pub(super) fn of(memory: u64, schema: &TableSchema) -> Self {
+        let tables = schema.nodes.len() + schema.edges.len() + schema.targets.len();
+        let share = memory / 4 / tables.max(1) as u64;
+        let cache = usize::try_from(share).unwrap_or(usize::MAX);
+        Self { cache, keys: share, recorded: MIN_RECORDED_BYTES }
+    }
+}
+
+/// Plans of all tables.
+pub(super) struct Plans<'a> {
+    schema: &'a TableSchema,
+    pub(super) nodes: Vec<NodePlan<'a>>,
+    pub(super) edges: Vec<EdgePlan>,
+    pub(super) targets: Vec<TargetTablePlan<'a>>,
+}
+
+impl<'a> Plans<'a> {
+    /// Reads the types of all columns.
+    pub(super) fn new(
+        schema: &'a TableSchema,
+        like: Option<&Preprocessing>,
+        budget: Budget,
+        sources: Sources,
+        kept: &Kept,
+    ) -> Result<Self> {
+        schema.check()?;
+        let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
+        let mut faults = Faults::default();
+        let open = |kind: &str, names: &Names, files: Vec<TableFile>, separator, quote| {
+            let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
+                None => Ok(None),
+                Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
+                _ => Err(Error::invalid(format!(
+                    "'{kind}': the {what} is not an ASCII character; choose another"
+                ))),
+            };
+            let dialect = Dialect {
+                separator: one_byte(separator, "separator")?,
+                quote: one_byte(quote, "quote")?,
+                columns: None,
+            };
+            match &names.list()[..] {
+                [name] if schema.memory.contains_key(name) => Ok(schema.memory[name].open(name)),
+                _ => Table::open(kind, files, dialect, budget.cache),
+            }
+        };
+        let mut nodes = Vec::new();
+        for (i, (spec, files)) in schema.nodes.iter().zip(sources.nodes).enumerate() {
+            let table = match spec.files.is_empty() {
+                true => None,
+                false => Some(open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?),
+            };
+            let known = match like {
+                Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
+                    let known: Vec<&str> = like.nodes.keys().map(String::as_str).collect();
+                    Error::Unknown {
+                        axis: "node type of the other dataset",
+                        name: spec.kind.clone(),
+                        known: known.join(", "),
+                    }
+                })?),
+                None => None,
+            };
+            nodes.push(NodePlan::new((i, spec), table, known, kept, &mut faults)?);
+        }
+        let mut edges = Vec::new();
+        for (spec, files) in schema.edges.iter().zip(sources.edges) {
+            let table = open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?;
+            let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
+            let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
+            let known = like.and_then(|like| like.edges.get(&name));
+            edges.push(EdgePlan::of_table((edges.len(), spec), &types, table, known, kept, &mut faults)?);
+        }
+        for (source, plan) in nodes.iter().enumerate() {
+            let Some(table) = &plan.table else { continue };
+            for foreign in &plan.spec.foreign_keys {
+                let (index, spec) = (edges.len(), (source, plan.spec));
+                edges.push(EdgePlan::of_foreign_key(index, spec, foreign, &types, table, &plan.profiles));
+            }
+        }
+        let mut targets = Vec::new();
+        for (spec, files) in schema.targets.iter().zip(sources.targets) {
+            let name = spec.task_name();
+            let table = open(&name, &spec.files, files, spec.separator, spec.quote)?;
+            let known = like.and_then(|like| like.targets.get(&name));
+            let at = (targets.len(), spec);
+            targets.push(TargetTablePlan::new(at, &types, table, known, kept, &mut faults)?);
+        }
+        let mut plans = Self { schema, nodes, edges, targets };
+        plans.agree_on_times(&mut faults);
+        faults.check()?;
+        Ok(plans)
+    }
+
+    /// Gives all times one unit, because they are compared, and writes it to the roles of the
+    /// columns.
+    fn agree_on_times(&mut self, faults: &mut Faults) {
+        let mut columns = Vec::new();
+        for plan in &mut self.nodes {
+            columns.extend(plan.time_column());
+        }
+        for plan in &mut self.edges {
+            columns.extend(plan.time_column());
+        }
+        for plan in &mut self.targets {
+            columns.extend(plan.time_column());
+        }
+        times::agree(columns, faults);
+    }
+
+    /// Table of an edge type: its own, or that of the nodes with the foreign key.
+    pub(super) fn table_of<'p>(&'p self, plan: &'p EdgePlan) -> Result<&'p Table> {
+        let table = plan.table.as_ref().or_else(|| self.nodes[plan.ends[0]].table.as_ref());
+        table.ok_or_else(|| Error::invalid(format!("edges '{}' have no table", plan.name())))
+    }
+
+    /// Reads all node types completely.
+    pub(super) fn read_nodes(
+        &self,
+        known: Option<&KnownKeys>,
+        budget: Budget,
+        scratch: &Scratch,
+        kept: &Kept,
+        faults: &mut Faults,
+    ) -> Result<FinishedNodes> {
+        let mut reads = Vec::new();
+        for (i, plan) in self.nodes.iter().enumerate() {
+            let empty = || NodeKeys::new(scratch, &i.to_string(), budget.keys);
+            let read = match load_read(kept, i, empty) {
+                Some(read) => read,
+                None => {
+                    let seed = self.schema.seed.wrapping_add(i as u64);
+                    let read = plan.read(scratch, budget.keys, seed, faults)?;
+                    if !faults.any() {
+                        keep_read(&read, kept, i)?;
+                    }
+                    read
+                }
+            };
+            reads.push(read);
+        }
+        faults.check()?;
+        let added = self.add_unknown(known, &mut reads, budget, scratch, faults)?;
+        let (mut parts, mut tasks, mut encodings) = (Vec::new(), Vec::new(), Vec::new());
+        for ((plan, read), added) in self.nodes.iter().zip(&mut reads).zip(&added) {
+            let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, faults)?;
+            parts.push(part);
+            tasks.extend(task);
+            encodings.push(encoding);
+        }
+        let (keys, reports) = reads.into_iter().map(|read| (read.keys, read.report)).unzip();
+        Ok(FinishedNodes { keys, parts, tasks, encodings, reports })
+    }
+
+    /// Adds the keys that edges name to node types without files, and to all under
+    /// [`Dangling::Add`]; returns them by node type. If edges lead to the nodes of a dataset, these
+    /// keys are checked by `known`.
+    fn add_unknown(
+        &self,
+        known: Option<&KnownKeys>,
+        reads: &mut [NodeRead],
+        budget: Budget,
+        scratch: &Scratch,
+        faults: &mut Faults,
+    ) -> Result<Vec<Option<SortedRecords>>> {
+        let all = self.schema.dangling == Dangling::Add;
+        let is_open: Vec<bool> = self.nodes.iter().map(|plan| plan.table.is_none() || all).collect();
+        let mut sorters: Vec<Option<RecordSorter>> = is_open
+            .iter()
+            .enumerate()
+            .map(|(i, open)| {
+                open.then(|| RecordSorter::new(scratch, &format!("all-unknown-{i}"), budget.keys))
+            })
+            .collect();
+        if is_open.contains(&true) {
+            let keys: Vec<&NodeKeys> = reads.iter().map(|read| &read.keys).collect();
+            for plan in self.edges.iter().filter(|plan| plan.ends.iter().any(|&end| is_open[end])) {
+                let unknown = plan.unknown(self.table_of(plan)?, &keys, &mut Faults::default())?;
+                for (unknown, end) in unknown.into_iter().zip(plan.ends) {
+                    if let (Some(sorter), Some(all)) = (&mut sorters[end], unknown.all) {
+                        all.finish()?.for_each(|key, _| sorter.push(key, 0))?;
+                    }
+                }
+            }
+        }
+        let sorted = |sorter: Option<RecordSorter>| sorter.map(RecordSorter::finish).transpose();
+        let added: Vec<Option<SortedRecords>> = sorters.into_iter().map(sorted).collect::<Result<_>>()?;
+        if let Some(known) = known {
+            self.refuse_unknown(known, &added, faults)?;
+            faults.check()?;
+        }
+        for (read, added) in reads.iter_mut().zip(&added) {
+            added.as_ref().map_or(Ok(()), |added| read.keys.add(added))?;
+        }
+        Ok(added)
+    }
+
+    /// Adds faults for edges to nodes that no table has, in `named` by node type, and that are not
+    /// `known` either.
+    fn refuse_unknown(
+        &self,
+        known: &KnownKeys,
+        named: &[Option<SortedRecords>],
+        faults: &mut Faults,
+    ) -> Result<()> {
+        for (t, (plan, named)) in self.nodes.iter().zip(named).enumerate() {
+            let Some(named) = named else { continue };
+            let unknown = outside::unknown(&plan.spec.kind, named, known)?;
+            let ends = self.edges.iter().flat_map(|plan| [(plan, 0), (plan, 1)]);
+            for (plan, end) in ends.filter(|(plan, end)| !unknown.is_empty() && plan.ends[*end] == t) {
+                outside::refuse(plan, self.table_of(plan)?, end, &unknown, faults)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Roles of all columns.
+    pub(super) fn report(&self) -> TableReport {
+        let nodes = self.nodes.iter().map(|plan| NodeReport {
+            kind: plan.spec.kind.clone(),
+            nodes: plan.profiles.first().map_or(0, |profile| profile.rows),
+            columns: plan.lines.clone(),
+            ..NodeReport::default()
+        });
+        let edges = self.edges.iter().map(|plan| EdgeReport {
+            kind: plan.name(),
+            edges: plan.rows,
+            columns: plan.lines.clone(),
+            ..EdgeReport::default()
+        });
+        let targets = self.targets.iter().map(TargetTablePlan::report);
+        TableReport { nodes: nodes.collect(), edges: edges.collect(), targets: targets.collect() }
+    }
+
+    /// Schema with the encoding of every column.
+    pub(super) fn resolved(&self) -> TableSchema {
+        let mut schema = self.schema.clone();
+        for (spec, plan) in schema.nodes.iter_mut().zip(&self.nodes) {
+            spec.columns.extend(plan.rules());
+        }
+        for (spec, plan) in schema.edges.iter_mut().zip(&self.edges) {
+            spec.columns.extend(plan.rules());
+        }
+        schema
+    }
+}

@@ -1,0 +1,259 @@
+//! Tables of targets: rows of a node, a time and its target, each table a task.
+
+use graphmill_core::{Buffer, NodeId, Result};
+
+use super::{
+    ends,
+    faults::{Faults, FaultyRows},
+    kept::Kept,
+    keys::{Ends, KeyColumns, NONE, NodeKeys, shown},
+    nodes::profile,
+    parts::{NodePart, TaskPart},
+    plan::ColumnLine,
+    preprocessing::{TargetEncoding, TaskEncoding},
+    profile::Profile,
+    report::TargetReport,
+    schema::{Dangling, TargetTable},
+    source::Table,
+    targets::{RowInfo, TargetPlan},
+    times::{self, TimeColumn, TimeUnit},
+};
+use crate::{
+    external::{Rows, Scratch},
+    typed::{Seeds, TaskOn},
+};
+
+/// Table of targets with the roles of its columns.
+pub(super) struct TargetTablePlan<'a> {
+    spec: &'a TargetTable,
+    /// Number of the table, which names its files.
+    index: usize,
+    /// Number of the type of the nodes.
+    pub(super) node_type: usize,
+    /// Its name.
+    on: String,
+    pub(super) table: Table,
+    pub(super) profiles: Vec<Profile>,
+    key: KeyColumns,
+    /// Column of the time, and its unit.
+    pub(super) time: Option<(usize, TimeUnit)>,
+    targets: TargetPlan,
+    /// Role of every column.
+    pub(super) lines: Vec<ColumnLine>,
+}
+
+impl<'a> TargetTablePlan<'a> {
+    /// Reads all values once and chooses the roles of the columns; faults are added to `faults`.
+    pub(super) fn new(
+        (index, spec): (usize, &'a TargetTable),
+        types: &[String],
+        table: Table,
+        like: Option<&TaskEncoding>,
+        kept: &Kept,
+        faults: &mut Faults,
+    ) -> Result<Self> {
+        let profiles = profile(&table, kept, &format!("types-of-targets-{index}"), faults)?;
+        let name = table.name();
+        let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
+        let find = |column: &String| table.position(column);
+        let id = spec.id.list();
+        let id: Vec<usize> = id.iter().filter_map(|column| faults.take(&name, find(column))).collect();
+        id.iter().for_each(|&c| roles[c] = Some("key".into()));
+        let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
+        let time = spec.time.as_ref().and_then(|column| {
+            let found = times::column(column, &table, &profiles, known, faults)?;
+            roles[found.0] = Some(found.1.describe().into());
+            Some(found)
+        });
+        let place = format!("targets '{}'", spec.task_name());
+        let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref());
+        let known = (like.map(|like| &like.target), time.map(|(c, _)| c));
+        targets.assign(&table, &profiles, known, &mut roles, faults);
+        let lines = table.columns.iter().zip(roles).zip(&profiles).map(|((column, role), profile)| {
+            let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
+            let becomes = role.unwrap_or("ignored: not a column of targets".into());
+            ColumnLine { column: column.clone(), becomes, features: 0, missing }
+        });
+        let node_type = spec.on.as_ref().and_then(|on| types.iter().position(|kind| kind == on));
+        let node_type = node_type.unwrap_or(0);
+        Ok(Self {
+            spec,
+            index,
+            node_type,
+            on: types[node_type].clone(),
+            lines: lines.collect(),
+            key: KeyColumns::new(&id, &profiles),
+            table,
+            profiles,
+            time,
+            targets,
+        })
+    }
+
+    /// Column of the time, if there is one.
+    pub(super) fn time_column(&mut self) -> Option<TimeColumn<'_>> {
+        TimeColumn::new(&self.table, &self.profiles, self.time.as_mut()?, &mut self.lines)
+    }
+
+    /// Roles of the columns, before the rows are read.
+    pub(super) fn report(&self) -> TargetReport {
+        TargetReport {
+            name: self.spec.task_name(),
+            on: self.on.clone(),
+            rows: self.profiles.first().map_or(0, |profile| profile.rows),
+            targets: self.profiles.first().map_or(0, |profile| profile.rows),
+            columns: self.lines.clone(),
+            ..TargetReport::default()
+        }
+    }
+
+    /// Reads the rows; `keys` and `nodes` are those of the type of the nodes. Without a target,
+    /// whose fault is added, there is no task.
+    pub(super) fn read(
+        &self,
+        (keys, nodes): (&NodeKeys, &NodePart),
+        (dangling, seed): (Dangling, u64),
+        scratch: &Scratch,
+        faults: &mut Faults,
+    ) -> Result<(Option<(TaskPart, TaskEncoding)>, TargetReport)> {
+        let name = format!("targets-{}", self.index);
+        let mut report = self.report();
+        let ids = self.nodes(keys, &name, dangling, &mut report, faults)?;
+        let kept: Vec<u64> = (0..ids.len() as u64).filter(|&row| ids[row as usize] != NONE).collect();
+        let ids = ends::keep(scratch, &format!("{name}-nodes"), &ids, |row| ids[row as usize] != NONE)?;
+        let (info, time) = self.rows(&kept, (&ids, nodes), scratch, &name, faults)?;
+        self.refuse_repeated(&kept, &ids, time.as_deref(), faults)?;
+        report.targets = kept.len() as u64;
+        let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
+        let (Some(targets), Some((_, planned))) = (targets, &self.targets.target) else {
+            return Ok((None, report));
+        };
+        let encoding = TaskEncoding {
+            time: self.time.map(|(c, unit)| (self.table.columns[c].clone(), unit)),
+            target: TargetEncoding::new(self.spec.label.clone(), planned),
+        };
+        let part = TaskPart {
+            name: self.spec.task_name(),
+            on: TaskOn::Nodes(self.on.clone()),
+            seeds: Some(Seeds::Nodes(ids)),
+            time,
+            targets,
+            split,
+        };
+        Ok((Some((part, encoding)), report))
+    }
+
+    /// Node of each row, [`NONE`] for a row that is dropped. Other rows without a node are faults.
+    fn nodes(
+        &self,
+        keys: &NodeKeys,
+        name: &str,
+        dangling: Dangling,
+        report: &mut TargetReport,
+        faults: &mut Faults,
+    ) -> Result<Buffer<NodeId>> {
+        let table = &self.table;
+        let mut nodes = Ends::new(keys, &format!("{name}-ids"), false)?;
+        let (mut key, mut missing) = (String::new(), FaultyRows::default());
+        table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
+            for row in 0..batch.rows {
+                let is_there = self.key.read(batch, row, &mut key);
+                if !is_there {
+                    missing.add(|| batch.places.of(row));
+                }
+                nodes.push(batch.first + row as u64, is_there.then_some(&key))?;
+            }
+            Ok(())
+        })?;
+        let (ids, unknown) = nodes.finish(report.rows)?;
+        let rows: Vec<u64> = unknown.examples.iter().map(|(row, _)| *row).collect();
+        let places = ends::places(table, &rows)?;
+        let places = places.iter().zip(&unknown.examples);
+        let places = places.map(|(place, (_, key))| format!("{place} '{}'", shown(key))).collect();
+        let unknown = FaultyRows { count: unknown.count, places };
+        if dangling == Dangling::Drop {
+            report.dangling = unknown.count + missing.count;
+            report.dangling_examples = [unknown.places, missing.places].concat();
+            return Ok(ids);
+        }
+        let what = format!("with a node that is not in the table of '{}'", self.on);
+        let fix = "add the nodes, or choose dangling = drop (drop these targets)";
+        unknown.report(&table.name(), &what, fix, faults);
+        let fix = "complete them, or choose dangling = drop (drop these targets)";
+        missing.report(&table.name(), "without the key of a node", fix, faults);
+        Ok(ids)
+    }
+
+    /// Targets and times of the rows `kept`, whose nodes are `ids`. A row without a time, or from
+    /// before its node exists, is a fault.
+    fn rows(
+        &self,
+        kept: &[u64],
+        (ids, nodes): (&[NodeId], &NodePart),
+        scratch: &Scratch,
+        name: &str,
+        faults: &mut Faults,
+    ) -> Result<(RowInfo, Option<Buffer<i64>>)> {
+        let table = &self.table;
+        let mut info = RowInfo::default();
+        let mut times: Option<Rows<i64>> =
+            self.time.map(|_| scratch.column(&format!("{name}-time"))).transpose()?;
+        let (mut untimed, mut early, mut next) = (FaultyRows::default(), FaultyRows::default(), 0);
+        table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
+            for row in 0..batch.rows {
+                if kept.get(next) != Some(&(batch.first + row as u64)) {
+                    continue;
+                }
+                let v = ids[next] as usize;
+                next += 1;
+                self.targets.read(table, batch, row, &mut info, faults);
+                let (Some(times), Some(column)) = (&mut times, self.time) else { continue };
+                let before = faults.total();
+                let time = times::read(column, table, batch, row, faults);
+                times.extend(&[time.unwrap_or(i64::MIN)])?;
+                match time {
+                    Some(time) if nodes.time.as_ref().is_some_and(|exists| exists[v] > time) => {
+                        early.add(|| batch.places.of(row));
+                    }
+                    None if faults.total() == before => untimed.add(|| batch.places.of(row)),
+                    _ => {}
+                }
+            }
+            Ok(())
+        })?;
+        let fix = "complete the times, or remove these rows";
+        untimed.report(&table.name(), "without a time", fix, faults);
+        let fix = "remove these rows, or correct the time of the node";
+        early.report(&table.name(), "with a time before that from which the node exists", fix, faults);
+        Ok((info, times.map(Rows::finish).transpose()?))
+    }
+
+    /// Adds a fault for rows of the same node and time as an earlier one.
+    fn refuse_repeated(
+        &self,
+        kept: &[u64],
+        ids: &[NodeId],
+        time: Option<&[i64]>,
+        faults: &mut Faults,
+    ) -> Result<()> {
+        let of = |row: usize| (ids[row], time.map_or(0, |time| time[row]));
+        let mut order: Vec<usize> = (0..ids.len()).collect();
+        order.sort_by_key(|&row| of(row)); // stable: the first row is the earliest
+        let mut repeated: Vec<u64> =
+            order.windows(2).filter(|pair| of(pair[0]) == of(pair[1])).map(|pair| kept[pair[1]]).collect();
+        repeated.sort_unstable();
+        let count = repeated.len() as u64;
+        repeated.truncate(5);
+        let rows = FaultyRows { count, places: ends::places(&self.table, &repeated)? };
+        let what = match time {
+            Some(_) => "with the node and time of an earlier row",
+            None => "with the node of an earlier row",
+        };
+        let fix = match time {
+            Some(_) => "keep one row of each",
+            None => "keep one row of each, or name the column of their times",
+        };
+        rows.report(&self.table.name(), what, fix, faults);
+        Ok(())
+    }
+}

@@ -84,8 +84,8 @@ struct Profile {
     test: bool,
 }
 
-/// Builds all test programs with the arguments of cargo and environment variables, and returns their
-/// groups.
+/// Builds all test programs with the arguments of cargo and environment variables, and returns
+/// their groups.
 ///
 /// # Errors
 /// The build fails, or a program does not list its tests.

@@ -28,6 +28,7 @@
 mod audit;
 mod bench;
 mod book;
+mod compile;
 mod cuda;
 mod faults;
 mod fuzz;
@@ -43,6 +44,7 @@ mod voice;
 use std::{
     env,
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use anyhow::{Result, bail};
@@ -65,7 +67,21 @@ const USAGE: &[&str] = &[
      [ROW ...]",
 ];
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    if compile::is_asked() {
+        return compile::run();
+    }
+    match command() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the command that the arguments name.
+fn command() -> Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::run(false),

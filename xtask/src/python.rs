@@ -1,6 +1,6 @@
 //! `cargo xtask test python`: builds the wheel, installs it into a virtual environment under the
 //! target directory and runs its tests. `cargo xtask test` runs the same tests on the package's
-//! directory with a library from the workspace's own build ([`build_library`], [`test_library`]),
+//! directory with a library from the workspace's own build ([`build_library`], [`library_tests`]),
 //! because maturin builds only with the package's features and therefore recompiles most crates.
 //!
 //! Torch is large and not installed by default: `--site DIR` makes the packages of another
@@ -74,7 +74,7 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
     let wheel = wheel()?;
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
-    run_pytest(&own, rest, None)
+    run_pytest(&own, rest)
 }
 
 /// Builds the wheel for the tests in the environment that [`prepare`] has made; returns its path.
@@ -112,27 +112,31 @@ fn home() -> PathBuf {
     target_dir().join("python")
 }
 
-/// Runs the package's tests from their own directory, so that the tested package is the installed
-/// one, or the one in `packages`, and not the checkout's.
-fn run_pytest(own: &Path, words: &[&str], packages: Option<&Path>) -> Result<()> {
-    let tests = root()?.join("crates/python/tests");
-    let mut command = Command::new(own);
-    command.args(["-m", "pytest", "-q", "-rs"]).args(words).current_dir(tests);
-    if let Some(packages) = packages {
-        command.env("PYTHONPATH", packages);
-    }
-    run("tests", command)
+/// Runs the package's tests.
+fn run_pytest(own: &Path, words: &[&str]) -> Result<()> {
+    run("tests", pytest(own, words)?)
 }
 
-/// Builds the package's library within the workspace, with the features of all members.
+/// Pytest in the tests' own directory, so that the tested package is an installed one or that of
+/// `PYTHONPATH`, and not the checkout's.
+fn pytest(own: &Path, words: &[&str]) -> Result<Command> {
+    let mut command = Command::new(own);
+    command.args(["-m", "pytest", "-q", "-rs"]).args(words);
+    command.current_dir(root()?.join("crates/python/tests"));
+    Ok(command)
+}
+
+/// Builds the package's library within the workspace, with the features of all members and with
+/// environment variables.
 ///
 /// # Errors
 /// The build fails.
-pub(crate) fn build_library(features: &[&str]) -> Result<PathBuf> {
+pub(crate) fn build_library(features: &[&str], variables: &[(&str, &Path)]) -> Result<PathBuf> {
     let arguments = [&["build", "--workspace", "--lib", "--examples"], features].concat();
     eprintln!("── package: cargo {}", arguments.join(" "));
     let mut command = Command::new(super::cargo());
     command.args(&arguments).args(["--message-format", "json-render-diagnostics"]);
+    command.envs(variables.iter().copied());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo for the package")?;
     if !output.status.success() {
         bail!("the package's library cannot be built");
@@ -148,15 +152,12 @@ pub(crate) fn build_library(features: &[&str]) -> Result<PathBuf> {
     found.next_back().context("cargo has built no library of the package")
 }
 
-/// Runs the package's tests on a library of [`build_library`].
+/// Assembles the package with a library of [`build_library`]; returns the command that tests it.
 ///
 /// # Errors
-/// The package cannot be assembled, or a test fails.
-pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
-    let (Some(python), Some(library)) = (find_python(), library) else {
-        eprintln!("── python: skipped: python3 of 3.10 or later is not on the PATH");
-        return Ok(());
-    };
+/// The package cannot be assembled, or its environment.
+pub(crate) fn library_tests(library: &Path) -> Result<Command> {
+    let python = find_python().context("python3 of 3.10 or later is not on the PATH")?;
     let own = prepare(&python, &home(), NEEDED, None)?;
     let packages = home().join("package");
     // Modules of an earlier version would also be found.
@@ -170,7 +171,9 @@ pub(crate) fn test_library(library: Option<&Path>) -> Result<()> {
         }
     }
     fs::copy(library, package.join("_graphmill.abi3.so"))?;
-    run_pytest(&own, &[], Some(&packages))
+    let mut command = pytest(&own, &[])?;
+    command.env("PYTHONPATH", packages);
+    Ok(command)
 }
 
 /// Finds a sufficiently new Python.

@@ -10,10 +10,7 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, PoisonError},
     thread,
     time::Instant,
 };
@@ -52,6 +49,21 @@ pub(super) struct TestGroup {
     tests: Vec<String>,
 }
 
+impl TestGroup {
+    /// Its process.
+    fn command(&self, variables: &[(&str, &Path)]) -> Command {
+        let mut command = Command::new(&self.path);
+        if !self.tests.is_empty() {
+            command.arg("--exact").args(&self.tests);
+        }
+        command.current_dir(&self.directory).env("RUST_TEST_THREADS", "1").envs(variables.iter().copied());
+        command
+    }
+}
+
+/// A process that a core runs, with the name of what it tests.
+pub(super) type Job = (String, Command);
+
 /// Message of cargo about a finished target.
 #[derive(Deserialize)]
 struct Message {
@@ -72,14 +84,16 @@ struct Profile {
     test: bool,
 }
 
-/// Builds all test programs with the arguments of `cargo test`, and returns their groups.
+/// Builds all test programs with the arguments of cargo and environment variables, and returns
+/// their groups.
 ///
 /// # Errors
 /// The build fails, or a program does not list its tests.
-pub(super) fn build(arguments: &[&str]) -> Result<Vec<TestGroup>> {
-    eprintln!("── tests: cargo {} --no-run", arguments.join(" "));
+pub(super) fn build(arguments: &[&str], variables: &[(&str, &Path)]) -> Result<Vec<TestGroup>> {
+    eprintln!("── build: cargo {}", arguments.join(" "));
     let mut command = Command::new(crate::cargo());
-    command.args(arguments).args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    command.args(arguments).args(["--message-format", "json-render-diagnostics"]);
+    command.envs(variables.iter().copied());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo for the tests")?;
     if !output.status.success() {
         bail!("the tests cannot be built");
@@ -108,7 +122,8 @@ fn program(line: &str) -> Option<(TestGroup, bool)> {
         (_, true) => format!("{package} {}", message.target.name),
         _ => format!("{package} unit tests"),
     };
-    message.profile.test.then(|| (TestGroup { label, path, directory, tests: Vec::new() }, is_split))
+    let is_tests = message.profile.test && !message.target.kind.iter().any(|kind| kind == "bench");
+    is_tests.then(|| (TestGroup { label, path, directory, tests: Vec::new() }, is_split))
 }
 
 /// Groups of a program's modules.
@@ -133,34 +148,38 @@ fn modules(program: &TestGroup) -> Result<Vec<TestGroup>> {
     Ok(groups.into_iter().map(of).collect())
 }
 
-/// Runs the groups, one per core at a time, and prints the output of each when it has ended.
-/// Returns the seconds of each, the slowest first.
+/// Runs jobs, then the groups, one per core at a time, and prints the output of each when it has
+/// ended. Returns the seconds of each, the slowest first.
 ///
 /// # Errors
 /// A program does not start or a test fails; the others run all the same.
 pub(super) fn run(
+    jobs: Vec<Job>,
     groups: &[TestGroup],
     variables: &[(&str, &Path)],
     scratch: &Path,
 ) -> Result<Vec<(String, f64)>> {
-    let (next, ended) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let take = |worker: usize| {
-        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
+    let of = |group: &TestGroup| (group.label.clone(), group.command(variables));
+    let left = Mutex::new(jobs.into_iter().chain(groups.iter().map(of)));
+    let ended = Mutex::new(Vec::new());
+    let take = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = |worker: usize| {
+        while let Some((label, command)) = take() {
             let started = Instant::now();
             let log = scratch.join(format!("tests-{worker}.log"));
-            let result = run_one(group, variables, &log);
+            let result = run_one(command, &log);
             let seconds = started.elapsed().as_secs_f64();
-            // the lock also keeps the outputs of two groups apart
+            // the lock also keeps the outputs of two jobs apart
             let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-            println!("── {}, {seconds:.1} s", group.label);
+            println!("── {label}, {seconds:.1} s");
             print!("{}", String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()));
-            ended.push((group.label.clone(), seconds, result));
+            ended.push((label, seconds, result));
         }
     };
     thread::scope(|scope| {
         for worker in 0..thread::available_parallelism().map_or(1, usize::from) {
-            let take = &take;
-            scope.spawn(move || take(worker));
+            let work = &work;
+            scope.spawn(move || work(worker));
         }
     });
     let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -177,14 +196,9 @@ pub(super) fn run(
     Ok(times)
 }
 
-/// Runs a group with its output in a file.
-fn run_one(group: &TestGroup, variables: &[(&str, &Path)], log: &Path) -> Result<()> {
+/// Runs a process with its output in a file.
+fn run_one(mut command: Command, log: &Path) -> Result<()> {
     let file = File::create(log).with_context(|| format!("{} cannot be written", log.display()))?;
-    let mut command = Command::new(&group.path);
-    if !group.tests.is_empty() {
-        command.arg("--exact").args(&group.tests);
-    }
-    command.current_dir(&group.directory).env("RUST_TEST_THREADS", "1").envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     let status = command.status().context("does not start")?;
     if !status.success() {
@@ -217,6 +231,7 @@ mod tests {
         assert!(found("test", "main").1);
         assert_eq!(program(&line("bin", "graphmill", false, "\"/t/graphmill\"")), None);
         assert_eq!(program(&line("lib", "reuse", true, "null")), None);
+        assert_eq!(program(&line("bench", "kernels", true, "\"/t/kernels-00\"")), None);
         assert_eq!(program("   Compiling graphmill"), None);
     }
 
@@ -235,7 +250,7 @@ mod tests {
 
         let quick = "test::groups::tests::test_programs_are_read_from_the_messages_of_cargo";
         let one = TestGroup { tests: vec![quick.into()], ..own.clone() };
-        run(&[one], &[], directory.path()).unwrap();
+        run(Vec::new(), &[one], &[], directory.path()).unwrap();
         // the log of whichever worker took the group
         let log = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
         let log = fs::read_to_string(log).unwrap();
@@ -249,10 +264,14 @@ mod tests {
         let marker = directory.path().join("marker");
         let of = |label: &str, program: &str| group(directory.path(), label, program);
         let failing = [of("a", "false"), of("b", "true"), of("c", "/no/such/program")];
-        let error = run(&failing, &[("MARKER", &marker)], directory.path()).unwrap_err().to_string();
+        let error =
+            run(Vec::new(), &failing, &[("MARKER", &marker)], directory.path()).unwrap_err().to_string();
         assert!(error.contains("2 of 3") && error.contains("a (exit status: 1)"), "{error}");
         assert!(error.contains("c (does not start)"), "{error}");
-        let times = run(&failing[1..2], &[], directory.path()).unwrap();
-        assert_eq!(times[0].0, "b");
+        let job = ("d".to_owned(), Command::new("true"));
+        let times = run(vec![job], &failing[1..2], &[], directory.path()).unwrap();
+        let mut labels: Vec<_> = times.iter().map(|(label, _)| &**label).collect();
+        labels.sort_unstable();
+        assert_eq!(labels, ["b", "d"]);
     }
 }

@@ -2,24 +2,21 @@
 //! took.
 //!
 //! ```text
-//!   formatting ─► house ─► voice ─► release ─► lints ─► build ─► package
-//!                                           └► kernels, packages      │
-//!                                              (own processes)        │
-//!   ┌─────────────────────────────────────────────────────────────────┘
-//!   └► tests ────────────────────────► doctests ─► package tests
-//!    └► documentation (own process)             └► book, faults (own processes)
+//!   formatting ─► house ─► voice ─► release ─► build, with ─► package ─► tests, doctests,
+//!                                           │  lints and                 package tests,
+//!                                           │  documentation             book, faults
+//!                                           └► kernels, packages (own processes)
 //! ```
 //!
-//! Steps run one after the other and the first failure ends the run. Five of them run beside the
+//! Steps run one after the other and the first failure ends the run. Two of them run beside the
 //! others because they leave a core idle: the download of Python's packages, which waits for the
-//! network, and the kernels' compiler, which has one thread, beside lints and build; the
-//! documentation, beside the tests, which [`groups`] runs without cargo; and the book and the
-//! injected faults, beside the package's tests, which have one thread most of the time.
+//! network, and the kernels' compiler, which has one thread. The last step is a list of processes,
+//! of which each core runs one at a time ([`groups`]), all of them even if one fails.
 //!
-//! One set of features serves all steps, so crates are compiled once, and once more without code
-//! for lints and documentation. Cargo leaves out what development dependencies enable unless a
-//! target asks for them, as examples do: steps that build no tests therefore name `--examples`. If
-//! MPI or Python is not installed, its tests are skipped.
+//! One set of features serves all steps, and one compiler ([`compile`]), so that crates are
+//! compiled once. Cargo leaves out what development dependencies enable unless a target asks for
+//! them, as examples do: steps that build no tests therefore name `--examples`. If MPI or Python is
+//! not installed, its tests are skipped.
 
 mod background;
 mod groups;
@@ -33,8 +30,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use self::{background::Background, table::Table};
-use crate::{book, cargo, house, mpi, python, release, target_dir, voice};
+use self::{background::Background, groups::Job, table::Table};
+use crate::{book, cargo, compile, house, mpi, python, release, target_dir, voice};
 
 /// Feature of training over MPI.
 const MPI: &str = "graphmill/mpi";
@@ -72,7 +69,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let with = |feature: &'static str, wanted: bool| wanted.then_some(feature);
     let scratch = scratch_dir()?;
 
-    table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"]))?;
+    table.time("formatting", || cargo_step("formatting", &["fmt", "--all", "--check"], &[]))?;
     table.time("house", house::check)?;
     table.time("voice", voice::check)?;
     table.time("release, check", release::check)?;
@@ -82,46 +79,50 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     let packages =
         has_python.then(|| Background::start("python packages", &mut packages, &scratch)).transpose()?;
     let kernels = Background::start("kernels", Command::new(&own).args(["cuda", "check"]), &scratch)?;
-    let lints =
-        [with(MPI, has_mpi), with(PYTHON, has_python), with(FUZZER, soak), Some(STORAGE), Some(SERVE)];
-    table.time("lints", || {
-        let arguments = [&["clippy", "--workspace", "--all-targets"], &features(&lints)[..]].concat();
-        cargo_step("lints", &[&arguments[..], &["--", "-D", "warnings"]].concat())
-    })?;
-
+    let compiler = compile::install(&scratch)?;
+    let documentation = target_dir().join("doc");
+    let checked = compile::variables(&compiler, &documentation);
     let shared = features(&[with(MPI, has_mpi), with(BINDINGS, has_python), Some(STORAGE), Some(SERVE)]);
-    let tests = [&["test", "--workspace"], &shared[..]].concat();
-    let groups = table.time("tests, build", || groups::build(&tests))?;
+    let all = [&["build", "--workspace", "--all-targets"], &shared[..]].concat();
+    let groups = table.time("build, lints, documentation", || groups::build(&all, &checked))?;
+    if soak {
+        let fuzzer = ["clippy", "-p", "graphmill-fuzz", "--all-targets", "--features", FUZZER];
+        table.time("fuzzer, lints", || {
+            cargo_step("lints", &[&fuzzer[..], &["--", "-D", "warnings"]].concat(), &[])
+        })?;
+    }
     let library = if has_python {
         let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE), Some(SERVE)]);
-        Some(table.time("package, build", || python::build_library(&wanted))?)
+        // documented above
+        Some(table.time("package, build", || python::build_library(&wanted, &checked[..1]))?)
     } else {
         None
     };
     kernels.finish(table)?;
-
-    let mut command = Command::new(cargo());
-    command.args(["doc", "--workspace", "--no-deps", "--lib", "--bin", "xtask", "--examples"]);
-    command.args(&shared).env("RUSTDOCFLAGS", "-D warnings");
-    let documentation = Background::start("documentation", &mut command, &scratch)?;
     packages.map(|packages| packages.finish(table)).transpose()?;
+
     let interpreter = python::environment();
     let mut variables: Vec<(&str, &Path)> = Vec::new();
     variables.extend(interpreter.as_deref().map(|path| (INTERPRETER, path)));
     variables.extend(soak.then_some((SOAK, Path::new("1"))));
-    let times = table.time("tests", || groups::run(&groups, &variables, &scratch))?;
+    let mut jobs: Vec<Job> = Vec::new();
+    match library {
+        Some(library) if !soak => {
+            jobs.push(("package, tests".into(), python::library_tests(&library)?));
+        }
+        _ => {}
+    }
+    jobs.push(("faults".into(), faults(&own, soak)));
+    let mut doctests = Command::new(cargo());
+    doctests.args(["test", "--workspace", "--doc"]).args(&shared).envs(checked);
+    jobs.push(("doctests".into(), doctests));
+    jobs.push(("book".into(), book::builder(&["check"])));
+    let times = table.time("tests", || groups::run(jobs, &groups, &variables, &scratch))?;
     table.add_groups(&times);
-    documentation.finish(table)?;
-    table.time("doctests", || cargo_step("doctests", &[&tests[..], &["--doc"]].concat()))?;
-    let book = Background::start("book", &mut book::builder(&["check"]), &scratch)?;
-    let faults = Background::start("faults", &mut faults(&own, soak), &scratch)?;
     if soak {
         table.time("wheel and its tests", || python::test_wheel(&[]))?;
-    } else {
-        table.time("package, tests", || python::test_library(library.as_deref()))?;
     }
-    faults.finish(table)?;
-    book.finish(table)
+    Ok(())
 }
 
 /// Audit of the program that the tests built, by `own`.
@@ -146,10 +147,10 @@ fn features<'a>(wanted: &[Option<&'a str>]) -> Vec<&'a str> {
     wanted.iter().flatten().flat_map(|feature| ["--features", feature]).collect()
 }
 
-/// Runs cargo and fails if it does.
-fn cargo_step(name: &str, arguments: &[&str]) -> Result<()> {
+/// Runs cargo with environment variables and fails if it does.
+fn cargo_step(name: &str, arguments: &[&str], variables: &[(&str, &Path)]) -> Result<()> {
     eprintln!("── {name}: cargo {}", arguments.join(" "));
-    let status = Command::new(cargo()).args(arguments).status();
+    let status = Command::new(cargo()).args(arguments).envs(variables.iter().copied()).status();
     if !status.with_context(|| format!("cannot run cargo for {name}"))?.success() {
         bail!("{name} failed");
     }

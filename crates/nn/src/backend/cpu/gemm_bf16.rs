@@ -35,7 +35,7 @@
 //!
 //! The same code with single f32 in the place of pairs, and `vfmadd`, was 0-7 % faster than the
 //! `gemm` crate for plain products of width 256, 8-10 % slower for weight gradients and 26-33 %
-//! slower for 47 columns, so f32 uses the crate.
+//! slower for 47 columns, so f32 uses the crate where there is AVX-512.
 
 #![allow(unsafe_code, reason = "vector instructions")]
 

@@ -30,8 +30,7 @@ const NAME: &str = "checked-rustc";
 const DOCUMENTATION: &str = "GRAPHMILL_XTASK_DOC";
 /// Crates with a high level of optimisation that their unit tests do not need, and the level of
 /// these tests: it takes longer to optimise them than to run them.
-const UNIT_LEVELS: &[(&str, &str)] =
-    &[("graphmill_core", "0"), ("graphmill_loader", "1"), ("graphmill_nn", "0")];
+const UNIT_LEVELS: &[(&str, &str)] = &[("graphmill_core", "0"), ("graphmill_nn", "0")];
 /// Program whose comments are checked, although it is no library.
 const OWN: &str = "xtask";
 /// Arguments of rustc that rustdoc does not have, with the numbers of their values.

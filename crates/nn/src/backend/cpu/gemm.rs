@@ -257,9 +257,10 @@ fn rounded<'r>(x: &[f32], scratch: &'r mut [f64]) -> &'r [f32] {
     out
 }
 
-/// Fewest columns of a product by tiles: fewer leave most of a tile unused.
+/// Fewest columns of a product by tiles: all that are no column, so that a value does not depend on
+/// the columns that are computed with it.
 #[cfg(target_arch = "x86_64")]
-const MIN_TILE_COLS: usize = 8;
+const MIN_TILE_COLS: usize = 2;
 
 /// Returns true if [`tiles`] computes the product.
 #[cfg(target_arch = "x86_64")]

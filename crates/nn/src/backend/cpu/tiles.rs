@@ -257,40 +257,54 @@ impl Tile {
     unsafe fn run(self, rows: usize) {
         // SAFETY: by the caller's guarantee.
         unsafe {
-            match (rows, self.cols >= COLS) {
-                (6, true) => self.rows::<6, true>(),
-                (5, true) => self.rows::<5, true>(),
-                (4, true) => self.rows::<4, true>(),
-                (3, true) => self.rows::<3, true>(),
-                (2, true) => self.rows::<2, true>(),
-                (_, true) => self.rows::<1, true>(),
-                (6, false) => self.rows::<6, false>(),
-                (5, false) => self.rows::<5, false>(),
-                (4, false) => self.rows::<4, false>(),
-                (3, false) => self.rows::<3, false>(),
-                (2, false) => self.rows::<2, false>(),
-                (_, false) => self.rows::<1, false>(),
+            match self.cols {
+                0..=8 => self.of_rows::<1, false>(rows),
+                9..COLS => self.of_rows::<2, false>(rows),
+                _ => self.of_rows::<2, true>(rows),
             }
         }
     }
 
-    /// [`Tile::run`] for `R` rows; `FULL` if no column is beyond the last.
+    /// [`Tile::run`] for `V` vectors of columns; `FULL` if no column is beyond the last.
+    ///
+    /// # Safety
+    /// As for [`Tile::run`].
+    #[inline(always)]
+    unsafe fn of_rows<const V: usize, const FULL: bool>(self, rows: usize) {
+        // SAFETY: by the caller's guarantee.
+        unsafe {
+            match rows {
+                6 => self.rows::<6, V, FULL>(),
+                5 => self.rows::<5, V, FULL>(),
+                4 => self.rows::<4, V, FULL>(),
+                3 => self.rows::<3, V, FULL>(),
+                2 => self.rows::<2, V, FULL>(),
+                _ => self.rows::<1, V, FULL>(),
+            }
+        }
+    }
+
+    /// [`Tile::of_rows`] for `R` rows.
     ///
     /// # Safety
     /// As for [`Tile::run`].
     #[inline]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn rows<const R: usize, const FULL: bool>(self) {
+    unsafe fn rows<const R: usize, const V: usize, const FULL: bool>(self) {
         // SAFETY: by the caller's guarantee; lanes beyond the last column are masked.
         unsafe {
-            let mut acc = [[_mm256_setzero_ps(); 2]; R];
+            let mut acc = [[_mm256_setzero_ps(); V]; R];
             for p in 0..self.depth {
-                let b = [_mm256_loadu_ps(self.b.add(p * COLS)), _mm256_loadu_ps(self.b.add(p * COLS + 8))];
+                let mut b = [_mm256_setzero_ps(); V];
+                for (v, b) in b.iter_mut().enumerate() {
+                    *b = _mm256_loadu_ps(self.b.add(p * COLS + 8 * v));
+                }
                 let a = self.a.add(p * self.term);
                 for (r, acc) in acc.iter_mut().enumerate() {
                     let x = _mm256_broadcast_ss(&*a.add(r * self.row));
-                    acc[0] = _mm256_fmadd_ps(x, b[0], acc[0]);
-                    acc[1] = _mm256_fmadd_ps(x, b[1], acc[1]);
+                    for (acc, &b) in acc.iter_mut().zip(&b) {
+                        *acc = _mm256_fmadd_ps(x, b, *acc);
+                    }
                 }
             }
             let masks = [prefix(self.cols), prefix(self.cols.saturating_sub(8))];
@@ -350,7 +364,9 @@ mod tests {
             return;
         }
         let mut stream = Stream::new(1);
-        for (m, k, n) in [(1, 1, 8), (6, 48, 16), (5, 100, 47), (97, 7, 17), (200, 3, 33), (4, 1030, 40)] {
+        for (m, k, n) in
+            [(1, 1, 8), (6, 48, 16), (5, 100, 47), (97, 7, 17), (200, 3, 2), (4, 1030, 40), (13, 9, 7)]
+        {
             for (side, beta) in [(Side::Plain, 0.0), (Side::Transposed, 0.7)] {
                 let (a, b) = (random(m * k, &mut stream), random(k * n, &mut stream));
                 let (x, y) = (random(m * 9, &mut stream), random(9 * n, &mut stream));
@@ -384,7 +400,7 @@ mod tests {
             return;
         }
         let mut stream = Stream::new(2);
-        for (rows, widths, n) in [(1, [1, 2], 8), (LEAF, [6, 13], 16), (3 * LEAF + 5, [20, 7], 47)] {
+        for (rows, widths, n) in [(1, [1, 2], 8), (LEAF, [6, 13], 3), (3 * LEAF + 5, [20, 7], 47)] {
             let (a, b) = (widths.map(|w| random(rows * w, &mut stream)), random(rows * n, &mut stream));
             let range = rows / 3..rows;
             let mut c = vec![f32::NAN; (widths[0] + widths[1]) * n];

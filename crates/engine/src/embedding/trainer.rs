@@ -141,8 +141,11 @@ impl BatchRun for TableRun<'_> {
     }
 
     fn order(&self, epoch: u64, order: &mut Vec<NodeId>) {
-        self.order.order(epoch, order);
-        if self.buckets.len() > 1 {
+        let of_batches = (self.num_batches() as usize).saturating_mul(self.batch_size);
+        // pairs of buckets order all edges before the first batches are taken
+        let by_buckets = self.buckets.len() > 1;
+        self.order.first(epoch, if by_buckets { usize::MAX } else { of_batches }, order);
+        if by_buckets {
             self.buckets.visits(self.config.seed, epoch).sort(&self.edges.parts[0], order);
         }
     }

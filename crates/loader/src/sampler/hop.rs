@@ -242,7 +242,8 @@ pub trait StepSource {
 ///
 /// let graph = Graph::new(vec![0, 1, 2, 3].into(), vec![2, 0, 1].into())?;
 /// let sampler = RandomWalk::new(&[2], &WalkOptions::default(), 3).expect("valid options");
-/// let (nothing, key) = (Graph::new(vec![0].into(), vec![].into())?, BatchKey { seed: 1, epoch: 0, batch: 0 });
+/// let nothing = Graph::new(vec![0].into(), vec![].into())?;
+/// let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
 /// let request = HopRequest { graph: &nothing, hop: 0, dst: &[0], key, aggregation: Aggregation::Mean };
 /// let mut block = Block::default();
 /// let by_steps = sampler.by_steps().expect("walks take single steps");

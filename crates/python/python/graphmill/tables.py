@@ -18,18 +18,29 @@ from . import _graphmill
 from .progress import watch
 
 #: Arguments of :meth:`Dataset.from_tables` that describe its node table: their names in a schema
-NODE_OPTIONS = {"id": "id", "node_time": "time", "label": "label", "task": "task", "split": "split", "features": "features", "ignore": "ignore",
-                "columns": "columns", "missing": "missing", "category_limit": "category_limit", "separator": "separator",
-                "quote": "quote"}  # fmt: skip
+NODE_OPTIONS = {
+    "id": "id", "node_time": "time", "label": "label", "task": "task", "split": "split",
+    "features": "features", "ignore": "ignore", "columns": "columns", "missing": "missing",
+    "category_limit": "category_limit", "separator": "separator", "quote": "quote",
+}  # fmt: skip
 #: those that describe its edge table
-EDGE_OPTIONS = {"src": "src", "dst": "dst", "edge_time": "time", "edge_weight": "weight", "edge_label": "label",
-                "edge_task": "task", "edge_split": "split", "edge_features": "features", "edge_columns": "columns", "missing": "missing", "reverse": "reverse", "undirected": "undirected",
-                "keep_duplicates": "keep_duplicates", "separator": "separator", "quote": "quote"}  # fmt: skip
+EDGE_OPTIONS = {
+    "src": "src", "dst": "dst", "edge_time": "time", "edge_weight": "weight",
+    "edge_label": "label", "edge_task": "task", "edge_split": "split", "edge_features": "features",
+    "edge_columns": "columns", "missing": "missing", "reverse": "reverse",
+    "undirected": "undirected", "keep_duplicates": "keep_duplicates", "separator": "separator",
+    "quote": "quote",
+}  # fmt: skip
 #: those that describe its table of targets
-TARGET_OPTIONS = {"target_id": "id", "target_time": "time", "target_label": "label", "target_task": "task", "target_split": "split",
-                  "target_name": "name", "separator": "separator", "quote": "quote"}  # fmt: skip
+TARGET_OPTIONS = {
+    "target_id": "id", "target_time": "time", "target_label": "label", "target_task": "task",
+    "target_split": "split", "target_name": "name", "separator": "separator", "quote": "quote",
+}  # fmt: skip
 #: all arguments that describe tables
-OPTIONS = {*NODE_OPTIONS, *EDGE_OPTIONS, *TARGET_OPTIONS, "targets", "node_type", "edge_type", "name", "seed", "dangling"}
+OPTIONS = {
+    *NODE_OPTIONS, *EDGE_OPTIONS, *TARGET_OPTIONS, "targets", "node_type", "edge_type", "name",
+    "seed", "dangling",
+}  # fmt: skip
 #: entries of a schema that are lists of names
 LISTS = ("features", "ignore")
 

@@ -32,6 +32,7 @@ mod reuse_ranks;
 #[path = "common/run.rs"]
 mod run;
 mod saved;
+mod scoring_interval;
 #[path = "common/set.rs"]
 mod set;
 mod sparse_ranks;

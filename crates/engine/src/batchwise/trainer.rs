@@ -37,6 +37,7 @@ pub(crate) fn train<R: BatchRun>(
     context: RunContext,
     began: Instant,
 ) -> Result<Summary> {
+    config.eval_every.refuse_auto("the work of scoring is known for nodes of graphs of one type")?;
     let schedule = schedule(config)?;
     let mut position = Position::new(config, run.dataset(), learner, schedule, context.run, began);
     position.state.run.partition = run.partition();
@@ -157,7 +158,8 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         let Self { run, session } = self;
         let (config, scored) = (session.config, run.num_scored(Part::Valid));
         let done = session.position.state.run.epoch + 1;
-        let is_turn = done.is_multiple_of(config.eval_every) || done == config.epochs;
+        let every = config.eval_every.fixed().unwrap_or(1);
+        let is_turn = done.is_multiple_of(every) || done == config.epochs;
         if !is_turn || scored == 0 {
             return Ok((None, scored == 0));
         }

@@ -25,7 +25,6 @@ impl TrainConfig {
         range("clip", self.clip, 0.0..)?;
         range("epochs", self.epochs, 1..=1_000_000_000)?;
         range("batch_size", self.batch_size, ..=u32::MAX as usize)?;
-        range("eval_every", self.eval_every, 1..)?;
         range("eval_chunk", self.eval_chunk, 1..)?;
         range("threads", self.threads, ..=1 << 12)?;
         range("checkpoint_seconds", self.checkpoint_seconds, 0.0..)?;

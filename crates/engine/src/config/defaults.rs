@@ -10,7 +10,7 @@ use graphmill_nn::{
 };
 
 use super::{
-    Arithmetic, Bottom, Bytes, CudaGraphs, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
+    Arithmetic, Bottom, Bytes, CudaGraphs, EvalEvery, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
     VerifyFeatures, train::parse_default,
 };
 
@@ -75,7 +75,7 @@ impl Default for TrainConfig {
             feature_precision: FeaturePrecision::Auto,
             devices: parse_default("cpu"),
             threads: 0,
-            eval_every: 1,
+            eval_every: EvalEvery::Epochs(1),
             eval_nodes: 0,
             eval_chunk: 16384,
             shuffle_parts: 0,

@@ -16,7 +16,8 @@ use graphmill_nn::{
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Arithmetic, Bottom, Bytes, CudaGraphs, Devices, FeaturePrecision, Ratio, SelectBy, Switch, VerifyFeatures,
+    Arithmetic, Bottom, Bytes, CudaGraphs, Devices, EvalEvery, FeaturePrecision, Ratio, SelectBy, Switch,
+    VerifyFeatures,
 };
 
 /// Placeholder for the directory of a dataset in memory.
@@ -373,9 +374,11 @@ pub struct TrainConfig {
     pub threads: usize,
     /// Score the validation nodes every N epochs.
     ///
-    /// Raise it if scoring takes long beside training. Range: from 1. Example: --eval-every 5.
+    /// Raise it if scoring takes long beside training. With auto, the first epoch and as many others
+    /// as keep scoring under a tenth of the work, by counts of rows and edges; for nodes of graphs
+    /// of one type. Range: from 1. Example: --eval-every 5.
     #[arg(long, value_name = "N", help_heading = "Execution")]
-    pub eval_every: usize,
+    pub eval_every: EvalEvery,
     /// Validation and test nodes to score; 0 for all.
     ///
     /// A fixed random subset of each split, the same in every epoch. Set it for large graphs.

@@ -20,7 +20,7 @@ use super::{
     neighbors::{Neighbors, chunk_len},
     nodes::{Added, NodeSet},
 };
-use crate::Result;
+use crate::{Result, config::Work};
 
 /// A layer of a model, and the order of its products.
 #[derive(Clone, Copy)]
@@ -283,6 +283,15 @@ impl<'a> Layers<'a> {
         }
         added.add_rows(ids, |v| self.graph.in_neighbors(v));
         Ok(())
+    }
+
+    /// Work of computing a layer's rows of these nodes.
+    pub(super) fn work_of(&self, nodes: &NodeSet) -> Work {
+        let edges = match nodes.is_all() {
+            true => self.graph.num_edges(),
+            false => nodes.ids().iter().map(|&v| self.graph.in_degree(v)).sum(),
+        };
+        Work { rows: nodes.len() as u64, edges: edges as u64 }
     }
 
     /// Needed nodes of each layer: `needed[l]` are the nodes whose input rows of graph layer `l`

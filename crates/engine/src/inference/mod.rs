@@ -46,7 +46,7 @@ use graphmill_core::{
 use graphmill_loader::{sampler::inference::InferenceNeighbors, weights::SymmetricWeights};
 use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, backend::ops::Gather, model::Model};
 
-use crate::Result;
+use crate::{Result, config::Work};
 pub(crate) use layers::{Layer, Layers};
 pub(crate) use nodes::{Added, NodeSet, fixed_sample};
 pub(crate) use rows::RowSource;
@@ -73,6 +73,8 @@ pub struct Inference<'a> {
     pub(crate) layers: Layers<'a>,
     /// Numbers of nodes and edges that the orders of products are chosen by.
     size: [usize; 2],
+    /// Work of the last pass.
+    work: Work,
 }
 
 impl<'a> Inference<'a> {
@@ -85,7 +87,8 @@ impl<'a> Inference<'a> {
         chunk: usize,
     ) -> Self {
         let layers = Layers::new(graph, symmetric, backend, chunk, &Quiet);
-        Self { source: features.into().rows(), layers, size: [graph.num_nodes(), graph.num_edges()] }
+        let size = [graph.num_nodes(), graph.num_edges()];
+        Self { source: features.into().rows(), layers, size, work: Work::default() }
     }
 
     /// Chooses the orders of products for a graph of this number of nodes and edges, of which the
@@ -108,6 +111,11 @@ impl<'a> Inference<'a> {
     pub fn watched(mut self, watch: &'a dyn Progress) -> Self {
         self.layers.watch = watch;
         self
+    }
+
+    /// Rows and edges of the layers of the last [`Inference::run`].
+    pub(crate) fn work(&self) -> Work {
+        self.work
     }
 
     /// Writes the rows of `wanted` (each below `V`) to `out`, one per entry in its order.
@@ -150,7 +158,7 @@ impl<'a> Inference<'a> {
     /// Computes the first `count` layers for `wanted`: their rows are in the input of the next
     /// layer, one for each node of the returned set, unless the flag says that no layer ran.
     fn compute(&mut self, model: &Model, wanted: &[NodeId], count: usize) -> Result<(NodeSet, bool)> {
-        let Self { source, layers, size } = self;
+        let Self { source, layers, size, work } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(size[0], size[1]);
@@ -171,6 +179,8 @@ impl<'a> Inference<'a> {
         } else {
             !source.gather_few(layers.backend, in_place, &needed[0], &mut layers.input)
         };
+        let computed = needed.iter().skip(1);
+        *work = computed.map(|nodes| layers.work_of(nodes)).sum();
         for (index, &order) in orders[..count].iter().enumerate() {
             let (sources, destinations) = (&needed[index], &needed[index + 1]);
             let layer = Layer { model, pass: &pass, index, order };

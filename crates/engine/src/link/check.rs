@@ -3,7 +3,7 @@
 use graphmill_core::options::one_of;
 use graphmill_loader::sampler;
 
-use crate::{Error, Result, TrainConfig, config::Devices};
+use crate::{Error, Result, TrainConfig, config::Devices, strategy};
 
 /// Strategies that train on links.
 const STRATEGIES: &[&str] = &["sequential", "pipelined"];
@@ -22,9 +22,10 @@ pub fn check(config: &TrainConfig) -> Result<()> {
             "it chooses its own seeds, so it cannot start from the ends of edges; use --sampler neighbor";
         return refuse(format!("--sampler {}", config.sampler), why.into());
     }
-    if !STRATEGIES.contains(&config.strategy.as_str()) {
+    let strategy = strategy::find(config)?.name;
+    if !STRATEGIES.contains(&strategy) {
         let why = format!("it does not divide pairs among devices; use --strategy {}", one_of(STRATEGIES));
-        return refuse(format!("--strategy {}", config.strategy), why);
+        return refuse(format!("--strategy {strategy}"), why);
     }
     if config.reuse != "none" {
         let why = "rows of hot nodes are computed without the exclusion of a batch's edges; leave it out";

@@ -207,15 +207,15 @@ pub(super) fn seed_order(config: &TrainConfig, _: &Key) -> Read {
 
 /// Several epochs are scored, so training can select the best one and stop early.
 pub(super) fn several_scores(config: &TrainConfig, _: &Key) -> Read {
-    if config.epochs.div_ceil(config.eval_every.max(1)) > 1 {
+    let every = config.eval_every.fixed().unwrap_or(1);
+    if config.epochs.div_ceil(every) > 1 {
         return Ok(());
     }
     Err(match config.epochs {
         1 => "--epochs 1 scores a single epoch; raise --epochs, or leave it out".into(),
         epochs => format!(
-            "--eval-every {} scores only the last of {epochs} epochs; use --eval-every {} or less, or \
+            "--eval-every {every} scores only the last of {epochs} epochs; use --eval-every {} or less, or \
              leave it out",
-            config.eval_every,
             epochs / 2
         ),
     })
@@ -232,11 +232,12 @@ fn weight_decay(config: &TrainConfig, _: &Key) -> Read {
 /// The name of the strategy does not already stand for a reuse.
 fn reuse(config: &TrainConfig, _: &Key) -> Read {
     let Some(alias) = strategy::of(config).and_then(|entry| entry.make.alias) else { return Ok(()) };
+    let Some(reuse) = alias.reuse else { return Ok(()) };
     let strategy = (alias.strategy)(config);
     Err(format!(
-        "--strategy {} stands for --strategy {strategy} --reuse {}; use --strategy {strategy}, or leave it \
-         out",
-        config.strategy, alias.reuse
+        "--strategy {} stands for --strategy {strategy} --reuse {reuse}; use --strategy {strategy}, or leave \
+         it out",
+        config.strategy
     ))
 }
 

@@ -92,6 +92,27 @@ fn layers_and_fanout_are_derived_from_each_other() {
 }
 
 #[test]
+fn the_devices_choose_the_strategy_and_not_the_reuse() {
+    for (devices, expected) in [
+        ("cpu", "pipelined"),
+        ("cuda:0", "pipelined"),
+        ("virtual:1", "time-sharing"),
+        ("virtual:2", "factored"),
+        ("cuda:0,1", "factored"),
+    ] {
+        let mut config = TrainConfig {
+            strategy: "auto".into(),
+            reuse: "layered".into(),
+            devices: devices.parse().unwrap(),
+            ..TrainConfig::default()
+        };
+        config.refuse_unused(&["strategy", "reuse"]).unwrap();
+        config.derive_options(&[]).unwrap();
+        assert_eq!((&*config.strategy, &*config.reuse), (expected, "layered"), "{devices}");
+    }
+}
+
+#[test]
 fn layers_of_several_hops_take_a_fanout_per_hop() {
     let base = TrainConfig { model: "mixhop".into(), ..TrainConfig::default() };
     let mut config = base.clone();

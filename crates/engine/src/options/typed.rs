@@ -181,7 +181,7 @@ fn orders() -> impl Iterator<Item = (&'static str, &'static [OptionGroup])> {
 
 /// The strategy trains on several types, on devices if it needs some.
 fn of_types(config: &TrainConfig, _: &Key) -> Read {
-    let Some(entry) = strategy::TABLE.get(&config.strategy) else { return Ok(()) };
+    let Some(entry) = strategy::of(config) else { return Ok(()) };
     match entry.make.over_types {
         None => {
             let readers = strategies().map(|(name, _)| name).collect::<Vec<_>>();

@@ -29,6 +29,9 @@ pub struct EpochTotals {
     /// Number of edges in the bottom blocks.
     #[serde(default)]
     pub bottom_edges: u64,
+    /// Number of rows that the layers computed, one for each destination of a block.
+    #[serde(default)]
+    pub rows: u64,
     /// Seconds from the order to the last update, including checkpoints.
     pub seconds: f64,
     /// Seconds by stage.
@@ -53,6 +56,7 @@ impl EpochTotals {
     pub fn add(&mut self, batch: &Sampled, traffic: Traffic, outcome: BatchOutcome, spent: &Stages) {
         self.add_counts(outcome, traffic, spent);
         self.edges += batch.num_edges() as u64;
+        self.rows += batch.blocks.iter().map(|block| block.num_dst as u64).sum::<u64>();
         self.bottom_edges += batch.blocks.first().map_or(0, Block::num_edges) as u64;
     }
 

@@ -14,18 +14,19 @@ use graphmill_nn::{
 };
 
 use super::{
-    Inputs, Meter, Peers, RunPosition, baseline, link_scoring::LinkScorer, observer::Observer, setup::Tables,
+    Inputs, Meter, Peers, RunPosition, RunState, baseline, link_scoring::LinkScorer, observer::Observer,
+    setup::Tables,
 };
 use crate::{
     Result, TrainConfig, build,
-    config::SelectBy,
+    config::{EvalEvery, SelectBy, Work},
     distributed::Ranks,
     inference::{
         DIAGNOSED_TRAIN_NODES, Inference, Output, class_report, diagnosed_parts, diagnostics, fixed_sample,
         score,
     },
     learner::Learner,
-    record::{Baseline, TestScore, ValidationScore},
+    record::{Baseline, EpochTotals, TestScore, ValidationScore},
     stage::Loader,
     tiers::AllRows,
 };
@@ -81,6 +82,9 @@ impl<'a> Scorer<'a> {
         model: &Model,
     ) -> Result<Self> {
         let Inputs { config, data, devices, view, .. } = *inputs;
+        if inputs.links.is_some() || view.is_some() {
+            config.eval_every.refuse_auto("the work of scoring links, and over ranks, is not known")?;
+        }
         let backend = match view {
             // rows between layers are served from host memory
             Some(_) => devices.cpu(),
@@ -131,7 +135,8 @@ impl<'a> Scorer<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Verdict> {
         let done = position.state.epoch + 1;
-        let is_turn = done.is_multiple_of(self.config.eval_every) || done == self.config.epochs;
+        let every = self.config.eval_every.fixed().or(position.state.eval_interval).unwrap_or(1);
+        let is_turn = done.is_multiple_of(every) || done == self.config.epochs;
         if !is_turn || self.valid.is_empty() {
             return Ok(Verdict { scored: None, is_best: self.valid.is_empty() });
         }
@@ -142,7 +147,11 @@ impl<'a> Scorer<'a> {
         if score.is_err() {
             position.rescue(observer);
         }
-        let Some(score) = score? else {
+        let score = score?;
+        if self.config.eval_every == EvalEvery::Auto && position.state.eval_interval.is_none() {
+            position.state.eval_interval = Some(self.choose_interval(&position.state, observer));
+        }
+        let Some(score) = score else {
             let is_best = position.state.best.is_none_or(|best| best.valid_score.is_none());
             return Ok(Verdict { scored: None, is_best });
         };
@@ -160,6 +169,16 @@ impl<'a> Scorer<'a> {
         };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
+    }
+
+    /// Chooses the epochs to score by the work of the first epoch and of its score.
+    fn choose_interval(&self, state: &RunState, observer: &mut dyn Observer) -> usize {
+        let EpochTotals { rows, edges, .. } = state.sums;
+        let interval = Work { rows, edges }.interval(self.inference.work());
+        observer.note(&format!(
+            "--eval-every auto: scores the first epoch, every {interval} epochs, and the last"
+        ));
+        interval
     }
 
     /// Ranks the hard negatives of the next epoch by the model, if the run draws some.

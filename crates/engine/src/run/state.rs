@@ -49,6 +49,9 @@ pub struct RunState {
     pub patience: Patience,
     /// State of the learning-rate schedule.
     pub schedule: schedule::State,
+    /// Epochs between two that are scored, once `--eval-every auto` has chosen them.
+    #[serde(default)]
+    pub eval_interval: Option<usize>,
     /// Seconds that the run has taken.
     pub seconds: f64,
     /// Largest staleness of a gradient, or of a reused row.

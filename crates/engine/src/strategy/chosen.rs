@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{Error, Result, TrainConfig, config::Devices};
 
-/// Name of a strategy that stands for another one with reuse.
+/// Name of a strategy that stands for another one, with a reuse or with that of the options.
 #[derive(Clone, Copy)]
 pub struct Alias {
     /// Returns the name of the strategy.
     pub strategy: fn(&TrainConfig) -> &'static str,
-    /// Name of the reuse.
-    pub reuse: &'static str,
+    /// Name of the reuse, if it stands for one.
+    pub reuse: Option<&'static str>,
 }
 
 impl Alias {
@@ -26,7 +26,19 @@ impl Alias {
     /// `sequential`.
     pub(super) const LAYERED: Self = Self {
         strategy: |config| if *config.devices == Devices::Cpu { "sequential" } else { "time-sharing" },
-        reuse: reuse::LAYERED,
+        reuse: Some(reuse::LAYERED),
+    };
+
+    /// The strategy for the devices. A function of the options alone, because rounds of several
+    /// devices are part of the result. `pipelined` compares its allocations with stages in turn
+    /// while it trains, and its result is that of `sequential`.
+    pub(super) const AUTO: Self = Self {
+        strategy: |config| match &*config.devices {
+            Devices::Virtual(1) => "time-sharing",
+            _ if config.num_devices() > 1 => "factored",
+            _ => "pipelined",
+        },
+        reuse: None,
     };
 }
 
@@ -45,13 +57,14 @@ impl Chosen {
     /// # Errors
     /// A name is not in its table.
     pub fn find(config: &TrainConfig) -> Result<Self> {
-        let named = TABLE.find(&config.strategy).map_err(Error::name)?;
+        let named = super::find(config)?;
         let find = |reuse: &str| reuse::TABLE.find(reuse).map_err(Error::name);
         match named.make.alias {
+            Some(Alias { strategy, reuse }) => Ok(Self {
+                strategy: TABLE.find(strategy(config)).map_err(Error::name)?,
+                reuse: find(reuse.unwrap_or(&config.reuse))?,
+            }),
             None => Ok(Self { strategy: named, reuse: find(&config.reuse)? }),
-            Some(Alias { strategy, reuse }) => {
-                Ok(Self { strategy: TABLE.find(strategy(config)).map_err(Error::name)?, reuse: find(reuse)? })
-            }
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) use single_trainer::SingleTrainer;
 pub(crate) use worker::{Worker, attempt};
 
 pub use crate::accelerator::SamplingDevices;
-use crate::{Result, TrainConfig, accelerator::draws_on_devices, build, config::Devices};
+use crate::{Error, Result, TrainConfig, accelerator::draws_on_devices, build, config::Devices};
 
 /// Constructor of a strategy.
 pub type Make = for<'a> fn(StrategyContext<'a>) -> Result<Box<dyn Strategy + 'a>>;
@@ -83,8 +83,7 @@ impl TypedOrder {
 /// # Errors
 /// The reason and the fix if several of them train, or there are none.
 pub(crate) fn simulated(config: &TrainConfig) -> Result<usize, String> {
-    let is_factored =
-        TABLE.get(&config.strategy).and_then(|row| row.make.over_types) == Some(TypedOrder::Factored);
+    let is_factored = of(config).and_then(|row| row.make.over_types) == Some(TypedOrder::Factored);
     match *config.devices {
         Devices::Virtual(count) if is_factored || count == 1 => Ok(count),
         Devices::Virtual(_) => {
@@ -218,6 +217,17 @@ pub static TABLE: Table<Kind> = Table::new(
             },
         },
         Entry {
+            name: "auto",
+            summary: "pipelined; on one simulated device time-sharing, on several devices factored",
+            source: "",
+            options: &[],
+            make: Kind {
+                alias: Some(Alias::AUTO),
+                cost: Cost::Unknown("it stands for another strategy"),
+                ..Kind::new(|context| Chosen::find(context.config)?.make(context))
+            },
+        },
+        Entry {
             name: "layered",
             summary: "earlier spelling of --reuse layered with sequential, or time-sharing on devices",
             source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
@@ -245,9 +255,22 @@ pub static TABLE: Table<Kind> = Table::new(
     ],
 );
 
-/// Row of the strategy that a configuration names, which may be an alias.
+/// Row of the strategy that a configuration names. It is an alias if the name stands for a reuse as
+/// well.
+///
+/// # Errors
+/// The name is not in the table.
+pub(crate) fn find(config: &TrainConfig) -> Result<&'static Entry<Kind>> {
+    let named = TABLE.find(&config.strategy).map_err(Error::name)?;
+    match named.make.alias {
+        Some(Alias { strategy, reuse: None }) => TABLE.find(strategy(config)).map_err(Error::name),
+        _ => Ok(named),
+    }
+}
+
+/// [`find`], or `None` for an unknown name.
 pub(crate) fn of(config: &TrainConfig) -> Option<&'static Entry<Kind>> {
-    TABLE.get(&config.strategy)
+    find(config).ok()
 }
 
 /// Returns true if each device of the strategy samples or trains for itself.
@@ -310,8 +333,11 @@ pub(crate) fn sampling_devices(config: &TrainConfig) -> Option<SamplingDevices> 
 }
 
 /// Resolves options that follow from others, so that a resumed run has the same values on other
-/// devices.
+/// devices, and a strategy that the devices choose.
 pub(crate) fn derive_options(config: &mut TrainConfig) {
+    if let Some(named) = of(config).filter(|named| named.name != config.strategy) {
+        config.strategy = named.name.into();
+    }
     if let Some(chosen) = Chosen::of(config) {
         chosen.derive_options(config);
     }

@@ -58,7 +58,9 @@ impl Plan {
             configs.push(of_trial);
         }
         refuse_unused_by_all(&configs, &names)?;
-        let rungs = rungs(configs.len(), config.epochs, options.min_epochs, options.eta, config.eval_every);
+        config.eval_every.refuse_auto("trials are compared after the same numbers of epochs")?;
+        let every = config.eval_every.fixed().unwrap_or(1);
+        let rungs = rungs(configs.len(), config.epochs, options.min_epochs, options.eta, every);
         let record = SweepRecord {
             graphmill: env!("CARGO_PKG_VERSION").to_string(),
             config: config.to_json(),

@@ -33,7 +33,7 @@ pub(super) const WHOLE: WorkerRole =
 /// # Errors
 /// It is not for several types.
 pub(super) fn order(config: &TrainConfig) -> Result<TypedOrder> {
-    let named = strategy::TABLE.find(&config.strategy).map_err(Error::name)?;
+    let named = strategy::find(config)?;
     named.make.over_types.ok_or_else(|| {
         let rows = strategy::TABLE.iter().filter(|row| row.make.over_types.is_some());
         let names: Vec<&str> = rows.map(|row| row.name).collect();

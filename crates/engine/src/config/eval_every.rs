@@ -1,0 +1,138 @@
+//! Epochs whose validation nodes are scored.
+
+use std::{fmt, iter::Sum, str::FromStr};
+
+use graphmill_core::by_word;
+use serde::{Serialize, Serializer};
+
+use crate::{Error, Result};
+
+/// Share of the work of a run that scoring takes with [`EvalEvery::Auto`], at most.
+const MAX_SHARE: f64 = 0.1;
+/// Work of computing a row of a layer, relative to adding the row of an edge.
+const ROW_WORK: f64 = 20.0;
+/// Work of training on a row or an edge, relative to scoring it: forward, the gradients of inputs
+/// and of weights, and what comes before.
+const TRAINING_WORK: f64 = 4.0;
+
+/// Interval of scoring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvalEvery {
+    /// The shortest that keeps scoring under a tenth of the run, by counts of rows and edges. It
+    /// does not depend on measured times, so that the best epoch is the same on every machine.
+    Auto,
+    /// A fixed number of epochs.
+    Epochs(usize),
+}
+
+impl EvalEvery {
+    /// Number of epochs, if it is fixed.
+    pub fn fixed(self) -> Option<usize> {
+        match self {
+            Self::Auto => None,
+            Self::Epochs(epochs) => Some(epochs),
+        }
+    }
+
+    /// Refuses [`EvalEvery::Auto`] for a run whose scoring it does not know, for a reason.
+    ///
+    /// # Errors
+    /// The option is `auto`.
+    pub(crate) fn refuse_auto(self, why: &str) -> Result<()> {
+        match self {
+            Self::Auto => Err(Error::usage(format!("--eval-every auto: {why}; give a number of epochs"))),
+            Self::Epochs(_) => Ok(()),
+        }
+    }
+}
+
+/// Rows that the layers compute, and edges that they aggregate, each summed over the layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub(crate) rows: u64,
+    pub(crate) edges: u64,
+}
+
+impl Work {
+    fn units(self) -> f64 {
+        ROW_WORK * self.rows as f64 + self.edges as f64
+    }
+
+    /// Number of epochs of this work between two that are scored, whose work is `scoring`, so that
+    /// scoring keeps to its share.
+    pub(crate) fn interval(self, scoring: Self) -> usize {
+        let scores_per_epoch = scoring.units() / (TRAINING_WORK * self.units()).max(1.0);
+        // of an interval of n epochs, s / (n + s) is the share of scoring
+        (scores_per_epoch * (1.0 - MAX_SHARE) / MAX_SHARE).ceil().max(1.0) as usize
+    }
+}
+
+impl Sum for Work {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            rows: sum.rows + part.rows,
+            edges: sum.edges + part.edges,
+        })
+    }
+}
+
+impl FromStr for EvalEvery {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        if word == "auto" {
+            return Ok(Self::Auto);
+        }
+        let wrong = || format!("'{word}' is neither auto nor a number of epochs from 1");
+        word.parse().ok().filter(|&epochs| epochs > 0).map(Self::Epochs).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for EvalEvery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Epochs(epochs) => epochs.fmt(f),
+        }
+    }
+}
+
+impl Serialize for EvalEvery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Epochs(epochs) => serializer.serialize_u64(*epochs as u64),
+            word => serializer.collect_str(word),
+        }
+    }
+}
+
+by_word!(EvalEvery);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scoring_keeps_to_its_share() {
+        let work = |rows, edges| Work { rows, edges };
+        // an epoch of the work of a score is four times as expensive
+        assert_eq!(work(100, 1000).interval(work(100, 1000)), 3);
+        assert_eq!(work(100, 1000).interval(work(1, 10)), 1);
+        assert_eq!(work(1, 0).interval(work(40, 0)), 90);
+        assert_eq!(work(0, 0).interval(work(0, 0)), 1);
+        for scoring in [10, 300, 7000] {
+            let (epoch, score) = (work(10, 50), work(scoring, 0));
+            let training = TRAINING_WORK * epoch.units() * epoch.interval(score) as f64;
+            assert!(score.units() <= MAX_SHARE * (training + score.units()) * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn a_number_stays_a_number_in_files() {
+        for (json, value) in [("7", EvalEvery::Epochs(7)), ("\"auto\"", EvalEvery::Auto)] {
+            assert_eq!(serde_json::from_str::<EvalEvery>(json).unwrap(), value);
+            assert_eq!(serde_json::to_string(&value).unwrap(), json);
+        }
+        assert!("0".parse::<EvalEvery>().is_err() && "often".parse::<EvalEvery>().is_err());
+    }
+}

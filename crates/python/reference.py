@@ -34,7 +34,7 @@ PARTS = [
                  graphmill.GraphSAINTNodeSampler, graphmill.GraphSAINTEdgeSampler, graphmill.GraphSAINTRandomWalkSampler,
                  graphmill.ClusterData, graphmill.ClusterLoader, graphmill.Data, graphmill.HeteroData]),
     ("Links", [graphmill.NegativeSampling, graphmill.negative_sampling, *(getattr(metrics, name) for name in metrics.__all__)]),
-    ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.plan_tables,
+    ("Datasets", [graphmill.Dataset, graphmill.TypedDataset, graphmill.generate, graphmill.import_dataset, graphmill.append, graphmill.plan_tables,
                   graphmill.TablePlan, graphmill.datasets, graphmill.download, graphmill.info, graphmill.export_dataset, graphmill.reorder]),
     ("Runs", [graphmill.train, graphmill.Run, graphmill.Runs, graphmill.History, graphmill.evaluate, graphmill.predict, graphmill.recommend, graphmill.Recommendations, graphmill.embed, graphmill.Predictor, graphmill.LinkPredictor,
               graphmill.export_model, graphmill.load_model, graphmill.import_model, graphmill.report, graphmill.runs, graphmill.hotness, graphmill.hotness_report,

@@ -31,7 +31,7 @@ use crate::{
     observer::Observer,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
-        Inputs, Meter, Peers, Preparation, RunPosition,
+        Earlier, Inputs, Meter, Peers, Preparation, RunPosition,
         notices::{Choices, LaterNotes},
         scoring::{Scorer, Tested},
         setup::{self, Parts, Tables},
@@ -184,18 +184,22 @@ impl Trainer<'_> {
     /// Continues from the checkpoint if the run resumes, and writes the origin of the run once its
     /// options and dataset are known to be valid.
     fn prepare(&mut self, resume: bool) -> Result<()> {
-        if resume {
-            self.position.resume(&self.peers, self.observer)?;
-            if let Some(online) = &mut self.online {
-                let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
-                let begin = |epoch| self.peers.begin_draws(epoch);
-                online.replay(self.loader, (epoch, batch), &begin, self.inputs.progress)?;
-                online.fill(epoch)?;
-            }
+        let is_resumed = resume && self.position.resume(&self.peers, self.observer)?;
+        let earlier = if is_resumed { None } else { Earlier::open(self.inputs.config)? };
+        earlier.iter().try_for_each(|earlier| self.position.start_from(earlier, self.observer))?;
+        if let (true, Some(online)) = (resume, &mut self.online) {
+            let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
+            let begin = |epoch| self.peers.begin_draws(epoch);
+            online.replay(self.loader, (epoch, batch), &begin, self.inputs.progress)?;
+            online.fill(epoch)?;
         }
         self.strategy.prepare(self.loader, &self.position.learner)?;
         let (metric, timeline) = (self.scorer.metric_name(), self.meter.timeline());
         self.position.write_origin(&self.inputs, &metric)?;
+        if earlier.is_some() {
+            // from now on, the run does not depend on the other one
+            self.position.save()?;
+        }
         let start = self.position.start(self.inputs.config, self.loader, &metric, timeline);
         self.observer.start(&start)
     }

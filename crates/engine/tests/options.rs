@@ -209,6 +209,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
 /// them, and with their effect.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
+    ("start_from", "runs/earlier", "the model that a run starts from: tests/start_from.rs"),
     ("verify", "open", "the time of the verification"),
     ("bottom_dir", "elsewhere", "the place of the stored aggregates"),
     ("fused", "off", "whether rows are copied before they are aggregated"),

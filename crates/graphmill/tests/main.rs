@@ -2,6 +2,8 @@
 //! a program takes longer than most of them run. Those over MPI are a program of their own. `cargo
 //! test -p graphmill --test main resume::` runs one module.
 
+#[cfg(feature = "tables")]
+mod append;
 mod bench;
 #[cfg(feature = "tables")]
 mod class_columns;

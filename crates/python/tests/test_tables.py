@@ -260,6 +260,28 @@ def test_new_rows_get_the_scores_that_they_have_in_the_dataset(tmp_path, model, 
     assert np.abs(backwards[::-1] - found).max() < 1e-5
 
 
+def test_appended_rows_are_those_of_an_import_of_all_rows(tmp_path):
+    nodes, edges = accounts()
+    is_known = [u < "acc-0200" and v < "acc-0200" for u, v in zip(edges["from"], edges["to"])]
+    inner, outer = (split_off(edges, [e for e, known in enumerate(is_known) if known == part]) for part in (True, False))
+    part = graphmill.Dataset.from_tables(split_off(nodes, range(200)), inner, **HOW, path=tmp_path / "part")
+    new = split_off(nodes, range(200, 240))
+    longer = graphmill.append(part, tmp_path / "longer", nodes=new, edges={"edge": outer}, split="random:100,0,0")
+    whole = graphmill.Dataset.from_tables(nodes, edges, **HOW, like=part)
+    for name in ("x", "y", "indptr", "indices", "keys"):
+        assert np.array_equal(getattr(longer, name), getattr(whole, name)), name
+    assert longer.name == "part" and (longer.valid == part.valid).all() and len(longer.train) > len(part.train)
+    options = dict(hidden=8, epochs=1, fanout=[5, 5], batch_size=64, progress=False)
+    graphmill.train(part, out=tmp_path / "run", **options)
+    run = graphmill.train(longer, out=tmp_path / "continued", start_from=os.fspath(tmp_path / "run"), **options)
+    assert len(run.history) == 1
+    with pytest.raises(ValueError, match="40 rows with a key that the dataset has: row 1 'acc-0200'"):
+        graphmill.append(longer, tmp_path / "again", nodes=new)
+    memory = graphmill.Dataset.from_arrays(edge_index=[[0], [1]], num_nodes=2)
+    with pytest.raises(ValueError, match="in memory, without statistics of columns"):
+        graphmill.append(memory, tmp_path / "again", nodes=new)
+
+
 def test_one_run_predicts_several_columns_of_classes(tmp_path):
     nodes, edges = accounts()
     nodes["region"] = [None if i % 5 == 4 else ("north", "south")[i % 3 == 0] for i in range(240)]

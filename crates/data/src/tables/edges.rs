@@ -67,12 +67,13 @@ struct EdgeRows {
 }
 
 impl EdgePlan {
-    /// Reads all values once and chooses the roles of the columns of an edge table.
+    /// Reads all values once and chooses the roles of the columns of an edge table, whose edges
+    /// extend those of a dataset if `is_longer`.
     pub(super) fn of_table(
         (index, spec): (usize, &EdgeTable),
         types: &[String],
         table: Table,
-        like: Option<&EdgeEncoding>,
+        (like, is_longer): (Option<&EdgeEncoding>, bool),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
@@ -102,14 +103,15 @@ impl EdgePlan {
         });
         let weight = spec.weight.as_ref().and_then(|column| {
             let c = find(column, faults)?;
-            if profiles[c].shape() != Some((Shape::Number, 0)) {
+            if profiles[c].shape().is_some_and(|shape| shape != (Shape::Number, 0)) {
                 faults.add(&name, profiles[c].not_all(column, "numbers"));
             }
             roles[c] = Some("weight".into());
             Some(c)
         });
         let place = format!("edges '{}'", spec.kind);
-        let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref());
+        let mut targets =
+            TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref()).or_none(is_longer);
         let known = (like.and_then(|like| like.target.as_ref()), time.map(|(c, _)| c));
         targets.assign(&table, &profiles, known, &mut roles, faults);
         let mut plan = Self {
@@ -360,7 +362,7 @@ impl EdgePlan {
 
     /// Record of the columns, of which `features` became features.
     fn encoding(&self, table: &Table, features: Vec<EncodedColumn>) -> EdgeEncoding {
-        let target = self.targets.target.as_ref();
+        let (target, rule) = (self.targets.target.as_ref(), self.targets.rule.as_ref());
         EdgeEncoding {
             src: self.keys[0].clone(),
             dst: self.keys[1].clone(),
@@ -369,7 +371,7 @@ impl EdgePlan {
             keep_duplicates: self.keep_duplicates,
             foreign_key: Some(self.is_optional),
             target: target
-                .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned)),
+                .map(|(_, planned)| TargetEncoding::new(self.targets.names.clone().into(), planned, rule)),
             features,
         }
     }

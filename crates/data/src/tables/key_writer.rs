@@ -3,7 +3,13 @@
 use graphmill_core::{Error, Result};
 
 use super::parts::KeyPart;
-use crate::external::{Rows, Scratch};
+use crate::{
+    external::{Rows, Scratch},
+    typed::{Key, Keys},
+};
+
+/// Keys that are copied at a time.
+const CHUNK_LEN: usize = 1 << 16;
 
 /// Writer of the keys of a node type.
 pub(super) enum KeyWriter {
@@ -41,6 +47,17 @@ impl KeyWriter {
                 texts.starts.extend(&[texts.end])
             }
         }
+    }
+
+    /// Adds the keys of a dataset.
+    pub(super) fn push_all(&mut self, keys: &Keys) -> Result<()> {
+        if let (Self::Integers(numbers), Keys::Integers(keys)) = (&mut *self, keys) {
+            return keys.chunks(CHUNK_LEN).try_for_each(|chunk| numbers.extend(chunk));
+        }
+        (0..keys.len()).try_for_each(|id| match keys.get(id) {
+            Key::Text(key) => self.push(&key),
+            key @ Key::Integer(_) => self.push(&key.to_string()),
+        })
     }
 
     pub(super) fn finish(self) -> Result<KeyPart> {

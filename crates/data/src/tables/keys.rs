@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     external::{RecordSorter, Rows, Scratch, SortedRecords},
-    typed::KEY_SEPARATOR,
+    typed::{KEY_SEPARATOR, Key, Keys},
 };
 
 /// Id of an edge's end that names no node.
@@ -80,6 +80,8 @@ fn is_integer(key: &str) -> bool {
 /// Rows of a node table that are nodes: all but those that repeat a key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeRows {
+    /// Nodes of the dataset that the table extends, whose ids come first.
+    pub(super) base: u64,
     /// Rows of the table.
     pub(super) rows: u64,
     /// Rows that repeat the key of an earlier one, ascending.
@@ -90,14 +92,14 @@ impl NodeRows {
     /// Id of the node of a row; `None` for a repeated one.
     pub(super) fn id(&self, row: u64) -> Option<NodeId> {
         if self.repeated.is_empty() {
-            return Some(row as NodeId);
+            return Some((self.base + row) as NodeId);
         }
-        self.repeated.binary_search(&row).err().map(|before| (row - before as u64) as NodeId)
+        self.repeated.binary_search(&row).err().map(|before| (self.base + row - before as u64) as NodeId)
     }
 
     /// Number of nodes.
     pub(super) fn count(&self) -> u64 {
-        self.rows - self.repeated.len() as u64
+        self.base + self.rows - self.repeated.len() as u64
     }
 }
 
@@ -106,6 +108,8 @@ pub(super) struct NodeKeys {
     store: Store,
     /// Rows of the table.
     pub(super) rows: NodeRows,
+    /// Rows whose key the dataset that the table extends has.
+    pub(super) known: Vec<u64>,
     /// Number of nodes that only edges name; their ids follow those of the rows.
     pub(super) added: u64,
     /// True if all keys are integers.
@@ -117,7 +121,8 @@ pub(super) struct NodeKeys {
 
 enum Store {
     Memory(Dictionary),
-    /// Sorted by key, with the row.
+    /// Sorted by key, with the number of the node: first those of the dataset that the table
+    /// extends, then those of the rows, then the added ones.
     Collecting(RecordSorter),
     Disk(SortedRecords),
 }
@@ -126,6 +131,7 @@ enum Store {
 #[derive(Serialize, Deserialize)]
 pub(super) struct KeptKeys {
     store: KeptStore,
+    base: u64,
     rows: u64,
     repeated: KeptColumn,
     added: u64,
@@ -158,7 +164,8 @@ impl NodeKeys {
         };
         let repeated = kept.values(&format!("{name}-repeated"), &self.rows.repeated)?;
         let (added, integers) = (self.added, self.integers);
-        Ok(Some(KeptKeys { store, rows: self.rows.rows, repeated, added, integers }))
+        let NodeRows { base, rows, .. } = self.rows;
+        Ok(Some(KeptKeys { store, base, rows, repeated, added, integers }))
     }
 
     /// Takes over recorded keys; `None` if a file is missing.
@@ -171,7 +178,7 @@ impl NodeKeys {
             KeptStore::Disk(records) => Store::Disk(kept.open_records(records)?),
         };
         let repeated = kept.open::<u64>(&part.repeated)?.to_vec();
-        let rows = NodeRows { rows: part.rows, repeated };
+        let rows = NodeRows { base: part.base, rows: part.rows, repeated };
         Some(Self { store, rows, added: part.added, integers: part.integers, ..empty })
     }
 
@@ -180,6 +187,7 @@ impl NodeKeys {
         Self {
             store: Store::Memory(Dictionary::default()),
             rows: NodeRows::default(),
+            known: Vec::new(),
             added: 0,
             integers: true,
             scratch: scratch.clone(),
@@ -188,22 +196,45 @@ impl NodeKeys {
         }
     }
 
+    /// Adds the keys of the dataset that the table extends, before all rows.
+    pub(super) fn follow(&mut self, known: &Keys) -> Result<()> {
+        self.integers = matches!(known, Keys::Integers(_));
+        for id in 0..known.len() {
+            self.rows.base += 1;
+            match known.get(id) {
+                Key::Integer(key) => self.insert(&key.to_string(), id as u64)?,
+                Key::Text(key) => self.insert(&key, id as u64)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the key of the next row.
     pub(super) fn push(&mut self, key: &str) -> Result<()> {
         let row = self.rows.rows;
         self.rows.rows += 1;
-        if row >= u64::from(NONE) {
+        if self.rows.base + row >= u64::from(NONE) {
             return Err(Error::invalid(format!("the table has more than {NONE} rows; divide the graph")));
         }
         self.integers = self.integers && is_integer(key);
+        self.insert(key, self.rows.base + row)
+    }
+
+    /// Adds the key of the node with this number.
+    fn insert(&mut self, key: &str, number: u64) -> Result<()> {
         match &mut self.store {
             Store::Memory(dictionary) => {
                 if !dictionary.insert(key.as_bytes()) {
+                    let row = number - self.rows.base;
                     self.rows.repeated.push(row);
+                    let first = dictionary.get(key.as_bytes());
+                    if first.is_some_and(|id| u64::from(id) < self.rows.base) {
+                        self.known.push(row);
+                    }
                 }
                 if dictionary.memory() as u64 > self.budget { self.move_to_disk() } else { Ok(()) }
             }
-            Store::Collecting(sorter) => sorter.push(key.as_bytes(), row),
+            Store::Collecting(sorter) => sorter.push(key.as_bytes(), number),
             Store::Disk(_) => Err(Error::invalid("keys are added after they were sorted")),
         }
     }
@@ -212,9 +243,11 @@ impl NodeKeys {
     fn move_to_disk(&mut self) -> Result<()> {
         let mut sorter = RecordSorter::new(&self.scratch, &format!("keys-{}", self.name), self.budget);
         if let Store::Memory(dictionary) = &self.store {
-            let rows = (0..self.rows.rows).filter_map(|row| Some((row, self.rows.id(row)?)));
-            for (row, id) in rows {
-                sorter.push(dictionary.key(id), row)?;
+            let NodeRows { base, rows, .. } = self.rows;
+            let numbers = (0..base).map(|id| (id, id as NodeId));
+            let rows = (0..rows).filter_map(|row| Some((base + row, self.rows.id(row)?)));
+            for (number, id) in numbers.chain(rows) {
+                sorter.push(dictionary.key(id), number)?;
             }
         }
         self.store = Store::Collecting(sorter);
@@ -227,16 +260,21 @@ impl NodeKeys {
         self.store = match store {
             Store::Collecting(sorter) => {
                 let sorted = sorter.finish()?;
-                let mut previous: Option<Vec<u8>> = None;
-                sorted.for_each(|key, row| {
-                    if previous.as_deref() == Some(key) {
-                        self.rows.repeated.push(row);
-                    } else {
-                        previous = Some(key.into());
+                let (mut previous, mut first, base) = (None::<Vec<u8>>, 0, self.rows.base);
+                let (repeated, known) = (&mut self.rows.repeated, &mut self.known);
+                sorted.for_each(|key, number| {
+                    if previous.as_deref() != Some(key) {
+                        (previous, first) = (Some(key.into()), number);
+                        return Ok(());
+                    }
+                    repeated.push(number - base);
+                    if first < base {
+                        known.push(number - base);
                     }
                     Ok(())
                 })?;
-                self.rows.repeated.sort_unstable();
+                repeated.sort_unstable();
+                known.sort_unstable();
                 Store::Disk(sorted)
             }
             other => other,
@@ -256,12 +294,12 @@ impl NodeKeys {
             _ => None,
         };
         distinct(unknown, |key| {
-            let row = self.rows.rows + self.added;
+            let number = self.rows.base + self.rows.rows + self.added;
             self.added += 1;
             let text = String::from_utf8_lossy(key);
             self.integers = self.integers && is_integer(&text);
             match (&mut sorter, &mut self.store) {
-                (Some(sorter), _) => sorter.push(key, row),
+                (Some(sorter), _) => sorter.push(key, number),
                 (None, Store::Memory(dictionary)) => {
                     dictionary.insert(key);
                     Ok(())
@@ -285,14 +323,14 @@ impl NodeKeys {
         self.scratch.column(name)
     }
 
-    /// Id of a row, or of an added node, whose numbers follow those of the rows.
-    fn id(&self, row: u64) -> NodeId {
-        let repeated = if row >= self.rows.rows {
-            Some((row - self.rows.repeated.len() as u64) as NodeId)
-        } else {
-            None
-        };
-        repeated.or_else(|| self.rows.id(row)).unwrap_or(NONE)
+    /// Id of the node with this number: rows that repeat a key have numbers, but no ids.
+    fn id(&self, number: u64) -> NodeId {
+        let NodeRows { base, rows, repeated } = &self.rows;
+        match number.checked_sub(*base) {
+            None => number as NodeId,
+            Some(row) if row >= *rows => (number - repeated.len() as u64) as NodeId,
+            Some(row) => self.rows.id(row).unwrap_or(NONE),
+        }
     }
 }
 
@@ -472,6 +510,36 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
+        fn rows_of_a_longer_table_have_the_ids_of_one_table(
+            nodes in prop::collection::btree_set("[ab]{1,3}", 0..30),
+            more in prop::collection::vec("[ab]{1,3}", 0..30),
+            budget in 0u64..1500,
+        ) {
+            let nodes: Vec<String> = nodes.into_iter().rev().collect();
+            let dir = tempfile::tempdir().unwrap();
+            let scratch = Scratch::open(&dir.path().join("work"), "keys", 0, Box::new(Quiet)).unwrap();
+            let (mut whole, mut longer) =
+                (NodeKeys::new(&scratch, "whole", u64::MAX), NodeKeys::new(&scratch, "longer", budget));
+            nodes.iter().chain(&more).for_each(|key| whole.push(key).unwrap());
+            longer.follow(&Keys::texts(&nodes)).unwrap();
+            more.iter().for_each(|key| longer.push(key).unwrap());
+            whole.finish().unwrap();
+            longer.finish().unwrap();
+            prop_assert_eq!(longer.count(), whole.count());
+            for row in 0..more.len() as u64 {
+                prop_assert_eq!(longer.rows.id(row), whole.rows.id(row + nodes.len() as u64));
+                prop_assert_eq!(longer.known.contains(&row), nodes.contains(&more[row as usize]));
+            }
+            let ids = |keys: &NodeKeys, name: &str| {
+                let mut ends = Ends::new(keys, name, false).unwrap();
+                let all = nodes.iter().chain(&more).enumerate();
+                all.for_each(|(row, key)| ends.push(row as u64, Some(key)).unwrap());
+                ends.finish((nodes.len() + more.len()) as u64).unwrap().0.to_vec()
+            };
+            prop_assert_eq!(ids(&longer, "longer"), ids(&whole, "whole"));
+        }
+
+        #[test]
         fn ids_do_not_depend_on_the_memory(
             nodes in prop::collection::vec("[ab]{1,3}", 0..60),
             ends in prop::collection::vec(prop::option::of("[ab]{1,3}"), 0..60),
@@ -484,7 +552,7 @@ mod tests {
             prop_assert!(ids.iter().all(|&id| id == NONE || u64::from(id) < count));
             for (id, key) in ids.iter().zip(&ends) {
                 let row = nodes.iter().position(|node| Some(node) == key.as_ref());
-                let rows = NodeRows { rows: nodes.len() as u64, repeated: repeated.clone() };
+                let rows = NodeRows { base: 0, rows: nodes.len() as u64, repeated: repeated.clone() };
                 match row {
                     Some(row) => prop_assert_eq!(Some(*id), rows.id(row as u64)),
                     None => prop_assert_eq!(*id == NONE, !add || key.is_none()),

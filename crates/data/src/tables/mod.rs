@@ -11,8 +11,13 @@
 //! - [`plan`]: roles that an import would give to all columns.
 //! - [`import_tables`]: the import.
 //! - [`import_new_tables`]: the import of new rows, whose edges may name nodes of a dataset.
+//! - [`append_tables`]: a dataset with the rows of further tables, [`MoreTables`].
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 
+mod append;
+#[cfg(test)]
+mod append_tests;
+mod base;
 mod column;
 mod date;
 mod dictionary;
@@ -21,10 +26,12 @@ mod encoding;
 mod ends;
 mod faults;
 mod finished;
+mod joined;
 mod kept;
 mod key_writer;
 mod keys;
 mod memory;
+mod names;
 mod nodes;
 mod outside;
 mod parts;
@@ -52,19 +59,22 @@ mod times;
 mod value;
 mod write;
 
-use std::{path::Path, process};
+use std::{fs, path::Path, process};
 
+pub use append::MoreTables;
+use base::Base;
 use faults::Faults;
 use finished::{FinishedEdges, FinishedNodes, keep_edges, load_edges};
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
 use kept::Kept;
 use keys::NodeKeys;
 pub use memory::MemoryTable;
+pub use names::{TypeTables, find_edge_type};
 pub use outside::KnownKeys;
 use parts::Parts;
 pub use plan::ColumnLine;
 use plans::{Budget, Plans};
-pub use preprocessing::{FILE as PREPROCESSING_FILE, Preprocessing};
+pub use preprocessing::{Appended, FILE as PREPROCESSING_FILE, Preprocessing};
 pub use report::{EdgeReport, LabelReport, NodeReport, TableReport, TargetReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{
@@ -78,7 +88,7 @@ use crate::{
     atomic,
     dataset::{Work, native::check_target},
     external::Scratch,
-    typed::TypedDataset,
+    typed::{self, TypedDataset, Verify},
 };
 
 /// Roles that [`import_tables`] would give to the columns.
@@ -107,7 +117,8 @@ pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planne
     let mut spool = Spool::new(std::env::temp_dir().join(format!("graphmill-{}.table", process::id())));
     let budget = Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema);
     let sources = Sources::find(schema, &mut spool)?;
-    let plans = Plans::new(schema, like, budget, sources, &Kept::none())?;
+    let base = Base { like, ..Base::default() };
+    let plans = Plans::new(schema, base, budget, sources, &Kept::none())?;
     Ok(Planned { report: plans.report(), schema: plans.resolved() })
 }
 
@@ -127,7 +138,7 @@ pub fn import_tables(
     like: Option<&Preprocessing>,
     work: Work,
 ) -> Result<ImportedTables> {
-    import_within(schema, dst.as_ref(), Base { like, known: None }, work, None)
+    import_within(schema, dst.as_ref(), Base { like, ..Base::default() }, work, None)
 }
 
 /// Imports tables of new rows as [`import_tables`] does, encoded by the statistics `like` of a
@@ -144,17 +155,56 @@ pub fn import_new_tables(
     work: Work,
 ) -> Result<ImportedTables> {
     let schema = TableSchema { dangling: Dangling::Add, ..schema.clone() };
-    let base = Base { like: Some(like), known: Some(known) };
+    let base = Base { like: Some(like), known: Some(known), before: None };
     import_within(&schema, dst.as_ref(), base, work, None)
 }
 
-/// Dataset that tables are imported for.
-#[derive(Clone, Copy, Default)]
-struct Base<'a> {
-    /// Statistics by which columns are encoded.
-    like: Option<&'a Preprocessing>,
-    /// Keys that edges may name without a row.
-    known: Option<&'a KnownKeys<'a>>,
+/// Writes the dataset `base`, which [`import_tables`] or this function wrote, with the rows of
+/// further tables to the directory `dst`. The tables are read as [`import_tables`] reads them:
+/// within a memory budget, with the same bytes for any budget and number of threads, atomically,
+/// and resumed after a kill.
+///
+/// Nodes, edges and rows of tasks keep their numbers, and new ones follow; edges of a destination
+/// do, too. Columns are encoded by the statistics of the import. New rows with labels are divided by
+/// the rule of the import, or another one: on their own, so that earlier rows stay in their part.
+/// The result is that of an import of all rows by these statistics, but for splits by shares, and
+/// the rounding of weights of edges that are merged.
+///
+/// # Errors
+/// All faults of the tables at once, such as a node whose key `base` has; `base` was not imported
+/// from tables; `dst` is `base` or not empty; the disk is too small; the progress cancels the work.
+pub fn append_tables(
+    base: impl AsRef<Path>,
+    tables: &MoreTables,
+    dst: impl AsRef<Path>,
+    work: Work,
+) -> Result<(ImportedTables, Appended)> {
+    append_within(base.as_ref(), tables, dst.as_ref(), work, None)
+}
+
+fn append_within(
+    base: &Path,
+    tables: &MoreTables,
+    dst: &Path,
+    work: Work,
+    budget: Option<Budget>,
+) -> Result<(ImportedTables, Appended)> {
+    let place = |path: &Path| fs::canonicalize(path).ok();
+    if place(dst).is_some_and(|dst| Some(dst) == place(base)) {
+        let message = "rows are appended to a new directory, because runs refer to the old dataset; name \
+                       another directory";
+        return Err(Error::format(dst, "directory", message));
+    }
+    let known = Preprocessing::read(base)?;
+    let before = typed::open(base, Verify::Once)?;
+    append::check(&before, &known)?;
+    let schema = tables.schema(&before, &known)?;
+    // Rows are copied as a whole.
+    before.feature_tables().try_for_each(|features| features.verify())?;
+    let of = Base { like: Some(&known), known: None, before: Some(&before) };
+    let imported = import_within(&schema, dst, of, work, budget)?;
+    let appended = joined::record(&before, &imported.dataset)?;
+    Ok((imported, appended))
 }
 
 fn import_within(
@@ -169,7 +219,7 @@ fn import_within(
     let memory = work.memory.or_else(|| Some(machine::available()? / 2)).unwrap_or(1 << 30);
     let mut spool = Spool::new(atomic::suffixed(dst, ".stdin"));
     let sources = Sources::find(schema, &mut spool)?;
-    let identity = sources.identity(schema, base.like)?;
+    let identity = sources.identity(schema, base)?;
     let scratch = Scratch::open(&atomic::suffixed(dst, ".importing"), &identity, memory, work.progress)?;
     let budget = budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema));
     let bytes = sources.bytes()?;
@@ -177,7 +227,10 @@ fn import_within(
     let imported =
         read(schema, dst, base, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
             scratch.stage("writing the dataset", None, Unit::Bytes);
-            let dataset = write::build(parts, &scratch, &kept, &mut report)?;
+            let dataset = match base.before.zip(base.like) {
+                None => write::build(parts, None, &scratch, &kept, &mut report)?,
+                Some(base) => extended(base, parts, &scratch, &kept, &mut report)?,
+            };
             scratch.check()?;
             dataset.save_by_way_of(&scratch, dst, work.replace)?;
             Ok(ImportedTables { dataset, report })
@@ -187,6 +240,21 @@ fn import_within(
     let imported = imported?;
     removed?;
     Ok(imported)
+}
+
+/// The dataset `before` with the rows of tables, which the record `known` encodes.
+fn extended(
+    (before, known): (&TypedDataset, &Preprocessing),
+    mut parts: Parts,
+    scratch: &Scratch,
+    kept: &Kept,
+    report: &mut TableReport,
+) -> Result<TypedDataset> {
+    let tasks = std::mem::take(&mut parts.tasks);
+    let mut data = write::build(parts, Some(before), scratch, kept, report)?;
+    data.tasks = joined::tasks(before, tasks, &data, scratch)?;
+    data.preprocessing = Some(known.with(joined::record(before, &data)?).to_value()?);
+    Ok(data)
 }
 
 /// Reads all tables.
@@ -200,12 +268,12 @@ fn read(
     sources: Sources,
 ) -> Result<(Parts, TableReport)> {
     scratch.stage("reading the tables", None, Unit::Bytes);
-    let plans = Plans::new(schema, base.like, budget, sources, kept)?;
+    let plans = Plans::new(schema, base, budget, sources, kept)?;
     let mut faults = Faults::default();
     let nodes = match FinishedNodes::load(kept, |i| NodeKeys::new(scratch, &i.to_string(), budget.keys)) {
         Some(nodes) => nodes,
         None => {
-            let nodes = plans.read_nodes(base.known, budget, scratch, kept, &mut faults)?;
+            let nodes = plans.read_nodes(base, budget, scratch, kept, &mut faults)?;
             // Faults of values end the import later, together with those of the edges.
             if !faults.any() {
                 nodes.keep(kept)?;
@@ -238,7 +306,7 @@ fn read(
         report.edges.push(counts);
     }
     for (i, plan) in plans.targets.iter().enumerate() {
-        let of = (keys[plan.node_type], &nodes.parts[plan.node_type]);
+        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], base.task(plan.name()));
         let number = plans.nodes.len() + plans.edges.len() + i;
         let how = (schema.dangling, schema.seed.wrapping_add(number as u64));
         let (task, counts) = plan.read(of, how, scratch, &mut faults)?;
@@ -253,6 +321,5 @@ fn read(
     let name = schema.name.clone().unwrap_or_else(|| {
         dst.file_name().map_or("tables".into(), |name| name.to_string_lossy().into_owned())
     });
-    let preprocessing = serde_json::to_value(&preprocessing).map_err(|e| Error::invalid(e.to_string()))?;
     Ok((Parts { name, nodes: nodes.parts, edges, tasks, preprocessing }, report))
 }

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{
     encoding::EncodedColumn,
-    faults::Faults,
+    faults::{Faults, FaultyRows},
     kept::Kept,
     key_writer::KeyWriter,
     keys::{KeyColumns, NodeKeys},
@@ -23,17 +23,21 @@ use super::{
 };
 use crate::{
     external::{Rows, Scratch, SortedRecords},
-    typed::TaskOn,
+    typed::{NodeData, TaskOn},
 };
 
 /// Number of repeated keys that a report lists.
 const EXAMPLES: usize = 3;
+/// Times that are copied at a time.
+const CHUNK_LEN: usize = 1 << 16;
 
 /// Node table with the roles of its columns.
 pub(super) struct NodePlan<'a> {
     pub(super) spec: &'a NodeTable,
     /// Number of the node type, which names its files.
     index: usize,
+    /// Nodes that precede those of the table.
+    before: Option<&'a NodeData>,
     /// Table; `None` if the nodes are those that edges name.
     pub(super) table: Option<Table>,
     pub(super) profiles: Vec<Profile>,
@@ -64,7 +68,7 @@ impl<'a> NodePlan<'a> {
     pub(super) fn new(
         (index, spec): (usize, &'a NodeTable),
         table: Option<Table>,
-        like: Option<&NodeEncoding>,
+        (like, before): (Option<&NodeEncoding>, Option<&'a NodeData>),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
@@ -73,18 +77,20 @@ impl<'a> NodePlan<'a> {
         let mut plan = Self {
             spec,
             index,
+            before,
             key: KeyColumns::new(&[], &profiles),
             table,
             profiles,
             features: Vec::new(),
-            fixed: None,
+            fixed: like.filter(|_| before.is_some()).map(|like| like.features.clone()),
             known_target: like.and_then(|like| like.target.clone()),
             targets: TargetPlan::new(
                 format!("nodes '{}'", spec.kind),
                 &spec.label,
                 spec.task,
                 spec.split.as_ref(),
-            ),
+            )
+            .or_none(before.is_some()),
             time: None,
             lines: Vec::new(),
         };
@@ -231,7 +237,11 @@ impl<'a> NodePlan<'a> {
         let mut keys = NodeKeys::new(scratch, &self.index.to_string(), budget);
         let mut report =
             NodeReport { kind: self.spec.kind.clone(), columns: self.lines.clone(), ..NodeReport::default() };
+        if let Some(known) = self.before.and_then(|nodes| nodes.keys.as_ref()) {
+            keys.follow(known)?;
+        }
         let Some(table) = &self.table else {
+            keys.finish()?;
             return Ok(NodeRead { keys, targets: None, split: Default::default(), report });
         };
         let mut info = RowInfo::default();
@@ -260,12 +270,32 @@ impl<'a> NodePlan<'a> {
             Ok(())
         })?;
         keys.finish()?;
+        self.refuse_known(table, &keys, faults)?;
         info.keep(&keys, self.targets.width());
         report.rows = keys.rows.rows;
         report.repeated_keys = keys.rows.repeated.len() as u64;
         report.repeated_examples = repeated_examples;
         let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
         Ok(NodeRead { keys, targets, split, report })
+    }
+
+    /// Adds a fault for rows with a key of the dataset that the table extends.
+    fn refuse_known(&self, table: &Table, keys: &NodeKeys, faults: &mut Faults) -> Result<()> {
+        let (mut rows, mut key) = (FaultyRows::default(), String::new());
+        if keys.known.is_empty() {
+            return Ok(());
+        }
+        table.scan(&vec![true; table.columns.len()], &mut Faults::default(), |batch, _| {
+            let known = |row: &usize| keys.known.binary_search(&(batch.first + *row as u64)).is_ok();
+            for row in (0..batch.rows).filter(known) {
+                self.key.read(batch, row, &mut key);
+                rows.add(|| format!("{} '{}'", batch.places.of(row), super::keys::shown(&key)));
+            }
+            Ok(())
+        })?;
+        let fix = "remove these rows: appending changes no row of the dataset";
+        rows.report(&table.name(), "with a key that the dataset has", fix, faults);
+        Ok(())
     }
 
     /// Encodes the features and writes the keys; `added` are the keys that only edges name.
@@ -279,28 +309,40 @@ impl<'a> NodePlan<'a> {
         let kind = &self.spec.kind;
         let keys = &read.keys;
         let mut writer = KeyWriter::new(scratch, self.index, keys.integers)?;
-        let mut part_features = None;
-        let name = format!("node-time-{}", self.index);
-        let mut times: Option<Rows<i64>> = self.time.map(|_| scratch.column(&name)).transpose()?;
         let target = self.known_target.clone();
         let mut encoding = NodeEncoding { key: self.spec.id.list(), target, ..NodeEncoding::default() };
+        let columns = match (&self.fixed, &self.table) {
+            (Some(fixed), _) => fixed.clone(),
+            (None, None) => Vec::new(),
+            (None, Some(table)) => {
+                let train = &read.split[0];
+                let is_used = |row: u64| {
+                    let id = keys.rows.id(row);
+                    id.is_some_and(|id| train.is_empty() || train.binary_search(&id).is_ok())
+                };
+                rows::fit(table, &self.features, is_used, faults)?
+            }
+        };
+        let place = |column: &EncodedColumn| match &self.table {
+            Some(table) => Some((table.position(&column.column).ok()?, column.clone())),
+            // only nodes without values are encoded
+            None => Some((0, column.clone())),
+        };
+        let placed: Vec<(usize, EncodedColumn)> = columns.iter().filter_map(place).collect();
+        let mut encoder = Encoder::new(scratch, &format!("features-{}", self.index), &placed)?;
+        let times_before = self.before.and_then(|nodes| nodes.time.as_ref());
+        let mut times: Option<Rows<i64>> = match self.time.is_some() || times_before.is_some() {
+            true => Some(scratch.column(&format!("node-time-{}", self.index))?),
+            false => None,
+        };
+        if let Some(before) = self.before {
+            before.keys.iter().try_for_each(|keys| writer.push_all(keys))?;
+            encoder.follow(before.features.as_ref())?;
+            if let (Some(times), Some(before)) = (&mut times, times_before) {
+                before.chunks(CHUNK_LEN).try_for_each(|chunk| times.extend(chunk))?;
+            }
+        }
         if let Some(table) = &self.table {
-            let columns = match &self.fixed {
-                Some(fixed) => fixed.clone(),
-                None => {
-                    let train = &read.split[0];
-                    let is_used = |row: u64| {
-                        let id = keys.rows.id(row);
-                        id.is_some_and(|id| train.is_empty() || train.binary_search(&id).is_ok())
-                    };
-                    rows::fit(table, &self.features, is_used, faults)?
-                }
-            };
-            let placed: Vec<(usize, EncodedColumn)> = columns
-                .iter()
-                .filter_map(|column| Some((table.position(&column.column).ok()?, column.clone())))
-                .collect();
-            let mut encoder = Encoder::new(scratch, &format!("features-{}", self.index), &placed)?;
             let mut key = String::new();
             table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
                 let is_used = |row: u64| keys.rows.id(row).is_some();
@@ -315,16 +357,16 @@ impl<'a> NodePlan<'a> {
                 }
                 encoder.push(table, batch, faults, is_used)
             })?;
-            for _ in 0..keys.added {
-                encoder.push_missing()?;
-                times.as_mut().map_or(Ok(()), |times| times.extend(&[i64::MIN]))?;
-            }
-            read.report.unknown_values =
-                encoder.unknown_values().map(|(column, count)| (column.to_string(), count)).collect();
-            part_features = encoder.finish()?;
-            encoding.features = columns;
             encoding.time = self.time.map(|(c, unit)| (table.columns[c].clone(), unit));
         }
+        for _ in 0..keys.added {
+            encoder.push_missing()?;
+            times.as_mut().map_or(Ok(()), |times| times.extend(&[i64::MIN]))?;
+        }
+        read.report.unknown_values =
+            encoder.unknown_values().map(|(column, count)| (column.to_string(), count)).collect();
+        let features = encoder.finish()?;
+        encoding.features = columns;
         if let Some(added) = added {
             super::keys::distinct(added, |key| writer.push(&String::from_utf8_lossy(key)))?;
         }
@@ -332,17 +374,18 @@ impl<'a> NodePlan<'a> {
         read.report.nodes = count as u64;
         read.report.added = keys.added;
         if let Some((_, planned)) = &self.targets.target {
-            encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned));
+            let rule = self.targets.rule.as_ref();
+            encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned, rule));
         }
+        let rows = count - keys.rows.base as usize;
         let task =
-            read.targets.take().map(|targets| self.task(targets, count, std::mem::take(&mut read.split)));
+            read.targets.take().map(|targets| self.task(targets, rows, std::mem::take(&mut read.split)));
         let time = times.map(Rows::finish).transpose()?;
-        let part =
-            NodePart { name: kind.clone(), count, time, features: part_features, keys: writer.finish()? };
+        let part = NodePart { name: kind.clone(), count, time, features, keys: writer.finish()? };
         Ok((part, task, encoding))
     }
 
-    /// Task of the nodes, whose targets are those of the first of `count` nodes.
+    /// Task of the `count` nodes of this import, whose targets are those of the first of them.
     fn task(&self, mut targets: TargetPart, count: usize, split: [Vec<NodeId>; 3]) -> TaskPart {
         match &mut targets {
             TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),

@@ -3,7 +3,10 @@
 use graphmill_core::{Buffer, ClassColumn, NodeId, Result};
 use serde::{Deserialize, Serialize};
 
-use super::kept::{Kept, KeptColumn};
+use super::{
+    kept::{Kept, KeptColumn},
+    preprocessing::Preprocessing,
+};
 use crate::typed::{FeatureTable, Seeds, TableData, TaskOn, Values};
 
 /// Columns of all tables.
@@ -14,7 +17,7 @@ pub(super) struct Parts {
     pub(super) edges: Vec<EdgePart>,
     pub(super) tasks: Vec<TaskPart>,
     /// Statistics by which other tables are encoded.
-    pub(super) preprocessing: serde_json::Value,
+    pub(super) preprocessing: Preprocessing,
 }
 
 /// Feature rows.

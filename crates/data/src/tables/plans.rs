@@ -3,6 +3,7 @@
 use graphmill_core::{Error, Result};
 
 use super::{
+    base::Base,
     edges::EdgePlan,
     faults::Faults,
     finished::{FinishedNodes, keep_read, load_read},
@@ -10,7 +11,6 @@ use super::{
     keys::NodeKeys,
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
-    preprocessing::Preprocessing,
     report::{EdgeReport, NodeReport, TableReport},
     schema::{Dangling, Names, TableSchema},
     source::{Dialect, Table, TableFile},
@@ -56,12 +56,13 @@ impl<'a> Plans<'a> {
     /// Reads the types of all columns.
     pub(super) fn new(
         schema: &'a TableSchema,
-        like: Option<&Preprocessing>,
+        base: Base<'a>,
         budget: Budget,
         sources: Sources,
         kept: &Kept,
     ) -> Result<Self> {
         schema.check()?;
+        let like = base.like;
         let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
         let mut faults = Faults::default();
         let open = |kind: &str, names: &Names, files: Vec<TableFile>, separator, quote| {
@@ -99,6 +100,7 @@ impl<'a> Plans<'a> {
                 })?),
                 None => None,
             };
+            let known = (known, base.nodes(&spec.kind));
             nodes.push(NodePlan::new((i, spec), table, known, kept, &mut faults)?);
         }
         let mut edges = Vec::new();
@@ -106,7 +108,7 @@ impl<'a> Plans<'a> {
             let table = open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?;
             let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
             let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
-            let known = like.and_then(|like| like.edges.get(&name));
+            let known = (like.and_then(|like| like.edges.get(&name)), base.edges(&name).is_some());
             edges.push(EdgePlan::of_table((edges.len(), spec), &types, table, known, kept, &mut faults)?);
         }
         for (source, plan) in nodes.iter().enumerate() {
@@ -155,7 +157,7 @@ impl<'a> Plans<'a> {
     /// Reads all node types completely.
     pub(super) fn read_nodes(
         &self,
-        known: Option<&KnownKeys>,
+        base: Base,
         budget: Budget,
         scratch: &Scratch,
         kept: &Kept,
@@ -178,7 +180,7 @@ impl<'a> Plans<'a> {
             reads.push(read);
         }
         faults.check()?;
-        let added = self.add_unknown(known, &mut reads, budget, scratch, faults)?;
+        let added = self.add_unknown(base, &mut reads, budget, scratch, faults)?;
         let (mut parts, mut tasks, mut encodings) = (Vec::new(), Vec::new(), Vec::new());
         for ((plan, read), added) in self.nodes.iter().zip(&mut reads).zip(&added) {
             let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, faults)?;
@@ -192,17 +194,18 @@ impl<'a> Plans<'a> {
 
     /// Adds the keys that edges name to node types without files, and to all under
     /// [`Dangling::Add`]; returns them by node type. If edges lead to the nodes of a dataset, these
-    /// keys are checked by `known`.
+    /// keys are checked by the known ones of `base`.
     fn add_unknown(
         &self,
-        known: Option<&KnownKeys>,
+        base: Base,
         reads: &mut [NodeRead],
         budget: Budget,
         scratch: &Scratch,
         faults: &mut Faults,
     ) -> Result<Vec<Option<SortedRecords>>> {
         let all = self.schema.dangling == Dangling::Add;
-        let is_open: Vec<bool> = self.nodes.iter().map(|plan| plan.table.is_none() || all).collect();
+        let is_open = |plan: &NodePlan| all || plan.table.is_none() && base.is_open(&plan.spec.kind);
+        let is_open: Vec<bool> = self.nodes.iter().map(is_open).collect();
         let mut sorters: Vec<Option<RecordSorter>> = is_open
             .iter()
             .enumerate()
@@ -223,7 +226,7 @@ impl<'a> Plans<'a> {
         }
         let sorted = |sorter: Option<RecordSorter>| sorter.map(RecordSorter::finish).transpose();
         let added: Vec<Option<SortedRecords>> = sorters.into_iter().map(sorted).collect::<Result<_>>()?;
-        if let Some(known) = known {
+        if let Some(known) = base.known {
             self.refuse_unknown(known, &added, faults)?;
             faults.check()?;
         }

@@ -36,11 +36,32 @@ pub struct Preprocessing {
     /// Tables of targets by the name of their task.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) targets: BTreeMap<String, TaskEncoding>,
+    /// Rows that were appended since the import, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub appended: Vec<Appended>,
+}
+
+/// Rows that were appended to a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Appended {
+    /// Name of the dataset that they were appended to.
+    pub base: String,
+    /// Its checksum.
+    pub checksum: String,
+    /// Nodes of each type before, and new ones.
+    pub nodes: BTreeMap<String, [u64; 2]>,
+    /// Edges of each type before, and new ones.
+    pub edges: BTreeMap<String, [u64; 2]>,
+    /// Rows of each task that train, validate or test before, and new ones.
+    pub tasks: BTreeMap<String, [u64; 2]>,
 }
 
 /// Encoding of a table of targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TaskEncoding {
+    /// Columns of the node's key; empty in records of versions that did not append rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) id: Vec<String>,
     /// Column of the time, with its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<(String, TimeUnit)>,
@@ -75,6 +96,9 @@ pub(super) struct TargetEncoding {
     /// Classes of each column, if there are several; `classes` is `None` then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) columns: Vec<ClassEncoding>,
+    /// Rule of the split, if one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) split: Option<String>,
 }
 
 /// Classes of one of several columns.
@@ -87,8 +111,9 @@ pub(super) struct ClassEncoding {
 }
 
 impl TargetEncoding {
-    /// Encoding of the target `planned` of the columns `column`.
-    pub(super) fn new(column: Names, planned: &PlannedTarget) -> Self {
+    /// Encoding of the target `planned` of the columns `column`, whose rows the rule `split`
+    /// divides.
+    pub(super) fn new(column: Names, planned: &PlannedTarget, split: Option<&String>) -> Self {
         let (classes, of, columns) = match planned {
             PlannedTarget::Values => (None, Shape::Number, Vec::new()),
             PlannedTarget::Classes(columns) => match &columns[..] {
@@ -102,7 +127,7 @@ impl TargetEncoding {
                 }
             },
         };
-        Self { column, classes, of, columns }
+        Self { column, classes, of, columns, split: split.cloned() }
     }
 
     /// Returns true if the encoding reads the columns `names`.
@@ -201,6 +226,18 @@ impl Preprocessing {
         Ok(found)
     }
 
+    /// The record with further rows.
+    pub(super) fn with(&self, appended: Appended) -> Self {
+        let mut longer = self.clone();
+        longer.appended.push(appended);
+        longer
+    }
+
+    /// The record as a document of a dataset.
+    pub(super) fn to_value(&self) -> Result<serde_json::Value> {
+        serde_json::to_value(self).map_err(|e| Error::invalid(e.to_string()))
+    }
+
     /// Columns of the key of the node type `name`, if the record has it.
     pub fn key_columns(&self, name: &str) -> Option<&[String]> {
         self.nodes.get(name).map(|nodes| &nodes.key[..])
@@ -222,6 +259,7 @@ impl Preprocessing {
             nodes: self.nodes.clone(),
             edges: edges.map(|(name, known)| (name.clone(), without_times(known))).collect(),
             targets: BTreeMap::new(),
+            appended: Vec::new(),
         }
     }
 

@@ -17,11 +17,23 @@ use super::{
 
 /// Progress that ends the process's work at a check: a panic leaves the scratch as a kill does.
 #[derive(Clone, Default)]
-struct Killer {
+pub(super) struct Killer {
     checks: Arc<AtomicU64>,
     /// Number of the check that kills; 0 for none.
     at: u64,
     notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Killer {
+    /// Progress that kills at check number `at`; 0 for none.
+    pub(super) fn new(at: u64) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// Number of checks so far.
+    pub(super) fn checks(&self) -> u64 {
+        self.checks.load(Relaxed)
+    }
 }
 
 impl Progress for Killer {
@@ -36,13 +48,13 @@ impl Progress for Killer {
     }
 }
 
-const SMALL: Budget = Budget { cache: 0, keys: 500, recorded: 0 };
-const LARGE: Budget = Budget { cache: usize::MAX, keys: u64::MAX, recorded: 0 };
+pub(super) const SMALL: Budget = Budget { cache: 0, keys: 500, recorded: 0 };
+pub(super) const LARGE: Budget = Budget { cache: usize::MAX, keys: u64::MAX, recorded: 0 };
 
 /// Import of `schema` into `dst` that is killed at check `at`; returns the number of checks and the
 /// notes, or `None` if it was killed.
 fn run(schema: &TableSchema, dst: &Path, budget: Budget, at: u64) -> Option<(u64, Vec<String>)> {
-    let killer = Killer { at, ..Killer::default() };
+    let killer = Killer::new(at);
     let work = Work { memory: Some(1 << 26), replace: false, progress: Box::new(killer.clone()) };
     let done =
         catch_unwind(AssertUnwindSafe(|| import_within(schema, dst, Base::default(), work, Some(budget))));

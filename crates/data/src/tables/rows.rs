@@ -1,6 +1,6 @@
 //! Encoding of the rows of a table.
 
-use graphmill_core::{Buffer, Result};
+use graphmill_core::{Buffer, Error, Result};
 
 use super::{
     column::{Batch, Cell},
@@ -13,7 +13,13 @@ use super::{
     source::Table,
     stats::Stats,
 };
-use crate::external::{Rows, Scratch};
+use crate::{
+    external::{Rows, Scratch},
+    typed::{FeatureTable, TableData, Values},
+};
+
+/// Rows that are copied at a time.
+const CHUNK_ROWS: usize = 1 << 12;
 
 /// Fits the encodings of columns to the rows of which `is_used` returns true, or to all rows if
 /// there is none.
@@ -73,6 +79,24 @@ impl Encoder {
             width,
             unknown: vec![0; columns.len()],
         })
+    }
+
+    /// Appends rows that were encoded before, as an import writes them; `None` without columns.
+    ///
+    /// # Errors
+    /// They have other columns.
+    pub(super) fn follow(&mut self, known: Option<&FeatureTable>) -> Result<()> {
+        match (&mut self.rows, known) {
+            (None, None) => Ok(()),
+            (
+                Some(rows),
+                Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), names }),
+            ) if *width == self.width && *names == self.names => {
+                let chunk = CHUNK_ROWS * self.width;
+                values.chunks(chunk).try_for_each(|values| rows.extend(values))
+            }
+            _ => Err(Error::invalid("the feature columns are not those of the import")),
+        }
     }
 
     /// Appends the features of the rows of a batch for which `is_used` returns true.

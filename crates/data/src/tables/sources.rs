@@ -5,7 +5,7 @@ use std::{process, time::SystemTime};
 use graphmill_core::{Error, Result};
 
 use super::{
-    preprocessing::Preprocessing,
+    base::Base,
     schema::{Names, TableSchema},
     source::{Spool, TableFile, find},
 };
@@ -54,9 +54,12 @@ impl Sources {
     ///
     /// # Errors
     /// A file is missing.
-    pub(super) fn identity(&self, schema: &TableSchema, like: Option<&Preprocessing>) -> Result<String> {
-        let like = serde_json::to_string(&like).map_err(|e| Error::invalid(e.to_string()))?;
+    pub(super) fn identity(&self, schema: &TableSchema, base: Base) -> Result<String> {
+        let like = serde_json::to_string(&base.like).map_err(|e| Error::invalid(e.to_string()))?;
         let mut text = format!("{} tables\n{schema}\nlike {like}", env!("CARGO_PKG_VERSION"));
+        if let Some(before) = base.before {
+            text.push_str(&format!("\nbehind {}", before.identity()?));
+        }
         for file in self.all() {
             text.push('\n');
             text.push_str(&file.identity()?);

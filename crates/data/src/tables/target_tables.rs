@@ -20,12 +20,14 @@ use super::{
 };
 use crate::{
     external::{Rows, Scratch},
-    typed::{Seeds, TaskOn},
+    typed::{Seeds, Task, TaskOn},
 };
 
 /// Table of targets with the roles of its columns.
 pub(super) struct TargetTablePlan<'a> {
     spec: &'a TargetTable,
+    /// Name of the task.
+    name: String,
     /// Number of the table, which names its files.
     index: usize,
     /// Number of the type of the nodes.
@@ -78,6 +80,7 @@ impl<'a> TargetTablePlan<'a> {
         let node_type = node_type.unwrap_or(0);
         Ok(Self {
             spec,
+            name: spec.task_name(),
             index,
             node_type,
             on: types[node_type].clone(),
@@ -90,6 +93,11 @@ impl<'a> TargetTablePlan<'a> {
         })
     }
 
+    /// Name of the task.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Column of the time, if there is one.
     pub(super) fn time_column(&mut self) -> Option<TimeColumn<'_>> {
         TimeColumn::new(&self.table, &self.profiles, self.time.as_mut()?, &mut self.lines)
@@ -98,7 +106,7 @@ impl<'a> TargetTablePlan<'a> {
     /// Roles of the columns, before the rows are read.
     pub(super) fn report(&self) -> TargetReport {
         TargetReport {
-            name: self.spec.task_name(),
+            name: self.name.clone(),
             on: self.on.clone(),
             rows: self.profiles.first().map_or(0, |profile| profile.rows),
             targets: self.profiles.first().map_or(0, |profile| profile.rows),
@@ -107,11 +115,11 @@ impl<'a> TargetTablePlan<'a> {
         }
     }
 
-    /// Reads the rows; `keys` and `nodes` are those of the type of the nodes. Without a target,
-    /// whose fault is added, there is no task.
+    /// Reads the rows, which follow those of `before`; `keys` and `nodes` are those of the type of
+    /// the nodes. Without a target, whose fault is added, there is no task.
     pub(super) fn read(
         &self,
-        (keys, nodes): (&NodeKeys, &NodePart),
+        (keys, nodes, before): (&NodeKeys, &NodePart, Option<&Task>),
         (dangling, seed): (Dangling, u64),
         scratch: &Scratch,
         faults: &mut Faults,
@@ -122,7 +130,7 @@ impl<'a> TargetTablePlan<'a> {
         let kept: Vec<u64> = (0..ids.len() as u64).filter(|&row| ids[row as usize] != NONE).collect();
         let ids = ends::keep(scratch, &format!("{name}-nodes"), &ids, |row| ids[row as usize] != NONE)?;
         let (info, time) = self.rows(&kept, (&ids, nodes), scratch, &name, faults)?;
-        self.refuse_repeated(&kept, &ids, time.as_deref(), faults)?;
+        self.refuse_repeated(&kept, (&ids, time.as_deref()), before, faults)?;
         report.targets = kept.len() as u64;
         let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
         let (Some(targets), Some((_, planned))) = (targets, &self.targets.target) else {
@@ -130,10 +138,11 @@ impl<'a> TargetTablePlan<'a> {
         };
         let encoding = TaskEncoding {
             time: self.time.map(|(c, unit)| (self.table.columns[c].clone(), unit)),
-            target: TargetEncoding::new(self.spec.label.clone(), planned),
+            id: self.spec.id.list(),
+            target: TargetEncoding::new(self.spec.label.clone(), planned, self.targets.rule.as_ref()),
         };
         let part = TaskPart {
-            name: self.spec.task_name(),
+            name: self.name.clone(),
             on: TaskOn::Nodes(self.on.clone()),
             seeds: Some(Seeds::Nodes(ids)),
             time,
@@ -228,19 +237,29 @@ impl<'a> TargetTablePlan<'a> {
         Ok((info, times.map(Rows::finish).transpose()?))
     }
 
-    /// Adds a fault for rows of the same node and time as an earlier one.
+    /// Adds a fault for rows of the same node and time as an earlier one, of which `before` may be
+    /// the first.
     fn refuse_repeated(
         &self,
         kept: &[u64],
-        ids: &[NodeId],
-        time: Option<&[i64]>,
+        (ids, time): (&[NodeId], Option<&[i64]>),
+        before: Option<&Task>,
         faults: &mut Faults,
     ) -> Result<()> {
-        let of = |row: usize| (ids[row], time.map_or(0, |time| time[row]));
-        let mut order: Vec<usize> = (0..ids.len()).collect();
+        let first: &[NodeId] = match before.and_then(|task| task.seeds.as_ref()) {
+            Some(Seeds::Nodes(ids)) => ids,
+            _ => &[],
+        };
+        let first_time = before.and_then(|task| task.time.as_ref());
+        let of = |row: usize| match row.checked_sub(first.len()) {
+            Some(row) => (ids[row], time.map_or(0, |time| time[row])),
+            None => (first[row], first_time.map_or(0, |time| time[row])),
+        };
+        let mut order: Vec<usize> = (0..first.len() + ids.len()).collect();
         order.sort_by_key(|&row| of(row)); // stable: the first row is the earliest
-        let mut repeated: Vec<u64> =
-            order.windows(2).filter(|pair| of(pair[0]) == of(pair[1])).map(|pair| kept[pair[1]]).collect();
+        let repeated = order.windows(2).filter(|pair| of(pair[0]) == of(pair[1]));
+        let repeated = repeated.filter_map(|pair| pair[1].checked_sub(first.len()));
+        let mut repeated: Vec<u64> = repeated.map(|row| kept[row]).collect();
         repeated.sort_unstable();
         let count = repeated.len() as u64;
         repeated.truncate(5);

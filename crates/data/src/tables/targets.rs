@@ -30,7 +30,11 @@ pub(super) struct TargetPlan {
     task: Option<Target>,
     split: Option<SplitRule>,
     /// Text of the rule; `None` for the default.
-    rule: Option<String>,
+    pub(super) rule: Option<String>,
+    /// Text of the default by time, if it divides the rows.
+    default: Option<String>,
+    /// True if a table may lack all columns of the target: its rows have no labels then.
+    is_optional: bool,
     /// Columns that the rule reads.
     columns: Vec<usize>,
     /// Unit of the time by which rows are divided.
@@ -48,9 +52,17 @@ impl TargetPlan {
             task,
             split: None,
             rule: split.cloned(),
+            default: None,
+            is_optional: false,
             columns: Vec::new(),
             unit: TimeUnit::Integer,
         }
+    }
+
+    /// The same plan, whose table may lack all columns of the target if `optional`.
+    #[must_use]
+    pub(super) fn or_none(self, optional: bool) -> Self {
+        Self { is_optional: optional, ..self }
     }
 
     /// Finds the columns of target and split, and writes their roles to `roles`. The target is
@@ -65,6 +77,10 @@ impl TargetPlan {
         faults: &mut Faults,
     ) {
         let name = table.name();
+        if self.is_optional && self.names.iter().all(|column| table.position(column).is_err()) {
+            self.names.clear();
+            return;
+        }
         let find = |column: &str, faults: &mut Faults| faults.take(&name, table.position(column));
         let found: Vec<usize> = self.names.iter().filter_map(|column| find(column, faults)).collect();
         if found.len() == self.names.len() {
@@ -81,7 +97,7 @@ impl TargetPlan {
             }
             (None, Some(c)) if !self.names.is_empty() => {
                 let column = &table.columns[c];
-                self.rule = Some(format!("time:{column}:60,20,20 (the default)"));
+                self.default = Some(format!("time:{column}:60,20,20 (the default)"));
                 Some(SplitRule::Time(column.clone(), split::DEFAULT))
             }
             (None, _) => None,
@@ -292,7 +308,8 @@ impl TargetPlan {
         }
         parts.iter_mut().for_each(|part| part.sort_unstable());
         report.split = parts.each_ref().map(|part| part.len() as u64);
-        report.split_rule = self.rule.clone().unwrap_or_else(|| "random:60,20,20 (the default)".into());
+        let rule = self.rule.as_ref().or(self.default.as_ref());
+        report.split_rule = rule.cloned().unwrap_or_else(|| "random:60,20,20 (the default)".into());
         (Some(self.part(planned, info)), parts)
     }
 

@@ -341,12 +341,31 @@ impl fmt::Display for TypedInfo {
         for t in &self.tasks {
             row(&t.name, grouped(t.rows), t.notes())?;
         }
+        for appended in self.preprocessing.iter().filter_map(|document| document["appended"].as_array()) {
+            for of in appended {
+                row("appended", String::new(), vec![describe_appended(of)])?;
+            }
+        }
         if let Some(document) = &self.preprocessing {
             let fields = document.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>());
             row("preprocessing", String::new(), vec![fields.unwrap_or_default().join(", ")])?;
         }
         Ok(())
     }
+}
+
+/// Rows that were appended, by their record in `preprocessing.json`.
+fn describe_appended(of: &Value) -> String {
+    let text = |name: &str| of[name].as_str().unwrap_or_default().to_string();
+    let mut parts = vec![format!("to {} ({})", text("base"), text("checksum"))];
+    for kind in ["nodes", "edges"] {
+        let counts = of[kind].as_object().into_iter().flatten();
+        let new = counts.map(|(name, counts)| (name, counts[1].as_u64().unwrap_or(0)));
+        parts.extend(
+            new.filter(|(_, new)| *new > 0).map(|(name, new)| format!("{name} +{}", grouped(new as usize))),
+        );
+    }
+    parts.join(", ")
 }
 
 impl TaskInfo {

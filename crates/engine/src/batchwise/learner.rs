@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     Result,
-    checkpoint::tensors::{Tensor, TensorRef},
+    checkpoint::{
+        GrownRows,
+        tensors::{Tensor, TensorRef},
+    },
     distributed::Ranks,
 };
 
@@ -49,6 +52,15 @@ pub(crate) struct NoCounts {}
 
 impl EpochCounts for NoCounts {}
 
+/// Nodes whose rows a parameter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowsOf {
+    /// Those of the type with this number.
+    Type(usize),
+    /// Those of all types, in their order.
+    All,
+}
+
 /// Model and optimisers of a run.
 pub(crate) trait BatchLearner {
     /// Counts of an epoch beside its totals.
@@ -64,7 +76,20 @@ pub(crate) trait BatchLearner {
     ///
     /// # Errors
     /// The tensors are those of another model; the message names the first that differs.
-    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()>;
+    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
+        self.assign_grown(path, tensors, &GrownRows::new())
+    }
+
+    /// Copies `tensors` as [`BatchLearner::assign`] does, also to tables that have `grown` since.
+    ///
+    /// # Errors
+    /// As for [`BatchLearner::assign`].
+    fn assign_grown(&mut self, path: &Path, tensors: &[Tensor], grown: &GrownRows) -> Result<()>;
+
+    /// Nodes whose rows the parameter `name` has; `None` if it has no row for each node.
+    fn rows_of(&self, _name: &str) -> Option<RowsOf> {
+        None
+    }
 
     /// Restores the optimisers, whose moments the file `path` holds, and the history.
     ///

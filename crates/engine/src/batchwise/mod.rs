@@ -16,6 +16,8 @@ mod session;
 mod trainer;
 
 pub(crate) use batch_run::{BatchRun, Part, Scored};
-pub(crate) use learner::{BatchLearner, EpochCounts, NoCounts, RestoredState, SavedTensors, WriteTensors};
+pub(crate) use learner::{
+    BatchLearner, EpochCounts, NoCounts, RestoredState, RowsOf, SavedTensors, WriteTensors,
+};
 pub(crate) use session::{Completed, Session};
 pub(crate) use trainer::train;

@@ -2,17 +2,18 @@
 
 use std::{path::Path, time::Instant};
 
+use graphmill_data::typed::TypedDataset;
 use graphmill_nn::schedule::{EarlyStop, Schedule};
 use serde::{Deserialize, Serialize};
 
-use super::learner::{BatchLearner, RestoredState, SavedTensors};
+use super::learner::{BatchLearner, RestoredState, RowsOf, SavedTensors};
 use crate::{
     Error, Result, RunDir, TrainConfig,
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, GrownRows},
     distributed::Ranks,
     observer::Observer,
     record::{Best, DatasetRecord, EpochRecord},
-    run::{CheckpointWriter, RunState},
+    run::{CheckpointWriter, Earlier, RunState},
 };
 
 /// State of a run beside its tensors.
@@ -59,21 +60,22 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         }
     }
 
-    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one.
+    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one;
+    /// returns true if there is.
     ///
     /// # Errors
     /// It cannot be read, is of another dataset, partition or model, or other options; or a rank
     /// did not take part.
-    pub(crate) fn resume(&mut self, ranks: Option<&Ranks>, observer: &mut dyn Observer) -> Result<()> {
+    pub(crate) fn resume(&mut self, ranks: Option<&Ranks>, observer: &mut dyn Observer) -> Result<bool> {
         let run = self.checkpoints.run();
         let saved = match (ranks, run) {
             (Some(ranks), run) => ranks.checkpoint(run)?,
             (None, Some(run)) => Checkpoint::<State<L::Counts>>::load(&run.checkpoint())?,
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(false),
         };
         let Some(mut saved) = saved else {
             observer.note("there is no checkpoint yet: starting from the beginning");
-            return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
+            return run.map_or(Ok(false), |run| run.truncate_epochs(0).map(|_| false));
         };
         let path = run.map_or_else(|| "the run of rank 0".into(), |run| run.path().to_path_buf());
         saved.state.run.check(&self.state.run, &path)?;
@@ -102,7 +104,37 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         self.schedule.set_state(self.state.run.schedule);
         self.early.state = self.state.run.patience;
         self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.run.epoch))?;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Starts from the model of another run. The run is on `data`.
+    ///
+    /// # Errors
+    /// It is another model, or has rows for nodes of another dataset.
+    pub(crate) fn start_from(
+        &mut self,
+        earlier: &Earlier,
+        data: &TypedDataset,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let mut tables = Vec::new();
+        let learner = &self.learner;
+        learner.visit(&mut |name, _| tables.extend(learner.rows_of(name).map(|of| (name.to_string(), of))));
+        let growth = match tables.is_empty() {
+            true => Vec::new(),
+            false => earlier.growth(&self.state.run.dataset, data)?,
+        };
+        let rows = |of| match of {
+            RowsOf::All => growth.clone(),
+            RowsOf::Type(t) => growth.get(t).copied().into_iter().collect(),
+        };
+        let grown: GrownRows = tables.into_iter().map(|(name, of)| (name, rows(of))).collect();
+        observer.note(&earlier.note());
+        let new: usize = growth.iter().map(|[before, now]| now - before).sum();
+        if new > 0 {
+            observer.note(&format!("{new} nodes are new; those with learned rows start at random"));
+        }
+        self.learner.assign_grown(&earlier.path, &earlier.tensors, &grown)
     }
 
     /// Copies the tensors of the checkpoint of the run in `run` to the model and the optimisers.

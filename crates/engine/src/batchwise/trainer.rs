@@ -20,7 +20,7 @@ use crate::{
     config::link_task::seeds_are,
     observer::Start,
     record::{Best, EpochRecord, MachineRecord, Origin, Summary, TestScore, TypedOrigin, ValidationScore},
-    run::Meter,
+    run::{Earlier, Meter},
     strategy::Flow,
     verification::FeatureFiles,
 };
@@ -82,9 +82,9 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
     /// options and dataset are known to be valid.
     fn prepare(&mut self, resume: bool) -> Result<()> {
         let Session { config, batches, position, meter, observer, ranks, .. } = &mut self.session;
-        if resume {
-            position.resume(ranks.as_deref(), *observer)?;
-        }
+        let is_resumed = resume && position.resume(ranks.as_deref(), *observer)?;
+        let earlier = if is_resumed { None } else { Earlier::open(config)? };
+        earlier.iter().try_for_each(|earlier| position.start_from(earlier, self.run.data(), *observer))?;
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
             let types = TypedOrigin { relations: self.run.relations(), ..types };
@@ -93,6 +93,10 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             let origin = Origin { targets: self.run.target_scale(), ..origin };
             origin.write(run)?;
             run.write_config(&origin.config(config))?;
+        }
+        if earlier.is_some() {
+            // from now on, the run does not depend on the other one
+            position.save()?;
         }
         let state = &position.state.run;
         observer.start(&Start {

@@ -28,6 +28,7 @@ const BATCHES: usize = 8;
 /// Options of a run that the bench reads: all except those of evaluation, limits and files.
 pub(super) fn options() -> Vec<&'static str> {
     let not = [
+        "start_from",
         "metric",
         "verify",
         "max_batches",

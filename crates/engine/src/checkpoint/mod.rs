@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
-pub(crate) use assign::assign;
+pub(crate) use assign::{GrownRows, assign, assign_grown};
 use tensors::{Bytes, Tensor, TensorRef, damaged, decode, encode, for_each_chunk, unreadable};
 
 const MODEL: &str = "model.safetensors";

@@ -18,6 +18,7 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             dataset: "".into(),
+            start_from: String::new(),
             metric: "auto".into(),
             task: String::new(),
             verify: VerifyFeatures::Auto,

@@ -30,6 +30,13 @@ pub struct TrainConfig {
     /// Dataset directory; without one, the built-in demo graph.
     #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
     pub dataset: String,
+    /// Run whose best model the run starts from; none by default.
+    ///
+    /// Parameters are those of its best epoch; the optimiser and the schedule start anew. Use it to
+    /// continue on newer data: of a dataset that graphmill append wrote, known nodes keep their
+    /// learned rows. The options of the model must be the same. Example: --start-from runs/monday.
+    #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
+    pub start_from: String,
     /// Metric of the scores.
     ///
     /// Auto takes the dataset's own metric, else accuracy (f1-micro with several labels per node,

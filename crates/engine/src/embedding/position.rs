@@ -18,27 +18,20 @@ use super::{
 };
 use crate::{
     Error, Result,
-    batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
+    batchwise::{BatchLearner, NoCounts, RestoredState, RowsOf, SavedTensors, WriteTensors},
     checkpoint::{
-        self,
+        self, GrownRows,
         tensors::{Tensor, TensorRef, Values},
     },
     link::lists,
 };
 
-/// Copies `tensors` of the file `path` to the model.
-///
-/// # Errors
-/// The tensors are those of another model; the message names the first that differs.
-pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut TableModel) -> Result<()> {
-    checkpoint::assign(path, tensors, |see| model.visit_mut(see))
-}
-
 /// The model that `make` makes of its rows, of this shape, with the `tensors` of the file `path`.
 /// Rows of a mapped file stay in it.
 ///
 /// # Errors
-/// As for [`assign`], or those of `make`.
+/// The tensors are those of another model; the message names the first that differs. Or those of
+/// `make`.
 pub(super) fn load(
     path: &Path,
     mut tensors: Vec<Tensor>,
@@ -72,8 +65,12 @@ impl BatchLearner for TableLearner {
         self.model.visit(see);
     }
 
-    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
-        assign(path, tensors, &mut self.model)
+    fn assign_grown(&mut self, path: &Path, tensors: &[Tensor], grown: &GrownRows) -> Result<()> {
+        checkpoint::assign_grown(path, tensors, grown, |see| self.model.visit_mut(see))
+    }
+
+    fn rows_of(&self, name: &str) -> Option<RowsOf> {
+        (name == ROWS_NAME).then_some(RowsOf::All)
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {

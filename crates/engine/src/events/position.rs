@@ -16,7 +16,7 @@ use super::{learner::EventLearner, model::EventModel};
 use crate::{
     Result,
     batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
-    checkpoint::{self, tensors::Tensor},
+    checkpoint::{self, GrownRows, tensors::Tensor},
 };
 
 /// Name of the tensor of the memory.
@@ -61,8 +61,11 @@ impl BatchLearner for EventLearner<'_> {
         self.model.visit(&mut |name, param| see(name, &param.value));
     }
 
-    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
-        assign(path, tensors, &mut self.model)
+    fn assign_grown(&mut self, path: &Path, tensors: &[Tensor], grown: &GrownRows) -> Result<()> {
+        let model = &mut self.model;
+        checkpoint::assign_grown(path, tensors, grown, |see| {
+            model.visit_mut(&mut |name, param| see(name, &mut param.value));
+        })
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::{
 /// General options that such a run reads.
 const READ: &[&str] = &[
     "dataset",
+    "start_from",
     "metric",
     "task",
     "batch_size",

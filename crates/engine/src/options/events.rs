@@ -11,6 +11,7 @@ use crate::{
 /// General options that such a run reads.
 const READ: &[&str] = &[
     "dataset",
+    "start_from",
     "verify",
     "metric",
     "task",

@@ -6,6 +6,7 @@
 //! | `inputs.rs`, `setup.rs` | configuration, dataset and devices; the parts and tables made from them |
 //! | `preparation.rs` | progress of the work before the first epoch, which a stop ends |
 //! | `state.rs`, `position.rs` | the position that a checkpoint holds; saving it and continuing from it |
+//! | `start.rs` | the start from the model of another run |
 //! | `checkpoint_writer.rs`, `best.rs` | checkpoints, and the best model that each of them holds |
 //! | `peers.rs` | the other ranks, if several train together |
 //! | `updates.rs`, `meter.rs` | counting and saving after every update; time and memory of an epoch |
@@ -31,6 +32,7 @@ mod position;
 mod preparation;
 pub(crate) mod scoring;
 pub(crate) mod setup;
+mod start;
 mod state;
 mod summary;
 pub mod tiers;
@@ -43,6 +45,7 @@ pub(crate) use meter::Meter;
 pub(crate) use peers::Peers;
 pub(crate) use position::RunPosition;
 pub(crate) use preparation::Preparation;
+pub(crate) use start::Earlier;
 pub use state::RunState;
 pub(crate) use state::check_recorded;
 pub(crate) use summary::summary;

@@ -8,9 +8,10 @@ use graphmill_nn::schedule::{EarlyStop, Schedule};
 use super::{
     CheckpointWriter, Inputs, Peers, RunState,
     observer::{Observer, Start},
+    start::Earlier,
 };
 use crate::{
-    Error, Result, RunDir, TrainConfig,
+    Error, Result, RunDir, TrainConfig, checkpoint,
     config::link_task::seeds_are,
     learner::Learner,
     link::lists,
@@ -56,19 +57,20 @@ impl<'a> RunPosition<'a> {
         })
     }
 
-    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one.
+    /// Continues from the checkpoint of the run directory, the same on all ranks, if there is one;
+    /// returns true if there is.
     ///
     /// # Errors
     /// It cannot be read, is of another dataset or partition, or a rank did not take part.
-    pub(crate) fn resume(&mut self, peers: &Peers, observer: &mut dyn Observer) -> Result<()> {
+    pub(crate) fn resume(&mut self, peers: &Peers, observer: &mut dyn Observer) -> Result<bool> {
         let run = self.checkpoints.run();
         if run.is_none() && peers.is_alone() {
-            return Ok(());
+            return Ok(false);
         }
         let saved = peers.checkpoint(run)?;
         let Some(saved) = saved else {
             observer.note("there is no checkpoint yet: starting from the beginning");
-            return run.map_or(Ok(()), |run| run.truncate_epochs(0).map(drop));
+            return run.map_or(Ok(false), |run| run.truncate_epochs(0).map(|_| false));
         };
         check(run, &saved.state, &self.state)?;
         saved.state.note_of_processor(&self.state).iter().for_each(|note| observer.note(note));
@@ -91,7 +93,17 @@ impl<'a> RunPosition<'a> {
         if let Some(lists) = &self.learner.hard {
             lists::restore(lists, &hard).map_err(refuse)?;
         }
-        self.learner.history.restore(reuse, history).map_err(refuse)
+        self.learner.history.restore(reuse, history).map_err(refuse)?;
+        Ok(true)
+    }
+
+    /// Starts from the model of another run.
+    ///
+    /// # Errors
+    /// It is another model.
+    pub(crate) fn start_from(&mut self, earlier: &Earlier, observer: &mut dyn Observer) -> Result<()> {
+        observer.note(&earlier.note());
+        checkpoint::assign_model(&earlier.path, &earlier.tensors, &mut self.learner.model)
     }
 
     /// Writes the origin and the options of the run into its directory, if it has one.

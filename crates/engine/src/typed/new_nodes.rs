@@ -16,6 +16,7 @@ use graphmill_core::{
 };
 use graphmill_data::{
     external::Scratch,
+    tables::find_edge_type,
     typed::{TableData, TypedDataset, Values},
 };
 use graphmill_loader::{Feature, feature::Host};
@@ -38,7 +39,7 @@ use crate::{
         keys::Names,
         on::{
             Known, NewEdges, NewRows, NewTables, NewTypedFeatures, NodeIds, ReadNew, WrittenNew, check_ids,
-            count_rows, encodings, find_edge_type,
+            count_rows, encodings,
             part::{Edges, Part},
         },
     },
@@ -256,7 +257,8 @@ impl NewParts {
         let mut edges = data.edges.iter().map(|_| none()).collect::<Result<Vec<_>>>()?;
         for (name, listed) in &new.edges {
             let what = format!("new edges '{name}'");
-            let Some(r) = find_edge_type(data, name)? else {
+            let found = find_edge_type(data, name).map_err(|e| Error::usage(e.to_string()))?;
+            let Some(r) = found else {
                 let known: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
                 let known = one_of(&known.iter().map(String::as_str).collect::<Vec<_>>());
                 return Err(Error::usage(format!("{what}: {} has no such type; use {known}", data.name)));

@@ -18,15 +18,15 @@ use graphmill_nn::{
 use super::{counts::TypeCounts, learner::TypedLearner};
 use crate::{
     Result,
-    batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
+    batchwise::{BatchLearner, RestoredState, RowsOf, SavedTensors, WriteTensors},
     checkpoint::{
-        self,
+        self, GrownRows,
         tensors::{Tensor, TensorRef},
     },
 };
 
 /// Name of the learned rows of a type in files.
-fn rows_name(model: &TypedModel, t: usize) -> String {
+pub(super) fn rows_name(model: &TypedModel, t: usize) -> String {
     format!("input.{}.rows", model.schema().types()[t].name)
 }
 
@@ -104,8 +104,12 @@ impl BatchLearner for TypedLearner<'_> {
         visit(&self.model, see);
     }
 
-    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
-        assign(path, tensors, &mut self.model)
+    fn assign_grown(&mut self, path: &Path, tensors: &[Tensor], grown: &GrownRows) -> Result<()> {
+        checkpoint::assign_grown(path, tensors, grown, |see| visit_mut(&mut self.model, see))
+    }
+
+    fn rows_of(&self, name: &str) -> Option<RowsOf> {
+        self.type_of_rows(name).map(RowsOf::Type)
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {

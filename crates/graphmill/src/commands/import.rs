@@ -5,6 +5,9 @@ mod tables;
 
 use std::{str::FromStr, time::Instant};
 
+#[cfg(feature = "tables")]
+pub(super) use tables::character;
+
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use graphmill_core::{
     memory,
@@ -363,7 +366,10 @@ pub(super) fn options(matches: &ArgMatches) -> Result<ImportOptions, Error> {
 }
 
 /// The value of option `name`, if given.
-fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
+pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(
+    matches: &ArgMatches,
+    name: &str,
+) -> Result<Option<T>, Error> {
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
         .transpose()

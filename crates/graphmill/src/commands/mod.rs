@@ -1,5 +1,7 @@
 //! The table of subcommands; each has a file.
 
+#[cfg(feature = "tables")]
+mod append;
 mod bench;
 mod completions;
 mod datasets;
@@ -41,6 +43,8 @@ const TABLE: &[(&str, &[Entry])] = &[
         &[
             Entry { command: datasets::command, run: datasets::run },
             Entry { command: import::command, run: import::run },
+            #[cfg(feature = "tables")]
+            Entry { command: append::command, run: append::run },
             Entry { command: export::command, run: export::run },
             Entry { command: generate::command, run: generate::run },
             Entry { command: reorder::command, run: reorder::run },

@@ -285,14 +285,17 @@ fn refuse_in_memory(file: &Path, config: &TrainConfig) -> anyhow::Result<()> {
     .into())
 }
 
-/// Makes the dataset's path absolute, so that the run finds it from any working directory.
+/// Makes the paths of the dataset and of the run to start from absolute, so that the run finds them
+/// from any working directory.
 fn locate(config: &mut TrainConfig) {
-    if config.dataset.is_empty() || config.is_in_memory() {
-        return;
-    }
-    let absolute = fs::canonicalize(&config.dataset).or_else(|_| path::absolute(&config.dataset));
-    if let Some(text) = absolute.ok().as_deref().and_then(Path::to_str) {
-        config.dataset = text.to_string();
+    let is_in_memory = config.is_in_memory();
+    for (name, is_path) in [(&mut config.dataset, !is_in_memory), (&mut config.start_from, true)] {
+        let absolute = fs::canonicalize(&name).or_else(|_| path::absolute(&name));
+        if let (false, true, Some(text)) =
+            (name.is_empty(), is_path, absolute.ok().as_deref().and_then(Path::to_str))
+        {
+            *name = text.to_string();
+        }
     }
 }
 

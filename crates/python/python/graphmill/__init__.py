@@ -30,7 +30,7 @@ from ._graphmill import __version__
 from .catalogue import datasets, download
 from .cluster import ClusterData, ClusterLoader
 from .data import Data
-from .dataset import Dataset, TablePlan, generate, import_dataset, plan_tables
+from .dataset import Dataset, TablePlan, append, generate, import_dataset, plan_tables
 from .export import export_dataset, info, reorder
 from .graphsaint import GraphSAINTEdgeSampler, GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
 from .hetero import HeteroData
@@ -93,6 +93,7 @@ __all__ = [
     "TrainOptions",
     "TypedDataset",
     "__version__",
+    "append",
     "bench",
     "datasets",
     "dgl",

@@ -342,6 +342,18 @@ def import_dataset(
 def import_tables(
     schema: tuple[str, list[tuple[str, Table]]], like: str | None, out: str, replace: bool, memory: int | None, observe: Observe
 ) -> tuple[Dataset | None, TypedDataset | None]: ...
+def append_tables(
+    base: str,
+    more: tuple[list[str], list[str], list[str], list[tuple[str, Table]]],
+    splits: list[str],
+    seed: int,
+    dangling: str,
+    name: str | None,
+    out: str,
+    replace: bool,
+    memory: int | None,
+    observe: Observe,
+) -> tuple[Dataset | None, TypedDataset | None]: ...
 def plan_tables(schema: tuple[str, list[tuple[str, Table]]], like: str | None) -> tuple[str, str, str]: ...
 def partition(
     topology: Topology, train: NDArray[Any], *, method: str, parts: int, seed: int, slack: float | None, train_slack: float | None, refine: bool | None

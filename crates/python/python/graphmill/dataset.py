@@ -760,6 +760,74 @@ def import_dataset(
     return TypedDataset._of(several) if one is None else Dataset._of(one)
 
 
+def append(
+    dataset: str | os.PathLike[str] | Dataset | TypedDataset,
+    out: str | os.PathLike[str],
+    *,
+    nodes: Any = None,
+    edges: Any = None,
+    targets: Any = None,
+    split: str | dict[str, str] | None = None,
+    seed: int = 0,
+    dangling: str = "error",
+    name: str | None = None,
+    replace: bool = False,
+    memory: int | None = None,
+    progress: bool | None = None,
+) -> Dataset | TypedDataset:
+    """Writes a dataset with the rows of further tables, like ``graphmill append``, and opens it.
+
+    Nodes, edges of a destination and rows of tasks keep their order, and new ones follow. Columns
+    are encoded by the statistics of the import. ``dataset`` does not change.
+
+    Args:
+        dataset: Dataset that :meth:`Dataset.from_tables`, ``graphmill import tables`` or this
+            function wrote to a directory, or the directory.
+        out: Directory to write.
+        nodes: Table of new nodes, with the columns of the import, as of
+            :meth:`Dataset.from_tables`; of several node types a dict of tables by type.
+        edges: Table of new edges; of several edge tables a dict by edge type, such as ``"buys"`` or
+            ``("user", "buys", "item")``.
+        targets: Table of new targets; of several tables a dict by task.
+        split: Rule that divides the new rows with labels, or a dict of rules by task. Default: that
+            of the import.
+        seed: Seed of random splits.
+        dangling: Edges to nodes that neither side has: ``"error"``, ``"drop"`` or ``"add"``.
+        name: Name of the new dataset. Default: that of ``dataset``.
+        replace: Replaces a dataset at ``out``.
+        memory: Memory budget in bytes.
+        progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
+
+    Raises:
+        TypeError: A table has a type that is not read.
+        ValueError: Tables have faults, such as a node that ``dataset`` has; all of them are listed.
+            Or ``dataset`` was not imported from tables.
+        OSError: A file cannot be read or written.
+
+    Example:
+        >>> import graphmill, tempfile
+        >>> path = tempfile.mkdtemp()
+        >>> nodes, edges = {"id": ["a", "b"], "age": [31, 45]}, {"from": ["a"], "to": ["b"]}
+        >>> data = graphmill.Dataset.from_tables(nodes, edges, id="id", src="from", dst="to", path=path + "/monday")
+        >>> more = {"id": ["c"], "age": [38]}
+        >>> longer = graphmill.append(data, path + "/tuesday", nodes=more, edges={"from": ["c"], "to": ["a"]})
+        >>> longer.keys.tolist()
+        ['a', 'b', 'c']
+    """
+    base = getattr(dataset, "path", None) or dataset
+    if isinstance(base, (Dataset, TypedDataset)):
+        raise ValueError(f"dataset: {base.name} is in memory, without statistics of columns; pass one of from_tables with a path")
+    named = tables.Tables()
+    files = [named.of_types(given, which) for given, which in ((nodes, "nodes"), (edges, "edges"), (targets, "targets"))]
+    splits = [f"{task}={rule}" for task, rule in split.items()] if isinstance(split, dict) else [split] if split else []
+    more = (files[0], files[1], files[2], named.memory)
+    with watch(progress) as observe:
+        one, several = _graphmill.append_tables(
+            os.fspath(base), more, splits, seed, dangling, name, os.fspath(out), replace, memory, observe
+        )
+    return TypedDataset._of(several) if one is None else Dataset._of(one)
+
+
 def plan_tables(
     nodes: Any = None, edges: Any = None, *, schema: Any = None, like: str | os.PathLike[str] | None = None, **options: Any
 ) -> TablePlan:

@@ -18,6 +18,8 @@ Word = Union[str, int, float, Sequence[Union[str, int, float]]]
 class TrainOptions(TypedDict, total=False):
     """Options of :func:`train`."""
 
+    #: Run whose best model the run starts from; none by default
+    start_from: str | os.PathLike[str]
     #: Metric of the scores: accuracy, f1-micro, f1-macro, roc-auc, average-precision; of values
     #: mae, rmse, r2, spearman
     metric: str

@@ -94,6 +94,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(export::reorder, m)?)?;
     m.add_function(wrap_pyfunction!(generate::generate, m)?)?;
     m.add_function(wrap_pyfunction!(tables::import_tables, m)?)?;
+    m.add_function(wrap_pyfunction!(tables::append_tables, m)?)?;
     m.add_function(wrap_pyfunction!(tables::plan_tables, m)?)?;
     m.add_function(wrap_pyfunction!(import::import_dataset, m)?)
 }

@@ -16,7 +16,7 @@ use arrow_array::{
 };
 use graphmill_data::{
     dataset::Work,
-    tables::{self, MemoryTable, Preprocessing, TableSchema},
+    tables::{self, MemoryTable, MoreTables, Preprocessing, TableSchema},
 };
 use pyo3::{
     exceptions::PyTypeError,
@@ -131,6 +131,44 @@ pub(super) fn import_tables(
         tables::import_tables(&schema, &out, like.as_ref(), Work { memory, replace, progress })
     })?;
     opened(py, out, &imported.report)
+}
+
+/// Tables of an append: names of files of nodes, edges and targets, which may name tables in memory.
+type More = (Vec<String>, Vec<String>, Vec<String>, Named);
+
+/// Writes the dataset in `base` with the rows of further tables to `out`.
+#[pyfunction]
+#[pyo3(signature = (base, more, splits, seed, dangling, name, out, replace, memory, observe))]
+#[allow(clippy::too_many_arguments, reason = "arguments of a Python function")]
+pub(super) fn append_tables(
+    py: Python<'_>,
+    base: PathBuf,
+    more: More,
+    splits: Vec<String>,
+    seed: u64,
+    dangling: &str,
+    name: Option<String>,
+    out: PathBuf,
+    replace: bool,
+    memory: Option<u64>,
+    observe: Option<Py<PyAny>>,
+) -> PyResult<Created> {
+    let (nodes, edges, targets, named) = more;
+    let more = MoreTables {
+        nodes: nodes.into(),
+        edges: edges.into(),
+        targets: targets.into(),
+        splits,
+        seed,
+        dangling: dangling.parse().map_err(error::graph)?,
+        name,
+        memory: in_memory(&named),
+        ..MoreTables::default()
+    };
+    let (made, _) = create(py, observe, |progress| {
+        tables::append_tables(&base, &more, &out, Work { memory, replace, progress })
+    })?;
+    opened(py, out, &made.report)
 }
 
 /// Roles that an import would give to all columns: a report for a person, the same as JSON, and the

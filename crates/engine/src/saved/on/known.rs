@@ -12,7 +12,7 @@ use graphmill_data::{
     external::Scratch,
     tables::{
         EdgeTable, ForeignKey, ImportedTables, NodeReport, NodeTable, Preprocessing, TableReport,
-        TableSchema, import_new_tables,
+        TableSchema, TypeTables, import_new_tables,
     },
     typed::{EdgeData, EdgeType, FeatureTable, KEY_SEPARATOR, Keys, TableData, TypedDataset, Values},
 };
@@ -21,7 +21,6 @@ use rayon::prelude::*;
 use super::{
     NewTables,
     graph::{NewEdges, NodeIds},
-    names::TypeTables,
     scratch::ScratchDir,
 };
 use crate::{Error, Result};
@@ -114,7 +113,8 @@ impl<'d> Known<'d> {
                            foreign keys; import the tables again";
             return Err(Error::dataset(&self.data.name, message));
         }
-        TypeTables::new(self.data, self.preprocessing, target, new)
+        let (data, tables) = ((self.data, self.preprocessing), (&new.nodes, &new.edges));
+        TypeTables::new(data, Some(target), tables, &new.memory).map_err(|e| Error::usage(e.to_string()))
     }
 
     /// The dataset's first edge type.

@@ -14,7 +14,6 @@ mod graph;
 pub(crate) mod joined;
 mod known;
 mod links;
-mod names;
 pub(crate) mod part;
 mod scratch;
 
@@ -34,7 +33,6 @@ pub(crate) use self::{
     joined::{Additions, count_rows},
     known::{FindKeys, Known, NewRows, encodings},
     links::NewQueries,
-    names::find_edge_type,
 };
 pub use self::{links::BestOfNew, scratch::remove_stale as remove_stale_scratch};
 use super::{Kind, SavedRun, Written, keys};

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    batchwise::{BatchLearner, RestoredState, SavedTensors, WriteTensors},
-    checkpoint::{self, tensors::Tensor},
+    batchwise::{BatchLearner, RestoredState, RowsOf, SavedTensors, WriteTensors},
+    checkpoint::{self, GrownRows, tensors::Tensor},
     link::lists,
 };
 
@@ -28,11 +28,7 @@ use crate::{
 /// # Errors
 /// The tensors are those of another model; the message names the first that differs.
 pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut LinkModel) -> Result<()> {
-    let LinkModel { encoder, decoder } = model;
-    checkpoint::assign(path, tensors, |see| {
-        position::visit_mut(encoder, see);
-        decoder.visit_mut(&mut |param| see(&format!("decoder.{}", param.name), &mut param.value));
-    })
+    checkpoint::assign(path, tensors, |see| model.visit_mut(see))
 }
 
 impl LinkModel {
@@ -40,6 +36,12 @@ impl LinkModel {
     fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
         position::visit(&self.encoder, see);
         self.decoder.visit(&mut |param| see(&format!("decoder.{}", param.name), &param.value));
+    }
+
+    /// Visits every matrix mutably, in the order of [`LinkModel::visit`].
+    fn visit_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
+        position::visit_mut(&mut self.encoder, see);
+        self.decoder.visit_mut(&mut |param| see(&format!("decoder.{}", param.name), &mut param.value));
     }
 }
 
@@ -56,8 +58,14 @@ impl BatchLearner for LinkLearner {
         self.model.visit(see);
     }
 
-    fn assign(&mut self, path: &Path, tensors: &[Tensor]) -> Result<()> {
-        assign(path, tensors, &mut self.model)
+    fn assign_grown(&mut self, path: &Path, tensors: &[Tensor], grown: &GrownRows) -> Result<()> {
+        checkpoint::assign_grown(path, tensors, grown, |see| self.model.visit_mut(see))
+    }
+
+    fn rows_of(&self, name: &str) -> Option<RowsOf> {
+        let encoder = &self.model.encoder;
+        let mut types = encoder.learned_rows().map(|(t, _)| t);
+        types.find(|&t| position::rows_name(encoder, t) == name).map(RowsOf::Type)
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {

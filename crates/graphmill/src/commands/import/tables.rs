@@ -316,7 +316,7 @@ fn rules(matches: &ArgMatches, name: &str) -> Result<std::collections::BTreeMap<
 }
 
 /// The single character of an option.
-fn character(matches: &ArgMatches, name: &str) -> Result<Option<char>, Error> {
+pub(crate) fn character(matches: &ArgMatches, name: &str) -> Result<Option<char>, Error> {
     let Some(text) = matches.get_one::<String>(name) else { return Ok(None) };
     let mut characters = text.chars();
     match (text.as_str(), characters.next(), characters.next()) {

@@ -2,33 +2,33 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use graphmill_data::{
-    tables::{MemoryTable, Names, Preprocessing},
-    typed::{EdgeData, EdgeType, TypedDataset},
-};
+use graphmill_core::{Error, Result};
 
-use super::NewTables;
-use crate::{Error, Result};
+use super::{memory::MemoryTable, preprocessing::Preprocessing, schema::Names};
+use crate::typed::{EdgeData, EdgeType, TypedDataset};
 
 /// Files of new nodes by node type and of new edges by edge type, in the order of the dataset.
-pub(crate) struct TypeTables {
-    pub(crate) nodes: Vec<Names>,
-    pub(crate) edges: Vec<Names>,
+#[derive(Clone, Debug)]
+pub struct TypeTables {
+    /// Files of each node type.
+    pub nodes: Vec<Names>,
+    /// Files of each edge type.
+    pub edges: Vec<Names>,
 }
 
 impl TypeTables {
-    /// Assigns the tables of `new` to the types of `data`. Nodes without a type are of the type
-    /// number `target`; edges without a type are of the only edge table.
+    /// Assigns tables of nodes and of edges to the types of `data`, which `preprocessing` encodes.
+    /// Nodes without a type are of the type number `target`; edges without a type are of the only
+    /// edge table. `memory` has the tables in memory.
     ///
     /// # Errors
     /// A type is unknown or ambiguous, or its edges come from other tables.
-    pub(crate) fn new(
-        data: &TypedDataset,
-        preprocessing: &Preprocessing,
-        target: usize,
-        new: &NewTables,
+    pub fn new(
+        (data, preprocessing): (&TypedDataset, &Preprocessing),
+        target: Option<usize>,
+        (nodes, edges): (&Names, &Names),
+        memory: &BTreeMap<String, MemoryTable>,
     ) -> Result<Self> {
-        let NewTables { nodes, edges, memory, .. } = new;
         let mut of_nodes = vec![Vec::<String>::new(); data.nodes.len()];
         for given in nodes.list() {
             let of_type = |name: &str| data.nodes.iter().position(|nodes| nodes.name == name);
@@ -37,7 +37,16 @@ impl TypeTables {
                 None => {
                     let known: Vec<&str> = data.nodes.iter().map(|nodes| &nodes.name[..]).collect();
                     refuse_misspelled((&given, memory), "node type", data, &known)?;
-                    of_nodes[target].push(given);
+                    let Some(t) = target.or((known.len() == 1).then_some(0)) else {
+                        return Err(Error::invalid(format!(
+                            "nodes '{given}': {} has several node types; name one of them before the \
+                             table, as in '{}={given}': {}",
+                            data.name,
+                            known[0],
+                            known.join(", ")
+                        )));
+                    };
+                    of_nodes[t].push(given);
                 }
             }
         }
@@ -58,7 +67,7 @@ impl TypeTables {
     }
 
     /// Names of the files of the node type number `t`, for messages.
-    pub(crate) fn source(&self, t: usize) -> String {
+    pub fn source(&self, t: usize) -> String {
         self.nodes[t].list().join(", ")
     }
 }
@@ -87,12 +96,12 @@ fn only_edge_table(
     refuse_misspelled((given, memory), "edge type", data, &known)?;
     match &tables[..] {
         [_] => Ok(data.edges.iter().position(|edges| is_table(&edges)).unwrap_or_default()),
-        [] => Err(Error::usage(format!(
+        [] => Err(Error::invalid(format!(
             "edges '{given}': {} has no edge table, only foreign keys, whose edges come from the columns of \
              the new nodes; leave the table out",
             data.name
         ))),
-        [first, ..] => Err(Error::usage(format!(
+        [first, ..] => Err(Error::invalid(format!(
             "edges '{given}': {} has several edge tables; name one of them before the table, as in \
              '{first}={given}': {}",
             data.name,
@@ -106,7 +115,7 @@ fn only_edge_table(
 ///
 /// # Errors
 /// Several have this name.
-pub(crate) fn find_edge_type(data: &TypedDataset, name: &str) -> Result<Option<usize>> {
+pub fn find_edge_type(data: &TypedDataset, name: &str) -> Result<Option<usize>> {
     let is_called = |edges: &EdgeData| {
         name == edges.edge_type.name || name == named(edges) || name == edges.edge_type.to_string()
     };
@@ -116,7 +125,7 @@ pub(crate) fn find_edge_type(data: &TypedDataset, name: &str) -> Result<Option<u
         [e] => Ok(Some(e)),
         _ => {
             let names: Vec<String> = found.iter().map(|&e| named(&data.edges[e])).collect();
-            Err(Error::usage(format!(
+            Err(Error::invalid(format!(
                 "edges '{name}': several edge types of {} have this name; use {}",
                 data.name,
                 names.join(" or ")
@@ -140,7 +149,7 @@ fn edge_type(data: &TypedDataset, preprocessing: &Preprocessing, name: &str) -> 
     } else {
         "no table gave its edges; leave the table out".into()
     };
-    Err(Error::usage(format!("edges '{text}': {why}")))
+    Err(Error::invalid(format!("edges '{text}': {why}")))
 }
 
 /// Refuses `wrong=table.csv` if only `table.csv` is a file or a table in memory: the type is
@@ -153,7 +162,7 @@ fn refuse_misspelled(
 ) -> Result<()> {
     let exists = |name: &str| memory.contains_key(name) || Path::new(name).exists();
     match given.split_once('=') {
-        Some((name, file)) if !exists(given) && exists(file) => Err(Error::usage(format!(
+        Some((name, file)) if !exists(given) && exists(file) => Err(Error::invalid(format!(
             "'{given}': '{name}' is not the {what} of a table of {}; use one of: {}",
             data.name,
             known.join(", ")

@@ -1,0 +1,99 @@
+//! Start of a run from the model of another: `--start-from`.
+//!
+//! The parameters are those of the best epoch of the other run. Tables with a row for each node may
+//! have grown, if the dataset is the other run's with appended rows: known nodes keep their rows,
+//! and new ones have those that the run drew. The optimiser and the schedule start anew.
+
+use std::path::{Path, PathBuf};
+
+use graphmill_data::typed::TypedDataset;
+
+use crate::{
+    Error, Result, RunDir, TrainConfig, checkpoint,
+    checkpoint::tensors::Tensor,
+    record::{DatasetRecord, Origin},
+};
+
+/// Model of the run that another starts from.
+pub(crate) struct Earlier {
+    /// Run directory.
+    dir: PathBuf,
+    /// File of the parameters.
+    pub(crate) path: PathBuf,
+    pub(crate) tensors: Vec<Tensor>,
+    /// Dataset that it was trained on, if recorded.
+    dataset: Option<DatasetRecord>,
+}
+
+impl Earlier {
+    /// Reads the model that the option `start_from` names; `None` if it names none.
+    ///
+    /// # Errors
+    /// It is no run directory, has no best model yet, or cannot be read.
+    pub(crate) fn open(config: &TrainConfig) -> Result<Option<Self>> {
+        if config.start_from.is_empty() {
+            return Ok(None);
+        }
+        let dir = Path::new(&config.start_from);
+        RunDir::open(dir)?;
+        let path = RunDir::best_model_path(dir);
+        if !path.is_file() {
+            let message =
+                "--start-from: the run has no best model yet; wait until its first epoch was scored";
+            return Err(Error::run(dir, message));
+        }
+        let mut of_run = TrainConfig::default();
+        of_run.read_file(&RunDir::config_path(dir))?;
+        let dataset = Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset);
+        let tensors = checkpoint::load_params(&path)?;
+        Ok(Some(Self { dir: dir.to_path_buf(), path, tensors, dataset }))
+    }
+
+    /// Numbers of nodes of each type in the run's dataset and in `data`, whose record is `now` and
+    /// which is the same or extends it.
+    ///
+    /// # Errors
+    /// `data` is another dataset, so that rows would belong to other nodes.
+    pub(crate) fn growth(&self, now: &DatasetRecord, data: &TypedDataset) -> Result<Vec<[usize; 2]>> {
+        let before = self.dataset.as_ref().filter(|before| before.is_same(now) || extends(data, before));
+        let counts = before.map(|before| (counts(before), counts(now)));
+        match counts.filter(|(before, now)| before.len() == now.len()) {
+            Some((before, now)) => {
+                Ok(before.into_iter().zip(now).map(|(before, now)| [before, now]).collect())
+            }
+            None => {
+                let then = self.dataset.as_ref().map_or("another dataset".into(), ToString::to_string);
+                Err(Error::usage(format!(
+                    "--start-from {}: the model has a row for each node of {then}, and {now} is not that \
+                     dataset with appended rows, so rows would belong to other nodes; add rows to the run's \
+                     dataset with 'graphmill append', or leave the option out",
+                    self.dir.display()
+                )))
+            }
+        }
+    }
+
+    /// Remark for the user.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "the parameters are those of the best epoch of {}; the optimiser and the schedule start anew",
+            self.dir.display()
+        )
+    }
+}
+
+/// Returns true if `data` has rows that were appended to the dataset `before`, once or several
+/// times.
+fn extends(data: &TypedDataset, before: &DatasetRecord) -> bool {
+    let Some(checksum) = &before.checksum else { return false };
+    let record = data.preprocessing.as_ref().and_then(|record| record["appended"].as_array());
+    record.into_iter().flatten().any(|appended| appended["checksum"].as_str() == Some(checksum))
+}
+
+/// Numbers of nodes of the types, or of the only one.
+fn counts(of: &DatasetRecord) -> Vec<usize> {
+    match &of.node_types[..] {
+        [] => vec![of.nodes],
+        types => types.iter().map(|of| of.count as usize).collect(),
+    }
+}

@@ -100,7 +100,7 @@ pub fn main() -> graphmill::Result<()> {
         let config =
             TrainConfig { model: model.into(), epochs: 5, batch_size: 128, hidden: 32, ..Default::default() };
         let trained = graphmill::train(&config, &data)?;
-        let (score, parameters) = (trained.summary().test.score.unwrap_or(0.0), trained.model().num_params());
+        let (score, parameters) = (trained.summary().test.score.unwrap_or(0.0), trained.num_params());
         println!("{model:12}: {parameters} parameters, test accuracy {score:.3}");
     }
     Ok(())

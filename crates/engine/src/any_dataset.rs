@@ -4,7 +4,11 @@ use graphmill_data::{Dataset, typed::TypedDataset};
 
 use crate::{
     Result, RunContext, TrainConfig, build,
-    config::link_task::{is_link, is_typed_link},
+    config::{
+        embedding::is_table,
+        events::is_of_events,
+        link_task::{has_typed_model, is_link, is_typed_link},
+    },
     embedding, events,
     record::Summary,
     trainer, typed,
@@ -42,6 +46,12 @@ impl AnyDataset {
             Some(data) => Ok(Self::Typed(Box::new(data))),
             None => Ok(Self::OneType(Box::new(build::open_dataset(config)?))),
         }
+    }
+
+    /// Returns true if a run of this configuration reads a dataset of one type from a directory: for
+    /// a model of types, a table of embeddings or a model of events.
+    pub fn needs_directory(config: &TrainConfig) -> bool {
+        has_typed_model(config) || is_table(config) || is_of_events(config)
     }
 
     /// Name of the dataset.

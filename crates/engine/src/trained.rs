@@ -4,11 +4,15 @@
 use std::path::Path;
 
 use graphmill_core::{ClassColumn, NodeId};
-use graphmill_data::Dataset;
-use graphmill_nn::{Matrix, backend::Cpu, model::Model, regression::TargetScale};
+use graphmill_data::{Dataset, typed::TypedDataset};
+use graphmill_nn::{Matrix, backend::Cpu, model::Model, regression::TargetScale, typed::TypedModel};
 
 use crate::{
     Error, Result, RunContext, TrainConfig, build,
+    config::{
+        IN_MEMORY,
+        link_task::{is_typed_link, learns_edge_targets},
+    },
     inference::{Inference, Output},
     label_inputs::LabelColumns,
     observer::{Observer, Progress, Quiet, Start},
@@ -17,12 +21,13 @@ use crate::{
     saved::{ClassOutputs, first_largest},
     tiers::AllRows,
     trainer::train,
+    typed,
 };
 
 /// Model of the best epoch of a run, with the run's configuration and summary.
 #[derive(Clone)]
 pub struct TrainedModel {
-    model: Model,
+    model: AnyModel,
     config: TrainConfig,
     summary: Summary,
     /// True if a node may have several labels.
@@ -31,6 +36,16 @@ pub struct TrainedModel {
     columns: Vec<ClassColumn>,
     /// Scale of the targets, if they are values.
     scale: Option<TargetScale>,
+    /// Identity of the dataset whose nodes have learned rows, if the model has some.
+    rows_of: Option<String>,
+}
+
+/// Model by the kind of graph that it reads.
+#[derive(Clone)]
+enum AnyModel {
+    OneType(Box<Model>),
+    /// Of types, on a graph of one: it may learn a row of each node.
+    Types(Box<TypedModel>),
 }
 
 /// Trains a model on `data` and returns it, without writing files.
@@ -65,29 +80,50 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
     let given = config.beyond_defaults(&names());
     config.derive_options(&given)?;
     config.refuse_unused(&given)?;
-    if is_typed(&config) {
-        let message = "it is a model of types, which a TrainedModel does not hold; train with AnyDataset, \
-                       and read the run with SavedRun";
+    if is_typed(&config) && (is_typed_link(&config) || learns_edge_targets(&config)) {
+        let message = "it learns edges, and a TrainedModel of types answers for nodes; train with \
+                       AnyDataset, and read the run with SavedRun";
         return Err(Error::usage(format!("--model {}: {message}", config.model)));
     }
-    let RunContext { run, resume, observer, stop } = context;
-    let mut observer = ModelCapture { observer, model: None };
-    let mut work = || {
-        let context = RunContext { run, resume, observer: &mut observer, stop };
-        train(&config, data, context)
-    };
-    let summary = match config.threads {
+    let work = || train_any(&config, data, context);
+    let (summary, model) = match config.threads {
         0 => work(),
         threads => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
             pool.map_err(|e| Error::usage(format!("--threads {threads}: {e}")))?.install(work)
         }
     }?;
-    let model = observer.model.expect("a run that succeeds passes its model to the observer");
     let (multilabel, scale) = (data.labels.is_multi(), build::target_scale(&config, data));
-    let scale = scale.filter(|_| model.decoder().is_none());
+    let scale = scale.filter(|_| !model.learned_links());
     let columns = data.labels.columns().to_vec();
-    Ok(TrainedModel { model, config, summary, multilabel, columns, scale })
+    let learns_rows = matches!(model, AnyModel::Types(_)) && data.features.dim == 0;
+    let rows_of = if learns_rows { Some(data.identity()?) } else { None };
+    Ok(TrainedModel { model, config, summary, multilabel, columns, scale, rows_of })
+}
+
+/// Trains a model of either kind.
+fn train_any(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<(Summary, AnyModel)> {
+    if is_typed(config) {
+        let (summary, model) = typed::train_model(config, &typed_of(config, data)?, context)?;
+        return Ok((summary, AnyModel::Types(Box::new(model))));
+    }
+    let RunContext { run, resume, observer, stop } = context;
+    let mut observer = ModelCapture { observer, model: None };
+    let summary = train(config, data, RunContext { run, resume, observer: &mut observer, stop })?;
+    let model = observer.model.expect("a run that succeeds passes its model to the observer");
+    Ok((summary, AnyModel::OneType(Box::new(model))))
+}
+
+/// The dataset as a model of types reads it: its directory, or its arrays.
+fn typed_of(config: &TrainConfig, data: &Dataset) -> Result<TypedDataset> {
+    let of_arrays = || TypedDataset { checksum: data.checksum.clone(), ..TypedDataset::from_dataset(data) };
+    Ok(typed::open_dataset(config)?.unwrap_or_else(of_arrays))
+}
+
+impl AnyModel {
+    fn learned_links(&self) -> bool {
+        matches!(self, Self::OneType(model) if model.decoder().is_some())
+    }
 }
 
 impl TrainedModel {
@@ -101,17 +137,38 @@ impl TrainedModel {
         &self.config
     }
 
-    /// The model with its trained weights.
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// The model with its trained weights; `None` if it is a model of types.
+    pub fn model(&self) -> Option<&Model> {
+        match &self.model {
+            AnyModel::OneType(model) => Some(model),
+            AnyModel::Types(_) => None,
+        }
+    }
+
+    /// The model with its trained weights, if it is a model of types.
+    pub fn typed_model(&self) -> Option<&TypedModel> {
+        match &self.model {
+            AnyModel::OneType(_) => None,
+            AnyModel::Types(model) => Some(model),
+        }
+    }
+
+    /// Number of learned values.
+    pub fn num_params(&self) -> usize {
+        match &self.model {
+            AnyModel::OneType(model) => model.num_params(),
+            AnyModel::Types(model) => model.num_params(),
+        }
     }
 
     /// Most likely class of each of the `nodes`, computed from all neighbours. `data` may be
-    /// another dataset with the same number of feature columns.
+    /// another dataset with the same number of feature columns, if there are some: without them the
+    /// model has a learned row of each node.
     ///
     /// # Errors
-    /// A node outside `data`, features of another width, or features that cannot be read. The model
-    /// learned values, or several columns of classes.
+    /// A node outside `data`, features of another width, other nodes than those of the learned
+    /// rows, or features that cannot be read. The model learned values, or several columns of
+    /// classes.
     pub fn classes(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Vec<usize>> {
         self.refuse_values("classes")?;
         if !self.columns.is_empty() {
@@ -151,7 +208,7 @@ impl TrainedModel {
     /// # Errors
     /// As [`TrainedModel::classes`].
     pub fn logits(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
-        if self.model.decoder().is_some() {
+        if self.model.learned_links() {
             return Err(Error::usage("the model learned links, so it has no classes; use its embeddings"));
         }
         let mut rows = self.infer(data, nodes, Output::Logits)?;
@@ -168,7 +225,7 @@ impl TrainedModel {
     /// As [`TrainedModel::classes`].
     pub fn embeddings(&self, data: &Dataset, nodes: &[NodeId]) -> Result<Matrix> {
         // the output rows of a model of links are its embeddings
-        let output = if self.model.decoder().is_some() { Output::Logits } else { Output::Embeddings };
+        let output = if self.model.learned_links() { Output::Logits } else { Output::Embeddings };
         self.infer(data, nodes, output)
     }
 
@@ -188,16 +245,29 @@ impl TrainedModel {
             return Err(Error::dataset(&data.name, message));
         }
         let config = with_directory_of(&self.config, data);
-        let backend = self.backend();
         let own = &self.summary.dataset;
+        let model = match &self.model {
+            AnyModel::OneType(model) => model,
+            AnyModel::Types(model) => {
+                if self.rows_of.is_some() && self.rows_of != Some(data.identity()?) {
+                    let message = format!(
+                        "the model has a learned row of each node of {own}, and this dataset has other \
+                         nodes; pass that dataset"
+                    );
+                    return Err(Error::dataset(&data.name, message));
+                }
+                return typed::infer(&config, &typed_of(&config, data)?, model, (nodes, output));
+            }
+        };
+        let backend = self.backend();
         let labels = LabelColumns::for_model(&config, data, own, self.scale.as_ref())?;
         let features = AllRows::new(&config, data)?.with_labels(labels);
-        let symmetric = build::symmetric(&self.model, data);
+        let symmetric = build::symmetric(model, data);
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)
                 .with_neighbors(build::inference_neighbors(&config, data)?);
         let mut rows = Matrix::default();
-        inference.run(&self.model, nodes, output, &mut rows)?;
+        inference.run(model, nodes, output, &mut rows)?;
         Ok(rows)
     }
 
@@ -206,10 +276,12 @@ impl TrainedModel {
     }
 }
 
-/// The configuration with the directory of `data`; empty if the dataset is in memory.
+/// The configuration with the directory of `data`. If the dataset is in memory, it is empty, or for
+/// a model of types [`IN_MEMORY`], because a run without a dataset is by one type.
 fn with_directory_of(config: &TrainConfig, data: &Dataset) -> TrainConfig {
     let directory = data.directory.as_deref().and_then(|path| std::path::absolute(path).ok());
-    let dataset = directory.as_deref().and_then(Path::to_str).unwrap_or_default().to_string();
+    let in_memory = if is_typed(config) { IN_MEMORY } else { "" };
+    let dataset = directory.as_deref().and_then(Path::to_str).unwrap_or(in_memory).to_string();
     TrainConfig { dataset, ..config.clone() }
 }
 

@@ -236,15 +236,75 @@ fn models_of_one_type_name_the_model_that_learns_rows() {
 }
 
 #[test]
-fn models_of_types_need_a_directory() {
+fn models_of_types_are_fitted_in_memory() {
     let root = tempfile::tempdir().unwrap();
     stored(root.path());
-    let data = Dataset::open(root.path().join("old")).unwrap();
-    let message = fit(&config(root.path(), &[]).unwrap(), &data).map(drop).unwrap_err().to_string();
+    let (old, memory) = (Dataset::open(root.path().join("old")).unwrap(), groups());
+    let message = fit(&config(root.path(), &[]).unwrap(), &old).map(drop).unwrap_err().to_string();
     assert!(message.contains("it has no features"), "{message}");
-    let rsage = TrainConfig { model: "rsage".into(), ..config(root.path(), &[]).unwrap() };
-    let message = fit(&rsage, &data).map(drop).unwrap_err().to_string();
-    assert!(message.starts_with("--model rsage: ") && message.contains("AnyDataset"), "{message}");
-    let in_memory = fit(&rsage, &groups()).map(drop).unwrap_err().to_string();
-    assert!(in_memory.contains("or of one type in a directory"), "{in_memory}");
+    for model in ["rsage", "rgcn", "rgat", "hgt"] {
+        let options = [("model", model), ("epochs", "3")];
+        // the run of the command, and its answers
+        let (out, dir) = (root.path().join(format!("run-{model}")), root.path().join("old"));
+        let config = config(&dir, &options).unwrap();
+        let run = RunDir::create(&out).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+        let whole = AnyDataset::open(&config).unwrap().train(&config, context).unwrap();
+        let nodes = [7, 399, 7, 0];
+        let expected =
+            Predictor::open(&out, None, false).unwrap().predict(&nodes, Neighborhood::All).unwrap();
+        for (data, threads) in [(&memory, 0), (&memory, 2), (&old, 1)] {
+            let trained = fit(&TrainConfig { threads, ..config.clone() }, data).unwrap();
+            let losses = |of: &Summary| of.epochs.iter().map(|epoch| epoch.loss).collect::<Vec<_>>();
+            assert_eq!(losses(trained.summary()), losses(&whole), "{model}");
+            assert_eq!(trained.summary().test.score, whole.test.score, "{model}");
+            let classes = trained.classes(data, &nodes).unwrap();
+            let as_saved = expected.classes.iter().map(|&class| class as usize).collect::<Vec<_>>();
+            assert_eq!(classes, as_saved, "{model}");
+            let rows = trained.probabilities(data, &nodes).unwrap();
+            assert_eq!(rows.view().host(), &expected.scores[..], "{model}");
+            assert_eq!(trained.embeddings(data, &nodes).unwrap().num_rows(), 4);
+            assert_eq!(trained.logits(data, &[]).unwrap().num_rows(), 0);
+            assert!(trained.model().is_none() && trained.typed_model().is_some());
+        }
+    }
+}
+
+#[test]
+fn learned_rows_answer_for_their_own_nodes_only() {
+    let config = TrainConfig { model: "rsage".into(), ..config(Path::new("none"), &[]).unwrap() };
+    let trained = fit(&config, &groups()).unwrap();
+    let other = |nodes| {
+        let options = GenerateOptions { nodes, classes: 4, dim: 1, seed: 9, ..GenerateOptions::default() };
+        Dataset { features: Features::default(), ..generate("sbm", &options).unwrap() }
+    };
+    for nodes in [NODES, 300] {
+        let message = trained.classes(&other(nodes), &[0]).unwrap_err().to_string();
+        assert!(message.contains("learned row of each node of"), "{message}");
+        assert!(message.contains("other nodes; pass that dataset"), "{message}");
+    }
+    let message = trained.classes(&groups(), &[400]).unwrap_err().to_string();
+    assert!(message.contains("node 400 is outside"), "{message}");
+    let root = tempfile::tempdir().unwrap();
+    stored(root.path());
+    let data = Dataset::open(root.path().join("new")).unwrap();
+    let links = TrainConfig { task: "link".into(), ..config };
+    let message = fit(&links, &data).map(drop).unwrap_err().to_string();
+    assert!(message.contains("learns edges") && message.contains("AnyDataset"), "{message}");
+}
+
+#[test]
+fn models_of_types_read_features_of_other_datasets() {
+    let options = GenerateOptions { nodes: NODES, classes: 4, dim: 8, ..GenerateOptions::default() };
+    let data = generate("sbm", &options).unwrap();
+    let config = TrainConfig { model: "rgcn".into(), ..config(Path::new("none"), &[]).unwrap() };
+    let trained = fit(&config, &data).unwrap();
+    let options = GenerateOptions { nodes: 50, seed: 9, ..options };
+    let other = generate("sbm", &options).unwrap();
+    assert_eq!(trained.probabilities(&other, &[49, 3]).unwrap().num_rows(), 2);
+    // labels are not needed
+    let unlabelled = generate("sbm", &options).unwrap();
+    let unlabelled = Dataset { labels: Default::default(), split: Default::default(), ..unlabelled };
+    let all: Vec<u32> = (0..50).collect();
+    assert_eq!(trained.classes(&unlabelled, &all).unwrap(), trained.classes(&other, &all).unwrap());
 }

@@ -24,7 +24,7 @@ def changed(at, value, dtype=np.int64):
         (changed((0, 0), 2**64 - 1, np.uint64), ValueError, r"edge_index\[0\]\[0\] is 18446744073709551615"),
         ({"edge_index": EDGES.astype(float), "num_nodes": 100}, TypeError, "expected .*int64.*, not .*float64"),
         ({"edge_index": EDGES.astype(object), "num_nodes": 100}, TypeError, "edge_index"),
-        ({"edge_index": EDGES.T, "num_nodes": 100}, ValueError, r"expected shape \(2, E\), not \(500, 2\)"),
+        ({"edge_index": EDGES.T, "num_nodes": 100}, ValueError, r"expected shape \(2, E\), not \(500, 2\); its rows are edges, so pass the transpose"),
         ({"edge_index": EDGES[0], "num_nodes": 100}, ValueError, r"shape \(2, E\)"),
         ({"edge_index": [[1, 2], [3]], "num_nodes": 100}, ValueError, "edge_index"),
         ({"edge_index": "edges", "num_nodes": 100}, ValueError, "edge_index"),

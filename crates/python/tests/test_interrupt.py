@@ -86,10 +86,11 @@ def test_import_dataset(tmp_path):
         "graphmill.hotness_report(data, policies=['optimal'], epochs=100000)",
         "graphmill.partition_report(data, 4, methods=['hash'] * 100000)",
         "graphmill.train(data, epochs=100000, hidden=16)",
+        "graphmill.sweep(path, {'lr': [0.01, 0.1]}, out='sweep', cache='presc:1000', cache_ratio=0.1, devices='virtual:1', batch_size=8)",
         "graphmill.GraphSAINTNodeSampler(data, 500, sample_coverage=1_000_000, output='numpy')",
         "list(graphmill.NeighborLoader(path, [5], output='numpy', cache_ratio=0.1, cache='presc:1000'))",
     ],
-    ids=["hotness", "hotness_report", "partition_report", "train", "coverage", "tiers"],
+    ids=["hotness", "hotness_report", "partition_report", "train", "sweep", "coverage", "tiers"],
 )
 def test_computations(tmp_path, work):
     code = f"""

@@ -125,14 +125,14 @@ WRITES, CITES = ("author", "writes", "paper"), ("paper", "cites", "paper")
 
 
 def of_types(of):
-    """Authors, papers and two relations; times of papers, or of edges of both relations."""
+    """Authors, papers and two relations; times of papers, of edges of both relations, or of both."""
     rng = np.random.default_rng(2)
     writes = np.stack([rng.integers(0, 30, 200), rng.integers(0, 40, 200)])
     nodes = {"author": {"num_nodes": 30}, "paper": {"num_nodes": 40}}
     edges = {WRITES: {"edge_index": writes}, CITES: {"edge_index": rng.integers(0, 40, (2, 300))}}
-    if of == "nodes":
+    if of != "edges":
         nodes["paper"]["time"] = rng.integers(0, LATEST, 40)
-    else:
+    if of != "nodes":
         edges[WRITES]["time"], edges[CITES]["time"] = rng.integers(0, LATEST, 200), rng.integers(0, LATEST, 300)
     return graphmill.TypedDataset.from_arrays(nodes, edges)
 
@@ -144,14 +144,14 @@ def assert_no_later(data, batch, latest, of):
         columns = data.edges(kind)
         edges, tree = columns.edge_index[:, store.e_id], batch[kind[2]].batch[store.edge_index[1]]
         assert np.array_equal(tree, batch[kind[0]].batch[store.edge_index[0]])
-        if of == "edges":
+        if of != "nodes":
             assert (columns.time[store.e_id] <= latest[tree]).all()
-        elif kind == CITES:
+        if of != "edges" and kind == CITES:
             assert (data.nodes("paper").time[edges[0]] <= latest[tree]).all()
     return sum(len(batch[kind].e_id) for kind in (WRITES, CITES))
 
 
-@pytest.mark.parametrize("of", ["nodes", "edges"])
+@pytest.mark.parametrize("of", ["nodes", "edges", "both"])
 @pytest.mark.parametrize("mode", ["binary", "triplet", None])
 def test_links_of_several_types_see_no_later_edge(of, mode):
     data = of_types(of)
@@ -168,12 +168,12 @@ def test_links_of_several_types_see_no_later_edge(of, mode):
         else:
             assert np.array_equal(links.edge_label_time, np.tile(times, 1 if mode is None else 2))
             negative = paper.n_id[links.edge_label_index[1, len(times) :]]
-        if of == "nodes" and mode is not None:
+        if of != "edges" and mode is not None:
             assert (data.nodes("paper").time[negative] <= times).all()
     assert count > 100
 
 
-@pytest.mark.parametrize("of", ["nodes", "edges"])
+@pytest.mark.parametrize("of", ["nodes", "edges", "both"])
 @pytest.mark.parametrize("strategy", ["last", "uniform"])
 def test_nodes_of_several_types_see_no_later_edge(of, strategy):
     data = of_types(of)
@@ -185,7 +185,7 @@ def test_nodes_of_several_types_see_no_later_edge(of, strategy):
         assert np.array_equal(paper.seed_time, given[paper.input_id])
         count += assert_no_later(data, batch, given[paper.input_id], of)
     assert count > 50
-    if of == "nodes":
+    if of != "edges":
         for batch in graphmill.NeighborLoader(data, [3, 2], ("paper", seeds), **options):
             assert "seed_time" not in batch["paper"]
             assert_no_later(data, batch, data.nodes("paper").time[seeds][batch["paper"].input_id], of)

@@ -188,7 +188,7 @@ def test_an_exploding_loss_is_a_warning(sbm, monkeypatch):
         return native(*arguments)
 
     native = run._graphmill.train
-    monkeypatch.setattr(run, "_graphmill", type("Native", (), {"train": staticmethod(train)}))
+    monkeypatch.setattr(run, "_graphmill", type("Native", (), {"train": staticmethod(train), "needs_directory": staticmethod(lambda *_: False)}))
     with pytest.warns(UserWarning, match="the loss explodes: 50 in epoch 3"):
         graphmill.train(sbm, **OPTIONS)
     monkeypatch.undo()

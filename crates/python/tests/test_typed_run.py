@@ -117,10 +117,50 @@ def test_a_stopped_run_continues(saved, tmp_path):
 def test_what_cannot_be_trained_is_refused(saved, tmp_path):
     graphmill.train(saved, out=tmp_path / "run", **OPTIONS)
     one = graphmill.generate(nodes=50, dim=4, seed=1)
-    with pytest.raises(ValueError, match="trained on several types; pass a TypedDataset"):
+    with pytest.raises(ValueError, match="its types are node, .* but the model was trained on paper"):
         graphmill.evaluate(tmp_path / "run", one)
     with pytest.raises(ValueError, match="original_ids"):
         graphmill.predict(tmp_path / "run", original_ids=True)
     graphmill.train(one, out=tmp_path / "one", epochs=1, hidden=8, progress=False)
     with pytest.raises(ValueError, match="trained on one type; pass a Dataset"):
         graphmill.predict(tmp_path / "one", dataset=graphmill.TypedDataset(saved))
+
+
+def assert_no_directory(data, **options):
+    """Trains on a dataset in memory as on its directory; returns the run."""
+    assert data.path is None
+    run = graphmill.train(data, **{**OPTIONS, **options})
+    stored = graphmill.train(run.config.dataset, **{**OPTIONS, **options, "out": None})
+    assert [each.loss for each in run.epochs] == [each.loss for each in stored.epochs]
+    assert run.test.score == stored.test.score
+    return run
+
+
+@pytest.mark.parametrize("model", ["rsage", "rgcn", "hgt"])
+@pytest.mark.parametrize("dim", [8, 0])
+def test_models_of_types_learn_one_type_in_memory(tmp_path, model, dim):
+    made = graphmill.generate(nodes=200, classes=3, dim=8, seed=1)
+    masks = {name: getattr(made, name) for name in ("train_mask", "val_mask", "test_mask")}
+    data = graphmill.Dataset.from_arrays(made.edge_index, x=made.x if dim else None, y=made.y, num_nodes=200, **masks)
+    run = assert_no_directory(data, model=model, out=tmp_path / "run")
+    assert run.predict().shape == (200,) and run.evaluate().test == run.test.score
+    # by an object in memory, and by the run's own directory
+    assert (graphmill.predict(run.path, dataset=data) == run.predict()).all()
+    nodes = np.array([3, 199])
+    answers = graphmill.Predictor(run.path, dataset=data).predict(nodes)
+    assert answers.classes.tolist() == run.predict()[nodes].tolist()
+    links = graphmill.train(data, model=model, task="link", out=tmp_path / "links", **OPTIONS)
+    assert links.test.metric == "mrr" and len(graphmill.recommend(links.path, [3], k=2, dataset=data).candidates) == 2
+
+
+def test_tables_of_embeddings_learn_one_type_in_memory(tmp_path):
+    data = graphmill.generate(nodes=200, classes=3, dim=8, seed=1)
+    options = {"epochs": 2, "hidden": 8, "batch_size": 64, "progress": False}
+    run = graphmill.train(data, model="lightgcn", out=tmp_path / "run", **options)
+    assert run.epochs[-1].loss == graphmill.train(run.config.dataset, model="lightgcn", **options).epochs[-1].loss
+    assert graphmill.embed(run.path, [3, 7], dataset=data).shape == (2, 8)
+
+
+def test_models_of_types_learn_the_demo():
+    run = graphmill.train(model="rsage", **{**OPTIONS, "epochs": 1})
+    assert run.test.metric == "accuracy" and run.dataset.name == "demo"

@@ -25,7 +25,8 @@ use crate::{
     verification::FeatureFiles,
 };
 
-/// Trains `learner` by the batches of `run` and evaluates it. The run began at `began`.
+/// Trains `learner` by the batches of `run` and evaluates it. The run began at `began`. Returns the
+/// summary, and the learner with the best model.
 ///
 /// # Errors
 /// A stage fails, the loss is not finite, a file cannot be written, the observer fails, or the run
@@ -36,7 +37,7 @@ pub(crate) fn train<R: BatchRun>(
     learner: R::Learner,
     context: RunContext,
     began: Instant,
-) -> Result<Summary> {
+) -> Result<(Summary, R::Learner)> {
     config.eval_every.refuse_auto("the work of scoring is known for nodes of graphs of one type")?;
     let schedule = schedule(config)?;
     let mut position = Position::new(config, run.dataset(), learner, schedule, context.run, began);
@@ -57,7 +58,7 @@ pub(crate) fn train<R: BatchRun>(
     // the error of the run itself comes first
     let summary = outcome?;
     ended?;
-    Ok(summary)
+    Ok((summary, trainer.session.position.learner))
 }
 
 /// Run in progress.
@@ -227,6 +228,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             by_class: if scored > 0 { run.by_class() } else { None },
             diagnostics,
             machine: Some(MachineRecord::here()),
+            nvidia: run.nvidia(),
             presampling: run.presampling(),
             verification: FeatureFiles::of_types(run.data()).record(),
             peak_rss_bytes: memory::peak().unwrap_or(0),

@@ -69,7 +69,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         queries: QueryBatch::default(),
         buckets,
     };
-    batchwise::train(config, run, learner, context, began)
+    batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
 /// A run of a table of embeddings.

@@ -58,7 +58,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         scratch: BatchScratch::new(config, &stream)?,
         last: None,
     };
-    batchwise::train(config, run, learner, context, began)
+    batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
 /// A run on a stream of events.

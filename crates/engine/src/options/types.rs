@@ -23,16 +23,17 @@ use crate::{
 const DEFAULT_MODEL: &str = "rsage";
 
 /// Returns true if the dataset has several types or tasks, or the model is one of types and the
-/// dataset is in a directory and not in parts of one type, and the run does not learn links by a
-/// model of one type.
+/// dataset is in memory, or in a directory and not in parts of one type, and the run does not learn
+/// links by a model of one type. A run without a dataset, on the demo, is by one type.
 pub(super) fn has_types(config: &TrainConfig) -> bool {
-    !config.dataset.is_empty()
-        && !config.is_in_memory()
-        && (has_several_types(&config.dataset)
+    let of_directory = || {
+        has_several_types(&config.dataset)
             || TypedPartitionDir::is_in(&config.dataset)
             || has_node_times(config)
             || learns_edge_targets(config)
-            || is_typed(config) && !is_partitioned(config))
+    };
+    !config.dataset.is_empty()
+        && (is_typed(config) && !is_partitioned(config) || !config.is_in_memory() && of_directory())
         && !is_link(config)
         && !is_table(config)
         && !is_of_events(config)

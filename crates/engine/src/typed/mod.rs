@@ -79,6 +79,7 @@ pub(crate) use open::OpenTypedRun;
 pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
 pub use trainer::train;
+pub(crate) use trainer::{infer, train_model};
 
 /// Opens the dataset that a configuration names, if it has several node types, edge types or tasks,
 /// or a task whose rows are nodes at times, or if the model is one of types. Edges with classes or

@@ -14,6 +14,7 @@ use graphmill_nn::{
     Matrix,
     metric::{Metric, classes::ClassReport, diagnostics::Diagnostics, values::is_error},
     regression::TargetScale,
+    typed::TypedModel,
 };
 
 use super::{
@@ -23,6 +24,7 @@ use super::{
     inference::TypedInference,
     learner::TypedLearner,
     ranks::{RankInference, TypedRankView},
+    saved::rows_of,
     stages::EpochBatches,
     step,
     strategy::Strategy,
@@ -62,10 +64,26 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no task on nodes, or several and none is
 /// chosen by the option `task`.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
+    train_model(config, data, context).map(|(summary, _)| summary)
+}
+
+/// Trains as [`train`] does, and returns the model of the best epoch, too.
+///
+/// # Errors
+/// As [`train`].
+pub(crate) fn train_model(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    context: RunContext,
+) -> Result<(Summary, TypedModel)> {
     train_alone(config, data, context).map_err(Error::before_training)
 }
 
-fn train_alone(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
+fn train_alone(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    context: RunContext,
+) -> Result<(Summary, TypedModel)> {
     let began = Instant::now();
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
@@ -85,7 +103,33 @@ fn train_alone(config: &TrainConfig, data: &TypedDataset, context: RunContext) -
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let scoring = (Inference::Alone(Box::new(inference)), None);
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
-    batchwise::train(config, run, learner, context, began)
+    batchwise::train(config, run, learner, context, began).map(|(summary, learner)| (summary, learner.model))
+}
+
+/// Rows of `nodes`, which may repeat, of the task's type by `model`, from all their neighbours. A
+/// dataset without a task has one type.
+///
+/// # Errors
+/// A node is out of range, the model does not fit the dataset, or features cannot be read.
+pub(crate) fn infer(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    model: &TypedModel,
+    (nodes, output): (&[NodeId], Output),
+) -> Result<Matrix> {
+    let task = match data.tasks.is_empty() {
+        true => TypedTask::of_links(data, &config.task, data.graph()?)?,
+        false => TypedTask::new(data, &config.task)?,
+    };
+    let task = task.with_edges(config, data)?;
+    let mut rows = Matrix::default();
+    if nodes.is_empty() {
+        return Ok(rows);
+    }
+    let sampler = build::inference_sampler(config, &task)?;
+    let mut inference = TypedInference::new(config, &task, &*sampler, tiers::whole(config, data, &task)?)?;
+    rows_of(nodes, &mut rows, |nodes, rows| inference.run(model, nodes, output, rows))?;
+    Ok(rows)
 }
 
 /// Checks that the task can be trained on and scored.
@@ -126,7 +170,8 @@ pub(super) fn train_as_rank(
     // a rank announces its wish with its next batch, and all stop after the same one
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || ranks.agree_to_stop(wants());
-    batchwise::train(config, run, learner, RunContext { run: dir, resume, observer, stop: &stop }, began)
+    let context = RunContext { run: dir, resume, observer, stop: &stop };
+    batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
 /// Scores of nodes from all their neighbours.

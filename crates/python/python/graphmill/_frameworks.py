@@ -87,6 +87,20 @@ def array_of(value: Any, name: str) -> np.ndarray:
     return array if np.ndim(value) else array.reshape(())
 
 
+def edge_list(edge_index: Any, name: str = "edge_index") -> np.ndarray:
+    """Edges as an array of shape ``2 x E``.
+
+    Raises:
+        ValueError: The array has another shape.
+    """
+    edges = array_of(edge_index, name)
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        is_of_rows = edges.ndim == 2 and edges.shape[1] == 2
+        fix = "its rows are edges, so pass the transpose" if is_of_rows else "pass sources and destinations as two rows"
+        raise ValueError(f"{name}: expected shape (2, E), not {edges.shape}; {fix}")
+    return edges
+
+
 def options_of(options: Mapping[str, object]) -> str:
     """Encodes options of a run as JSON."""
 

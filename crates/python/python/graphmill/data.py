@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, find, is_pyg, is_tensor
+from ._frameworks import array_of, edge_list, find, is_pyg, is_tensor
 from .dataset import Dataset
 
 
@@ -117,9 +117,7 @@ def open_graph(data: Any) -> Graph:
 
 def topology_of(edge_index: Any, num_nodes: int) -> _graphmill.Topology:
     """Topology of an edge list (``2 x E``)."""
-    edges = array_of(edge_index, "edge_index")
-    if edges.ndim != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edge_index: expected shape (2, E), not {edges.shape}")
+    edges = edge_list(edge_index)
     return _graphmill.Topology.from_edges(num_nodes, edges[0], edges[1])
 
 

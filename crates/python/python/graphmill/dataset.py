@@ -11,7 +11,7 @@ from typing import Any, Literal, Sequence, overload
 import numpy as np
 
 from . import _graphmill, convert, show, tables
-from ._frameworks import array_of, edges_of_scipy, find, is_pyg, is_scipy
+from ._frameworks import array_of, edge_list, edges_of_scipy, find, is_pyg, is_scipy
 from .loader import input_nodes_of
 from .progress import watch
 from .stores import Stores
@@ -388,10 +388,7 @@ class Dataset(Stores):
             if not columns:
                 src = sources_of(src, dst)
         else:
-            edges = array_of(edge_index, "edge_index")
-            if edges.ndim != 2 or edges.shape[0] != 2:
-                raise ValueError(f"edge_index: expected shape (2, E), not {edges.shape}")
-            src, dst = edges
+            src, dst = edge_list(edge_index)
         if num_nodes is None:
             known = [len(a) for a in (x, y) if a is not None]
             if not known:

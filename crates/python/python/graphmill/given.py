@@ -84,6 +84,23 @@ def in_directory(dataset: AnyDataset) -> AnyDataset:
     return dataset._stored
 
 
+def for_run(dataset: Any, run: RunLike) -> tuple[Any, Any]:
+    """The dataset for a command on a run, which the caller holds during the command, and its native form."""
+    if dataset is None or isinstance(dataset, (str, os.PathLike)):
+        return dataset, native_of(dataset)
+    given = any_types(dataset)
+    if isinstance(given, TypedDataset):
+        given = in_directory(given)
+        return given, given._native
+    return from_files(given) if _graphmill.needs_directory("{}", run_directory(run)) else (given, given._native)
+
+
+def from_files(dataset: Dataset) -> tuple[Dataset, str]:
+    """A dataset of one type in a directory, and that directory, which a run opens by itself."""
+    stored = in_directory(dataset)
+    return stored, os.fspath(stored.path)  # type: ignore[arg-type]
+
+
 def native_of(dataset: Any) -> _graphmill.AnyDataset | None:
     """A dataset for a command on a run: an open one, or the path of a directory of any kind, which is opened as the run needs it."""
     if not isinstance(dataset, (str, os.PathLike)):

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, find, is_tensor
+from ._frameworks import array_of, edge_list, find, is_tensor
 from .data import _without_numpy
 from .typed import EdgeType, TypedDataset
 
@@ -174,9 +174,7 @@ def _of_pyg(data: Any) -> HeteroGraph:
         index = store.get("edge_index") if hasattr(store, "get") else None
         if index is None:
             raise ValueError(f"{kind}: 'edge_index' is missing; torch_geometric.transforms.ToSparseTensor removes it")
-        edges = array_of(index, f"edge_index of {kind}")
-        if edges.ndim != 2 or edges.shape[0] != 2:
-            raise ValueError(f"edge_index of {kind}: expected shape (2, E), not {edges.shape}")
+        edges = edge_list(index, f"edge_index of {kind}")
         src, dst = graph.number(kind[0]), graph.number(kind[2])
         try:
             topology = _graphmill.Topology.bipartite(types[src][1], types[dst][1], edges[0], edges[1])

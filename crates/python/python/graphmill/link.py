@@ -245,10 +245,8 @@ class LinkNeighborLoader(Loader):
             if self.neg_sampling.pairs is not None:
                 given = _pairs(self.neg_sampling.pairs, "pairs")
                 listed = (np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1]))
-            if self._times is not None and dst in self._times["nodes"]:
-                if method != "uniform":
-                    raise NotImplementedError(f"LinkNeighborLoader: method '{method}' draws destinations that may not exist yet; use 'uniform' with time_attr")
-                method, self._times["destinations"] = "existing", self._times["nodes"][dst]
+            if self._times is not None:
+                method = existing_at(self._times, dst, method, "LinkNeighborLoader")
             negatives = (method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
             lists = [graph.edges_of(self._r), self._edges] + ([] if self._known is None else [self._known])
             all_known = np.concatenate([np.asarray(edges, np.int64) for edges in lists], axis=1)
@@ -337,6 +335,19 @@ def as_typed(graph: Any, data: Any) -> HeteroGraph:
         edge_values=[graph.edge_weights],
         edges_of=lambda _: array_of(edge_index, "edge_index"),
     )
+
+
+def existing_at(times: dict[str, Any], dst: int, method: str, who: str) -> str:
+    """Method of negatives among the destinations that exist at the time of their positive.
+
+    If nodes of the type number ``dst`` have times, ``times`` gets them as those of the destinations.
+    """
+    if dst not in times["nodes"]:
+        return method
+    if method != "uniform":
+        raise NotImplementedError(f"{who}: method '{method}' draws destinations that may not exist yet; use 'uniform' with time_attr")
+    times["destinations"] = times["nodes"][dst]
+    return "existing"
 
 
 def links_of(given: Any, graph: HeteroGraph, typed: bool) -> tuple[int, np.ndarray | None]:

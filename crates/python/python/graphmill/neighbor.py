@@ -53,7 +53,8 @@ class NeighborLoader(Loader):
         time_attr: Name of a node or edge attribute with times (``N`` or ``E`` integers). A seed's
             neighbourhood, in all hops, has the edges up to its time, by their own times or those of
             their sources; every seed then has a separate one, as with ``disjoint``. On a graph of
-            several types, edges of types without such times always exist.
+            several types, where both may have times, an edge exists from the later one on, and edges
+            of types without times always exist.
         temporal_strategy: ``"uniform"`` samples among these edges; ``"last"`` takes the last ones.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
@@ -261,12 +262,8 @@ class Temporal:
             of_inputs = times[inputs]
         return whose == "edges", times, np.ascontiguousarray(of_inputs), self.strategy == "last"
 
-
-    def of_types(self, graph: Any, inputs: int, nodes: Any = None) -> dict[str, Any] | None:
-        """Arguments of a source of several types, whose inputs are ``nodes`` of type number ``inputs``.
-
-        Without ``nodes`` they are that many edges, whose times are given.
-        """
+    def of_graph(self, graph: Any) -> dict[str, Any] | None:
+        """Arguments of a source of several types, whose inputs are given later."""
         if self.time_attr is None:
             return None
         name = self.time_attr
@@ -274,29 +271,41 @@ class Temporal:
             kind: {number: times_of(rows, f"time_attr '{name}'") for column, whose, number, rows in graph.tables if (column, whose) == (name, kind)}
             for kind in ("nodes", "edges")
         }
-        of_edges = not found["nodes"]
-        if of_edges and not found["edges"]:
+        nodes, edges = found["nodes"], found["edges"]
+        if not nodes and not edges:
             known = ", ".join(sorted({column for column, *_ in graph.tables})) or "none"
             raise ValueError(f"time_attr '{name}': no node or edge attribute has this name; known: {known}")
+        return {
+            "relations": [(edges.get(r), nodes.get(src)) for r, (src, *_) in enumerate(graph.relations)],
+            "is_last": self.strategy == "last",
+            "inputs": np.zeros(0, np.int64),
+            "nodes": nodes,
+            "destinations": None,
+        }
+
+    def of_types(self, graph: Any, inputs: int, nodes: Any = None) -> dict[str, Any] | None:
+        """Arguments of a source of several types, whose inputs are ``nodes`` of type number ``inputs``.
+
+        Without ``nodes`` they are that many edges, whose times are given.
+        """
+        times = self.of_graph(graph)
+        if times is None:
+            return None
         given = "input_time" if nodes is not None else "edge_label_time"
         count = inputs if nodes is None else len(nodes)
         if self.input_time is not None:
             of_inputs = times_of(self.input_time, given)
             if len(of_inputs) != count:
                 raise ValueError(f"{given}: {len(of_inputs)} times for {count} inputs; pass a time for each")
-        elif inputs in found["nodes"]:
-            of_inputs = found["nodes"][inputs][nodes]
+        elif inputs in times["nodes"]:
+            of_inputs = times["nodes"][inputs][nodes]
         else:
-            raise ValueError(f"time_attr '{name}': nodes of type '{graph.types[inputs][0]}' have no times; pass input_time")
-        relations = [found["edges"].get(r) if of_edges else found["nodes"].get(src) for r, (src, *_) in enumerate(graph.relations)]
-        return {
-            "relations": relations,
-            "of_edges": of_edges,
-            "is_last": self.strategy == "last",
-            "inputs": np.ascontiguousarray(of_inputs),
-            "nodes": found["nodes"],
-            "destinations": None,
-        }
+            raise self.without_times(graph, inputs)
+        return {**times, "inputs": np.ascontiguousarray(of_inputs)}
+
+    def without_times(self, graph: Any, node_type: int) -> ValueError:
+        """Error of seeds whose type has no times."""
+        return ValueError(f"time_attr '{self.time_attr}': nodes of type '{graph.types[node_type][0]}' have no times; pass input_time")
 
 
 def times_of(values: Any, name: str) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Any, Callable, NamedTuple, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, is_tensor
-from .given import DatasetLike, RunLike, native_of, run_directory
+from ._frameworks import array_of, edge_list, is_tensor
+from .given import DatasetLike, RunLike, for_run, run_directory
 from .saved import Recommendations
 
 
@@ -46,7 +46,8 @@ class Predictor:
         dataset: DatasetLike | None = None,
         last: bool = False,
     ) -> None:
-        self._native = _graphmill.Predictor(run_directory(run), native_of(dataset), last)
+        self._held, native = for_run(dataset, run)
+        self._native = _graphmill.Predictor(run_directory(run), native, last)
 
     def predict(
         self, nodes: Any = None, *, keys: Sequence[Any] | None = None, seed: int | None = None
@@ -182,7 +183,8 @@ class LinkPredictor:
         last: bool = False,
         all_edges: bool = False,
     ) -> None:
-        self._native = _graphmill.LinkPredictor(run_directory(run), native_of(dataset), last, all_edges)
+        self._held, native = for_run(dataset, run)
+        self._native = _graphmill.LinkPredictor(run_directory(run), native, last, all_edges)
 
     def score(
         self,
@@ -354,9 +356,7 @@ def _rows(x: Any, name: str) -> np.ndarray:
 
 def _edges(edge_index: Any, edge_weight: Any, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sources, destinations and weights of edges; ``key`` stands behind their names in messages."""
-    edges = array_of(edge_index if is_tensor(edge_index) else np.asarray(edge_index), "edge_index")
-    if edges.ndim != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edge_index{key}: expected shape (2, E), not {edges.shape}")
+    edges = edge_list(edge_index if is_tensor(edge_index) else np.asarray(edge_index), f"edge_index{key}")
     weight = np.ones(edges.shape[1], np.float32) if edge_weight is None else array_of(edge_weight, "edge_weight").astype(np.float32)
     if weight.shape != (edges.shape[1],):
         raise ValueError(f"edge_weight{key}: expected shape ({edges.shape[1]},), not {weight.shape}")

@@ -11,7 +11,8 @@ import numpy as np
 
 from . import _graphmill
 from ._frameworks import options_of
-from .given import DatasetLike, any_types, in_directory, native_of, one_type
+from .dataset import Dataset
+from .given import DatasetLike, any_types, from_files, in_directory, native_of, one_type
 from .progress import watch
 from .record import Record, record_of
 from .result import Run, Runs
@@ -45,10 +46,10 @@ def train(
     Args:
         dataset: A dataset or its directory; or a graph of another library: any object or dict with
             ``edge_index``, ``x``, ``y`` and the masks ``train_mask``, ``val_mask`` and
-            ``test_mask``, as arrays or tensors, which are copied. A dataset of several types in
-            memory is written to a temporary directory, which ends with the dataset or the
-            :class:`Run`. A dataset of one type for a table of embeddings or of events must be in a
-            directory. ``None`` takes the built-in demo, or with ``resume`` the dataset of the run.
+            ``test_mask``, as arrays or tensors, which are copied. A dataset in memory of several
+            types, or for a model of types, embeddings or events, is written to a temporary
+            directory, which ends with the dataset or the :class:`Run`. ``None`` takes the built-in
+            demo, or with ``resume`` the dataset of the run.
         out: Run directory to write (configuration, epochs, checkpoint, best model). ``None`` writes
             nothing.
         resume: Continues the run in ``out``. With ``repeat``, finished runs are not trained again.
@@ -89,10 +90,15 @@ def train(
     if resume and out is None:
         raise ValueError("resume=True needs the run directory; pass it as out=...")
     path = None if out is None else os.fspath(out)
-    given = None if dataset is None or isinstance(dataset, (str, os.PathLike)) else any_types(dataset)
-    if isinstance(given, TypedDataset):
-        given = in_directory(given)
-    native = native_of(dataset) if given is None else given._native
+    reads_files = _graphmill.needs_directory(options_of(options), path if resume else None)
+    given, native = None, None
+    if isinstance(dataset, (str, os.PathLike)):
+        native = native_of(dataset)
+    elif dataset is not None or reads_files and not resume:
+        given = any_types(dataset)
+        if isinstance(given, TypedDataset):
+            given = in_directory(given)
+        given, native = from_files(given) if reads_files and isinstance(given, Dataset) else (given, given._native)
 
     def one(out: str | None, resume: bool, like: str | None, options: dict[str, Any], **seed: int) -> Run:
         summary = record_of(_train(native, (options_of(options), out, resume, like), progress, callback, seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -17,92 +17,164 @@ from . import _graphmill
 from ._frameworks import draw_seed
 from .data import open_graph
 from .hetero import is_typed, open_hetero, per_edge_type
-from .link import NegativeSampling, as_typed
-from .neighbor import hops_per_type, weights_of
+from .link import NegativeSampling, as_typed, existing_at
+from .neighbor import Temporal, hops_per_type, times_of, weights_of
 
 __all__ = ["NeighborSampler"]
 
 
 class NeighborSampler(BaseSampler):
-    """Samples neighbours over several hops: a ``torch_geometric.sampler.BaseSampler``.
+    """Samples neighbours over several hops: ``torch_geometric.sampler.NeighborSampler``.
 
     Give it to PyTorch Geometric's ``NodeLoader`` as ``node_sampler``, or to its ``LinkLoader`` as
-    ``link_sampler``. The draws of a call are a function of ``seed`` and the number of the call, so
-    loaders with worker processes repeat them; set ``num_workers=0``. :class:`graphmill.NeighborLoader`
-    and :class:`graphmill.LinkNeighborLoader` also gather features on threads, and are faster.
+    ``link_sampler``; other loaders, such as RelBench's, call its methods. The draws of a call are a
+    function of ``seed`` and the number of the call, so loaders with worker processes repeat them; set
+    ``num_workers=0``. :class:`graphmill.NeighborLoader` and :class:`graphmill.LinkNeighborLoader`
+    also gather features on threads, and are faster.
 
     Args:
         data: A graph as for :class:`graphmill.NeighborLoader`, of one type or several.
-        num_neighbors, replace, disjoint, weight_attr: As for :class:`graphmill.NeighborLoader`.
+        num_neighbors, replace, disjoint, temporal_strategy, time_attr, weight_attr: As for
+            :class:`graphmill.NeighborLoader`. With ``time_attr`` the loader passes the times of its
+            seeds: ``input_time``, whose default is the nodes' own times, or ``edge_label_time``.
+        subgraph_type: ``"directional"``.
+        is_sorted, share_memory: Ignored: edges are sorted once, and threads share them.
         exclude_supervision_edges: Leaves the sampled edges of :meth:`sample_from_edges` and their
             reverses out of all hops.
         seed: Seed of the draws; ``None`` draws one.
+
+    Raises:
+        ValueError: ``time_attr`` or ``weight_attr`` is unknown, or a number is out of range.
+        NotImplementedError: Another ``subgraph_type`` or ``sample_direction``, or times together
+            with weights.
+
+    Example:
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> from torch_geometric.loader import NodeLoader
+        >>> from graphmill.sampler import NeighborSampler
+        >>> data = Data(edge_index=torch.tensor([[1, 2], [0, 0]]), num_nodes=3, time=torch.tensor([9, 4, 7]))
+        >>> sampler = NeighborSampler(data, [-1], time_attr="time")
+        >>> next(iter(NodeLoader(data, sampler, torch.tensor([0]), input_time=torch.tensor([5])))).n_id
+        tensor([0, 1])
     """
 
     def __init__(
         self,
         data: Any,
         num_neighbors: Any,
+        subgraph_type: Any = "directional",
         replace: bool = False,
         disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
         weight_attr: str | None = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
+        sample_direction: str = "forward",
         *,
         exclude_supervision_edges: bool = True,
         seed: int | None = None,
     ):
+        self.subgraph_type = "induced" if not directed else getattr(subgraph_type, "value", subgraph_type)
+        for name, value, known in (
+            ("subgraph_type", self.subgraph_type, "directional"),
+            ("sample_direction", sample_direction, "forward"),
+        ):
+            if value != known:
+                raise NotImplementedError(f"NeighborSampler: {name} {value!r} is not supported; use '{known}'")
         self.typed = is_typed(data)
         self._graph = open_hetero(data) if self.typed else as_typed(open_graph(data), data)
         self.num_neighbors = hops_per_type(data, num_neighbors)
-        self.replace, self.disjoint, self.exclude = replace, disjoint, exclude_supervision_edges
+        self.replace, self.exclude = bool(replace), exclude_supervision_edges
+        self.disjoint = bool(disjoint) or time_attr is not None
         self.seed = (draw_seed() if seed is None else int(seed)) % 2**64
-        self._weights = weights_of(weight_attr, self._graph)
+        self._weight_attr, self._time = weight_attr, Temporal(time_attr, None, temporal_strategy)
+        self._time.check(self)
+        self._weights, self._times = weights_of(weight_attr, self._graph), self._time.of_graph(self._graph)
         self._calls = itertools.count()
         self._sources: dict[Any, Any] = {}
 
-    def _source(self, key: Any, inputs: Any) -> Any:
+    def _source(self, key: Any, inputs: Callable[[], Any], times: dict[str, Any] | None) -> Any:
         """The source of batches of a node type, or of an edge type with some negatives."""
         if key not in self._sources:
             graph = self._graph
             self._sources[key] = _graphmill.TypedSource(
                 graph.types, graph.relations, [], seed=self.seed, inputs=inputs(), fanout=per_edge_type(self.num_neighbors, graph),
-                replace=self.replace, weights=self._weights, disjoint=self.disjoint,
+                replace=self.replace, weights=self._weights, disjoint=self.disjoint, times=times,
             )  # fmt: skip
         return self._sources[key]
 
     def sample_from_nodes(self, index: Any, **kwargs: Any) -> Any:
-        """Samples around nodes: a ``NodeSamplerInput`` to a ``SamplerOutput`` or ``HeteroSamplerOutput``."""
-        if index.time is not None:
-            raise NotImplementedError("NeighborSampler: times of seeds are not supported; leave out input_time")
+        """Samples around nodes: a ``NodeSamplerInput`` to a ``SamplerOutput`` or ``HeteroSamplerOutput``.
+
+        Raises:
+            ValueError: An id is out of range, or a seed has no time.
+        """
         graph = self._graph
         t = graph.number(index.input_type) if self.typed else 0
-        source = self._source(t, lambda: (t, np.arange(graph.types[t][1])))
-        nodes = index.node.cpu().numpy().astype(np.uint64).tolist()
-        return self._output(source.one(0, next(self._calls), nodes), (index.input_id, None))
+        source = self._source(t, lambda: (t, np.zeros(0, np.int64)), self._times)
+        nodes = index.node.cpu().numpy().astype(np.int64)
+        times = self._given(index.time, "input_time")
+        if times is None and self._times is not None:
+            if t not in self._times["nodes"]:
+                raise self._time.without_times(graph, t)
+            # the source reports ids out of range
+            times = self._times["nodes"][t].take(nodes, mode="clip")
+        return self._output(source.one_of_nodes(0, next(self._calls), nodes, times), (index.input_id, index.time))
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
         """Samples around the ends of edges and of their negatives: an ``EdgeSamplerInput`` to a
-        ``SamplerOutput`` or ``HeteroSamplerOutput``, whose metadata is that of PyTorch Geometric."""
-        if index.time is not None:
-            raise NotImplementedError("NeighborSampler: times of edges are not supported; leave out edge_label_time")
+        ``SamplerOutput`` or ``HeteroSamplerOutput``, whose metadata is that of PyTorch Geometric.
+
+        With times, a negative has the time of its positive, and its destination exists then.
+
+        Raises:
+            ValueError: An id is out of range, an edge has no time, or a source has edges to all
+                destinations (that exist at the time).
+            NotImplementedError: Negatives of pairs, or with times of nodes of another method than
+                ``"uniform"``.
+        """
         graph, negatives = self._graph, NegativeSampling.of(neg_sampling)
         if negatives is not None and negatives.pairs is not None:
             raise NotImplementedError("NeighborSampler: pairs of negatives are not supported; use LinkNeighborLoader")
+        times = self._given(index.time, "edge_label_time")
+        if times is None and self._times is not None:
+            raise ValueError("time_attr: without edge_label_time no time bounds the neighbours of an edge; pass it to the loader")
         r = graph.relation(index.input_type) if self.typed else 0
-        row, col = (end.cpu().numpy().astype(np.int64) for end in (index.row, index.col))
+        row, col = (np.ascontiguousarray(end.cpu().numpy().astype(np.int64)) for end in (index.row, index.col))
         how = None if negatives is None else (negatives.method, float(negatives.amount), negatives.is_triplet())
-        source = self._source(("links", r, how), lambda: self._links(r, how))
-        arrays = source.one_of_links(0, next(self._calls), row, col)
+        source = self._source_of_links(r, how)
+        arrays = source.one_of_links(0, next(self._calls), (row, col), times)
         src, dst = (torch.from_numpy(ends) for ends in arrays[9])
         count = len(row)
         if negatives is not None and negatives.is_triplet():
             amount = int(negatives.amount)
             negative = dst[count:] if amount == 1 else dst[count:].view(count, amount)
-            return self._output(arrays, (index.input_id, src[:count], dst[:count], negative, None))
+            return self._output(arrays, (index.input_id, src[:count], dst[:count], negative, index.time))
         label = index.label
         if negatives is not None:
             label = torch.ones(count) if label is None else label
             label = torch.cat([label, label.new_zeros((len(src) - count, *label.shape[1:]))])
-        return self._output(arrays, (index.input_id, torch.stack([src, dst]), label, None))
+        # negative k is one of positive k modulo the number of positives
+        time = None if index.time is None else torch.from_numpy(np.resize(index.time.numpy(), len(src)))
+        return self._output(arrays, (index.input_id, torch.stack([src, dst]), label, time))
+
+    def _given(self, time: Any, name: str) -> np.ndarray | None:
+        """Times that the loader passes."""
+        if time is None:
+            return None
+        if self._times is None:
+            raise ValueError(f"{name}: without time_attr no edge has a time; pass time_attr to NeighborSampler")
+        return np.ascontiguousarray(times_of(time, name))
+
+    def _source_of_links(self, r: int, how: Any) -> Any:
+        """The source of batches of an edge type with some negatives."""
+        times = None if self._times is None else dict(self._times)
+        if how is not None and times is not None:
+            how = (existing_at(times, self._graph.relations[r][1], how[0], "NeighborSampler"), *how[1:])
+        return self._source(("links", r, how), lambda: self._links(r, how), times)
 
     def _links(self, r: int, how: Any) -> dict[str, Any]:
         """Inputs of an edge type; the edges of each call follow."""

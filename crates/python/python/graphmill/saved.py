@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
-from .given import DatasetLike, RunLike, native_of, run_directory
+from .given import DatasetLike, RunLike, for_run, run_directory
 from .record import Record, record_of
 from .tables import Tables
 
@@ -51,7 +51,8 @@ def evaluate(
         ValueError, OSError: The run does not exist, or its model does not fit the dataset.
     """
     spread = _propagation(propagate, propagation)
-    return record_of(_graphmill.evaluate(run_directory(run), native_of(dataset), last, spread))
+    _held, native = for_run(dataset, run)
+    return record_of(_graphmill.evaluate(run_directory(run), native, last, spread))
 
 
 def _propagation(name: str | None, options: Mapping[str, float] | None) -> tuple[str, str] | None:
@@ -114,7 +115,7 @@ def predict(
         ValueError, OSError: The run does not exist, its model does not fit the dataset, an id is
             out of range, or tables of new nodes have faults.
     """
-    native = native_of(dataset)
+    _held, native = for_run(dataset, run)
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
     if on is not None and (nodes is not None or keys is not None or original_ids or at is not None):
@@ -297,10 +298,11 @@ def embed(
         if node_type is not None or all_edges:
             raise TypeError("original_ids: ids of links are those of the dataset; leave out node_type and all_edges")
         return predict(run, nodes, kind="embeddings", keys=keys, dataset=dataset, last=last, original_ids=True, at=at)
+    _held, native = for_run(dataset, run)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         out = os.path.join(scratch, "embeddings.npy")
         asked = _asked(nodes, keys, scratch)
-        written = _graphmill.embed(run_directory(run), native_of(dataset), asked, (node_type, all_edges, at), last, out)
+        written = _graphmill.embed(run_directory(run), native, asked, (node_type, all_edges, at), last, out)
         return _read(written, out)
 
 
@@ -358,6 +360,7 @@ def recommend(
     """
     if k < 1:
         raise ValueError(f"k {k}: pass at least 1")
+    _held, native = for_run(dataset, run)
     if on is None and edges is not None:
         raise TypeError("edges: these are the edges of new nodes; pass on= too")
     if on is not None:
@@ -365,13 +368,13 @@ def recommend(
             raise TypeError("on: all rows of the table are asked for, and have no times; leave out nodes, keys and at")
         tables, how = Tables(), (all_edges, relation, sources, at)
         new = tables.of_types(on, "new nodes"), tables.of_types(edges, "new edges"), tables.memory
-        found, notes = _graphmill.candidates_of_new(run_directory(run), native_of(dataset), new, k, how, last)
+        found, notes = _graphmill.candidates_of_new(run_directory(run), native, new, k, how, last)
         for note in notes:
             warnings.warn(note, UserWarning, stacklevel=2)
         return Recommendations(*found)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         asked, how = _asked(nodes, keys, scratch), (all_edges, relation, sources, at)
-        return Recommendations(*_graphmill.candidates(run_directory(run), native_of(dataset), asked, k, how, last))
+        return Recommendations(*_graphmill.candidates(run_directory(run), native, asked, k, how, last))
 
 
 def report(run: RunLike) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from . import _graphmill, show
-from ._frameworks import array_of, find
+from ._frameworks import array_of, edge_list, find
 from .loader import input_nodes_of
 from .stores import Stores
 
@@ -133,9 +133,7 @@ class TypedDataset(Stores):
         for (source, relation, destination), given in edges.items():
             of = f"({source}, {relation}, {destination})"
             columns = dict(given)
-            index = array_of(columns.pop("edge_index"), f"edge_index of {of}")
-            if index.ndim != 2 or index.shape[0] != 2:
-                raise ValueError(f"edge_index of {of}: expected shape (2, E), not {index.shape}")
+            index = edge_list(columns.pop("edge_index"), f"edge_index of {of}")
             ends = [np.ascontiguousarray(end.astype(np.int64)) for end in index]
             edge_counts[source, relation, destination] = index.shape[1]
             found = {}

@@ -23,7 +23,7 @@ use crate::{
         ego::Ego,
         neighbors::{Edges, Neighbors},
         subgraphs::Subgraphs,
-        times::{Times, TimesOf},
+        times::{TimeColumns, Times},
     },
     order::InputOrder,
     prefetch::Prefetch,
@@ -288,8 +288,10 @@ impl TimesGiven<'_> {
     /// Sorted times of the edges, and the time of each input.
     fn read(&self, topology: &crate::topology::Topology) -> PyResult<(Times, Vec<i64>)> {
         let Self(of_edges, times, of_inputs, is_last) = self;
-        let of = if *of_edges { TimesOf::Edges } else { TimesOf::Nodes };
-        let times = Times::new(topology, of, &times.as_array().to_vec(), *is_last).map_err(error::value)?;
+        let (times, num_sources) = (times.as_array().to_vec(), topology.graph().num_nodes());
+        let (edges, sources) = if *of_edges { (Some(&times[..]), None) } else { (None, Some(&times[..])) };
+        let given = TimeColumns { edges, sources, num_sources };
+        let times = Times::new(topology, given, *is_last).map_err(error::value)?;
         Ok((times, of_inputs.as_array().to_vec()))
     }
 }

@@ -6,6 +6,8 @@
 //! `KeyboardInterrupt` after Ctrl-C.
 
 mod array;
+#[cfg(unix)]
+mod bad_page;
 mod blocks;
 mod catalogue;
 mod columns;
@@ -39,6 +41,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    #[cfg(unix)]
+    bad_page::install();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<dataset::Dataset>()?;
     m.add_class::<typed::TypedDataset>()?;
@@ -62,6 +66,7 @@ fn _graphmill(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(links::negatives, m)?)?;
     m.add_function(wrap_pyfunction!(links::rank_metric, m)?)?;
     m.add_function(wrap_pyfunction!(given::is_typed, m)?)?;
+    m.add_function(wrap_pyfunction!(run::needs_directory, m)?)?;
     m.add_function(wrap_pyfunction!(run::train, m)?)?;
     m.add_function(wrap_pyfunction!(repeat::repeat_plan, m)?)?;
     m.add_function(wrap_pyfunction!(repeat::repeated, m)?)?;

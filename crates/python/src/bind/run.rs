@@ -14,7 +14,7 @@ use std::{
 use graphmill_core::progress::Progress as Work;
 use graphmill_data::partition as parting;
 use graphmill_engine::{
-    Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
+    AnyDataset, Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{LossAlarm, Observer, Progress, Start},
     options::{key, names, suggestion},
     partition as engine_partition,
@@ -33,7 +33,7 @@ use super::{
     given::{Data, Given},
     topology::Topology,
     typed::TypedDataset,
-    wait,
+    wait::{self, StopFlag},
 };
 
 /// Observer that sends events as JSON, batches at most ten times a second.
@@ -54,18 +54,9 @@ impl MessageObserver {
     }
 }
 
-/// Progress before the first epoch, which the flag of the run stops.
-struct UntilFlag(Arc<AtomicBool>);
-
-impl Work for UntilFlag {
-    fn is_stopped(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-}
-
 impl Observer for MessageObserver {
     fn preparation(&self) -> Arc<dyn Work> {
-        Arc::new(UntilFlag(self.stop.clone()))
+        Arc::new(StopFlag(self.stop.clone()))
     }
 
     fn start(&mut self, start: &Start) -> Result<()> {
@@ -159,6 +150,18 @@ pub(super) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Sen
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|e| graphmill_engine::Error::Usage(format!("--threads {threads}: {e}")))?;
     Ok(pool.install(work))
+}
+
+/// Returns true if a run with these options, or that of the directory `like` without them, reads a
+/// dataset of one type from its directory.
+#[pyfunction]
+#[pyo3(signature = (options, like = None))]
+pub(super) fn needs_directory(options: &str, like: Option<PathBuf>) -> PyResult<bool> {
+    let mut config = TrainConfig::default();
+    let like = like.map(|dir| RunDir::config_path(&dir)).filter(|file| file.exists());
+    like.map_or(Ok(()), |file| config.read_file(&file)).map_err(error::engine)?;
+    read_options(&mut config, options, &names())?;
+    Ok(AnyDataset::needs_directory(&config))
 }
 
 /// Trains and returns the summary as JSON. Without a dataset, a resumed run takes its own, and a

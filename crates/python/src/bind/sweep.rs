@@ -9,9 +9,10 @@ use std::{
     },
 };
 
+use graphmill_core::progress::Progress;
 use graphmill_engine::{
     Result, RunDir, TrainConfig,
-    observer::{Observer, Quiet},
+    observer::Observer,
     options::names,
     sweep::{Axis, Plan, Step, SweepOptions, SweepRecord, sweep as run_sweep},
 };
@@ -23,8 +24,17 @@ use super::{
     error,
     given::Given,
     run::{on_threads, read_options},
-    wait,
+    wait::{self, StopFlag},
 };
+
+/// Observer of a trial, which reports nothing: the flag stops it before the first epoch, too.
+struct QuietUntilFlag(Arc<AtomicBool>);
+
+impl Observer for QuietUntilFlag {
+    fn preparation(&self) -> Arc<dyn Progress> {
+        Arc::new(StopFlag(self.0.clone()))
+    }
+}
 
 /// Runs the sweep in `out`, and returns its record. `how` has the values to try, the options of the
 /// sweep, and those of training, the latter two as JSON; it is not read if `resume` is set.
@@ -72,9 +82,10 @@ fn planned(
 }
 
 /// Runs the sweep and writes its report.
-fn run(plan: &Plan, out: &Path, stop: &AtomicBool, to: &Sender<String>) -> Result<SweepRecord> {
-    let mut observe = |config: &TrainConfig, run: &RunDir| -> Box<dyn Observer> {
-        Box::new(Recorder::new(config, Some(run), Box::new(Quiet)))
+fn run(plan: &Plan, out: &Path, stop: &Arc<AtomicBool>, to: &Sender<String>) -> Result<SweepRecord> {
+    let flag = stop.clone();
+    let mut observe = move |config: &TrainConfig, run: &RunDir| -> Box<dyn Observer> {
+        Box::new(Recorder::new(config, Some(run), Box::new(QuietUntilFlag(flag.clone()))))
     };
     let mut report = |step: Step| {
         let event = match step {

@@ -12,7 +12,7 @@ use super::{array, dataset::Dataset, error, loader::Schedule, topology::Topology
 use crate::{
     method::{
         draw::{Draws, Weights},
-        times::{Times, TimesOf},
+        times::{TimeColumns, Times},
     },
     prefetch::Prefetch,
     table::Table,
@@ -62,15 +62,17 @@ struct GivenLinks<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct GivenTimes<'py> {
-    /// Times of each relation's edges, or of the nodes of its source type; `None` without times.
-    relations: Vec<Option<Bound<'py, PyArray1<i64>>>>,
-    of_edges: bool,
+    /// Times of each relation's edges, and of the nodes of its source type; `None` without times.
+    relations: Vec<(GivenIntegers<'py>, GivenIntegers<'py>)>,
     is_last: bool,
     /// Time of each input.
     inputs: Bound<'py, PyArray1<i64>>,
     /// Time from which each destination of negatives exists.
-    destinations: Option<Bound<'py, PyArray1<i64>>>,
+    destinations: GivenIntegers<'py>,
 }
+
+/// Array of times, if there is one.
+type GivenIntegers<'py> = Option<Bound<'py, PyArray1<i64>>>;
 
 #[pymethods]
 impl TypedSource {
@@ -157,20 +159,38 @@ impl TypedSource {
         tuple(py, batch, &self.layout)
     }
 
-    /// Makes one batch of these links on this thread.
+    /// Makes one batch of these nodes on this thread; `times` bound their hops.
+    #[pyo3(signature = (epoch, number, nodes, times = None))]
+    fn one_of_nodes<'py>(
+        &self,
+        py: Python<'py>,
+        epoch: u64,
+        number: u64,
+        nodes: &Bound<'py, PyAny>,
+        times: GivenIntegers<'py>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let nodes = array::nodes("node", nodes, u32::MAX as usize)?;
+        let latest = times.map_or_else(|| Ok(Vec::new()), |times| integers("time", &times))?;
+        let batch = py.detach(|| self.source.one_of_nodes((epoch, number), &nodes, &latest));
+        tuple(py, batch.map_err(error::fault)?, &self.layout)
+    }
+
+    /// Makes one batch of these links on this thread; `times` bound the hops around their ends.
+    #[pyo3(signature = (epoch, number, links, times = None))]
     fn one_of_links<'py>(
         &self,
         py: Python<'py>,
         epoch: u64,
         number: u64,
-        src: &Bound<'py, PyAny>,
-        dst: &Bound<'py, PyAny>,
+        links: (Bound<'py, PyAny>, Bound<'py, PyAny>),
+        times: GivenIntegers<'py>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let (src, dst) =
-            (array::nodes("row", src, u32::MAX as usize)?, array::nodes("col", dst, u32::MAX as usize)?);
+        let src = array::nodes("row", &links.0, u32::MAX as usize)?;
+        let dst = array::nodes("col", &links.1, u32::MAX as usize)?;
+        let latest = times.map_or_else(|| Ok(Vec::new()), |times| integers("time", &times))?;
         let edges: Vec<(u32, u32)> = src.into_iter().zip(dst).collect();
-        let batch = py.detach(|| self.source.one_of_links(epoch, number, &edges)).map_err(error::fault)?;
-        tuple(py, batch, &self.layout)
+        let batch = py.detach(|| self.source.one_of_links((epoch, number), &edges, &latest));
+        tuple(py, batch.map_err(error::fault)?, &self.layout)
     }
 }
 
@@ -211,13 +231,17 @@ fn times_of(
     topology: &TypedTopology,
     given: &GivenTimes<'_>,
 ) -> PyResult<Vec<Option<Times>>> {
-    let each = |(relation, times): (&Relation, &Option<Bound<'_, PyArray1<i64>>>)| {
-        let Some(times) = times else { return Ok(None) };
-        let times = integers("time_attr", times)?;
-        let sources = TimesOf::Sources(topology.types[relation.src].1);
-        let of = if given.of_edges { TimesOf::Edges } else { sources };
+    let read =
+        |times: &GivenIntegers<'_>| times.as_ref().map(|times| integers("time_attr", times)).transpose();
+    let each = |(relation, (edges, sources)): (&Relation, &(GivenIntegers<'_>, GivenIntegers<'_>))| {
+        let (edges, sources) = (read(edges)?, read(sources)?);
+        if edges.is_none() && sources.is_none() {
+            return Ok(None);
+        }
+        let num_sources = topology.types[relation.src].1;
+        let of = TimeColumns { edges: edges.as_deref(), sources: sources.as_deref(), num_sources };
         let is_last = given.is_last;
-        let sorted = py.detach(|| Times::new(&relation.topology, of, &times, is_last));
+        let sorted = py.detach(|| Times::new(&relation.topology, of, is_last));
         Ok(Some(sorted.map_err(error::value)?))
     };
     topology.relations.iter().zip(&given.relations).map(each).collect()

@@ -3,7 +3,8 @@
 //! # Source
 //!
 //! Temporal sampling of PyTorch Geometric: an edge exists from its own time on, or from that of its
-//! source, and a seed's time bounds all hops.
+//! source, and a seed's time bounds all hops. With both times, which PyTorch Geometric refuses, an
+//! edge exists from the later one on.
 
 use graphmill_core::{Buffer, NodeId, keyed::Stream};
 use graphmill_loader::time::TimeIndex;
@@ -11,15 +12,15 @@ use graphmill_loader::time::TimeIndex;
 use super::draw::{Draws, Scratch};
 use crate::topology::Topology;
 
-/// Owner of the times that a caller passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimesOf {
-    /// A time per node: an edge exists from that of its source on.
-    Nodes,
-    /// A time per source of a relation between two types, of this many.
-    Sources(usize),
+/// Times that a caller passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeColumns<'t> {
     /// A time per edge, in the order of the user's list.
-    Edges,
+    pub edges: Option<&'t [i64]>,
+    /// A time per source node, whose edges exist from then on.
+    pub sources: Option<&'t [i64]>,
+    /// Number of source nodes.
+    pub num_sources: usize,
 }
 
 /// Edges of each row in the order of their times.
@@ -31,25 +32,21 @@ pub struct Times {
 }
 
 impl Times {
-    /// Sorts the edges of a topology by `times`.
+    /// Sorts the edges of a topology by their times.
     ///
     /// # Errors
     /// There are fewer or more times than nodes or edges.
-    pub fn new(topology: &Topology, of: TimesOf, times: &[i64], is_last: bool) -> Result<Self, String> {
+    pub fn new(topology: &Topology, given: TimeColumns<'_>, is_last: bool) -> Result<Self, String> {
         let graph = topology.graph();
-        let (expected, what) = match of {
-            TimesOf::Nodes => (graph.num_nodes(), "nodes"),
-            TimesOf::Sources(count) => (count, "nodes"),
-            TimesOf::Edges => (graph.num_edges(), "edges"),
-        };
-        if times.len() != expected {
-            return Err(format!("{} times for {expected} {what}; pass one for each", times.len()));
+        let counts = [(given.edges, graph.num_edges(), "edges"), (given.sources, given.num_sources, "nodes")];
+        for (times, expected, what) in counts {
+            if let Some(times) = times.filter(|times| times.len() != expected) {
+                return Err(format!("{} times for {expected} {what}; pass one for each", times.len()));
+            }
         }
-        let index = match of {
-            TimesOf::Nodes | TimesOf::Sources(_) => TimeIndex::new(graph, None, Some(times)),
-            TimesOf::Edges => TimeIndex::new(graph, Some(&Buffer::from(topology.arrange(times))), None),
-        };
-        Ok(Self { index: index.map_err(|e| e.to_string())?, is_last })
+        let of_edges = given.edges.map(|times| Buffer::from(topology.arrange(times)));
+        let index = TimeIndex::new(graph, of_edges.as_ref(), given.sources).map_err(|e| e.to_string())?;
+        Ok(Self { index, is_last })
     }
 
     /// Appends the drawn positions of the edges of `v` that exist at `latest` to `out`, relative to

@@ -65,9 +65,7 @@ impl TypedInputs {
             Self::Nodes { latest, .. } => latest,
             Self::Links(links) => &links.latest,
         };
-        if !latest.is_empty() && latest.len() != self.len() {
-            return Err(format!("{} times for {} inputs; pass a time for each", latest.len(), self.len()));
-        }
+        check_times(latest, self.len())?;
         match self {
             Self::Nodes { of, nodes, .. } => check(count(*of), "input_nodes", nodes),
             Self::Links(links) => {
@@ -88,18 +86,32 @@ impl TypedInputs {
                 links.seeds(key, (&positives, &latest), types).map(|(seeds, pairs)| (seeds, Some(pairs)))
             }
             Self::Nodes { of, nodes, latest, disjoint } => {
-                let mut seeds = Seeds { nodes: vec![Vec::new(); types], ..Seeds::default() };
-                seeds.nodes[*of].extend(numbers.iter().map(|&i| nodes[i as usize]));
-                if *disjoint {
-                    let mut tree = vec![Vec::new(); types];
-                    tree[*of].extend(0..numbers.len() as u32);
-                    seeds.tree = Some(tree);
-                    seeds.latest = (!latest.is_empty()).then(|| chosen(latest, numbers));
-                }
-                Ok((seeds, None))
+                let nodes = numbers.iter().map(|&i| nodes[i as usize]).collect();
+                Ok((node_seeds((*of, types), nodes, chosen(latest, numbers), *disjoint), None))
             }
         }
     }
+}
+
+/// Seeds of one of the types. `latest` has a time for each, or is empty.
+fn node_seeds((of, types): (usize, usize), nodes: Vec<u32>, latest: Vec<i64>, disjoint: bool) -> Seeds {
+    let mut seeds = Seeds { nodes: vec![Vec::new(); types], ..Seeds::default() };
+    if disjoint {
+        let mut tree = vec![Vec::new(); types];
+        tree[of].extend(0..nodes.len() as u32);
+        seeds.tree = Some(tree);
+        seeds.latest = (!latest.is_empty()).then_some(latest);
+    }
+    seeds.nodes[of] = nodes;
+    seeds
+}
+
+/// Checks that there is a time for each of `count` seeds, or none at all.
+fn check_times(latest: &[i64], count: usize) -> Result<(), String> {
+    if latest.is_empty() || latest.len() == count {
+        return Ok(());
+    }
+    Err(format!("{} times for {count} inputs; pass a time for each", latest.len()))
 }
 
 /// Times of the inputs of a batch; empty without times.
@@ -228,20 +240,51 @@ impl TypedSource {
         self.alone(|work| self.make(key, inputs, &Pool::new(0), work))
     }
 
-    /// Makes one batch of these links, which need not be inputs, on the calling thread.
+    /// Makes batch `number` of `epoch` of these nodes, which need not be inputs, on the calling
+    /// thread. `latest` has the times that bound their hops, or is empty.
     ///
     /// # Errors
-    /// The inputs are not links, an id is out of range, or an edge has no negative.
-    pub fn one_of_links(&self, epoch: u64, number: u64, edges: &[(u32, u32)]) -> Result<TypedBatch, Fault> {
+    /// The inputs are not nodes, an id is out of range, or a time is missing.
+    pub fn one_of_nodes(
+        &self,
+        (epoch, number): (u64, u64),
+        nodes: &[u32],
+        latest: &[i64],
+    ) -> Result<TypedBatch, Fault> {
+        let TypedInputs::Nodes { of, disjoint, .. } = &self.inputs else {
+            return Err(Fault::Value("batches of nodes need a source of nodes".into()));
+        };
+        check(self.topology.types[*of].1, "node", nodes)?;
+        check_times(latest, nodes.len())?;
+        let types = self.topology.types.len();
+        let seeds = node_seeds((*of, types), nodes.to_vec(), latest.to_vec(), *disjoint);
+        let key = BatchKey { seed: self.seed, epoch, batch: number };
+        let numbers: Vec<u64> = (0..nodes.len() as u64).collect();
+        self.alone(|work| self.finish(key, &numbers, (&seeds, None), &Pool::new(0), work))
+    }
+
+    /// Makes batch `number` of `epoch` of these links, which need not be inputs, on the calling
+    /// thread. `latest` has the times that bound the hops around their ends, or is empty.
+    ///
+    /// # Errors
+    /// The inputs are not links, an id is out of range, a time is missing, or an edge has no
+    /// negative.
+    pub fn one_of_links(
+        &self,
+        (epoch, number): (u64, u64),
+        edges: &[(u32, u32)],
+        latest: &[i64],
+    ) -> Result<TypedBatch, Fault> {
         let TypedInputs::Links(links) = &self.inputs else {
             return Err(Fault::Value("batches of links need a source of links".into()));
         };
+        check_times(latest, edges.len())?;
         let count = |t: usize| self.topology.types[t].1;
         let (src, dst): (Vec<u32>, Vec<u32>) = edges.iter().copied().unzip();
         check(count(links.types.0), "row", &src)?;
         check(count(links.types.1), "col", &dst)?;
         let key = BatchKey { seed: self.seed, epoch, batch: number };
-        let (seeds, pairs) = links.seeds(key, (edges, &[]), self.topology.types.len())?;
+        let (seeds, pairs) = links.seeds(key, (edges, latest), self.topology.types.len())?;
         let numbers: Vec<u64> = (0..edges.len() as u64).collect();
         self.alone(|work| self.finish(key, &numbers, (&seeds, Some(pairs)), &Pool::new(0), work))
     }

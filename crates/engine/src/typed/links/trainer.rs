@@ -84,7 +84,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         metric,
         embeddings: Matrix::default(),
     };
-    batchwise::train(config, run, learner, context, began)
+    batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
 /// Refuses options with which a run cannot learn links of several types.

@@ -117,6 +117,38 @@ extern "C" __global__ void epilogue_backward_sums(const float* y, float* grad, u
     });
 }
 
+// Distribution P(X <= x) and density at x of a standard normal X: Abramowitz and Stegun, Handbook of
+// mathematical functions, 26.2.17.
+struct Normal {
+    float below;
+    float density;
+};
+
+static __device__ inline Normal normal_at(float x) {
+    const float t = 1.0f / (1.0f + 0.2316419f * fabsf(x));
+    const float series = (((1.3302745f * t - 1.8212559f) * t + 1.7814779f) * t - 0.35656378f) * t + 0.31938153f;
+    const float density = 0.3989423f * expf(-0.5f * x * x);
+    const float tail = series * t * density;
+    return {x > 0.0f ? 1.0f - tail : tail, density};
+}
+
+// out = x P(X <= x)
+extern "C" __global__ void gelu_forward(const float* x, uint64_t count, float* out) {
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+        const float value = __ldg(x + i);
+        out[i] = value * normal_at(value).below;
+    }
+}
+
+// Gradient from the input x, in place.
+extern "C" __global__ void gelu_backward(const float* x, uint64_t count, float* grad) {
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (uint64_t)gridDim.x * blockDim.x) {
+        const float value = __ldg(x + i);
+        const Normal normal = normal_at(value);
+        grad[i] *= normal.below + value * normal.density;
+    }
+}
+
 // First stage of the column sums of x.
 extern "C" __global__ void columns_values(const float* x, uint64_t rows, uint64_t cols, double* partial) {
     sum_columns<1>(rows, cols, partial,

@@ -27,3 +27,5 @@ mod sampler;
 mod shim;
 #[cfg(feature = "shim")]
 mod stand_in;
+#[cfg(feature = "shim")]
+mod typed;

@@ -84,6 +84,33 @@ fn models_agree_with_the_processor() {
     }
 }
 
+/// Topics have no features, so a row is learned for each.
+#[test]
+fn models_of_several_types_agree_with_the_processor() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed data --nodes 600 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
+    let rows = format!("--host-budget {}", 600 * 8);
+    for options in [
+        "rsage --strategy pipelined",
+        "rgcn --bases 2 --norm layer",
+        "rgat --heads 2",
+        "hgt --heads 2 --head-layers 1",
+        "simple-hgn --heads 2",
+        &format!("rgcn --blocks 4 --head-layers 1 {rows}"),
+    ] {
+        agrees(&sandbox, "cuda:0", &format!("--model {options}"));
+    }
+    let args = format!("train data {SMALL} --model rgcn --devices cuda:0");
+    on_shim(&sandbox, &format!("{args} --epochs 2 --out one")).succeeded();
+    on_shim(&sandbox, &format!("{args} --epochs 1 --out two")).succeeded();
+    on_shim(&sandbox, &format!("{args} --epochs 2 --out two --resume")).succeeded();
+    sandbox.results("one").assert_same(&sandbox.results("two"), "resumed");
+    // the processor scores a model that a device trained
+    let summary = String::from_utf8(sandbox.read("one/summary.json")).expect("text");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    assert_eq!(sandbox.ok_json("eval one")["test"], summary["test"]["score"]);
+}
+
 #[test]
 fn a_cache_of_some_rows_on_the_device_changes_no_result() {
     let sandbox = Sandbox::new();

@@ -804,7 +804,7 @@ fn models_overfit_a_batch_and_update_only_its_learned_rows() {
                 adam.update(&backend, index, p, 0.0);
                 index += 1;
             });
-            model.update_learned_rows(&backend, &mut sparse, &batch.nodes, &acts);
+            model.update_learned_rows(&mut sparse, &batch.nodes, &acts);
         }
         assert!(losses[59] < 0.75 * losses[0], "{}: {:?}", config.model, [losses[0], losses[59]]);
         let after = model.learned_rows().next().unwrap().1.table();

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Buffer, Result, arguments,
     block::{Resident, ResidentTransposed},
-    device::Argument,
+    device::{Argument, Late},
     driver::Address,
 };
 
@@ -134,19 +134,73 @@ pub(super) fn sum_entries(
     unsafe { work.rows(["sum_entries", "sum_entries_long"], rows, heads, lanes, &arguments) }
 }
 
-/// Sums of rows `x` over entries, weighted by heads.
-struct Attention {
-    /// Edges of a block or of its transpose.
+/// Softmax of `scores` over the entries of these rows, by heads.
+pub(super) fn softmax_scores(
+    work: &Work,
     of: [Argument; 6],
-    alpha: Address,
+    rows: &Rows,
     heads: usize,
-    width: usize,
-    x: Address,
+    scores: Address,
+    alpha: Address,
+) -> Result<()> {
+    let lanes = rows.lanes();
+    let (used, key, no_threshold) = (Address(0), Late(0u64), 0u32);
+    let rest = arguments![scores, heads as u32, 1.0f32, alpha, used, key, no_threshold, 1.0f32, lanes];
+    // SAFETY: the caller checked the shapes
+    unsafe {
+        let names = ["score_softmax", "score_softmax_long"];
+        work.rows(names, rows, heads, lanes, &[&of[..], rest].concat())
+    }
+}
+
+/// Gradient of [`softmax_scores`], in the place of that of `alpha`.
+pub(super) fn softmax_scores_back(
+    work: &Work,
+    of: [Argument; 6],
+    rows: &Rows,
+    heads: usize,
+    alpha: Address,
+    grad: Address,
+) -> Result<()> {
+    let lanes = rows.lanes();
+    // scores are not rectified, so any values take their place
+    let (scores, used) = (alpha, alpha);
+    let rest = arguments![scores, heads as u32, 1.0f32, alpha, used, grad, lanes];
+    // SAFETY: the caller checked the shapes
+    unsafe {
+        let names = ["score_softmax_back", "score_softmax_back_long"];
+        work.rows(names, rows, heads, lanes, &[&of[..], rest].concat())
+    }
+}
+
+/// Sums of rows `x` over entries, weighted by heads.
+pub(super) struct Attention {
+    /// Edges of a block or of its transpose.
+    pub(super) of: [Argument; 6],
+    /// A weight for each entry and head.
+    pub(super) alpha: Address,
+    pub(super) heads: usize,
+    pub(super) width: usize,
+    pub(super) x: Address,
 }
 
 impl Attention {
+    /// Computes the weights of these rows' entries: dot products of `x` and the rows' `by`.
+    pub(super) fn dots(&self, work: &Work, rows: &Rows, by: Address) -> Result<()> {
+        let &Self { of, alpha, heads, width, x } = self;
+        let (names, vector) = if wide(width, &[(x, 4), (by, 4)]) {
+            (["attend_dots_4", "attend_dots_4_long"], 4)
+        } else {
+            (["attend_dots", "attend_dots_long"], 1)
+        };
+        let lanes = lanes(width, vector);
+        let arguments = [&of[..], arguments![by, heads as u32, width, x, alpha, lanes]].concat();
+        // SAFETY: the callers checked the shapes
+        unsafe { work.rows(names, rows, heads, lanes, &arguments) }
+    }
+
     /// Sums over these rows' entries.
-    fn sum(&self, work: &Work, rows: &Rows, out: Address) -> Result<()> {
+    pub(super) fn sum(&self, work: &Work, rows: &Rows, out: Address) -> Result<()> {
         let &Self { of, alpha, heads, width, x } = self;
         let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
             (["attend_rows_4", "attend_rows_4_long"], 4)
@@ -183,20 +237,14 @@ pub(super) fn attend_backward(work: &Work, op: AttendBackward) -> Result<()> {
     let heads = alpha.num_cols();
     let (alpha, z, grad) = (work.read(alpha)?, work.read(z)?, work.read(grad)?);
     let (alpha_grad, z_grad) = (work.write(alpha_grad)?, work.write(z_grad)?);
-    let (names, vector) = if wide(width, &[(z, 4), (grad, 4)]) {
-        (["attend_dots_4", "attend_dots_4_long"], 4)
-    } else {
-        (["attend_dots", "attend_dots_long"], 1)
+    // SAFETY: a block and its transpose have these numbers of edges and rows
+    let [rows, sources] = unsafe {
+        [
+            work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)?,
+            work.list_rows(back.indptr.address(), back.num_edges, back.num_src)?,
+        ]
     };
-    let lanes = lanes(width, vector);
-    let rest = arguments![grad, heads as u32, width, z, alpha_grad, lanes];
-    let arguments = [&edges(resident)[..], rest].concat();
-    // SAFETY: the shapes were checked
-    let sources = unsafe {
-        let rows = work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)?;
-        work.rows(names, &rows, heads, lanes, &arguments)?;
-        work.list_rows(back.indptr.address(), back.num_edges, back.num_src)?
-    };
+    Attention { of: edges(resident), alpha: alpha_grad, heads, width, x: z }.dots(work, &rows, grad)?;
     let of = edges_back(resident, back);
     Attention { of, alpha, heads, width, x: grad }.sum(work, &sources, z_grad)
 }

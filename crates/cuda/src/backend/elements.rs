@@ -5,7 +5,7 @@
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
     Activation,
-    ops::{EpilogueBackward, EpilogueForward, shape},
+    ops::{EpilogueBackward, EpilogueForward, GeluBackward, GeluForward, shape},
 };
 
 use super::{
@@ -73,6 +73,22 @@ pub(super) fn epilogue_backward(work: &Work, op: EpilogueBackward) -> Result<()>
     // SAFETY: the shapes were checked, and there is one sum per column of each run
     unsafe { work.blocks("epilogue_backward_sums", [across, runs, 1], arguments)? };
     partial.add_to(work, bias_grad)
+}
+
+pub(super) fn gelu(work: &Work, op: GeluForward) -> Result<()> {
+    let GeluForward { x, out } = op;
+    let count = x.num_rows() * x.num_cols();
+    let arguments = arguments![work.read(x)?, count, work.write(out)?];
+    // SAFETY: the shapes were checked
+    unsafe { work.queue.run("gelu_forward", count, arguments) }
+}
+
+pub(super) fn gelu_backward(work: &Work, op: GeluBackward) -> Result<()> {
+    let GeluBackward { x, grad } = op;
+    let count = x.num_rows() * x.num_cols();
+    let arguments = arguments![work.read(x)?, count, work.change(grad)?];
+    // SAFETY: the shapes were checked
+    unsafe { work.queue.run("gelu_backward", count, arguments) }
 }
 
 pub(super) fn add_column_sums(work: &Work, x: View, out: ViewMut) -> Result<()> {

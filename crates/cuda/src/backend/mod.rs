@@ -10,9 +10,14 @@
 //! | `aggregate` | sums, means and maxima over edges |
 //! | `attention` | attention (GAT) |
 //! | `attend_input` | attention over input rows |
+//! | `dot_attention` | attention by dot products |
+//! | `pair_attention` | attention to both ends of an edge at once |
+//! | `edge_rows` | edges as kernels read them, and sums over them |
+//! | `edge_sum` | sums over edges of functions of both ends and the edge |
 //! | `rows` | gathers, sums and copies; sparse rows |
 //! | `elements` | bias, activation and dropout; column sums |
 //! | `columns` | the two stages of column sums |
+//! | `factors` | products with learned factors |
 //! | `norm` | normalizations |
 //! | `loss` | losses |
 //! | `update` | optimiser steps |
@@ -25,12 +30,14 @@ use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
     AggregationOps, AttentionOps, Backend, DenseOps, ElementOps, LossOps, Matrices, NormOps, UpdateOps,
     ops::{
-        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
-        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, DropStored, EdgeSoftmax, EdgeSoftmaxBackward,
-        EpilogueBackward, EpilogueForward, Gather, Gemm, HeadDot, HeadDotBackward, HeadGemm, HeadMean,
-        HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
-        LayerNormForward, SgdUpdate, SigmoidCrossEntropy, SoftmaxCrossEntropy,
+        AdamUpdate, Add, AddDot, AddTimes, Aggregate, AggregateMax, AggregateMaxTransposed,
+        AggregateTransposed, Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed,
+        BatchNormApply, BatchNormBackward, BatchNormForward, Checked, DotSoftmax, DotSoftmaxBackward,
+        DropStored, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, GatedSum,
+        GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward, HeadGemm,
+        HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward, LayerNormBackward,
+        LayerNormForward, PairSoftmax, PairSoftmaxBackward, ReluSum, ReluSumBackward, ScaleHeads,
+        ScaleHeadsBackward, SgdUpdate, SigmoidCrossEntropy, Skip, SkipBackward, SoftmaxCrossEntropy,
     },
 };
 
@@ -41,9 +48,14 @@ mod aggregate;
 mod attend_input;
 mod attention;
 mod columns;
+mod dot_attention;
+mod edge_rows;
+mod edge_sum;
 mod elements;
+mod factors;
 mod loss;
 mod norm;
+mod pair_attention;
 mod product;
 mod rows;
 mod shape;
@@ -185,6 +197,22 @@ impl AggregationOps for Cuda {
         self.attempt(|work| aggregate::hop_transposed(work, op.into_inner()));
     }
 
+    fn relu_sum(&self, op: Checked<ReluSum>) {
+        self.attempt(|work| edge_sum::relu_sum(work, op.into_inner()));
+    }
+
+    fn relu_sum_backward(&self, op: Checked<ReluSumBackward>) {
+        self.attempt(|work| edge_sum::relu_sum_backward(work, op.into_inner()));
+    }
+
+    fn gated_sum(&self, op: Checked<GatedSum>) {
+        self.attempt(|work| edge_sum::gated_sum(work, op.into_inner()));
+    }
+
+    fn gated_sum_backward(&self, op: Checked<GatedSumBackward>) {
+        self.attempt(|work| edge_sum::gated_sum_backward(work, op.into_inner()));
+    }
+
     fn aggregate_max(&self, op: Checked<AggregateMax>) {
         self.attempt(|work| aggregate::aggregate_max(work, op.into_inner()));
     }
@@ -231,6 +259,22 @@ impl AttentionOps for Cuda {
         self.attempt(|work| attend_input::attend_input_transposed(work, op.into_inner()));
     }
 
+    fn dot_softmax(&self, op: Checked<DotSoftmax>) {
+        self.attempt(|work| dot_attention::dot_softmax(work, op.into_inner()));
+    }
+
+    fn dot_softmax_backward(&self, op: Checked<DotSoftmaxBackward>) {
+        self.attempt(|work| dot_attention::dot_softmax_backward(work, op.into_inner()));
+    }
+
+    fn pair_softmax(&self, op: Checked<PairSoftmax>) {
+        self.attempt(|work| pair_attention::pair_softmax(work, op.into_inner()));
+    }
+
+    fn pair_softmax_backward(&self, op: Checked<PairSoftmaxBackward>) {
+        self.attempt(|work| pair_attention::pair_softmax_backward(work, op.into_inner()));
+    }
+
     fn head_mean(&self, op: Checked<HeadMean>) {
         self.attempt(|work| attention::head_mean(work, op.into_inner()));
     }
@@ -253,6 +297,26 @@ impl ElementOps for Cuda {
         self.attempt(|work| rows::add_dot(work, op.into_inner()));
     }
 
+    fn add_times(&self, op: Checked<AddTimes>) {
+        self.attempt(|work| factors::add_times(work, op.into_inner()));
+    }
+
+    fn scale_heads(&self, op: Checked<ScaleHeads>) {
+        self.attempt(|work| factors::scale_heads(work, op.into_inner()));
+    }
+
+    fn scale_heads_backward(&self, op: Checked<ScaleHeadsBackward>) {
+        self.attempt(|work| factors::scale_heads_backward(work, op.into_inner()));
+    }
+
+    fn skip(&self, op: Checked<Skip>) {
+        self.attempt(|work| factors::skip(work, op.into_inner()));
+    }
+
+    fn skip_backward(&self, op: Checked<SkipBackward>) {
+        self.attempt(|work| factors::skip_backward(work, op.into_inner()));
+    }
+
     fn drop_stored(&self, op: Checked<DropStored>) {
         rows::drop_stored(op.into_inner());
     }
@@ -263,6 +327,14 @@ impl ElementOps for Cuda {
 
     fn epilogue_backward(&self, op: Checked<EpilogueBackward>) {
         self.attempt(|work| elements::epilogue_backward(work, op.into_inner()));
+    }
+
+    fn gelu(&self, op: Checked<GeluForward>) {
+        self.attempt(|work| elements::gelu(work, op.into_inner()));
+    }
+
+    fn gelu_backward(&self, op: Checked<GeluBackward>) {
+        self.attempt(|work| elements::gelu_backward(work, op.into_inner()));
     }
 
     fn fill(&self, value: f32, x: ViewMut) {

@@ -143,13 +143,16 @@ pub(super) fn scale_values(work: &Work, alpha: f32, x: Address, count: usize) ->
 
 pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {
     shape::same(src, dst.as_view());
-    let bytes = 4 * src.num_rows() * src.num_cols();
-    let (from, to) = (work.read(src)?, work.write(dst)?);
-    if bytes == 0 {
+    copy_values(work, work.read(src)?, work.write(dst)?, src.num_rows() * src.num_cols())
+}
+
+/// Copies `count` values.
+pub(super) fn copy_values(work: &Work, from: Address, to: Address, count: usize) -> Result<()> {
+    if count == 0 {
         return Ok(());
     }
-    // SAFETY: both have this size
-    unsafe { work.queue.device().driver().copy(from, to, bytes, work.queue.stream()) }
+    // SAFETY: the caller ensures that many values in both
+    unsafe { work.queue.device().driver().copy(from, to, 4 * count, work.queue.stream()) }
 }
 
 pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
@@ -158,7 +161,7 @@ pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
 }
 
 /// Partial sums of a dot product, one per block of threads, and their number.
-fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
+pub(super) fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
     shape::same(x, y);
     let count = x.num_rows() * x.num_cols();
     let blocks = count.div_ceil(1024).min(SUMS);
@@ -170,9 +173,9 @@ fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
 }
 
 pub(super) fn add_dot(work: &Work, op: AddDot) -> Result<()> {
-    let AddDot { x, y, out } = op;
+    let AddDot { x, y, out, at } = op;
     let (sums, blocks) = dot_sums(work, x, y)?;
-    let arguments = arguments![sums.address(), blocks, work.change(out)?];
+    let arguments = arguments![sums.address(), blocks, work.change(out)?.offset(4 * at)];
     // SAFETY: that many sums are there, and one value
     unsafe { work.blocks("add_total", [1; 3], arguments) }
 }

@@ -151,8 +151,17 @@ const LONG_THREADS: u32 = 512;
 /// Rows of a kernel. Long rows are listed on the device: see `kernels/long_rows.cuh`.
 pub(super) struct Rows {
     count: usize,
+    /// Number of edges of all rows.
+    edges: usize,
     /// Maximum number of long rows, with buffers for their number and for the list.
     long: Option<(usize, Buffer, Buffer)>,
+}
+
+impl Rows {
+    /// Number of lanes that share the edges of a row.
+    pub(super) fn lanes(&self) -> u32 {
+        edge_lanes(self.edges, self.count)
+    }
 }
 
 impl Work<'_> {
@@ -166,7 +175,7 @@ impl Work<'_> {
     pub(super) unsafe fn list_rows(&self, indptr: Address, edges: usize, count: usize) -> Result<Rows> {
         let most = (edges / LONG_ROW).min(count);
         if most == 0 {
-            return Ok(Rows { count, long: None });
+            return Ok(Rows { count, edges, long: None });
         }
         let (listed, list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
         let arguments = arguments![indptr, count, LONG_ROW as u32, listed.address(), list.address()];
@@ -176,7 +185,7 @@ impl Work<'_> {
             self.fill(listed.address(), 0.0, 1)?;
             self.queue.run("list_long_rows", count, arguments)?;
         }
-        Ok(Rows { count, long: Some((most, listed, list)) })
+        Ok(Rows { count, edges, long: Some((most, listed, list)) })
     }
 
     /// Launches an operation's kernel for rows of `items` items each, with a group of lanes per

@@ -13,7 +13,7 @@ use super::{learner::BatchLearner, session::Session};
 use crate::{
     Result,
     distributed::Ranks,
-    record::{DatasetRecord, EpochRecord, LinkRelation, PresamplingRecord},
+    record::{DatasetRecord, EpochRecord, LinkRelation, NvidiaRecord, PresamplingRecord},
     strategy::Flow,
 };
 
@@ -141,6 +141,11 @@ pub(crate) trait BatchRun {
     /// Returns true if devices hold the nearest rows.
     fn has_devices(&self) -> bool {
         false
+    }
+
+    /// Records of the NVIDIA devices that train.
+    fn nvidia(&self) -> Vec<NvidiaRecord> {
+        Vec::new()
     }
 
     /// The ranks that train together, if there are several.

@@ -71,6 +71,14 @@ impl Devices {
         }
     }
 
+    /// Number of simulated devices.
+    pub(crate) fn simulated(&self) -> usize {
+        match self {
+            Self::Virtual(count) => *count,
+            Self::Cpu | Self::Cuda(_) => 0,
+        }
+    }
+
     /// Numbers of the NVIDIA devices; empty for other devices.
     pub(super) fn cuda(&self) -> &[usize] {
         match self {

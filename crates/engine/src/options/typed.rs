@@ -32,7 +32,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("clip", "its limit would leave out the gradients of learned rows"),
     ("weight_decay_first_layer", "all dense weights decay alike"),
     ("reuse", "all rows of a batch are computed from its own blocks"),
-    ("cuda_graphs", ON_PROCESSOR),
+    ("cuda_graphs", "its steps are not captured"),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
     ("shuffle_parts", "no sampler draws subgraphs of a part"),
@@ -45,6 +45,10 @@ const ON_PROCESSOR: &str = "it runs on the processor";
 const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
+    ("cache_ratio", cache),
+    ("cache", cache),
+    ("host_cache", device_caches),
+    ("placement", device_caches),
     ("order", order),
     ("fanout", fanout),
     ("strategy", of_types),
@@ -65,10 +69,6 @@ const SHARED: &[&str] = &[
     "class_weights",
     "focal",
     "device_budget",
-    "cache_ratio",
-    "cache",
-    "host_cache",
-    "placement",
     "link",
     "peer_link",
     "peer_timeout",
@@ -126,13 +126,38 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     own.or(shared).map_or(Ok(()), |(_, rule)| rule(config, key))
 }
 
-/// The devices are not NVIDIA's.
+/// The devices can train.
 fn devices(config: &TrainConfig, _: &Key) -> Read {
+    if is_typed_link(config) && !config.cuda_devices().is_empty() {
+        let reason =
+            "links of several types do not use NVIDIA devices; use cpu or virtual:N, or leave it out";
+        return Err(reason.into());
+    }
+    match config.cuda_devices().len() {
+        0 | 1 => Ok(()),
+        _ => Err("on several types one NVIDIA device trains; use cuda:0, or leave it out".into()),
+    }
+}
+
+/// The host or simulated devices cache some of the rows. NVIDIA devices cache none.
+fn cache(config: &TrainConfig, key: &Key) -> Read {
+    let rule = if key.name == "cache" { rules::cache } else { rules::cache_ratio };
     match &*config.devices {
-        Devices::Cuda(_) => Err("training on several types does not use NVIDIA devices; use cpu or \
-                                 virtual:N, or leave it out"
-            .into()),
-        _ => Ok(()),
+        Devices::Cuda(_) => rule(&TrainConfig { devices: Devices::Cpu.into(), ..config.clone() }, key),
+        _ => rule(config, key),
+    }
+}
+
+/// Simulated devices cache rows, so that the host has a cache of its own.
+fn device_caches(config: &TrainConfig, key: &Key) -> Read {
+    match &*config.devices {
+        Devices::Cuda(_) => Err(
+            "on several types NVIDIA devices cache no feature rows; use --cache for those of the host, or \
+                 leave it out"
+                .into(),
+        ),
+        _ if key.name == "placement" => rules::placement(config, key),
+        _ => rules::host_cache(config, key),
     }
 }
 

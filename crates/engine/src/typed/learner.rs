@@ -6,8 +6,8 @@ use graphmill_core::{NodeId, keyed};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
-    Matrix, Pass,
-    backend::{Cpu, ElementOps},
+    Backend, Matrix, Pass,
+    backend::{Cpu, Precision},
     optim::{AdamOptions, Optimizer, SparseAdam},
     regression::TargetScale,
     typed::{TypedActivations, TypedModel, TypedStep},
@@ -28,10 +28,13 @@ use crate::{
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
 };
 
+/// The processor, which computes unless a device trains, and the losses of scores in host memory.
+static PROCESSOR: Cpu = Cpu { precision: Precision::F32 };
+
 /// Model, optimisers and scratch memory of the train stage.
 pub(super) struct TypedLearner<'a> {
     task: &'a TypedTask,
-    backend: Cpu,
+    backend: &'a dyn Backend,
     pub(super) model: TypedModel,
     /// Optimiser of the dense parameters.
     pub(super) optimizer: Box<dyn Optimizer>,
@@ -88,7 +91,7 @@ impl<'a> TypedLearner<'a> {
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
             task,
-            backend: Cpu::default(),
+            backend: &PROCESSOR,
             model: build::model_of(config, task, own)?,
             optimizer: optimizer(config)?,
             sparse: SparseAdam::new(&AdamOptions::default()).map_err(crate::build::by_flag)?,
@@ -114,15 +117,22 @@ impl<'a> TypedLearner<'a> {
         Self { over: Some(RowOwners { ranks, owners }), ..self }
     }
 
+    /// The same learner, whose passes and dense updates run on `backend`.
+    pub(super) fn on(self, backend: &'a dyn Backend) -> Self {
+        Self { backend, ..self }
+    }
+
     /// Forward, loss, backward, update by a batch of `all` seeds on all ranks. If the loss is not
     /// finite, no parameter changes.
     ///
     /// # Errors
-    /// The batch does not fit the model, or a rank did not take part.
+    /// The batch does not fit the model, a rank did not take part, or a device failed.
     pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
         self.fetch_rows(batch)?;
         // on a thread of the pool, so that no operation has to wake one
-        rayon::scope(|_| self.learn(batch, lr, all))
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
+        self.backend.check()?;
+        Ok(outcome)
     }
 
     /// Fetches the learned rows of the batch to its features, if each rank has those of its own
@@ -143,6 +153,8 @@ impl<'a> TypedLearner<'a> {
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
+        // before the update, so that a failed pass changes no parameter
+        self.backend.check()?;
         let seeds = batch.sampled.num_seeds();
         let (loss, count, rows) = match &self.over {
             None => match own {
@@ -154,7 +166,7 @@ impl<'a> TypedLearner<'a> {
                 self.is_whole = false;
                 let has_gradient = own.is_some_and(f64::is_finite);
                 if !has_gradient {
-                    self.model.zero_grad(&self.backend);
+                    self.model.zero_grad(self.backend);
                 }
                 let loss = own.unwrap_or_default();
                 let share = BatchShare { loss, seeds, nodes: seeds, global: Some(all) };
@@ -170,7 +182,7 @@ impl<'a> TypedLearner<'a> {
         self.optimizer.begin(lr as f32);
         self.sparse.begin(lr as f32);
         let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
-        let backend = &self.backend;
+        let backend = self.backend;
         self.model.visit_mut(&mut |_, param| {
             optimizer.update(backend, index, param, decay);
             index += 1;
@@ -179,12 +191,12 @@ impl<'a> TypedLearner<'a> {
             // of a rank that measures a step on its own, the state is allocated
             None => self.model.learned_rows_mut().for_each(|(t, rows)| match rows.is_partial() {
                 true => self.sparse.prepare(t, rows.table()),
-                false => rows.update(backend, &mut self.sparse, t, &nodes[t], self.acts.input_grad(t)),
+                false => rows.update(&mut self.sparse, t, &nodes[t], self.acts.input_grad(t)),
             }),
             Some(rows) => {
                 for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
                     debug_assert_eq!(t, of.node_type);
-                    learned.update(backend, &mut self.sparse, t, &of.places, of.grad.view());
+                    learned.update(&mut self.sparse, t, &of.places, of.grad.view());
                 }
             }
         }
@@ -194,9 +206,9 @@ impl<'a> TypedLearner<'a> {
     }
 
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
-    /// or `None` without seeds; no gradient is computed if it is not finite.
+    /// or `None` without seeds; the gradient is meaningless if it is not finite.
     fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
-        let backend = &self.backend;
+        let backend = self.backend;
         // ranks draw dropout masks by row, which must differ between them
         let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
         let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
@@ -218,7 +230,7 @@ impl<'a> TypedLearner<'a> {
             self.model.zero_grad(backend);
             self.model.backward(&pass, &step, &mut self.acts);
         }
-        Ok(Some(loss))
+        Ok(Some(backend.resolve_loss(loss)))
     }
 
     /// Mean loss of the logits of these nodes.
@@ -226,6 +238,6 @@ impl<'a> TypedLearner<'a> {
         self.targets.gather(&self.task.labels, nodes, &mut self.labels);
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         let grad = self.scratch.view_mut();
-        self.targets.run(&self.backend, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
+        self.targets.run(&PROCESSOR, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
     }
 }

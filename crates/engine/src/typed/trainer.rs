@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
+    accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, EpochCounts, Part, Scored, Session},
     build::target_scale_of,
     config::SelectBy,
@@ -43,8 +44,8 @@ use crate::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
     record::{
-        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, PresamplingRecord, RankRecord, Summary,
-        Traffic,
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, NvidiaRecord, PresamplingRecord, RankRecord,
+        Summary, Traffic,
     },
     run::{
         Preparation,
@@ -85,6 +86,8 @@ fn train_alone(
     context: RunContext,
 ) -> Result<(Summary, TypedModel)> {
     let began = Instant::now();
+    // before any long work
+    let compute = compute_devices(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
@@ -96,13 +99,18 @@ fn train_alone(
     let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()), &progress)?;
     progress.check()?;
     devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
-    let learner = TypedLearner::new(config, &task)?;
+    let learner = TypedLearner::new(config, &task)?.on(compute.training());
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
+    if !compute.gpus().is_empty() {
+        let note = "the processor samples, gathers feature rows and scores; the device trains on copies";
+        context.observer.note(&format!("{compute}; {note}"));
+    }
     unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let scoring = (Inference::Alone(Box::new(inference)), None);
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
+    let run = TypedRun { compute: Some(&compute), ..run };
     batchwise::train(config, run, learner, context, began).map(|(summary, learner)| (summary, learner.model))
 }
 
@@ -130,6 +138,18 @@ pub(crate) fn infer(
     let mut inference = TypedInference::new(config, &task, &*sampler, tiers::whole(config, data, &task)?)?;
     rows_of(nodes, &mut rows, |nodes, rows| inference.run(model, nodes, output, rows))?;
     Ok(rows)
+}
+
+/// Opens the NVIDIA device that trains, if the options name one.
+///
+/// # Errors
+/// They name several, or the device cannot be used.
+fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
+    if config.cuda_devices().len() > 1 {
+        let why = "on several types one NVIDIA device trains; use --devices cuda:0";
+        return Err(Error::usage(format!("--devices {}: {why}", config.devices)));
+    }
+    ComputeDevices::open(config)
 }
 
 /// Checks that the task can be trained on and scored.
@@ -229,6 +249,8 @@ struct TypedRun<'a> {
     scored: [Vec<NodeId>; 3],
     /// Logits of the nodes scored last; their memory is reused.
     logits: Matrix,
+    /// Devices that compute, except of a rank.
+    compute: Option<&'a ComputeDevices>,
     /// This rank's part of the dataset, if several ranks train together.
     view: Option<&'a TypedRankView>,
     /// Work of each rank in the last epoch.
@@ -264,6 +286,7 @@ impl<'a> TypedRun<'a> {
                 fixed_sample(&task.split.train, DIAGNOSED_TRAIN_NODES),
             ],
             logits: Matrix::default(),
+            compute: None,
             view,
             ranks: Vec::new(),
             devices: Vec::new(),
@@ -418,7 +441,11 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn has_devices(&self) -> bool {
-        self.config.num_devices() > 0
+        self.config.devices.simulated() > 0
+    }
+
+    fn nvidia(&self) -> Vec<NvidiaRecord> {
+        self.compute.map_or_else(Vec::new, ComputeDevices::records)
     }
 
     fn presampling(&self) -> Option<PresamplingRecord> {

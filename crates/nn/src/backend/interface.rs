@@ -6,15 +6,16 @@
 use super::{
     Side,
     ops::{
-        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
-        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        AdamUpdate, Add, AddDot, AddTimes, Aggregate, AggregateMax, AggregateMaxTransposed,
+        AggregateTransposed, Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed,
+        BatchNormApply, BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward,
+        DropStored, EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
         EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
         HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
         L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
-        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, ScaleHeads,
+        ScaleHeadsBackward, SgdUpdate, SigmoidCrossEntropy, Skip, SkipBackward, SoftmaxCrossEntropy,
+        WeightGradients, factor::share,
     },
 };
 use crate::{Result, View, ViewMut};
@@ -274,8 +275,42 @@ pub trait ElementOps {
 
     /// Runs [`AddDot`].
     fn add_dot(&self, op: Checked<AddDot>) {
-        let AddDot { x, y, out } = op.into_inner();
-        out.host()[0] += self.dot(x, y) as f32;
+        let AddDot { x, y, out, at } = op.into_inner();
+        out.host()[at] += self.dot(x, y) as f32;
+    }
+
+    /// Runs [`AddTimes`], with a factor that the host reads by default.
+    fn add_times(&self, op: Checked<AddTimes>) {
+        let AddTimes { factors, at, plus, x, y } = op.into_inner();
+        self.add(Checked::new(Add { alpha: plus + factors.host()[at], x, y }));
+    }
+
+    /// Runs [`ScaleHeads`], on the host by default.
+    fn scale_heads(&self, op: Checked<ScaleHeads>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`ScaleHeadsBackward`], on the host by default.
+    fn scale_heads_backward(&self, op: Checked<ScaleHeadsBackward>) {
+        op.into_inner().on_host();
+    }
+
+    /// Runs [`Skip`], with a value that the host reads by default.
+    fn skip(&self, op: Checked<Skip>) {
+        let Skip { skip, x, mut y } = op.into_inner();
+        let share = share(skip);
+        self.scale(share, y.reborrow());
+        self.add(Checked::new(Add { alpha: 1.0 - share, x, y }));
+    }
+
+    /// Runs [`SkipBackward`], with a value that the host reads by default.
+    fn skip_backward(&self, op: Checked<SkipBackward>) {
+        let SkipBackward { skip, x, y, grad, x_grad, skip_grad } = op.into_inner();
+        let share = share(skip);
+        let change = self.dot(grad.as_view(), y) - self.dot(grad.as_view(), x);
+        skip_grad.host()[0] += (f64::from(share * (1.0 - share)) * change) as f32;
+        self.add(Checked::new(Add { alpha: 1.0 - share, x: grad.as_view(), y: x_grad }));
+        self.scale(share, grad);
     }
 
     /// Runs [`DropStored`].

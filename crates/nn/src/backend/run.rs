@@ -3,15 +3,16 @@
 use super::{
     interface::Backend,
     ops::{
-        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
-        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward, DropStored,
-        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        AdamUpdate, Add, AddDot, AddTimes, Aggregate, AggregateMax, AggregateMaxTransposed,
+        AggregateTransposed, Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed,
+        BatchNormApply, BatchNormBackward, BatchNormForward, Checked, Dense, DotSoftmax, DotSoftmaxBackward,
+        DropStored, EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
         EpilogueForward, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
         HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
         L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
-        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate,
-        SigmoidCrossEntropy, SoftmaxCrossEntropy, WeightGradients,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, ScaleHeads,
+        ScaleHeadsBackward, SgdUpdate, SigmoidCrossEntropy, Skip, SkipBackward, SoftmaxCrossEntropy,
+        WeightGradients,
     },
 };
 
@@ -69,6 +70,11 @@ operations! {
     Gather: gather;
     Add: add;
     AddDot: add_dot;
+    AddTimes: add_times;
+    ScaleHeads: scale_heads;
+    ScaleHeadsBackward: scale_heads_backward;
+    Skip: skip;
+    SkipBackward: skip_backward;
     DropStored: drop_stored;
     EpilogueForward: epilogue;
     EpilogueBackward: epilogue_backward;

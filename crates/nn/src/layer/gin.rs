@@ -171,6 +171,6 @@ impl Layer for Gin {
             }
             ProductOrder::TransformFirst => (input.transformed[0].rows(0..input.block.num_dst), hidden_grad),
         };
-        AddDot { x: own, y: grad, out: self.eps.grad.view_mut() }.run(backend);
+        AddDot { x: own, y: grad, out: self.eps.grad.view_mut(), at: 0 }.run(backend);
     }
 }

@@ -40,7 +40,10 @@ use crate::{
     Epilogue, Error, Matrix, Param, Pass, Result, Saved, View, ViewMut,
     backend::{
         Side::{Plain, Transposed},
-        ops::{Add, DotSoftmax, DotSoftmaxBackward, GeluBackward, GeluForward, HeadGemm},
+        ops::{
+            DotSoftmax, DotSoftmaxBackward, GeluBackward, GeluForward, HeadGemm, ScaleHeads,
+            ScaleHeadsBackward, Skip, SkipBackward,
+        },
     },
     layer::{GatOptions, Linear},
 };
@@ -144,11 +147,6 @@ struct OfTarget {
     mixed: Matrix,
 }
 
-/// Share of the new rows: `sigmoid(skip)`, a single value that the host reads.
-fn beta(skip: &Param) -> f32 {
-    1.0 / (1.0 + (-skip.value.view().host()[0]).exp())
-}
-
 impl Hgt {
     fn scale(&self) -> f32 {
         (self.heads.dim as f32).sqrt().recip()
@@ -176,9 +174,8 @@ impl Hgt {
         let (width, dim) = (self.heads.width(), self.heads.dim);
         for (of, scaled) in self.relations.iter().zip(&mut state.scaled) {
             scaled.resize(dim, width);
-            let (prior, a) = (of.prior.value.view().host(), of.attention.value.view().host());
-            let values = scaled.view_mut().host().iter_mut().zip(a).enumerate();
-            values.for_each(|(i, (scaled, a))| *scaled = prior[i % width / dim] * a);
+            let (factors, x) = (of.prior.value.view(), of.attention.value.view());
+            ScaleHeads { factors, x, out: scaled.view_mut() }.run(pass.backend);
         }
     }
 
@@ -264,7 +261,14 @@ impl Hgt {
             let b = (keys_grad.rows(range.clone()), Plain);
             let a = (sources[src][0].view(), Transposed);
             HeadGemm { heads, a, b, beta: 0.0, c: scaled_grad.view_mut() }.run(backend);
-            backward_scaled(attention, prior, scaled_grad.view());
+            ScaleHeadsBackward {
+                factors: prior.value.view(),
+                x: attention.value.view(),
+                grad: scaled_grad.view(),
+                factors_grad: prior.grad.view_mut(),
+                x_grad: attention.grad.view_mut(),
+            }
+            .run(backend);
             let (weight, c) = ((scaled[r].view(), Transposed), of_keys.view_mut());
             HeadGemm { heads, a: b, b: weight, beta: 1.0, c }.run(backend);
             // the values, through M_r
@@ -275,22 +279,6 @@ impl Hgt {
             HeadGemm { heads, a: b, b: weight, beta: 1.0, c }.run(backend);
         }
     }
-}
-
-/// Adds to the gradients of `A_r` and `mu_r` from that of `mu_r A_r`. These are small matrices,
-/// which the host reads.
-fn backward_scaled(attention: &mut Param, prior: &mut Param, grad: View) {
-    let (width, heads) = (attention.value.num_cols(), prior.value.num_cols());
-    let dim = width / heads;
-    let (a, mu) = (attention.value.view().host(), prior.value.view().host());
-    let mut sums = vec![0.0f64; heads];
-    let values = attention.grad.view_mut().host().iter_mut().zip(grad.host()).zip(a).enumerate();
-    values.for_each(|(i, ((a_grad, grad), a))| {
-        let h = i % width / dim;
-        *a_grad += mu[h] * grad;
-        sums[h] += f64::from(*grad) * f64::from(*a);
-    });
-    prior.grad.view_mut().host().iter_mut().zip(sums).for_each(|(grad, sum)| *grad += sum as f32);
 }
 
 impl TypedLayer for Hgt {
@@ -342,11 +330,10 @@ impl TypedLayer for Hgt {
             GeluForward { x: attention.sum.view(), out: activated.view_mut() }.run(backend);
             of.out.forward(pass, activated.view(), 0.0, Epilogue::NONE, out.view_mut());
             if let Some(skip) = &of.skip {
-                let beta = beta(skip);
                 mixed.resize(out.num_rows(), out.num_cols());
                 backend.copy(out.view(), mixed.view_mut());
-                backend.scale(beta, out.view_mut());
-                Add { alpha: 1.0 - beta, x: input.own_rows(t), y: out.view_mut() }.run(backend);
+                let (skip, x, y) = (skip.value.view(), input.own_rows(t), out.view_mut());
+                Skip { skip, x, y }.run(backend);
             }
         }
         Ok(())
@@ -367,11 +354,15 @@ impl TypedLayer for Hgt {
             let (of, own) = (&mut self.types[t], 0..input.block.num_dst[t]);
             let OfTarget { attention, activated, mixed, stacked, .. } = &mut state.targets[t];
             if let Some(skip) = &mut of.skip {
-                let (beta, x) = (beta(skip), input.own_rows(t));
-                let change = backend.dot(grad.view(), mixed.view()) - backend.dot(grad.view(), x);
-                skip.grad.view_mut().host()[0] += (f64::from(beta * (1.0 - beta)) * change) as f32;
-                Add { alpha: 1.0 - beta, x: grad.view(), y: x_grad[t].rows_mut(own) }.run(backend);
-                backend.scale(beta, grad.view_mut());
+                SkipBackward {
+                    skip: skip.value.view(),
+                    x: input.own_rows(t),
+                    y: mixed.view(),
+                    grad: grad.view_mut(),
+                    x_grad: x_grad[t].rows_mut(own),
+                    skip_grad: skip.grad.view_mut(),
+                }
+                .run(backend);
             }
             let sum_grad = &mut state.sum_grad;
             sum_grad.resize(activated.num_rows(), activated.num_cols());

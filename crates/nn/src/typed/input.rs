@@ -95,7 +95,7 @@ impl TypedInputs {
                 out.resize(nodes.len(), self.dim);
                 pass.backend.copy(features.view(), out.view_mut());
             }
-            TypeInput::Learned(learned) => learned.gather(pass.backend, nodes, out)?,
+            TypeInput::Learned(learned) => learned.gather(nodes, out)?,
             TypeInput::Projected(linear) => {
                 check_rows(schema, t, linear.in_dim(), features, nodes.len())?;
                 out.resize(nodes.len(), self.dim);

@@ -3,10 +3,18 @@
 use graphmill_core::{Error, NodeId, Result, keyed};
 use rayon::prelude::*;
 
-use crate::{Backend, Matrix, View, backend::ops::Gather, optim::SparseAdam};
+use crate::{
+    Matrix, View,
+    backend::{Cpu, Precision, ops::Gather},
+    optim::SparseAdam,
+};
+
+/// Backend of the table, which may be larger than the memory of a device.
+const HOST: Cpu = Cpu { precision: Precision::F32 };
 
 /// A learned row for each node of a type. A batch reads the rows of its nodes, and an update
-/// changes only those ([`SparseAdam`]).
+/// changes only those ([`SparseAdam`]). The rows and their moments are in host memory; a device
+/// gets those of a batch.
 ///
 /// Initial values are uniform with the variance of a Glorot-initialised projection, `sqrt(3 /
 /// width)` at most. They are functions of the key and the node.
@@ -104,7 +112,7 @@ impl LearnedRows {
     ///
     /// # Errors
     /// An id has no row.
-    pub fn gather(&self, backend: &dyn Backend, ids: &[NodeId], out: &mut Matrix) -> Result<()> {
+    pub fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<()> {
         let count = self.table.num_rows();
         if let Some(v) = ids.iter().find(|&&v| v as usize >= count) {
             return Err(Error::invalid(format!(
@@ -112,7 +120,7 @@ impl LearnedRows {
             )));
         }
         out.resize(ids.len(), self.table.num_cols());
-        Gather { src: self.table.view(), ids, dst: out.view_mut() }.run(backend);
+        Gather { src: self.table.view(), ids, dst: out.view_mut() }.run(&HOST);
         Ok(())
     }
 
@@ -120,19 +128,12 @@ impl LearnedRows {
     ///
     /// # Panics
     /// An id has no row: a bug in the caller.
-    pub fn update(
-        &mut self,
-        backend: &dyn Backend,
-        optimizer: &mut SparseAdam,
-        index: usize,
-        ids: &[NodeId],
-        grad: View,
-    ) {
+    pub fn update(&mut self, optimizer: &mut SparseAdam, index: usize, ids: &[NodeId], grad: View) {
         if self.merged.fill(self.table.num_rows(), ids, grad) {
             let Merged { ids, grad, .. } = &self.merged;
-            optimizer.update(backend, index, &mut self.table, ids, grad.view());
+            optimizer.update(&HOST, index, &mut self.table, ids, grad.view());
         } else {
-            optimizer.update(backend, index, &mut self.table, ids, grad);
+            optimizer.update(&HOST, index, &mut self.table, ids, grad);
         }
     }
 }
@@ -140,7 +141,7 @@ impl LearnedRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backend::Reference, optim::AdamOptions};
+    use crate::optim::AdamOptions;
 
     #[test]
     fn rows_of_some_nodes_are_those_of_all() {
@@ -163,13 +164,7 @@ mod tests {
             let mut optimizer = SparseAdam::new(&AdamOptions::default()).unwrap();
             for _ in 0..2 {
                 optimizer.begin(0.1);
-                rows.update(
-                    &Reference,
-                    &mut optimizer,
-                    0,
-                    ids,
-                    Matrix::from_slice(ids.len(), 2, &grad).view(),
-                );
+                rows.update(&mut optimizer, 0, ids, Matrix::from_slice(ids.len(), 2, &grad).view());
             }
             rows.table().view().host().to_vec()
         });

@@ -96,9 +96,6 @@ pub type Make = fn(&TypedLayerConfig) -> Result<Box<dyn TypedLayer>>;
 pub struct TypedLayerKind {
     /// Constructor of a layer.
     pub make: Make,
-    /// True if all its operations have kernels on devices. The others run on the host, so training
-    /// on a device would copy rows back and forth.
-    pub on_devices: bool,
     /// True if a layer can compute scores. The others keep the width of their rows, so the model
     /// needs a head.
     pub can_score: bool,
@@ -108,12 +105,12 @@ pub struct TypedLayerKind {
 
 impl TypedLayerKind {
     const fn new(make: Make) -> Self {
-        Self { make, on_devices: true, can_score: true, reads_edges: false }
+        Self { make, can_score: true, reads_edges: false }
     }
 
     /// A layer that reads edge features.
     const fn of_edges(make: Make) -> Self {
-        Self { on_devices: false, reads_edges: true, ..Self::new(make) }
+        Self { reads_edges: true, ..Self::new(make) }
     }
 }
 
@@ -152,7 +149,7 @@ pub static TABLE: Table<TypedLayerKind> = Table::new(
             summary: "heterogeneous graph transformer: keys, queries and values by type",
             source: "Hu, Dong, Wang and Sun, WWW 2020, arXiv:2003.01332",
             options: &[ATTENTION],
-            make: TypedLayerKind { on_devices: false, can_score: false, ..TypedLayerKind::new(hgt::make) },
+            make: TypedLayerKind { can_score: false, ..TypedLayerKind::new(hgt::make) },
         },
         Entry {
             name: "simple-hgn",

@@ -466,13 +466,12 @@ impl TypedModel {
     /// [`TypedModel::backward`]. Call [`SparseAdam::begin`] first.
     pub fn update_learned_rows(
         &mut self,
-        backend: &dyn Backend,
         optimizer: &mut SparseAdam,
         nodes: &[Vec<NodeId>],
         acts: &TypedActivations,
     ) {
         for (t, rows) in self.learned_rows_mut() {
-            rows.update(backend, optimizer, t, &nodes[t], acts.input_grad(t));
+            rows.update(optimizer, t, &nodes[t], acts.input_grad(t));
         }
     }
 

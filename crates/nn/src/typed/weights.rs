@@ -7,7 +7,7 @@ use crate::{
     Matrix, Param, Pass, View, ViewMut,
     backend::{
         Side::{Plain, Transposed},
-        ops::{Add, Gemm, HeadGemm},
+        ops::{AddDot, AddTimes, Gemm, HeadGemm},
     },
 };
 
@@ -86,8 +86,7 @@ impl RelationWeights {
         of_relations.iter_mut().enumerate().for_each(|(r, p)| see(Scope::Relation(r), p));
     }
 
-    /// Combines the bases of the relations that `is_used` selects. The coefficients, a few values,
-    /// are read by the host.
+    /// Combines the bases of the relations that `is_used` selects.
     pub(super) fn combine(&self, pass: &Pass, is_used: impl Fn(usize) -> bool, to: &mut CombinedWeights) {
         let Self::Bases { bases, coefficients } = self else { return };
         to.values.resize_with(coefficients.len(), Matrix::default);
@@ -95,8 +94,9 @@ impl RelationWeights {
             let value = &mut to.values[r];
             value.resize(bases[0].value.num_rows(), bases[0].value.num_cols());
             pass.backend.fill(0.0, value.view_mut());
-            for (basis, &alpha) in bases.iter().zip(coefficients.value.view().host()) {
-                Add { alpha, x: basis.value.view(), y: value.view_mut() }.run(pass.backend);
+            for (at, basis) in bases.iter().enumerate() {
+                let (factors, x, y) = (coefficients.value.view(), basis.value.view(), value.view_mut());
+                AddTimes { factors, at, plus: 0.0, x, y }.run(pass.backend);
             }
         }
     }
@@ -120,11 +120,11 @@ impl RelationWeights {
         let Self::Bases { bases, coefficients } = self else { return };
         for (r, coefficients) in coefficients.iter_mut().enumerate().filter(|(r, _)| is_used(*r)) {
             let grad = of.grads[r].view();
-            let values = coefficients.value.view().host().to_vec();
-            for (b, (basis, alpha)) in bases.iter_mut().zip(values).enumerate() {
-                Add { alpha, x: grad, y: basis.grad.view_mut() }.run(pass.backend);
-                let dot = pass.backend.dot(grad, basis.value.view());
-                coefficients.grad.view_mut().host()[b] += dot as f32;
+            for (at, basis) in bases.iter_mut().enumerate() {
+                let (factors, y) = (coefficients.value.view(), basis.grad.view_mut());
+                AddTimes { factors, at, plus: 0.0, x: grad, y }.run(pass.backend);
+                let (y, out) = (basis.value.view(), coefficients.grad.view_mut());
+                AddDot { x: grad, y, out, at }.run(pass.backend);
             }
         }
     }

@@ -6,15 +6,16 @@ use graphmill_core::{Block, keyed::Stream};
 use graphmill_nn::backend::{
     Activation, AdamStep, AggregationWeights, ArgMax, Backend, Dropout, EdgeWeight, OwnWeight, SgdStep, Side,
     ops::{
-        AdamUpdate, Add, AddDot, Aggregate, AggregateMax, AggregateMaxTransposed, AggregateTransposed,
-        Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed, BatchNormApply,
-        BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward, EdgeAttention,
-        EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward, EpilogueForward, Gated,
-        GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot, HeadDotBackward,
-        HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward, L2NormForward,
-        LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward, RelationAttention,
-        RelationAttentionBackward, ReluSum, ReluSumBackward, SgdUpdate, SigmoidCrossEntropy,
-        SoftmaxCrossEntropy, WeightGradients,
+        AdamUpdate, Add, AddDot, AddTimes, Aggregate, AggregateMax, AggregateMaxTransposed,
+        AggregateTransposed, Attend, AttendBackward, AttendInput, AttendInputBackward, AttendInputTransposed,
+        BatchNormApply, BatchNormBackward, BatchNormForward, Dense, DotSoftmax, DotSoftmaxBackward,
+        EdgeAttention, EdgeAttentionBackward, EdgeSoftmax, EdgeSoftmaxBackward, EpilogueBackward,
+        EpilogueForward, Gated, GatedSum, GatedSumBackward, Gather, GeluBackward, GeluForward, Gemm, HeadDot,
+        HeadDotBackward, HeadGemm, HeadMean, HeadMeanBackward, Hop, HopTransposed, L2NormBackward,
+        L2NormForward, LayerNormBackward, LayerNormForward, PairSoftmax, PairSoftmaxBackward,
+        RelationAttention, RelationAttentionBackward, ReluSum, ReluSumBackward, ScaleHeads,
+        ScaleHeadsBackward, SgdUpdate, SigmoidCrossEntropy, Skip, SkipBackward, SoftmaxCrossEntropy,
+        WeightGradients,
     },
 };
 use graphmill_nn::{Matrix, View, matrix::TableData};
@@ -584,10 +585,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
     ("add_dot, squares", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);
-        let (x, y, mut one) = (inputs.rows(), inputs.rows(), Matrix::from_slice(1, 1, &[1.5]));
-        AddDot { x: x.view(), y: x.view(), out: one.view_mut() }.run(b);
-        AddDot { x: x.view(), y: y.view(), out: one.view_mut() }.run(b);
-        let mut out = all(&[one.view()]);
+        let (x, y, mut sums) = (inputs.rows(), inputs.rows(), Matrix::from_slice(1, 2, &[1.5, -0.5]));
+        for (y, at) in [(&x, 0), (&y, 0), (&y, 1)] {
+            AddDot { x: x.view(), y: y.view(), out: sums.view_mut(), at }.run(b);
+        }
+        let mut out = all(&[sums.view()]);
         out.push(b.squares(&mut |see| [&x, &y].into_iter().for_each(|x| see(x.view()))));
         out.push(b.squares(&mut |_| ()));
         out
@@ -1039,6 +1041,41 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             results.extend(all(&edge_grads.each_ref().map(Matrix::view)));
         }
         results
+    }),
+    ("learned factors", 1e-5, |b, s| {
+        let mut inputs = Inputs::new(s);
+        let (x, mut y, factors) = (inputs.rows(), inputs.rows(), inputs.matrix(1, s.heads));
+        for (at, plus) in [(0, 0.0), (s.heads - 1, 1.0)] {
+            AddTimes { factors: factors.view(), at, plus, x: x.view(), y: y.view_mut() }.run(b);
+        }
+        let mut out = all(&[y.view()]);
+        let skip = inputs.matrix(1, 1);
+        let [before, mut grad, mut x_grad] = [y.clone(), inputs.rows(), inputs.rows()];
+        let mut skip_grad = inputs.matrix(1, 1);
+        Skip { skip: skip.view(), x: x.view(), y: y.view_mut() }.run(b);
+        SkipBackward {
+            skip: skip.view(),
+            x: x.view(),
+            y: before.view(),
+            grad: grad.view_mut(),
+            x_grad: x_grad.view_mut(),
+            skip_grad: skip_grad.view_mut(),
+        }
+        .run(b);
+        out.extend(all(&[y.view(), grad.view(), x_grad.view(), skip_grad.view()]));
+        let (x, grad) = (wide(&mut inputs, s.rows), wide(&mut inputs, s.rows));
+        let (mut scaled, mut x_grad, mut factors_grad) = (x.clone(), grad.clone(), factors.clone());
+        ScaleHeads { factors: factors.view(), x: x.view(), out: scaled.view_mut() }.run(b);
+        ScaleHeadsBackward {
+            factors: factors.view(),
+            x: x.view(),
+            grad: grad.view(),
+            factors_grad: factors_grad.view_mut(),
+            x_grad: x_grad.view_mut(),
+        }
+        .run(b);
+        out.extend(all(&[scaled.view(), x_grad.view(), factors_grad.view()]));
+        out
     }),
     ("gelu", 1e-6, |b, s| {
         let mut inputs = Inputs::new(s);

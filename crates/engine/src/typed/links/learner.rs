@@ -173,7 +173,7 @@ impl LinkLearner {
             optimizer.update(backend, index, param, decay);
             index += 1;
         });
-        encoder.update_learned_rows(backend, &mut self.sparse, &batch.sampled.input_nodes, acts);
+        encoder.update_learned_rows(&mut self.sparse, &batch.sampled.input_nodes, acts);
         self.step += 1;
         self.is_whole = true;
         Ok(outcome)

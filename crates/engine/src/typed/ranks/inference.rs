@@ -189,7 +189,7 @@ impl<'a> RankInference<'a> {
         for (t, learned) in model.learned_rows() {
             let own: Vec<NodeId> = (0..view.owners[t].num_own() as NodeId).collect();
             let mut rows = Matrix::default();
-            learned.gather(pass.backend, &own, &mut rows)?;
+            learned.gather(&own, &mut rows)?;
             self.publish(t, 0, rows);
         }
         // no rank reads learned rows before all have published theirs; no rank changes them before
@@ -243,7 +243,7 @@ impl<'a> RankInference<'a> {
                 } else if let Some((_, learned)) = model.learned_rows().find(|(of, _)| *of == t) {
                     let owners = &self.view.owners[t];
                     let places: Vec<NodeId> = ids.iter().map(|&v| owners.place(v)).collect();
-                    learned.gather(pass.backend, &places, &mut features)?;
+                    learned.gather(&places, &mut features)?;
                 }
                 model.input_rows(pass, t, &features, ids, &mut rows)?;
                 append(pass, &mut all, count, &mut filled, &rows);

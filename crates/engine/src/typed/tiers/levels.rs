@@ -130,7 +130,7 @@ impl<'b> Levels<'b> {
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<()> {
         let (config, limit) = (self.config, self.config.device_budget.0);
-        let devices = if by_device.is_some() { 1 } else { config.num_devices() };
+        let devices = if by_device.is_some() { 1 } else { config.devices.simulated() };
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
         if let Some(free) = by_device.and_then(|devices| devices.trainer().free()) {
             budget = free as f64;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   cpu:        host caches (--cache, --host-budget, --cache-ratio)  ─►  disk
+//!   cuda:N:     the same; the device gets a copy of the rows of each batch
 //!   virtual:N:  device caches (--cache, --device-budget, --cache-ratio)  ─►  host
 //!               host: all rows, or caches (--host-cache, --host-budget)  ─►  disk
 //! ```
@@ -95,7 +96,8 @@ fn total_bytes(task: &TypedTask) -> u64 {
 /// Returns true if host memory does not hold all rows.
 fn is_beyond(config: &TrainConfig, task: &TypedTask) -> bool {
     let budget = config.host_budget.0;
-    config.num_devices() == 0 && config.cache_ratio.0.is_some() || budget > 0 && total_bytes(task) > budget
+    config.devices.simulated() == 0 && config.cache_ratio.0.is_some()
+        || budget > 0 && total_bytes(task) > budget
 }
 
 /// The rows of each type in the lowest tier of a run with these options: host memory or disk.
@@ -160,7 +162,7 @@ impl TypedTiers {
     ) -> Result<Self> {
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
-        let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
+        let (devices, beyond) = (config.devices.simulated(), is_beyond(config, task));
         let visits = TypedVisits::new(config, task, sampler, progress)?;
         let clock = Instant::now();
         let mut levels = Levels::new(config, task, (sampler, &visits), lowest.tables);

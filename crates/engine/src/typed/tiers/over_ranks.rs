@@ -44,7 +44,7 @@ impl TypedTiers {
         sampler: &dyn TypedSampler,
         progress: &dyn Progress,
     ) -> Result<Self> {
-        let (budget, devices) = (config.host_budget.0, config.num_devices());
+        let (budget, devices) = (config.host_budget.0, config.devices.simulated());
         let caches_in_host = budget > 0 || devices == 0 && config.cache_ratio.0.is_some();
         let clock = Instant::now();
         let visits = TypedVisits::new(config, &view.task, sampler, progress)?.of_rank(view.of_seeds());

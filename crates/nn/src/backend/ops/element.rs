@@ -46,21 +46,23 @@ impl Operation for Add<'_> {
     }
 }
 
-/// `out = out + ` [`dot`](crate::backend::ElementOps::dot) of `x` and `y`, rounded to f32.
+/// `out[at] = out[at] + ` [`dot`](crate::backend::ElementOps::dot) of `x` and `y`, rounded to f32.
 #[derive(Debug)]
 pub struct AddDot<'a> {
     /// First factor, `R x F`.
     pub x: View<'a>,
     /// Second factor, `R x F`.
     pub y: View<'a>,
-    /// Result, `1 x 1`, added to.
+    /// Results, `1 x N`, one of which is added to.
     pub out: ViewMut<'a>,
+    /// Column of the result.
+    pub at: usize,
 }
 
 impl Operation for AddDot<'_> {
     fn check(&self) {
         shape::same(self.x, self.y);
-        shape::row(self.out.as_view(), 1);
+        shape::column(self.out.as_view(), self.at);
     }
 }
 

@@ -40,6 +40,7 @@ mod dot_attention;
 mod edge_attention;
 mod edge_sum;
 mod element;
+pub mod factor;
 pub mod gelu;
 mod loss;
 mod norm;
@@ -61,6 +62,7 @@ pub use dot_attention::{DotSoftmax, DotSoftmaxBackward};
 pub use edge_attention::{EdgeAttention, EdgeAttentionBackward};
 pub use edge_sum::{Gated, GatedSum, GatedSumBackward, ReluSum, ReluSumBackward};
 pub use element::{Add, AddDot, DropStored, EpilogueBackward, EpilogueForward, Gather};
+pub use factor::{AddTimes, ScaleHeads, ScaleHeadsBackward, Skip, SkipBackward};
 pub use gelu::{GeluBackward, GeluForward};
 pub use loss::{SigmoidCrossEntropy, SoftmaxCrossEntropy};
 pub use norm::{

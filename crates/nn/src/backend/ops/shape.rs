@@ -22,6 +22,12 @@ pub fn row(x: View, cols: usize) {
     assert_eq!(of(x), (1, cols), "shape of a single row");
 }
 
+/// Asserts that the matrix is one row with column `at`.
+pub(super) fn column(x: View, at: usize) {
+    row(x, x.num_cols());
+    assert!(at < x.num_cols(), "column {at} of {}", x.num_cols());
+}
+
 /// Width of each of `heads` heads in `cols` columns.
 pub fn head_width(cols: usize, heads: usize) -> usize {
     assert!(heads > 0 && cols.is_multiple_of(heads), "{cols} columns do not make {heads} heads");

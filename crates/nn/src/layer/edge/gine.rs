@@ -7,7 +7,7 @@ use crate::{
     Epilogue, Matrix, Param, Pass, Result, Saved, ViewMut,
     backend::{
         Activation, Dropout,
-        ops::{Add, AddDot, ReluSum, ReluSumBackward},
+        ops::{AddDot, AddTimes, ReluSum, ReluSumBackward},
     },
     layer::{
         Linear,
@@ -107,8 +107,8 @@ impl EdgeLayer for Gine {
         self.edge.forward(pass, input.edges, 0.0, Epilogue::NONE, edges.view_mut());
         sum.resize(block.num_dst, width);
         ReluSum { block, x: input.x, edge: edges.view(), out: sum.view_mut() }.run(pass.backend);
-        let alpha = 1.0 + self.eps.value.view().host()[0];
-        Add { alpha, x: input.own_rows(), y: sum.view_mut() }.run(pass.backend);
+        let (factors, x, y) = (self.eps.value.view(), input.own_rows(), sum.view_mut());
+        AddTimes { factors, at: 0, plus: 1.0, x, y }.run(pass.backend);
         hidden.resize(block.num_dst, self.first.out_dim());
         match &self.norm {
             Some(norm) => {
@@ -143,7 +143,7 @@ impl EdgeLayer for Gine {
             None => RELU,
         };
         self.first.backward(pass, sum.view(), hidden.view(), after_first, hidden_grad, Some(sum_grad));
-        AddDot { x: input.own_rows(), y: sum_grad.view(), out: self.eps.grad.view_mut() }.run(backend);
+        AddDot { x: input.own_rows(), y: sum_grad.view(), out: self.eps.grad.view_mut(), at: 0 }.run(backend);
         edges_grad.resize(block.num_edges(), self.first.in_dim());
         if let Some(x_grad) = &mut x_grad {
             x_grad.resize(block.num_src, self.first.in_dim());
@@ -158,8 +158,8 @@ impl EdgeLayer for Gine {
         }
         .run(backend);
         if let Some(x_grad) = x_grad {
-            let alpha = 1.0 + self.eps.value.view().host()[0];
-            Add { alpha, x: sum_grad.view(), y: x_grad.rows_mut(0..block.num_dst) }.run(backend);
+            let (factors, y) = (self.eps.value.view(), x_grad.rows_mut(0..block.num_dst));
+            AddTimes { factors, at: 0, plus: 1.0, x: sum_grad.view(), y }.run(backend);
         }
         self.edge.backward(pass, input.edges, edges.view(), Epilogue::NONE, edges_grad, edge_grad);
     }

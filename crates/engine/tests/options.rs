@@ -482,11 +482,10 @@ fn every_option_changes_a_run_of_every_sampler_or_is_refused() {
 
 #[test]
 fn every_option_changes_a_run_of_every_strategy_on_every_device_or_is_refused() {
-    // a name that the devices choose is replaced by that of another row
-    let is_own = |entry: &&Entry<strategy::Kind>| entry.make.alias.is_none_or(|alias| alias.reuse.is_some());
     let runs: Vec<TrainConfig> = strategy::TABLE
         .iter()
-        .filter(is_own)
+        // a name that the devices choose is replaced by that of another row
+        .filter(|entry| entry.make.alias.is_none_or(|alias| alias.reuse.is_some()))
         .flat_map(|entry| ["cpu", "virtual:1", "virtual:3"].map(|devices| (entry.name, devices)))
         .flat_map(|(strategy, devices)| ["neighbor", "saint-node"].map(|name| base(name, strategy, devices)))
         .collect();

@@ -18,14 +18,14 @@ fn data() -> Dataset {
         GenerateOptions { nodes: 3000, degree: Some(20.0), classes: 3, dim: 8, ..GenerateOptions::default() };
     let mut data = generate("sbm", &options).unwrap();
     // an epoch of a few batches beside the scores of all nodes
-    data.split.train.truncate(60);
+    data.split.train = data.split.train[..600].to_vec().into();
     data
 }
 
 fn config(options: &str) -> TrainConfig {
     let base = TrainConfig {
         epochs: 40,
-        batch_size: 20,
+        batch_size: 200,
         hidden: 8,
         fanout: Fanout(vec![3, 2]),
         eval_every: "auto".parse().unwrap(),

@@ -159,7 +159,7 @@ fn train(planted: &Planted, name: &str, sampler: &dyn TypedSampler, epochs: u64)
                 adam.update(&backend, index, p, 0.0);
                 index += 1;
             });
-            model.update_learned_rows(&backend, &mut sparse, &batch.sampled.input_nodes, &acts);
+            model.update_learned_rows(&mut sparse, &batch.sampled.input_nodes, &acts);
             memory = batch.recycle();
         }
     }

@@ -349,7 +349,6 @@ fn options_are_derived_written_and_refused_by_name() {
     for (name, value) in [
         ("strategy", "factored"),
         ("reuse", "layered"),
-        ("devices", "cuda:0"),
         ("order", "proximity"),
         ("max_batches", "3"),
         ("fused", "off"),

@@ -27,7 +27,7 @@ pub struct MoreTables {
     /// `churn=new.csv`, unless the dataset has one such table.
     pub targets: Names,
     /// Rules that divide the new rows with labels instead of the rule of the import: `RULE` for all
-    /// tasks, or `TASK=RULE`.
+    /// tasks, or `NAME=RULE` for one.
     pub splits: Vec<String>,
     /// Seed of random splits.
     pub seed: u64,

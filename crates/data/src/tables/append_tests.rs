@@ -10,11 +10,13 @@ use super::{
     *,
 };
 
+/// Age, country, label, part of the split, and time of a user.
+type User = (Option<u8>, u8, Option<u8>, u8, u8);
+
 /// Rows of tables of two node types, with edges of three kinds, a foreign key and targets.
 #[derive(Clone, Debug, Default)]
 struct Rows {
-    /// Age, country, label, part of the split, and time of each user.
-    users: Vec<(Option<u8>, u8, Option<u8>, u8, u8)>,
+    users: Vec<User>,
     /// Owner of each item, if it has one.
     items: Vec<Option<usize>>,
     /// Friends, with a weight.
@@ -257,9 +259,10 @@ proptest! {
             prop_assert!(found == expected, "{} differs", name);
         }
         let [known, whole] = [&longer, &dir.join("whole")].map(|dir| Preprocessing::read(dir).unwrap());
-        prop_assert_eq!(&known.appended, &[appended.clone()]);
+        prop_assert_eq!(&known.appended, std::slice::from_ref(&appended));
         prop_assert_eq!(Preprocessing { appended: Vec::new(), ..known }, whole);
-        prop_assert_eq!(appended.nodes["user"], [halves[0].users.len(), halves[1].users.len()].map(|n| n as u64));
+        let users = [0, 1].map(|half| halves[half].users.len() as u64);
+        prop_assert_eq!(appended.nodes["user"], users);
         prop_assert_eq!(made.dataset.nodes[0].count, halves[0].and(&halves[1]).users.len());
         // the result can be extended, too
         let again = MoreTables { nodes: one("user=users.csv"), ..MoreTables::default() };

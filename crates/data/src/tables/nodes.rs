@@ -298,6 +298,18 @@ impl<'a> NodePlan<'a> {
         Ok(())
     }
 
+    /// Encodings of the features, fitted to the training rows unless an earlier import fixed them.
+    fn columns(&self, read: &NodeRead, faults: &mut Faults) -> Result<Vec<EncodedColumn>> {
+        let (fixed, table) = (&self.fixed, &self.table);
+        let (None, Some(table)) = (fixed, table) else { return Ok(fixed.clone().unwrap_or_default()) };
+        let train = &read.split[0];
+        let is_used = |row: u64| {
+            let id = read.keys.rows.id(row);
+            id.is_some_and(|id| train.is_empty() || train.binary_search(&id).is_ok())
+        };
+        rows::fit(table, &self.features, is_used, faults)
+    }
+
     /// Encodes the features and writes the keys; `added` are the keys that only edges name.
     pub(super) fn finish(
         &self,
@@ -311,18 +323,7 @@ impl<'a> NodePlan<'a> {
         let mut writer = KeyWriter::new(scratch, self.index, keys.integers)?;
         let target = self.known_target.clone();
         let mut encoding = NodeEncoding { key: self.spec.id.list(), target, ..NodeEncoding::default() };
-        let columns = match (&self.fixed, &self.table) {
-            (Some(fixed), _) => fixed.clone(),
-            (None, None) => Vec::new(),
-            (None, Some(table)) => {
-                let train = &read.split[0];
-                let is_used = |row: u64| {
-                    let id = keys.rows.id(row);
-                    id.is_some_and(|id| train.is_empty() || train.binary_search(&id).is_ok())
-                };
-                rows::fit(table, &self.features, is_used, faults)?
-            }
-        };
+        let columns = self.columns(read, faults)?;
         let place = |column: &EncodedColumn| match &self.table {
             Some(table) => Some((table.position(&column.column).ok()?, column.clone())),
             // only nodes without values are encoded

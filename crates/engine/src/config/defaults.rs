@@ -1,6 +1,8 @@
 //! Defaults of the general options.
 
-use graphmill_core::options::OwnOptions;
+use std::{fmt::Debug, str::FromStr};
+
+use graphmill_core::options::{OwnOptions, Spelled};
 use graphmill_loader::Fanout;
 use graphmill_nn::{
     backend::Activation,
@@ -11,8 +13,13 @@ use graphmill_nn::{
 
 use super::{
     Arithmetic, Bottom, Bytes, CudaGraphs, EvalEvery, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
-    VerifyFeatures, train::parse_default,
+    VerifyFeatures,
 };
+
+/// Parses a default from its spelling.
+pub(crate) fn parse_default<T: FromStr<Err: Debug>>(text: &str) -> Spelled<T> {
+    text.parse().expect("a default can be read")
+}
 
 impl Default for TrainConfig {
     fn default() -> Self {

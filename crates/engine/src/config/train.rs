@@ -32,9 +32,9 @@ pub struct TrainConfig {
     pub dataset: String,
     /// Run whose best model the run starts from; none by default.
     ///
-    /// Parameters are those of its best epoch; the optimiser and the schedule start anew. Use it to
-    /// continue on newer data: of a dataset that graphmill append wrote, known nodes keep their
-    /// learned rows. The options of the model must be the same. Example: --start-from runs/monday.
+    /// The optimiser and the schedule start from the beginning. Use it to continue on newer data:
+    /// if graphmill append wrote the dataset, known nodes keep their learned rows. The options of
+    /// the model must be the same. Example: --start-from runs/monday.
     #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
     pub start_from: String,
     /// Metric of the scores.
@@ -381,9 +381,8 @@ pub struct TrainConfig {
     pub threads: usize,
     /// Score the validation nodes every N epochs.
     ///
-    /// Raise it if scoring takes long beside training. With auto, the first epoch and as many others
-    /// as keep scoring under a tenth of the work, by counts of rows and edges; for nodes of graphs
-    /// of one type. Range: from 1. Example: --eval-every 5.
+    /// Raise it if scoring takes long beside training. With auto, for nodes of graphs of one type,
+    /// scoring takes under a tenth of the work. Range: from 1. Example: --eval-every 5.
     #[arg(long, value_name = "N", help_heading = "Execution")]
     pub eval_every: EvalEvery,
     /// Validation and test nodes to score; 0 for all.
@@ -492,11 +491,6 @@ impl TrainConfig {
     pub fn cuda_devices(&self) -> &[usize] {
         self.devices.cuda()
     }
-}
-
-/// Parses a default from its spelling.
-pub(crate) fn parse_default<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> Spelled<T> {
-    text.parse().expect("a default can be read")
 }
 
 /// Writes a seed as an integer, or as a string if it exceeds TOML's signed integers.

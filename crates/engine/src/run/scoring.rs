@@ -174,9 +174,11 @@ impl<'a> Scorer<'a> {
     /// Chooses the epochs to score by the work of the first epoch and of its score.
     fn choose_interval(&self, state: &RunState, observer: &mut dyn Observer) -> usize {
         let EpochTotals { rows, edges, .. } = state.sums;
-        let interval = Work { rows, edges }.interval(self.inference.work());
+        let (epoch, score) = (Work { rows, edges }, self.inference.work());
+        let interval = epoch.interval(score);
         observer.note(&format!(
-            "--eval-every auto: scores the first epoch, every {interval} epochs, and the last"
+            "--eval-every auto: scores the first epoch, every {interval} epochs, and the last; an epoch \
+             computes {epoch}, a score {score}"
         ));
         interval
     }

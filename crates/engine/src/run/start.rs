@@ -2,7 +2,7 @@
 //!
 //! The parameters are those of the best epoch of the other run. Tables with a row for each node may
 //! have grown, if the dataset is the other run's with appended rows: known nodes keep their rows,
-//! and new ones have those that the run drew. The optimiser and the schedule start anew.
+//! and new ones have those that the run drew. The optimiser and the schedule start from the beginning.
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ impl Earlier {
     /// Remark for the user.
     pub(crate) fn note(&self) -> String {
         format!(
-            "the parameters are those of the best epoch of {}; the optimiser and the schedule start anew",
+            "starts from the parameters of the best epoch of {}, with a fresh optimiser and schedule",
             self.dir.display()
         )
     }

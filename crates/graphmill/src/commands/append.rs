@@ -60,13 +60,13 @@ pub(crate) fn command() -> Command {
         ))
         .arg(repeated(
             "targets",
-            "[TASK=]FILE",
+            "[NAME=]FILE",
             "Table of new targets, of old and new nodes; may be repeated",
             "The task stands before the file, unless the dataset has one table of targets",
         ))
         .arg(repeated(
             "split",
-            "[TASK=]RULE",
+            "[NAME=]RULE",
             "Split of new rows with labels [default: that of the import]",
             "random:A,B,C, stratified:A,B,C, column:NAME, masks:TRAIN,VALID,TEST or time:COLUMN:A,B,C, of \
              the new rows of all tasks, or of one. random:100,0,0 trains on all of them",

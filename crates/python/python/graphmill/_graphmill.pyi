@@ -349,12 +349,8 @@ def import_tables(
 def append_tables(
     base: str,
     more: tuple[list[str], list[str], list[str], list[tuple[str, Table]]],
-    splits: list[str],
-    seed: int,
-    dangling: str,
-    name: str | None,
-    out: str,
-    replace: bool,
+    options: tuple[list[str], int, str, str | None],
+    out: tuple[str, bool],
     memory: int | None,
     observe: Observe,
 ) -> tuple[Dataset | None, TypedDataset | None]: ...

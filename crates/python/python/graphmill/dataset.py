@@ -820,7 +820,7 @@ def append(
     more = (files[0], files[1], files[2], named.memory)
     with watch(progress) as observe:
         one, several = _graphmill.append_tables(
-            os.fspath(base), more, splits, seed, dangling, name, os.fspath(out), replace, memory, observe
+            os.fspath(base), more, (splits, seed, dangling, name), (os.fspath(out), replace), memory, observe
         )
     return TypedDataset._of(several) if one is None else Dataset._of(one)
 

@@ -118,7 +118,7 @@ class TrainOptions(TypedDict, total=False):
     #: Spread of cached rows over devices
     placement: Word
     #: Assignment of stages to workers and devices
-    strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "layered", "historical"]
+    strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "auto", "layered", "historical"]
     #: Reuse of bottom-layer rows by several batches
     reuse: Literal["none", "layered"]
     #: Link of a simulated device to the host, or none
@@ -136,7 +136,7 @@ class TrainOptions(TypedDict, total=False):
     #: Threads; 0 for all cores
     threads: int
     #: Score the validation nodes every N epochs
-    eval_every: int
+    eval_every: Word
     #: Validation and test nodes to score; 0 for all
     eval_nodes: int
     #: Nodes per chunk of full-neighbour inference
@@ -784,7 +784,7 @@ class BenchOptions(TypedDict, total=False):
     #: Spread of cached rows over devices
     placement: Word
     #: Assignment of stages to workers and devices
-    strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "layered", "historical"]
+    strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "auto", "layered", "historical"]
     #: Reuse of bottom-layer rows by several batches
     reuse: Literal["none", "layered"]
     #: Link of a simulated device to the host, or none

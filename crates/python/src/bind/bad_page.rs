@@ -61,7 +61,7 @@ extern "C" fn on_bad_page(signal: libc::c_int, info: *mut libc::siginfo_t, conte
     }
     let action = BEFORE.get().map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     // SAFETY: an earlier action is the default, to ignore the signal, or a handler of the form that
-    // its flags tell. With the default action the failed read, which is repeated on return, or the
+    // its flags name. With the default action the failed read, which is repeated on return, or the
     // raised signal ends the process.
     unsafe {
         match action {

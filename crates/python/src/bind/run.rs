@@ -159,7 +159,9 @@ pub(super) fn on_threads<T: Send>(threads: usize, work: impl FnOnce() -> T + Sen
 pub(super) fn needs_directory(options: &str, like: Option<PathBuf>) -> PyResult<bool> {
     let mut config = TrainConfig::default();
     let like = like.map(|dir| RunDir::config_path(&dir)).filter(|file| file.exists());
-    like.map_or(Ok(()), |file| config.read_file(&file)).map_err(error::engine)?;
+    if let Some(file) = like {
+        config.read_file(&file).map_err(error::engine)?;
+    }
     read_options(&mut config, options, &names())?;
     Ok(AnyDataset::needs_directory(&config))
 }

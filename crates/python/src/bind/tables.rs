@@ -133,27 +133,27 @@ pub(super) fn import_tables(
     opened(py, out, &imported.report)
 }
 
-/// Tables of an append: names of files of nodes, edges and targets, which may name tables in memory.
+/// Tables of an append: names of files of nodes, edges and targets, which may name tables in
+/// memory.
 type More = (Vec<String>, Vec<String>, Vec<String>, Named);
+/// Options of an append: rules and seed of splits, treatment of dangling edges, and name.
+type MoreOptions = (Vec<String>, u64, String, Option<String>);
 
 /// Writes the dataset in `base` with the rows of further tables to `out`.
 #[pyfunction]
-#[pyo3(signature = (base, more, splits, seed, dangling, name, out, replace, memory, observe))]
-#[allow(clippy::too_many_arguments, reason = "arguments of a Python function")]
+#[pyo3(signature = (base, more, options, out, memory, observe))]
 pub(super) fn append_tables(
     py: Python<'_>,
     base: PathBuf,
     more: More,
-    splits: Vec<String>,
-    seed: u64,
-    dangling: &str,
-    name: Option<String>,
-    out: PathBuf,
-    replace: bool,
+    options: MoreOptions,
+    out: (PathBuf, bool),
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Created> {
     let (nodes, edges, targets, named) = more;
+    let (splits, seed, dangling, name) = options;
+    let (out, replace) = out;
     let more = MoreTables {
         nodes: nodes.into(),
         edges: edges.into(),

@@ -48,8 +48,8 @@ impl AnyDataset {
         }
     }
 
-    /// Returns true if a run of this configuration reads a dataset of one type from a directory. Runs
-    /// with a model of types or of events and tables of embeddings do.
+    /// Returns true if a run of this configuration reads a dataset of one type from a directory.
+    /// Runs with a model of types or of events and tables of embeddings do.
     pub fn needs_directory(config: &TrainConfig) -> bool {
         has_typed_model(config) || is_table(config) || is_of_events(config)
     }

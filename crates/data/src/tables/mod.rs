@@ -166,9 +166,9 @@ pub fn import_new_tables(
 ///
 /// Nodes, edges and rows of tasks keep their numbers, and new ones follow; edges of a destination
 /// do, too. Columns are encoded by the statistics of the import. New rows with labels are divided
-/// by the rule of the import, or another one: on their own, so that earlier rows stay in their part.
-/// The result is that of an import of all rows by these statistics, but for splits by shares, and
-/// the rounding of weights of edges that are merged.
+/// by the rule of the import, or another one: on their own, so that earlier rows stay in their
+/// part. The result is that of an import of all rows by these statistics, but for splits by shares,
+/// and the rounding of weights of edges that are merged.
 ///
 /// # Errors
 /// All faults of the tables at once, such as a node whose key `base` has; `base` was not imported

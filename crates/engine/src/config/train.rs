@@ -32,9 +32,8 @@ pub struct TrainConfig {
     pub dataset: String,
     /// Run whose best model the run starts from; none by default.
     ///
-    /// The optimiser and the schedule start from the beginning. Use it to continue on newer data:
-    /// if graphmill append wrote the dataset, known nodes keep their learned rows. The options of
-    /// the model must be the same. Example: --start-from runs/monday.
+    /// Use it to continue on newer data: if graphmill append wrote it, known nodes keep their
+    /// learned rows. Options of the model must be the same. Example: --start-from runs/monday.
     #[arg(long, value_name = "DIR", help_heading = "Data", hide_short_help = true)]
     pub start_from: String,
     /// Metric of the scores.
@@ -353,8 +352,7 @@ pub struct TrainConfig {
     pub peer_link: Spelled<LinkOptions>,
     /// Arithmetic of dense products: f32, bf16 or tf32.
     ///
-    /// Bf16 sums in f32, and weights and all else stay f32. Tf32 needs NVIDIA devices. Choose
-    /// either for wide layers.
+    /// Bf16 sums in f32; weights stay f32. Tf32 needs NVIDIA devices. Either is for wide layers.
     #[arg(long, value_name = "TYPE", help_heading = "Execution")]
     pub precision: Arithmetic,
     /// Replay of repeated steps as CUDA graphs: auto or off.

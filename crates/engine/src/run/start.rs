@@ -2,7 +2,8 @@
 //!
 //! The parameters are those of the best epoch of the other run. Tables with a row for each node may
 //! have grown, if the dataset is the other run's with appended rows: known nodes keep their rows,
-//! and new ones have those that the run drew. The optimiser and the schedule start from the beginning.
+//! and new ones have those that the run drew. The optimiser and the schedule start from the
+//! beginning.
 
 use std::path::{Path, PathBuf};
 

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 /// Builds the runner together with `graphmill`, so that both have the same dependencies, and passes
 /// the words on.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let status = Command::new(super::cargo())
+    let status = super::cargo()
         .args(["build", "--release", "-p", "graphmill", "-p", "graphmill-benchmarks"])
         .status()?;
     ensure!(status.success(), "the build failed");

@@ -12,7 +12,7 @@ use crate::{cargo, mpi, target_dir};
 /// # Errors
 /// The build fails, or the builder does.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let mut build = Command::new(cargo());
+    let mut build = cargo();
     build.args(["build", "-p", "graphmill", "-p", "graphmill-book"]);
     if mpi::is_there() {
         build.args(["--features", "graphmill/mpi"]);

@@ -44,7 +44,7 @@ mod voice;
 use std::{
     env,
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{Command, ExitCode},
 };
 
 use anyhow::{Result, bail};
@@ -107,9 +107,17 @@ fn command() -> Result<()> {
     }
 }
 
-/// Cargo program that runs us.
-fn cargo() -> std::ffi::OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// Command of the cargo program that runs us, without what it says of our package: build scripts
+/// that read it would run again after a build from the command line, and with them whatever needs
+/// their crates.
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let is_ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| is_ours(name)).for_each(|name| {
+        cargo.env_remove(name);
+    });
+    cargo
 }
 
 /// Directory of all build outputs.

@@ -44,7 +44,7 @@ pub(crate) fn test(words: &[&str]) -> Result<()> {
     if find_python().is_some() {
         let words = "clippy -p graphmill-python --features python --all-targets -- -D warnings";
         let words: Vec<_> = words.split(' ').map(OsStr::new).collect();
-        step("lints", super::cargo().as_os_str(), &words, &root()?)?;
+        step("lints", super::cargo().get_program(), &words, &root()?)?;
     }
     test_wheel(words)
 }
@@ -134,7 +134,7 @@ fn pytest(own: &Path, words: &[&str]) -> Result<Command> {
 pub(crate) fn build_library(features: &[&str], variables: &[(&str, &Path)]) -> Result<PathBuf> {
     let arguments = [&["build", "--workspace", "--lib", "--examples"], features].concat();
     eprintln!("── package: cargo {}", arguments.join(" "));
-    let mut command = Command::new(super::cargo());
+    let mut command = super::cargo();
     command.args(&arguments).args(["--message-format", "json-render-diagnostics"]);
     command.envs(variables.iter().copied());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo for the package")?;

@@ -50,7 +50,7 @@ pub(super) fn git(root: &Path, words: &[&str]) {
 
 /// Builds the program for this machine; returns its path.
 pub(super) fn build() -> Result<PathBuf> {
-    succeed(Command::new(crate::cargo()).arg("build").args(BUILD))?;
+    succeed(crate::cargo().arg("build").args(BUILD))?;
     Ok(crate::target_dir().join("dist/graphmill"))
 }
 

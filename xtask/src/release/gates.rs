@@ -13,7 +13,7 @@ use crate::cargo;
 /// # Errors
 /// It is missing, and `is_online`: it can be installed.
 fn has_tool(tool: &str, is_online: bool) -> Result<bool> {
-    let found = Command::new(cargo()).args([tool, "--version"]).output();
+    let found = cargo().args([tool, "--version"]).output();
     if found.is_ok_and(|output| output.status.success()) {
         return Ok(true);
     }
@@ -32,7 +32,7 @@ fn has_tool(tool: &str, is_online: bool) -> Result<bool> {
 /// # Errors
 /// A crate cannot be packed or built.
 pub(super) fn publish(metadata: &Metadata, is_online: bool) -> Result<()> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     if is_online {
         command.args(["publish", "--dry-run"]);
     } else {
@@ -85,7 +85,7 @@ pub(super) fn compatibility(root: &Path, metadata: &Metadata, version: &str, is_
     if !has_tool("semver-checks", is_online)? {
         return Ok(());
     }
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(["semver-checks", "--baseline-rev", &baseline]).current_dir(root);
     for package in metadata.in_order()? {
         command.args(["-p", &package.name]);
@@ -109,7 +109,7 @@ pub(super) fn deny(root: &Path, is_online: bool) -> Result<()> {
     if !has_tool("deny", is_online)? {
         return Ok(());
     }
-    let mut command = Command::new(cargo());
+    let mut command = cargo();
     command.args(["deny", "--all-features", "check"]).current_dir(root);
     if !is_online {
         command.args(["bans", "licenses", "sources"]);

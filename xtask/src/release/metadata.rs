@@ -105,7 +105,7 @@ impl Metadata {
     /// Cargo fails, or prints another format.
     pub(super) fn read(features: &[&str]) -> Result<Self> {
         let platform = host()?;
-        let mut command = Command::new(crate::cargo());
+        let mut command = crate::cargo();
         command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform]);
         let output = command.args(features).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
         if !output.status.success() {

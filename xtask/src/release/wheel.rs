@@ -86,7 +86,7 @@ impl Tools {
     /// The build fails.
     pub(super) fn build(&self, words: &[&str], profile: &str) -> Result<PathBuf> {
         if !self.has_zig {
-            succeed(Command::new(crate::cargo()).arg("build").args(words))?;
+            succeed(crate::cargo().arg("build").args(words))?;
             return Ok(target_dir().join(profile).join("graphmill"));
         }
         let host = metadata::host()?;

@@ -91,7 +91,7 @@ struct Profile {
 /// The build fails, or a program does not list its tests.
 pub(super) fn build(arguments: &[&str], variables: &[(&str, &Path)]) -> Result<Vec<TestGroup>> {
     eprintln!("── build: cargo {}", arguments.join(" "));
-    let mut command = Command::new(crate::cargo());
+    let mut command = crate::cargo();
     command.args(arguments).args(["--message-format", "json-render-diagnostics"]);
     command.envs(variables.iter().copied());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo for the tests")?;

@@ -113,7 +113,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
         _ => {}
     }
     jobs.push(("faults".into(), faults(&own, soak)));
-    let mut doctests = Command::new(cargo());
+    let mut doctests = cargo();
     doctests.args(["test", "--workspace", "--doc"]).args(&shared).envs(checked);
     jobs.push(("doctests".into(), doctests));
     jobs.push(("book".into(), book::builder(&["check"])));
@@ -150,7 +150,7 @@ fn features<'a>(wanted: &[Option<&'a str>]) -> Vec<&'a str> {
 /// Runs cargo with environment variables and fails if it does.
 fn cargo_step(name: &str, arguments: &[&str], variables: &[(&str, &Path)]) -> Result<()> {
     eprintln!("── {name}: cargo {}", arguments.join(" "));
-    let status = Command::new(cargo()).args(arguments).envs(variables.iter().copied()).status();
+    let status = cargo().args(arguments).envs(variables.iter().copied()).status();
     if !status.with_context(|| format!("cannot run cargo for {name}"))?.success() {
         bail!("{name} failed");
     }

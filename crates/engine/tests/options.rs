@@ -5,7 +5,7 @@
 //!
 //! An option without a row in [`VALUES`] or [`UNSEEN`] fails the test.
 
-use graphmill_core::progress;
+use graphmill_core::{progress, table::Entry};
 use std::{
     collections::HashMap,
     fs,
@@ -209,7 +209,7 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
 /// them, and with their effect.
 const UNSEEN: &[(&str, &str, &str)] = &[
     ("dataset", "", "an argument of every command"),
-    ("start_from", "runs/earlier", "the model that a run starts from: tests/start_from.rs"),
+    ("start_from", "runs/earlier", "the model that a run starts from: graphmill/tests/append.rs"),
     ("verify", "open", "the time of the verification"),
     ("bottom_dir", "elsewhere", "the place of the stored aggregates"),
     ("fused", "off", "whether rows are copied before they are aggregated"),
@@ -480,12 +480,17 @@ fn every_option_changes_a_run_of_every_sampler_or_is_refused() {
     none_is_ignored(&runs.collect::<Vec<_>>(), |_| true);
 }
 
+/// Returns true for a strategy of its own. A name that the devices choose is replaced by that of
+/// another row.
+fn is_own(entry: &&Entry<strategy::Kind>) -> bool {
+    entry.make.alias.is_none_or(|alias| alias.reuse.is_some())
+}
+
 #[test]
 fn every_option_changes_a_run_of_every_strategy_on_every_device_or_is_refused() {
     let runs: Vec<TrainConfig> = strategy::TABLE
         .iter()
-        // a name that the devices choose is replaced by that of another row
-        .filter(|entry| entry.make.alias.is_none_or(|alias| alias.reuse.is_some()))
+        .filter(is_own)
         .flat_map(|entry| ["cpu", "virtual:1", "virtual:3"].map(|devices| (entry.name, devices)))
         .flat_map(|(strategy, devices)| ["neighbor", "saint-node"].map(|name| base(name, strategy, devices)))
         .collect();
@@ -748,7 +753,7 @@ fn options_that_change_no_number_are_refused_if_they_are_not_read() {
         let found = refused("neighbor", strategy, devices, "peer_link");
         assert_eq!(found, is_refused, "{strategy} {devices}");
     }
-    for entry in strategy::TABLE.iter().filter(|entry| entry.name != "auto") {
+    for entry in strategy::TABLE.iter().filter(is_own) {
         let by = |names: &[&str]| !names.contains(&entry.name);
         assert_eq!(
             refused("neighbor", entry.name, "cpu", "allocation"),

@@ -16,7 +16,8 @@ import graphmill
 from graphmill.sampler import NeighborSampler
 
 LATEST = 20
-CLICKS, BY, FOLLOWS = ("event", "clicks", "item"), ("item", "rev_clicks", "event"), ("user", "follows", "user")
+CLICKS, BY = ("event", "clicks", "item"), ("item", "rev_clicks", "event")
+FOLLOWS = ("user", "follows", "user")
 MADE = ("user", "makes", "event")
 KINDS = {CLICKS: (60, 40), BY: (40, 60), FOLLOWS: (30, 30), MADE: (30, 60)}
 

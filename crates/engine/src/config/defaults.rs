@@ -1,6 +1,6 @@
 //! Defaults of the general options.
 
-use std::{fmt::Debug, str::FromStr};
+use std::{fmt::Debug, num::NonZero, str::FromStr};
 
 use graphmill_core::options::{OwnOptions, Spelled};
 use graphmill_loader::Fanout;
@@ -83,7 +83,7 @@ impl Default for TrainConfig {
             feature_precision: FeaturePrecision::Auto,
             devices: parse_default("cpu"),
             threads: 0,
-            eval_every: EvalEvery::Epochs(1),
+            eval_every: EvalEvery::Epochs(NonZero::<usize>::MIN),
             eval_nodes: 0,
             eval_chunk: 16384,
             shuffle_parts: 0,

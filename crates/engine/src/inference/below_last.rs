@@ -47,7 +47,7 @@ impl Inference<'_> {
         wanted: &[NodeId],
         out: &mut Matrix,
     ) -> Result<()> {
-        let Self { source, layers, size, .. } = self;
+        let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let (nodes, index) = (layers.graph.num_nodes(), model.num_layers() - 1);
         let mut orders = model.inference_orders(size[0], size[1]);

@@ -73,8 +73,6 @@ pub struct Inference<'a> {
     pub(crate) layers: Layers<'a>,
     /// Numbers of nodes and edges that the orders of products are chosen by.
     size: [usize; 2],
-    /// Work of the last pass.
-    work: Work,
 }
 
 impl<'a> Inference<'a> {
@@ -87,8 +85,7 @@ impl<'a> Inference<'a> {
         chunk: usize,
     ) -> Self {
         let layers = Layers::new(graph, symmetric, backend, chunk, &Quiet);
-        let size = [graph.num_nodes(), graph.num_edges()];
-        Self { source: features.into().rows(), layers, size, work: Work::default() }
+        Self { source: features.into().rows(), layers, size: [graph.num_nodes(), graph.num_edges()] }
     }
 
     /// Chooses the orders of products for a graph of this number of nodes and edges, of which the
@@ -113,9 +110,14 @@ impl<'a> Inference<'a> {
         self
     }
 
-    /// Rows and edges of the layers of the last [`Inference::run`].
-    pub(crate) fn work(&self) -> Work {
-        self.work
+    /// Work of all layers for the rows of `wanted`.
+    ///
+    /// # Errors
+    /// The watcher stops the work.
+    pub(crate) fn work(&mut self, model: &Model, wanted: &[NodeId]) -> Result<Work> {
+        let (layers, count) = (&mut self.layers, model.num_layers());
+        let needed = layers.needed(wanted, count, count, model.aggregation())?;
+        Ok(needed[1..].iter().map(|nodes| layers.work_of(nodes)).sum())
     }
 
     /// Writes the rows of `wanted` (each below `V`) to `out`, one per entry in its order.
@@ -158,7 +160,7 @@ impl<'a> Inference<'a> {
     /// Computes the first `count` layers for `wanted`: their rows are in the input of the next
     /// layer, one for each node of the returned set, unless the flag says that no layer ran.
     fn compute(&mut self, model: &Model, wanted: &[NodeId], count: usize) -> Result<(NodeSet, bool)> {
-        let Self { source, layers, size, work } = self;
+        let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(size[0], size[1]);
@@ -179,8 +181,6 @@ impl<'a> Inference<'a> {
         } else {
             !source.gather_few(layers.backend, in_place, &needed[0], &mut layers.input)
         };
-        let computed = needed.iter().skip(1);
-        *work = computed.map(|nodes| layers.work_of(nodes)).sum();
         for (index, &order) in orders[..count].iter().enumerate() {
             let (sources, destinations) = (&needed[index], &needed[index + 1]);
             let layer = Layer { model, pass: &pass, index, order };

@@ -143,15 +143,17 @@ impl<'a> Scorer<'a> {
         observer.evaluate(self.valid.len());
         let valid = std::mem::take(&mut self.valid);
         let score = self.score(&position.learner.model, Part::Valid, &valid);
+        let is_interval_due =
+            self.config.eval_every == EvalEvery::Auto && position.state.eval_interval.is_none();
+        if is_interval_due && score.is_ok() {
+            let scoring = self.inference.work(&position.learner.model, &valid)?;
+            position.state.eval_interval = Some(interval(&position.state, scoring, observer));
+        }
         self.valid = valid;
         if score.is_err() {
             position.rescue(observer);
         }
-        let score = score?;
-        if self.config.eval_every == EvalEvery::Auto && position.state.eval_interval.is_none() {
-            position.state.eval_interval = Some(self.choose_interval(&position.state, observer));
-        }
-        let Some(score) = score else {
+        let Some(score) = score? else {
             let is_best = position.state.best.is_none_or(|best| best.valid_score.is_none());
             return Ok(Verdict { scored: None, is_best });
         };
@@ -169,18 +171,6 @@ impl<'a> Scorer<'a> {
         };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
-    }
-
-    /// Chooses the epochs to score by the work of the first epoch and of its score.
-    fn choose_interval(&self, state: &RunState, observer: &mut dyn Observer) -> usize {
-        let EpochTotals { rows, edges, .. } = state.sums;
-        let (epoch, score) = (Work { rows, edges }, self.inference.work());
-        let interval = epoch.interval(score);
-        observer.note(&format!(
-            "--eval-every auto: scores the first epoch, every {interval} epochs, and the last; an epoch \
-             computes {epoch}, a score {score}"
-        ));
-        interval
     }
 
     /// Ranks the hard negatives of the next epoch by the model, if the run draws some.
@@ -289,6 +279,18 @@ impl<'a> Scorer<'a> {
         inference.run(model, &links.nodes, Output::Logits, logits)?;
         Ok(rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits)))
     }
+}
+
+/// Epochs between two that are scored, by the work of the first epoch and of its score.
+fn interval(state: &RunState, scoring: Work, observer: &mut dyn Observer) -> usize {
+    let EpochTotals { rows, edges, .. } = state.sums;
+    let epoch = Work { rows, edges };
+    let interval = epoch.interval(scoring);
+    observer.note(&format!(
+        "--eval-every auto: scores the first epoch, every {interval} epochs, and the last; an epoch computes \
+         {epoch}, a score {scoring}"
+    ));
+    interval
 }
 
 /// Measure of a model.

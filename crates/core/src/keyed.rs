@@ -38,6 +38,13 @@ pub const fn key(parts: &[u64]) -> u64 {
     state
 }
 
+/// Maps a random word uniformly to `0..n`, and to 0 if `n` is 0: the high half of a 64 x 64 bit
+/// product; the bias is at most n / 2^64.
+#[inline(always)]
+pub const fn scaled(word: u64, n: u64) -> u64 {
+    ((word as u128 * n as u128) >> 64) as u64
+}
+
 /// A stream of random numbers under one key.
 ///
 /// ```
@@ -66,11 +73,10 @@ impl Stream {
         mix(self.state)
     }
 
-    /// Draws uniformly from `0..n`, by the high half of a 64 x 64 bit product; the bias is at most
-    /// n / 2^64.
+    /// Draws uniformly from `0..n` by [`scaled`].
     #[inline(always)]
     pub const fn below(&mut self, n: u64) -> u64 {
-        ((self.next_u64() as u128 * n as u128) >> 64) as u64
+        scaled(self.next_u64(), n)
     }
 
     /// Draws uniformly from `[0, 1)`, with 53 bits.

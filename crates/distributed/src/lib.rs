@@ -36,6 +36,7 @@
 //! - [`edges`]: feature rows of edges into remote nodes.
 //! - [`sparse`]: sparse feature rows over ranks.
 //! - [`times`]: draws of graphs with times, bounded by the owners of the nodes.
+//! - [`walks`]: walks along edge types, whose steps the owners of the nodes draw.
 //! - [`subgraphs`]: subgraphs that graph stores draw for the ranks that train.
 //!
 //! The neighbours that an owner draws for a node depend only on (seed, epoch, batch, hop, node), so
@@ -55,6 +56,7 @@ pub mod sparse;
 pub mod subgraphs;
 pub mod times;
 pub mod transport;
+pub mod walks;
 
 pub use collective::Collective;
 pub use messenger::{Messenger, MessengerOptions, Sent, Service};

@@ -59,12 +59,17 @@ impl Ranks {
 
 impl Ranks {
     /// Sums this rank's share of a batch over ranks, and agrees on a stop. Returns the mean loss
-    /// and the number of seeds of the batch.
+    /// and the number of seeds of the batch, and the factor of this rank's gradient in that of the
+    /// batch, which has none if no rank has a node.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(crate) fn batch_loss(&self, own: BatchShare) -> Result<(f64, usize)> {
-        Ok(self.exchange_losses(&[Share::of(own)])?[0].mean())
+    pub(crate) fn batch_loss(&self, own: BatchShare) -> Result<(f64, usize, Option<f32>)> {
+        let own = Share::of(own);
+        let sum = self.exchange_losses(&[own])?[0];
+        let (loss, seeds) = sum.mean();
+        let all = if sum.is_subgraph { sum.weight } else { 1.0 };
+        Ok((loss, seeds, (sum.weight > 0.0).then_some((own.weight / all) as f32)))
     }
 }
 

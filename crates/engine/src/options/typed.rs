@@ -35,7 +35,7 @@ const UNREAD: &[(&str, &str)] = &[
     ("cuda_graphs", "its steps are not captured"),
     ("precision", "products are in f32"),
     ("feature_precision", "feature rows have their stored type"),
-    ("shuffle_parts", "no sampler draws subgraphs of a part"),
+    ("shuffle_parts", "a rank draws subgraphs of its own parts, which stay with it"),
     ("graph_stores", "each rank holds a part and trains on its nodes"),
     ("inductive", "nodes of other types than the task's do not train"),
 ];

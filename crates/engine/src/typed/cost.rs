@@ -129,7 +129,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         largest[1] = largest[1].max(bytes);
         let clock = Instant::now();
-        learner.train(&mut batch, config.lr, seeds.len())?;
+        learner.train(&mut batch, config.lr, Some(seeds.len()))?;
         let train = clock.elapsed().as_secs_f64();
         if number >= BATCHES[0] {
             let of = [sample, gather, train];

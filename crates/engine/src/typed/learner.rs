@@ -122,12 +122,17 @@ impl<'a> TypedLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks. If the loss is not
-    /// finite, no parameter changes.
+    /// Forward, loss, backward, update by a batch of `all` seeds on all ranks, `None` if every rank
+    /// draws its own subgraph. If the loss is not finite, no parameter changes.
     ///
     /// # Errors
     /// The batch does not fit the model, a rank did not take part, or a device failed.
-    pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+    pub(super) fn train(
+        &mut self,
+        batch: &mut TypedExtracted,
+        lr: f64,
+        all: Option<usize>,
+    ) -> Result<BatchOutcome> {
         self.fetch_rows(batch)?;
         // on a thread of the pool, so that no operation has to wake one
         let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
@@ -151,16 +156,17 @@ impl<'a> TypedLearner<'a> {
         Ok(())
     }
 
-    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
         let (own, nodes) = (self.gradient(batch)?, &batch.sampled.input_nodes);
         // before the update, so that a failed pass changes no parameter
         self.backend.check()?;
         let seeds = batch.sampled.num_seeds();
+        // of a subgraph without nodes of the task's type
+        let nothing = BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 };
         let (loss, count, rows) = match &self.over {
             None => match own {
                 Some(loss) => (loss, seeds, None),
-                // a subgraph without nodes of the task's type
-                None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
+                None => return Ok(nothing),
             },
             Some(over) => {
                 self.is_whole = false;
@@ -169,9 +175,14 @@ impl<'a> TypedLearner<'a> {
                     self.model.zero_grad(self.backend);
                 }
                 let loss = own.unwrap_or_default();
-                let share = BatchShare { loss, seeds, nodes: seeds, global: Some(all) };
+                // a subgraph weighs its nodes that do not train, too
+                let of_type = batch.sampled.seeds.nodes[self.task.node_type].len();
+                let share = BatchShare { loss, seeds, nodes: of_type, global: all };
                 let acts = has_gradient.then_some(&self.acts);
-                let (loss, count, rows) = exchange(over, &mut self.model, share, (nodes, acts))?;
+                let Some((loss, count, rows)) = exchange(over, &mut self.model, share, (nodes, acts))? else {
+                    self.is_whole = true;
+                    return Ok(nothing);
+                };
                 (loss, count, Some(rows))
             }
         };

@@ -177,7 +177,7 @@ fn seconds(
             let mut batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
             let gather = clock.elapsed().as_secs_f64();
             let clock = Instant::now();
-            learner.train(&mut batch, config.lr, seeds.len())?;
+            learner.train(&mut batch, config.lr, Some(seeds.len()))?;
             let batch_seconds = [sample, gather, clock.elapsed().as_secs_f64()];
             if round >= ROUNDS[0] && sum(&batch_seconds) < sum(least) {
                 *least = batch_seconds;

@@ -8,8 +8,10 @@ use graphmill_loader::{BatchKey, typed::TypedSampler};
 use super::{build, task::TypedTask};
 use crate::{Result, TrainConfig};
 
-/// Key of the draws of exact inference.
-const KEY: BatchKey = BatchKey { seed: 0, epoch: 0, batch: 0 };
+/// Seed of the draws of exact inference.
+pub(super) const EXACT_SEED: u64 = 0;
+/// Key of these draws.
+const KEY: BatchKey = BatchKey { seed: EXACT_SEED, epoch: 0, batch: 0 };
 
 /// Samplers of inference on one graph.
 pub(super) struct Neighborhoods {

@@ -106,6 +106,11 @@ impl<'e> EpochBatches<'e> {
         &self.order[from..all.min(from + size)]
     }
 
+    /// Number of the seeds of batch `number` on all ranks; `None` if it is a subgraph.
+    pub(super) fn num_seeds(&self, number: u64) -> Option<usize> {
+        self.sampler.subgraphs().is_none().then(|| self.seeds(number).len())
+    }
+
     /// Draws the blocks of batch `number`.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub(super) fn bytes(
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         blocks = blocks.max(batch.bytes());
         let mut batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
-        learner.train(&mut batch, config.lr, count)?;
+        learner.train(&mut batch, config.lr, Some(count))?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         rows = rows.max(4 * gathered as u64);
         known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);

@@ -365,7 +365,7 @@ impl<'a> BatchRun for TypedRun<'a> {
         let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
-            let all = of.seeds(number).len();
+            let all = of.num_seeds(number);
             let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
             let traffic = total(&batch.traffic);

@@ -4,15 +4,60 @@
 //! walks and the ranking of the visits are those of [`random_walk`](super::random_walk), whose
 //! draws these are if the path is one edge type.
 
-use graphmill_core::{Block, Graph, NodeId, Result};
+use graphmill_core::{Block, Graph, NodeId, Result, keyed};
 
 use super::{
     HopRequest, HopScratch,
     random_walk::{RandomWalk, rank},
-    runs::draw_runs,
-    scratch::RunScratch,
+    runs::{check_size, draw_runs, start},
+    scratch::{Run, RunScratch},
 };
 use crate::{link::ExcludedEdges, prefetch::prefetch};
+
+/// In-neighbours of all nodes by each edge type, wherever their lists are.
+///
+/// ```
+/// use graphmill_core::{NodeId, Result, typed::TypedGraph};
+/// use graphmill_loader::sampler::{PathSource, drawn_neighbor};
+///
+/// /// Lists in memory.
+/// struct InMemory(TypedGraph);
+///
+/// impl PathSource for InMemory {
+///     fn step(&self, r: usize, at: &[(NodeId, u64)], to: &mut Vec<Option<NodeId>>) -> Result<()> {
+///         to.clear();
+///         to.extend(at.iter().map(|&(v, word)| drawn_neighbor(self.0.relation(r), v, word)));
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait PathSource: Send + Sync {
+    /// Overwrites `to` by an in-neighbour by relation `relation` of each node of `at`, that of
+    /// [`drawn_neighbor`] by the random word beside the node.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    fn step(&self, relation: usize, at: &[(NodeId, u64)], to: &mut Vec<Option<NodeId>>) -> Result<()>;
+}
+
+/// Uniform in-neighbour of `v` by a random word; `None` if it has no in-neighbours.
+///
+/// ```
+/// use graphmill_core::Graph;
+/// use graphmill_loader::sampler::drawn_neighbor;
+///
+/// // node 0 has the in-neighbours 1 and 2
+/// let graph = Graph::new(vec![0, 2, 2, 2].into(), vec![1, 2].into())?;
+/// assert_eq!(drawn_neighbor(&graph, 0, u64::MAX / 4), Some(1));
+/// assert_eq!(drawn_neighbor(&graph, 0, u64::MAX), Some(2));
+/// assert_eq!(drawn_neighbor(&graph, 1, 7), None);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
+#[inline]
+pub fn drawn_neighbor(graph: &Graph, v: NodeId, word: u64) -> Option<NodeId> {
+    let row = graph.in_neighbors(v);
+    row.get(keyed::scaled(word, row.len() as u64) as usize).copied()
+}
 
 /// Step of a path: from a node to one of its in-neighbours.
 #[derive(Clone, Copy)]
@@ -23,19 +68,16 @@ pub(crate) struct PathStep<'a> {
 }
 
 impl PathStep<'_> {
-    /// Neighbour of `v` by the draw `below` of a number; `None` if no edge is left.
-    fn neighbor(&self, v: NodeId, below: impl FnOnce(u64) -> u64) -> Option<NodeId> {
-        let row = self.graph.in_neighbors(v);
+    /// Uniform neighbour of `v` by a random word; `None` if no edge is left.
+    fn neighbor(&self, v: NodeId, word: u64) -> Option<NodeId> {
         let excluded = self.excluded.map_or(&[][..], |excluded| excluded.sources_of(v));
         if excluded.is_empty() {
-            return (!row.is_empty()).then(|| row[below(row.len() as u64) as usize]);
+            return drawn_neighbor(self.graph, v, word);
         }
+        let row = self.graph.in_neighbors(v);
         let is_left = |u: &&NodeId| excluded.binary_search(&(v, **u)).is_err();
         let left = row.iter().filter(is_left).count() as u64;
-        if left == 0 {
-            return None;
-        }
-        row.iter().filter(is_left).nth(below(left) as usize).copied()
+        row.iter().filter(is_left).nth(keyed::scaled(word, left) as usize).copied()
     }
 }
 
@@ -63,25 +105,77 @@ impl RandomWalk {
         })
     }
 
+    /// Draws as [`RandomWalk::sample_paths`] does, by walks along relations `path` without excluded
+    /// edges, from neighbours that `source` returns. The walks of many nodes take a step together.
+    ///
+    /// # Errors
+    /// As [`RandomWalk::sample_paths`] and [`PathSource::step`].
+    pub(crate) fn sample_paths_from(
+        &self,
+        source: &dyn PathSource,
+        request: &HopRequest,
+        path: &[usize],
+        scratch: &mut HopScratch,
+        block: &mut Block,
+    ) -> Result<()> {
+        let &HopRequest { hop, dst, aggregation, .. } = request;
+        let key = request.hop_key();
+        start(block);
+        if scratch.runs.is_empty() {
+            scratch.runs.push(Run::default());
+        }
+        let scratch = &mut scratch.runs[0].scratch;
+        let (mut at, mut to) = (Vec::new(), Vec::new());
+        for group in dst.chunks(self.step_group()) {
+            self.begin(group, key, scratch);
+            for _ in 0..self.length() {
+                for &r in path {
+                    let walks = &mut scratch.walks;
+                    if walks.is_empty() {
+                        break;
+                    }
+                    at.clear();
+                    at.extend(walks.iter_mut().map(|walk| (walk.at as NodeId, walk.stream.next_u64())));
+                    source.step(r, &at, &mut to)?;
+                    let mut to = to.iter().copied();
+                    walks.retain_mut(|walk| {
+                        let to = to.next().flatten();
+                        walk.at = to.unwrap_or_default().into();
+                        to.is_some()
+                    });
+                }
+                self.end_traversal(scratch);
+            }
+            rank(group, |_| 1, (self.fanout(hop), aggregation), scratch, block);
+            check_size(block)?;
+        }
+        Ok(())
+    }
+
     /// Overwrites `scratch.visits` with pairs, in any order: the number of a walk's start within
     /// `group`, and the node at the end of a traversal.
     fn walk_paths(&self, group: &[NodeId], key: u64, path: &[PathStep], scratch: &mut RunScratch) {
         self.begin(group, key, scratch);
-        let RunScratch { walks, visits, .. } = scratch;
         for _ in 0..self.length() {
             for step in path {
-                let rows = step.graph.indptr();
+                let (rows, walks) = (step.graph.indptr(), &mut scratch.walks);
                 walks.iter().for_each(|walk| prefetch(rows, walk.at as usize));
                 walks.retain_mut(|walk| {
-                    let to = step.neighbor(walk.at as NodeId, |n| walk.stream.below(n));
+                    let to = step.neighbor(walk.at as NodeId, walk.stream.next_u64());
                     walk.at = to.unwrap_or_default().into();
                     to.is_some()
                 });
             }
-            walks.retain_mut(|walk| {
-                visits.push(u64::from(walk.from) << 32 | walk.at);
-                walk.stream.uniform() >= self.restart()
-            });
+            self.end_traversal(scratch);
         }
+    }
+
+    /// Appends the visits of walks at the end of a traversal, and ends some of the walks.
+    fn end_traversal(&self, scratch: &mut RunScratch) {
+        let RunScratch { walks, visits, .. } = scratch;
+        walks.retain_mut(|walk| {
+            visits.push(u64::from(walk.from) << 32 | walk.at);
+            walk.stream.uniform() >= self.restart()
+        });
     }
 }

@@ -163,6 +163,11 @@ impl RandomWalk {
         GROUP.div_ceil(self.num_walks)
     }
 
+    /// Number of nodes whose next neighbours are requested together.
+    pub(super) fn step_group(&self) -> usize {
+        STEP_GROUP.div_ceil(self.num_walks)
+    }
+
     /// Overwrites `scratch.walks` with the walks that start at the nodes of `group`, and clears the
     /// visits.
     pub(super) fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
@@ -284,7 +289,7 @@ impl StepSampler for RandomWalk {
         }
         let scratch = &mut scratch.runs[0].scratch;
         let mut at: Vec<(NodeId, u32)> = Vec::new();
-        for group in dst.chunks(STEP_GROUP.div_ceil(self.num_walks)) {
+        for group in dst.chunks(self.step_group()) {
             self.begin(group, key, scratch);
             for _ in 0..self.length {
                 let RunScratch { walks, visits, .. } = scratch;

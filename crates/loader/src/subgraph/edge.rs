@@ -115,11 +115,7 @@ impl Edge {
             let graph = graph_of(edge[1]);
             let row = graph.indptr()[edge[0] as usize];
             let degree = graph.indptr()[edge[0] as usize + 1] - row;
-            *start = if degree > 0 {
-                row + ((u128::from(*start) * u128::from(degree)) >> 64) as u64
-            } else {
-                u64::MAX
-            };
+            *start = if degree > 0 { row + keyed::scaled(*start, degree) } else { u64::MAX };
             prefetch(graph.indices(), *start as usize);
         }
         for (edge, start) in nodes.chunks_exact_mut(2).zip(starts) {

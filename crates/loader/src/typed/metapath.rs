@@ -33,9 +33,11 @@
 //! layer that sums neighbours without dividing gets shares of the visits, because the number of
 //! paths of a node is not counted.
 
+use std::sync::Arc;
+
 use clap::Args;
 use graphmill_core::{
-    NodeId, Result,
+    Error, NodeId, Result,
     block::Aggregation,
     keyed,
     options::OptionSet,
@@ -50,7 +52,7 @@ use super::{
 use crate::{
     BatchKey, Fanout,
     sampler::{
-        HopRequest,
+        HopRequest, PathSource,
         metapath::PathStep,
         random_walk::{LENGTH, RandomWalk, WalkLength, WalkOptions},
     },
@@ -180,12 +182,14 @@ pub(super) fn make(with: &TypedOptions, graph: &TypedGraph) -> Result<Box<dyn Ty
 }
 
 /// Samples the nodes that walks along metapaths visit most.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MetapathWalk {
     /// Relation of the neighbours, and the path, of each type with a path.
     paths: Vec<(usize, Metapath)>,
     walk: RandomWalk,
     num_hops: usize,
+    /// Neighbours that walks take, if the graph does not have all of them.
+    source: Option<Arc<dyn PathSource>>,
 }
 
 impl MetapathWalk {
@@ -212,7 +216,7 @@ impl MetapathWalk {
         }
         let length = with.own.get::<WalkLength>().or(LENGTH);
         let walk = RandomWalk::new(Fanout(with.fanout.all.clone()), &with.own.get::<WalkOptions>(), length)?;
-        Ok(Self { paths, walk, num_hops: with.fanout.all.len() })
+        Ok(Self { paths, walk, num_hops: with.fanout.all.len(), source: None })
     }
 }
 
@@ -231,6 +235,10 @@ impl TypedSampler for MetapathWalk {
 
     fn is_per_node(&self) -> bool {
         true
+    }
+
+    fn by_steps(&self, source: &Arc<dyn PathSource>) -> Option<Box<dyn TypedSampler>> {
+        Some(Box::new(Self { source: Some(source.clone()), ..self.clone() }))
     }
 
     fn follows(&self, _: &Schema, _: usize, r: usize) -> bool {
@@ -258,14 +266,18 @@ impl TypedSampler for MetapathWalk {
                 if dst.is_empty() {
                     continue;
                 }
-                let path: Vec<PathStep> = relations
-                    .iter()
-                    .map(|&r| PathStep { graph: graph.relation(r), excluded: seeds.excluded(r) })
-                    .collect();
                 let slice = &mut block.relations[r];
                 let key = BatchKey { seed: keyed::key(&[key.seed, PART, t as u64]), ..key };
                 let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
-                self.walk.sample_paths(&draw, &path, scratch, slice)?;
+                if let Some(source) = &self.source {
+                    refuse_excluded(seeds, relations)?;
+                    self.walk.sample_paths_from(&**source, &draw, relations, scratch, slice)?;
+                } else {
+                    let step =
+                        |&r: &usize| PathStep { graph: graph.relation(r), excluded: seeds.excluded(r) };
+                    let path: Vec<PathStep> = relations.iter().map(step).collect();
+                    self.walk.sample_paths(&draw, &path, scratch, slice)?;
+                }
                 if let Some(excluded) = seeds.excluded(r) {
                     excluded.remove_from(draw.graph, dst, Aggregation::Other, false, slice, None);
                 }
@@ -280,6 +292,17 @@ impl TypedSampler for MetapathWalk {
             }
         }
         Ok(batch)
+    }
+}
+
+/// Refuses seeds that exclude edges of these relations.
+fn refuse_excluded(seeds: &TypedSeeds, relations: &[usize]) -> Result<()> {
+    match relations.iter().any(|&r| seeds.excluded(r).is_some()) {
+        true => Err(Error::invalid(
+            "walks over several machines cannot leave out edges; train links in one process, or use \
+             --sampler neighbor",
+        )),
+        false => Ok(()),
     }
 }
 

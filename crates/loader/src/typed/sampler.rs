@@ -12,7 +12,7 @@ use graphmill_core::{
 use super::{TypedFanout, TypedSampled, TypedSeeds, union_buffers::UnionBuffers};
 use crate::{
     BatchKey, Relabel,
-    sampler::{HopSampler, HopScratch},
+    sampler::{HopSampler, HopScratch, PathSource},
 };
 
 /// Values from which typed samplers are made.
@@ -114,6 +114,12 @@ pub trait TypedSampler: Send + Sync {
     /// # Errors
     /// Those of `wrap`.
     fn by_relation(&self, _wrap: &mut WrapHops) -> Option<Result<Box<dyn TypedSampler>, String>> {
+        None
+    }
+
+    /// The same sampler whose draws read single neighbours from `source`, and no list of the graph;
+    /// `None` if its draws read more.
+    fn by_steps(&self, _source: &Arc<dyn PathSource>) -> Option<Box<dyn TypedSampler>> {
         None
     }
 

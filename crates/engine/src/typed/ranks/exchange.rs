@@ -1,6 +1,7 @@
 //! Sums of gradients and losses over ranks.
 //!
-//! The gradient of a batch is the sum of the ranks' gradients, weighted by their seeds. Dense
+//! The gradient of a batch is the sum of the ranks' gradients, weighted by their seeds, or by the
+//! nodes of the task's type in their subgraphs. Dense
 //! gradients are summed in rank order. The gradients of learned rows are sent to the owners of the
 //! nodes, which add up those of a row that occurs on several ranks in rank order, and update it.
 
@@ -21,7 +22,8 @@ pub(in crate::typed) struct RowGradients {
 
 /// Sums the gradients of a batch over ranks, of which `own` is this rank's share. `nodes` are its
 /// input nodes with the activations of its backward pass, if it had one; without, its gradient is
-/// zero. Returns the mean loss and the seeds of the batch, and the gradients of own learned rows.
+/// zero. Returns the mean loss and the seeds of the batch, and the gradients of own learned rows;
+/// `None` if the subgraphs of all ranks have no node of the task's type.
 ///
 /// # Errors
 /// A rank did not take part.
@@ -30,9 +32,10 @@ pub(in crate::typed) fn exchange(
     model: &mut TypedModel,
     own: BatchShare,
     (nodes, acts): (&[Vec<NodeId>], Option<&TypedActivations>),
-) -> Result<(f64, usize, Vec<RowGradients>)> {
+) -> Result<Option<(f64, usize, Vec<RowGradients>)>> {
     let ranks = &over.ranks;
-    let share = own.nodes as f32 / own.global.unwrap_or(own.nodes).max(1) as f32;
+    let (loss, seeds, share) = ranks.batch_loss(own)?;
+    let Some(share) = share else { return Ok(None) };
     let mut values: Vec<f32> = Vec::new();
     // running statistics have values instead of gradients
     model.visit(&mut |_, param| {
@@ -58,6 +61,5 @@ pub(in crate::typed) fn exchange(
         let (places, grad) = over.send_gradients(t, width, of_batch, &grads)?;
         rows.push(RowGradients { node_type: t, places, grad });
     }
-    let (loss, seeds) = ranks.batch_loss(own)?;
-    Ok((loss, seeds, rows))
+    Ok(Some((loss, seeds, rows)))
 }

@@ -5,7 +5,8 @@
 //! Layer by layer: each rank computes each layer's rows of its own nodes, of the types that the
 //! layers above read, and fetches the rows of their remote neighbours from the owners, chunk by
 //! chunk, as feature rows. The last layer computes the rows of the wanted nodes alone. An owner has
-//! all neighbours of its nodes, so no draws pass between ranks.
+//! all neighbours of its nodes, so no draws pass between ranks, unless neighbours are found by walks
+//! or at times.
 //!
 //! # Source
 //!
@@ -37,7 +38,13 @@ use super::TypedRankView;
 use crate::{
     Result, TrainConfig,
     inference::NodeSet,
-    typed::{inference::append, learner::step, neighborhoods::Neighborhoods, tables::borrowed},
+    typed::{
+        build,
+        inference::append,
+        learner::step,
+        neighborhoods::{EXACT_SEED, Neighborhoods},
+        tables::borrowed,
+    },
 };
 
 /// Inference over the ranks of a view. Reuses its buffers between calls.
@@ -62,10 +69,11 @@ pub(in crate::typed) struct RankInference<'a> {
 }
 
 impl<'a> RankInference<'a> {
-    /// Creates inference by the relations that `sampler` follows.
+    /// Creates inference by the relations that `sampler` follows. All ranks call this at the same
+    /// time.
     ///
     /// # Errors
-    /// None in practice.
+    /// A rank did not take part.
     pub(in crate::typed) fn new(
         config: &TrainConfig,
         view: &'a TypedRankView,
@@ -73,7 +81,10 @@ impl<'a> RankInference<'a> {
     ) -> Result<Self> {
         let schema = view.task.graph.schema();
         let own = schema.types().iter().zip(&view.owners);
-        let samplers = Neighborhoods::exact(config, &view.task, sampler)?;
+        let samplers = match build::draws_in_inference(config) {
+            true => Neighborhoods::drawn(view.sampler(config)?.into(), EXACT_SEED),
+            false => Neighborhoods::exact(config, &view.task, sampler)?,
+        };
         let most = match config.batch_size {
             0 => usize::MAX,
             _ if samplers.has_layers() => usize::MAX,

@@ -9,7 +9,8 @@
 //! A batch has the seeds and the draws of the same batch in a single process, as for one type
 //! ([`crate::distributed`]): the owner of a node draws its neighbours by each relation, keyed by
 //! relation, hop and node. The gradients of dense parameters are summed over ranks. Learned rows of
-//! types without features are at the owners of their nodes.
+//! types without features are at the owners of their nodes. A rank that trains on subgraphs draws
+//! them from its own part.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -17,12 +18,14 @@
 //! | `exchange.rs` | sums of gradients |
 //! | `own_rows.rs` | learned rows at their owners |
 //! | `edge_rows.rs` | feature rows of edges at the owners of their destinations |
+//! | `subgraphs.rs` | subgraphs of a rank's own nodes |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
 
 mod edge_rows;
 mod exchange;
 mod inference;
 mod own_rows;
+mod subgraphs;
 mod view;
 
 use std::sync::Arc;
@@ -34,6 +37,7 @@ use edge_rows::RankEdges;
 pub(super) use exchange::exchange;
 pub(super) use inference::RankInference;
 pub(super) use own_rows::{RowOwners, own_nodes};
+use subgraphs::RankSubgraphs;
 pub(super) use view::{RankRows, TypedRankView};
 
 use crate::{Error, Result, RunContext, TrainConfig, distributed, record::Summary};

@@ -17,10 +17,11 @@ use graphmill_distributed::{
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     sampler::Distributed,
     times::TimesOverRanks,
+    walks::StepsOverRanks,
 };
-use graphmill_loader::{Feature, HopSampler, feature::Host, typed::TypedSampler};
+use graphmill_loader::{Feature, HopSampler, feature::Host, sampler::PathSource, typed::TypedSampler};
 
-use super::RankEdges;
+use super::{RankEdges, RankSubgraphs};
 use crate::{
     Error, Result, TrainConfig,
     distributed::{LAYERS, Ranks},
@@ -102,7 +103,9 @@ impl TypedRankView {
         if choose(&data, &config.task)?.time.is_some() {
             add_times(&mut data, dir, &parts)?;
         }
-        let mut task = TypedTask::on_graph(&data, &config.task, graph)?;
+        let task = TypedTask::on_graph(&data, &config.task, graph)?;
+        let seeds = [task.node_type];
+        let mut task = task.with_added(config, &seeds)?;
         let mut edges = RankEdges::default();
         if edges::reads(&config.model) {
             edges = RankEdges::open(config, (dir, &parts), (&ranks, ranks.book()))?;
@@ -175,45 +178,53 @@ impl TypedRankView {
         Ok(Some(RankRows { own, others, resident, on_disk }))
     }
 
-    /// Sampler of this rank, which draws for the other ranks too. All ranks call this at the same
-    /// time.
+    /// Sampler of this rank, which draws for the other ranks too, or subgraphs of its own part. All
+    /// ranks call this at the same time.
     ///
     /// # Errors
-    /// An option is impossible, or the draws read more than single lists of neighbours.
+    /// An option is impossible, the draws read more than single lists of neighbours or single
+    /// neighbours, or the rank has no training nodes for its subgraphs.
     pub(in crate::typed) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn TypedSampler>> {
-        let (schema, post) = (self.task.graph.schema(), self.ranks.post());
-        let own = match build::draws_subgraphs(config) {
-            true => None,
-            false => Some(build::sampler(config, &self.task)?),
-        };
-        let wrapped = own.as_ref().and_then(|own| {
-            own.by_relation(&mut |r, inner| {
-                let owners = self.owners[schema.relations()[r].dst].clone();
-                let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r);
-                let mut sampler = sampler.with_building(self.ranks.building().clone());
-                if let Some(first) = self.edges.first(r) {
-                    sampler = sampler.naming_edges(first);
-                }
-                sampler.serve(self.task.graph.relation(r));
-                Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
-            })
-        });
-        let wrapped = match (own, wrapped) {
+        if build::draws_subgraphs(config) {
+            let own = RankSubgraphs::new(config, &self.task, &self.owners, &self.edges)?;
+            return Ok(Box::new(own.agreed(&self.ranks)?));
+        }
+        let own = build::sampler(config, &self.task)?;
+        let sampler = match self.task.times {
             // the rows of times are those of all ranks
-            (Some(own), None) if self.task.times.is_some() => Some(Ok(own)),
-            (_, wrapped) => wrapped,
+            Some(_) => own,
+            None => self.at_owners(config, &*own)?,
         };
-        let sampler = wrapped.unwrap_or_else(|| {
+        // no rank requests draws before all ranks serve them
+        self.ranks.meet()?;
+        Ok(sampler)
+    }
+
+    /// The sampler `own` with draws at the owners of nodes, which this rank serves.
+    fn at_owners(&self, config: &TrainConfig, own: &dyn TypedSampler) -> Result<Box<dyn TypedSampler>> {
+        let (graph, post) = (&self.task.graph, self.ranks.post());
+        let by_relation = own.by_relation(&mut |r, inner| {
+            let owners = self.owners[graph.schema().relations()[r].dst].clone();
+            let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r);
+            let mut sampler = sampler.with_building(self.ranks.building().clone());
+            if let Some(first) = self.edges.first(r) {
+                sampler = sampler.naming_edges(first);
+            }
+            sampler.serve(graph.relation(r));
+            Ok(Arc::new(sampler) as Arc<dyn HopSampler>)
+        });
+        let by_steps = || {
+            let steps = StepsOverRanks::serve(post.clone(), self.owners.clone(), graph.clone());
+            own.by_steps(&(Arc::new(steps) as Arc<dyn PathSource>)).map(Ok)
+        };
+        let refused = || {
             Err(format!(
                 "--sampler {}: over ranks on several types its draws read the neighbours of several nodes; \
                  use --sampler neighbor, full, weighted, labor or hgt",
                 config.sampler
             ))
-        });
-        let sampler = sampler.map_err(Error::usage)?;
-        // no rank requests draws before all ranks serve them
-        self.ranks.meet()?;
-        Ok(sampler)
+        };
+        by_relation.or_else(by_steps).unwrap_or_else(refused).map_err(Error::usage)
     }
 
     /// Owners of the seeds.

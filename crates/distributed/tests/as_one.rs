@@ -6,6 +6,7 @@ use graphmill_core::{
     Block, Features, Graph, Matrix, NodeId, WholeDegrees,
     block::Aggregation,
     keyed,
+    options::OwnOptions,
     typed::{NodeType, Relation, Schema, TypedGraph},
 };
 use graphmill_data::partition::PartitionBook;
@@ -13,15 +14,18 @@ use graphmill_distributed::{
     Collective, Messenger, MessengerOptions, NodeOwnership,
     edges::{EDGE_ROWS, EdgeOwnership, EdgeRows},
     local,
+    messenger::service_of_type,
+    neighbors::STEP,
     rows::{OwnedAndRemoteRows, ROWS, Remote, RowService, Table, bytes_of_rows},
     sampler::{Distributed, SAMPLE, bytes_of_a_hop},
     times::TimesOverRanks,
+    walks::StepsOverRanks,
 };
 use graphmill_loader::{
     BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
     feature::{Host, OutputRows},
     sampler::{
-        BatchRequest, HopRequest, HopScratch, HopStack, WalkOptions,
+        BatchRequest, HopRequest, HopScratch, HopStack, PathSource, WalkLength, WalkOptions,
         full::Full,
         labor::{Iterations, Labor, LaborOptions},
         neighbor::Neighbor,
@@ -31,6 +35,10 @@ use graphmill_loader::{
     time::{
         TimeBatch, TimeBound, TimeCarry, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds,
         TimeWorkspace, TimedGraph,
+    },
+    typed::{
+        MetapathOptions, MetapathWalk, TypedOptions, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace,
+        with_added,
     },
 };
 
@@ -328,6 +336,13 @@ fn timed(keep: impl Fn(usize, NodeId) -> bool) -> TimedGraph {
     TimedGraph::new(graph, &times, vec![None, Some(of_items.into())]).unwrap()
 }
 
+/// Owners of the users, of which `book` is the map, and of the items.
+fn with_items(book: Arc<NodeOwnership>) -> Vec<Arc<NodeOwnership>> {
+    let parts: Vec<u16> = (0..ITEMS as u16).map(|v| v % 5).collect();
+    let of_items = NodeOwnership::new(PartitionBook::new(5, parts).unwrap(), book.rank(), book.size());
+    vec![book, Arc::new(of_items.unwrap())]
+}
+
 /// Asserts that the edges of a batch exist at `time`, by their positions in the whole graph.
 fn assert_none_is_newer(batch: &TimeBatch, whole: &TimedGraph, bound: TimeBound, time: i64) {
     for (block, edges) in batch.sampled.blocks.iter().zip(&batch.edges) {
@@ -367,10 +382,7 @@ fn blocks_of_times_match_a_single_process_and_no_edge_is_newer_than_its_seed() {
         };
         let sampler = TimeSampler::new(schema, &"4,3,-1".parse().unwrap(), options).unwrap();
         on_ranks(size, |post, book| {
-            let parts: Vec<u16> = (0..ITEMS as u16).map(|v| v % 5).collect();
-            let of_items = PartitionBook::new(5, parts).unwrap();
-            let of_items = Arc::new(NodeOwnership::new(of_items, post.rank(), size).unwrap());
-            let owners = vec![book, of_items];
+            let owners = with_items(book);
             let own = Arc::new(timed(|t, v| owners[t].is_own(v)));
             let of_relation =
                 |r: usize| numbered(whole.graph().relation(r), &owners[schema.relations()[r].dst]);
@@ -408,6 +420,63 @@ fn blocks_of_times_match_a_single_process_and_no_edge_is_newer_than_its_seed() {
                 if spread == 1 {
                     assert_none_is_newer(&together, &whole, bound, 10);
                 }
+            }
+        });
+    }
+}
+
+#[test]
+fn walks_along_metapaths_match_a_single_process() {
+    for (size, metapath, fanout, types) in [
+        (3, "1-0,0-1", "5,3", &[0][..]),
+        (4, "0-0,1-0,0-1;0-1,1-0", "4,-1", &[0, 1]),
+        (1, "1-0,0-1", "3", &[0]),
+    ] {
+        let own = OwnOptions::default()
+            .with(MetapathOptions { metapath: metapath.into() })
+            .with(WalkOptions { num_walks: 6, restart_prob: 0.2 })
+            .with(WalkLength { walk_length: 2 });
+        let with = TypedOptions { fanout: fanout.parse().unwrap(), own, ..TypedOptions::default() };
+        let added =
+            |graph: &TimedGraph| with_added("metapath-walk", &with, graph.graph().clone(), types).unwrap();
+        let whole = added(&timed(|_, _| true));
+        let sampler = MetapathWalk::new(&with, whole.schema()).unwrap();
+        on_ranks(size, |post, book| {
+            let owners = with_items(book);
+            let own = added(&timed(|t, v| owners[t].is_own(v)));
+            let steps = StepsOverRanks::serve(post.clone(), owners, own.clone());
+            let together = sampler.by_steps(&(Arc::new(steps) as Arc<dyn PathSource>)).unwrap();
+            Collective::new(post.clone()).barrier(1).unwrap();
+            let mut workspace = TypedWorkspace::new(whole.schema());
+            for number in 0..3u64 {
+                let mut sample = |sampler: &dyn TypedSampler, graph: &TypedGraph| {
+                    let nodes = |step: u32, count: usize| {
+                        (0..20).map(|i| (i * step + number as u32) % count as u32).collect::<Vec<NodeId>>()
+                    };
+                    let mut seeds = vec![nodes(17, NODES), Vec::new()];
+                    if types.contains(&1) {
+                        seeds[1] = nodes(7, ITEMS);
+                    }
+                    let key = BatchKey { seed: 5, epoch: 1, batch: number };
+                    let request =
+                        TypedRequest { aggregation: Aggregation::Mean, ..TypedRequest::new(graph, key) };
+                    sampler.sample(&request, &mut workspace, TypedSeeds::new(number, seeds)).unwrap()
+                };
+                let (a, b) = (sample(&sampler, &whole), sample(&*together, &own));
+                assert_eq!(a.input_nodes, b.input_nodes);
+                assert!(a.num_edges() > 30);
+                for (a, b) in a.blocks.iter().zip(&b.blocks) {
+                    for (a, b) in a.relations.iter().zip(&b.relations) {
+                        assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices));
+                        assert_eq!(a.edge_weight, b.edge_weight);
+                    }
+                }
+            }
+            if size > 1 {
+                let other = (post.rank() + 1) % size;
+                let asked =
+                    post.ask(other, service_of_type(STEP, 0), |words| words.extend([ITEMS as u32, 0, 0]));
+                assert!(asked.wait().unwrap_err().to_string().contains("different partitions"));
             }
         });
     }

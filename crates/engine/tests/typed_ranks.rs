@@ -155,6 +155,9 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
         (2, "model=rsage sampler=full batch_size=0"),
         (4, "model=rgcn batch_size=5"),
         (1, "model=hgt heads=2 sampler=hgt fanout=20,20"),
+        (3, "model=rsage sampler=metapath-walk num_walks=8"),
+        (2, "model=hgt heads=2 sampler=metapath-walk walk_length=2 strategy=pipelined"),
+        (1, "model=rgcn sampler=metapath-walk"),
     ] {
         let config = config(options);
         let one = alone(&TrainConfig { strategy: "sequential".into(), ..config.clone() }, &data);
@@ -426,6 +429,61 @@ fn stopped_runs_resume_to_the_same_bits() {
     }
 }
 
+#[test]
+fn subgraphs_of_own_nodes_learn_and_resume_to_the_same_bits() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = with_edge_features(data());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let at = dir.path().to_str().unwrap();
+    for (i, options) in [
+        "model=rsage sampler=saint-node",
+        "model=rgcn sampler=saint-edge strategy=pipelined",
+        "model=gine sampler=saint-rw walk_length=2",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let config = config_on(at, &format!("{options} batch_size=60 sample_coverage=20 epochs=8"));
+        let (one, rank) = (alone(&plain(&config), &data), over_ranks(&config, &dir, 1));
+        for (a, b) in one.epochs.iter().zip(&rank[0].epochs) {
+            assert!(close(a.loss, b.loss), "{options}: {} {}", a.loss, b.loss);
+            let bits = |x: Option<f64>| x.map(f64::to_bits);
+            assert_eq!(bits(a.valid_loss), bits(b.valid_loss), "{options}: a rank draws as one process");
+        }
+        let many = over_ranks(&config, &dir, 3);
+        let (first, last) = (&many[0].epochs[0], &many[0].epochs[7]);
+        assert!(last.loss < first.loss, "{options}: {} {}", first.loss, last.loss);
+        assert_eq!(first.traffic.remote.rows, 0, "{options}: no rank reads rows of others");
+        assert_eq!(first.ranks.iter().map(|rank| rank.seeds).sum::<u64>(), first.seeds, "{options}");
+        assert!(first.ranks.iter().all(|rank| rank.seeds > 0), "{options}");
+        assert_eq!(of_threads(&config, &dir, [1, 1]), of_threads(&config, &dir, [3, 2]), "{options}");
+        // the same ranks have the same bits; of more ranks, an epoch has fewer subgraphs
+        for size in [3, 4] {
+            let out = temporary.path().join(format!("run-{i}-{size}"));
+            for end in with_directory(&config, &dir, 3, &out, Some((1, 4))) {
+                assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
+            }
+            let resumed = with_directory(&config, &dir, size, &out, None);
+            let resumed = resumed.into_iter().map(Result::unwrap).next().unwrap();
+            assert_eq!(resumed.epochs.len(), 8, "{options}");
+            assert!(size != 3 || losses(&resumed) == bits(&many), "{options}");
+        }
+    }
+}
+
+#[test]
+fn ranks_without_training_nodes_have_no_subgraphs() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    // the task's type is the first, so its ids are global ones
+    let train = &data.tasks[0].split.train;
+    let part = |v: u32| if train.contains(&v) { 0 } else { v as u16 % PARTS };
+    let book = PartitionBook::new(PARTS, (0..data.num_nodes() as u32).map(part).collect::<Vec<_>>());
+    let path = temporary.path().join("parts");
+    let dir = write_types(&data, &book.unwrap(), &Description::default(), &path, &progress::Quiet).unwrap();
+    refused(&config("sampler=saint-rw"), &dir, 2, "rank 1: its parts have no training nodes");
+    over_ranks(&config("sampler=saint-rw epochs=1"), &dir, 1);
+}
+
 /// Asserts that all ranks end with an error that contains `part`.
 fn refused(config: &TrainConfig, dir: &TypedPartitionDir, size: usize, part: &str) {
     for end in on_ranks(size, Duration::from_secs(10), |_, post| run(config, dir, post)) {
@@ -439,7 +497,7 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
     for (size, options, part) in [
-        (2, "sampler=saint-node", "use --sampler neighbor, full, weighted, labor or hgt"),
+        (2, "sampler=saint-edge batch_size=1", "a budget of 1 nodes holds no edge"),
         (2, "cache_ratio=0.1 cache=analytic", "expects one fanout for all neighbours"),
         (2, "cache_ratio=0.1 cache=presc-online:1", "use presc:2, which counts before training"),
         (2, "strategy=factored devices=virtual:2", "use --strategy sequential or pipelined"),

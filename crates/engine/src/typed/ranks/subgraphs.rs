@@ -197,3 +197,110 @@ impl TypedSampler for RankSubgraphs {
         Ok(batch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use graphmill_data::{
+        generate::{GenerateOptions, generate_typed},
+        partition::PartitionBook,
+    };
+    use graphmill_loader::sampler::SubgraphTraining;
+
+    use super::*;
+
+    const RANKS: usize = 3;
+
+    /// Owners of the nodes of each type, of rank `rank`.
+    fn owners(schema: &Schema, rank: usize) -> Vec<Arc<NodeOwnership>> {
+        let of_type = |(t, node): (usize, &NodeType)| {
+            let part = |v: u64| (keyed::key(&[t as u64, v]) % RANKS as u64) as u16;
+            let parts: Vec<u16> = (0..node.count as u64).map(part).collect();
+            let book = PartitionBook::new(RANKS as u16, parts).unwrap();
+            Arc::new(NodeOwnership::new(book, rank, RANKS).unwrap())
+        };
+        schema.types().iter().enumerate().map(of_type).collect()
+    }
+
+    /// The graph with the edges into own nodes alone, as a rank has it.
+    fn into_own(whole: &TypedGraph, owners: &[Arc<NodeOwnership>]) -> TypedGraph {
+        let of_relation = |(r, graph): (usize, &Graph)| {
+            let owners = &owners[whole.schema().relations()[r].dst];
+            let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+            for v in 0..graph.num_nodes() as NodeId {
+                if owners.is_own(v) {
+                    indices.extend_from_slice(graph.in_neighbors(v));
+                }
+                indptr.push(indices.len() as u64);
+            }
+            Graph::of_sound_edges(indptr.into(), indices.into(), None).unwrap()
+        };
+        let graphs = whole.relations().iter().enumerate().map(of_relation).collect();
+        TypedGraph::new(whole.schema().clone(), graphs).unwrap()
+    }
+
+    /// Asserts that a subgraph has own nodes alone, and all edges between them by their numbers,
+    /// which begin with `first`.
+    fn check(batch: &TypedSampled, task: &TypedTask, owners: &[Arc<NodeOwnership>], first: u32) {
+        for (ids, owners) in batch.input_nodes.iter().zip(owners) {
+            assert!(ids.iter().all(|&v| owners.is_own(v)) && ids.is_sorted());
+        }
+        assert_eq!(batch.seeds.nodes[task.node_type], batch.input_nodes[task.node_type]);
+        let nodes: Vec<BTreeSet<NodeId>> =
+            batch.input_nodes.iter().map(|ids| ids.iter().copied().collect()).collect();
+        let block = &batch.blocks[0];
+        for (r, relation) in task.graph.schema().relations().iter().enumerate() {
+            let (graph, slice) = (task.graph.relation(r), &block.relations[r]);
+            for (i, &v) in batch.input_nodes[relation.dst].iter().enumerate() {
+                let row = graph.in_neighbors(v).iter().copied();
+                let expected: Vec<NodeId> = row.filter(|u| nodes[relation.src].contains(u)).collect();
+                let sources = slice.indices[slice.edges(i)].iter();
+                let found: Vec<NodeId> =
+                    sources.map(|&u| batch.input_nodes[relation.src][u as usize]).collect();
+                assert_eq!(found, expected);
+                let numbers = block.positions[r][slice.edges(i)].iter();
+                let named = numbers.map(|&number| graph.indices()[number as usize - first as usize]);
+                assert!(named.eq(expected.iter().copied()));
+            }
+        }
+    }
+
+    #[test]
+    fn subgraphs_have_own_nodes_with_all_edges_between_them_and_every_training_node() {
+        const FIRST: u32 = 1000;
+        let options = GenerateOptions { nodes: 300, classes: 3, dim: 4, ..GenerateOptions::default() };
+        let whole = TypedTask::new(&generate_typed("typed", &options).unwrap(), "").unwrap();
+        let schema = whole.graph.schema();
+        for (rank, sampler) in ["saint-node", "saint-edge", "saint-rw"].into_iter().enumerate() {
+            let owners = owners(schema, rank);
+            let task = TypedTask { graph: into_own(&whole.graph, &owners), ..whole.clone() };
+            let edges = RankEdges { first: vec![FIRST; schema.num_relations()], ..RankEdges::default() };
+            let config = TrainConfig { sampler: sampler.into(), batch_size: 40, ..TrainConfig::default() };
+            let config = config.with(|training: &mut SubgraphTraining| training.sample_coverage = 2.0);
+            let subgraphs = RankSubgraphs::new(&config, &task, &owners, &edges).unwrap();
+            let own: usize = owners.iter().map(|owners| owners.num_own()).sum();
+            assert_eq!(subgraphs.subgraphs(), Some(own.div_ceil(40) as u64), "{sampler}");
+            let (mut workspace, mut memory) = (TypedWorkspace::new(schema), TypedSeeds::default());
+            let mut seen = BTreeSet::new();
+            for number in 0..200 {
+                let key = BatchKey { seed: 7, epoch: 0, batch: number };
+                let request = TypedRequest { positions: true, ..TypedRequest::new(&task.graph, key) };
+                let seeds = memory.refill(number, &vec![&[][..]; schema.num_types()]);
+                let batch = subgraphs.sample(&request, &mut workspace, seeds).unwrap();
+                check(&batch, &task, &owners, FIRST);
+                seen.extend(batch.seeds.nodes[task.node_type].iter().copied());
+                memory = batch.recycle();
+            }
+            let of_seeds = &owners[task.node_type];
+            let mut train = task.split.train.iter().filter(|&&v| of_seeds.is_own(v));
+            assert!(train.all(|v| seen.contains(v)), "{sampler}");
+        }
+    }
+
+    #[test]
+    fn rank_0_draws_as_one_process_and_no_two_ranks_draw_alike() {
+        let seeds: BTreeSet<u64> = (0..8).map(|rank| own_seed(5, rank)).collect();
+        assert_eq!((own_seed(5, 0), seeds.len()), (5, 8));
+    }
+}

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     link::ExcludedEdges,
-    sampler::{HopSampler, HopScratch},
+    sampler::{HopSampler, HopScratch, drawn_neighbor},
     subgraph::testing::fits,
 };
 
@@ -165,6 +165,65 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// Lists in memory, of which walks read single neighbours.
+struct InMemory(TypedGraph);
+
+impl PathSource for InMemory {
+    fn step(&self, r: usize, at: &[(NodeId, u64)], to: &mut Vec<Option<NodeId>>) -> Result<()> {
+        to.clear();
+        to.extend(at.iter().map(|&(v, word)| drawn_neighbor(self.0.relation(r), v, word)));
+        Ok(())
+    }
+}
+
+#[test]
+fn walks_by_single_steps_are_those_over_lists() {
+    let counts = [9, 40, 4];
+    let empty = || {
+        let schema = schema(counts);
+        let graphs = schema.relations().iter().map(|relation| {
+            let [src, dst] = [relation.src, relation.dst].map(|t| counts[t]);
+            bipartite(src, dst, &[], &[]).unwrap()
+        });
+        let graphs = graphs.collect();
+        TypedGraph::new(schema, graphs).unwrap()
+    };
+    for (metapath, fanout, seed) in
+        [("auto", "4,3", 1), ("cites,writes,written_by", "-1", 2), ("of,in;in,of", "2,2,2", 3)]
+    {
+        let with = options(metapath, fanout, WalkOptions { num_walks: 7, restart_prob: 0.3 }, 3);
+        let added = |graph: TypedGraph| with_added("metapath-walk", &with, graph, &[1]).unwrap();
+        let (graph, empty) = (added(random_graph(counts, 60, seed)), added(empty()));
+        let sampler = MetapathWalk::new(&with, graph.schema()).unwrap();
+        let source: Arc<dyn PathSource> = Arc::new(InMemory(graph.clone()));
+        let by_steps = sampler.by_steps(&source).unwrap();
+        let mut workspace = TypedWorkspace::new(graph.schema());
+        for aggregation in [Aggregation::Other, Aggregation::Mean] {
+            let mut sample = |sampler: &dyn TypedSampler, graph: &TypedGraph| {
+                let seeds = TypedSeeds::of_type(graph.schema(), 0, 1, [31, 4, 17, 0, 22, 9, 38, 13]);
+                let request = TypedRequest { aggregation, ..TypedRequest::new(graph, KEY) };
+                sampler.sample(&request, &mut workspace, seeds).unwrap()
+            };
+            let (lists, steps) = (sample(&sampler, &graph), sample(&*by_steps, &empty));
+            assert_eq!(lists.input_nodes, steps.input_nodes);
+            assert!(lists.num_edges() > 0, "{metapath}");
+            for (a, b) in lists.blocks.iter().zip(&steps.blocks) {
+                for (a, b) in a.relations.iter().zip(&b.relations) {
+                    assert_eq!(
+                        (&a.indptr, &a.indices, &a.edge_weight),
+                        (&b.indptr, &b.indices, &b.edge_weight)
+                    );
+                }
+            }
+        }
+        let mut seeds = TypedSeeds::of_type(graph.schema(), 0, 1, [0]);
+        seeds.excluded = vec![ExcludedEdges::default(); graph.schema().num_relations()];
+        seeds.excluded.iter_mut().for_each(|excluded| excluded.refill([(0, 0)]));
+        let refused = by_steps.sample(&TypedRequest::new(&graph, KEY), &mut workspace, seeds);
+        assert!(refused.unwrap_err().to_string().contains("train links in one process"));
     }
 }
 

@@ -180,7 +180,7 @@ pub(super) fn train_as_rank(
     let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);
     notes.extend(view.unread.clone());
-    let has = view.describe();
+    let has = view.describe(config);
     let rows = tiers.description.as_ref().map_or_else(|| has.clone(), |caches| format!("{has}; {caches}"));
     context.observer.note(&opening(&config.strategy, &rows));
     notes.iter().for_each(|note| context.observer.note(note));

@@ -244,14 +244,16 @@ impl TypedRankView {
     }
 
     /// Describes this rank's part for a note.
-    pub(in crate::typed) fn describe(&self) -> String {
+    pub(in crate::typed) fn describe(&self, config: &TrainConfig) -> String {
         let types = self.task.graph.schema().types().iter().zip(&self.owners);
         let share = |(node, owners): (&NodeType, &Arc<NodeOwnership>)| {
             let share = 100.0 * owners.num_own() as f64 / node.count.max(1) as f64;
             format!("{} {share:.1} %", node.name)
         };
         let shares: Vec<String> = types.map(share).collect();
-        format!("rank {} of {} owns {}", self.ranks.rank(), self.ranks.size(), shares.join(", "))
+        let drawn = if build::draws_subgraphs(config) { "; it draws subgraphs of these nodes" } else { "" };
+        let (rank, size) = (self.ranks.rank(), self.ranks.size());
+        format!("rank {rank} of {size} owns {}{drawn}", shares.join(", "))
     }
 }
 

@@ -194,9 +194,11 @@ fn ranks_on_several_types_match_one_process_and_resume() {
     let of: Vec<u16> = (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % 3) as u16).collect();
     let book = PartitionBook::new(3, of).unwrap();
     let what = Description { method: "hash", ..Description::default() };
-    for (name, data, model) in
-        [("plain", data, "--model rgcn"), ("timed", timed, "--model sage-edge --time-bound inclusive")]
-    {
+    for (name, data, model) in [
+        ("plain", data.clone(), "--model rgcn"),
+        ("walks", data, "--model rsage --sampler metapath-walk"),
+        ("timed", timed, "--model sage-edge --time-bound inclusive"),
+    ] {
         let at = |what: &str| temporary.path().join(format!("{name}-{what}"));
         let (whole, parts) = (at("whole"), at("parts"));
         data.save(&whole).unwrap();

@@ -220,7 +220,7 @@ impl TypedRankView {
         let refused = || {
             Err(format!(
                 "--sampler {}: over ranks on several types its draws read the neighbours of several nodes; \
-                 use --sampler neighbor, full, weighted, labor or hgt",
+                 use --sampler neighbor, full, weighted, labor, hgt or metapath-walk",
                 config.sampler
             ))
         };

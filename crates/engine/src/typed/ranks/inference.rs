@@ -5,8 +5,8 @@
 //! Layer by layer: each rank computes each layer's rows of its own nodes, of the types that the
 //! layers above read, and fetches the rows of their remote neighbours from the owners, chunk by
 //! chunk, as feature rows. The last layer computes the rows of the wanted nodes alone. An owner has
-//! all neighbours of its nodes, so no draws pass between ranks, unless neighbours are found by walks
-//! or at times.
+//! all neighbours of its nodes, so no draws pass between ranks, unless walks or times decide which
+//! nodes are neighbours: then whole neighbourhoods are drawn as batches.
 //!
 //! # Source
 //!

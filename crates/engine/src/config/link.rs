@@ -212,8 +212,9 @@ pub struct LinkOptions {
     /// Shares of the edges that train, validate and test.
     ///
     /// For datasets without a link task, whose edges are split at random by --seed. time:T,V,T
-    /// splits by the times of edges instead: the last ones test, those before validate. Example:
-    /// --split-edges time:80,10,10.
+    /// splits by the times of edges instead: the last ones test, those before validate. Models of
+    /// events always split by time, time:70,15,15 if this is left out. Example: --split-edges
+    /// time:80,10,10.
     #[arg(long, value_name = "T,V,T")]
     pub split_edges: EdgeShares,
     /// Candidates of a validation or test edge: auto, pairs or all.

@@ -6,22 +6,43 @@ use std::borrow::Cow;
 use graphmill_core::{Buffer, NodeId, Split};
 use graphmill_data::typed::{EdgeData, Task, TaskKind, TaskOn, TypedDataset};
 
-use crate::{Error, Result, config::link::LINK};
+use crate::{
+    Error, Result, TrainConfig,
+    config::link::{LINK, LinkOptions},
+};
 
 /// Largest number of events: each is two edges of a history, whose positions have 32 bits.
 pub(super) const MAX_EVENTS: usize = (u32::MAX / 2) as usize;
-/// Shares of the edges of a type that train, and that train or validate: those of the papers of
+/// Shares of the edges of a type that train, validate and test by default: those of the papers of
 /// TGN, JODIE and DyGFormer.
-const SHARES: [f64; 2] = [0.7, 0.85];
+const SHARES: [f64; 3] = [70.0, 15.0, 15.0];
 
-/// The task called `name`, or the edges of the type `name`. If it is empty or `link`, the only link
-/// task with times; or the only edge type with times, unless a task says what its edges are for.
+/// The task that the run learns, or the edges of a type in the shares of `--split-edges time:...`.
+///
+/// # Errors
+/// As for [`choose`], or the option has shares and the task has a split.
+pub(super) fn of_run<'d>(config: &TrainConfig, data: &'d TypedDataset) -> Result<Cow<'d, Task>> {
+    let option = config.own.get::<LinkOptions>().split_edges;
+    let task = choose(data, &config.task, if option.by_time { option.shares } else { SHARES })?;
+    if option.by_time && matches!(task, Cow::Borrowed(_)) {
+        return Err(Error::usage(format!(
+            "--split-edges {option}: task '{}' has a split; name an edge type by --task \
+             SOURCE:NAME:DESTINATION, or leave --split-edges out",
+            task.name
+        )));
+    }
+    Ok(task)
+}
+
+/// The task called `name`, or the edges of the type `name` in these shares. If it is empty or
+/// `link`, the only link task with times; or the only edge type with times, unless a task says what
+/// its edges are for.
 ///
 /// # Errors
 /// There is none or more than one, the task is not on edges, or the edge type has no times.
-pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Cow<'d, Task>> {
+fn choose<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Cow<'d, Task>> {
     if !name.is_empty() && name != LINK {
-        return named(data, name);
+        return named(data, name, shares);
     }
     let of_links = data.tasks.iter().filter(|task| task.kind() == Some(TaskKind::LinkPrediction));
     let all: Vec<&Task> = of_links.filter(|task| times(data, task).is_some()).collect();
@@ -47,7 +68,7 @@ pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Cow<'d, T
     let timed: Vec<&EdgeData> =
         timed.filter(|(r, _)| !is_reverse(data, *r)).map(|(_, edges)| edges).collect();
     match timed[..] {
-        [edges] => of_edges(data, edges).map(Cow::Owned),
+        [edges] => of_edges(data, edges, shares).map(Cow::Owned),
         [] => Err(Error::dataset(
             &data.name,
             "it has no edges with times, which models of events learn; import a table with graphmill import \
@@ -67,10 +88,10 @@ fn has_other_tasks(data: &TypedDataset, name: &str) -> bool {
 }
 
 /// The task or edge type called `name`.
-fn named<'d>(data: &'d TypedDataset, name: &str) -> Result<Cow<'d, Task>> {
+fn named<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Cow<'d, Task>> {
     let is_task = data.tasks.iter().any(|task| task.name == name);
     if !is_task && let Some(edges) = data.edges.iter().find(|edges| edges.edge_type.to_string() == name) {
-        return of_edges(data, edges).map(Cow::Owned);
+        return of_edges(data, edges, shares).map(Cow::Owned);
     }
     let task = data.task(name).map_err(|error| {
         let types: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
@@ -91,12 +112,12 @@ fn is_reverse(data: &TypedDataset, r: usize) -> bool {
     data.edges[..r].iter().any(|of| reverse(of).as_ref() == Some(own))
 }
 
-/// Prediction of the edges of a type, divided by their times: the first train, the last test. An
-/// undirected edge is one event.
+/// Prediction of the edges of a type, divided by their times in these shares: the first train, the
+/// last test. An undirected edge is one event.
 ///
 /// # Errors
 /// The edges have no times, or are too many.
-fn of_edges(data: &TypedDataset, edges: &EdgeData) -> Result<Task> {
+fn of_edges(data: &TypedDataset, edges: &EdgeData, shares: [f64; 3]) -> Result<Task> {
     let on = &edges.edge_type;
     let Some(time) = &edges.time else {
         return Err(Error::dataset(
@@ -117,7 +138,8 @@ fn of_edges(data: &TypedDataset, edges: &EdgeData) -> Result<Task> {
     }
     rows.sort_by_key(|&e| time[e]); // stable: equal times keep their order
     let rows: Vec<NodeId> = rows.into_iter().map(|e| e as NodeId).collect();
-    let [train, valid] = SHARES.map(|share| (rows.len() as f64 * share) as usize);
+    let (first, sum) = (shares[0], shares.iter().sum::<f64>());
+    let [train, valid] = [first, first + shares[1]].map(|share| (rows.len() as f64 * (share / sum)) as usize);
     let part = |range: &[NodeId]| {
         let mut rows = range.to_vec();
         rows.sort_unstable();
@@ -176,30 +198,33 @@ mod tests {
     fn edges_with_times_are_divided_by_time() {
         let data = data(false);
         for name in ["", LINK, "user:visits:shop"] {
-            let task = choose(&data, name).unwrap();
+            let task = choose(&data, name, SHARES).unwrap();
             assert_eq!(task.name, "user:visits:shop");
             let expected: [Vec<i64>; 3] = [(0..28).collect(), (28..34).collect(), (34..40).collect()];
             assert_eq!(parts(&data, &task), expected, "{name}");
         }
-        let task = choose(&data, "shop:visited-by:user").unwrap();
+        let task = choose(&data, "shop:visited-by:user", SHARES).unwrap();
         assert_eq!(parts(&data, &task)[2], (34..40).collect::<Vec<_>>(), "the reverses, if they are named");
+        let task = choose(&data, "", [2.0, 1.0, 1.0]).unwrap();
+        let expected: [Vec<i64>; 3] = [(0..20).collect(), (20..30).collect(), (30..40).collect()];
+        assert_eq!(parts(&data, &task), expected, "in shares");
     }
 
     #[test]
     fn an_undirected_edge_is_one_event() {
         let data = data(true);
-        let task = choose(&data, "user:calls:user").unwrap();
+        let task = choose(&data, "user:calls:user", SHARES).unwrap();
         assert_eq!(parts(&data, &task).concat(), [2, 4, 7]);
-        let message = choose(&data, "").unwrap_err().to_string();
+        let message = choose(&data, "", SHARES).unwrap_err().to_string();
         assert!(message.ends_with("choose one: --task user:visits:shop, user:calls:user"), "{message}");
     }
 
     #[test]
     fn edges_without_times_are_refused() {
         let data = data(false);
-        let message = choose(&data, "shop:near:shop").unwrap_err().to_string();
+        let message = choose(&data, "shop:near:shop", SHARES).unwrap_err().to_string();
         assert!(message.contains("the edges shop:near:shop have no times"), "{message}");
-        let message = choose(&data, "shop:far:shop").unwrap_err().to_string();
+        let message = choose(&data, "shop:far:shop", SHARES).unwrap_err().to_string();
         assert!(message.contains("or an edge type: user:visits:shop,"), "{message}");
     }
 }

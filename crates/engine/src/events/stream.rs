@@ -7,7 +7,7 @@ use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, Task
 use graphmill_loader::time::Events;
 
 use super::{
-    choice::{MAX_EVENTS, choose, times},
+    choice::{MAX_EVENTS, of_run, times},
     history::History,
     target::EventTargets,
 };
@@ -70,15 +70,15 @@ struct Rows {
 }
 
 impl EventStream {
-    /// Reads the events that the configuration chooses ([`choose`]). The fraction `--new-nodes` of
+    /// Reads the events that the configuration chooses ([`of_run`]). The fraction `--new-nodes` of
     /// the nodes does not train.
     ///
     /// # Errors
     /// There is no such task, it has no times, its parts are not in the order of their times, no
     /// event trains, or an event with features is not an edge of the graph.
     pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
-        let (name, new_nodes) = (&config.task[..], config.own.get::<EventOptions>().new_nodes);
-        let task = &*choose(data, name)?;
+        let new_nodes = config.own.get::<EventOptions>().new_nodes;
+        let task = &*of_run(config, data)?;
         let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
         let (edges, schema) = (data.edge_type(on)?, data.schema()?);
         let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];

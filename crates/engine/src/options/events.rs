@@ -5,7 +5,10 @@ use graphmill_loader::time::{TimeBound, TimeDraw, TimeOptions};
 use super::{keys::Key, reasons::Read, rules};
 use crate::{
     TrainConfig,
-    config::events::{EventNeighbors, EventRows, TABLE, is_of_events, kind, learns_targets},
+    config::{
+        events::{EventNeighbors, EventRows, TABLE, is_of_events, kind, learns_targets},
+        link::{EdgeShares, LinkOptions},
+    },
 };
 
 /// General options that such a run reads.
@@ -64,6 +67,9 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
             _ => refuse("it learns a stream of events"),
         };
     };
+    if key.name == "split_edges" {
+        return by_time(config);
+    }
     let is_of = |options: Option<&'static [graphmill_core::options::OptionGroup]>| {
         options.is_some_and(|options| options.contains(&group))
     };
@@ -91,6 +97,20 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
         }
         _ => config.own.unused(group, key.name).map_or(Ok(()), Err),
     }
+}
+
+/// Edges are divided by time.
+fn by_time(config: &TrainConfig) -> Read {
+    let option = config.own.get::<LinkOptions>().split_edges;
+    if option.by_time {
+        return Ok(());
+    }
+    let timed = EdgeShares { by_time: true, ..option };
+    Err(format!(
+        "--model {} learns earlier events to predict later ones, so edges are not split at random; use \
+         --split-edges {timed}, or leave it out",
+        config.model
+    ))
 }
 
 /// The task has a class or value for each event, and its loss reads the option.

@@ -139,10 +139,22 @@ pub fn write<T: Serialize>(options: &T) -> Values {
     }
 }
 
-/// Names of the alternatives: `a, b or c`.
-pub fn alternatives<T: ValueEnum>() -> String {
+/// Message about a `word` that names no value of `T`.
+pub fn no_choice<T: ValueEnum>(word: &str) -> String {
     let names = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-    one_of(&names.map(|value| value.get_name().to_string()).collect::<Vec<_>>())
+    no_choice_of(word, &names.map(|value| value.get_name().to_string()).collect::<Vec<_>>())
+}
+
+/// Message about a `word` that is none of `names`: the word, the names, and the nearest of them.
+pub fn no_choice_of<S: AsRef<str>>(word: &str, names: &[S]) -> String {
+    format!("'{word}': {}{}", one_of(names), suggestion(word, names))
+}
+
+/// The suffix `; did you mean 'X'?` of a message about an unknown `word`; empty if none of `names`
+/// is near.
+pub fn suggestion<S: AsRef<str>>(word: &str, names: &[S]) -> String {
+    let near = nearest(word, names.iter().map(AsRef::as_ref));
+    near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"))
 }
 
 /// Joins names: `a`, `a or b`, `a, b or c`.
@@ -168,7 +180,7 @@ macro_rules! by_name {
 
             fn from_str(word: &str) -> Result<Self, String> {
                 <Self as clap::ValueEnum>::from_str(word, false)
-                    .map_err(|_| format!("'{word}': {}", $crate::options::alternatives::<Self>()))
+                    .map_err(|_| $crate::options::no_choice::<Self>(word))
             }
         }
 
@@ -445,7 +457,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
     ) -> Result<V::Value, Fault> {
         let word = self.word()?;
         if !names.contains(&word.as_str()) {
-            return Err(de::Error::custom(format_args!("'{word}': {}", one_of(names))));
+            return Err(de::Error::custom(no_choice_of(&word, names)));
         }
         visitor.visit_enum(word.into_deserializer())
     }
@@ -557,5 +569,8 @@ mod tests {
         assert_eq!("slow".parse(), Ok(Speed::Slow));
         assert_eq!(Speed::AsFastAsLight.to_string(), "as-fast-as-light");
         assert_eq!("x".parse::<Speed>().unwrap_err(), "'x': as-fast-as-light or slow");
+        let message = "'slwo': as-fast-as-light or slow; did you mean 'slow'?";
+        assert_eq!("slwo".parse::<Speed>().unwrap_err(), message);
+        assert_eq!(of(json!({"speed": "slwo"})).unwrap_err(), format!("speed: {message}"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use graphmill_core::options::{Fault, probability, range};
+use graphmill_core::options::{Fault, probability, range, suggestion};
 use graphmill_loader::feature::Access;
 
 use super::{Arithmetic, TrainConfig};
@@ -49,7 +49,8 @@ impl TrainConfig {
     fn check_targets(&self) -> Result<(), Fault> {
         let (name, known) = (self.loss.as_str(), losses());
         if !known.contains(&name) {
-            return Err(Fault::of("loss", name, format!("is unknown; known: {}", known.join(", "))));
+            let wanted = format!("is unknown; known: {}{}", known.join(", "), suggestion(name, &known));
+            return Err(Fault::of("loss", name, wanted));
         }
         range("quantile", self.quantile, (Bound::Excluded(0.0), Bound::Excluded(1.0)))?;
         range("huber_delta", self.huber_delta, (Bound::Excluded(0.0), Bound::Unbounded))?;

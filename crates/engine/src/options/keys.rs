@@ -215,8 +215,7 @@ pub fn key(name: &str) -> Option<Key> {
 /// The suffix `; did you mean 'X'?` of a message about the unknown option `name`; empty if no name
 /// in `known` is close.
 pub fn suggestion(name: &str, known: &[&str]) -> String {
-    let nearest = options::nearest(&name.replace('-', "_"), known.iter().copied());
-    nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"))
+    options::suggestion(&name.replace('-', "_"), known)
 }
 
 /// Names of all options except the dataset, which every command takes as an argument.

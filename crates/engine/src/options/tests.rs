@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::Path};
 
-use graphmill_core::options::Values;
+use graphmill_core::options::{Kind, Values};
 use graphmill_data::typed::TypedBuilder;
 use graphmill_nn::layer::MixHopOptions;
 
@@ -142,6 +142,34 @@ fn invalid_command_line_values_name_their_flag() {
     assert!(fault("placement", "heap").starts_with("--placement heap: not a placement; use shard"));
     assert!(fault("devices", "cuda:1,1").starts_with("--devices cuda:1,1: device 1 is named twice"));
     assert!(fault("devices", "virtual:0").contains("unknown device 'virtual:0'; known: cpu, virtual:N"));
+}
+
+#[test]
+fn misspelled_choices_suggest_the_nearest_name() {
+    let mut tried = 0;
+    for key in keys() {
+        let names = match (key.kind(), key.name) {
+            (Kind::Choice(names), _) => names.to_vec(),
+            (_, "loss") => key.choices().unwrap(),
+            (_, "placement") => vec!["replicate", "shard"],
+            (_, "allocation") => vec!["profiled"],
+            (_, "hot_split") => vec!["timed"],
+            _ => continue,
+        };
+        tried += 1;
+        for name in names {
+            let mut config = TrainConfig::default();
+            let word = format!("{name}{}", &name[name.len() - 1..]);
+            let message = match key.parse(&mut config, &word) {
+                Err(message) => message,
+                Ok(()) => config.check().unwrap_err().to_string(),
+            };
+            assert!(message.contains(&format!("; did you mean '{name}'?")), "{}: {message}", key.name);
+        }
+    }
+    assert!(tried > 15, "{tried} options");
+    let message = read("norm = \"bach\"").unwrap_err().to_string();
+    assert!(message.contains("'bach': none, batch, layer or l2; did you mean 'batch'?"), "{message}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use clap::{Args, ValueEnum};
 use graphmill_core::{
     by_name, by_word,
-    options::{Fault, OptionSet, range},
+    options::{Fault, OptionSet, range, suggestion},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -61,7 +61,8 @@ impl FromStr for HotSplit {
             _ => {}
         }
         let share = word.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-        let wrong = || format!("'{word}' is neither auto, nor timed, nor a fraction from 0 to 1");
+        let near = || suggestion(word, &["auto", "timed"]);
+        let wrong = || format!("'{word}' is neither auto, nor timed, nor a fraction from 0 to 1{}", near());
         share.map(Self::Share).ok_or_else(wrong)
     }
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use graphmill_core::options::{OptionSet, Spelled};
+use graphmill_core::options::{OptionSet, Spelled, suggestion};
 use serde::{Deserialize, Serialize};
 
 use crate::config::parse_default;
@@ -57,7 +57,8 @@ impl FromStr for Cores {
                 given.map(Self::Given).ok_or_else(|| {
                     format!(
                         "'{word}' is not an allocation; use profiled, naive, or cores that sample, extract \
-                         and train such as 1,1,2"
+                         and train such as 1,1,2{}",
+                        suggestion(word, &["profiled", "naive"])
                     )
                 })
             }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use graphmill_core::{
     NodeId,
+    options::suggestion,
     table::{Entry, Table},
 };
 
@@ -93,7 +94,11 @@ impl FromStr for Placement {
                     format!("'{word}': replicate takes a share from 0 to 1; use replicate:0.5, for example")
                 })
             }
-            _ => Err(format!("'{word}': not a placement; use {}, or replicate:R", PLACEMENTS.names())),
+            _ => {
+                let names: Vec<&str> = PLACEMENTS.iter().map(|entry| entry.name).collect();
+                let near = suggestion(name, &names);
+                Err(format!("'{word}': not a placement; use {}, or replicate:R{near}", names.join(", ")))
+            }
         }
     }
 }

@@ -331,7 +331,13 @@ fn imported_edge_features_are_trained_scored_and_predicted() {
             "use --sampler neighbor, full, saint-node, saint-edge or saint-rw",
         ),
         ("train accounts --model gine --time-dim 8", "leave it out"),
-        ("train plain --model gine", "or a task on nodes whose edges have features"),
+        (
+            "train plain --model gine",
+            "have neither features nor times, and it reads these; use --model rsage, or",
+        ),
+        ("train plain --model gine", "again with graphmill import tables --edge-features or --edge-time"),
+        ("train plain --model tgn", "have no times, and it learns these; use --model rsage, or import"),
+        ("train --model gine", "or a task on nodes whose edges have features"),
         ("predict gine --on new.csv --edges no-amounts.csv --out -", "amount"),
     ] {
         let outcome = sandbox.run(args);

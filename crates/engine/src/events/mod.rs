@@ -49,7 +49,7 @@ mod trainer;
 
 use std::path::Path;
 
-use graphmill_data::typed::{self, TypedDataset, is_typed};
+use graphmill_data::typed::{self, TypedDataset, is_dataset, is_typed};
 
 use crate::{Error, Result, TrainConfig, config::events::is_of_events};
 
@@ -67,6 +67,9 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         return Ok(None);
     }
     let dir = Path::new(&config.dataset);
+    if !config.is_in_memory() && is_dataset(dir) && !is_typed(dir) {
+        return Err(of_format_1(config));
+    }
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
         return Err(Error::usage(format!(
             "--model {}: it learns edges with times of a dataset in a directory; import one with graphmill \
@@ -80,4 +83,18 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         )));
     }
     Ok(Some(typed::open(dir, config.verify.at_opening())?))
+}
+
+/// Error of a dataset of format 1, whose edges have neither times nor features.
+fn of_format_1(config: &TrainConfig) -> Error {
+    let model = &config.model;
+    let (lacks, options) = match graphmill_nn::typed::TABLE.get(model).is_some() {
+        true => ("neither features nor times, and it reads these", "--edge-features or --edge-time"),
+        false => ("no times, and it learns these", "--edge-time"),
+    };
+    Error::usage(format!(
+        "--model {model}: the edges of {} have {lacks}; use --model rsage, or import the edges again \
+         with graphmill import tables {options}",
+        config.dataset
+    ))
 }

@@ -17,7 +17,7 @@ use graphmill_engine::{
     config::events,
     events::{SavedEvents, train as run_events},
     observer::Quiet,
-    record::Summary,
+    record::{ScoredRows, Summary},
     saved::{Kind, SavedRun, Selection},
 };
 
@@ -370,6 +370,18 @@ fn classes_and_values_of_events_are_learned() {
 }
 
 #[test]
+fn edges_of_a_type_are_events_in_the_shares_of_the_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop(dir.path(), false);
+    let on_edges = ("task", "user:visits:item");
+    for (options, learned) in [(&[on_edges][..], 420), (&[on_edges, ("split_edges", "time:8,1,1")], 480)] {
+        let summary = train(&data, &[options, &[("epochs", "1")]].concat()).unwrap();
+        assert_eq!(summary.epochs[0].seeds, learned, "{options:?}");
+        assert_eq!(summary.scored_rows, ScoredRows::Events);
+    }
+}
+
+#[test]
 fn unusable_options_and_datasets_are_refused_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let data = shop(&dir.path().join("shop"), false);
@@ -395,6 +407,8 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("model", "jodie"), ("time_window", "9000")], "--model jodie does not use it"),
         (&[("model", "gatv2-edge"), ("heads", "3")], "does not divide 8 columns"),
         (&[("model", "graphmixer"), ("fanout", "-1")], "the mixer has a slot for each neighbour"),
+        (&[("split_edges", "80,10,10")], "so edges are not split at random; use --split-edges time:80,10,10"),
+        (&[("split_edges", "time:80,10,10")], "task 'visits' has a split; name an edge type by --task"),
         (&[("task", "views")], "--task views: unknown task 'views', did you mean 'visits'?; known: visits"),
     ] {
         let message = train(&data, options).unwrap_err().to_string();

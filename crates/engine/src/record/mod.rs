@@ -35,7 +35,7 @@ pub use rank::{RankRecord, RankStages};
 pub use repeated::{Repeated, SeedScore, Spread};
 pub use reuse::ReuseRecord;
 pub use run_dir::RunDir;
-pub use summary::{Baseline, Best, GraphRecord, NvidiaRecord, Staleness, Summary, TestScore};
+pub use summary::{Baseline, Best, GraphRecord, NvidiaRecord, ScoredRows, Staleness, Summary, TestScore};
 pub use totals::{BatchOutcome, EpochTotals, ValidationScore};
 pub use verification::VerificationRecord;
 pub use workers::{WorkerRecord, WorkerStages, bottleneck, utilisation, workers};

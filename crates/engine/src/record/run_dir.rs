@@ -19,7 +19,7 @@ use std::{
 use graphmill_data::atomic::{self, Disk, Real};
 use graphmill_nn::metric::values::is_error;
 
-use super::{Best, DatasetRecord, EpochRecord, Summary, TestScore, validate};
+use super::{Best, DatasetRecord, EpochRecord, ScoredRows, Summary, TestScore, validate};
 use crate::{Error, Result, TrainConfig, checkpoint};
 
 /// A run directory. Removed on drop if it was created for a run that did not start.
@@ -263,6 +263,7 @@ impl RunDir {
             graphmill: env!("CARGO_PKG_VERSION").to_string(),
             dataset: DatasetRecord { name, ..DatasetRecord::default() },
             config: config.to_json(),
+            scored_rows: ScoredRows::of(&config),
             best: best.unwrap_or(Best { epoch: epochs.last().map_or(0, |e| e.epoch), valid_score: None }),
             test: TestScore { metric, score: None },
             seconds: epochs.iter().map(|e| e.seconds + e.eval_seconds).sum(),

@@ -1,5 +1,7 @@
 //! Record of a whole run: `summary.json`.
 
+use std::fmt;
+
 use graphmill_core::memory::peak;
 use graphmill_data::Dataset;
 use graphmill_nn::metric::{classes::ClassReport, diagnostics::Diagnostics};
@@ -9,23 +11,63 @@ use super::{
     dataset::DatasetRecord, epoch::EpochRecord, machine::MachineRecord, presampling::PresamplingRecord,
     verification::VerificationRecord,
 };
-use crate::TrainConfig;
+use crate::{TrainConfig, config::link_task::seeds_are};
 
 /// Best epoch of a run, whose parameters are saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Best {
     /// Number of the epoch, from 1; 0 if the run has no epochs.
     pub epoch: usize,
-    /// Validation score, if the dataset has validation nodes.
+    /// Validation score, if the dataset has validation rows.
     pub valid_score: Option<f64>,
 }
 
-/// Score of the best model on the test nodes.
+/// Rows that a run is scored on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScoredRows {
+    /// Nodes with targets.
+    #[default]
+    Nodes,
+    /// Edges that are predicted, or that have targets.
+    Edges,
+    /// Events of a stream.
+    Events,
+}
+
+impl ScoredRows {
+    /// Rows of a run with this configuration.
+    pub fn of(config: &TrainConfig) -> Self {
+        match seeds_are(config) {
+            "nodes" => Self::Nodes,
+            "events" => Self::Events,
+            // pairs of walks are learned in the place of edges
+            _ => Self::Edges,
+        }
+    }
+
+    fn is_nodes(&self) -> bool {
+        *self == Self::Nodes
+    }
+}
+
+impl fmt::Display for ScoredRows {
+    /// Name in the plural.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Nodes => "nodes",
+            Self::Edges => "edges",
+            Self::Events => "events",
+        })
+    }
+}
+
+/// Score of the best model on the test rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TestScore {
     /// Name of the metric.
     pub metric: String,
-    /// Score, if the dataset has test nodes.
+    /// Score, if the dataset has test rows.
     pub score: Option<f64>,
 }
 
@@ -48,6 +90,9 @@ pub struct Summary {
     pub dataset: DatasetRecord,
     /// All options.
     pub config: serde_json::Value,
+    /// Rows that are scored, if they are not nodes.
+    #[serde(skip_serializing_if = "ScoredRows::is_nodes")]
+    pub scored_rows: ScoredRows,
     /// Verification of the features, if the dataset is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<VerificationRecord>,
@@ -150,6 +195,7 @@ impl Summary {
             graphmill: env!("CARGO_PKG_VERSION").to_string(),
             dataset: data.into(),
             config: config.to_json(),
+            scored_rows: ScoredRows::of(config),
             verification: None,
             epochs,
             best,

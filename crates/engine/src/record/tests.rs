@@ -101,6 +101,7 @@ fn full_summary() -> Summary {
             ..DatasetRecord::default()
         },
         config: json!({}),
+        scored_rows: ScoredRows::Events,
         verification: Some(VerificationRecord {
             is_off: true,
             lacks_checksums: true,

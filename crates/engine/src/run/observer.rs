@@ -95,8 +95,8 @@ pub trait Observer: Send {
     fn batch(&mut self, _progress: &Progress) -> Result<()> {
         Ok(())
     }
-    /// Evaluation of `nodes` nodes starts.
-    fn evaluate(&mut self, _nodes: usize) {}
+    /// Evaluation of `rows` nodes, edges or events starts.
+    fn evaluate(&mut self, _rows: usize) {}
     /// An epoch is done, scored and recorded; its checkpoint follows.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ mod diagnostics;
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::saved::SavedRun;
+use graphmill_engine::{record::ScoredRows, saved::SavedRun};
 
 use super::propagate;
 use crate::{args, output};
@@ -61,7 +61,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(propagation) = &scores.propagation {
         output::note(&format!("scores after --propagate {}", propagation.method));
     }
-    let what = if run.ranks_links() { "edges" } else { "nodes" };
+    let what = ScoredRows::of(run.config());
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());
@@ -80,8 +80,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     // the part that nothing was fitted to, if it has nodes
     let last = scores.parts.iter().rev().find_map(|part| Some((part.part, part.by_class.as_ref()?)));
     if let Some((part, report)) = last {
-        text += &classes::text(part, report);
+        text += &classes::text(part, report, what);
     }
-    text += &diagnostics::text(&scores.parts);
+    text += &diagnostics::text(&scores.parts, what);
     output::text(&text)
 }

@@ -12,7 +12,7 @@ use clap::{ArgMatches, Command};
 use graphmill_engine::{
     AnyDataset, Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
-    options::{self, link::seeds_are},
+    options,
     record::{Origin, Source, Summary},
     trainer::over_ranks,
     typed,
@@ -100,7 +100,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return over_ranks(matches, &config, &dir);
     }
     let (outcome, run) = train_once(matches, &config, out, resume)?;
-    print_outcome(matches, &config, outcome, &run)
+    print_outcome(matches, outcome, &run)
 }
 
 /// Outcome of a run, and its directory.
@@ -154,7 +154,7 @@ fn over_ranks(matches: &ArgMatches, config: &TrainConfig, dir: &Partition) -> an
     };
     drop(observer);
     match run {
-        Some(run) => print_outcome(matches, config, outcome, &run),
+        Some(run) => print_outcome(matches, outcome, &run),
         None => Ok(outcome.map(drop)?),
     }
 }
@@ -187,17 +187,12 @@ fn with_remedy(error: Error, run: &RunDir) -> anyhow::Error {
 }
 
 /// Prints the summary of a run; an interruption becomes an error that says how to resume.
-fn print_outcome(
-    matches: &ArgMatches,
-    config: &TrainConfig,
-    outcome: Result<Summary, Error>,
-    run: &RunDir,
-) -> anyhow::Result<()> {
+fn print_outcome(matches: &ArgMatches, outcome: Result<Summary, Error>, run: &RunDir) -> anyhow::Result<()> {
     let summary = outcome.map_err(|error| with_remedy(error, run))?;
     if matches.get_flag("json") {
         output::json(&summary)
     } else {
-        output::text(&describe(&summary, config, run.path()))
+        output::text(&describe(&summary, run.path()))
     }
 }
 
@@ -317,7 +312,7 @@ fn default_dir(name: &str) -> Result<RunDir, Error> {
 }
 
 /// Summary of a finished run as text.
-fn describe(summary: &Summary, config: &TrainConfig, dir: &Path) -> String {
+fn describe(summary: &Summary, dir: &Path) -> String {
     let mut text = String::new();
     let score = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     text += &format!(
@@ -331,10 +326,7 @@ fn describe(summary: &Summary, config: &TrainConfig, dir: &Path) -> String {
     let scored = summary.config["eval_nodes"].as_u64().unwrap_or(0) as usize;
     let (valid, test) = (summary.dataset.valid, summary.dataset.test);
     if scored > 0 && scored < valid.max(test) {
-        let what = match seeds_are(config) {
-            "walks" => "edges",
-            what => what,
-        };
+        let what = summary.scored_rows;
         text += &format!(
             "scored {} of {valid} validation {what} and {} of {test} test {what} (--eval-nodes)\n",
             scored.min(valid),

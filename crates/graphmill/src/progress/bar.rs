@@ -158,8 +158,12 @@ impl Observer for Bar {
         Ok(())
     }
 
-    fn evaluate(&mut self, nodes: usize) {
-        self.show(&[format!("scoring {} nodes", count(nodes as u64))]);
+    fn evaluate(&mut self, rows: usize) {
+        let what = match self.start.as_ref().map_or("nodes", |start| start.seeds_are) {
+            "walks" => "edges",
+            what => what,
+        };
+        self.show(&[format!("scoring {} {what}", count(rows as u64))]);
     }
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use graphmill_core::units::count;
-use graphmill_engine::record::Summary;
+use graphmill_engine::record::{ScoredRows, Summary};
 use graphmill_nn::metric::{
     classes::{Average, ClassReport, ClassScore},
     diagnostics::Diagnostics,
@@ -24,21 +24,22 @@ const MAX_COLUMNS: usize = 6;
 pub(super) fn classes(summary: &Summary) -> String {
     let test = summary.diagnostics.iter().find(|of| of.part == "test");
     let columns = test.map_or(&[][..], |test| &test.columns);
-    let mut out = by_column(&summary.diagnostics);
+    let what = summary.scored_rows;
+    let mut out = by_column(&summary.diagnostics, what);
     for column in columns.iter().take(MAX_COLUMNS) {
-        out += &of_classes(&column.by_class, &format!(" of {}", escape(&column.name)));
+        out += &of_classes(&column.by_class, &format!(" of {}", escape(&column.name)), what);
     }
     if columns.len() > MAX_COLUMNS {
         let more = columns.len() - MAX_COLUMNS;
         out += &section("More columns", &format!("{more} more have no tables; summary.json has them."), "");
     }
-    summary.by_class.as_ref().map_or(out.clone(), |report| out + &of_classes(report, ""))
+    summary.by_class.as_ref().map_or(out.clone(), |report| out + &of_classes(report, "", what))
 }
 
 /// Scores of each part and column of classes; empty unless the run learned several columns.
-fn by_column(parts: &[Diagnostics]) -> String {
+fn by_column(parts: &[Diagnostics], what: ScoredRows) -> String {
     let Some(first) = parts.iter().find_map(|of| of.columns.first()) else { return String::new() };
-    let mut body = String::from("<div class=scroll><table>\n<thead><tr><th>part<th>target<th>nodes");
+    let mut body = format!("<div class=scroll><table>\n<thead><tr><th>part<th>target<th>{what}");
     first.scores.keys().for_each(|name| {
         let _ = write!(body, "<th>{}", escape(name));
     });
@@ -54,24 +55,28 @@ fn by_column(parts: &[Diagnostics]) -> String {
             body += "</tr>\n";
         }
     }
-    let note = "Best epoch, on the nodes that have a class in the column. The score of the run is the mean \
-                over the columns.";
-    section("Scores by target", note, &(body + "</tbody></table></div>\n"))
+    let note = format!(
+        "Best epoch, on the {what} that have a class in the column. The score of the run is the mean over the \
+         columns."
+    );
+    section("Scores by target", &note, &(body + "</tbody></table></div>\n"))
 }
 
 /// Scores of each class and the confusions; `of` follows the titles.
-fn of_classes(report: &ClassReport, of: &str) -> String {
-    let note = "Best epoch on the test nodes. Precision is the share of the predictions that are correct, \
-                recall the share of the nodes that are found.";
-    let scores = section(&format!("Scores by class{of}"), note, &table(report));
-    format!("<div class=pair>\n{scores}{}</div>\n", confusions(report, of))
+fn of_classes(report: &ClassReport, of: &str, what: ScoredRows) -> String {
+    let note = format!(
+        "Best epoch on the test {what}. Precision is the share of the predictions that are correct, recall the \
+         share of the {what} that are found."
+    );
+    let scores = section(&format!("Scores by class{of}"), &note, &table(report, what));
+    format!("<div class=pair>\n{scores}{}</div>\n", confusions(report, of, what))
 }
 
 /// Table with a row for each class.
-fn table(report: &ClassReport) -> String {
+fn table(report: &ClassReport, what: ScoredRows) -> String {
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
-    let mut body = String::from(
-        "<div class=\"scroll tall\"><table>\n<thead><tr><th>class<th>nodes<th>predicted<th>precision\
+    let mut body = format!(
+        "<div class=\"scroll tall\"><table>\n<thead><tr><th>class<th>{what}<th>predicted<th>precision\
          <th>recall<th>F1</tr></thead>\n<tbody>\n",
     );
     for ClassScore { class, support, predicted, precision, recall, f1 } in &report.classes {
@@ -94,7 +99,7 @@ fn table(report: &ClassReport) -> String {
 
 /// The confusion matrix of few classes, or the most frequent confusions of many; `of` follows the
 /// title.
-fn confusions(report: &ClassReport, of: &str) -> String {
+fn confusions(report: &ClassReport, of: &str, what: ScoredRows) -> String {
     match &report.confusion_matrix {
         Some(matrix) if matrix.len() <= MATRIX => {
             let note = "Rows are true classes, columns predicted ones. The shade is the share of the row.";
@@ -102,8 +107,8 @@ fn confusions(report: &ClassReport, of: &str) -> String {
         }
         _ if report.top_confusions.is_empty() => String::new(),
         _ => {
-            let mut body = String::from(
-                "<div class=\"scroll tall\"><table>\n<thead><tr><th>true class<th>predicted class<th>nodes\
+            let mut body = format!(
+                "<div class=\"scroll tall\"><table>\n<thead><tr><th>true class<th>predicted class<th>{what}\
                  </tr></thead>\n<tbody>\n",
             );
             for confusion in &report.top_confusions {
@@ -112,8 +117,8 @@ fn confusions(report: &ClassReport, of: &str) -> String {
                 let _ = writeln!(body, "<tr><td>{truth}<td>{predicted}<td>{}</tr>", count(confusion.count));
             }
             body += "</tbody></table></div>\n";
-            let note = "The most frequent wrong predictions on the test nodes.";
-            section(&format!("Confusions{of}"), note, &body)
+            let note = format!("The most frequent wrong predictions on the test {what}.");
+            section(&format!("Confusions{of}"), &note, &body)
         }
     }
 }

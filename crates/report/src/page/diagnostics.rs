@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use graphmill_core::units::{count, digits};
-use graphmill_engine::record::Summary;
+use graphmill_engine::record::{ScoredRows, Summary};
 use graphmill_nn::metric::{
     classes::ClassReport,
     diagnostics::{Calibration, ColumnScores, Diagnostics, Residuals, ThresholdCurve, ThresholdPoint},
@@ -31,14 +31,15 @@ pub(super) fn diagnostics(summary: &Summary) -> String {
         calibration: of.calibration.clone(),
         thresholds: of.thresholds.clone(),
     };
-    let mut out = classes(valid.map(of), test.map(of));
+    let what = summary.scored_rows;
+    let mut out = classes(valid.map(of), test.map(of), what);
     for column in test.iter().flat_map(|test| &test.columns).take(MAX_TARGETS) {
         let same = |part: &Diagnostics| {
             part.columns.iter().find(|of| of.name == column.name).map(OfClasses::of_column)
         };
-        out += &classes(valid.and_then(same), Some(OfClasses::of_column(column)));
+        out += &classes(valid.and_then(same), Some(OfClasses::of_column(column)), what);
     }
-    out + &values(&summary.diagnostics)
+    out + &values(&summary.diagnostics, what)
 }
 
 /// Calibration and thresholds of the classes of one target on one part.
@@ -66,24 +67,25 @@ impl OfClasses {
     }
 }
 
-/// Sections of the classes of one target: calibration on the test nodes, and thresholds chosen on
-/// the validation nodes if there are any.
-fn classes(valid: Option<OfClasses>, test: Option<OfClasses>) -> String {
+/// Sections of the classes of one target: calibration on the test rows, and thresholds chosen on
+/// the validation rows if there are any.
+fn classes(valid: Option<OfClasses>, test: Option<OfClasses>, what: ScoredRows) -> String {
     let mut pair = String::new();
     if let Some((test, calibration)) = test.as_ref().and_then(|test| Some((test, test.calibration.as_ref()?)))
     {
-        pair += &reliability(calibration, &test.title());
+        pair += &reliability(calibration, &test.title(), what);
     }
     let chosen = valid.as_ref().filter(|valid| valid.thresholds.is_some()).map(|valid| (valid, "validation"));
     if let Some((of, part)) = chosen.or_else(|| Some((test.as_ref()?, "test"))) {
         let on_test = test.as_ref().and_then(|test| test.thresholds.as_ref());
-        pair += &of.thresholds.as_ref().map_or(String::new(), |curve| thresholds(of, curve, part, on_test));
+        let of_curve = |curve: &ThresholdCurve| thresholds(of, curve, (part, what), on_test);
+        pair += &of.thresholds.as_ref().map_or(String::new(), of_curve);
     }
     if pair.is_empty() { pair } else { format!("<div class=pair>\n{pair}</div>\n") }
 }
 
 /// Reliability diagram.
-fn reliability(calibration: &Calibration, title: &str) -> String {
+fn reliability(calibration: &Calibration, title: &str, what: ScoredRows) -> String {
     let mut diagram = Diagram::new("reliability diagram", (0.0, 1.0), (0.0, 1.0));
     for bin in &calibration.bins {
         let title = format!(
@@ -103,7 +105,7 @@ fn reliability(calibration: &Calibration, title: &str) -> String {
         _ => "confidence and accuracy agree on average",
     };
     let note = format!(
-        "Share of correct predictions by confidence, on the test nodes; calibrated bars end at the dashed \
+        "Share of correct predictions by confidence, on the test {what}; calibrated bars end at the dashed \
          line. Expected calibration error {}: mean confidence {}, accuracy {}, so {how}.",
         score(calibration.expected_error),
         percent(calibration.confidence),
@@ -112,8 +114,14 @@ fn reliability(calibration: &Calibration, title: &str) -> String {
     section(&format!("Calibration{title}"), &note, &diagram.finish())
 }
 
-/// Curves of precision, recall and F1, with the best threshold.
-fn thresholds(of: &OfClasses, curve: &ThresholdCurve, part: &str, test: Option<&ThresholdCurve>) -> String {
+/// Curves of precision, recall and F1 on a part, with the best threshold; the rows of the part are
+/// `rows`.
+fn thresholds(
+    of: &OfClasses,
+    curve: &ThresholdCurve,
+    (part, rows): (&str, ScoredRows),
+    test: Option<&ThresholdCurve>,
+) -> String {
     let mut diagram = Diagram::new("scores by threshold", (0.0, 1.0), (0.0, 1.0));
     let kinds: [(&str, &str, Value); 3] = [
         ("loss", "precision", |point| point.precision),
@@ -142,7 +150,7 @@ fn thresholds(of: &OfClasses, curve: &ThresholdCurve, part: &str, test: Option<&
         None => "all labels together".to_string(),
     };
     let mut note = format!(
-        "Scores of {what} if it is predicted from a probability on, on the {part} nodes. The best threshold \
+        "Scores of {what} if it is predicted from a probability on, on the {part} {rows}. The best threshold \
          is {}: precision {}, recall {}, F1 {}.",
         score(best.threshold),
         number(best.precision),
@@ -153,7 +161,7 @@ fn thresholds(of: &OfClasses, curve: &ThresholdCurve, part: &str, test: Option<&
         let at = |threshold: f64| number(test.at(threshold).and_then(|point| point.f1));
         let _ = write!(
             note,
-            " On the test nodes F1 is {} there, and {} from 0.5 on.",
+            " On the test {rows} F1 is {} there, and {} from 0.5 on.",
             at(best.threshold),
             at(0.5)
         );
@@ -162,10 +170,10 @@ fn thresholds(of: &OfClasses, curve: &ThresholdCurve, part: &str, test: Option<&
 }
 
 /// Sections on values: metrics and residuals by part, and diagrams of each target.
-fn values(all: &[Diagnostics]) -> String {
+fn values(all: &[Diagnostics], what: ScoredRows) -> String {
     let parts: Vec<&Diagnostics> = all.iter().filter(|of| !of.residuals.is_empty()).collect();
     let Some(test) = parts.last() else { return String::new() };
-    let mut out = table(&parts);
+    let mut out = table(&parts, what);
     for residuals in test.residuals.iter().take(MAX_TARGETS) {
         let target = residuals.target;
         let of_part = |of: &&Diagnostics| {
@@ -181,8 +189,8 @@ fn values(all: &[Diagnostics]) -> String {
         let _ = write!(
             out,
             "<div class=pair>\n{}{}</div>\n",
-            predicted(residuals, &name),
-            histogram(&each, &name)
+            predicted(residuals, &name, what),
+            histogram(&each, &name, what)
         );
     }
     if test.residuals.len() > MAX_TARGETS {
@@ -202,10 +210,10 @@ fn title(residuals: &Residuals) -> String {
 }
 
 /// Metrics and residuals of each part.
-fn table(parts: &[&Diagnostics]) -> String {
+fn table(parts: &[&Diagnostics], what: ScoredRows) -> String {
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
     let names: Vec<&String> = parts[0].scores.keys().collect();
-    let mut body = String::from("<div class=scroll><table>\n<thead><tr><th>part<th>target<th>nodes");
+    let mut body = format!("<div class=scroll><table>\n<thead><tr><th>part<th>target<th>{what}");
     names.iter().for_each(|name| {
         let _ = write!(body, "<th>{}", escape(name));
     });
@@ -249,7 +257,7 @@ fn short(x: f64) -> String {
 }
 
 /// Predictions beside their targets.
-fn predicted(residuals: &Residuals, name: &str) -> String {
+fn predicted(residuals: &Residuals, name: &str, what: ScoredRows) -> String {
     let all = residuals.points.iter().flat_map(|&(truth, predicted)| [truth, predicted]);
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
     let mut diagram = Diagram::new("predictions by target", (low, high), (low, high));
@@ -262,13 +270,13 @@ fn predicted(residuals: &Residuals, name: &str) -> String {
         count(shown)
     };
     let note =
-        format!("Prediction (upwards) by target of {which} test nodes; exact ones lie on the dashed line.");
+        format!("Prediction (upwards) by target of {which} test {what}; exact ones lie on the dashed line.");
     section(&format!("Predictions{name}"), &note, &diagram.finish())
 }
 
 /// Shares of the residuals by their size, a curve for each part.
-fn histogram(each: &[(String, Residuals)], name: &str) -> String {
-    // one node in a hundred at each end would make the others narrow
+fn histogram(each: &[(String, Residuals)], name: &str, what: ScoredRows) -> String {
+    // one row in a hundred at each end would make the others narrow
     let end = |q: usize| each.iter().filter_map(move |(_, residuals)| residuals.quantiles.get(q).copied());
     let (low, high) = (end(1).fold(f64::INFINITY, f64::min), end(99).fold(f64::NEG_INFINITY, f64::max));
     if high <= low {
@@ -276,8 +284,8 @@ fn histogram(each: &[(String, Residuals)], name: &str) -> String {
         return section(&format!("Residuals{name}"), note, "");
     }
     // the rule of Rice: 2 n^(1/3) intervals, for the smallest part
-    let nodes = each.iter().map(|(_, residuals)| residuals.count).min().unwrap_or(0);
-    let bars = (2.0 * (nodes as f64).cbrt()).clamp(5.0, 40.0) as usize;
+    let rows = each.iter().map(|(_, residuals)| residuals.count).min().unwrap_or(0);
+    let bars = (2.0 * (rows as f64).cbrt()).clamp(5.0, 40.0) as usize;
     let step = (high - low) / bars as f64;
     let shares = |residuals: &Residuals| -> Vec<(f64, f64)> {
         (0..bars)
@@ -305,9 +313,11 @@ fn histogram(each: &[(String, Residuals)], name: &str) -> String {
         diagram.curve(&Curve { class, points });
     }
     legend += "</ul>";
-    let note = "Share of the nodes by prediction minus target, without the outermost hundredth at each end. \
-                Curves that differ show overfitting; a peak beside the dashed line shows a bias.";
-    section_with_legend(&format!("Residuals{name}"), &legend, note, &diagram.finish())
+    let note = format!(
+        "Share of the {what} by prediction minus target, without the outermost hundredth at each end. Curves \
+         that differ show overfitting; a peak beside the dashed line shows a bias."
+    );
+    section_with_legend(&format!("Residuals{name}"), &legend, &note, &diagram.finish())
 }
 
 #[cfg(test)]
@@ -357,6 +367,11 @@ mod tests {
         let scores: Vec<f32> = truth.iter().enumerate().map(|(i, x)| x + (i % 7) as f32 - 3.0).collect();
         let page = diagnostics(&summary(&scores, 2, Truth::Values(&truth)));
         assert_eq!(page.matches("<svg").count(), 4);
+        assert!(page.contains("<th>nodes") && page.contains(" test nodes"), "{page}");
+        let of_events =
+            Summary { scored_rows: ScoredRows::Events, ..summary(&scores, 2, Truth::Values(&truth)) };
+        let of_events = diagnostics(&of_events);
+        assert!(of_events.contains("<th>events") && !of_events.contains("nodes"), "{of_events}");
         assert!(
             page.contains("Predictions of target 2") && page.contains("<th>rmse") && !page.contains("NaN")
         );

@@ -101,7 +101,10 @@ fn header(summary: &Summary) -> String {
         };
         facts.push(format!("{} {kind}{columns}", count(data.classes as u64)));
         let split = [data.train, data.valid, data.test].map(|n| count(n as u64));
-        facts.push(format!("{} training, {} validation and {} test nodes", split[0], split[1], split[2]));
+        facts.push(format!(
+            "{} training, {} validation and {} test {}",
+            split[0], split[1], split[2], summary.scored_rows
+        ));
     }
     let run: Vec<String> = [
         ("", "model", ""),
@@ -195,7 +198,8 @@ fn curves(summary: &Summary) -> String {
     let best = format!("By epoch; the dot is the best, epoch {}.", summary.best.epoch);
     let chart = chart::lines("validation score", &[valid, train], Some(summary.best.epoch));
     if chart.is_empty() {
-        out += &section("Validation score", "No scores: the dataset has no validation nodes.", "");
+        let none = format!("No scores: the dataset has no validation {}.", summary.scored_rows);
+        out += &section("Validation score", &none, "");
     } else {
         out += &section_with_legend(&format!("Validation {metric}"), &legend, &best, &chart);
     }

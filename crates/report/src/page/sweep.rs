@@ -118,7 +118,7 @@ fn table(sweep: &SweepRecord) -> String {
         };
         let _ = writeln!(body, "<td>{}</tr>", escape(&trial.run));
     }
-    let note = "The best first: those that were trained longest, by their validation score. The test nodes \
+    let note = "The best first: those that were trained longest, by their validation score. The test part \
                 chose nothing.";
     section("Trials", note, &(body + "</tbody></table></div>\n"))
 }

@@ -1,8 +1,8 @@
 use graphmill_engine::{
     TrainConfig,
     record::{
-        Best, DatasetRecord, DeviceRecord, MemorySample, RankRecord, ReuseRecord, Stages, Staleness,
-        TestScore, TierTraffic, workers,
+        Best, DatasetRecord, DeviceRecord, MemorySample, RankRecord, ReuseRecord, ScoredRows, Stages,
+        Staleness, TestScore, TierTraffic, workers,
     },
     timeline::{Busy, Stage},
 };
@@ -97,6 +97,7 @@ fn run(epochs: usize, scale: f64, pipelined: bool) -> Summary {
             ..DatasetRecord::default()
         },
         config: TrainConfig::default().to_json(),
+        scored_rows: ScoredRows::Nodes,
         best,
         test: TestScore { metric: "accuracy".into(), score: Some(0.8765) },
         by_class: None,
@@ -216,6 +217,7 @@ fn a_run_without_epochs_scores_or_dataset_has_a_page() {
     balanced(&page);
     assert!(
         page.contains("no validation nodes")
+            && page.contains("93,313 test nodes")
             && !page.contains("Feature traffic")
             && !page.contains("Utilisation")
             && !page.contains("Memory")

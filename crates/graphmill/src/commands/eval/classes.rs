@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use graphmill_engine::record::ScoredRows;
 use graphmill_nn::metric::classes::{Average, ClassReport, ClassScore};
 
 /// Number of classes up to which the table has a row for each.
@@ -13,16 +14,15 @@ const MATRIX: usize = 10;
 /// Number of confusions in a list.
 const CONFUSIONS: usize = 5;
 
-/// Scores by class of the part `part` of the split.
-pub(super) fn text(part: &str, report: &ClassReport) -> String {
+/// Scores by class of the part `part` of the split, whose rows are `what`.
+pub(super) fn text(part: &str, report: &ClassReport, what: ScoredRows) -> String {
     let mut text = String::new();
     let width = report.classes.iter().map(|c| c.class.chars().count()).max().unwrap_or(0).clamp(16, 40);
     let number = |x: Option<f64>| x.map_or("-".to_string(), |x| format!("{x:.4}"));
     let _ = writeln!(
         text,
-        "\n{:<width$}{:>10}{:>11}{:>11}{:>9}{:>9}",
+        "\n{:<width$}{what:>10}{:>11}{:>11}{:>9}{:>9}",
         format!("class ({part})"),
-        "nodes",
         "predicted",
         "precision",
         "recall",
@@ -48,7 +48,7 @@ pub(super) fn text(part: &str, report: &ClassReport) -> String {
             report.classes.len()
         );
     }
-    text + &confusions(report, width)
+    text + &confusions(report, width, what)
 }
 
 /// Classes of the table: all, or of many those with the lowest F1.
@@ -64,7 +64,7 @@ fn shown(classes: &[ClassScore]) -> Vec<&ClassScore> {
 }
 
 /// The confusion matrix of few classes, and the most frequent confusions of many.
-fn confusions(report: &ClassReport, width: usize) -> String {
+fn confusions(report: &ClassReport, width: usize, what: ScoredRows) -> String {
     let mut text = String::new();
     match &report.confusion_matrix {
         Some(matrix) if matrix.len() <= MATRIX => {
@@ -85,7 +85,7 @@ fn confusions(report: &ClassReport, width: usize) -> String {
             text += "\nmost frequent confusions\n";
             for confusion in report.top_confusions.iter().take(CONFUSIONS) {
                 let (truth, predicted) = (report.name(confusion.truth), report.name(confusion.predicted));
-                let _ = writeln!(text, "{:>10} nodes of {truth} predicted as {predicted}", confusion.count);
+                let _ = writeln!(text, "{:>10} {what} of {truth} predicted as {predicted}", confusion.count);
             }
         }
         _ => {}
@@ -118,7 +118,7 @@ mod tests {
             confusion_matrix: Some(vec![vec![1, 1], vec![0, 2]]),
             ..ClassReport::default()
         };
-        let text = text("test", &report);
+        let text = text("test", &report, ScoredRows::Nodes);
         assert!(text.contains("mule"), "{text}");
         let last = text.lines().last().unwrap();
         assert_eq!(last.split_whitespace().rev().take(2).collect::<Vec<_>>(), ["2", "0"]);
@@ -133,9 +133,9 @@ mod tests {
             top_confusions: vec![Confusion { truth: 3, predicted: 4, count: 9 }],
             ..ClassReport::default()
         };
-        let text = text("valid", &report);
+        let text = text("valid", &report, ScoredRows::Events);
         assert!(text.contains("(10 of 40 classes, those with the lowest F1"), "{text}");
         assert!(text.contains("\n39 ") && !text.contains("\n0 ") && !text.contains("\n1 "), "{text}");
-        assert!(text.contains("9 nodes of 3 predicted as 4"), "{text}");
+        assert!(text.contains("9 events of 3 predicted as 4"), "{text}");
     }
 }

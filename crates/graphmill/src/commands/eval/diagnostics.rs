@@ -3,15 +3,15 @@
 
 use std::fmt::Write;
 
-use graphmill_engine::saved::PartScores;
+use graphmill_engine::{record::ScoredRows, saved::PartScores};
 use graphmill_nn::metric::{
     classes::ClassReport,
     diagnostics::{Calibration, Diagnostics, ThresholdCurve, ThresholdPoint},
 };
 
 /// Lines about calibration and thresholds, or a table of the columns of classes or of residuals;
-/// empty without diagnostics.
-pub(super) fn text(parts: &[PartScores]) -> String {
+/// empty without diagnostics. The rows of the parts are `what`.
+pub(super) fn text(parts: &[PartScores], what: ScoredRows) -> String {
     let of = |name: &str| parts.iter().find(|part| part.part == name)?.diagnostics.as_ref();
     let (valid, test) = (of("valid"), of("test"));
     let mut text = calibration(test.and_then(|test| test.calibration.as_ref()), "calibration");
@@ -19,7 +19,7 @@ pub(super) fn text(parts: &[PartScores]) -> String {
     let curves = [valid, test].map(|of| of.and_then(|of| of.thresholds.as_ref()));
     text += &threshold(curves, report, "");
     let all: Vec<&Diagnostics> = parts.iter().filter_map(|part| part.diagnostics.as_ref()).collect();
-    text += &columns(&all);
+    text += &columns(&all, what);
     for column in test.iter().flat_map(|test| &test.columns) {
         let name = &column.name;
         text += &calibration(column.calibration.as_ref(), &format!("{name}: calibration"));
@@ -27,7 +27,7 @@ pub(super) fn text(parts: &[PartScores]) -> String {
         let curves = [of_valid, Some(column)].map(|of| of.and_then(|of| of.thresholds.as_ref()));
         text += &threshold(curves, Some(&column.by_class), &format!("{name}: "));
     }
-    text + &residuals(&all)
+    text + &residuals(&all, what)
 }
 
 /// Line about the calibration on the test nodes.
@@ -41,9 +41,9 @@ fn calibration(of: Option<&Calibration>, what: &str) -> String {
 }
 
 /// Table of the scores of each part and column of classes.
-fn columns(parts: &[&Diagnostics]) -> String {
+fn columns(parts: &[&Diagnostics], what: ScoredRows) -> String {
     let Some(first) = parts.iter().find_map(|of| of.columns.first()) else { return String::new() };
-    let mut text = format!("\n{:<10}{:>16}{:>8}", "columns", "target", "nodes");
+    let mut text = format!("\n{:<10}{:>16}{what:>8}", "columns", "target");
     let names: Vec<&String> = first.scores.keys().collect();
     names.iter().for_each(|name| text += &format!("{name:>20}"));
     text.push('\n');
@@ -88,13 +88,13 @@ fn threshold(
 }
 
 /// Table of the residuals of each part and target.
-fn residuals(parts: &[&Diagnostics]) -> String {
+fn residuals(parts: &[&Diagnostics], what: ScoredRows) -> String {
     if parts.iter().all(|of| of.residuals.is_empty()) {
         return String::new();
     }
     let mut text = format!(
-        "\n{:<10}{:>16}{:>8}{:>12}{:>12}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
-        "residuals", "target", "nodes", "mae", "rmse", "r2", "mean", "deviation", "5 %", "median", "95 %"
+        "\n{:<10}{:>16}{what:>8}{:>12}{:>12}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
+        "residuals", "target", "mae", "rmse", "r2", "mean", "deviation", "5 %", "median", "95 %"
     );
     for of in parts {
         for residuals in &of.residuals {

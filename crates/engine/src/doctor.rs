@@ -122,7 +122,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-fn processor() -> Finding {
+/// Name, cores and vector instructions of the processor, as far as the program uses them.
+pub fn processor() -> Finding {
     let text = read("/proc/cpuinfo");
     let field = text.lines().filter_map(|line| line.split_once(':'));
     let mut names = field.filter(|(name, _)| name.trim() == "model name").map(|(_, value)| value.trim());

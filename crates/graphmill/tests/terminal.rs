@@ -54,6 +54,18 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
+fn the_version_has_the_lines_of_the_doctor() {
+    let sandbox = Sandbox::new();
+    let (version, doctor) = (sandbox.ok_json("version"), sandbox.ok_json("doctor"));
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    let [version, doctor] = [&version, &doctor].map(|of| of["findings"].as_array().unwrap());
+    let parts: Vec<&str> = version.iter().filter_map(|of| of["part"].as_str()).collect();
+    assert_eq!(parts, ["version", "processor"]);
+    assert!(version.iter().all(|of| doctor.contains(of)), "{version:?} {doctor:?}");
+    assert!(sandbox.ok("version").contains(&format!("graphmill {} for ", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
 fn the_doctor_reports_each_part_with_a_remedy() {
     let sandbox = Sandbox::new();
     let document = sandbox.ok_json("doctor");

@@ -25,11 +25,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let mut findings = vec![version(), mpi()];
     findings.extend(doctor::examine(Path::new(".")));
-    if matches.get_flag("json") {
-        output::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "findings": findings }))?;
-    } else {
-        output::text(&findings.iter().map(Finding::to_string).collect::<String>())?;
-    }
+    print(matches, &findings)?;
     let faults: Vec<&str> = findings.iter().filter(|of| of.state == State::Fault).map(|of| of.part).collect();
     if faults.is_empty() {
         return Ok(());
@@ -38,8 +34,16 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     std::process::exit(1)
 }
 
+/// Prints findings as a table, or as a document with `--json`.
+pub(super) fn print(matches: &ArgMatches, findings: &[Finding]) -> anyhow::Result<()> {
+    if matches.get_flag("json") {
+        return output::json(&json!({ "version": env!("CARGO_PKG_VERSION"), "findings": findings }));
+    }
+    output::text(&findings.iter().map(Finding::to_string).collect::<String>())
+}
+
 /// Version of the program and the features that it was built with.
-fn version() -> Finding {
+pub(super) fn version() -> Finding {
     let features = [
         ("cuda", cfg!(feature = "cuda")),
         ("mpi", cfg!(feature = "mpi")),

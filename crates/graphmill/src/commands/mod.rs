@@ -25,6 +25,7 @@ mod runs;
 mod serve;
 mod sweep;
 mod train;
+mod version;
 
 use clap::{ArgMatches, Command};
 
@@ -71,6 +72,7 @@ const TABLE: &[(&str, &[Entry])] = &[
             Entry { command: runs::command, run: runs::run },
             Entry { command: bench::command, run: bench::run },
             Entry { command: doctor::command, run: doctor::run },
+            Entry { command: version::command, run: version::run },
         ],
     ),
     (

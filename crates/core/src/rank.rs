@@ -29,13 +29,20 @@ const UNITS: f64 = (1u64 << 63) as f64;
 
 /// Number of nodes that list each node among their in-neighbours (`V`). O(V + E), parallel.
 pub fn out_degrees(graph: &Graph) -> Vec<u32> {
-    let counts: Vec<AtomicU32> = (0..graph.num_nodes()).map(|_| AtomicU32::new(0)).collect();
-    graph.indices().par_chunks(1 << 14).for_each(|run| {
-        for &u in run {
-            // A sum: the order of the threads does not matter.
-            counts[u as usize].fetch_add(1, Relaxed);
-        }
-    });
+    out_degrees_of([graph], graph.num_nodes())
+}
+
+/// Number of edges of all `graphs` that leave each of `nodes` nodes.
+pub(crate) fn out_degrees_of<'g>(graphs: impl IntoIterator<Item = &'g Graph>, nodes: usize) -> Vec<u32> {
+    let counts: Vec<AtomicU32> = (0..nodes).map(|_| AtomicU32::new(0)).collect();
+    for graph in graphs {
+        graph.indices().par_chunks(1 << 14).for_each(|run| {
+            for &u in run {
+                // A sum: the order of the threads does not matter.
+                counts[u as usize].fetch_add(1, Relaxed);
+            }
+        });
+    }
     counts.into_iter().map(AtomicU32::into_inner).collect()
 }
 

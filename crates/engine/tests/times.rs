@@ -13,8 +13,9 @@ use graphmill_data::{
 use graphmill_engine::{
     Error, Result, RunContext, RunDir, TrainConfig,
     observer::Quiet,
+    propagation::PropagationOptions,
     record::Summary,
-    saved::{Kind, SavedRun, Selection},
+    saved::{Kind, Propagation, SavedRun, Selection},
     typed as typed_runs,
 };
 
@@ -134,6 +135,11 @@ fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
     let of_types = typed_runs::SavedTypedRun::of(&saved).unwrap();
     let scores = of_types.scores(&of_types.dataset(None).unwrap(), &Quiet).unwrap();
     assert_eq!(scores.test, one.1);
+    let spread = Propagation::new("label-propagation", PropagationOptions::default()).unwrap();
+    let saved = saved.with_propagation(spread).unwrap();
+    let of_types = typed_runs::SavedTypedRun::of(&saved).unwrap();
+    let message = of_types.scores(&data, &Quiet).unwrap_err().to_string();
+    assert!(message.contains("have times, and labels would spread to earlier rows"), "{message}");
 }
 
 /// Users who buy items of two kinds. The rows of a user are at the times 10, 20, ..., 60. The class

@@ -13,7 +13,7 @@ use super::{learner::BatchLearner, session::Session};
 use crate::{
     Result,
     distributed::Ranks,
-    record::{DatasetRecord, EpochRecord, LinkRelation, NvidiaRecord, PresamplingRecord},
+    record::{Baseline, DatasetRecord, EpochRecord, LinkRelation, NvidiaRecord, PresamplingRecord},
     strategy::Flow,
 };
 
@@ -122,6 +122,14 @@ pub(crate) trait BatchRun {
     /// Diagnostics of the part that was scored last, called `part`, if the seeds have targets.
     fn diagnostics(&self, _part: &str) -> Option<Diagnostics> {
         None
+    }
+
+    /// Scores of a method without a model on the validation and test seeds, if there is one.
+    ///
+    /// # Errors
+    /// The method fails.
+    fn baseline(&self) -> Result<Option<Baseline>> {
+        Ok(None)
     }
 
     /// Target scale of a run that learns values.

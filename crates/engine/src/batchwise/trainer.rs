@@ -205,7 +205,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         session.position.restore_best()?;
         let mut test = TestScore { metric: run.metric(), score: None };
         let scored = run.num_scored(Part::Test);
-        let mut diagnostics = Vec::new();
+        let (mut diagnostics, mut baseline) = (Vec::new(), None);
         if scored > 0 {
             session.observer.evaluate(scored);
             let clock = Instant::now();
@@ -218,6 +218,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             let score = run.score(&mut session.position.learner, Part::Test)?;
             diagnostics.extend(run.diagnostics("test"));
             test.score = score.map(|scored| scored.score);
+            baseline = run.baseline()?;
             session.meter.span("test", clock);
         }
         let position = &mut session.position;
@@ -231,6 +232,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             test,
             by_class: if scored > 0 { run.by_class() } else { None },
             diagnostics,
+            baseline,
             machine: Some(MachineRecord::here()),
             nvidia: run.nvidia(),
             presampling: run.presampling(),

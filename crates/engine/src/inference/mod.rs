@@ -48,7 +48,7 @@ use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, backend::ops::Gather, mo
 
 use crate::{Result, config::Work};
 pub(crate) use layers::{Layer, Layers};
-pub(crate) use nodes::{Added, NodeSet, fixed_sample};
+pub(crate) use nodes::{Added, NodeSet, fixed_sample, select};
 pub(crate) use rows::RowSource;
 pub(crate) use score::{
     DIAGNOSED_TRAIN_NODES, class_report, diagnosed_parts, diagnostics, score, score_labels,

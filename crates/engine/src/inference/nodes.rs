@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use graphmill_core::{NodeId, keyed};
+use graphmill_nn::Matrix;
 use rayon::prelude::*;
 
 /// Nodes of a graph for each member of the largest set that is a list: a set of few nodes, as those
@@ -226,6 +227,17 @@ pub(crate) fn fixed_sample(nodes: &[NodeId], max: usize) -> Vec<NodeId> {
     ids.truncate(max);
     ids.par_sort_unstable();
     ids
+}
+
+/// The rows of `nodes`.
+pub(crate) fn select(rows: &Matrix, nodes: &[NodeId]) -> Matrix {
+    let width = rows.num_cols();
+    let mut selected = Matrix::zeros(nodes.len(), width);
+    let from = rows.view().host();
+    for (to, &v) in selected.view_mut().host().chunks_exact_mut(width).zip(nodes) {
+        to.copy_from_slice(&from[v as usize * width..][..width]);
+    }
+    selected
 }
 
 #[cfg(test)]

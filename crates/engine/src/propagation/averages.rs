@@ -14,7 +14,7 @@ const ALL: RangeInclusive<f32> = f32::MIN..=f32::MAX;
 /// Mean of the training targets near each node; the mean of all for a node that none reaches.
 pub(super) fn labels(known: &Known, options: &PropagationOptions) -> Result<Matrix> {
     let width = known.outputs;
-    let mut start = unknown(known.graph.num_nodes(), width);
+    let mut start = unknown(known.paths.num_nodes(), width);
     let (mut sums, mut counts) = (vec![0.0f64; width], vec![0u64; width]);
     for (row, of_node) in of_training(known) {
         for (c, value) in of_node.into_iter().enumerate().filter(|(_, value)| !value.is_nan()) {
@@ -25,10 +25,10 @@ pub(super) fn labels(known: &Known, options: &PropagationOptions) -> Result<Matr
     }
     let means: Vec<f32> =
         sums.iter().zip(&counts).map(|(sum, &count)| (sum / count.max(1) as f64) as f32).collect();
-    let mut out = Matrix::zeros(known.graph.num_nodes(), width);
+    let mut out = Matrix::zeros(known.paths.num_nodes(), width);
     out.view_mut().host().par_chunks_exact_mut(width).for_each(|row| row.copy_from_slice(&means));
     let (steps, alpha) = (options.propagation_steps, options.propagation_alpha);
-    average(known, &Spread::new(known.graph), start, (steps, alpha), &mut out)?;
+    average(known, &Spread::new(&known.paths), start, (steps, alpha), &mut out)?;
     Ok(out)
 }
 
@@ -39,8 +39,8 @@ pub(super) fn correct_and_smooth(
     options: &PropagationOptions,
     mut outputs: Matrix,
 ) -> Result<Matrix> {
-    let (count, width, steps) = (known.graph.num_nodes(), known.outputs, options.propagation_steps);
-    let over = Spread::new(known.graph);
+    let (count, width, steps) = (known.paths.num_nodes(), known.outputs, options.propagation_steps);
+    let over = Spread::new(&known.paths);
     let mut errors = unknown(count, width);
     for (row, of_node) in of_training(known) {
         let from = &outputs.view().host()[row.clone()];

@@ -16,10 +16,10 @@ pub(super) fn labels(
     count: usize,
     options: &PropagationOptions,
 ) -> Result<Matrix> {
-    let mut start = Matrix::zeros(known.graph.num_nodes(), count);
+    let mut start = Matrix::zeros(known.paths.num_nodes(), count);
     set_true(known, class, &mut start);
     let (steps, alpha) = (options.propagation_steps, options.propagation_alpha);
-    spread(known, &Spread::new(known.graph), &start, steps, alpha, 0.0..=1.0)
+    spread(known, &Spread::new(&known.paths), &start, steps, alpha, 0.0..=1.0)
 }
 
 /// Corrects the probabilities by propagated errors, then smooths them.
@@ -30,8 +30,8 @@ pub(super) fn correct_and_smooth(
     mut probabilities: Matrix,
 ) -> Result<Matrix> {
     let (classes, steps) = (probabilities.num_cols(), options.propagation_steps);
-    let over = Spread::new(known.graph);
-    let mut errors = Matrix::zeros(known.graph.num_nodes(), classes);
+    let over = Spread::new(&known.paths);
+    let mut errors = Matrix::zeros(known.paths.num_nodes(), classes);
     set_true(known, class, &mut errors);
     let (to, from) = (errors.view_mut().host(), probabilities.view().host());
     let (mut sum, mut count) = (0.0f64, 0usize);

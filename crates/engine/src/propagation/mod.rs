@@ -4,7 +4,9 @@
 //! # Algorithm
 //!
 //! All methods repeat `Z <- a S Z + (1 - a) Y`, where `S = D^-1/2 A D^-1/2` is the normalized
-//! adjacency without self-loops, and `Y` holds the rows at the start.
+//! adjacency without self-loops, and `Y` holds the rows at the start. On a graph of several types
+//! `S` joins the nodes of the task's type ([`graphmill_core::spread`]): by the edges of all
+//! relations from the type to itself, or without any by paths of two edges.
 //!
 //! - `label-propagation`: `Y` has the classes of the training nodes as rows of zeros and ones.
 //! - `correct-and-smooth`: first `Y` has the model's errors at the training nodes, probabilities
@@ -50,10 +52,10 @@ use std::{fmt, ops::RangeInclusive};
 
 use clap::Args;
 use graphmill_core::{
-    ClassColumn, Graph, Labels, NodeId, Result,
+    ClassColumn, Labels, NodeId, Result,
     options::{Fault, OptionSet, range},
     progress::Progress,
-    spread::Spread,
+    spread::{Paths, Spread},
     table::{Entry, Table},
 };
 use graphmill_nn::Matrix;
@@ -99,10 +101,10 @@ impl OptionSet for PropagationOptions {
 }
 
 /// Data of a propagation.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Known<'k> {
-    /// The graph.
-    pub graph: &'k Graph,
+    /// Edges of the graph, or paths between the nodes of a type.
+    pub paths: Paths<'k>,
     /// Targets of all nodes; only those of `train` are read.
     pub labels: &'k Labels,
     /// Number of outputs of a node, `C`; at least that of the targets.
@@ -188,7 +190,7 @@ fn each_column(
     of_model: Option<&Matrix>,
     run: impl Fn(&[i32], usize, Matrix) -> Result<Matrix>,
 ) -> Result<Matrix> {
-    let (count, width) = (known.graph.num_nodes(), known.outputs);
+    let (count, width) = (known.paths.num_nodes(), known.outputs);
     let mut all = Matrix::zeros(count, width);
     for (k, range) in ClassColumn::ranges(columns).enumerate() {
         let class: Vec<i32> = class.par_chunks_exact(columns.len()).map(|row| row[k]).collect();

@@ -1,4 +1,4 @@
-use graphmill_core::{EdgeOptions, build, progress::Quiet};
+use graphmill_core::{EdgeOptions, Graph, build, progress::Quiet};
 use graphmill_nn::backend::{Cpu, LossOps};
 
 use super::*;
@@ -14,7 +14,8 @@ fn one_class() -> Labels {
 }
 
 fn known<'k>(graph: &'k Graph, labels: &'k Labels) -> Known<'k> {
-    Known { graph, labels, outputs: labels.classes(), train: &[0, 4], watch: &Quiet }
+    let paths = Paths::of_graph(graph);
+    Known { paths, labels, outputs: labels.classes(), train: &[0, 4], watch: &Quiet }
 }
 
 /// Dense reference of the recurrence.

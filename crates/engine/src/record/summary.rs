@@ -109,7 +109,7 @@ pub struct Summary {
     /// parts that they are compared with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<Diagnostics>,
-    /// Scores of label propagation alone, of a run that learned targets of the nodes of one type.
+    /// Scores of label propagation alone, of a run that learned targets of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Baseline>,
     /// Age of reused embeddings.

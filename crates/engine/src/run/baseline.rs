@@ -19,13 +19,12 @@
 //!
 //! At most 100 MB. None is computed under a memory limit of the run.
 
-use graphmill_core::{Labels, NodeId, progress::Quiet};
-use graphmill_data::Dataset;
-use graphmill_nn::{Matrix, metric::Metric};
+use graphmill_core::{Labels, NodeId};
+use graphmill_nn::metric::Metric;
 
 use crate::{
     Result, TrainConfig,
-    inference::score,
+    inference::{score_labels, select},
     propagation::{Known, PropagationOptions, labels, outputs},
     record::Baseline,
 };
@@ -35,40 +34,29 @@ const MAX_PRODUCTS: f64 = 5e9;
 /// Most values of a matrix.
 const MAX_VALUES: usize = 1 << 23;
 
-/// Scores of label propagation on the nodes that validate and test; `None` without targets of
-/// training nodes, or if it costs too much.
+/// Scores of label propagation on the nodes that validate and test, by the `metric` of the run and
+/// the targets of `known`; `None` without targets of training nodes, or if it costs too much.
 ///
 /// # Errors
 /// Those of the propagation.
-pub(super) fn label_propagation(
+pub(crate) fn label_propagation(
     config: &TrainConfig,
-    data: &Dataset,
+    known: &Known,
     metric: Metric,
     [valid, test]: [&[NodeId]; 2],
 ) -> Result<Option<Baseline>> {
-    let (of_data, width) = (&data.labels, data.labels.classes());
+    let Known { paths, labels: targets, outputs: width, train, .. } = known;
     let options = PropagationOptions::default();
     // sets and values have weights beside their sums
     let columns =
-        if matches!(of_data, Labels::Multi { .. } | Labels::Values { .. }) { 2 * width } else { width };
-    let products = data.graph.num_edges() as f64 * columns as f64 * options.propagation_steps as f64;
-    let is_dear = products > MAX_PRODUCTS || data.num_nodes() * columns > MAX_VALUES;
-    if is_dear || width == 0 || data.split.train.is_empty() || config.host_budget.0 > 0 {
+        if matches!(targets, Labels::Multi { .. } | Labels::Values { .. }) { 2 * width } else { *width };
+    let products = paths.num_edges() as f64 * columns as f64 * options.propagation_steps as f64;
+    let is_dear = products > MAX_PRODUCTS || paths.num_nodes() * columns > MAX_VALUES;
+    if is_dear || *width == 0 || train.is_empty() || config.host_budget.0 > 0 {
         return Ok(None);
     }
-    let known = Known {
-        graph: &data.graph,
-        labels: of_data,
-        outputs: width,
-        train: &data.split.train,
-        watch: &Quiet,
-    };
-    let rows = outputs(of_data, labels(&known, &options)?);
-    let of = |nodes: &[NodeId]| {
-        let row = |&v: &NodeId| &rows.view().host()[v as usize * width..][..width];
-        let of_nodes: Vec<f32> = nodes.iter().flat_map(row).copied().collect();
-        score(metric, &Matrix::from_slice(nodes.len(), width, &of_nodes), data, nodes)
-    };
+    let rows = outputs(targets, labels(known, &options)?);
+    let of = |nodes: &[NodeId]| score_labels(metric, &select(&rows, nodes), targets, nodes);
     let [valid, test] = [valid, test].map(|nodes| if nodes.is_empty() { None } else { of(nodes) });
     Ok(Some(Baseline { method: "label-propagation".into(), valid, test }))
 }

@@ -38,6 +38,7 @@ mod summary;
 pub mod tiers;
 pub(crate) mod updates;
 
+pub(crate) use baseline::label_propagation;
 pub(crate) use checkpoint_writer::CheckpointWriter;
 pub use context::RunContext;
 pub(crate) use inputs::Inputs;

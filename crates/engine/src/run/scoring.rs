@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{NodeId, table};
+use graphmill_core::{NodeId, progress::Quiet, spread::Paths, table};
 use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{
@@ -14,8 +14,8 @@ use graphmill_nn::{
 };
 
 use super::{
-    Inputs, Meter, Peers, RunPosition, RunState, baseline, link_scoring::LinkScorer, observer::Observer,
-    setup::Tables,
+    Inputs, Meter, Peers, RunPosition, RunState, baseline::label_propagation, link_scoring::LinkScorer,
+    observer::Observer, setup::Tables,
 };
 use crate::{
     Result, TrainConfig, build,
@@ -26,6 +26,7 @@ use crate::{
         score,
     },
     learner::Learner,
+    propagation::Known,
     record::{Baseline, EpochTotals, TestScore, ValidationScore},
     stage::Loader,
     tiers::AllRows,
@@ -217,7 +218,10 @@ impl<'a> Scorer<'a> {
         if let Judge::Labels(metric) = &self.judge {
             if self.ranks.is_none() {
                 let parts = [&self.valid[..], &nodes[..]];
-                baseline = baseline::label_propagation(self.config, self.data, metric.make, parts)?;
+                let (labels, train) = (&self.data.labels, &self.data.split.train[..]);
+                let paths = Paths::of_graph(&self.data.graph);
+                let known = Known { paths, labels, outputs: labels.classes(), train, watch: &Quiet };
+                baseline = label_propagation(self.config, &known, metric.make, parts)?;
             }
             by_class = class_report(&self.logits, &self.data.labels, &nodes, &names);
             diagnostics.extend(self.diagnose("test", &nodes, &names));

@@ -16,10 +16,10 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{Kind, SavedRun, node_list::select};
+use super::{Kind, SavedRun};
 use crate::{
     Error, Result, build,
-    inference::{Inference, Output},
+    inference::{Inference, Output, select},
     predictions::Values,
     tiers::AllRows,
 };
@@ -197,10 +197,7 @@ impl SavedRun {
         self.check_kind(kind)?;
         let loaded = self.load(data)?;
         if let Some(propagation) = &self.propagation {
-            if kind == Kind::Embeddings {
-                let message = format!("--propagate {}: embeddings are not propagated", propagation.name());
-                return Err(Error::usage(message));
-            }
+            propagation.check_kind(kind)?;
             let all = self.propagated(propagation, (&loaded, data), features, watch)?;
             return Ok(loaded.values(kind, select(&all, nodes)));
         }
@@ -225,8 +222,15 @@ impl SavedRun {
     /// Values of predictions, as [`values`] returns them; of a run that predicts values these, at
     /// the scale of its targets.
     pub(crate) fn values(&self, kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
-        if kind == Kind::Classes && self.target_scale().is_some() {
+        if kind == Kind::Classes {
             self.undo_scale(&mut rows);
+        }
+        self.scaled_values(kind, multi, rows)
+    }
+
+    /// [`SavedRun::values`] from rows at the scale of the targets.
+    pub(crate) fn scaled_values(&self, kind: Kind, multi: bool, rows: Matrix) -> (usize, Values) {
+        if kind == Kind::Classes && self.target_scale().is_some() {
             return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
         }
         values(kind, ClassOutputs::new(multi, self.columns()), rows)

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use graphmill_core::{NodeId, node_order};
 use graphmill_data::{Dataset, npy};
-use graphmill_nn::Matrix;
 
 use crate::{Error, Result};
 
@@ -46,15 +45,4 @@ pub(crate) fn read_nodes(file: &Path, num_nodes: usize) -> Result<Vec<NodeId>> {
             check(place, id)
         })
         .collect()
-}
-
-/// The rows of `nodes`.
-pub(super) fn select(rows: &Matrix, nodes: &[NodeId]) -> Matrix {
-    let width = rows.num_cols();
-    let mut selected = Matrix::zeros(nodes.len(), width);
-    let from = rows.view().host();
-    for (to, &v) in selected.view_mut().host().chunks_exact_mut(width).zip(nodes) {
-        to.copy_from_slice(&from[v as usize * width..][..width]);
-    }
-    selected
 }

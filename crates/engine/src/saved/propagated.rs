@@ -1,19 +1,20 @@
 //! Predictions of a saved run after labels or errors have spread over the graph.
 
-use graphmill_core::{NodeId, options::OptionSet, progress::Progress, table::Entry};
+use graphmill_core::{Labels, NodeId, options::OptionSet, progress::Progress, spread::Paths, table::Entry};
 use graphmill_data::Dataset;
 use graphmill_nn::Matrix;
 use serde::Serialize;
 
 use super::{
-    SavedRun,
+    Kind, SavedRun,
     infer::{ClassOutputs, LoadedModel},
 };
 use crate::{
     Error, Result,
-    config::events::is_of_events,
+    config::{embedding::is_table, events::is_of_events},
     inference::Output,
     propagation::{Known, Method, PropagationOptions, TABLE, outputs},
+    record::Origin,
     tiers::AllRows,
 };
 
@@ -57,6 +58,43 @@ impl Propagation {
     pub fn name(&self) -> &'static str {
         self.method.name
     }
+
+    /// Refuses embeddings.
+    ///
+    /// # Errors
+    /// `kind` is embeddings.
+    pub(crate) fn check_kind(&self, kind: Kind) -> Result<()> {
+        match kind {
+            Kind::Embeddings => {
+                let message = format!("--propagate {}: embeddings are not propagated", self.name());
+                Err(Error::usage(message))
+            }
+            Kind::Classes | Kind::Probabilities => Ok(()),
+        }
+    }
+
+    /// Refuses a dataset without targets of training nodes.
+    ///
+    /// # Errors
+    /// The dataset called `name` has none.
+    pub(crate) fn check_targets(&self, train: &[NodeId], labels: &Labels, name: &str) -> Result<()> {
+        if train.is_empty() || labels.classes() == 0 {
+            let message = format!("--propagate {} needs targets of training nodes", self.name());
+            return Err(Error::dataset(name, message));
+        }
+        Ok(())
+    }
+
+    /// Outputs of all nodes: logits of classes, or values at the scale of the targets. `of_model`
+    /// computes the probabilities or values of the model for all nodes.
+    ///
+    /// # Errors
+    /// Those of `of_model`, or the work is asked to end.
+    pub(crate) fn outputs(&self, known: &Known, of_model: impl FnOnce() -> Result<Matrix>) -> Result<Matrix> {
+        let Method { reads_model, run } = self.method.make;
+        let start = if reads_model { of_model()? } else { Matrix::default() };
+        Ok(outputs(known.labels, run(known, &self.options, start)?))
+    }
 }
 
 impl SavedRun {
@@ -64,8 +102,8 @@ impl SavedRun {
     /// [`SavedRun::predict_selection`].
     ///
     /// # Errors
-    /// The run did not learn targets of the nodes of a graph of one type, or the method reads
-    /// errors of a model that reads labels.
+    /// The run did not learn targets of nodes, or the method reads errors of a model that reads
+    /// labels.
     pub fn with_propagation(mut self, propagation: Propagation) -> Result<Self> {
         let why = match &self.origin {
             _ if self.learns_links() => Some("the run learned links, which are no labels of nodes"),
@@ -73,10 +111,9 @@ impl SavedRun {
                 Some("the run learned targets of events, and labels spread over the edges of nodes")
             }
             None => Some("the run has no record of its targets (dataset.json)"),
-            Some(origin) if origin.typed.is_some() => Some(
-                "the run learned a task of a graph of several types or tasks, and labels spread over the \
-                 edges of one node type",
-            ),
+            Some(Origin { typed: Some(typed), .. }) if !typed.is_on_nodes || is_table(&self.config) => {
+                Some("the run learned links, which are no labels of nodes")
+            }
             Some(_) => None,
         };
         if let Some(why) = why {
@@ -94,6 +131,11 @@ impl SavedRun {
         Ok(self)
     }
 
+    /// The propagation after the model, if there is one.
+    pub(crate) fn propagation(&self) -> Option<&Propagation> {
+        self.propagation.as_ref()
+    }
+
     /// Outputs of all nodes after the propagation, from the rows `features` of all nodes: logits of
     /// classes, or values at the scale of the targets.
     ///
@@ -109,9 +151,7 @@ impl SavedRun {
     ) -> Result<Matrix> {
         let refuse = |message: String| Err(Error::dataset(&data.name, message));
         let (train, labels) = (&data.split.train[..], &data.labels);
-        if train.is_empty() || labels.classes() == 0 {
-            return refuse(format!("--propagate {} needs targets of training nodes", propagation.name()));
-        }
+        propagation.check_targets(train, labels, &data.name)?;
         let (found, classes) = (labels.classes(), loaded.num_outputs());
         if found > classes {
             let kind = if labels.is_values() { "targets" } else { "classes" };
@@ -124,16 +164,17 @@ impl SavedRun {
                 "its targets are not of the kind that the run learned; leave out --propagate".into(),
             );
         }
-        let mut start = Matrix::default();
-        if propagation.method.make.reads_model {
+        let of_model = || {
             let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
             let graph = (&data.graph, features);
-            start = self.blame_config(loaded.rows(graph, &loaded.exact, &all, Output::Logits, watch))?;
+            let rows = loaded.rows(graph, &loaded.exact, &all, Output::Logits, watch);
+            let mut rows = self.blame_config(rows)?;
             if !loaded.predicts_values() {
-                ClassOutputs::new(loaded.multi, &loaded.columns).probabilities(loaded.backend(), &mut start);
+                ClassOutputs::new(loaded.multi, &loaded.columns).probabilities(loaded.backend(), &mut rows);
             }
-        }
-        let known = Known { graph: &data.graph, labels, outputs: classes, train, watch };
-        Ok(outputs(labels, (propagation.method.make.run)(&known, &propagation.options, start)?))
+            Ok(rows)
+        };
+        let paths = Paths::of_graph(&data.graph);
+        propagation.outputs(&Known { paths, labels, outputs: classes, train, watch }, of_model)
     }
 }

@@ -12,10 +12,10 @@ use graphmill_nn::{
 };
 use serde::Serialize;
 
-use super::{Propagation, PropagationRecord, SavedRun, node_list::select};
+use super::{Propagation, PropagationRecord, SavedRun};
 use crate::{
     Result, build,
-    inference::{Inference, Output, class_report, diagnostics, fixed_sample, score},
+    inference::{Inference, Output, class_report, diagnostics, fixed_sample, score, select},
 };
 
 /// Source of the outputs that are scored.

@@ -29,6 +29,7 @@
 //! | `position.rs` | files of a checkpoint |
 //! | `counts.rs` | counts by type of an epoch |
 //! | `saved.rs` | scores and predictions of a run |
+//! | `propagated.rs` | labels that spread between the nodes of a type |
 //! | `exported.rs` | properties of a run that exports of its model record |
 //! | `new_nodes.rs` | predictions for nodes that the dataset does not hold |
 //! | `open.rs` | a run that stays open and answers for single nodes |
@@ -52,6 +53,7 @@ mod new_nodes;
 mod open;
 pub mod partition;
 mod position;
+mod propagated;
 mod ranks;
 mod saved;
 mod shares;

@@ -21,10 +21,10 @@ use crate::{
     Error, Result, TrainConfig,
     checkpoint::load_params,
     edge_rows,
-    inference::{Output, class_report, diagnostics, fixed_sample, score_labels},
+    inference::{Output, class_report, diagnostics, fixed_sample, score_labels, select},
     predictions::{Identity, Predictions, Target},
     record::{OTHER_DATASET_HINT, Origin, TypedOrigin},
-    saved::{EmbedOptions, Kind, PartScores, SavedRun, Scores, Selection, Written, keys::Names},
+    saved::{EmbedOptions, Kind, PartScores, Propagation, SavedRun, Scores, Selection, Written, keys::Names},
 };
 
 /// A run directory that holds a model of several types.
@@ -200,15 +200,22 @@ impl<'r> SavedTypedRun<'r> {
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
-        let Loaded { task, model } = self.load(data)?;
-        let chosen = self.run.blame_config(build::metric(self.config(), &task))?;
-        let mut inference = self.inference(data, &task)?.watched(watch);
+        let loaded = self.load(data)?;
+        let Loaded { task, model } = &loaded;
+        let chosen = self.run.blame_config(build::metric(self.config(), task))?;
+        let mut inference = self.inference(data, task)?.watched(watch);
+        let propagated = self.propagated(data, &loaded, &mut inference, watch)?;
         let (mut logits, mut parts, mut test) = (Matrix::default(), Vec::new(), None);
         let table = metric::table(task.labels.is_values());
         for (part, nodes) in task.split.parts() {
             let nodes = &fixed_sample(nodes, self.config().eval_nodes)[..];
-            inference.run(&model, nodes, Output::Logits, &mut logits)?;
-            self.run.undo_scale(&mut logits);
+            match &propagated {
+                Some(all) => logits = select(all, nodes),
+                None => {
+                    inference.run(model, nodes, Output::Logits, &mut logits)?;
+                    self.run.undo_scale(&mut logits);
+                }
+            }
             let score = |make| score_labels(make, &logits, &task.labels, nodes);
             let scores: BTreeMap<String, Option<f64>> =
                 table.iter().map(|entry| (entry.name.to_string(), score(entry.make))).collect();
@@ -216,7 +223,10 @@ impl<'r> SavedTypedRun<'r> {
                 test = scores[chosen.name];
             }
             let by_class = class_report(&logits, &task.labels, nodes, &task.classes);
+            // propagated scores of classes have no calibrated probabilities
+            let has_diagnostics = propagated.is_none() || task.labels.is_values();
             let diagnostics = diagnostics(part, &logits, &task.labels, nodes, &task.classes);
+            let diagnostics = diagnostics.filter(|_| has_diagnostics);
             parts.push(PartScores { part, nodes: nodes.len(), scores, by_class, diagnostics });
         }
         Ok(Scores {
@@ -224,7 +234,7 @@ impl<'r> SavedTypedRun<'r> {
             dataset: data.name.clone(),
             same_dataset: self.is_own(data),
             rescaled: None,
-            propagation: None,
+            propagation: self.run.propagation().map(Propagation::record),
             metric: chosen.name.to_string(),
             test,
             parts,
@@ -249,10 +259,12 @@ impl<'r> SavedTypedRun<'r> {
     ) -> Result<Written> {
         let target = Target::new(out)?;
         self.run.check_kind(kind)?;
+        self.run.propagation().map_or(Ok(()), |propagation| propagation.check_kind(kind))?;
         let past = self.run.types_as_of(data)?;
         let data = past.as_ref().unwrap_or(data);
-        let Loaded { task, model } = self.load(data)?;
-        let mut names = Names::of_type(data, task.node_type, self.classes(&task));
+        let loaded = self.load(data)?;
+        let Loaded { task, model } = &loaded;
+        let mut names = Names::of_type(data, task.node_type, self.classes(task));
         names.columns = self.run.columns().to_vec();
         let by_original = original.then(|| ids_by_original(data, task.node_type)).transpose()?;
         let (by_key, is_all) = (names.finds_by_key(&selection), matches!(selection, Selection::All));
@@ -264,10 +276,15 @@ impl<'r> SavedTypedRun<'r> {
         let time = data.nodes[task.node_type].time.as_ref();
         self.run.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
-        let mut rows = Matrix::default();
-        let mut inference = self.inference(data, &task)?.watched(watch);
-        rows_of(&nodes, &mut rows, |nodes, rows| inference.run(&model, nodes, output, rows))?;
-        let (cols, values) = self.run.values(kind, task.labels.is_multi(), rows);
+        let mut inference = self.inference(data, task)?.watched(watch);
+        let (cols, values) = match self.propagated(data, &loaded, &mut inference, watch)? {
+            Some(all) => self.run.scaled_values(kind, task.labels.is_multi(), select(&all, &nodes)),
+            None => {
+                let mut rows = Matrix::default();
+                rows_of(&nodes, &mut rows, |nodes, rows| inference.run(model, nodes, output, rows))?;
+                self.run.values(kind, task.labels.is_multi(), rows)
+            }
+        };
         let (count, kind) = (nodes.len(), self.run.name_of(kind));
         let identity = Some(Identity { ids: requested.clone(), ..names.identity(&nodes) });
         target.write(&Predictions { nodes: requested, cols, values, identity })?;

@@ -2,7 +2,11 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use graphmill_core::{NodeId, progress::Progress, table};
+use graphmill_core::{
+    NodeId,
+    progress::{Progress, Quiet},
+    table,
+};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::LinkTraffic,
@@ -44,11 +48,11 @@ use crate::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
     record::{
-        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, NvidiaRecord, PresamplingRecord, RankRecord,
-        Summary, Traffic,
+        Baseline, DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, NvidiaRecord, PresamplingRecord,
+        RankRecord, Summary, Traffic,
     },
     run::{
-        Preparation,
+        Preparation, label_propagation,
         notices::{ALL_IN_HOST, opening},
     },
     strategy::{Flow, Timed, attempt},
@@ -439,6 +443,17 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn by_class(&self) -> Option<ClassReport> {
         class_report(&self.logits, &self.task.labels, &self.scored[Part::Test as usize], &self.task.classes)
+    }
+
+    fn baseline(&self) -> Result<Option<Baseline>> {
+        match (self.view, self.task.known(&Quiet)) {
+            (None, Ok(known)) => {
+                let parts = [&self.scored[Part::Valid as usize][..], &self.scored[Part::Test as usize]];
+                label_propagation(self.config, &known, self.metric.make, parts)
+            }
+            // a rank has the labels and edges of its own nodes only
+            _ => Ok(None),
+        }
     }
 
     fn has_devices(&self) -> bool {

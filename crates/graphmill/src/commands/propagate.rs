@@ -20,8 +20,9 @@ pub(super) fn with_options(command: Command) -> Command {
         format!("Spread labels over the graph: {}", TABLE.names()),
         "label-propagation predicts from the labels of the training nodes alone, a baseline without the \
          model. correct-and-smooth corrects the model's predictions by its errors on the training nodes, \
-         which helps most if neighbours have similar labels. For runs on classes or values of the nodes of \
-         one type",
+         which helps most if neighbours have similar labels. On several types labels spread over the \
+         relations from the task's type to itself, or without any through one other type. For runs on \
+         classes or values of nodes",
     );
     let command = command.next_help_heading("Propagation, after the model").arg(method);
     // the derived options would describe the command as they describe themselves

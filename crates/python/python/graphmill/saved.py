@@ -35,8 +35,8 @@ def evaluate(
         last: Scores the last checkpoint instead of the best model.
         propagate: Spreads labels over the graph after the model: ``"label-propagation"`` predicts
             from the labels of the training nodes alone, a baseline; ``"correct-and-smooth"``
-            corrects the model by its errors on the training nodes. For classes or values of the
-            nodes of one type.
+            corrects the model by its errors on the training nodes. For classes or values of
+            nodes; on several types labels spread between nodes of the task's type.
         propagation: Options of ``propagate``: ``propagation_steps``, ``propagation_alpha``,
             ``correction_alpha``.
 

@@ -2,13 +2,13 @@
 //!
 //! # Algorithm
 //!
-//! An input row is the feature row of a node followed by one column per output of the model. If the
-//! node's label is shown, they have a 1 in the column of its class, of each label of its set, or of
-//! its class in each of several columns, or its values at the scale of the loss, whose mean is 0.
-//! Else they are zeros, as the columns of a missing class or value are. A training batch hides the
-//! labels of its seeds, and those of other training nodes with the probability `1 - R`, so the loss
-//! of a seed does not depend on its own label. Inference shows the labels of all training nodes,
-//! and of no others.
+//! An input row is the feature row of a node, on several types of the task's type, followed by one
+//! column per output of the model. If the node's label is shown, they have a 1 in the column of its
+//! class, of each label of its set, or of its class in each of several columns, or its values at
+//! the scale of the loss, whose mean is 0. Else they are zeros, as the columns of a missing class
+//! or value are. A training batch hides the labels of its seeds, and those of other training nodes
+//! with the probability `1 - R`, so the loss of a seed does not depend on its own label. Inference
+//! shows the labels of all training nodes, and of no others.
 //!
 //! # Source
 //!
@@ -76,22 +76,37 @@ impl LabelColumns {
     /// # Errors
     /// `data` has more classes than the model, or other targets.
     pub fn new(config: &TrainConfig, data: &Dataset, outputs: usize) -> Result<Option<Self>> {
+        let of = (&data.name[..], data.num_nodes());
+        Self::of_targets(config, of, (&data.labels, &data.split.train), outputs)
+    }
+
+    /// [`LabelColumns::new`] from the targets and training nodes of a dataset with this name and
+    /// number of nodes.
+    ///
+    /// # Errors
+    /// As [`LabelColumns::new`].
+    pub(crate) fn of_targets(
+        config: &TrainConfig,
+        (name, nodes): (&str, usize),
+        (labels, train): (&Labels, &[NodeId]),
+        outputs: usize,
+    ) -> Result<Option<Self>> {
         if config.label_inputs == 0.0 {
             return Ok(None);
         }
-        let (labels, own) = (data.labels.clone(), data.labels.classes());
+        let (labels, own) = (labels.clone(), labels.classes());
         if own > outputs || own != outputs && !matches!(labels, Labels::Single { .. }) {
             let kind = if labels.is_values() { "values" } else { "classes" };
-            return Err(refused(config, data, &format!("the {own} {kind} instead of {outputs}")));
+            return Err(refused(config, name, &format!("the {own} {kind} instead of {outputs}")));
         }
         let scale = match &labels {
             Labels::Values { values, width } => {
-                TargetScale::fit(config.target_transform, values, *width, &data.split.train)
+                TargetScale::fit(config.target_transform, values, *width, train)
             }
             Labels::Single { .. } | Labels::Multi { .. } | Labels::Columns { .. } => TargetScale::default(),
         };
-        let mut is_known = vec![false; data.num_nodes()];
-        data.split.train.iter().for_each(|&v| is_known[v as usize] = true);
+        let mut is_known = vec![false; nodes];
+        train.iter().for_each(|&v| is_known[v as usize] = true);
         let (share, seed) = (config.label_inputs, config.seed);
         Ok(Some(Self { labels, is_known: is_known.into(), scale, width: outputs, share, seed }))
     }
@@ -112,7 +127,7 @@ impl LabelColumns {
         }
         let has_labels = data.labels.classes() > 0;
         if has_labels && !own.has_targets_like(&data.labels) {
-            return Err(refused(config, data, "targets that are not like those of the run"));
+            return Err(refused(config, &data.name, "targets that are not like those of the run"));
         }
         if !has_labels {
             let labels = Labels::Single { class: vec![-1; data.num_nodes()].into(), classes: 0 };
@@ -120,10 +135,13 @@ impl LabelColumns {
             return Self::new(config, &data, own.classes);
         }
         let columns = Self::new(config, data, own.classes)?;
-        Ok(columns.map(|columns| match scale {
-            Some(scale) => Self { scale: scale.clone(), ..columns },
-            None => columns,
-        }))
+        Ok(columns.map(|columns| columns.at_scale(scale)))
+    }
+
+    /// The same columns with values at the `scale` of a model, if it has one.
+    #[must_use]
+    pub(crate) fn at_scale(self, scale: Option<&TargetScale>) -> Self {
+        Self { scale: scale.cloned().unwrap_or_else(|| self.scale.clone()), ..self }
     }
 
     /// [`LabelColumns::new`] for training on batches of `seeds` of the nodes of `data`.
@@ -131,17 +149,8 @@ impl LabelColumns {
     /// # Errors
     /// As [`LabelColumns::new`], or one batch has all training nodes as seeds.
     pub fn for_training(config: &TrainConfig, data: &Dataset, seeds: usize) -> Result<Option<Self>> {
-        let labels = Self::new(config, data, data.labels.classes())?;
-        let train = data.split.train.len();
-        if labels.is_some() && seeds >= train {
-            return Err(Error::usage(format!(
-                "--label-inputs {}: a batch hides the labels of its seeds, and one batch has all {train} \
-                 training nodes as seeds; set --batch-size to {} or less",
-                config.label_inputs,
-                (train / 2).max(1)
-            )));
-        }
-        Ok(labels)
+        check_seeds(config, seeds, data.split.train.len())?;
+        Self::new(config, data, data.labels.classes())
     }
 
     /// The same columns without a label.
@@ -159,10 +168,21 @@ impl LabelColumns {
     /// with the seeds, whose labels stay hidden.
     pub(crate) fn append_to_batch(&self, batch: &mut Extracted) {
         let Extracted { sampled, features, .. } = batch;
-        let (seeds, number) = (&sampled.seeds.nodes, sampled.seeds.number);
-        debug_assert_eq!(sampled.input_nodes.get(..seeds.len()), Some(&seeds[..]), "seeds come first");
-        let (of_batch, count) = (key(&[self.seed, SHOWN, sampled.seeds.epoch, number]), seeds.len());
-        self.append(&sampled.input_nodes, features, |i, v| {
+        let seeds = &sampled.seeds;
+        self.append_to_training((seeds.epoch, seeds.number), &seeds.nodes, (&sampled.input_nodes, features));
+    }
+
+    /// Appends the columns to the `rows` of the `nodes` of a training batch, given by its epoch and
+    /// number. The nodes start with the `seeds`, whose labels stay hidden.
+    pub(crate) fn append_to_training(
+        &self,
+        (epoch, number): (u64, u64),
+        seeds: &[NodeId],
+        (nodes, rows): (&[NodeId], &mut Matrix),
+    ) {
+        debug_assert_eq!(nodes.get(..seeds.len()), Some(seeds), "seeds come first");
+        let (of_batch, count) = (key(&[self.seed, SHOWN, epoch, number]), seeds.len());
+        self.append(nodes, rows, |i, v| {
             i >= count && Stream::new(key(&[of_batch, u64::from(v)])).uniform() < self.share
         });
     }
@@ -213,10 +233,26 @@ impl LabelColumns {
     }
 }
 
+/// Checks that a batch of `seeds` of `train` training nodes leaves labels to show.
+///
+/// # Errors
+/// The run has `--label-inputs`, and one batch has all training nodes as seeds.
+pub(crate) fn check_seeds(config: &TrainConfig, seeds: usize, train: usize) -> Result<()> {
+    if config.label_inputs > 0.0 && seeds >= train {
+        return Err(Error::usage(format!(
+            "--label-inputs {}: a batch hides the labels of its seeds, and one batch has all {train} \
+             training nodes as seeds; set --batch-size to {} or less",
+            config.label_inputs,
+            (train / 2).max(1)
+        )));
+    }
+    Ok(())
+}
+
 /// Error of labels that cannot be inputs of a model.
-fn refused(config: &TrainConfig, data: &Dataset, what: &str) -> Error {
+fn refused(config: &TrainConfig, name: &str, what: &str) -> Error {
     Error::usage(format!(
-        "--label-inputs {}: {what} of {} cannot be inputs of the model; leave it out",
-        config.label_inputs, data.name
+        "--label-inputs {}: {what} of {name} cannot be inputs of the model; leave it out",
+        config.label_inputs
     ))
 }

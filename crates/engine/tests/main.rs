@@ -41,6 +41,7 @@ mod strategies;
 mod tiers_over_ranks;
 mod times;
 mod typed;
+mod typed_label_inputs;
 mod typed_links;
 mod typed_predictor;
 mod typed_ranks;

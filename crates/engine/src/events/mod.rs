@@ -67,7 +67,7 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Option<TypedDataset>> {
         return Ok(None);
     }
     let dir = Path::new(&config.dataset);
-    if !config.is_in_memory() && is_dataset(dir) && !is_typed(dir) {
+    if !config.dataset.is_empty() && !config.is_in_memory() && is_dataset(dir) && !is_typed(dir) {
         return Err(of_format_1(config));
     }
     if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {

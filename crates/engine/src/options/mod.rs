@@ -31,6 +31,7 @@ pub use command::{Changed, changed, command_line, quoted, word};
 pub use files::place;
 pub use keys::{Key, by_flag, key, keys, names, suggestion};
 pub(crate) use rules::label_columns;
+pub(crate) use typed::label_columns as typed_label_columns;
 pub(crate) use types::is_typed;
 
 use crate::{

@@ -14,13 +14,12 @@ use super::{
 };
 use crate::{
     TrainConfig,
-    config::Devices,
+    config::{Devices, link_task::is_partitioned},
     strategy::{self, RoundOptions, UpdateOptions, simulated},
 };
 
 /// General options that such a run does not read, with the reason.
 const UNREAD: &[(&str, &str)] = &[
-    ("label_inputs", "the rows of a type have no label columns"),
     ("max_batches", "an epoch has all training nodes"),
     ("bottom", "feature rows are projected before they are aggregated"),
     ("bottom_dir", "feature rows are projected before they are aggregated"),
@@ -51,6 +50,7 @@ const RULES: &[(&str, Rule)] = &[
     ("placement", device_caches),
     ("order", order),
     ("fanout", fanout),
+    ("label_inputs", |config, _| label_columns(config)),
     ("strategy", of_types),
     ("heads", rules::hidden_layer),
     ("out_heads", rules::last_layer),
@@ -97,6 +97,7 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("huber_delta", NO_TARGETS),
     ("class_weights", NO_TARGETS),
     ("focal", NO_TARGETS),
+    ("label_inputs", NO_TARGETS),
 ];
 const WALKS: &str = "the positives are edges";
 const ALL_IN_HOST: &str = "the host holds all rows";
@@ -171,6 +172,26 @@ fn from_seeds(config: &TrainConfig) -> Read {
     }
     let readers = table.iter().filter(|entry| !entry.make.draws_subgraphs).map(|entry| entry.name);
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
+}
+
+/// Input rows of the task's type can have label columns: each batch has seeds whose labels it hides,
+/// and the processor makes the rows of one process.
+pub(crate) fn label_columns(config: &TrainConfig) -> Read {
+    from_seeds(config)?;
+    if *config.devices != Devices::Cpu {
+        let devices = &config.devices;
+        return Err(format!(
+            "--devices {devices}: the processor appends labels to the rows; use --devices cpu, or leave it out"
+        ));
+    }
+    if is_partitioned(config) {
+        return Err(
+            "a rank has the labels of its own nodes only; use the dataset before graphmill partition, \
+                    or leave it out"
+                .into(),
+        );
+    }
+    Ok(())
 }
 
 /// The sampler reads the fanout. Otherwise only its length matters, which `--layers` sets.

@@ -62,7 +62,7 @@ pub(super) fn model_of(
     task: &TypedTask,
     own_nodes: Option<Arc<[Vec<NodeId>]>>,
 ) -> Result<TypedModel> {
-    let (schema, dims) = (task.graph.schema(), task.feature_dims());
+    let (schema, dims) = (task.graph.schema(), task.input_dims());
     let counts = |t: usize| own_nodes.as_ref().map_or(schema.types()[t].count, |own| own[t].len());
     check_learned_rows(
         config,

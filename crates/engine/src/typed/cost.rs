@@ -88,7 +88,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     }
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
-    let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
+    let tables = task.host_tables();
     let step = step::bytes(config, (&task, None), &*sampler, &borrowed(&tables))?.all as f64;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
@@ -116,7 +116,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         largest[0] = largest[0].max(block_bytes(&batch));
         let clock = Instant::now();
-        let mut batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
+        let mut batch = task.extract(batch, &borrowed(&tables), 0)?;
         let gather = clock.elapsed().as_secs_f64();
         let mut bytes = 0.0;
         for (t, of) in types.iter_mut().enumerate() {

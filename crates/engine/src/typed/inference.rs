@@ -46,6 +46,7 @@ use super::{
 use crate::{
     Result, TrainConfig,
     inference::{Added, NodeSet, Output},
+    label_inputs::LabelColumns,
 };
 
 /// Inference on one task. Reuses its buffers between calls.
@@ -56,6 +57,8 @@ pub(super) struct TypedInference<'a> {
     samplers: Arc<Neighborhoods>,
     /// Ids of the nodes of each type in the tables, if they differ from those in the graph.
     ids: Option<&'a [Vec<NodeId>]>,
+    /// Labels that follow the feature rows of the task's type, if the model reads some.
+    labels: Option<LabelColumns>,
     /// Most nodes of a chunk.
     chunk: usize,
     watch: &'a dyn Progress,
@@ -106,6 +109,7 @@ impl<'a> TypedInference<'a> {
             tables,
             samplers,
             ids: None,
+            labels: task.label_columns.clone(),
             chunk: config.eval_chunk.clamp(1, most),
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
@@ -120,6 +124,12 @@ impl<'a> TypedInference<'a> {
     #[must_use]
     pub(super) fn watched(self, watch: &'a dyn Progress) -> Self {
         Self { watch, ..self }
+    }
+
+    /// Hides all labels from the model, or shows those of the training nodes.
+    pub(super) fn hide_labels(&mut self, hide: bool) {
+        let labels = self.task.label_columns.as_ref();
+        self.labels = labels.map(|labels| if hide { labels.hidden() } else { labels.clone() });
     }
 
     /// The same inference on a part of a graph, whose nodes of each type have these ids in the
@@ -215,7 +225,11 @@ impl<'a> TypedInference<'a> {
             let aggregation = model.aggregation();
             let request = TypedRequest { aggregation, ..self.task.request(key) };
             let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
-            let batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
+            let mut batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
+            if let Some(labels) = &self.labels {
+                let t = self.task.node_type;
+                labels.append_all(&batch.sampled.input_nodes[t], &mut batch.features[t]);
+            }
             let num_targets = if output.is_some() { nodes.len() } else { 0 };
             model.forward(&pass, &TypedStep { num_targets, ..step(&batch, t) }, &mut self.acts)?;
             let rows = match output {
@@ -396,6 +410,9 @@ impl<'a> TypedInference<'a> {
                 let ids = in_tables.as_deref().unwrap_or(ids);
                 if let Some(table) = &self.tables[t] {
                     table.gather(ids, &mut features)?;
+                }
+                if let Some(labels) = self.labels.as_ref().filter(|_| t == self.task.node_type) {
+                    labels.append_all(ids, &mut features);
                 }
                 model.input_rows(pass, t, &features, ids, &mut rows)?;
                 append(pass, &mut all, set.len(), &mut filled, &rows);

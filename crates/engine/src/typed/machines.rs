@@ -154,7 +154,7 @@ fn seconds(
     learner: &mut TypedLearner,
     owners: Option<&NodeOwnership>,
 ) -> Result<Vec<[f64; 3]>> {
-    let (tables, edges) = (task.host_tables(), borrowed(&task.edges));
+    let tables = task.host_tables();
     let mut order = Vec::new();
     let size = batch_size(config, task);
     build::order(config, task)?.first(0, TIMED.saturating_mul(size), &mut order);
@@ -174,7 +174,7 @@ fn seconds(
             let batch = sampler.sample(&request, &mut workspace, seeds_of_batch)?;
             let sample = clock.elapsed().as_secs_f64();
             let clock = Instant::now();
-            let mut batch = batch.extract(&borrowed(&tables))?.with_edges(&edges)?;
+            let mut batch = task.extract(batch, &borrowed(&tables), 0)?;
             let gather = clock.elapsed().as_secs_f64();
             let clock = Instant::now();
             learner.train(&mut batch, config.lr, Some(seeds.len()))?;

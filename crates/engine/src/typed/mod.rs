@@ -7,6 +7,7 @@
 //! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `edges.rs` | feature tables of the edges, if the model reads them |
+//! | `label_columns.rs` | labels of training nodes beside the features of the task's type |
 //! | `added.rs` | relations that a sampler adds to the graph |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
@@ -44,6 +45,7 @@ mod edges;
 mod exported;
 pub mod hotness;
 mod inference;
+mod label_columns;
 mod learner;
 pub mod links;
 pub mod machines;

@@ -103,6 +103,7 @@ impl<'r> SavedTypedRun<'r> {
         if let Some(at) = self.run.at() {
             task.times = task.times.map(|times| times.at_time(at));
         }
+        task.label_columns = task.label_columns.map(|columns| columns.at_scale(self.run.target_scale()));
         let classes = self.run.origin.as_ref().map(|origin| origin.dataset.classes);
         if let Some(classes) = classes.filter(|&classes| classes != task.labels.classes()) {
             let message = format!(
@@ -212,6 +213,8 @@ impl<'r> SavedTypedRun<'r> {
             match &propagated {
                 Some(all) => logits = select(all, nodes),
                 None => {
+                    // no scored node has its own label as input
+                    inference.hide_labels(part == "train");
                     inference.run(model, nodes, Output::Logits, &mut logits)?;
                     self.run.undo_scale(&mut logits);
                 }

@@ -88,9 +88,8 @@ impl BatchKind for TypedBatches {
     }
 
     fn extract(work: EpochBatches<'_>, tables: &TypedTables, batch: TypedSampled) -> Result<TypedExtracted> {
-        let edges = borrowed(&work.task.edges);
         let tables = tables.own.as_ref().unwrap_or(work.tables);
-        Ok(batch.extract(&borrowed(tables))?.with_edges(&edges)?)
+        work.task.extract(batch, &borrowed(tables), work.epoch)
     }
 
     fn bytes(_: EpochBatches<'_>, batch: &TypedSampled) -> u64 {

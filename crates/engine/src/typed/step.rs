@@ -12,7 +12,6 @@ use graphmill_loader::{
 use super::{
     build,
     learner::TypedLearner,
-    tables::borrowed,
     task::TypedTask,
     visits::{batch_size, batches},
 };
@@ -66,7 +65,7 @@ pub(super) fn bytes(
         let seeds = memory.refill(key.batch, &task.seeds(seeds));
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         blocks = blocks.max(batch.bytes());
-        let mut batch = batch.extract(tables)?.with_edges(&borrowed(&task.edges))?;
+        let mut batch = task.extract(batch, tables, 0)?;
         learner.train(&mut batch, config.lr, Some(count))?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         rows = rows.max(4 * gathered as u64);

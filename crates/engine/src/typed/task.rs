@@ -19,6 +19,7 @@ use rayon::prelude::*;
 use super::{added, counts::TypeCounts, edges, tables::Tables, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
+    label_inputs::LabelColumns,
     record::{DatasetRecord, EpochRecord, Traffic, TypeCount, TypeTraffic},
 };
 
@@ -34,6 +35,8 @@ pub(super) struct TypedTask {
     /// Feature rows of each edge type, `None` for a type without features; empty if the model does
     /// not read them.
     pub(super) edges: Tables,
+    /// Labels that follow the feature rows of the task's type, if the run has `--label-inputs`.
+    pub(super) label_columns: Option<LabelColumns>,
     /// True for a type whose rows are stored as they are trained on, false if they were converted.
     pub(super) is_stored: Vec<bool>,
     /// Times of the seeds and of the graph, if the rows of the task have times.
@@ -92,6 +95,7 @@ impl TypedTask {
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             edges: Vec::new(),
+            label_columns: None,
             is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
@@ -112,6 +116,7 @@ impl TypedTask {
             graph,
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             edges: Vec::new(),
+            label_columns: None,
             is_stored: data.nodes.iter().map(is_stored).collect(),
             times: None,
             node_type: 0,
@@ -123,15 +128,15 @@ impl TypedTask {
     }
 
     /// The same task with the feature rows of its edges, if the model of the configuration reads
-    /// them, and with the relations that its sampler adds.
+    /// them, its label columns, if it has some, and the relations that its sampler adds.
     ///
     /// # Errors
-    /// No edge type has features, a value exceeds f32, or an option of the sampler does not fit the
-    /// types.
+    /// No edge type has features, a value exceeds f32, labels cannot follow the rows of the task's
+    /// type, or an option of the sampler does not fit the types.
     pub(super) fn with_edges(self, config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
         let edges = edges::tables(config, data)?;
         let seeds = [self.node_type];
-        Self { edges, ..self }.with_added(config, &seeds)
+        Self { edges, ..self }.with_label_columns(config, data)?.with_added(config, &seeds)
     }
 
     /// The same task with the relations that the sampler of the configuration adds for seeds of the

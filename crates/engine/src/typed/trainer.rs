@@ -26,6 +26,7 @@ use super::{
     counts::{TypeCounts, total},
     devices::TypedDevices,
     inference::TypedInference,
+    label_columns,
     learner::TypedLearner,
     ranks::{RankInference, TypedRankView},
     saved::rows_of,
@@ -159,6 +160,7 @@ fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
 /// Checks that the task can be trained on and scored.
 fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<()> {
     build::metric(config, task)?;
+    label_columns::check(config, task)?;
     match task.split.train.is_empty() {
         true => Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split")),
         false => Ok(()),
@@ -424,7 +426,11 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn diagnosed(&self) -> &'static [&'static str] {
-        diagnosed_parts(&self.task.labels)
+        match diagnosed_parts(&self.task.labels) {
+            // training nodes would see their own labels
+            ["train", others @ ..] if self.task.label_columns.is_some() => others,
+            all => all,
+        }
     }
 
     fn diagnostics(&self, part: &str) -> Option<Diagnostics> {

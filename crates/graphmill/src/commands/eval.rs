@@ -61,7 +61,11 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(propagation) = &scores.propagation {
         output::note(&format!("scores after --propagate {}", propagation.method));
     }
-    let what = ScoredRows::of(run.config());
+    let what = match ScoredRows::of(run.config()) {
+        // a dataset that has moved does not tell
+        ScoredRows::Nodes if run.ranks_links() => ScoredRows::Edges,
+        what => what,
+    };
     let mut text = format!("{:<8}{:>10}", "part", what);
     let names: Vec<&str> =
         scores.parts.first().map_or(vec![], |part| part.scores.keys().map(String::as_str).collect());

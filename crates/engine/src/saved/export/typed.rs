@@ -16,6 +16,9 @@ pub(super) fn check(run: SavedTypedRun, to: &str) -> Result<()> {
     if has_node_times(run.config()) {
         return Err(refused(to, "the rows of the task read edges up to their times"));
     }
+    if run.config().label_inputs > 0.0 {
+        return Err(refused(to, "the model reads labels of training nodes (--label-inputs)"));
+    }
     if run.predicted_type().is_none() {
         return Err(refused(to, "the run does not record the type that it predicts"));
     }

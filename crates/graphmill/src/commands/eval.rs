@@ -62,7 +62,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         output::note(&format!("scores after --propagate {}", propagation.method));
     }
     let what = match ScoredRows::of(run.config()) {
-        // a dataset that has moved does not tell
+        // the tasks of a dataset that has moved are unknown
         ScoredRows::Nodes if run.ranks_links() => ScoredRows::Edges,
         what => what,
     };

@@ -32,7 +32,7 @@ use super::{
     parallel::{Chunks, Rows},
     rows::elements,
     scratch,
-    split_sum::{MAX_PARTIALS, add_parts, parts},
+    split_sum::{MAX_PARTIALS, parts, sum_chunks},
 };
 use crate::{
     View,
@@ -321,19 +321,12 @@ fn sum_rows<const N: usize>(a: &[tiles::Columns; N], b: tiles::Columns, beta: f3
     let size: usize = c.iter().map(|c| c.len()).sum();
     let count = if k < LONG_SUM { k.div_ceil(LONG_SUM / 4) } else { parts(k, MIN_PART_LEN / 2) };
     let chunks = Chunks::of(k, k.div_ceil(count.min(MAX_PARTIALS / size).max(1)));
-    let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
-    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
-    chunks.each((), partials, |range, (), partial| {
+    sum_chunks(chunks, beta, c, |range, partial| {
         let len = tiles::leaf_len(n);
         let mut memory = scratch::take(len.div_ceil(2));
         let leaf = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..len];
         tiles::multiply_transposed(a, b, range, leaf, partial);
     });
-    let mut first = 0;
-    for c in c {
-        add_parts(partials, size, first, beta, c);
-        first += c.len();
-    }
 }
 
 /// Rows of a task of a product of `m` rows with `work` multiplications each: whole tiles of any
@@ -374,11 +367,8 @@ pub(super) fn few(m: usize, work: usize) -> usize {
 fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &mut [f32]) {
     let size = m * n;
     let chunks = Chunks::of(k, k.div_ceil(parts(k, MIN_PART_LEN / 2).min(MAX_PARTIALS / size)));
-    let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
-    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
-    chunks.each((), partials, |inner: Range<usize>, (), partial| {
+    sum_chunks(chunks, beta, [c], |inner: Range<usize>, partial| {
         let (a, b) = (a.from(0, inner.start), b.from(inner.start, 0));
         product(a, b, [size / n, n, inner.len()], 0.0, partial, n);
     });
-    add_parts(partials, size, 0, beta, c);
 }

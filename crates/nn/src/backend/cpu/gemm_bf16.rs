@@ -50,7 +50,7 @@ use super::{
     level::{Isa, Level},
     parallel::{Chunks, Rows},
     scratch,
-    split_sum::{MAX_PARTIALS, add_parts, parts},
+    split_sum::{MAX_PARTIALS, parts, sum_chunks},
 };
 use crate::backend::Side;
 
@@ -141,20 +141,13 @@ fn by_inner<const N: usize>(a: [Columns; N], b: Columns, k: usize, beta: f32, c:
     let size: usize = c.iter().map(|c| c.len()).sum();
     let parts = parts(k, 4096).min(MAX_PARTIALS / size).max(1);
     let chunks = Chunks::of(k, k.div_ceil(parts).next_multiple_of(2));
-    let mut memory = scratch::take((chunks.count() * size).div_ceil(2));
-    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..chunks.count() * size];
     let widest = a.iter().map(|a| a.width.next_multiple_of(ROWS)).max().unwrap_or(0);
     let len = LONG_DEPTH * (widest + b.width.next_multiple_of(16));
-    chunks.each((), partials, |range, (), partial| {
+    sum_chunks(chunks, beta, c, |range, partial| {
         let mut memory = scratch::take(len.div_ceil(2) + LINE);
         // SAFETY: the machine has the instructions.
         unsafe { multiply_transposed(a, b, range, pairs(&mut memory, len), partial) };
     });
-    let mut first = 0;
-    for c in c {
-        add_parts(partials, size, first, beta, c);
-        first += c.len();
-    }
 }
 
 /// The first `len` pairs from the first cache line on.

@@ -8,8 +8,7 @@ use super::{
     factors::Factor,
     gemm::{few, gemm, product, row_product},
     parallel::{Chunks, Rows},
-    scratch,
-    split_sum::add_parts,
+    split_sum::sum_chunks,
 };
 use crate::backend::{
     Precision, Side,
@@ -64,15 +63,11 @@ pub(super) fn head_gemm(precision: Precision, op: HeadGemm) {
         return;
     }
     // a small result of long sums: every part of them writes a separate result
-    let size = c.len();
-    let mut scratch = scratch::take((chunks.count() * size).div_ceil(2));
-    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..chunks.count() * size];
-    chunks.each((), partials, |inner, (), partial| {
+    sum_chunks(chunks, beta, [c], |inner, partial| {
         for h in 0..heads {
             let (a, b) = factors(h);
             let (a, b) = (a.from(0, inner.start), b.from(inner.start, 0));
             product(a, b, [m, n, inner.len()], 0.0, &mut partial[h * n..], stride);
         }
     });
-    add_parts(partials, size, 0, beta, c);
 }

@@ -1,9 +1,12 @@
 //! Products with a long inner dimension, split into parts: each part writes a separate result, and
 //! the results are added in order. Shared by the products in f32 and in bf16.
 
+use std::ops::Range;
+
 use super::{
     level::{Isa, kernel},
-    parallel::{self, Rows},
+    parallel::{self, Chunks, Rows},
+    scratch,
 };
 
 /// Maximum number of values in the results of all parts together.
@@ -15,9 +18,29 @@ pub(super) fn parts(k: usize, len: usize) -> usize {
     k.div_ceil(len).next_multiple_of(4).min(32)
 }
 
+/// Computes `c[i] = beta c[i] +` the sum of the results of `part` for the chunks, in their order.
+/// `part` writes those of its chunk for all `c`, one after the other.
+pub(super) fn sum_chunks<const N: usize>(
+    chunks: Chunks,
+    beta: f32,
+    c: [&mut [f32]; N],
+    part: impl Fn(Range<usize>, &mut [f32]) + Sync,
+) {
+    let size: usize = c.iter().map(|c| c.len()).sum();
+    let len = chunks.count() * size;
+    let mut memory = scratch::take(len.div_ceil(2));
+    let partials = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..len];
+    chunks.each((), partials, |range, (), partial| part(range, partial));
+    let mut first = 0;
+    for c in c {
+        add_parts(partials, size, first, beta, c);
+        first += c.len();
+    }
+}
+
 /// Computes `c = beta c +` the sum of `partials`, `size` values each, in their order, for the
 /// values from `first` on.
-pub(super) fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
+fn add_parts(partials: &[f32], size: usize, first: usize, beta: f32, c: &mut [f32]) {
     let isa = Isa::current();
     parallel::rows(c.len(), partials.len() / size, Rows { data: c, width: 1 }, |range, c| {
         add_partials(isa, partials, size, first + range.start, beta, c.data);

@@ -273,7 +273,8 @@ mod tests {
             let start: Vec<f32> = values.iter().map(|x| 1.0 - x).collect();
             let mut found = vec![0.0; 14];
             Spread::new(&paths).step([&values, &start], &mut found, 2, alpha, f32::MIN..=f32::MAX);
-            let rows: Vec<Vec<f64>> = values.chunks(2).map(|row| row.iter().map(|&x| x.into()).collect()).collect();
+            let rows: Vec<Vec<f64>> =
+                values.chunks(2).map(|row| row.iter().map(|&x| x.into()).collect()).collect();
             let spread = product(&expected, &rows);
             for (i, found) in found.iter().enumerate() {
                 let alpha = f64::from(alpha);

@@ -140,6 +140,8 @@ fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
     let of_types = typed_runs::SavedTypedRun::of(&saved).unwrap();
     let message = of_types.scores(&data, &Quiet).unwrap_err().to_string();
     assert!(message.contains("have times, and labels would spread to earlier rows"), "{message}");
+    let message = train(&data, &[("label_inputs", "0.5")]).unwrap_err().to_string();
+    assert!(message.contains("have times, and labels would reach earlier rows"), "{message}");
 }
 
 /// Users who buy items of two kinds. The rows of a user are at the times 10, 20, ..., 60. The class

@@ -134,6 +134,10 @@ fn labels_of_neighbours_are_learned_and_predictions_read_those_of_training_nodes
     assert!((of_part(2) - accuracy(&own, &split.test)).abs() < 1e-9);
     assert_eq!(scores.test, labelled.test.score);
 
+    for to in ["pyg", "onnx"] {
+        let message = run.export_model(to, &dir.path().join("exported.onnx")).unwrap_err().to_string();
+        assert!(message.contains("the model reads labels of training nodes (--label-inputs)"), "{message}");
+    }
     let mut predictor = Predictor::of_types(run, data).unwrap();
     let all: Vec<NodeId> = (0..PAPERS as NodeId).collect();
     for _ in 0..2 {

@@ -174,14 +174,15 @@ fn from_seeds(config: &TrainConfig) -> Read {
     Err(unread("sampler", &config.sampler, &readers.collect::<Vec<_>>()))
 }
 
-/// Input rows of the task's type can have label columns: each batch has seeds whose labels it hides,
-/// and the processor makes the rows of one process.
+/// Input rows of the task's type can have label columns: each batch has seeds whose labels it
+/// hides, and the processor makes the rows of one process.
 pub(crate) fn label_columns(config: &TrainConfig) -> Read {
     from_seeds(config)?;
     if *config.devices != Devices::Cpu {
         let devices = &config.devices;
         return Err(format!(
-            "--devices {devices}: the processor appends labels to the rows; use --devices cpu, or leave it out"
+            "--devices {devices}: the processor appends labels to the rows; use --devices cpu, or leave it \
+             out"
         ));
     }
     if is_partitioned(config) {

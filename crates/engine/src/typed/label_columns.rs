@@ -85,10 +85,10 @@ pub(super) fn check(config: &TrainConfig, task: &TypedTask) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_core::Labels;
+    use graphmill_core::{Labels, SparseRows};
     use graphmill_data::{
         generate::{GenerateOptions, generate_typed},
-        typed::Targets,
+        typed::{FeatureTable, Targets},
     };
     use graphmill_loader::{
         BatchKey,
@@ -162,7 +162,8 @@ mod tests {
                 for (v, row) in nodes.iter().zip(rows) {
                     if let Some(c) = row[dim..].iter().position(|&x| x != 0.0) {
                         prop_assert!(task.split.train.contains(v) && !seeds.contains(v), "{}", entry.name);
-                        prop_assert_eq!((c as i32, row[dim..].iter().sum::<f32>()), (class[*v as usize], 1.0));
+                        let sum: f32 = row[dim..].iter().sum();
+                        prop_assert_eq!((c as i32, sum), (class[*v as usize], 1.0));
                     }
                 }
                 let mut changed = class.clone();
@@ -177,6 +178,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn sparse_rows_are_refused() {
+        let (mut data, config) = (data(), config("neighbor", 0.5));
+        let t = task(&config, &data).node_type;
+        let rows = SparseRows::from_dense(4, &vec![1.0; 4 * data.nodes[t].count]).unwrap();
+        data.nodes[t].features = Some(FeatureTable::sparse(rows));
+        let refused = TypedTask::new(&data, "").unwrap().with_edges(&config, &data);
+        let message = refused.err().expect("sparse rows").to_string();
+        assert!(message.contains("the feature rows of type 'paper' are sparse; leave it out"), "{message}");
     }
 
     #[test]

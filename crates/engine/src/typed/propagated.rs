@@ -29,7 +29,8 @@ impl TypedTask {
         }
         let paths = Paths::of_type(&self.graph, self.node_type).ok_or_else(|| {
             format!(
-                "no edge joins nodes of type '{0}', and no two edges lead from '{0}' to another type and back",
+                "no edge joins nodes of type '{0}', and no two edges lead from '{0}' to another type and \
+                 back",
                 self.graph.schema().types()[self.node_type].name
             )
         })?;

@@ -56,8 +56,8 @@ fn by_column(parts: &[Diagnostics], what: ScoredRows) -> String {
         }
     }
     let note = format!(
-        "Best epoch, on the {what} that have a class in the column. The score of the run is the mean over the \
-         columns."
+        "Best epoch, on the {what} that have a class in the column. The score of the run is the mean over \
+         the columns."
     );
     section("Scores by target", &note, &(body + "</tbody></table></div>\n"))
 }
@@ -65,8 +65,8 @@ fn by_column(parts: &[Diagnostics], what: ScoredRows) -> String {
 /// Scores of each class and the confusions; `of` follows the titles.
 fn of_classes(report: &ClassReport, of: &str, what: ScoredRows) -> String {
     let note = format!(
-        "Best epoch on the test {what}. Precision is the share of the predictions that are correct, recall the \
-         share of the {what} that are found."
+        "Best epoch on the test {what}. Precision is the share of the predictions that are correct, recall \
+         the share of the {what} that are found."
     );
     let scores = section(&format!("Scores by class{of}"), &note, &table(report, what));
     format!("<div class=pair>\n{scores}{}</div>\n", confusions(report, of, what))

@@ -19,16 +19,21 @@ impl TypedTask {
     /// The same task with label columns, if the configuration requests them.
     ///
     /// # Errors
-    /// Rows of the task have times, or the task's type has no dense feature rows to append to.
+    /// Rows of the task have times, no edge leads from a node of the task's type, or it has no dense
+    /// feature rows to append to.
     pub(super) fn with_label_columns(self, config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
         if config.label_inputs == 0.0 {
             return Ok(self);
         }
-        let name = &self.graph.schema().types()[self.node_type].name;
-        let why = match &self.features[self.node_type] {
+        let (schema, t) = (self.graph.schema(), self.node_type);
+        let name = &schema.types()[t].name;
+        let mut relations = schema.relations().iter().zip(self.graph.relations());
+        let is_read = relations.any(|(of, edges)| of.src == t && edges.num_edges() > 0);
+        let why = match &self.features[t] {
             _ if self.times.is_some() => {
                 format!("the rows of task '{}' have times, and labels would reach earlier rows", self.name)
             }
+            _ if !is_read => format!("no edge leads from a node of type '{name}', so none reads its label"),
             None => format!("nodes of type '{name}' have no features that labels could follow"),
             Some(features) if matches!(features.data, FeatureData::Csr(_)) => {
                 format!("the feature rows of type '{name}' are sparse")
@@ -181,14 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn sparse_rows_are_refused() {
-        let (mut data, config) = (data(), config("neighbor", 0.5));
+    fn types_whose_labels_no_row_can_have_or_read_are_refused() {
+        let (data, config) = (data(), config("neighbor", 0.5));
         let t = task(&config, &data).node_type;
+        let refused = |data: &TypedDataset| {
+            let refused = TypedTask::new(data, "").unwrap().with_edges(&config, data);
+            refused.err().expect("no label columns").to_string()
+        };
+        let mut sparse = data.clone();
         let rows = SparseRows::from_dense(4, &vec![1.0; 4 * data.nodes[t].count]).unwrap();
-        data.nodes[t].features = Some(FeatureTable::sparse(rows));
-        let refused = TypedTask::new(&data, "").unwrap().with_edges(&config, &data);
-        let message = refused.err().expect("sparse rows").to_string();
+        sparse.nodes[t].features = Some(FeatureTable::sparse(rows));
+        let message = refused(&sparse);
         assert!(message.contains("the feature rows of type 'paper' are sparse; leave it out"), "{message}");
+        let mut unread = data.clone();
+        unread.edges.retain(|edges| edges.edge_type.source != "paper");
+        let message = refused(&unread);
+        assert!(message.contains("no edge leads from a node of type 'paper'"), "{message}");
     }
 
     #[test]

@@ -10,8 +10,11 @@ use super::{
 /// Renders the section; empty for a run without a baseline.
 pub(super) fn baseline(summary: &Summary) -> String {
     let Some(Baseline { method, valid, test }) = &summary.baseline else { return String::new() };
-    let note = "The targets of the training nodes, spread over the edges without features and without \
-                training, scored on the same nodes. A model that reads features should reach more.";
+    let what = summary.scored_rows;
+    let note = format!(
+        "The targets of the training {what}, spread over the graph without features and without training, \
+         scored on the same {what}. A model that reads features should reach more."
+    );
     let number = |x: Option<f64>| x.map_or("–".to_string(), score);
     let row = |name: &str, valid: Option<f64>, test: Option<f64>| {
         format!("<tr><td>{name}<td>{}<td>{}</tr>\n", number(valid), number(test))
@@ -22,5 +25,5 @@ pub(super) fn baseline(summary: &Summary) -> String {
     );
     table += &row("the model", summary.best.valid_score, summary.test.score);
     table += &row(&escape(&method.replace('-', " ")), *valid, *test);
-    section("Without a model", note, &(table + "</tbody></table></div>\n"))
+    section("Without a model", &note, &(table + "</tbody></table></div>\n"))
 }

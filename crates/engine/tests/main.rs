@@ -28,6 +28,7 @@ mod preparation;
 mod propagation;
 #[path = "common/ranks.rs"]
 mod ranks;
+mod reuse_auto;
 mod reuse_ranks;
 #[path = "common/run.rs"]
 mod run;

@@ -56,7 +56,7 @@ const FLOPS_PER_BYTE: f64 = 7.0;
 const TRANSPOSE_BYTES: f64 = 24.0;
 
 /// Sizes of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockShape {
     /// Destinations, `D`.
     pub dst: usize,
@@ -84,6 +84,12 @@ pub enum Purpose {
     InnerLayer,
 }
 
+/// Cost of a product of matrices, `rows x F` times `F x O` with `F = in_dim` and `O = out_dim`, in
+/// bytes moved.
+pub fn product(rows: f64, in_dim: f64, out_dim: f64) -> f64 {
+    2.0 * rows * in_dim * out_dim / FLOPS_PER_BYTE
+}
+
 /// Cost of a layer of widths `F = in_dim` and `O = out_dim` in the given order, in bytes moved.
 ///
 /// ```
@@ -95,7 +101,7 @@ pub enum Purpose {
 pub fn cost(order: ProductOrder, shape: BlockShape, in_dim: usize, out_dim: usize, purpose: Purpose) -> f64 {
     let [d, s, e] = [shape.dst as f64, shape.src as f64, shape.edges as f64];
     let [f, o] = [in_dim as f64, out_dim as f64];
-    let gemm = |rows: f64| 2.0 * rows * f * o / FLOPS_PER_BYTE;
+    let gemm = |rows: f64| product(rows, f, o);
     let gather = |rows: f64, width: f64| e * (4.0 * width + 4.0) + 4.0 * rows * width;
     let transposing = TRANSPOSE_BYTES * (s + e);
     let (forward, weights, input) = match order {
@@ -132,7 +138,7 @@ pub fn attention(
     let [d, s] = [shape.dst as f64, shape.src as f64];
     let e = shape.edges as f64 + d;
     let [f, h, o] = [in_dim as f64, heads as f64, (heads * head_dim) as f64];
-    let gemm = |rows: f64| 2.0 * rows * f * o / FLOPS_PER_BYTE;
+    let gemm = |rows: f64| product(rows, f, o);
     let gather = |entries: f64, rows: f64, width: f64| entries * (4.0 * width + 4.0) + 4.0 * rows * width;
     let transposing = TRANSPOSE_BYTES * (s + e);
     let dots = 4.0 * e * h * f / FLOPS_PER_BYTE;

@@ -98,7 +98,9 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         return refuse("strategy", &config.strategy, &known);
     }
     if !chosen.is_some_and(|chosen| chosen.is_over_ranks()) {
-        return refuse("reuse", &config.reuse, "use none");
+        let names =
+            strategy::reuse::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
+        return refuse("reuse", &config.reuse, &format!("use {}", one_of(&names.collect::<Vec<_>>())));
     }
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;
     if !order::TABLE.get(&config.order).is_some_and(is_available) {

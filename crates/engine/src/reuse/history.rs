@@ -11,7 +11,7 @@ use graphmill_core::Matrix;
 use graphmill_nn::model::Model;
 use serde::{Deserialize, Serialize};
 
-use super::ReuseTotals;
+use super::{ReuseTotals, ReuseWork};
 use crate::{
     checkpoint::tensors::Tensor,
     machine::monitor::{Guarded, Monitor},
@@ -61,6 +61,8 @@ pub struct ReusePosition {
     pub share: Option<f64>,
     /// Number of rows of a super-batch for which devices have reserved memory, if it has a limit.
     pub reserved: Option<usize>,
+    /// Work that reuse saves and adds, if it was counted at the start of the run.
+    pub work: Option<ReuseWork>,
     /// Totals of the current epoch.
     pub totals: ReuseTotals,
 }
@@ -141,6 +143,11 @@ impl<M: Monitor<HistoryState>> History<M> {
     /// of rows for which devices reserve memory.
     pub fn assign(&self, share: Option<f64>, reserved: Option<usize>) {
         self.monitor.now(|state| (state.position.share, state.position.reserved) = (share, reserved));
+    }
+
+    /// Sets, before the first epoch, the work that reuse saves and adds.
+    pub fn set_work(&self, work: Option<ReuseWork>) {
+        self.monitor.now(|state| state.position.work = work);
     }
 
     /// Publishes the model after `step` updates; a super-batch has `updates` updates.

@@ -12,6 +12,7 @@
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
 //! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
+//! | `work.rs` | counts of the work that reuse saves and adds |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
@@ -28,6 +29,7 @@ mod row_maker;
 mod row_slots;
 mod shared_rows;
 mod totals;
+mod work;
 
 pub use basis::basis;
 pub use embeddings::{Embeddings, Reuse, Slice};
@@ -40,3 +42,4 @@ pub use row_maker::{RowMaker, RowVersion};
 pub use row_slots::RowSlots;
 pub use shared_rows::GatheredRows;
 pub use totals::ReuseTotals;
+pub use work::ReuseWork;

@@ -162,7 +162,7 @@ impl ReusePlan {
     }
 
     /// Batches of the super-batch that begins with batch `first`.
-    fn batches_from(&self, loader: &Loader, first: u64) -> Range<u64> {
+    pub(super) fn batches_from(&self, loader: &Loader, first: u64) -> Range<u64> {
         first..(first + self.length.max(1)).min(loader.num_batches())
     }
 
@@ -198,6 +198,6 @@ impl ReusePlan {
 }
 
 /// A workspace per thread.
-fn workspaces(loader: &Loader) -> Vec<Workspace> {
+pub(super) fn workspaces(loader: &Loader) -> Vec<Workspace> {
     (0..rayon::current_num_threads()).map(|_| Workspace::new(loader.graph.num_nodes())).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Number of nodes whose rows are made at once, so that their inputs stay in the cache.
-const CHUNK_LEN: usize = 1 << 14;
+pub(super) const CHUNK_LEN: usize = 1 << 14;
 
 /// Makes rows with a copy of the model, whose bottom layer takes the parameters of any version.
 pub struct RowMaker {

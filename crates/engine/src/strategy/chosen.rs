@@ -150,7 +150,8 @@ impl Chosen {
     /// Refuses a combination that cannot run.
     ///
     /// # Errors
-    /// The strategy reuses rows itself, or the sampler or the model has no rows to reuse.
+    /// The strategy reuses rows itself, the reuse refuses the other options, or the sampler or the
+    /// model has no rows to reuse.
     pub fn check(&self, config: &TrainConfig, sampler: &dyn MinibatchSampler) -> Result<()> {
         let Self { strategy, reuse } = self;
         if !self.reuses_rows() {
@@ -166,6 +167,9 @@ impl Chosen {
                 "{flag}: --strategy {} {why}; use --reuse none, or another strategy such as sequential",
                 strategy.name
             )));
+        }
+        if let Some(why) = (reuse.make.refuses)(config) {
+            return Err(Error::usage(format!("{flag}: {why}")));
         }
         let properties = sampler.properties();
         if reuse.make.draws_in_parts && sampler.split().is_none() {

@@ -7,7 +7,7 @@ use graphmill_core::{
 
 use super::{
     interface::{Strategy, StrategyContext},
-    layered::{self, LayeredOptions},
+    layered::{self, Layered, LayeredOptions},
     options::unused_in_parts,
 };
 use crate::{Result, TrainConfig};
@@ -29,6 +29,8 @@ pub struct ReuseKind {
     pub over_ranks: bool,
     /// Resolves options that follow from others, so that a resumed run has the same values.
     pub derive_options: fn(&mut TrainConfig),
+    /// Returns the reason and the fix if it cannot run with the other options.
+    pub refuses: fn(&TrainConfig) -> Option<String>,
     /// Returns the reason and the fix if the other options of a run leave an option of the reuse
     /// without effect.
     pub unused: fn(&TrainConfig, &str) -> Option<String>,
@@ -42,14 +44,32 @@ impl ReuseKind {
         needs_layers: false,
         over_ranks: true,
         derive_options: |_| {},
+        refuses: |_| None,
         unused: |_, _| None,
     };
+
+    /// Row that `wrap` wraps, with the options of layered reuse.
+    const fn of_layers(wrap: Wrap) -> Self {
+        Self {
+            wrap: Some(wrap),
+            draws_in_parts: true,
+            needs_layers: true,
+            derive_options: layered::derive_options,
+            unused: |config, option| {
+                layered::unused(config, option).or_else(|| unused_in_parts(config, option))
+            },
+            ..Self::NONE
+        }
+    }
 }
 
 /// Name of the row that reuses no rows.
 pub const NONE: &str = "none";
 /// Name of the row that reuses rows within super-batches.
 pub(super) const LAYERED: &str = "layered";
+
+/// Name of the row that reuses rows within super-batches if counts say that it pays.
+pub const AUTO: &str = "auto";
 
 /// Row of the table that reuses no rows.
 pub(super) const WITHOUT: Entry<ReuseKind> = Entry {
@@ -70,15 +90,18 @@ pub static TABLE: Table<ReuseKind> = Table::new(
             summary: "hot bottom-layer rows computed once for several batches, with bounded staleness",
             source: "Ai et al., NeutronOrch, VLDB 2024, section 4",
             options: &[OptionGroup::of::<LayeredOptions>()],
+            make: ReuseKind::of_layers(|context, inner| Ok(Box::new(Layered::new(context, inner)))),
+        },
+        Entry {
+            name: AUTO,
+            summary: "layered if counts of the first super-batch say that it pays, else none",
+            source: "",
+            options: &[OptionGroup::of::<LayeredOptions>()],
             make: ReuseKind {
-                wrap: Some(|context, inner| Ok(Box::new(layered::Layered::new(context, inner)))),
-                draws_in_parts: true,
-                needs_layers: true,
-                over_ranks: true,
-                derive_options: layered::derive_options,
-                unused: |config, option| {
-                    layered::unused(config, option).or_else(|| unused_in_parts(config, option))
-                },
+                // a decision of all ranks would have to add up their counts
+                over_ranks: false,
+                refuses: layered::refuses_to_decide,
+                ..ReuseKind::of_layers(|context, inner| Ok(Box::new(Layered::if_it_pays(context, inner))))
             },
         },
     ],

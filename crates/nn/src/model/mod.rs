@@ -299,6 +299,25 @@ impl Model {
         })
     }
 
+    /// Cost of the bottom layer on a block of these sizes, in bytes moved ([`cost`]), with the
+    /// products of own rows and of an input layer. If it `trains`, includes the gradients.
+    pub fn bottom_cost(&self, order: ProductOrder, shape: BlockShape, trains: bool) -> f64 {
+        let stage = &self.stages[0];
+        let spec = stage.conv.spec();
+        let (purpose, times) = match (trains, self.needs_input_grad(0)) {
+            (false, _) => (Purpose::Inference, 1.0),
+            // the gradient of a matrix is a product of the same sizes
+            (true, false) => (Purpose::BottomLayer, 2.0),
+            (true, true) => (Purpose::InnerLayer, 2.0),
+        };
+        let own = spec.products.map_or(0, |products| products.own) + stage.residual_aggregates();
+        let of_own = cost::product((own * shape.dst) as f64, spec.in_dim as f64, spec.out_dim as f64);
+        let of_input = self.input.as_ref().map_or(0.0, |input| {
+            cost::product(shape.src as f64, input.in_dim() as f64, input.out_dim() as f64)
+        });
+        stage.conv.cost(order, shape, purpose) + times * (of_own + of_input)
+    }
+
     /// Sets the bottom layer to transform first if it reads the features themselves, the only order
     /// that supports sparse features. Returns false if the layer does not support it.
     pub fn start_with_product(&self, orders: &mut [ProductOrder]) -> bool {

@@ -45,24 +45,26 @@ mod split;
 mod super_batch;
 mod train;
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};
 
 use graphmill_loader::feature::Link;
 
 use super::{
     batches_per_update,
     interface::{Epoch, Flow, Strategy, StrategyContext},
+    worker::attempt,
 };
 use crate::{
     Error, Result,
     config::{Devices, Switch},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
-    reuse::{History, ReuseTotals, SuperBatchSpan},
+    reuse::{History, ReuseTotals, ReuseWork, SuperBatchSpan},
     stage::Loader,
+    timeline::Stage,
 };
 pub use options::{HotGradient, HotSplit, LayeredOptions};
-pub(crate) use options::{derive_options, unused};
+pub(crate) use options::{derive_options, refuses_to_decide, unused};
 pub use planned::reuse_plan;
 pub(crate) use planned::reuse_plan_of;
 use super_batch::{SuperBatch, SuperBatchContext, SuperBatchMaker};
@@ -86,7 +88,11 @@ pub struct Layered<'a> {
     history: Arc<History>,
     /// Seconds that training waited for the last super-batch.
     waited: f64,
-    note: Option<String>,
+    notes: VecDeque<String>,
+    /// True if the run reuses rows only if counts say that it pays.
+    decides: bool,
+    /// True if they said that it does not.
+    is_declined: bool,
     /// Batches per super-batch.
     length: u64,
 }
@@ -101,9 +107,17 @@ impl<'a> Layered<'a> {
             maker: None,
             history: Arc::default(),
             waited: 0.0,
-            note: None,
+            notes: VecDeque::new(),
+            decides: false,
+            is_declined: false,
             length: 0,
         }
+    }
+
+    /// Reuse around the strategy `inner` if counts of the first super-batch say that it pays; else
+    /// the strategy as it is.
+    pub fn if_it_pays(context: StrategyContext<'a>, inner: Box<dyn Strategy + 'a>) -> Self {
+        Self { decides: true, ..Self::new(context, inner) }
     }
 
     /// Returns true if rows are made while the model trains on the previous super-batch.
@@ -289,6 +303,37 @@ impl<'a> Layered<'a> {
         maker.make(context, &epoch.learner.context, batches, &[step], &|bytes| deliver(&links, bytes))
     }
 
+    /// Work that reuse saves and adds on the processor; `None` if it is not known.
+    ///
+    /// # Errors
+    /// A draw fails, and the run needs the counts.
+    fn count(&self, loader: &Loader, learner: &Learner) -> Result<Option<ReuseWork>> {
+        let is_subgraph = loader.sampler.properties().subgraphs.is_some();
+        let is_known =
+            *self.context.config.devices == Devices::Cpu && self.context.exchange.is_none() && !is_subgraph;
+        let Some(maker) = self.maker.as_ref().filter(|_| is_known) else { return Ok(None) };
+        let plan = maker.reserved_plan();
+        let counted = attempt(Stage::Embed, 0, || ReuseWork::count(&plan, loader, &learner.model));
+        // without a decision, a failed draw is repeated, and reported, at its batch
+        if self.decides { counted.map(Some) } else { Ok(counted.ok()) }
+    }
+
+    /// Returns false if the run decides by counts, and these say that reuse does not pay. Notes
+    /// what they say.
+    fn pays(&mut self, work: Option<ReuseWork>) -> bool {
+        let Some(work) = work else { return true };
+        let pays = work.pays();
+        if self.decides {
+            let verdict = if pays { "on" } else { "off: every batch computes all its rows" };
+            self.notes.push_back(format!("--reuse auto: {work}: {verdict}"));
+        } else if !pays {
+            self.notes.push_back(format!(
+                "--reuse layered: {work}, so it does not pay; --reuse auto computes all rows then"
+            ));
+        }
+        pays || !self.decides
+    }
+
     /// Divides the memory of the devices between reused rows and cached features, and prepares the
     /// devices for it.
     fn assign_memory(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
@@ -321,23 +366,31 @@ impl Strategy for Layered<'_> {
                 position.round
             )));
         }
+        let is_resumed = position.length > 0;
         let maker = planned::maker(&self.context, loader, learner)?;
         self.length = maker.plan.length;
         self.history = learner.history.clone();
         self.maker = Some(maker);
         if !self.reuses() {
-            self.note = Some("no rows are reused: every batch computes all its rows".into());
+            self.notes.push_back("no rows are reused: every batch computes all its rows".into());
+            return self.inner.prepare(loader, learner);
+        }
+        if !is_resumed {
+            learner.history.set_work(self.count(loader, learner)?);
+        }
+        if !self.pays(learner.history.position().work) {
+            (self.maker, self.is_declined) = (None, true);
             return self.inner.prepare(loader, learner);
         }
         let (n, bound) = (self.length, self.bound(self.length, self.length));
-        self.note = Some(format!(
+        self.notes.push_back(format!(
             "super-batches of {n} batches reuse bottom-layer rows that are at most {bound} updates old"
         ));
         self.assign_memory(loader, learner)
     }
 
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        if self.maker.is_none() {
+        if self.maker.is_none() && !self.is_declined {
             self.prepare(epoch.loader, epoch.learner)?;
         } else if epoch.from == 0 && self.is_unbalanced() {
             if let Some(maker) = &mut self.maker {
@@ -383,6 +436,6 @@ impl Strategy for Layered<'_> {
     }
 
     fn note(&mut self) -> Option<String> {
-        self.note.take().or_else(|| self.inner.note())
+        self.notes.pop_front().or_else(|| self.inner.note())
     }
 }

@@ -7,6 +7,7 @@ use graphmill_core::{
     by_name, by_word,
     options::{Fault, OptionSet, range, suggestion},
 };
+use graphmill_loader::sampler;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -209,6 +210,26 @@ pub(crate) fn derive_options(config: &mut TrainConfig) {
     if options.hot_prefetch == Switch::Auto {
         options.hot_prefetch = ahead;
     }
+}
+
+/// Returns the reason and the fix if counts cannot decide whether reuse pays in a run with these
+/// options.
+pub(crate) fn refuses_to_decide(config: &TrainConfig) -> Option<String> {
+    let choose = "use --reuse layered or none";
+    if *config.devices != Devices::Cpu {
+        return Some(format!(
+            "the work of the processor is counted, and --devices {} also gains by what crosses a link; \
+             {choose}",
+            config.devices
+        ));
+    }
+    sampler::TABLE.get(&config.sampler).is_some_and(|kind| kind.make.draws_subgraphs()).then(|| {
+        format!(
+            "subgraphs of --sampler {} read all neighbours of their nodes if rows are reused, so the choice \
+             would change what is learned; {choose}",
+            config.sampler
+        )
+    })
 }
 
 /// Returns the reason and the fix if the other options leave an option of the strategy without

@@ -12,7 +12,7 @@ use graphmill_engine::{
 };
 use rayon::ThreadPoolBuilder;
 
-use crate::set::with;
+use crate::set::{checked, with};
 
 /// Graph of 9 batches with this number of features. Most nodes are requested by several batches.
 fn data(features: usize) -> Dataset {
@@ -147,6 +147,8 @@ fn a_resumed_run_decides_as_at_its_start() {
 #[test]
 fn a_decision_needs_the_processor_and_seeds() {
     let data = data(NARROW);
+    // the options of layered reuse are those of the decision, too
+    checked(config(""), &[("reuse", "auto"), ("hot_ratio", "0.3"), ("hot_gradient", "none")]).unwrap();
     for (options, why) in [
         ("devices=virtual:1", "--devices virtual:1 also gains by what crosses a link"),
         ("sampler=saint-node", "the choice would change what is learned"),

@@ -12,13 +12,14 @@
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
 //! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
-//! | `work.rs` | counts of the work that reuse saves and adds |
+//! | `counts.rs`, `work.rs` | counts of the work that reuse saves and adds; its constants |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
 //!
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
 //! them. They do not depend on threads.
 
 mod basis;
+mod counts;
 mod embeddings;
 mod exchange;
 mod history;
@@ -32,6 +33,7 @@ mod totals;
 mod work;
 
 pub use basis::basis;
+pub use counts::count;
 pub use embeddings::{Embeddings, Reuse, Slice};
 pub use exchange::RowExchange;
 pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};

@@ -1,48 +1,9 @@
-//! Work that reuse saves and adds, counted on the first super-batch. A run computes exactly if
-//! reuse does not pay.
-//!
-//! # Algorithm
-//!
-//! The first super-batch is drawn with and without reuse, and the work of its bottom blocks is
-//! counted in bytes moved, the unit of [`graphmill_nn::cost`]. Reuse saves the rows and edges that
-//! batches do not compute, forward and backward. It adds
-//!
-//! - the rows that are made, with their projections on the directions of `--hot-rank`;
-//! - for each reused row, a copy from the table and the terms of the correction and its gradient;
-//! - for each requested row and each node of the graph, the selection of the hot nodes.
-//!
-//! Reuse pays if it saves more than [`MARGIN`] times what it adds. The counts depend on the
-//! options and the dataset alone and not on times, so a run decides the same on every machine.
-//!
-//! # Cost
-//!
-//! A super-batch is drawn without its bottom blocks, [`COUNTED`] batches are drawn with and
-//! without reuse, and the edges of up to [`CHUNK_LEN`] hot nodes are drawn.
-//!
-//! # Memory
-//!
-//! The upper blocks of the super-batch, and a workspace per thread.
-//!
-//! # Deviations
-//!
-//! Sparse features are counted as dense ones, and rows on the disk as rows in memory.
+//! Work that reuse saves and adds, and the constants that weigh it ([`super::counts`] counts it).
 
 use std::fmt;
 
 use graphmill_core::units::decimal_bytes;
-use graphmill_loader::{Sampled, Seeds, Workspace};
-use graphmill_nn::{
-    ProductOrder,
-    cost::{BlockShape, product},
-    model::Model,
-};
 use serde::{Deserialize, Serialize};
-
-use super::{HotQueue, Lookahead, ReusePlan, RowShape, plan::workspaces, row_maker::CHUNK_LEN};
-use crate::{
-    Result,
-    stage::{DrawAhead, Loader, RowAccess},
-};
 
 /// Ratio of the saved to the added work above which reuse pays. The ratio is 1.1 with 32 features,
 /// where epochs were 0.95 to 1.0 times as fast, 2 with 100, where they were 1.06 to 1.08 times as
@@ -51,13 +12,11 @@ use crate::{
 const MARGIN: f64 = 1.5;
 /// Bytes that aggregation moves while an edge is drawn: 70 GB/s beside 429 M edges/s
 /// (book/src/results/performance.md).
-const DRAW_BYTES: f64 = 160.0;
+pub(super) const DRAW_BYTES: f64 = 160.0;
 /// Bytes of the lines of memory that a requested row touches: its count, and its slot twice.
-const REQUEST_BYTES: f64 = 3.0 * 64.0;
+pub(super) const REQUEST_BYTES: f64 = 3.0 * 64.0;
 /// Bytes moved per node of the graph: its count is cleared, compared and added.
-const NODE_BYTES: f64 = 6.0;
-/// Number of batches whose bottom blocks are drawn; those of the other batches are alike.
-const COUNTED: usize = 4;
+pub(super) const NODE_BYTES: f64 = 6.0;
 
 /// Work of a batch, in bytes moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,19 +31,6 @@ pub struct ReuseWork {
 }
 
 impl ReuseWork {
-    /// Counts the work of the first super-batch of `plan`, in a run of `model`.
-    ///
-    /// # Errors
-    /// A hop cannot be drawn.
-    pub fn count(plan: &ReusePlan, loader: &Loader, model: &Model) -> Result<Self> {
-        let bottom = Bottom {
-            model,
-            order: plan.orders[0],
-            gathered: if loader.rows == RowAccess::InTable { 0 } else { loader.feature.dim() },
-        };
-        Ok(Counts::new(plan, loader)?.work(&bottom, &plan.shape))
-    }
-
     /// Returns true if reuse saves enough.
     pub fn pays(self) -> bool {
         self.saved as f64 > MARGIN * self.added as f64
@@ -99,189 +45,15 @@ impl fmt::Display for ReuseWork {
     }
 }
 
-/// The bottom layer of a run.
-struct Bottom<'m> {
-    model: &'m Model,
-    order: ProductOrder,
-    /// Width of the feature rows that the extract stage copies; 0 if they are read in place.
-    gathered: usize,
-}
-
-impl Bottom<'_> {
-    /// Work of drawing and computing a block, in bytes moved.
-    fn work(&self, shape: BlockShape, trains: bool) -> f64 {
-        let copied = 8.0 * (shape.src * self.gathered) as f64;
-        self.model.bottom_cost(self.order, shape, trains) + DRAW_BYTES * shape.edges as f64 + copied
-    }
-
-    /// Mean work of training on one of these blocks.
-    fn mean(&self, blocks: &[BlockShape]) -> f64 {
-        blocks.iter().map(|&shape| self.work(shape, true)).sum::<f64>() / blocks.len().max(1) as f64
-    }
-}
-
-/// Counts of a super-batch.
-#[derive(Clone, Debug, Default)]
-struct Counts {
-    /// Number of its batches.
-    batches: u64,
-    /// Number of nodes of the graph.
-    nodes: usize,
-    /// Rows that its batches request and could reuse, and those that they reuse.
-    requested: u64,
-    reused: u64,
-    /// Bottom blocks of the first batches without reuse.
-    exact: Vec<BlockShape>,
-    /// The same blocks without the reused rows.
-    left: Vec<BlockShape>,
-    /// Number of the rows that are made for reuse, and the block of some of them.
-    hot: usize,
-    made: BlockShape,
-}
-
-impl Counts {
-    /// Draws the first super-batch of a run.
-    fn new(plan: &ReusePlan, loader: &Loader) -> Result<Self> {
-        // blocks that count their distinct sources
-        let rows = RowAccess::Gathered;
-        let loader = &Loader { rows, transposed: 0, ahead: None, ..loader.clone() };
-        let (nodes, batches) = (loader.graph.num_nodes(), plan.batches_from(loader, 0));
-        let mut order = Vec::new();
-        loader.first(0, batches.end, &mut order);
-        let (mut ahead, mut queue) = (Lookahead::default(), HotQueue::default());
-        let to = (&mut ahead, &mut queue);
-        plan.draw(loader, &order, (0, batches.clone()), to, &mut workspaces(loader));
-
-        let mut space = Workspace::new(nodes);
-        space.set_parallel(true);
-        let shape = |drawn: &Sampled| BlockShape::from(&drawn.blocks[0]);
-        let mut counts = Self {
-            batches: batches.end,
-            nodes,
-            requested: queue.requested,
-            reused: queue.reused,
-            hot: queue.nodes().len(),
-            ..Self::default()
-        };
-        for number in batches.take(COUNTED) {
-            let seeds = loader.pick(0, &order, number, Seeds::default())?;
-            counts.exact.push(shape(&loader.sample(0, &mut space, seeds)?));
-            let left = ahead.complete(loader, &order, number, &mut space, Seeds::default())?;
-            counts.left.push(shape(&left));
-        }
-        if counts.hot > 0 {
-            let every = counts.hot.div_ceil(CHUNK_LEN);
-            let mut upper = Seeds::default().into_upper(1);
-            upper.destinations.extend(queue.nodes().iter().step_by(every));
-            counts.made = shape(&loader.sample_bottom(0, &mut space, upper)?);
-        }
-        Ok(counts)
-    }
-
-    /// Work of a batch whose reused rows have this shape.
-    fn work(&self, bottom: &Bottom, rows: &RowShape) -> ReuseWork {
-        let [width, rank] = [rows.width as f64, rows.rank() as f64];
-        let kept = rows.kept.iter().sum::<usize>() as f64;
-        // widths of the aggregates that are projected
-        let projected = rows.basis.iter().map(|of| of.num_cols()).sum::<usize>() as f64;
-        // the gradient of a product is a product of the same size
-        let passes = if rows.learns { 2.0 } else { 1.0 };
-
-        let [hot, reused] = [self.hot as f64, self.reused as f64];
-        let stored = 4.0 * (width + rank + kept);
-        let share = hot / self.made.dst.max(1) as f64;
-        let project = product(hot, projected, rank) + product(hot, rank, width) + 8.0 * hot * projected;
-        let make = share * bottom.work(self.made, false) + project + hot * stored;
-        let read = reused * (stored + 4.0 * width) + passes * product(reused, rank, width);
-        let through_kept = product(reused, kept, width);
-        let select = REQUEST_BYTES * self.requested as f64 + NODE_BYTES * self.nodes as f64;
-        // the directions of the weights, once a batch
-        let directions = passes * product(rank, projected, width);
-        let added = (make + read + through_kept + select) / self.batches.max(1) as f64 + directions;
-
-        let exact = bottom.mean(&self.exact);
-        let saved = (exact - bottom.mean(&self.left)).max(0.0);
-        ReuseWork { bottom: exact as u64, saved: saved as u64, added: added as u64 }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use graphmill_core::Matrix;
-    use graphmill_nn::ModelConfig;
-
     use super::*;
 
-    /// Counts of super-batches of 8 batches on a graph of 60,000 nodes and a degree of 40, of a GCN
-    /// with 3 layers and fanout 25,10,5: a batch computes the rows of nearly all nodes, and nine
-    /// tenths of those that it may reuse are reused.
-    fn counts() -> Counts {
-        Counts {
-            batches: 8,
-            nodes: 60_000,
-            requested: 8 * 40_000,
-            reused: 8 * 36_250,
-            exact: vec![BlockShape { dst: 57_000, src: 60_000, edges: 285_000 }],
-            left: vec![BlockShape { dst: 20_750, src: 58_000, edges: 103_750 }],
-            hot: 55_000,
-            made: BlockShape { dst: 16_384, src: 45_000, edges: 81_920 },
-        }
-    }
-
-    /// Work of these counts with this number of features and directions.
-    fn work(counts: &Counts, features: usize, rank: usize) -> ReuseWork {
-        let config = ModelConfig { model: "gcn".into(), layers: 3, ..ModelConfig::default() };
-        let model = Model::new(&config, features, 20, 1).unwrap();
-        let bottom = Bottom { model: &model, order: ProductOrder::AggregateFirst, gathered: 0 };
-        let basis = if rank > 0 { vec![Matrix::zeros(rank, features)] } else { Vec::new() };
-        let rows = RowShape { width: 256, kept: Vec::new(), basis: Arc::new(basis), learns: rank > 0 };
-        counts.work(&bottom, &rows)
-    }
-
     #[test]
-    fn reuse_pays_with_wide_features_alone() {
-        let counts = counts();
-        let ratio = |features| {
-            let work = work(&counts, features, 16);
-            work.saved as f64 / work.added as f64
-        };
-        let [narrow, middle, wide] = [32, 100, 600].map(ratio);
-        assert!(narrow > 0.8 && narrow < 1.3, "{narrow}");
-        assert!(middle > 1.8 && middle < 3.0, "{middle}");
-        assert!(wide > 4.0 && wide < 8.0, "{wide}");
-        assert!(!work(&counts, 32, 16).pays() && work(&counts, 600, 16).pays());
-        let of = work(&counts, 600, 16);
-        assert!(of.saved < of.bottom, "{of}");
-    }
-
-    #[test]
-    fn every_part_of_the_added_work_counts() {
-        let counts = counts();
-        let base = work(&counts, 600, 16);
-        assert!(work(&counts, 600, 0).added < base.added, "directions");
-        let more = |change: fn(&mut Counts)| {
-            let mut counts = counts.clone();
-            change(&mut counts);
-            work(&counts, 600, 16).added
-        };
-        assert!(more(|of| of.hot += 1000) > base.added, "rows that are made");
-        assert!(more(|of| of.reused += 1000) > base.added, "rows that are read");
-        assert!(more(|of| of.requested += 1000) > base.added, "rows that are requested");
-        assert!(more(|of| of.nodes *= 10) > base.added, "nodes");
-        // the same rows, made for twice the batches
-        assert!(
-            more(|of| (of.batches, of.requested, of.reused) = (16, 16 * 40_000, 16 * 36_250)) < base.added
-        );
-    }
-
-    #[test]
-    fn nothing_to_reuse_does_not_pay() {
-        let counts = Counts { reused: 0, hot: 0, left: counts().exact, ..counts() };
-        let of = work(&counts, 600, 16);
-        assert!(of.saved == 0 && of.added > 0 && !of.pays(), "{of}");
-        assert!(!work(&Counts::default(), 600, 16).pays());
+    fn reuse_pays_if_it_saves_more_than_a_margin() {
+        let work = |saved, added| ReuseWork { bottom: 100, saved, added };
+        assert!(work(31, 20).pays() && work(1, 0).pays());
+        assert!(!work(30, 20).pays() && !work(0, 0).pays());
         let text = ReuseWork { bottom: 5_600_000_000, saved: 4_100_000_000, added: 900_000_000 }.to_string();
         let expected =
             "reuse would save 4.1 GB of 5.6 GB of work of the bottom layer a batch and add 900.0 MB";

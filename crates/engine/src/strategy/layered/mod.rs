@@ -59,7 +59,7 @@ use crate::{
     config::{Devices, Switch},
     learner::Learner,
     record::{DeviceRecord, ReuseRecord},
-    reuse::{History, ReuseTotals, ReuseWork, SuperBatchSpan},
+    reuse::{self, History, ReuseTotals, ReuseWork, SuperBatchSpan},
     stage::Loader,
     timeline::Stage,
 };
@@ -313,7 +313,7 @@ impl<'a> Layered<'a> {
             *self.context.config.devices == Devices::Cpu && self.context.exchange.is_none() && !is_subgraph;
         let Some(maker) = self.maker.as_ref().filter(|_| is_known) else { return Ok(None) };
         let plan = maker.reserved_plan();
-        let counted = attempt(Stage::Embed, 0, || ReuseWork::count(&plan, loader, &learner.model));
+        let counted = attempt(Stage::Embed, 0, || reuse::count(&plan, loader, &learner.model));
         // without a decision, a failed draw is repeated, and reported, at its batch
         if self.decides { counted.map(Some) } else { Ok(counted.ok()) }
     }

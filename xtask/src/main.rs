@@ -11,6 +11,8 @@
 //!   python` the packages of the Python tests, under the target directory.
 //! - `cargo xtask bench list|setup|show|charts|NAME...` runs the benchmarks that
 //!   `benchmarks/definitions` declares, and draws their charts.
+//! - `cargo xtask scaling-threads [--threads 1,2,4] [--out FILE]` measures training, sampling and
+//!   products on several numbers of threads, and draws the speed-ups beside those of a model.
 //! - `cargo xtask cuda compile` compiles the CUDA kernels to the bundle of PTX in the repository;
 //!   `cargo xtask cuda check` compares.
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
@@ -58,6 +60,7 @@ const USAGE: &[&str] = &[
     "test [--soak | python [--site SITE_PACKAGES] [--torch] [PYTEST_OPTION ...]]",
     "bench list|setup|show|charts|NAME... [--quick|--short] [--rounds N] [--datasets DIR] [--out FILE]",
     "papers [NAME ...] [--quick] [--rounds N]",
+    "scaling-threads [--threads 1,2,4] [--rounds N] [--set larger=GB/s] [--out FILE]",
     "cuda compile|check|pack",
     "fuzz [--seconds N] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short] [--only WORDS] [--attack WORDS]",
@@ -95,6 +98,7 @@ fn command() -> Result<()> {
         ["test", "python", ref words @ ..] => python::test(words),
         ["bench", ref words @ ..] => bench::run(words),
         ["papers", ref words @ ..] => bench::papers(words),
+        ["scaling-threads", ref words @ ..] => bench::scaling_threads(words),
         ["cuda", "compile"] => cuda::compile(),
         ["cuda", "check"] => cuda::check(),
         ["cuda", "pack"] => pack::pack(),

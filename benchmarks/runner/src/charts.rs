@@ -7,7 +7,7 @@ use graphmill_chart::{Axis, Figure, Key, Mark, Panel, Symbol, Ticks};
 
 use crate::{
     definition::{Chart, ChartKind, load, root},
-    record::{MeasureRecord, PointRecord, Record, SideRecord},
+    record::{CurveRecord, MeasureRecord, PointRecord, Record, SideRecord},
     statistics::{fit, mean, range},
 };
 
@@ -24,12 +24,12 @@ const COLOURS: [usize; 9] = [6, 0, 1, 2, 4, 3, 5, 9, 7];
 /// Share of early steps, whose curves may be clipped, because the later differences matter.
 const EARLY: f64 = 0.2;
 
-/// Draws every chart whose definition has a record.
+/// Draws every chart whose definition has a record, of all definitions or of those that are named.
 ///
 /// # Errors
-/// A record cannot be read, or a chart cannot be written.
-pub(crate) fn draw() -> Result<()> {
-    for definition in load(&[])? {
+/// A name is unknown, a record cannot be read, or a chart cannot be written.
+pub(crate) fn draw(names: &[String]) -> Result<()> {
+    for definition in load(names)? {
         let path = Record::path(&definition.name);
         if definition.chart.is_empty() || !path.exists() {
             continue;
@@ -57,6 +57,7 @@ fn svg(chart: &Chart, record: &Record) -> Option<String> {
         ChartKind::Bars => bars(chart, record, &points, measure),
         ChartKind::Line => line(chart, record, &points, measure),
         ChartKind::Curves => curves(chart, record, &points),
+        ChartKind::Speedup => speedup(chart, record),
     }?;
     Some(figure.svg())
 }
@@ -250,6 +251,53 @@ fn curves(chart: &Chart, record: &Record, points: &[&PointRecord]) -> Option<Fig
     Some(Figure { title: chart.title.clone(), subtitle: caption(record), panels: vec![panel], key })
 }
 
+/// Speed-ups of each case over threads: measured ones with dots, and those of the model, which go
+/// beyond the machine.
+fn speedup(chart: &Chart, record: &Record) -> Option<Figure> {
+    let rows = || record.speedup.iter().flat_map(|curve| &curve.rows);
+    let most = rows().map(|row| row.threads).max()?.max(2);
+    let high = rows().flat_map(|row| row.speedup.into_iter().chain([row.predicted_speedup]));
+    let mut threads: Vec<usize> = rows().map(|row| row.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let lines = |(series, curve): (usize, &CurveRecord)| {
+        let at = |threads: usize, speedup: f64| (threads as f64, speedup);
+        let measured = curve.rows.iter().filter_map(|row| Some(at(row.threads, row.speedup?))).collect();
+        let predicted = curve.rows.iter().map(|row| at(row.threads, row.predicted_speedup)).collect();
+        [
+            Mark::Line { series, points: measured, dots: true, dashed: false },
+            Mark::Line { series, points: predicted, dots: false, dashed: true },
+        ]
+    };
+    let ticks = threads.iter().map(|&threads| (threads as f64, threads.to_string())).collect();
+    let panel = Panel {
+        title: String::new(),
+        width: WIDTH,
+        x: Axis {
+            label: chart.label.clone(),
+            low: 1.0,
+            high: most as f64,
+            ticks: Ticks::Named { at: ticks, log: true },
+        },
+        y: Axis {
+            label: "speed-up over one thread".into(),
+            low: 0.0,
+            high: high.fold(1.0, f64::max),
+            ticks: Ticks::Rounded(5),
+        },
+        marks: record.speedup.iter().enumerate().flat_map(lines).collect(),
+    };
+    let case = |(series, curve): (usize, &CurveRecord)| Key {
+        name: curve.case.clone(),
+        series,
+        symbol: Symbol::Line,
+    };
+    let mut key: Vec<Key> = record.speedup.iter().enumerate().map(case).collect();
+    let model = "model; beyond the machine a simulation".into();
+    key.push(Key { name: model, series: COLOURS[0], symbol: Symbol::Dashes });
+    Some(Figure { title: chart.title.clone(), subtitle: caption(record), panels: vec![panel], key })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,6 +341,17 @@ mod tests {
         let svg = svg(&chart(text), &record).unwrap();
         assert!(svg.contains(">83<") || svg.contains(">82<"), "{svg}");
         assert!(!svg.contains(">20<") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn speed_ups_have_a_measured_line_and_a_model_for_each_case() {
+        let mut record = record();
+        let text = "file = 'f'\ntitle = 't'\nkind = 'speedup'\nlabel = 'threads'\ny = 'epoch'";
+        assert!(svg(&chart(text), &record).is_none());
+        record.speedup = crate::speedup::tests::curves();
+        let svg = svg(&chart(text), &record).unwrap();
+        assert!(svg.contains(">SAGE<") && svg.contains("beyond the machine a simulation"), "{svg}");
+        assert!(svg.contains(">64<") && !svg.contains("NaN"), "{svg}");
     }
 
     #[test]

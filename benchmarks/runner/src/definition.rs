@@ -20,7 +20,14 @@
 //! [[side]]                        # graphmill, kernels, mpirun N graphmill, dgl or pyg
 //! name = "graphmill"
 //! command = "graphmill train {w1} --out {run} --threads {threads} --json --quiet"
+//!
+//! [speedup]                       # speed-ups over threads, beside a model (`speedup.rs`)
+//! side = "graphmill"
+//! machine = "machine"
+//! simulated = [4, 8, 16]
 //! ```
+//!
+//! A sweep over `"cores"` has the values 1, 2, 4, ... up to the cores of the machine.
 //!
 //! `{name}` stands for a parameter of the point, a dataset of `data` (its directory, made if it is
 //! missing), `{round}` (from 0), `{run}` (a new directory, removed afterwards), `{datasets}` (the
@@ -37,6 +44,18 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::threads::{cores, powers};
+
+/// Values of a sweep that depend on the machine: the powers of two up to its cores, and its cores.
+const CORES: &str = "cores";
+/// Names of the parameters of a point with speed-ups: the case, its number of threads, its parallel
+/// operations; the bytes that it moves or nothing, if they are counted from its edges; the widths
+/// of features and hidden rows; the rate of the memory of a larger machine in GB/s, or 0.
+pub(crate) const PARAMETERS: [&str; 7] =
+    ["case", "threads", "joins", "bytes", "features", "hidden", "larger"];
+/// Names of its measures: milliseconds of a batch and of its stages, edges of all blocks and of the
+/// bottom block; microseconds of an empty parallel operation, and GB/s of the memory.
+pub(crate) const MEASURES: [&str; 6] = ["time", "stages", "edges", "bottom edges", "fork-join", "memory"];
 /// Directory of the definitions, relative to the workspace.
 const DIRECTORY: &str = "benchmarks/definitions";
 
@@ -93,6 +112,21 @@ pub(crate) struct Definition {
     pub(crate) side: Vec<Side>,
     #[serde(default)]
     pub(crate) chart: Vec<Chart>,
+    #[serde(default)]
+    pub(crate) speedup: Option<Speedup>,
+}
+
+/// Speed-ups over numbers of threads, beside those of a model. The points have the parameters
+/// [`PARAMETERS`] and the measures [`MEASURES`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Speedup {
+    /// Side whose times are modelled.
+    pub(crate) side: String,
+    /// Side that measures the machine.
+    pub(crate) machine: String,
+    /// Numbers of threads that are only predicted if the machine has fewer.
+    pub(crate) simulated: Vec<usize>,
 }
 
 /// Array of tables that are points.
@@ -232,6 +266,8 @@ pub(crate) enum ChartKind {
     Line,
     /// Series of each side by step.
     Curves,
+    /// Speed-ups over threads with those of the model.
+    Speedup,
 }
 
 /// Size of the measurement.
@@ -323,6 +359,14 @@ impl Definition {
                 ensure!(measure(name), "side {}: no measure {name}", one.name);
             }
         }
+        if let Some(of) = &self.speedup {
+            for name in [&of.side, &of.machine] {
+                ensure!(side(name), "speedup: no side {name}");
+            }
+            for name in MEASURES {
+                ensure!(measure(name), "speedup: no measure {name}");
+            }
+        }
         for chart in &self.chart {
             let line = chart.line.iter().filter(|line| *line != "fit");
             for name in line.chain(&chart.parts).chain([&chart.y]) {
@@ -337,7 +381,7 @@ impl Definition {
     }
 
     /// Every point: the products of the sweeps, then those of the file, each with the constants.
-    /// `set` replaces constants.
+    /// `set` replaces constants, and the values of sweeps by words separated by commas.
     ///
     /// # Errors
     /// A value is of the wrong type, a constant is unknown, or the file cannot be read.
@@ -348,8 +392,14 @@ impl Definition {
             Variant::Quick => self.quick.clone(),
         };
         for (name, value) in set {
-            ensure!(self.set.contains_key(name), "--set {name}: no constant of {} has this name", self.name);
-            overrides.insert(name.clone(), Value::String(value.clone()));
+            let word = |word: &str| Value::String(word.into());
+            let value = match self.sweep.iter().any(|sweep| sweep.contains_key(name)) {
+                true => Value::Array(value.split(',').map(word).collect()),
+                false => word(value),
+            };
+            let is_known = value.is_array() || self.set.contains_key(name);
+            ensure!(is_known, "--set {name}: no constant and no sweep of {} has this name", self.name);
+            overrides.insert(name.clone(), value);
         }
         let mut constants = Parameters::new();
         let values = self.set.iter().chain(overrides.iter().filter(|(name, _)| self.set.contains_key(*name)));
@@ -360,8 +410,10 @@ impl Definition {
         for sweep in &self.sweep {
             let mut product = vec![constants.clone()];
             for (name, values) in sweep {
-                let values = overrides.get(name).unwrap_or(values);
-                let values = values.as_array().with_context(|| format!("sweep: {name} is not a list"))?;
+                let values = match overrides.get(name).unwrap_or(values) {
+                    Value::String(word) if word == CORES => &numbers(&powers(cores())),
+                    values => values.as_array().with_context(|| format!("sweep: {name} is not a list"))?,
+                };
                 product = multiply(&product, name, values)?;
             }
             points.extend(product);
@@ -399,6 +451,11 @@ fn multiply(points: &[Parameters], name: &str, values: &[Value]) -> Result<Vec<P
         }
     }
     Ok(product)
+}
+
+/// Numbers as values of a sweep.
+fn numbers(of: &[usize]) -> Vec<Value> {
+    of.iter().map(|&number| Value::Integer(number as i64)).collect()
 }
 
 /// Value as text; words of a list are separated by spaces.
@@ -470,8 +527,22 @@ mod tests {
         assert_eq!(quick.len(), 3);
         assert!(quick.iter().all(|point| point["dim"] == "8"));
         assert!(definition.points(Variant::Full, &[("depth".into(), "1".into())]).is_err());
+        let set = definition.points(Variant::Full, &[("threads".into(), "1,8".into())]).unwrap();
+        let threads: Vec<&str> =
+            set.iter().filter_map(|point| Some(point.get("threads")?.as_str())).collect();
+        assert_eq!(threads, ["1", "8", "1", "8"]);
         assert!(quick.iter().all(|p| p["size"] == "1" && p.get("threads").is_none_or(|t| t == "2")));
         assert!(definition.side[1].is_at(&points[0]) && !definition.side[1].is_at(&points[4]));
+    }
+
+    #[test]
+    fn a_sweep_over_cores_ends_at_those_of_the_machine() {
+        let text = SMALL.replace("threads = [1, 2]", "threads = 'cores'");
+        let definition: Definition = toml::from_str(&text).unwrap();
+        let points = definition.points(Variant::Full, &[]).unwrap();
+        let last = points.iter().filter_map(|point| point.get("threads")).next_back().unwrap();
+        assert_eq!(*last, cores().to_string());
+        assert!(toml::from_str::<Definition>(&text.replace("'cores'", "'all'")).unwrap().check().is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! - `cargo xtask bench NAME...` measures definitions or groups, prints a Markdown table of each
 //!   and writes `benchmarks/record/NAME.json`.
 //! - `cargo xtask bench show [NAME...]` prints the tables of records.
-//! - `cargo xtask bench charts` draws `book/src/figures/*.svg` from the records.
+//! - `cargo xtask bench charts [NAME...]` draws `book/src/figures/*.svg` from the records.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,10 @@ mod peers;
 mod process;
 mod record;
 mod run;
+mod speedup;
 mod statistics;
 mod table;
+mod threads;
 
 use std::{
     env, fs,
@@ -60,7 +62,7 @@ struct Arguments {
     /// Measure only points whose parameter contains this text
     #[arg(long, value_name = "PARAMETER=TEXT")]
     only: Vec<String>,
-    /// Value of a constant of the definition
+    /// Value of a constant of the definition, or values of a sweep, separated by commas
     #[arg(long, value_name = "CONSTANT=VALUE")]
     set: Vec<String>,
     /// Measure only these sides
@@ -90,7 +92,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
         "list" => list(),
         "setup" => peers::setup(&words[1..], !arguments.quick),
         "show" => show(&words[1..]),
-        "charts" => charts::draw(),
+        "charts" => charts::draw(&words[1..]),
         _ => measure(&words, &arguments),
     }
 }

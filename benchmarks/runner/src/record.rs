@@ -5,14 +5,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
 };
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::definition::{Better, Definition, Parameters, Statistic, Variant, root};
+use crate::{
+    definition::{Better, Definition, Parameters, Statistic, Variant, root},
+    threads::cores,
+};
 
 /// Results of a definition with all that is necessary to print or draw them again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,6 +41,9 @@ pub(crate) struct Record {
     pub(crate) columns: Vec<String>,
     pub(crate) measures: Vec<MeasureRecord>,
     pub(crate) points: Vec<PointRecord>,
+    /// Speed-ups over threads, beside those of a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) speedup: Vec<CurveRecord>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +77,30 @@ pub(crate) struct SideRecord {
     pub(crate) errors: Vec<String>,
 }
 
+/// Speed-ups of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CurveRecord {
+    pub(crate) case: String,
+    /// By number of threads.
+    pub(crate) rows: Vec<CurveRow>,
+}
+
+/// Speed-up of a case with a number of threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CurveRow {
+    pub(crate) threads: usize,
+    /// Measured milliseconds; none beyond the machine, where the row is a simulation.
+    pub(crate) time: Option<f64>,
+    /// Time of one thread over this time.
+    pub(crate) speedup: Option<f64>,
+    /// Speed-up over the number of threads.
+    pub(crate) efficiency: Option<f64>,
+    /// Milliseconds of the model.
+    pub(crate) predicted: f64,
+    /// Speed-up of the model.
+    pub(crate) predicted_speedup: f64,
+}
+
 /// Machine and its state at the start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
@@ -100,7 +129,7 @@ impl Machine {
         let load = file("/proc/loadavg");
         Self {
             cpu: or_unknown(&field(&file("/proc/cpuinfo"), "model name")),
-            cores: thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             memory_bytes: 1024 * kilobytes.unwrap_or(0),
             kernel: or_unknown(version(&file("/proc/sys/kernel/osrelease"))),
             governor: or_unknown(&file("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
@@ -151,6 +180,7 @@ impl Record {
             columns: definition.columns.clone(),
             measures: measures.collect(),
             points: Vec::new(),
+            speedup: Vec::new(),
         })
     }
 

@@ -23,6 +23,8 @@ use crate::{
     network::Link,
     process::{Outcome, Programs},
     record::{PointRecord, Record, SideRecord},
+    speedup,
+    threads::cores,
 };
 
 /// Stands for the directory of a run in a command line, until it is started.
@@ -96,7 +98,16 @@ pub(crate) fn measure(definition: &Definition, options: &Options) -> Result<Reco
         runs: AtomicUsize::new(0),
     };
     session.all()?;
-    Ok(session.record.into_inner().expect("the workers are gone"))
+    let mut record = session.record.into_inner().expect("the workers are gone");
+    if let Some(of) = &definition.speedup {
+        match speedup::curves(&record, of) {
+            Ok(curves) => record.speedup = curves,
+            // the table has what was measured
+            Err(error) => eprintln!("{}: no speed-ups: {error:#}", definition.name),
+        }
+        options.out.iter().try_for_each(|out| record.write(out))?;
+    }
+    Ok(record)
 }
 
 /// Locks a mutex that no worker poisons.
@@ -114,8 +125,7 @@ fn work() -> Result<PathBuf> {
 impl Session<'_> {
     /// Runs every point in every round: one after the other, or as many at once as there are cores.
     fn all(&self) -> Result<()> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let workers = if self.definition.concurrent { cores } else { 1 };
+        let workers = if self.definition.concurrent { cores() } else { 1 };
         let next = AtomicUsize::new(0);
         let worker = || -> Result<()> {
             loop {

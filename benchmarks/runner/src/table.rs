@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     definition::{Better, Statistic},
-    record::{MeasureRecord, PointRecord, Record, SideRecord},
+    record::{CurveRecord, MeasureRecord, PointRecord, Record, SideRecord},
 };
 
 /// Formats a record: title, machine, table, and the reasons for missing values.
@@ -66,7 +66,34 @@ pub(crate) fn markdown(record: &Record) -> String {
     for note in notes {
         out += &format!("\n- {note}");
     }
-    out + "\n"
+    out += "\n";
+    if !record.speedup.is_empty() {
+        out += &format!("\n{}", speedups(&record.speedup));
+    }
+    out
+}
+
+/// Table of speed-ups over threads, beside those of the model.
+fn speedups(curves: &[CurveRecord]) -> String {
+    let head =
+        ["case", "threads", "time, ms", "speed-up", "efficiency", "model, ms", "speed-up of the model"];
+    let mut out = row(&head.map(String::from)) + &row(&head.map(|_| "---".to_string()));
+    let two = |value: f64| format!("{value:.2}");
+    for CurveRecord { case, rows } in curves {
+        for of in rows {
+            let simulated = if of.time.is_some() { "" } else { " (simulated)" };
+            out += &row(&[
+                case.clone(),
+                format!("{}{simulated}", of.threads),
+                of.time.map(two).unwrap_or_default(),
+                of.speedup.map(two).unwrap_or_default(),
+                of.efficiency.map(|share| format!("{:.0} %", 100.0 * share)).unwrap_or_default(),
+                two(of.predicted),
+                two(of.predicted_speedup),
+            ]);
+        }
+    }
+    out
 }
 
 /// Names of the chosen parameters, or of those that differ between the points.
@@ -171,6 +198,16 @@ pub(crate) mod tests {
             "points": [point("gcn", &[1.0, 3.0], &[4.0, 4.0]), point("sage", &[2.0], &[1.0, 1.0])],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn speed_ups_follow_the_table_and_mark_the_simulation() {
+        let mut record = record();
+        assert!(!markdown(&record).contains("efficiency"));
+        record.speedup = crate::speedup::tests::curves();
+        let text = markdown(&record);
+        assert!(text.contains("| SAGE | 1 | 20.00 | 1.00 | 100 % | 20.00 | 1.00 |"), "{text}");
+        assert!(text.contains("| SAGE | 64 (simulated) |  |  |  | "), "{text}");
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! - `graphmill-kernels ids DATASET DIR --nodes N`: random nodes as `ids.u32`.
 //! - `graphmill-kernels aggregate BLOCK --dim F`, `gather DATASET IDS` and `gemm --shapes
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
+//! - `graphmill-kernels joins`: an empty parallel loop of as many pieces as threads, and copies of
+//!   large arrays.
 //! - `graphmill-kernels times DATASET --hops 10,10 --draw uniform|last|recency [--apart]`: edges
 //!   per second of samplers with and without times.
 //! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
@@ -28,6 +30,7 @@ use graphmill_core::{
     Block, Matrix, NodeId,
     keyed::{Stream, key},
     matrix::TableType,
+    probe,
 };
 use graphmill_data::{
     Dataset,
@@ -38,12 +41,14 @@ use graphmill_nn::backend::{
     AggregationWeights, Cpu, Precision, Side,
     ops::{Aggregate, AggregateTransposed, Gemm},
 };
+use rayon::prelude::*;
 use serde_json::json;
 
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, subgraph, ids, aggregate, gather, gemm, times, typed or misses, then its paths
+    /// w1, block, subgraph, ids, aggregate, gather, gemm, joins, times, typed or misses, then its
+    /// paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
@@ -124,6 +129,10 @@ fn main() -> Result<()> {
             times::times(dataset, &times::Sampled { hops, draw, apart, batch, repeat })
         }
         ["gemm"] => rayon::scope(|_| gemm(&arguments)),
+        ["joins"] => {
+            rayon::scope(|_| joins(&arguments));
+            Ok(())
+        }
         _ => bail!("unknown words {words:?}; see --help"),
     }
 }
@@ -243,6 +252,19 @@ fn time(arguments: &Arguments, op: &str, amount: f64, mut work: impl FnMut()) {
         "min_seconds": runs[0], "max_seconds": runs[runs.len() - 1], "runs": runs.len(),
     });
     println!("{line}");
+}
+
+/// Cost of a parallel operation without work while the threads are awake, and rate of the memory.
+fn joins(arguments: &Arguments) {
+    let pieces = rayon::current_num_threads();
+    let empty = || {
+        (0..pieces).into_par_iter().with_max_len(1).for_each(|piece| _ = std::hint::black_box(piece));
+    };
+    time(arguments, "fork-join", 0.0, empty);
+    let mut arrays = probe::Arrays::new(probe::VALUES);
+    for (name, copy) in probe::KINDS {
+        time(arguments, name, 8e-9 * probe::VALUES as f64, || arrays.run(*copy));
+    }
 }
 
 fn aggregate(arguments: &Arguments, directory: &Path) -> Result<()> {

@@ -116,6 +116,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_decision_about_reuse_is_refused_with_what_ranks_can_do() {
+        let of = |reuse: &str| check(&TrainConfig { reuse: reuse.into(), ..TrainConfig::default() });
+        of("layered").unwrap();
+        let message = of("auto").unwrap_err().to_string();
+        let expected = "--reuse auto: it is not available over several ranks; use none or layered";
+        assert_eq!(message, expected);
+    }
+
+    #[test]
     fn another_version_on_rank_0_is_refused() {
         check_version(2, VERSION).unwrap();
         for (version, found) in [("0.0.9", "rank 0 0.0.9"), ("", "rank 0 an older one")] {

@@ -49,10 +49,11 @@ fn curve(
     points: &[&PointRecord],
     measured: &BTreeMap<usize, Rates>,
 ) -> Result<Vec<CurveRow>> {
-    let [_, _, _, bytes, features, hidden, larger] = PARAMETERS;
+    let [_, _, joins, bytes, features, hidden, larger] = PARAMETERS;
+    let [time, ..] = MEASURES;
     let mut times = BTreeMap::new();
     for point in points {
-        if let Some(time) = value(record, point, &of.side, MEASURES[0]) {
+        if let Some(time) = value(record, point, &of.side, time) {
             times.insert(threads(point)?, (time, *point));
         }
     }
@@ -62,7 +63,7 @@ fn curve(
     let bytes = match parameter(point, bytes)? {
         "" => {
             let (edges, bottom) = (edges.unwrap_or(0.0), bottom.unwrap_or(0.0));
-            // a feature row for each bottom edge; a hidden row for each other edge, and its gradient
+            // a feature row for each bottom edge, a hidden row and its gradient for each other one
             4.0 * number(point, features)? * bottom + 8.0 * number(point, hidden)? * (edges - bottom)
         }
         _ => number(point, bytes)?,
@@ -70,7 +71,7 @@ fn curve(
     let work = Work {
         seconds: 1e-3 * time,
         serial: 1e-3 * stages.map_or(0.0, |stages| (time - stages).max(0.0)),
-        joins: number(point, PARAMETERS[2])?,
+        joins: number(point, joins)?,
         bytes,
     };
     let larger = Some(1e9 * number(point, larger)?).filter(|&rate| rate > 0.0);
@@ -115,7 +116,8 @@ fn number(point: &PointRecord, name: &str) -> Result<f64> {
 
 /// Number of threads of a point.
 fn threads(point: &PointRecord) -> Result<usize> {
-    let text = parameter(point, PARAMETERS[1])?;
+    let [_, name, ..] = PARAMETERS;
+    let text = parameter(point, name)?;
     let threads = text.parse().ok().filter(|&threads: &usize| threads > 0);
     threads.with_context(|| format!("threads = {text} is not a number from 1"))
 }

@@ -290,7 +290,7 @@ fn speedup(chart: &Chart, record: &Record) -> Option<Figure> {
     let case = |(series, curve): (usize, &CurveRecord)| Key {
         name: curve.case.clone(),
         series,
-        symbol: Symbol::Line,
+        symbol: Symbol::DottedLine,
     };
     let mut key: Vec<Key> = record.speedup.iter().enumerate().map(case).collect();
     let model = "model; beyond the machine a simulation".into();

@@ -332,8 +332,8 @@ pub struct TrainConfig {
     /// Reuse of bottom-layer rows by several batches.
     ///
     /// Layered computes the rows of hot nodes once for all batches of a super-batch; their age has
-    /// a bound. With auto, only if counts of the first one say that it pays. With layered, subgraphs
-    /// also read the rows of neighbours outside of them. Example: --reuse auto.
+    /// a bound. With auto, only if counts of the first one say that it pays. With layered,
+    /// subgraphs also read the rows of neighbours outside of them. Example: --reuse auto.
     #[arg(long, value_name = "NAME", help_heading = "Execution")]
     pub reuse: String,
     /// Link of a simulated device to the host, or none.

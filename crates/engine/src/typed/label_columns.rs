@@ -19,8 +19,8 @@ impl TypedTask {
     /// The same task with label columns, if the configuration requests them.
     ///
     /// # Errors
-    /// Rows of the task have times, no edge leads from a node of the task's type, or it has no dense
-    /// feature rows to append to.
+    /// Rows of the task have times, no edge leads from a node of the task's type, or it has no
+    /// dense feature rows to append to.
     pub(super) fn with_label_columns(self, config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
         if config.label_inputs == 0.0 {
             return Ok(self);

@@ -11,6 +11,7 @@ use super::{
     names::TypeTables,
     preprocessing::{NodeEncoding, Preprocessing, TargetEncoding},
     schema::{Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, TargetTable},
+    split::FILES,
 };
 use crate::typed::{EdgeData, FeatureTable, NodeData, TableData, Targets, TaskOn, TypedDataset, Values};
 
@@ -80,7 +81,7 @@ impl MoreTables {
         known: &Preprocessing,
     ) -> Result<NodeTable> {
         let kind = nodes.name.clone();
-        let of = known.nodes.get(&kind).filter(|of| !of.key.is_empty());
+        let of = known.nodes.get(&kind).filter(|of| !of.key.is_empty() || of.is_numbered);
         let of = match (of, files.is_empty()) {
             (_, true) => return Ok(NodeTable { kind, ..NodeTable::default() }),
             (Some(of), false) => of,
@@ -93,11 +94,14 @@ impl MoreTables {
         };
         let own = data.edges.iter().filter(|edges| edges.edge_type.source == kind);
         let foreign = own.filter_map(|edges| {
-            let of = known.foreign_key(&edges.edge_type.to_string())?;
+            let name = edges.edge_type.to_string();
+            let of = known.foreign_key(&name)?;
+            let time = known.edges.get(&name).and_then(|of| of.time.as_ref());
+            let time = time.map(|(column, _)| column.clone());
             let (to, name) = (edges.edge_type.destination.clone(), edges.edge_type.name.clone());
-            Some(ForeignKey { to, kind: Some(name), reverse: edges.reverse.clone(), ..of })
+            Some(ForeignKey { to, kind: Some(name), time, reverse: edges.reverse.clone(), ..of })
         });
-        let (label, split) = self.target(of.target.as_ref());
+        let (label, split) = self.target(None, of.target.as_ref());
         Ok(NodeTable {
             kind: kind.clone(),
             files: files.clone(),
@@ -116,7 +120,7 @@ impl MoreTables {
         let name = edges.edge_type.to_string();
         let of = known.edges.get(&name)?;
         let is_undirected = edges.reverse.as_ref() == Some(&edges.edge_type.name);
-        let (label, split) = self.target(of.target.as_ref());
+        let (label, split) = self.target(None, of.target.as_ref());
         Some(EdgeTable {
             kind: edges.edge_type.name.clone(),
             files: files.clone(),
@@ -173,7 +177,13 @@ impl MoreTables {
                      columns; import the tables again"
                 )));
             };
-            let (label, split) = self.target(Some(&of.target));
+            let (label, split) = self.target(Some(name), Some(&of.target));
+            if split.as_deref() == Some(FILES) {
+                return Err(Error::invalid(format!(
+                    "targets '{name}': the import read a file for each part of the split, and no rule \
+                     divides the new rows; name one, as in --split {name}=random:60,20,20"
+                )));
+            }
             tables.push(TargetTable {
                 name: Some(name.to_string()),
                 files: files.into(),
@@ -190,10 +200,11 @@ impl MoreTables {
         Ok(tables)
     }
 
-    /// Columns of a target, and the rule that divides new rows.
-    fn target(&self, known: Option<&TargetEncoding>) -> (Names, Option<String>) {
+    /// Columns of a target, and the rule that divides new rows. The task is called `name`, or as its
+    /// columns.
+    fn target(&self, name: Option<&str>, known: Option<&TargetEncoding>) -> (Names, Option<String>) {
         let Some(known) = known else { return (Names::None, None) };
-        let task = known.column.list().join("-");
+        let task = name.map_or_else(|| known.column.list().join("-"), String::from);
         let rule = |text: &String| match text.split_once('=') {
             Some((name, rule)) => (name == task).then(|| rule.to_string()),
             None => Some(text.clone()),

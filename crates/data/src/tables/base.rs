@@ -34,6 +34,6 @@ impl<'a> Base<'a> {
     /// dataset had rows of them.
     pub(super) fn is_open(&self, kind: &str) -> bool {
         let known = self.like.and_then(|like| like.nodes.get(kind));
-        self.before.is_none() || known.is_none_or(|known| known.key.is_empty())
+        self.before.is_none() || known.is_none_or(|known| known.key.is_empty() && !known.is_numbered)
     }
 }

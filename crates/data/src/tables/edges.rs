@@ -12,7 +12,7 @@ use super::{
     keys::{KeyColumns, NONE, NodeKeys, Unknown, shown},
     parts::{EdgePart, FeaturePart, TaskPart},
     plan::{ColumnLine, Decision, FeatureColumn, decide, line, with_default},
-    preprocessing::{EdgeEncoding, TargetEncoding},
+    preprocessing::{EdgeEncoding, Preprocessing, TargetEncoding},
     profile::{MAX_DISTINCT, Profile, Shape, parsed},
     report::EdgeReport,
     rows::{self, Encoder},
@@ -186,29 +186,35 @@ impl EdgePlan {
         }
     }
 
-    /// Edge type of a foreign key of the node type number `source`.
+    /// Edge type number `index` of a foreign key of the node type number `source`, whose table this
+    /// is. A fault is added if the column of the time does not hold times.
     pub(super) fn of_foreign_key(
-        index: usize,
-        (source, spec): (usize, &NodeTable),
+        (index, source, spec): (usize, usize, &NodeTable),
         foreign: &ForeignKey,
         types: &[String],
-        table: &Table,
-        profiles: &[Profile],
+        (table, profiles): (&Table, &[Profile]),
+        like: Option<&Preprocessing>,
+        faults: &mut Faults,
     ) -> Self {
         let names = foreign.column.list();
         let positions: Vec<usize> = names.iter().filter_map(|name| table.position(name).ok()).collect();
         let destination = types.iter().position(|kind| *kind == foreign.to).unwrap_or(0);
         let kind = foreign.kind.clone().unwrap_or_else(|| names.join("_"));
+        let edge_type = [spec.kind.clone(), kind, foreign.to.clone()];
+        let known = like.and_then(|like| like.edges.get(&edge_type.join(":"))?.time.as_ref());
+        let known = known.map(|(_, unit)| *unit);
+        let time = foreign.time.as_ref();
+        let time = time.and_then(|column| times::column(column, table, profiles, known, faults));
         Self {
             index,
-            edge_type: [spec.kind.clone(), kind, foreign.to.clone()],
+            edge_type,
             ends: [source, destination],
             at: [End::Row, End::Key(KeyColumns::new(&positions, profiles))],
             keys: [spec.id.list(), names],
             is_optional: true,
             table: None,
             profiles: Vec::new(),
-            time: None,
+            time,
             weight: None,
             targets: TargetPlan::new(String::new(), &Names::None, None, None),
             features: Vec::new(),
@@ -221,9 +227,18 @@ impl EdgePlan {
         }
     }
 
-    /// Column of the time, if there is one.
-    pub(super) fn time_column(&mut self) -> Option<TimeColumn<'_>> {
-        TimeColumn::new(self.table.as_ref()?, &self.profiles, self.time.as_mut()?, &mut self.lines)
+    /// Column of the time, if there is one: of the own table, or of `nodes` with its profiles, whose
+    /// foreign key the edges are.
+    pub(super) fn time_column(
+        &mut self,
+        nodes: Option<&Table>,
+        of_nodes: &[Profile],
+    ) -> Option<TimeColumn<'_>> {
+        let (table, profiles) = match &self.table {
+            Some(table) => (table, &self.profiles[..]),
+            None => (nodes?, of_nodes),
+        };
+        TimeColumn::new(table, profiles, self.time.as_mut()?, &mut self.lines)
     }
 
     /// Rule of every column that becomes features.

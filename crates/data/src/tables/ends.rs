@@ -115,14 +115,14 @@ pub(super) fn keep<T: Element>(
     rows.finish()
 }
 
-/// Files and positions of rows of a table, which ascend.
+/// Positions of rows of a table, which ascend, with their files if there are several.
 pub(super) fn places(table: &Table, rows: &[u64]) -> Result<Vec<String>> {
     let mut places = Vec::new();
     let mut faults = Faults::default();
     table.scan(&table.only([]), &mut faults, |batch, _| {
         let end = batch.first + batch.rows as u64;
         while let Some(&row) = rows.get(places.len()).filter(|&&row| row < end) {
-            places.push(batch.places.of((row - batch.first) as usize));
+            places.push(table.place(batch, (row - batch.first) as usize));
         }
         Ok(())
     })?;

@@ -209,15 +209,32 @@ impl NodeKeys {
         Ok(())
     }
 
+    /// Adds the `count` nodes of the dataset that the table extends, if their keys are their
+    /// numbers, by which nothing names them.
+    pub(super) fn follow_numbered(&mut self, count: u64) {
+        self.rows.base = count;
+    }
+
     /// Adds the key of the next row.
     pub(super) fn push(&mut self, key: &str) -> Result<()> {
-        let row = self.rows.rows;
+        let number = self.next_row()?;
+        self.integers = self.integers && is_integer(key);
+        self.insert(key, number)
+    }
+
+    /// Adds the next row of a table without keys, in no memory.
+    pub(super) fn push_numbered(&mut self) -> Result<()> {
+        self.next_row().map(drop)
+    }
+
+    /// Number of the node of the next row.
+    fn next_row(&mut self) -> Result<u64> {
+        let number = self.rows.base + self.rows.rows;
         self.rows.rows += 1;
-        if self.rows.base + row >= u64::from(NONE) {
+        if number >= u64::from(NONE) {
             return Err(Error::invalid(format!("the table has more than {NONE} rows; divide the graph")));
         }
-        self.integers = self.integers && is_integer(key);
-        self.insert(key, self.rows.base + row)
+        Ok(number)
     }
 
     /// Adds the key of the node with this number.

@@ -3,12 +3,14 @@
 use std::{collections::HashSet, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, types::Float64Type,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, new_null_array,
+    types::Float64Type,
 };
+use arrow_schema::DataType;
 use graphmill_core::{Error, Result};
 use serde_json::{Map, Value};
 
-use super::source::{BATCH_ROWS, Table};
+use super::source::{BATCH_ROWS, Table, check_columns};
 
 /// Table in memory, which a schema names by its key in [`super::TableSchema::memory`]. The memory
 /// of the record batches is shared, not copied.
@@ -66,8 +68,35 @@ impl MemoryTable {
     }
 
     pub(super) fn open(&self, name: &str) -> Table {
-        Table::of_batches(name, self.columns.clone(), self.batches.clone())
+        Table::of_batches(name, self.columns.clone(), vec![self.batches.clone()])
     }
+
+    /// Opens tables with the columns of the first as one table, of which each is a file. They may
+    /// lack the columns `optional`.
+    ///
+    /// # Errors
+    /// A table has other columns.
+    pub(super) fn open_all(tables: &[&Self], name: &str, optional: &[String]) -> Result<Table> {
+        let columns = tables.first().map(|table| table.columns.clone()).unwrap_or_default();
+        let files = tables.iter().map(|table| {
+            check_columns([&columns, &table.columns], optional).map_err(|why| {
+                Error::invalid(format!("{name}: the columns differ from those of its first table: {why}"))
+            })?;
+            table.batches.iter().map(|batch| ordered(batch, &table.columns, &columns)).collect()
+        });
+        let files: Result<_> = files.collect();
+        Ok(Table::of_batches(name, columns, files?))
+    }
+}
+
+/// The batch of the columns `found` with the columns `wanted`, of which missing ones are null.
+fn ordered(batch: &RecordBatch, found: &[String], wanted: &[String]) -> Result<RecordBatch> {
+    let column = |name: &String| match found.iter().position(|column| column == name) {
+        Some(c) => (name.clone(), batch.column(c).clone(), true),
+        None => (name.clone(), new_null_array(&DataType::Null, batch.num_rows()), true),
+    };
+    let columns = RecordBatch::try_from_iter_with_nullable(wanted.iter().map(column));
+    columns.map_err(|e| Error::invalid(e.to_string()))
 }
 
 /// Array of the values of a column.

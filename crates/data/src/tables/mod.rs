@@ -18,6 +18,7 @@ mod append;
 #[cfg(test)]
 mod append_tests;
 mod base;
+mod check;
 mod column;
 mod date;
 mod dictionary;

@@ -121,6 +121,12 @@ impl<'a> NodePlan<'a> {
                 roles[c] = Some(format!("edge to '{}'", foreign.to));
             }
         }
+        // A missing column is a fault of the edges.
+        let times_of_edges = spec.foreign_keys.iter().filter_map(|foreign| foreign.time.as_ref());
+        let of_edges = times_of_edges.filter(|column| !spec.features.contains(column));
+        for c in of_edges.filter_map(|column| table.position(column).ok()) {
+            roles[c] = Some("time of edges".into());
+        }
         let known = like.and_then(|like| like.target.as_ref());
         self.targets.assign(table, &self.profiles, (known, None), &mut roles, faults);
         let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
@@ -237,8 +243,10 @@ impl<'a> NodePlan<'a> {
         let mut keys = NodeKeys::new(scratch, &self.index.to_string(), budget);
         let mut report =
             NodeReport { kind: self.spec.kind.clone(), columns: self.lines.clone(), ..NodeReport::default() };
-        if let Some(known) = self.before.and_then(|nodes| nodes.keys.as_ref()) {
-            keys.follow(known)?;
+        match self.before.and_then(|nodes| nodes.keys.as_ref()) {
+            Some(known) if self.spec.is_numbered() => keys.follow_numbered(known.len() as u64),
+            Some(known) => keys.follow(known)?,
+            None => {}
         }
         let Some(table) = &self.table else {
             keys.finish()?;
@@ -250,6 +258,11 @@ impl<'a> NodePlan<'a> {
         let mut repeated_examples: Vec<String> = Vec::new();
         table.scan(&all, faults, |batch, faults| {
             for row in 0..batch.rows {
+                if self.spec.is_numbered() {
+                    keys.push_numbered()?;
+                    self.targets.read(table, batch, row, &mut info, faults);
+                    continue;
+                }
                 let place = || batch.places.of(row);
                 if !self.key.read(batch, row, &mut key) {
                     let columns = self.spec.id.list().join(", ");
@@ -322,7 +335,8 @@ impl<'a> NodePlan<'a> {
         let keys = &read.keys;
         let mut writer = KeyWriter::new(scratch, self.index, keys.integers)?;
         let target = self.known_target.clone();
-        let mut encoding = NodeEncoding { key: self.spec.id.list(), target, ..NodeEncoding::default() };
+        let (key, is_numbered) = (self.spec.id.list(), self.spec.is_numbered());
+        let mut encoding = NodeEncoding { key, is_numbered, target, ..NodeEncoding::default() };
         let columns = self.columns(read, faults)?;
         let place = |column: &EncodedColumn| match &self.table {
             Some(table) => Some((table.position(&column.column).ok()?, column.clone())),
@@ -348,7 +362,11 @@ impl<'a> NodePlan<'a> {
             table.scan(&vec![true; table.columns.len()], faults, |batch, faults| {
                 let is_used = |row: u64| keys.rows.id(row).is_some();
                 for row in (0..batch.rows).filter(|&row| is_used(batch.first + row as u64)) {
-                    self.key.read(batch, row, &mut key);
+                    if self.spec.is_numbered() {
+                        key = (keys.rows.base + batch.first + row as u64).to_string();
+                    } else {
+                        self.key.read(batch, row, &mut key);
+                    }
                     writer.push(&key)?;
                     if let (Some(times), Some(column)) = (&mut times, self.time) {
                         let time = times::read(column, table, batch, row, faults);

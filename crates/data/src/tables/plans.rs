@@ -9,12 +9,13 @@ use super::{
     finished::{FinishedNodes, keep_read, load_read},
     kept::Kept,
     keys::NodeKeys,
+    memory::MemoryTable,
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
     report::{EdgeReport, NodeReport, TableReport},
     schema::{Dangling, Names, TableSchema},
     source::{Dialect, Table, TableFile},
-    sources::Sources,
+    sources::{Sources, TargetFiles},
     target_tables::TargetTablePlan,
     times,
 };
@@ -65,29 +66,34 @@ impl<'a> Plans<'a> {
         let like = base.like;
         let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
         let mut faults = Faults::default();
-        let open = |kind: &str, names: &Names, files: Vec<TableFile>, separator, quote| {
-            let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
-                None => Ok(None),
-                Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
-                _ => Err(Error::invalid(format!(
-                    "'{kind}': the {what} is not an ASCII character; choose another"
-                ))),
-            };
-            let dialect = Dialect {
-                separator: one_byte(separator, "separator")?,
-                quote: one_byte(quote, "quote")?,
-                columns: None,
-            };
-            match &names.list()[..] {
-                [name] if schema.memory.contains_key(name) => Ok(schema.memory[name].open(name)),
-                _ => Table::open(kind, files, dialect, budget.cache),
-            }
+        let in_memory = |names: &Names| match &names.list()[..] {
+            [name] => schema.memory.get_key_value(name),
+            _ => None,
         };
+        let open =
+            |kind: &str, names: &Names, (files, optional): (Vec<TableFile>, &[String]), separator, quote| {
+                let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
+                    None => Ok(None),
+                    Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
+                    _ => Err(Error::invalid(format!(
+                        "'{kind}': the {what} is not an ASCII character; choose another"
+                    ))),
+                };
+                let dialect = Dialect {
+                    separator: one_byte(separator, "separator")?,
+                    quote: one_byte(quote, "quote")?,
+                    columns: None,
+                };
+                match in_memory(names) {
+                    Some((name, table)) => Ok(table.open(name)),
+                    None => Table::open(kind, files, (dialect, optional), budget.cache),
+                }
+            };
         let mut nodes = Vec::new();
         for (i, (spec, files)) in schema.nodes.iter().zip(sources.nodes).enumerate() {
             let table = match spec.files.is_empty() {
                 true => None,
-                false => Some(open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?),
+                false => Some(open(&spec.kind, &spec.files, (files, &[]), spec.separator, spec.quote)?),
             };
             let known = match like {
                 Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
@@ -105,7 +111,7 @@ impl<'a> Plans<'a> {
         }
         let mut edges = Vec::new();
         for (spec, files) in schema.edges.iter().zip(sources.edges) {
-            let table = open(&spec.kind, &spec.files, files, spec.separator, spec.quote)?;
+            let table = open(&spec.kind, &spec.files, (files, &[]), spec.separator, spec.quote)?;
             let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
             let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
             let known = (like.and_then(|like| like.edges.get(&name)), base.edges(&name).is_some());
@@ -114,17 +120,32 @@ impl<'a> Plans<'a> {
         for (source, plan) in nodes.iter().enumerate() {
             let Some(table) = &plan.table else { continue };
             for foreign in &plan.spec.foreign_keys {
-                let (index, spec) = (edges.len(), (source, plan.spec));
-                edges.push(EdgePlan::of_foreign_key(index, spec, foreign, &types, table, &plan.profiles));
+                let (at, of) = ((edges.len(), source, plan.spec), (table, &plan.profiles[..]));
+                edges.push(EdgePlan::of_foreign_key(at, foreign, &types, of, like, &mut faults));
             }
         }
         let mut targets = Vec::new();
-        for (spec, files) in schema.targets.iter().zip(sources.targets) {
+        for (spec, TargetFiles { files, parts }) in schema.targets.iter().zip(sources.targets) {
             let name = spec.task_name();
-            let table = open(&name, &spec.files, files, spec.separator, spec.quote)?;
+            let label = spec.label.list();
+            let optional: &[String] = if parts.is_some() { &label } else { &[] };
+            let lists = spec.parts().into_iter().flatten().filter(|names| !names.is_empty());
+            let lists: Vec<&Names> = lists.collect();
+            let tables: Vec<&MemoryTable> =
+                lists.iter().filter_map(|names| Some(in_memory(names)?.1)).collect();
+            let table = if tables.is_empty() {
+                open(&name, &spec.files, (files, optional), spec.separator, spec.quote)?
+            } else if tables.len() == lists.len() {
+                MemoryTable::open_all(&tables, &name, optional)?
+            } else {
+                return Err(Error::invalid(format!(
+                    "targets '{name}': some of train, valid and test are tables in memory, and others are \
+                     files; pass all of them in one way"
+                )));
+            };
             let known = like.and_then(|like| like.targets.get(&name));
             let at = (targets.len(), spec);
-            targets.push(TargetTablePlan::new(at, &types, table, known, kept, &mut faults)?);
+            targets.push(TargetTablePlan::new(at, &types, (table, parts), known, kept, &mut faults)?);
         }
         let mut plans = Self { schema, nodes, edges, targets };
         plans.agree_on_times(&mut faults);
@@ -136,10 +157,11 @@ impl<'a> Plans<'a> {
     /// columns.
     fn agree_on_times(&mut self, faults: &mut Faults) {
         let mut columns = Vec::new();
-        for plan in &mut self.nodes {
-            columns.extend(plan.time_column());
-        }
         for plan in &mut self.edges {
+            let nodes = &self.nodes[plan.ends[0]];
+            columns.extend(plan.time_column(nodes.table.as_ref(), &nodes.profiles));
+        }
+        for plan in &mut self.nodes {
             columns.extend(plan.time_column());
         }
         for plan in &mut self.targets {

@@ -74,6 +74,9 @@ pub(super) struct TaskEncoding {
 pub(super) struct NodeEncoding {
     /// Columns of the key.
     pub(super) key: Vec<String>,
+    /// True if the table has no key, so that its rows are numbered.
+    #[serde(default, rename = "numbered", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_numbered: bool,
     /// Column of the time, with its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) time: Option<(String, TimeUnit)>,
@@ -278,8 +281,8 @@ impl Preprocessing {
         })
     }
 
-    /// Columns of the foreign key whose edges have the type `name`, without their destination and
-    /// names. `None` if the record does not have the type, or has it from an edge table.
+    /// Columns of the foreign key whose edges have the type `name`, without their time, destination
+    /// and names. `None` if the record does not have the type, or has it from an edge table.
     pub fn foreign_key(&self, name: &str) -> Option<ForeignKey> {
         let known = self.edges.get(name).filter(|known| known.foreign_key == Some(true))?;
         Some(ForeignKey { column: known.dst.clone().into(), ..ForeignKey::default() })

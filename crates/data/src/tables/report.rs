@@ -103,6 +103,10 @@ pub struct TargetReport {
     pub dangling: u64,
     /// First of these keys.
     pub dangling_examples: Vec<String>,
+    /// Rows from before their node exists, which are dropped.
+    pub early: u64,
+    /// Positions of the first of them.
+    pub early_examples: Vec<String>,
     /// Counts of the labels.
     #[serde(flatten)]
     pub labels: LabelReport,
@@ -240,6 +244,10 @@ impl fmt::Display for TargetReport {
                 "  {} dropped, because the node has no row: {examples}",
                 counted(self.dangling, "row")
             )?;
+        }
+        if self.early > 0 {
+            let (rows, examples) = (counted(self.early, "row"), self.early_examples.join(", "));
+            writeln!(f, "  {rows} dropped, because the node exists only later: {examples}")?;
         }
         write!(f, "{}", self.labels)
     }

@@ -147,7 +147,8 @@ pub struct NodeTable {
     /// name.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub files: Names,
-    /// Columns of the key.
+    /// Columns of the key; without them the key of a row is its number, from 0, and no other table
+    /// can name it.
     #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub id: Names,
     /// Column of the time from which a node exists.
@@ -186,6 +187,13 @@ pub struct NodeTable {
     /// Columns that name nodes of other tables, each an edge type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign_keys: Vec<ForeignKey>,
+}
+
+impl NodeTable {
+    /// Returns true if the rows have no key, so that they are numbered.
+    pub fn is_numbered(&self) -> bool {
+        self.id.is_empty() && !self.files.is_empty()
+    }
 }
 
 /// Table with a row per edge.
@@ -256,7 +264,18 @@ pub struct TargetTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Files: paths, directories, patterns, or `-`.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
     pub files: Names,
+    /// Files of the rows that train, instead of `files` and a rule of the split.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub train: Names,
+    /// Files of the rows that validate, beside those of `train`.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub valid: Names,
+    /// Files of the rows that test, beside those of `train`. They may lack the label: such rows are
+    /// predicted.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub test: Names,
     /// Type of the nodes; the only node type if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
@@ -287,6 +306,12 @@ impl TargetTable {
     pub fn task_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.label.list().join("-"))
     }
+
+    /// Files of the rows that train, validate and test; `None` if a rule divides the rows.
+    pub fn parts(&self) -> Option<[&Names; 3]> {
+        let parts = [&self.train, &self.valid, &self.test];
+        parts.iter().any(|names| !names.is_empty()).then_some(parts)
+    }
 }
 
 /// Column of a node table that names a node of another table.
@@ -300,6 +325,9 @@ pub struct ForeignKey {
     /// Name of the relation; that of the column if missing.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Column of the time of the edges, such as that of the nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// Name of an edge type of the reverse edges, which is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<String>,
@@ -372,105 +400,6 @@ impl TableSchema {
         schema.check()?;
         Ok(schema)
     }
-
-    /// Checks the schema alone, without its tables.
-    ///
-    /// # Errors
-    /// All faults at once.
-    pub fn check(&self) -> Result<()> {
-        let mut faults = Vec::new();
-        if self.nodes.is_empty() {
-            faults.push("there is no node type; add [[nodes]]".to_string());
-        }
-        let known: Vec<&str> = self.nodes.iter().map(|table| table.kind.as_str()).collect();
-        for (i, table) in self.nodes.iter().enumerate() {
-            if known[..i].contains(&table.kind.as_str()) {
-                faults.push(format!("two node tables have the type '{}'; name each type once", table.kind));
-            }
-            if table.id.is_empty() && !table.files.is_empty() {
-                faults.push(format!("nodes '{}': id is missing: name the column of the key", table.kind));
-            }
-            let unknown = table.foreign_keys.iter().filter(|key| !known.contains(&key.to.as_str()));
-            faults
-                .extend(unknown.map(|key| unknown_type(&format!("nodes '{}'", table.kind), &key.to, &known)));
-        }
-        let mut relations = Vec::new();
-        for table in &self.edges {
-            let place = format!("edges '{}'", table.kind);
-            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
-                match given {
-                    Some(name) if !known.contains(&name.as_str()) => {
-                        faults.push(unknown_type(&place, name, &known));
-                    }
-                    None if known.len() > 1 => {
-                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
-                    }
-                    _ => {}
-                }
-            }
-            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
-                if columns.is_empty() {
-                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
-                }
-            }
-            if table.undirected && table.source != table.destination {
-                faults.push(format!(
-                    "{place}: undirected needs one node type at both ends; use reverse = \"NAME\" instead"
-                ));
-            }
-            let relation = (&table.source, &table.kind, &table.destination);
-            if relations.contains(&relation) {
-                faults.push(format!(
-                    "two edge tables have the type '{}' between the same node types",
-                    table.kind
-                ));
-            }
-            relations.push(relation);
-        }
-        self.check_tasks(&known, &mut faults);
-        if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults.join("\n"))) }
-    }
-
-    /// Adds the faults of the tables of targets, and of the names of all tasks, to `faults`.
-    fn check_tasks(&self, known: &[&str], faults: &mut Vec<String>) {
-        for table in &self.targets {
-            let place = format!("targets '{}'", table.task_name());
-            match &table.on {
-                Some(name) if !known.contains(&name.as_str()) => {
-                    faults.push(unknown_type(&place, name, known));
-                }
-                None if known.len() > 1 => {
-                    faults.push(format!("{place}: on is missing: name one of {}", known.join(", ")));
-                }
-                _ => {}
-            }
-            for (name, columns) in [("id", &table.id), ("label", &table.label)] {
-                if columns.is_empty() {
-                    faults.push(format!("{place}: {name} is missing: name its column"));
-                }
-            }
-        }
-        let labels = self.nodes.iter().map(|table| &table.label);
-        let labels = labels.chain(self.edges.iter().map(|table| &table.label));
-        let of_labels = labels.filter(|label| !label.is_empty()).map(|label| label.list().join("-"));
-        let mut names: Vec<String> =
-            of_labels.chain(self.targets.iter().map(TargetTable::task_name)).collect();
-        names.sort_unstable();
-        let mut twice: Vec<&str> =
-            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0][..]).collect();
-        twice.dedup();
-        let message = |name| {
-            format!(
-                "two tasks are called '{name}'; give the table of targets another name (name = \"NAME\"), \
-                 or rename the column of a label"
-            )
-        };
-        faults.extend(twice.into_iter().map(message));
-    }
-}
-
-fn unknown_type(place: &str, name: &str, known: &[&str]) -> String {
-    format!("{place}: '{name}' is not a node type; the node types are: {}", known.join(", "))
 }
 
 impl fmt::Display for TableSchema {

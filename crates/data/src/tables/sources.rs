@@ -10,6 +10,13 @@ use super::{
     source::{Spool, TableFile, find},
 };
 
+/// Files of a table of targets.
+pub(super) struct TargetFiles {
+    pub(super) files: Vec<TableFile>,
+    /// Part of the split of each file, or of each table in memory, if files give the split.
+    pub(super) parts: Option<Vec<u8>>,
+}
+
 /// Files of all tables.
 pub(super) struct Sources {
     /// Files of each node table.
@@ -17,7 +24,7 @@ pub(super) struct Sources {
     /// Files of each edge table.
     pub(super) edges: Vec<Vec<TableFile>>,
     /// Files of each table of targets.
-    pub(super) targets: Vec<Vec<TableFile>>,
+    pub(super) targets: Vec<TargetFiles>,
     /// True if all tables can be read again by another process.
     is_lasting: bool,
 }
@@ -41,12 +48,30 @@ impl Sources {
         };
         let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
         let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
-        let targets: Result<_> = schema.targets.iter().map(|table| files(&table.files)).collect();
+        let targets: Result<_> = schema
+            .targets
+            .iter()
+            .map(|table| {
+                let Some(lists) = table.parts() else {
+                    return Ok(TargetFiles { files: files(&table.files)?, parts: None });
+                };
+                let (mut all, mut parts) = (Vec::new(), Vec::new());
+                for (part, names) in (0u8..).zip(lists) {
+                    let found = files(names)?;
+                    // A table in memory has no file.
+                    let is_there = found.is_empty() && !names.is_empty();
+                    parts.resize(parts.len() + if is_there { 1 } else { found.len() }, part);
+                    all.extend(found);
+                }
+                Ok(TargetFiles { files: all, parts: Some(parts) })
+            })
+            .collect();
         Ok(Self { nodes: nodes?, edges: edges?, targets: targets?, is_lasting })
     }
 
     fn all(&self) -> impl Iterator<Item = &TableFile> {
-        self.nodes.iter().chain(&self.edges).chain(&self.targets).flatten()
+        let targets = self.targets.iter().map(|table| &table.files);
+        self.nodes.iter().chain(&self.edges).chain(targets).flatten()
     }
 
     /// Everything that the result depends on, but the directory: an import with the same identity

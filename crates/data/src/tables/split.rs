@@ -19,6 +19,9 @@ pub enum SplitRule {
     Time(String, [f64; 3]),
 }
 
+/// Name in records and reports of a split by the files of the rows; it is not a rule.
+pub(super) const FILES: &str = "files";
+
 /// Shares of a split without a rule.
 pub(super) const DEFAULT: [f64; 3] = [0.6, 0.2, 0.2];
 

@@ -46,10 +46,11 @@ pub(super) struct TargetTablePlan<'a> {
 
 impl<'a> TargetTablePlan<'a> {
     /// Reads all values once and chooses the roles of the columns; faults are added to `faults`.
+    /// `parts` is the part of the split of each file of the table, if files give the split.
     pub(super) fn new(
         (index, spec): (usize, &'a TargetTable),
         types: &[String],
-        table: Table,
+        (table, parts): (Table, Option<Vec<u8>>),
         like: Option<&TaskEncoding>,
         kept: &Kept,
         faults: &mut Faults,
@@ -68,7 +69,7 @@ impl<'a> TargetTablePlan<'a> {
             Some(found)
         });
         let place = format!("targets '{}'", spec.task_name());
-        let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref());
+        let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref()).by_files(parts);
         let known = (like.map(|like| &like.target), time.map(|(c, _)| c));
         targets.assign(&table, &profiles, known, &mut roles, faults);
         let lines = table.columns.iter().zip(roles).zip(&profiles).map(|((column, role), profile)| {
@@ -127,8 +128,13 @@ impl<'a> TargetTablePlan<'a> {
         let name = format!("targets-{}", self.index);
         let mut report = self.report();
         let ids = self.nodes(keys, &name, dangling, &mut report, faults)?;
-        let kept: Vec<u64> = (0..ids.len() as u64).filter(|&row| ids[row as usize] != NONE).collect();
-        let ids = ends::keep(scratch, &format!("{name}-nodes"), &ids, |row| ids[row as usize] != NONE)?;
+        let early = match dangling == Dangling::Drop {
+            true => self.early(&ids, nodes, &mut report)?,
+            false => Vec::new(),
+        };
+        let is_kept = |row: u64| ids[row as usize] != NONE && early.binary_search(&row).is_err();
+        let kept: Vec<u64> = (0..ids.len() as u64).filter(|&row| is_kept(row)).collect();
+        let ids = ends::keep(scratch, &format!("{name}-nodes"), &ids, is_kept)?;
         let (info, time) = self.rows(&kept, (&ids, nodes), scratch, &name, faults)?;
         self.refuse_repeated(&kept, (&ids, time.as_deref()), before, faults)?;
         report.targets = kept.len() as u64;
@@ -168,7 +174,7 @@ impl<'a> TargetTablePlan<'a> {
             for row in 0..batch.rows {
                 let is_there = self.key.read(batch, row, &mut key);
                 if !is_there {
-                    missing.add(|| batch.places.of(row));
+                    missing.add(|| table.place(batch, row));
                 }
                 nodes.push(batch.first + row as u64, is_there.then_some(&key))?;
             }
@@ -191,6 +197,28 @@ impl<'a> TargetTablePlan<'a> {
         let fix = "complete them, or choose dangling = drop (drop these targets)";
         missing.report(&table.name(), "without the key of a node", fix, faults);
         Ok(ids)
+    }
+
+    /// Rows from before their node exists, which are dropped.
+    fn early(&self, ids: &[NodeId], nodes: &NodePart, report: &mut TargetReport) -> Result<Vec<u64>> {
+        let (mut rows, mut early) = (FaultyRows::default(), Vec::new());
+        let (Some(column), Some(exists)) = (self.time, &nodes.time) else { return Ok(early) };
+        let table = &self.table;
+        // Faults of the times are found when the rows are read.
+        table.scan(&vec![true; table.columns.len()], &mut Faults::default(), |batch, faults| {
+            for row in 0..batch.rows {
+                let (number, place) = (batch.first + row as u64, || table.place(batch, row));
+                let time = times::read(column, table, batch, row, faults);
+                let first = exists.get(ids[number as usize] as usize);
+                if time.zip(first).is_some_and(|(time, &first)| first > time) {
+                    rows.add(place);
+                    early.push(number);
+                }
+            }
+            Ok(())
+        })?;
+        (report.early, report.early_examples) = (rows.count, rows.places);
+        Ok(early)
     }
 
     /// Targets and times of the rows `kept`, whose nodes are `ids`. A row without a time, or from
@@ -222,9 +250,9 @@ impl<'a> TargetTablePlan<'a> {
                 times.extend(&[time.unwrap_or(i64::MIN)])?;
                 match time {
                     Some(time) if nodes.time.as_ref().is_some_and(|exists| exists[v] > time) => {
-                        early.add(|| batch.places.of(row));
+                        early.add(|| table.place(batch, row));
                     }
-                    None if faults.total() == before => untimed.add(|| batch.places.of(row)),
+                    None if faults.total() == before => untimed.add(|| table.place(batch, row)),
                     _ => {}
                 }
             }
@@ -232,7 +260,8 @@ impl<'a> TargetTablePlan<'a> {
         })?;
         let fix = "complete the times, or remove these rows";
         untimed.report(&table.name(), "without a time", fix, faults);
-        let fix = "remove these rows, or correct the time of the node";
+        let fix = "remove these rows, correct the time of the node, or choose dangling = drop (drop these \
+                   targets)";
         early.report(&table.name(), "with a time before that from which the node exists", fix, faults);
         Ok((info, times.map(Rows::finish).transpose()?))
     }

@@ -29,6 +29,8 @@ pub(super) struct TargetPlan {
     /// Kind of the target, if it is given.
     task: Option<Target>,
     split: Option<SplitRule>,
+    /// Part of the split of the rows of each file, instead of a rule.
+    files: Option<Vec<u8>>,
     /// Text of the rule; `None` for the default.
     pub(super) rule: Option<String>,
     /// Text of the default by time, if it divides the rows.
@@ -51,6 +53,7 @@ impl TargetPlan {
             names: label.list(),
             task,
             split: None,
+            files: None,
             rule: split.cloned(),
             default: None,
             is_optional: false,
@@ -63,6 +66,13 @@ impl TargetPlan {
     #[must_use]
     pub(super) fn or_none(self, optional: bool) -> Self {
         Self { is_optional: optional, ..self }
+    }
+
+    /// The same plan, whose rows are in the part of the split of their file, if `parts` are given.
+    #[must_use]
+    pub(super) fn by_files(self, parts: Option<Vec<u8>>) -> Self {
+        let rule = parts.as_ref().map(|_| split::FILES.to_string()).or(self.rule);
+        Self { files: parts, rule, ..self }
     }
 
     /// Finds the columns of target and split, and writes their roles to `roles`. The target is
@@ -89,6 +99,9 @@ impl TargetPlan {
                 roles[c] = target.as_ref().map(|target| target.describe(k));
             }
             self.target = target.map(|target| (found, target));
+        }
+        if self.files.is_some() {
+            return;
         }
         self.split = match (&self.rule, time) {
             (Some(text), _) => {
@@ -195,6 +208,10 @@ impl TargetPlan {
                 }
             }
         }
+        if let Some(parts) = &self.files {
+            info.part.push(parts.get(batch.file).copied().unwrap_or(3));
+            return;
+        }
         let part = |parts: &[usize]| parts.first().map_or(3, |&part| part as u8);
         match (&self.split, &self.columns[..]) {
             (Some(SplitRule::Column(_)), &[c]) => {
@@ -270,6 +287,7 @@ impl TargetPlan {
         report.missing_labels = (count - labelled.len()) as u64;
         let rule = self.split.clone().unwrap_or(SplitRule::Random(split::DEFAULT));
         match &rule {
+            _ if self.files.is_some() => by_part(&info.part, is_labelled, &mut parts, report),
             SplitRule::Random(shares) => split::random(&labelled, *shares, seed, &mut parts),
             SplitRule::Stratified(shares) => match planned {
                 PlannedTarget::Classes(columns) if columns.len() > 1 => faults.add(
@@ -297,13 +315,7 @@ impl TargetPlan {
                 split::by_time(dated, *shares, &mut parts);
             }
             SplitRule::Column(_) | SplitRule::Masks(_) => {
-                for (v, &part) in info.part.iter().enumerate() {
-                    match parts.get_mut(part as usize) {
-                        Some(part) if is_labelled(v) => part.push(v as NodeId),
-                        Some(_) => report.split_without_label += 1,
-                        None => report.outside_split += u64::from(is_labelled(v)),
-                    }
-                }
+                by_part(&info.part, is_labelled, &mut parts, report);
             }
         }
         parts.iter_mut().for_each(|part| part.sort_unstable());
@@ -324,6 +336,22 @@ impl TargetPlan {
                 TargetPart::Classes(info.class, named.collect())
             }
             PlannedTarget::Values => TargetPart::Values(info.value, self.names.clone()),
+        }
+    }
+}
+
+/// Split of the labelled rows into the part that each row names.
+fn by_part(
+    of_rows: &[u8],
+    is_labelled: impl Fn(usize) -> bool,
+    parts: &mut [Vec<NodeId>; 3],
+    report: &mut LabelReport,
+) {
+    for (v, &part) in of_rows.iter().enumerate() {
+        match parts.get_mut(part as usize) {
+            Some(part) if is_labelled(v) => part.push(v as NodeId),
+            Some(_) => report.split_without_label += 1,
+            None => report.outside_split += u64::from(is_labelled(v)),
         }
     }
 }

@@ -41,6 +41,8 @@ OPTIONS = {
     *NODE_OPTIONS, *EDGE_OPTIONS, *TARGET_OPTIONS, "targets", "node_type", "edge_type", "name",
     "seed", "dangling",
 }  # fmt: skip
+#: entries of a table of targets that name the rows of each part of the split
+PARTS = ("train", "valid", "test")
 #: entries of a schema that are lists of names
 LISTS = ("features", "ignore")
 
@@ -227,11 +229,19 @@ def _whole(schema: Any, general: dict[str, Any]) -> Schema:
         entries = whole.get(which, [])
         if isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries):
             raise TypeError(f"schema: '{which}' is a list of dicts, one for each type; see [[{which}]] of a schema file")
-        whole[which] = [{**entry, "files": tables.files(entry.get("files"), f"{which} '{entry.get('type', entry.get('name', default))}'")} for entry in entries]
+        whole[which] = [
+            {**entry, **_files(entry, f"{which} '{entry.get('type', entry.get('name', default))}'", tables)} for entry in entries
+        ]
     try:
         return json.dumps(whole), tables.memory
     except TypeError as error:
         raise TypeError(f"schema: {error}; use texts, numbers, lists and dicts") from None
+
+
+def _files(entry: dict[str, Any], name: str, tables: Tables) -> dict[str, list[str]]:
+    """Names of the files of an entry of a schema: of its table, or of the parts of its split."""
+    parts = {part: tables.files(entry[part], f"{part} of {name}") for part in PARTS if part in entry}
+    return parts if parts and "files" not in entry else {"files": tables.files(entry.get("files"), name), **parts}
 
 
 def _names(value: Any) -> list[str]:

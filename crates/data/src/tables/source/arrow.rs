@@ -134,7 +134,8 @@ pub(super) fn columns_of(batch: &RecordBatch, wanted: &[bool]) -> Vec<Column> {
 /// Column of an array.
 fn column(array: &ArrayRef) -> Column {
     let rows = array.len();
-    if array.null_count() == rows {
+    // Arrays of the type null count no nulls.
+    if array.null_count() == rows || *array.data_type() == DataType::Null {
         return Column::Empty(rows);
     }
     if let Some(floats) = floats(array) {

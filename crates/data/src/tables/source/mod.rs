@@ -80,23 +80,22 @@ pub(super) struct Table {
 
 enum Input {
     /// Files, and the form of each.
-    Files {
-        files: Vec<TableFile>,
-        dialects: Vec<Dialect>,
-    },
-    Batches(Vec<RecordBatch>),
+    Files { files: Vec<TableFile>, dialects: Vec<Dialect> },
+    /// Batches of each table in memory.
+    Batches(Vec<Vec<RecordBatch>>),
 }
 
 impl Table {
     /// Opens the files of a table, whose rows are kept in memory between passes if they take at
-    /// most `cache_bytes`.
+    /// most `cache_bytes`. Files behind the first may lack the columns `optional`, whose values are
+    /// missing then.
     ///
     /// # Errors
     /// A file cannot be opened, or its columns differ from those of the first file.
     pub(super) fn open(
         name: &str,
         files: Vec<TableFile>,
-        dialect: Dialect,
+        (dialect, optional): (Dialect, &[String]),
         cache_bytes: usize,
     ) -> Result<Self> {
         let mut columns: Vec<String> = Vec::new();
@@ -113,26 +112,16 @@ impl Table {
                 columns = found.to_vec();
                 continue;
             }
-            let missing: Vec<&str> =
-                columns.iter().filter(|name| !found.contains(name)).map(String::as_str).collect();
-            let added: Vec<&str> =
-                found.iter().filter(|name| !columns.contains(name)).map(String::as_str).collect();
-            if !missing.is_empty() || !added.is_empty() {
-                return Err(at.error(format!(
-                    "the columns differ from those of {}: missing: {}; added: {}; give files with the same \
-                     columns",
-                    files[0].path().display(),
-                    list(&missing),
-                    list(&added)
-                )));
-            }
+            check_columns([&columns, found], optional).map_err(|why| {
+                at.error(format!("the columns differ from those of {}: {why}", files[0].path().display()))
+            })?;
         }
         let input = Input::Files { files, dialects };
         Ok(Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes })
     }
 
-    /// Creates a table of batches in memory.
-    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<RecordBatch>) -> Self {
+    /// Creates a table of batches in memory, of which each list counts as a file.
+    pub(super) fn of_batches(name: &str, columns: Vec<String>, batches: Vec<Vec<RecordBatch>>) -> Self {
         let input = Input::Batches(batches);
         Self { name: name.into(), columns, input, cache: RefCell::default(), cache_bytes: 0 }
     }
@@ -142,6 +131,15 @@ impl Table {
         match &self.input {
             Input::Files { files, .. } => files[batch.file].path().display().to_string(),
             Input::Batches(_) => self.name.clone(),
+        }
+    }
+
+    /// Position of a row of a batch for a message, with the file if the table has several.
+    pub(super) fn place(&self, batch: &Batch, row: usize) -> String {
+        let place = batch.places.of(row);
+        match &self.input {
+            Input::Files { files, .. } if files.len() > 1 => format!("{}: {place}", self.file(batch)),
+            _ => place,
         }
     }
 
@@ -195,13 +193,13 @@ impl Table {
                 .iter()
                 .map(|name| reader.columns().iter().position(|column| column == name))
                 .collect();
-            if order.iter().any(Option::is_none) {
+            if dialect.columns.as_deref() != Some(reader.columns()) {
                 let at = Location::new(table_file.path(), "columns");
                 return Err(at.error("the file changed while it was read; start again"));
             }
             let mut wanted_there = vec![false; reader.columns().len()];
-            for (&there, &wanted) in order.iter().zip(wanted) {
-                wanted_there[there.unwrap_or_default()] = wanted;
+            for (there, &wanted) in order.iter().zip(wanted) {
+                there.iter().for_each(|&there| wanted_there[there] = wanted);
             }
             while let Some(Rows { columns, places }) = reader.next(&wanted_there, faults)? {
                 let rows = columns.first().map_or(0, Column::len);
@@ -236,18 +234,35 @@ impl Table {
 
 /// Converts record batches one by one: only the columns of which `wanted` is set.
 fn scan_batches(
-    batches: &[RecordBatch],
+    tables: &[Vec<RecordBatch>],
     wanted: &[bool],
     mut each: impl FnMut(&Batch) -> Result<()>,
 ) -> Result<()> {
     let mut first = 0;
-    for batch in batches {
+    for (file, batch) in tables.iter().enumerate().flat_map(|(file, of)| of.iter().map(move |of| (file, of)))
+    {
         let (rows, places) = (batch.num_rows(), OutputRows::Rows(first + 1));
         let columns = arrow::columns_of(batch, wanted);
-        each(&Batch { file: 0, first, rows, places, columns })?;
+        each(&Batch { file, first, rows, places, columns })?;
         first += rows as u64;
     }
     Ok(())
+}
+
+/// Checks that a table has the columns `expected` of the first one, in any order. It may lack the
+/// columns `optional`.
+///
+/// # Errors
+/// The message names the columns that differ.
+pub(super) fn check_columns([expected, found]: [&[String]; 2], optional: &[String]) -> Result<(), String> {
+    let is_missing = |name: &&String| !found.contains(name) && !optional.contains(name);
+    let missing: Vec<&str> = expected.iter().filter(is_missing).map(String::as_str).collect();
+    let added: Vec<&str> = found.iter().filter(|name| !expected.contains(name)).map(String::as_str).collect();
+    if missing.is_empty() && added.is_empty() {
+        return Ok(());
+    }
+    let (missing, added) = (list(&missing), list(&added));
+    Err(format!("missing: {missing}; added: {added}; give files with the same columns"))
 }
 
 /// Names in quotes, separated by commas.

@@ -175,6 +175,7 @@ impl<'d> Known<'d> {
         tables: &TypeTables,
         watch: &Arc<dyn Progress>,
     ) -> Result<NewRows> {
+        self.refuse_without_keys(tables)?;
         let dir = ScratchDir::create()?;
         let memory = new.budget.or_else(|| Some(memory::available()? / 2)).unwrap_or(1 << 30);
         let work = Work { memory: Some(memory), replace: false, progress: Box::new(Stop(watch.clone())) };
@@ -207,6 +208,21 @@ impl<'d> Known<'d> {
         let known = self.data.nodes.iter().map(|nodes| nodes.count).collect();
         let watch = watch.clone();
         Ok(NewRows { imported, counts, known, places, unknown_values, memory, dir, watch })
+    }
+
+    /// Refuses new nodes of types whose table has no key: they have no name of their own.
+    fn refuse_without_keys(&self, tables: &TypeTables) -> Result<()> {
+        for (nodes, files) in self.data.nodes.iter().zip(&tables.nodes) {
+            let has_no_key = self.preprocessing.key_columns(&nodes.name).is_some_and(<[String]>::is_empty);
+            if has_no_key && !files.is_empty() {
+                return Err(Error::usage(format!(
+                    "nodes '{}': the import read no column of their keys, so new nodes have none; import \
+                     the tables again with such a column (id), or leave the table out",
+                    nodes.name
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Ids in the dataset of the nodes of type `t` that edges name beside the `count` new ones.

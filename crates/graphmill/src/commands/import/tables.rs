@@ -279,6 +279,9 @@ fn target_table(
     Ok(Some(TargetTable {
         name: one("target-name"),
         files: files.into(),
+        train: Names::None,
+        valid: Names::None,
+        test: Names::None,
         on: None,
         id: names(matches, "target-id").into(),
         time: one("target-time"),

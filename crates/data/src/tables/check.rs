@@ -1,0 +1,149 @@
+//! Checks of a schema alone, without its tables.
+
+use graphmill_core::{Error, Result};
+
+use super::schema::{TableSchema, TargetTable};
+
+impl TableSchema {
+    /// Checks the schema alone, without its tables.
+    ///
+    /// # Errors
+    /// All faults at once.
+    pub fn check(&self) -> Result<()> {
+        let mut faults = Vec::new();
+        if self.nodes.is_empty() {
+            faults.push("there is no node type; add [[nodes]]".to_string());
+        }
+        let known: Vec<&str> = self.nodes.iter().map(|table| table.kind.as_str()).collect();
+        for (i, table) in self.nodes.iter().enumerate() {
+            if known[..i].contains(&table.kind.as_str()) {
+                faults.push(format!("two node tables have the type '{}'; name each type once", table.kind));
+            }
+            if table.is_numbered()
+                && let Some(place) = self.place_of_keys(&table.kind)
+            {
+                faults.push(format!(
+                    "nodes '{}': id is missing: name the column of the key, by which {place} name the nodes",
+                    table.kind
+                ));
+            }
+            let unknown = table.foreign_keys.iter().filter(|key| !known.contains(&key.to.as_str()));
+            faults
+                .extend(unknown.map(|key| unknown_type(&format!("nodes '{}'", table.kind), &key.to, &known)));
+        }
+        let mut relations = Vec::new();
+        for table in &self.edges {
+            let place = format!("edges '{}'", table.kind);
+            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
+                match given {
+                    Some(name) if !known.contains(&name.as_str()) => {
+                        faults.push(unknown_type(&place, name, &known));
+                    }
+                    None if known.len() > 1 => {
+                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
+                    }
+                    _ => {}
+                }
+            }
+            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
+                if columns.is_empty() {
+                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
+                }
+            }
+            if table.undirected && table.source != table.destination {
+                faults.push(format!(
+                    "{place}: undirected needs one node type at both ends; use reverse = \"NAME\" instead"
+                ));
+            }
+            let relation = (&table.source, &table.kind, &table.destination);
+            if relations.contains(&relation) {
+                faults.push(format!(
+                    "two edge tables have the type '{}' between the same node types",
+                    table.kind
+                ));
+            }
+            relations.push(relation);
+        }
+        self.check_tasks(&known, &mut faults);
+        if faults.is_empty() { Ok(()) } else { Err(Error::invalid(faults.join("\n"))) }
+    }
+
+    /// Adds the faults of the tables of targets, and of the names of all tasks, to `faults`.
+    fn check_tasks(&self, known: &[&str], faults: &mut Vec<String>) {
+        for table in &self.targets {
+            let place = format!("targets '{}'", table.task_name());
+            match &table.on {
+                Some(name) if !known.contains(&name.as_str()) => {
+                    faults.push(unknown_type(&place, name, known));
+                }
+                None if known.len() > 1 => {
+                    faults.push(format!("{place}: on is missing: name one of {}", known.join(", ")));
+                }
+                _ => {}
+            }
+            for (name, columns) in [("id", &table.id), ("label", &table.label)] {
+                if columns.is_empty() {
+                    faults.push(format!("{place}: {name} is missing: name its column"));
+                }
+            }
+            check_files(table, &place, faults);
+        }
+        let labels = self.nodes.iter().map(|table| &table.label);
+        let labels = labels.chain(self.edges.iter().map(|table| &table.label));
+        let of_labels = labels.filter(|label| !label.is_empty()).map(|label| label.list().join("-"));
+        let mut names: Vec<String> =
+            of_labels.chain(self.targets.iter().map(TargetTable::task_name)).collect();
+        names.sort_unstable();
+        let mut twice: Vec<&str> =
+            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0][..]).collect();
+        twice.dedup();
+        let message = |name| {
+            format!(
+                "two tasks are called '{name}'; give the table of targets another name (name = \"NAME\"), \
+                 or rename the column of a label"
+            )
+        };
+        faults.extend(twice.into_iter().map(message));
+    }
+
+    /// First table that names nodes of the type `kind` by their keys, for a message.
+    fn place_of_keys(&self, kind: &str) -> Option<String> {
+        let is = |given: &Option<String>| match given {
+            Some(name) => name == kind,
+            None => self.nodes.len() == 1,
+        };
+        let foreign = self.nodes.iter().find(|table| table.foreign_keys.iter().any(|key| key.to == kind));
+        let edges = self.edges.iter().find(|table| is(&table.source) || is(&table.destination));
+        let targets = self.targets.iter().find(|table| is(&table.on));
+        foreign
+            .map(|table| format!("foreign keys of '{}'", table.kind))
+            .or_else(|| edges.map(|table| format!("edges '{}'", table.kind)))
+            .or_else(|| targets.map(|table| format!("targets '{}'", table.task_name())))
+    }
+}
+
+/// Adds the faults of the files of a table of targets, which is called `place`.
+fn check_files(table: &TargetTable, place: &str, faults: &mut Vec<String>) {
+    if table.parts().is_none() {
+        if table.files.is_empty() {
+            faults.push(format!(
+                "{place}: files is missing: name the table, or the tables train, valid and test"
+            ));
+        }
+        return;
+    }
+    if table.train.is_empty() {
+        faults.push(format!("{place}: train is missing: name the file of the rows that train"));
+    }
+    if !table.files.is_empty() {
+        faults.push(format!("{place}: files stands beside train, valid and test; leave one of them out"));
+    }
+    if table.split.is_some() {
+        let message = "the files train, valid and test are the split already; leave the rule out";
+        faults.push(format!("{place}: {message}"));
+    }
+}
+
+fn unknown_type(place: &str, name: &str, known: &[&str]) -> String {
+    format!("{place}: '{name}' is not a node type; the node types are: {}", known.join(", "))
+}

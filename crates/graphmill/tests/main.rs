@@ -33,6 +33,8 @@ mod new_nodes;
 mod object_storage;
 mod partition;
 mod plan;
+#[cfg(feature = "tables")]
+mod relbench;
 mod reorder;
 #[cfg(unix)]
 mod resume;

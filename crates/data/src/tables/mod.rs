@@ -11,6 +11,7 @@
 //! - [`plan`]: roles that an import would give to all columns.
 //! - [`import_tables`]: the import.
 //! - [`import_new_tables`]: the import of new rows, whose edges may name nodes of a dataset.
+//! - [`relbench`]: schema of a directory of RelBench.
 //! - [`append_tables`]: a dataset with the rows of further tables, [`MoreTables`].
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 
@@ -40,6 +41,9 @@ mod plan;
 mod plans;
 mod preprocessing;
 mod profile;
+#[cfg(test)]
+mod relational_tests;
+mod relbench;
 mod report;
 #[cfg(test)]
 mod resume_tests;
@@ -76,6 +80,7 @@ use parts::Parts;
 pub use plan::ColumnLine;
 use plans::{Budget, Plans};
 pub use preprocessing::{Appended, FILE as PREPROCESSING_FILE, Preprocessing};
+pub use relbench::{RelBench, RelBenchOptions, relbench};
 pub use report::{EdgeReport, LabelReport, NodeReport, TableReport, TargetReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{

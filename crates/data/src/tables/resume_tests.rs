@@ -53,7 +53,7 @@ pub(super) const LARGE: Budget = Budget { cache: usize::MAX, keys: u64::MAX, rec
 
 /// Import of `schema` into `dst` that is killed at check `at`; returns the number of checks and the
 /// notes, or `None` if it was killed.
-fn run(schema: &TableSchema, dst: &Path, budget: Budget, at: u64) -> Option<(u64, Vec<String>)> {
+pub(super) fn run(schema: &TableSchema, dst: &Path, budget: Budget, at: u64) -> Option<(u64, Vec<String>)> {
     let killer = Killer::new(at);
     let work = Work { memory: Some(1 << 26), replace: false, progress: Box::new(killer.clone()) };
     let done =

@@ -1,6 +1,8 @@
 //! `graphmill import FORMAT SRC DST`: converts a graph in another library's format to a dataset.
 
 #[cfg(feature = "tables")]
+mod relbench;
+#[cfg(feature = "tables")]
 mod tables;
 
 use std::{str::FromStr, time::Instant};
@@ -63,6 +65,7 @@ pub(crate) fn command() -> Command {
     #[cfg(feature = "tables")]
     let command = command
         .subcommand(tables::command())
+        .subcommand(relbench::command())
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true);
@@ -301,8 +304,10 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
 /// Imports the graph and prints its sizes and the import report.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     #[cfg(feature = "tables")]
-    if let Some(("tables", matches)) = matches.subcommand() {
-        return tables::run(matches);
+    match matches.subcommand() {
+        Some(("relbench", matches)) => return relbench::run(matches),
+        Some((_, matches)) => return tables::run(matches),
+        None => {}
     }
     args::use_thread_option(matches)?;
     let format = matches.get_one::<String>("format").expect("required");

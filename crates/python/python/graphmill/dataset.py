@@ -729,8 +729,8 @@ def import_dataset(
     Args:
         format: A format of ``graphmill import``: ``"npz"``, ``"planetoid"``, ``"ogb"``,
             ``"graphsaint"``, ``"graphbolt"``, ``"edges"``, ..., or of typed graphs, links and
-            events: ``"hgb"``, ``"triples"``, ``"temporal"``, ... Tables of your own are read by
-            :meth:`Dataset.from_tables`.
+            events: ``"hgb"``, ``"triples"``, ``"temporal"``, ... ``"relbench"`` is a directory of
+            RelBench's cache. Tables of your own are read by :meth:`Dataset.from_tables`.
         src: File, directory or address to read. The objects of an address (``s3://``, ``gs://``,
             ``az://``, ``https://``) are copied beside ``out`` first, and removed at the end.
         out: Directory to write.
@@ -739,7 +739,8 @@ def import_dataset(
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook.
         **options: Options of ``graphmill import``: ``undirected``, ``largest_component``,
             ``normalize``, ``split``, ``features``, ..., and of typed graphs ``add_reverses``,
-            ``valid_fraction``, ``test_fraction``, ``no_literals``, ...
+            ``valid_fraction``, ``test_fraction``, ``no_literals``, ...; of RelBench ``task``,
+            ``target_task``, ``dangling`` and ``name``.
 
     Returns:
         The dataset; a :class:`TypedDataset` if it has several types, or another task than the

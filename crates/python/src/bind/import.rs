@@ -1,6 +1,9 @@
 //! Imports of the field's formats.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use graphmill_core::table;
 use graphmill_data::{
@@ -8,6 +11,7 @@ use graphmill_data::{
         Work,
         import::{self, ImportOptions, import_to},
     },
+    tables::{self, Dangling, RelBench, RelBenchOptions, TableSchema},
     typed::import::{self as typed, TypedOptions},
 };
 use pyo3::{exceptions::PyTypeError, prelude::*};
@@ -32,8 +36,18 @@ pub(super) fn import_dataset(
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Created> {
-    let known: Vec<&str> =
-        import::TABLE.iter().map(|row| row.name).chain(typed::TABLE.iter().map(|row| row.name)).collect();
+    if format == RELBENCH {
+        let (directory, dangling, name) = relbench(&src, &options)?;
+        let schema = TableSchema { dangling, name, ..directory.schema };
+        let imported = create(py, observe, |progress| {
+            tables::import_tables(&schema, &out, None, Work { memory, replace, progress })
+        })?;
+        let mut report = serde_json::to_value(&imported.report).map_err(error::value)?;
+        report["notes"] = directory.notes.into();
+        return opened(py, out, &report);
+    }
+    let one = import::TABLE.iter().map(|row| row.name);
+    let known: Vec<&str> = one.chain(typed::TABLE.iter().map(|row| row.name)).chain([RELBENCH]).collect();
     if !known.contains(&format) {
         let (axis, name, known) = ("format", format.to_string(), known.join(", "));
         return Err(error::graph(graphmill_core::Error::Unknown { axis, name, known }));
@@ -51,6 +65,25 @@ pub(super) fn import_dataset(
         typed::import_to(format, &src, &out, &options, Work { memory, replace, progress })
     })?;
     opened(py, out, &imported.report)
+}
+
+/// Format of directories that are read as tables.
+const RELBENCH: &str = "relbench";
+
+/// Reads the descriptions in the directory `src` of RelBench; returns them, the treatment of rows
+/// that name no row, and the name of the dataset.
+fn relbench(src: &Path, given: &[(String, String)]) -> PyResult<(RelBench, Dangling, Option<String>)> {
+    let (mut o, mut dangling, mut name_of) = (RelBenchOptions::default(), Dangling::default(), None);
+    for (name, word) in given {
+        match name.as_str() {
+            "task" => o.tasks.push(word.clone()),
+            "target_task" => o.kinds.push((None, parsed(name, word)?)),
+            "dangling" => dangling = parsed(name, word)?,
+            "name" => name_of = Some(word.clone()),
+            _ => return Err(unknown(name, RELBENCH)),
+        }
+    }
+    Ok((tables::relbench(src, &o).map_err(error::graph)?, dangling, name_of))
 }
 
 /// Parses a value of the option `name`.

@@ -128,13 +128,27 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let schema = schema(matches)?;
     let like = args::get_path(matches, "like").map(Preprocessing::read).transpose()?;
+    import(matches, &schema, like.as_ref(), Vec::new())
+}
+
+/// Imports the tables of `schema`, or prints what their columns become, with these notes about
+/// them.
+pub(super) fn import(
+    matches: &ArgMatches,
+    schema: &TableSchema,
+    like: Option<&Preprocessing>,
+    mut notes: Vec<String>,
+) -> anyhow::Result<()> {
     let is_json = matches.get_flag("json");
+    let lines = |notes: &[String]| notes.iter().map(|note| format!("note: {note}\n")).collect::<String>();
     if matches.get_flag("dry-run") {
-        let planned = tables::plan(&schema, like.as_ref())?;
+        let planned = tables::plan(schema, like)?;
         return if is_json {
-            output::json(&json!({ "report": planned.report, "schema": planned.schema.to_string() }))
+            let schema = planned.schema.to_string();
+            output::json(&json!({ "report": planned.report, "schema": schema, "notes": notes }))
         } else {
-            output::text(&format!("{}\n# schema.toml\n{}", planned.report, planned.schema))
+            let notes = lines(&notes);
+            output::text(&format!("{}{notes}\n# schema.toml\n{}", planned.report, planned.schema))
         };
     }
     let began = Instant::now();
@@ -144,12 +158,12 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         progress: work::until_signal(work::on_stderr(is_json))?,
     };
     let dst = args::required_path(matches, "dataset");
-    let ImportedTables { dataset, report } = tables::import_tables(&schema, dst, like.as_ref(), work)?;
-    let note = readers_of_edges(&dataset);
+    let ImportedTables { dataset, report } = tables::import_tables(schema, dst, like, work)?;
+    notes.extend(readers_of_edges(&dataset));
     if is_json {
         output::json(&json!({
             "name": dataset.name,
-            "note": note,
+            "note": (!notes.is_empty()).then(|| notes.join("; ")),
             "nodes": dataset.num_nodes(),
             "edges": dataset.num_edges(),
             "report": report,
@@ -157,8 +171,7 @@ pub(super) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
             "peak_rss_bytes": memory::peak(),
         }))
     } else {
-        let note = note.map_or(String::new(), |note| format!("note: {note}\n"));
-        output::text(&format!("{report}{dataset}\n{note}"))
+        output::text(&format!("{report}{dataset}\n{}", lines(&notes)))
     }
 }
 
@@ -300,7 +313,10 @@ fn names(matches: &ArgMatches, name: &str) -> Vec<String> {
 }
 
 /// Treatments of columns.
-fn rules(matches: &ArgMatches, name: &str) -> Result<std::collections::BTreeMap<String, ColumnRule>, Error> {
+pub(super) fn rules(
+    matches: &ArgMatches,
+    name: &str,
+) -> Result<std::collections::BTreeMap<String, ColumnRule>, Error> {
     let mut rules = std::collections::BTreeMap::new();
     for text in matches.get_many::<String>(name).into_iter().flatten() {
         let Some((column, rule)) = text.split_once('=') else {
@@ -330,7 +346,10 @@ pub(crate) fn character(matches: &ArgMatches, name: &str) -> Result<Option<char>
 }
 
 /// The value of option `name`, if given.
-fn parsed<T: FromStr<Err: std::fmt::Display>>(matches: &ArgMatches, name: &str) -> Result<Option<T>, Error> {
+pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(
+    matches: &ArgMatches,
+    name: &str,
+) -> Result<Option<T>, Error> {
     let word = matches.get_one::<String>(name);
     word.map(|word| word.parse().map_err(|error| Error::usage(format!("--{name} {word}: {error}"))))
         .transpose()

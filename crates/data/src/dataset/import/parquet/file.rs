@@ -1,5 +1,7 @@
 //! Opening of a Parquet file: its metadata is checked against its size before use.
 
+#[cfg(feature = "tables")]
+use std::collections::BTreeMap;
 use std::{
     fs,
     io::{self, Read, Seek, SeekFrom},
@@ -65,6 +67,13 @@ impl Source {
             (schema.get_column_root(leaf).name().to_string(), kind(&schema.column(leaf), end - leaf == 1))
         };
         leaves.iter().zip(ends).map(of).collect()
+    }
+
+    /// Texts that the writer recorded, by their keys.
+    #[cfg(feature = "tables")]
+    pub(super) fn recorded(&self) -> BTreeMap<String, String> {
+        let pairs = self.metadata.file_metadata().key_value_metadata().into_iter().flatten();
+        pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?))).collect()
     }
 
     /// First leaf of every top-level column.

@@ -29,6 +29,8 @@ mod pages;
 mod table;
 mod thrift;
 
+#[cfg(feature = "tables")]
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use edges::Ids;
@@ -62,6 +64,17 @@ pub(crate) fn check_by(
     read: impl FnMut(&mut [u8], u64) -> std::io::Result<()>,
 ) -> Result<()> {
     file::metadata(path, size, read).map(drop)
+}
+
+/// Names of the columns of a Parquet file, and the texts that its writer recorded beside them.
+///
+/// # Errors
+/// As for [`check`].
+#[cfg(feature = "tables")]
+pub(crate) fn described(path: &Path) -> Result<(Vec<String>, BTreeMap<String, String>)> {
+    let source = file::Source::open(path)?;
+    let columns = source.columns().into_iter().map(|(name, _)| name).collect();
+    Ok((columns, source.recorded()))
 }
 
 /// Reads the directory or file `src`.

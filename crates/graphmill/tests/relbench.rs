@@ -140,7 +140,7 @@ fn wrong_tasks_and_directories_name_the_way_out() {
         (format!("{base} --task driver-dfn"), 1, "unknown task 'driver-dfn', did you mean 'driver-dnf'?"),
         (format!("{base} --task driver-race"), 1, "other tasks on nodes: driver-dnf, driver-position"),
         (format!("{base} --target-task numbers"), 2, "--target-task numbers: unknown task 'numbers'"),
-        (format!("{base} --column races=ignore"), 1, "races"),
+        (format!("{base} --column races=ignore"), 1, "column 'races': write TABLE.COLUMN"),
         (format!("{base} --column races.lap=ignore"), 1, "there is no column 'lap', did you mean 'laps'?"),
         ("import relbench nowhere data".into(), 1, "nowhere"),
         ("import relbench rel-f1/db data".into(), 1, "it is missing; name the directory of a dataset"),

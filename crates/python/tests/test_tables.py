@@ -459,3 +459,60 @@ def test_faults_of_targets_name_the_argument_or_the_row(change, error, message):
     given.update(target_id="who", target_time="day", target_label="left")
     with pytest.raises(error, match=message):
         graphmill.Dataset.from_tables(**{**given, **change})
+
+
+def test_rows_without_keys_and_parts_of_a_split_are_tables(tmp_path):
+    users = {"type": "user", "files": {"name": ["ann", "bob", "eve"], "age": [30, 20, 40]}, "id": "name"}
+    visits = {"who": ["ann", None, "eve", "ann"], "day": [1, 2, 3, 4], "spent": [1.5, 2.5, 0.5, 4.5]}
+    foreign = {"column": "who", "to": "user", "type": "of", "time": "day", "reverse": "made"}
+    visit = {"type": "visit", "files": visits, "time": "day", "foreign_keys": [foreign]}
+    rows = lambda day, *left: {"who": ["ann", "bob", "eve"], "day": [day] * 3, **({"left": list(left)} if left else {})}  # noqa: E731
+    parts = {"train": rows(5, True, False, True), "valid": rows(6, False, True, True), "test": rows(7)}
+    target = {"name": "churn", **parts, "on": "user", "id": "who", "time": "day", "label": "left"}
+    schema = {"nodes": [users, visit], "targets": [target]}
+    data = graphmill.Dataset.from_tables(schema=schema, path=tmp_path / "data")
+    assert data.nodes("visit").keys.tolist() == [0, 1, 2, 3]
+    made = data.edges(("user", "made", "visit"))
+    assert (made.edge_index.tolist(), made.time.tolist()) == ([[0, 2, 0], [0, 2, 3]], [1, 3, 4])
+    churn = data.task("churn")
+    assert [getattr(churn, part).tolist() for part in ("train", "valid", "test")] == [[0, 1, 2], [3, 4, 5], []]
+    assert churn.time.tolist() == [5] * 3 + [6] * 3 + [7] * 3
+    (tmp_path / "test.csv").write_text("who,day\nann,7\n")
+    with pytest.raises(ValueError, match="pass all of them in one way"):
+        graphmill.Dataset.from_tables(schema={**schema, "targets": [{**target, "test": tmp_path / "test.csv"}]})
+    with pytest.raises(ValueError, match="nodes 'user': id is missing.*foreign keys of 'visit' name the nodes"):
+        graphmill.Dataset.from_tables(schema={"nodes": [{**users, "id": []}, visit]})
+
+
+def test_a_directory_of_relbench_is_a_dataset(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import json
+
+    import pyarrow.parquet
+
+    def write(name, columns, foreign, key=None, time=None):
+        table = pa.table(columns)
+        described = {"fkey_col_to_pkey_table": foreign, "pkey_col": key, "time_col": time}
+        metadata = {entry: json.dumps(value).encode() for entry, value in described.items()}
+        path = tmp_path / "rel" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+
+    days = lambda *days: [datetime.datetime(2024, 1, day) for day in days]  # noqa: E731
+    write("db/drivers", {"driverId": list(range(4)), "born": [1985, 1990, 1997, 1981]}, {}, key="driverId")
+    results = {"driverId": pa.array([0.0, None, 3.0, 1.0]), "date": days(1, 2, 3, 4), "points": [1.5, 2.0, 3.0, 4.0]}
+    write("db/results", results, {"driverId": "drivers"}, time="date")
+    for part, day in (("train", 5), ("val", 6), ("test", 7)):
+        rows = {"date": days(day, day, day, day), "driverId": list(range(4))}
+        rows |= {} if part == "test" else {"won": [0, 1, 1, 0]}
+        write(f"tasks/driver-won/{part}", rows, {"driverId": "drivers"}, time="date")
+    data = graphmill.import_dataset("relbench", tmp_path / "rel", tmp_path / "out", task="driver-won", name="f1")
+    assert isinstance(data, graphmill.TypedDataset) and (data.name, data.tasks) == ("f1", ["driver-won"])
+    assert data.edges(("results", "driverId", "drivers")).edge_index.tolist() == [[0, 3, 2], [0, 1, 3]]
+    task = data.task("driver-won")
+    assert (task.kind, task.names, len(task.train), len(task.test)) == ("node-classification", ["0", "1"], 4, 0)
+    assert data.import_report["notes"] == []
+    with pytest.raises(ValueError, match="unknown task 'driver-one'"):
+        graphmill.import_dataset("relbench", tmp_path / "rel", tmp_path / "none", task="driver-one")
+    with pytest.raises(TypeError, match="no option 'undirected' for the format 'relbench'"):
+        graphmill.import_dataset("relbench", tmp_path / "rel", tmp_path / "none", undirected=True)

@@ -200,8 +200,8 @@ impl MoreTables {
         Ok(tables)
     }
 
-    /// Columns of a target, and the rule that divides new rows. The task is called `name`, or as its
-    /// columns.
+    /// Columns of a target, and the rule that divides new rows. The task is called `name`, or as
+    /// its columns.
     fn target(&self, name: Option<&str>, known: Option<&TargetEncoding>) -> (Names, Option<String>) {
         let Some(known) = known else { return (Names::None, None) };
         let task = name.map_or_else(|| known.column.list().join("-"), String::from);

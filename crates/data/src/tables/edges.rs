@@ -227,8 +227,8 @@ impl EdgePlan {
         }
     }
 
-    /// Column of the time, if there is one: of the own table, or of `nodes` with its profiles, whose
-    /// foreign key the edges are.
+    /// Column of the time, if there is one: of the own table, or of `nodes` with its profiles,
+    /// whose foreign key the edges are.
     pub(super) fn time_column(
         &mut self,
         nodes: Option<&Table>,

@@ -13,7 +13,7 @@ use super::{
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
     report::{EdgeReport, NodeReport, TableReport},
-    schema::{Dangling, Names, TableSchema},
+    schema::{Dangling, Names, TableSchema, TargetTable},
     source::{Dialect, Table, TableFile},
     sources::{Sources, TargetFiles},
     target_tables::TargetTablePlan,
@@ -45,6 +45,70 @@ impl Budget {
     }
 }
 
+/// Opens tables: files, or tables in memory.
+struct Opener<'a> {
+    schema: &'a TableSchema,
+    /// Bytes of the rows of a table between two passes.
+    cache: usize,
+}
+
+impl<'a> Opener<'a> {
+    /// Name and contents of the table in memory that `names` is.
+    fn in_memory(&self, names: &Names) -> Option<(&'a String, &'a MemoryTable)> {
+        match &names.list()[..] {
+            [name] => self.schema.memory.get_key_value(name),
+            _ => None,
+        }
+    }
+
+    /// Opens the table `names`, whose `files` may lack the columns `optional`. Messages call it
+    /// `kind`.
+    fn table(
+        &self,
+        kind: &str,
+        names: &Names,
+        (files, optional): (Vec<TableFile>, &[String]),
+        (separator, quote): (Option<char>, Option<char>),
+    ) -> Result<Table> {
+        let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
+            None => Ok(None),
+            Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
+            _ => {
+                Err(Error::invalid(format!("'{kind}': the {what} is not an ASCII character; choose another")))
+            }
+        };
+        let dialect = Dialect {
+            separator: one_byte(separator, "separator")?,
+            quote: one_byte(quote, "quote")?,
+            columns: None,
+        };
+        match self.in_memory(names) {
+            Some((name, table)) => Ok(table.open(name)),
+            None => Table::open(kind, files, (dialect, optional), self.cache),
+        }
+    }
+
+    /// Opens a table of targets, whose files may lack the label if they are parts of the split.
+    fn targets(&self, spec: &TargetTable, (files, by_files): (Vec<TableFile>, bool)) -> Result<Table> {
+        let (name, label) = (spec.task_name(), spec.label.list());
+        let optional: &[String] = if by_files { &label } else { &[] };
+        let lists = spec.parts().into_iter().flatten().filter(|names| !names.is_empty());
+        let lists: Vec<&Names> = lists.collect();
+        let tables: Vec<&MemoryTable> =
+            lists.iter().filter_map(|names| Some(self.in_memory(names)?.1)).collect();
+        if tables.is_empty() {
+            return self.table(&name, &spec.files, (files, optional), (spec.separator, spec.quote));
+        }
+        if tables.len() == lists.len() {
+            return MemoryTable::open_all(&tables, &name, optional);
+        }
+        Err(Error::invalid(format!(
+            "targets '{name}': some of train, valid and test are tables in memory, and others are files; \
+             pass all of them in one way"
+        )))
+    }
+}
+
 /// Plans of all tables.
 pub(super) struct Plans<'a> {
     schema: &'a TableSchema,
@@ -66,34 +130,14 @@ impl<'a> Plans<'a> {
         let like = base.like;
         let types: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
         let mut faults = Faults::default();
-        let in_memory = |names: &Names| match &names.list()[..] {
-            [name] => schema.memory.get_key_value(name),
-            _ => None,
-        };
-        let open =
-            |kind: &str, names: &Names, (files, optional): (Vec<TableFile>, &[String]), separator, quote| {
-                let one_byte = |c: Option<char>, what: &str| match c.map(u8::try_from) {
-                    None => Ok(None),
-                    Some(Ok(byte)) if byte.is_ascii() => Ok(Some(byte)),
-                    _ => Err(Error::invalid(format!(
-                        "'{kind}': the {what} is not an ASCII character; choose another"
-                    ))),
-                };
-                let dialect = Dialect {
-                    separator: one_byte(separator, "separator")?,
-                    quote: one_byte(quote, "quote")?,
-                    columns: None,
-                };
-                match in_memory(names) {
-                    Some((name, table)) => Ok(table.open(name)),
-                    None => Table::open(kind, files, (dialect, optional), budget.cache),
-                }
-            };
+        let opener = Opener { schema, cache: budget.cache };
         let mut nodes = Vec::new();
         for (i, (spec, files)) in schema.nodes.iter().zip(sources.nodes).enumerate() {
             let table = match spec.files.is_empty() {
                 true => None,
-                false => Some(open(&spec.kind, &spec.files, (files, &[]), spec.separator, spec.quote)?),
+                false => {
+                    Some(opener.table(&spec.kind, &spec.files, (files, &[]), (spec.separator, spec.quote))?)
+                }
             };
             let known = match like {
                 Some(like) => Some(like.nodes.get(&spec.kind).ok_or_else(|| {
@@ -111,7 +155,7 @@ impl<'a> Plans<'a> {
         }
         let mut edges = Vec::new();
         for (spec, files) in schema.edges.iter().zip(sources.edges) {
-            let table = open(&spec.kind, &spec.files, (files, &[]), spec.separator, spec.quote)?;
+            let table = opener.table(&spec.kind, &spec.files, (files, &[]), (spec.separator, spec.quote))?;
             let end = |given: &Option<String>| given.clone().unwrap_or_else(|| types[0].clone());
             let name = format!("{}:{}:{}", end(&spec.source), spec.kind, end(&spec.destination));
             let known = (like.and_then(|like| like.edges.get(&name)), base.edges(&name).is_some());
@@ -127,22 +171,7 @@ impl<'a> Plans<'a> {
         let mut targets = Vec::new();
         for (spec, TargetFiles { files, parts }) in schema.targets.iter().zip(sources.targets) {
             let name = spec.task_name();
-            let label = spec.label.list();
-            let optional: &[String] = if parts.is_some() { &label } else { &[] };
-            let lists = spec.parts().into_iter().flatten().filter(|names| !names.is_empty());
-            let lists: Vec<&Names> = lists.collect();
-            let tables: Vec<&MemoryTable> =
-                lists.iter().filter_map(|names| Some(in_memory(names)?.1)).collect();
-            let table = if tables.is_empty() {
-                open(&name, &spec.files, (files, optional), spec.separator, spec.quote)?
-            } else if tables.len() == lists.len() {
-                MemoryTable::open_all(&tables, &name, optional)?
-            } else {
-                return Err(Error::invalid(format!(
-                    "targets '{name}': some of train, valid and test are tables in memory, and others are \
-                     files; pass all of them in one way"
-                )));
-            };
+            let table = opener.targets(spec, (files, parts.is_some()))?;
             let known = like.and_then(|like| like.targets.get(&name));
             let at = (targets.len(), spec);
             targets.push(TargetTablePlan::new(at, &types, (table, parts), known, kept, &mut faults)?);
@@ -156,14 +185,16 @@ impl<'a> Plans<'a> {
     /// Gives all times one unit, because they are compared, and writes it to the roles of the
     /// columns.
     fn agree_on_times(&mut self, faults: &mut Faults) {
-        let mut columns = Vec::new();
+        let mut of_edges = Vec::new();
         for plan in &mut self.edges {
             let nodes = &self.nodes[plan.ends[0]];
-            columns.extend(plan.time_column(nodes.table.as_ref(), &nodes.profiles));
+            of_edges.extend(plan.time_column(nodes.table.as_ref(), &nodes.profiles));
         }
+        let mut columns = Vec::new();
         for plan in &mut self.nodes {
             columns.extend(plan.time_column());
         }
+        columns.extend(of_edges);
         for plan in &mut self.targets {
             columns.extend(plan.time_column());
         }

@@ -23,9 +23,9 @@ const TARGETS: &str = "[[targets]]\nname = \"top3\"\non = \"driver\"\nid = \"who
 /// Table of results, with further lines.
 fn results(lines: &str) -> String {
     format!(
-        "[[nodes]]\ntype = \"result\"\ntime = \"date\"\nfiles = \"results.csv\"\n{lines}\nforeign_keys = [\n  \
-         {{ column = \"driver\", to = \"driver\", time = \"date\", reverse = \"rev_driver\" }},\n  {{ column \
-         = \"race\", to = \"race\", reverse = \"rev_race\" }},\n]\n"
+        "[[nodes]]\ntype = \"result\"\ntime = \"date\"\nfiles = \"results.csv\"\n{lines}\nforeign_keys = \
+         [\n{{ column = \"driver\", to = \"driver\", time = \"date\", reverse = \"rev_driver\" }},\n{{ \
+         column = \"race\", to = \"race\", reverse = \"rev_race\" }},\n]\n"
     )
 }
 

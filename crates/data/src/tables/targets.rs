@@ -209,8 +209,7 @@ impl TargetPlan {
             }
         }
         if let Some(parts) = &self.files {
-            info.part.push(parts.get(batch.file).copied().unwrap_or(3));
-            return;
+            return info.part.push(parts.get(batch.file).copied().unwrap_or(3));
         }
         let part = |parts: &[usize]| parts.first().map_or(3, |&part| part as u8);
         match (&self.split, &self.columns[..]) {

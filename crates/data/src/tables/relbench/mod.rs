@@ -6,8 +6,8 @@
 //! (datasets and benchmarks). The files are those of `relbench/base/table.py`, `database.py` and
 //! `task_base.py`:
 //!
-//! - `db/TABLE.parquet`: rows of a table. The metadata of the file has the primary key (`pkey_col`),
-//!   the time (`time_col`) and the foreign keys (`fkey_col_to_pkey_table`) as JSON.
+//! - `db/TABLE.parquet`: rows of a table. The metadata of the file has the primary key
+//!   (`pkey_col`), the time (`time_col`) and the foreign keys (`fkey_col_to_pkey_table`) as JSON.
 //! - `tasks/TASK/train.parquet`, `val.parquet` and `test.parquet`: rows of an entity, a time and a
 //!   target, with the same metadata. The rows that test may lack the target.
 //! - Later versions have `manifest.json` in the directory and in those of the tasks, and no
@@ -21,8 +21,8 @@
 //!
 //! # Deviations
 //!
-//! The target of a task is no feature of its entity, if the database has it as a column: RelBench
-//! removes such columns when it loads the task.
+//! If the database has the target of a task as a column of its entity, that column is not a
+//! feature: RelBench removes such columns when it loads the task.
 
 mod database;
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub struct RelBenchOptions {
 pub struct RelBench {
     /// Schema for [`import_tables`](super::import_tables).
     pub schema: TableSchema,
-    /// Tasks that are left out, and columns that are no features.
+    /// Tasks that are left out, and columns that are not features.
     pub notes: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub fn relbench(dir: impl AsRef<Path>, options: &RelBenchOptions) -> Result<RelB
             let is_given = options.columns.iter().any(|(name, _)| *name == format!("{of}.{column}"));
             if !is_given && !hidden.contains(&(of.clone(), column.clone())) {
                 let name = &task.name;
-                notes.push(format!("column '{of}.{column}' is no feature: the task '{name}' hides it"));
+                notes.push(format!("column '{of}.{column}' is not a feature: the task '{name}' hides it"));
                 hidden.push((of, column));
             }
         }
@@ -270,6 +270,11 @@ fn kind_of(profile: &Profile) -> Result<Option<Target>, String> {
 fn add_rules(schema: &mut TableSchema, options: &RelBenchOptions) -> Result<()> {
     let known: Vec<String> = schema.nodes.iter().map(|table| table.kind.clone()).collect();
     for (name, rule) in &options.columns {
+        if !name.contains('.') {
+            return Err(Error::invalid(format!(
+                "column '{name}': write TABLE.COLUMN, such as {name}.COLUMN"
+            )));
+        }
         let of = |table: &&mut NodeTable| name.strip_prefix(&table.kind).is_some_and(|c| c.starts_with('.'));
         let Some(table) = schema.nodes.iter_mut().find(of) else {
             let table = name.split('.').next().unwrap_or_default().to_string();

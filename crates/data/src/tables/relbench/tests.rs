@@ -207,8 +207,8 @@ fn a_directory_is_the_import_of_a_schema_by_hand() {
     write(dir.path());
     let [found, expected] = ["found", "expected"].map(|name| dir.path().join(name));
     let RelBench { mut schema, notes } = relbench(dir.path(), &RelBenchOptions::default()).unwrap();
-    let left_out = "task 'driver-race' is left out: it recommends nodes, between 'drivers' and 'races', which \
-                    is not imported";
+    let left_out = "task 'driver-race' is left out: it recommends nodes, between 'drivers' and 'races', \
+                    which is not imported";
     assert_eq!(notes, [left_out]);
     schema.name = Some("f1".into());
     let done = import_into(&schema, &found, None).unwrap();
@@ -289,7 +289,7 @@ fn manifests_of_later_versions_describe_the_same_tables() {
     });
     write_json(new.join("tasks/race-wet/manifest.json"), manifest);
     let RelBench { schema, notes } = relbench(&new, &of_task("race-wet")).unwrap();
-    let note = |column: &str| format!("column '{column}' is no feature: the task 'race-wet' hides it");
+    let note = |column: &str| format!("column '{column}' is not a feature: the task 'race-wet' hides it");
     assert_eq!(notes, [note("results.points"), note("races.wet")]);
     let [table] = &schema.targets[..] else { unreachable!() };
     assert_eq!((&table.id, &table.time), (&Names::One("raceId".into()), &Some("date".to_string())));
@@ -309,7 +309,7 @@ fn a_target_is_no_feature_and_options_choose_its_kind() {
     wet(integers([0, 1, 0, 0, 1]));
     let read = |options: &RelBenchOptions| relbench(dir.path(), options);
     let RelBench { schema, notes } = read(&RelBenchOptions::default()).unwrap();
-    assert_eq!(notes[1..], ["column 'races.wet' is no feature: the task 'race-wet' hides it"]);
+    assert_eq!(notes[1..], ["column 'races.wet' is not a feature: the task 'race-wet' hides it"]);
     assert_eq!(schema.nodes[1].ignore, ["wet"]);
     assert_eq!(schema.targets[2].task, Some(Target::Classification));
     // other tasks may read it
@@ -321,8 +321,8 @@ fn a_target_is_no_feature_and_options_choose_its_kind() {
     // whole numbers are values or classes
     wet(integers([3, 1, 2, 0, 1]));
     let error = read(&RelBenchOptions::default()).unwrap_err().to_string();
-    let part = "task 'race-wet': its target 'wet' has 4 different whole numbers, which are values or classes; \
-                choose by --target-task race-wet=regression";
+    let part = "task 'race-wet': its target 'wet' has 4 different whole numbers, which are values or \
+                classes; choose by --target-task race-wet=regression";
     assert!(error.contains(part), "{error}");
     let kinds = vec![(Some("race-wet".into()), Target::Regression), (None, Target::Classification)];
     let schema = read(&RelBenchOptions { kinds, ..RelBenchOptions::default() }).unwrap().schema;
@@ -378,8 +378,8 @@ fn faults_name_the_file_and_the_way_out() {
     let error = error_of(|_| (), &of_task("driver-dnff"));
     assert!(error.contains("unknown task 'driver-dnff', did you mean 'driver-dnf'?"), "{error}");
     let error = error_of(|_| (), &of_task("driver-race"));
-    let part = "task 'driver-race': it recommends nodes, between 'drivers' and 'races', which is not imported; \
-                other tasks on nodes: driver-dnf, driver-position";
+    let part = "task 'driver-race': it recommends nodes, between 'drivers' and 'races', which is not \
+                imported; other tasks on nodes: driver-dnf, driver-position";
     assert!(error.contains(part), "{error}");
     let columns = vec![("driver.code".to_string(), "ignore".parse().unwrap())];
     let error = error_of(|_| (), &RelBenchOptions { columns, ..RelBenchOptions::default() });

@@ -38,7 +38,7 @@ pub(super) fn command() -> Command {
             "task",
             "NAME",
             "Task to import; may be repeated [default: all on nodes]",
-            "A directory of SRC/tasks. Columns of tables that a task predicts are no features, so name one \
+            "A directory of SRC/tasks. Columns of tables that a task predicts are not features, so name one \
              task if the tasks of SRC predict different columns",
         ))
         .arg(repeated(

@@ -350,7 +350,7 @@ fn short_help_is_one_screen() {
         .filter(|line| line.starts_with("  ") && line.as_bytes()[2].is_ascii_lowercase())
         .filter_map(|line| line.split_whitespace().next().map(String::from))
         .filter(|name| name != "graphmill" && name != "mpirun")
-        .chain(["import tables".into(), "datasets download".into()])
+        .chain(["import tables", "import relbench", "datasets download"].map(String::from))
         .collect();
     assert!(commands.len() > 20, "{commands:?}");
     let mut descriptions = BTreeSet::new();

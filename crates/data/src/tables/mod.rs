@@ -11,7 +11,7 @@
 //! - [`plan`]: roles that an import would give to all columns.
 //! - [`import_tables`]: the import.
 //! - [`import_new_tables`]: the import of new rows, whose edges may name nodes of a dataset.
-//! - [`relbench`]: schema of a directory of RelBench.
+//! - [`relbench()`]: schema of a directory of RelBench.
 //! - [`append_tables`]: a dataset with the rows of further tables, [`MoreTables`].
 //! - [`Preprocessing`]: statistics, by which other tables are encoded alike.
 

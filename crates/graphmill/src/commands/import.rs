@@ -155,11 +155,14 @@ fn with_parts_of_edges(command: Command) -> Command {
             "Labels, CSV or .npy",
             "One column of classes, or a column of zeros and ones per label. An empty line or -1 is no label",
         ))
-        .arg(part(
-            "label-pairs",
-            "Labels as lines node,class, instead of --labels",
-            "Several lines may name the same node",
-        ))
+        .arg(
+            part(
+                "label-pairs",
+                "Labels as lines node,class, instead of --labels",
+                "Several lines may name the same node",
+            )
+            .hide_short_help(true),
+        )
         .arg(part("nodes", "Node ids, one per line; they set the number of nodes", "Also for parquet"))
         .arg(part("train", "Training nodes, text or .npy", "One id per line; as .npy also a mask"))
         .arg(part("valid", "Validation nodes, text or .npy", "One id per line; as .npy also a mask"))

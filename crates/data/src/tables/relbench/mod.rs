@@ -8,7 +8,7 @@
 //!
 //! - `db/TABLE.parquet`: rows of a table. The metadata of the file has the primary key
 //!   (`pkey_col`), the time (`time_col`) and the foreign keys (`fkey_col_to_pkey_table`) as JSON.
-//! - `tasks/TASK/train.parquet`, `val.parquet` and `test.parquet`: rows of an entity, a time and a
+//! - `tasks/NAME/train.parquet`, `val.parquet` and `test.parquet`: rows of an entity, a time and a
 //!   target, with the same metadata. The rows that test may lack the target.
 //! - Later versions have `manifest.json` in the directory and in those of the tasks, and no
 //!   metadata.
@@ -18,6 +18,10 @@
 //! Each table is a node type. Each foreign key is an edge type with its reverse, from the time of
 //! the row that has the key. Each task with one target per row is a table of targets, whose split
 //! its files give.
+//!
+//! # Cost
+//!
+//! One read of the metadata of all files, and of the targets whose kind no manifest states.
 //!
 //! # Deviations
 //!

@@ -19,7 +19,7 @@ pub(super) fn command() -> Command {
         .long_about(
             "Import a database and tasks of RelBench.\n\n\
              SRC is the directory of a dataset in the cache of RelBench: db/TABLE.parquet, and \
-             tasks/TASK/train.parquet, val.parquet and test.parquet. Each table becomes a node type, each \
+             tasks/NAME/train.parquet, val.parquet and test.parquet. Each table becomes a node type, each \
              foreign key an edge type with its reverse, and each task with one target per row a task. Nodes \
              and edges exist from the time of their row, so that no prediction sees what came later. \
              Columns become features as those of graphmill import tables; free text is ignored.\n\n\

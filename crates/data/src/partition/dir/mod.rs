@@ -7,6 +7,9 @@
 //! degrees.npy               u32 [V]  in-degrees
 //! train.npy valid.npy test.npy  u32  the split, in global ids, ascending
 //! searches.npy              u32 [S, T]  the training nodes in the order of each of S searches, if any
+//! topology/indptr.npy       u64 [V + 1]  row starts of
+//! topology/indices.npy      u32 [E]  all in-neighbours of all nodes, which runs on links read on every rank
+//! topology/edge_weight.npy  f4 [E]  their weights, if the source has any
 //! part-0000/                a dataset of the part's own nodes, ascending by global id, and the edges among them
 //!                           (see [`native`](crate::dataset::native)): every command opens it
 //!   nodes.npy               u32 [n]  the global id of every local one
@@ -17,6 +20,7 @@
 //! ```
 
 mod manifest;
+mod neighbors;
 mod owned;
 mod part;
 mod write;
@@ -24,7 +28,8 @@ mod write;
 use std::path::{Path, PathBuf};
 
 use manifest::Manifest;
-pub use part::{Neighbors, Part};
+pub use neighbors::Neighbors;
+pub use part::Part;
 pub use write::{Description, check_target, write};
 
 use graphmill_core::{Buffer, Error, NodeId, Result, Split, location::Location};

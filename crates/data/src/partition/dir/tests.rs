@@ -35,6 +35,9 @@ fn is_all_of(dir: &PartitionDir, whole: &Dataset, book: &PartitionBook) {
     for ((_, ids), (_, expected)) in dir.split.parts().into_iter().zip(whole.split.parts()) {
         assert_eq!(ids[..], expected[..]);
     }
+    let topology = dir.topology().unwrap().unwrap();
+    assert_eq!(topology.num_nodes(), whole.num_nodes());
+    assert!((0..whole.num_nodes() as u32).all(|v| row(&topology, v) == row(&whole.graph, v)));
     let mut seen = vec![0; whole.num_nodes()];
     for number in 0..dir.parts() {
         let part = dir.part(number).unwrap();
@@ -111,7 +114,10 @@ fn small() -> (tempfile::TempDir, PathBuf, Dataset) {
 
 /// Error of opening all of a directory.
 fn fault(path: &Path) -> Option<String> {
-    let open = |dir: PartitionDir| (0..dir.parts()).try_for_each(|part| dir.part(part).map(drop));
+    let open = |dir: PartitionDir| {
+        (0..dir.parts()).try_for_each(|part| dir.part(part).map(drop))?;
+        dir.topology().map(drop)
+    };
     PartitionDir::open(path).and_then(open).err().map(|e| e.to_string())
 }
 
@@ -128,7 +134,7 @@ fn damage_anywhere_is_reported_with_its_file() {
     assert_eq!(fault(&path), None);
     let mut files = Vec::new();
     all_files(&path, &mut files);
-    assert!(files.len() > 25, "{files:?}");
+    assert!(files.len() > 28, "{files:?}");
     for file in files {
         let name = file.file_name().unwrap().to_str().unwrap();
         let good = fs::read(&file).unwrap();
@@ -185,6 +191,17 @@ fn inconsistent_manifest_counts_are_rejected() {
     let text = good.replace("\"seed\": 5", "\"seed\": 6");
     fs::write(&file, text).unwrap();
     assert!(fault(&path).unwrap().contains("damaged or was edited"));
+}
+
+#[test]
+fn partitions_of_older_versions_open_without_a_topology() {
+    let (_root, path, _) = small();
+    let mut m = Manifest::read(&path).unwrap();
+    m.files.retain(|name, _| !name.starts_with(neighbors::TOPOLOGY));
+    fs::write(path.join(manifest::FILE_NAME), m.signed().unwrap().1).unwrap();
+    fs::remove_dir_all(path.join(neighbors::TOPOLOGY)).unwrap();
+    assert_eq!(fault(&path), None);
+    assert!(PartitionDir::open(&path).unwrap().topology().unwrap().is_none());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Memory holds `8 V` bytes and two windows of each table; a part's tables go to disk as they are
 //! computed. If the dataset exceeds memory, each part reads the pages that contain its rows: in the
-//! worst case the whole dataset once per part.
+//! worst case the whole dataset once per part. The topology is copied from where it is.
 
 use std::{fs, io, path::Path};
 
@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use super::{
     BOOK, DEGREES, PartitionBook, PartitionDir, SEARCHES, SPLIT,
     manifest::{Counts, FILE_NAME, Manifest},
-    part::{EDGE_WEIGHT, INDICES, INDPTR, NEIGHBORS, NODES},
+    neighbors::{EDGE_WEIGHT, INDICES, INDPTR, TOPOLOGY},
+    part::{NEIGHBORS, NODES},
     part_name,
 };
 use crate::{
@@ -97,6 +98,7 @@ pub fn write(
                 &[what.searches.len(), m.train],
             )?;
         }
+        write_topology(&dataset.graph, dir, &mut m)?;
         progress.stage("writing the parts", Some(nodes as u64), Unit::Rows);
         for part in 0..book.parts() {
             progress.check()?;
@@ -146,6 +148,19 @@ fn degrees(graph: &Graph) -> Result<Vec<u32>> {
     Ok(degrees)
 }
 
+/// Writes the whole graph, which [`PartitionDir::topology`] opens.
+fn write_topology(graph: &Graph, dir: &Path, m: &mut Manifest) -> Result<()> {
+    let path = dir.join(TOPOLOGY);
+    fs::create_dir(&path).map_err(|e| Error::io(&path, "create the directory", e))?;
+    let name = |file: &str| format!("{TOPOLOGY}/{file}");
+    files::write(&mut m.files, dir, &name(INDPTR), graph.indptr(), &[graph.num_nodes() + 1])?;
+    files::write(&mut m.files, dir, &name(INDICES), graph.indices(), &[graph.num_edges()])?;
+    if let Some(weight) = graph.edge_weight() {
+        files::write(&mut m.files, dir, &name(EDGE_WEIGHT), weight, &[graph.num_edges()])?;
+    }
+    atomic::sync_dir(&mut Real, &path)
+}
+
 /// Writer of one part.
 struct PartWriter<'a> {
     dataset: &'a Dataset,
@@ -168,8 +183,9 @@ impl PartWriter<'_> {
         drop(dataset);
         scratch.remove()?;
 
+        let in_folder = |file: &str| format!("{name}/{NEIGHBORS}/{file}");
         let enter = |m: &mut Manifest, file: &str, entry: FileEntry| {
-            m.files.insert(format!("{name}/{file}"), entry);
+            m.files.insert(in_folder(file), entry);
         };
         files::write(&mut m.files, dir, &format!("{name}/{NODES}"), self.nodes, &[self.nodes.len()])?;
         let neighbors = path.join(NEIGHBORS);
@@ -178,10 +194,10 @@ impl PartWriter<'_> {
         let mut starts: Vec<u64> = memory::reserve(self.nodes.len() + 1)?;
         starts.push(0);
         self.nodes.iter().for_each(|&v| starts.push(starts[starts.len() - 1] + graph.in_degree(v) as u64));
-        files::write(&mut m.files, dir, &format!("{name}/{INDPTR}"), &starts, &[starts.len()])?;
-        enter(m, INDICES, self.rows(graph.indices(), &path.join(INDICES))?);
+        files::write(&mut m.files, dir, &in_folder(INDPTR), &starts, &[starts.len()])?;
+        enter(m, INDICES, self.rows(graph.indices(), &neighbors.join(INDICES))?);
         if let Some(weight) = graph.edge_weight() {
-            enter(m, EDGE_WEIGHT, self.rows(weight, &path.join(EDGE_WEIGHT))?);
+            enter(m, EDGE_WEIGHT, self.rows(weight, &neighbors.join(EDGE_WEIGHT))?);
         }
         atomic::sync_dir(&mut Real, &neighbors)?;
         atomic::sync_dir(&mut Real, &path)?;

@@ -141,7 +141,7 @@ impl Observer for Counts {
 
 /// Runs with a run directory. With `stops`, this rank asks to stop after this number of batches;
 /// else the run is resumed.
-fn with_directory(
+pub(crate) fn with_directory(
     config: &TrainConfig,
     dir: &PartitionDir,
     size: usize,

@@ -213,7 +213,7 @@ struct Watched {
 }
 
 /// Edges of all blocks, as node ids.
-fn edges(batch: &Sampled) -> Vec<(NodeId, NodeId)> {
+pub(crate) fn edges(batch: &Sampled) -> Vec<(NodeId, NodeId)> {
     // the sources of a block are a prefix of the input nodes
     let of = |block: &Block| {
         let rows = 0..block.num_dst;

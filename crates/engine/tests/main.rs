@@ -19,6 +19,7 @@ mod label_kinds;
 mod layered;
 mod link_positives;
 mod link_prediction;
+mod link_ranks;
 mod links;
 mod new_events;
 mod one_type_rows;

@@ -181,6 +181,15 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
 }
 
 #[test]
+fn links_of_several_types_are_refused_over_ranks() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = TrainConfig { task: "link".into(), ..config("model=rsage") };
+    let ends = on_ranks(2, PATIENCE, |_, post| run(&config, &dir, post).unwrap_err().to_string());
+    assert!(ends.iter().any(|end| end.contains("are not learned over ranks; train on")), "{ends:?}");
+}
+
+#[test]
 fn values_are_learned_over_ranks() {
     let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
     let count = data.nodes[0].count;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Labels, NodeId, WholeDegrees, progress::Quiet};
+use graphmill_core::{Buffer, Graph, Labels, NodeId, WholeDegrees, progress::Quiet};
 use graphmill_data::{
     Dataset,
     dataset::Normalization,
@@ -17,21 +17,23 @@ use graphmill_loader::{
     Feature, HopSampler, MinibatchSampler,
     order::{self, OverRanks, SeedOrder},
     sampler::{self, HopStack, WeightOptions, inference::InferenceNeighbors},
-    weights::SymmetricWeights,
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AssignedParts, RankSubgraphs, Ranks,
+    AssignedParts, RankSubgraphs, Ranks, links,
     own_rows::OwnRows,
     words::{pack, unpack},
 };
-use crate::{Error, Result, TrainConfig, build, record::DatasetRecord, verification::FeatureFiles};
+use crate::{
+    Error, Result, TrainConfig, build, config::link_task::is_link, record::DatasetRecord,
+    verification::FeatureFiles,
+};
 
 /// A rank's part of the dataset, with the ranks.
 pub struct RankDataset {
-    /// All nodes, the edges into own nodes, and the labels of own, training, validation and test
+    /// All nodes, the edges into own nodes (all edges, in a run on links), and the labels of own, training, validation and test
     /// nodes; no features.
     pub data: Dataset,
     /// The ranks.
@@ -77,12 +79,10 @@ impl RankDataset {
         let layout = PartLayout::agree(&ranks, &parts)?;
         let files = FeatureFiles::of_all(parts.iter().map(|part| &part.dataset));
         let own = OwnRows::open(config, dir, &parts, &ranks, layout.dim)?;
-        let graph = dir.graph_of(&parts)?;
-        let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
-            true => Some(out_degrees(&ranks, graph.indices(), dir.num_nodes())?),
-            false => None,
+        let graph = match is_link(config) {
+            true => links::whole_graph(dir)?,
+            false => own_graph(config, dir, &parts, &ranks)?,
         };
-        let graph = graph.with_whole_degrees(WholeDegrees { of_in: dir.degrees.clone(), of_out });
         let labels = labels(&ranks, dir, &parts, &layout)?;
         let data = Dataset {
             name: dir.source().to_string(),
@@ -160,11 +160,6 @@ impl RankDataset {
         build::inference_neighbors(config, &self.data)?.with_walks(over_ranks)
     }
 
-    /// Weights of GCN's normalisation, from the degrees in the whole graph.
-    pub(crate) fn symmetric(&self) -> SymmetricWeights {
-        SymmetricWeights::of_degrees(self.degrees.clone())
-    }
-
     /// All rows: own rows, and rows of other ranks over the network.
     pub(crate) fn feature(&self) -> Arc<dyn Feature> {
         self.own.with_others(&self.ranks)
@@ -197,6 +192,16 @@ impl RankDataset {
             }
         }
     }
+}
+
+/// Graph of all nodes with the edges into own nodes, and the degrees in the whole graph.
+fn own_graph(config: &TrainConfig, dir: &PartitionDir, parts: &[Part], ranks: &Ranks) -> Result<Graph> {
+    let graph = dir.graph_of(parts)?;
+    let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
+        true => Some(out_degrees(ranks, graph.indices(), dir.num_nodes())?),
+        false => None,
+    };
+    Ok(graph.with_whole_degrees(WholeDegrees { of_in: dir.degrees.clone(), of_out }))
 }
 
 /// Number of nodes whose out-degrees ranks exchange at once.

@@ -1,6 +1,7 @@
 //! Sums of gradients and losses over ranks.
 //!
-//! Shares of a batch of seeds have the weights of their seeds. Subgraphs, of which every rank draws
+//! Shares of a batch of seeds have the weights of their seeds, those of a batch of links the weights
+//! of their positives, of which each has as many negatives. Subgraphs, of which every rank draws
 //! its own, have the weights of their nodes, as the batches of a round of a single process do.
 
 use std::{
@@ -16,7 +17,7 @@ use graphmill_nn::model::{Model, Part};
 use super::Ranks;
 use crate::{
     Result,
-    learner::{BatchShare, GradientExchange, StepContext},
+    learner::{BatchShare, GradientExchange, StepContext, num_seeds},
 };
 
 /// Parts of a model, in the order in which its backward pass completes them.
@@ -125,8 +126,9 @@ impl GradientExchange for Ranks {
             return Ok(self.exchange_losses(&[Share::default()])?[0].mean());
         }
         let seeds = &batch.sampled.seeds;
-        let (nodes, global) = (seeds.nodes.len(), seeds.global_size);
-        let of = |loss| BatchShare { loss, seeds: batch.sampled.num_seeds(), nodes, global };
+        let nodes = seeds.links.as_ref().map_or(seeds.nodes.len(), |links| links.positives);
+        let of =
+            |loss| BatchShare { loss, seeds: num_seeds(&batch.sampled), nodes, global: seeds.global_size };
         let share = Share::of(of(0.0)).weight;
         let mut gradients = self.gradients.lock().unwrap_or_else(PoisonError::into_inner);
         let is_sent = Cell::new(false);

@@ -11,7 +11,7 @@ use graphmill_core::{Matrix, NodeId};
 use graphmill_loader::Feature;
 use graphmill_nn::{Pass, model::Model};
 
-use super::Ranks;
+use super::{Ranks, ranks::MESSAGE_WORDS};
 use crate::{
     Result,
     inference::{Added, Inference, Layer, NodeSet, RowSource, StreamedRows},
@@ -42,7 +42,8 @@ impl Ranks {
         last.sort_unstable();
         last.dedup();
         let few = NodeSet::of(book.num_nodes(), last.iter().copied());
-        let mut orders = model.inference_orders(own.len(), inference.layers.graph.num_edges());
+        let own_edges = own.ids().iter().map(|&v| inference.layers.graph.in_degree(v)).sum();
+        let mut orders = model.inference_orders(own.len(), own_edges);
         model.start_with_product(&mut orders);
         let layers = model.num_layers();
         let mut published = 0;
@@ -75,20 +76,31 @@ impl Ranks {
             published += 1;
         }
 
-        // rows of each rank, in the order of its nodes among `wanted`
         let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);
         mine.extend(wanted.iter().filter(|&&v| book.is_own(v)));
         few.number(&mut mine);
-        let classes = model.classes();
         let scores = inference.layers.head(model, &pass, &mine);
-        let gathered = self.gather(bytemuck::cast_slice(scores.view().host()))?;
-        out.resize(wanted.len(), classes);
+        out.resize(wanted.len(), model.classes());
+        self.gather_rows(scores.view().host(), wanted, out)
+    }
+
+    /// Writes the rows of the nodes `wanted` to `out`, in this order. `own` are those of this
+    /// rank's nodes among them. Messages are of bounded size.
+    fn gather_rows(&self, own: &[f32], wanted: &[NodeId], out: &mut Matrix) -> Result<()> {
+        let width = out.num_cols().max(1);
+        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.size()];
+        wanted.iter().enumerate().for_each(|(i, &v)| places[self.book().owner(v)].push(i));
+        let most = places.iter().map(Vec::len).max().unwrap_or(0);
+        let each = (MESSAGE_WORDS / width).max(1);
         let rows = out.view_mut().host();
-        let mut next = vec![0; gathered.len()];
-        for (row, &v) in rows.chunks_exact_mut(classes.max(1)).zip(wanted) {
-            let owner = book.owner(v);
-            row.copy_from_slice(bytemuck::cast_slice(&gathered[owner][next[owner]..next[owner] + classes]));
-            next[owner] += classes;
+        for from in (0..most).step_by(each) {
+            let [start, end] = [from, from + each].map(|row| own.len().min(row * width));
+            let gathered = self.gather(bytemuck::cast_slice(&own[start..end]))?;
+            for (words, places) in gathered.iter().zip(&places) {
+                for (row, &place) in words.chunks_exact(width).zip(places.iter().skip(from)) {
+                    rows[place * width..][..width].copy_from_slice(bytemuck::cast_slice(row));
+                }
+            }
         }
         Ok(())
     }

@@ -19,6 +19,7 @@
 //! - [`Ranks`]: the other ranks, and the sums of gradients, which are sent while the layers below
 //!   are still computed.
 //! - [`RankDataset`]: a rank's part of the dataset.
+//! - `links.rs`: links, which every rank finds in the edges of the whole graph.
 //! - `inference.rs`: full-neighbour inference, layer by layer, each rank for its own nodes.
 
 mod assigned_parts;
@@ -26,6 +27,7 @@ mod dataset;
 mod exchange;
 mod gradients;
 mod inference;
+mod links;
 mod own_rows;
 mod ranks;
 mod row_exchange;
@@ -48,7 +50,7 @@ pub(crate) use tiers::RankTiers;
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};
 
-use crate::{Error, Result, TrainConfig, strategy};
+use crate::{Error, Result, TrainConfig, config::link_task::is_link, strategy};
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
 /// threads, and the numbers of its NVIDIA devices, of which all ranks have equally many.
@@ -108,7 +110,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         let known = format!("use {}, which do not read the whole graph", one_of(&names.collect::<Vec<_>>()));
         return refuse("order", &config.order, &known);
     }
-    Ok(())
+    if is_link(config) { links::check(config) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ use crate::{
 pub(crate) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
 /// Most words of one of several messages with a table.
-const MESSAGE_WORDS: usize = 1 << 22;
+pub(super) const MESSAGE_WORDS: usize = 1 << 22;
 
 /// Prefixes of collective numbers, one per use, so that no two uses share a number.
 pub(super) mod class {

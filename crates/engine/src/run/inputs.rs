@@ -38,10 +38,11 @@ impl Inputs<'_> {
     /// # Errors
     /// The checksum cannot be computed.
     pub(crate) fn dataset_record(&self, run: Option<&RunDir>) -> Result<DatasetRecord> {
-        match (self.view, run) {
-            (Some(view), _) => Ok(view.record()),
-            (None, Some(_)) => DatasetRecord::identified(self.data),
-            (None, None) => Ok(self.data.into()),
+        match (self.view, self.links, run) {
+            (Some(view), None, _) => Ok(view.record()),
+            (None, _, Some(_)) => DatasetRecord::identified(self.data),
+            // links have the checksum of their dataset
+            (Some(_), Some(_), _) | (None, _, None) => Ok(self.data.into()),
         }
     }
 }

@@ -32,14 +32,16 @@ use crate::{
     tiers::AllRows,
 };
 
+/// The ranks that infer together, and the feature rows of all of them.
+type Inferring = (Arc<Ranks>, Arc<dyn Feature>);
+
 /// Scores a model on the validation and test nodes, by full-neighbour inference.
 pub(crate) struct Scorer<'a> {
     judge: Judge<'a>,
     config: &'a TrainConfig,
     data: &'a Dataset,
     inference: Inference<'a>,
-    /// The ranks that infer together, and the feature rows of all of them.
-    ranks: Option<(Arc<Ranks>, Arc<dyn Feature>)>,
+    ranks: Option<Inferring>,
     /// The validation nodes that are scored.
     valid: Vec<NodeId>,
     /// Scale of the targets, if they are values.
@@ -94,9 +96,10 @@ impl<'a> Scorer<'a> {
         };
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)
-            .with_neighbors(match view {
-                Some(view) => view.inference_neighbors(config)?,
-                None => build::inference_neighbors(config, data)?,
+            .with_neighbors(match (view, inputs.links) {
+                (Some(view), None) => view.inference_neighbors(config)?,
+                // a rank that learns links has all edges
+                _ => build::inference_neighbors(config, data)?,
             });
         let ranks = view.map(|view| (view.ranks.clone(), view.feature()));
         let (judge, valid) = match (inputs.links, metric) {
@@ -179,10 +182,10 @@ impl<'a> Scorer<'a> {
     /// # Errors
     /// Features cannot be read.
     pub(crate) fn rank_negatives(&mut self, learner: &Learner) -> Result<()> {
-        let Self { judge: Judge::Links(links), inference, logits, .. } = self else { return Ok(()) };
+        let Self { judge: Judge::Links(links), inference, ranks, logits, .. } = self else { return Ok(()) };
         let Some(lists) = &learner.hard else { return Ok(()) };
         let model = &learner.model;
-        inference.run(model, &links.nodes, Output::Logits, logits)?;
+        infer(inference, ranks.as_ref(), model, &links.nodes, logits)?;
         rayon::scope(|_| links.rank_negatives(model, lists, logits));
         Ok(())
     }
@@ -263,13 +266,10 @@ impl<'a> Scorer<'a> {
 
     /// Score of the model on the `nodes` of a part, or on its edges; `None` if it is not defined.
     fn score(&mut self, model: &Model, part: Part, nodes: &[NodeId]) -> Result<Option<f64>> {
-        let Self { judge, inference, logits, .. } = self;
+        let Self { judge, inference, ranks, logits, .. } = self;
         let links = match judge {
             Judge::Labels(metric) => {
-                match &self.ranks {
-                    Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, logits)?,
-                    None => inference.run(model, nodes, Output::Logits, logits)?,
-                }
+                infer(inference, ranks.as_ref(), model, nodes, logits)?;
                 let Some(scale) = &self.scale else {
                     return Ok(score(metric.make, logits, self.data, nodes));
                 };
@@ -280,8 +280,22 @@ impl<'a> Scorer<'a> {
             }
             Judge::Links(links) => links,
         };
-        inference.run(model, &links.nodes, Output::Logits, logits)?;
+        infer(inference, ranks.as_ref(), model, &links.nodes, logits)?;
         Ok(rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits)))
+    }
+}
+
+/// Writes the scores of the `nodes` to `out`, or their embeddings if the model learns links.
+fn infer(
+    inference: &mut Inference,
+    ranks: Option<&Inferring>,
+    model: &Model,
+    nodes: &[NodeId],
+    out: &mut Matrix,
+) -> Result<()> {
+    match ranks {
+        Some((ranks, rows)) => ranks.infer(inference, &**rows, model, nodes, out),
+        None => inference.run(model, nodes, Output::Logits, out),
     }
 }
 

@@ -8,7 +8,6 @@ use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     Feature, MinibatchSampler, Seeds, Workspace, feature::Link, link::LinkSource, order::SeedOrder,
-    weights::SymmetricWeights,
 };
 use graphmill_nn::{
     ProductOrder, cost::BlockShape, metric::Metric, model::Model, optim::Optimizer, schedule::Schedule,
@@ -150,9 +149,8 @@ pub(crate) struct Tables {
     pub(crate) late: Vec<LateCache>,
     /// The rows as NVIDIA devices read them, if any.
     pub(crate) on_gpus: Option<GpuTiers>,
-    /// Weights of symmetric normalisation, and the owners of nodes, if the rows are spread over
-    /// ranks.
-    shared: Option<(Arc<SymmetricWeights>, Arc<NodeOwnership>)>,
+    /// The owners of nodes, if the rows are spread over ranks.
+    own: Option<Arc<NodeOwnership>>,
 }
 
 impl Tables {
@@ -197,7 +195,7 @@ impl Tables {
                 links: Vec::new(),
                 late,
                 on_gpus: Some(on),
-                shared: None,
+                own: None,
             });
         }
         let stacked = bottom.map(|aggregation| Stacked::new(config, data, aggregation)).transpose()?;
@@ -222,8 +220,8 @@ impl Tables {
                 whole = AllRows::new(config, data)?;
             }
             let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
-            let (on_gpus, shared) = (None, None);
-            return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared });
+            let (on_gpus, own) = (None, None);
+            return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own });
         }
         let (feature, features) = match &stacked {
             Some(stacked) => bottom::features(config, data, stacked, placements.features)?,
@@ -231,8 +229,8 @@ impl Tables {
         };
         let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
         let (links, late) = (Vec::new(), Vec::new());
-        let (tiers, not_in_place, on_gpus, shared) = (None, None, None, None);
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared })
+        let (tiers, not_in_place, on_gpus, own) = (None, None, None, None);
+        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own })
     }
 
     /// The same tables with label columns, if the run has some.
@@ -248,17 +246,17 @@ impl Tables {
         sampler: &dyn MinibatchSampler,
         order: &dyn SeedOrder,
     ) -> Result<Self> {
-        let Inputs { config, devices, presampling, progress, .. } = *inputs;
+        let Inputs { config, data, devices, presampling, progress, .. } = *inputs;
         let RankTiers { feature, late, on_gpus, text } = view.tiers(
             config,
             (sampler, order),
             (presampling, progress),
             (devices, sampling_devices(inputs)),
         )?;
-        let shared = Some((Arc::new(view.symmetric()), view.ranks.book().clone()));
-        let (graph, whole, links) = (view.data.graph.clone(), view.layout(), Vec::new());
+        let own = Some(view.ranks.book().clone());
+        let (graph, whole, links) = (data.graph.clone(), view.layout(), Vec::new());
         let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, shared })
+        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own })
     }
 }
 
@@ -290,10 +288,6 @@ pub(crate) fn loader<'a>(
     model: &Model,
 ) -> Result<(Loader<'a>, Vec<ProductOrder>)> {
     let Inputs { config, data, .. } = *inputs;
-    let symmetric = match &tables.shared {
-        Some((weights, _)) => model.needs_symmetric_weights().then(|| weights.clone()),
-        None => build::symmetric(model, data),
-    };
     let mut loader = Loader {
         graph: &tables.graph,
         train: &data.split.train,
@@ -306,9 +300,9 @@ pub(crate) fn loader<'a>(
         feature: &*tables.feature,
         rows: RowAccess::Gathered,
         transposed: 0,
-        symmetric,
+        symmetric: build::symmetric(model, data),
         aggregation: model.aggregation(),
-        own: tables.shared.as_ref().map(|(_, book)| book.clone()),
+        own: tables.own.clone(),
         labels: tables.whole.labels().cloned(),
         ahead: None,
     };
@@ -389,7 +383,7 @@ pub(crate) fn strategy_context<'a>(
 ) -> StrategyContext<'a> {
     let Inputs { config, data, devices, presampling, view, progress, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
-    let (links, own) = (&tables.links, tables.shared.as_ref().map(|(_, book)| book));
+    let (links, own) = (&tables.links, tables.own.as_ref());
     let exchange = view.map(|view| &*view.ranks as &dyn RowExchange);
     let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
     StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), progress, ..context }

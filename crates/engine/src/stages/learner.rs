@@ -129,7 +129,7 @@ impl<'a> StepContext<'a> {
 }
 
 /// Number of edges that a batch of links learns, or of seeds with a loss.
-fn num_seeds(batch: &Sampled) -> usize {
+pub(crate) fn num_seeds(batch: &Sampled) -> usize {
     batch.seeds.links.as_ref().map_or_else(|| batch.num_seeds(), |links| links.positives)
 }
 
@@ -176,9 +176,9 @@ pub struct BatchShare {
     pub loss: f64,
     /// Number of its seeds with a loss.
     pub seeds: usize,
-    /// Number of its seeds, by which it counts in the mean.
+    /// Number of its seeds, or of the edges that it learns, by which it counts in the mean.
     pub nodes: usize,
-    /// Number of seeds of the batch over all ranks; `None` if every rank draws its own subgraph.
+    /// Number of seeds, or edges, of the batch over all ranks; `None` if every rank draws its own subgraph.
     pub global: Option<usize>,
 }
 

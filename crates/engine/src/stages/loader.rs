@@ -152,7 +152,8 @@ pub struct Loader<'a> {
     pub symmetric: Option<Arc<SymmetricWeights>>,
     /// Aggregation of neighbours' rows by the model's layers.
     pub aggregation: Aggregation,
-    /// Nodes of this rank, if ranks share a batch: each rank takes the seeds that it owns.
+    /// Nodes of this rank, if ranks share a batch: each rank takes the seeds that it owns, or the
+    /// edges to learn whose sources it owns, with their negatives.
     pub own: Option<Arc<NodeOwnership>>,
     /// Labels that follow the feature rows, if the run has some.
     pub labels: Option<LabelColumns>,
@@ -210,7 +211,12 @@ impl Loader<'_> {
         memory.epoch = epoch;
         if let Some(links) = self.links {
             let key = BatchKey { seed: self.seed, epoch, batch: number };
-            return Ok(links.fill(key, seeds, memory)?);
+            let mut batch = links.fill(key, seeds, memory)?;
+            if let (Some(book), Some(pairs)) = (&self.own, &mut batch.links) {
+                batch.global_size = Some(pairs.positives);
+                pairs.retain(&mut batch.nodes, |i, source| book.takes(i, source));
+            }
+            return Ok(batch);
         }
         Ok(match &self.own {
             None => memory.refill(number, seeds.iter().copied()),

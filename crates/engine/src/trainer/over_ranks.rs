@@ -9,6 +9,7 @@ use super::{RunContext, run};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::ComputeDevices,
+    build,
     distributed::{self, RankDataset},
     memory::{MemoryPlacement, MemoryPlacements},
     record::Summary,
@@ -16,7 +17,7 @@ use crate::{
         Inputs, Preparation,
         setup::{self, Parts},
     },
-    strategy::Chosen,
+    strategy::{self, Chosen},
     tiers::Presampling,
 };
 
@@ -69,17 +70,30 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
         false => TrainConfig { devices: TrainConfig::default().devices, ..config.clone() },
     };
     let devices = &ComputeDevices::open(&computing)?;
-    let mut parts = Parts::with(config, &view.data, false, || view.order(config), || view.sampler(config))?;
+    let progress = &Preparation::new(&*context.observer);
+    let links = view.links(config)?;
+    links.iter().flat_map(|links| &links.notes).for_each(|note| context.observer.note(note));
+    let data = links.as_ref().map_or(&view.data, |links| &links.data);
+    let mut parts = match links {
+        // a rank has all edges, and draws for itself
+        Some(_) => Parts::with(
+            config,
+            data,
+            false,
+            || build::order_of(config, data, None, progress),
+            || strategy::sampler_watched(config, data, progress),
+        )?,
+        None => Parts::with(config, data, false, || view.order(config), || view.sampler(config))?,
+    };
     if !trains {
         parts.strategy = Chosen::serving();
     }
     let placements = MemoryPlacements::both(MemoryPlacement::Mapped);
-    let progress = &Preparation::new(&*context.observer);
     run(
         Inputs {
-            links: None,
+            links: links.as_ref(),
             config,
-            data: &view.data,
+            data,
             devices,
             placements,
             presampling: &Presampling::default(),

@@ -49,6 +49,31 @@ impl LinkBatch {
         ends.for_each(|at| *at = to[*at as usize]);
     }
 
+    /// Keeps the positives for which `is_kept` holds, by their number and the node of their source,
+    /// with their negatives, and of `seeds` the ends of these pairs, in first-seen order. Excluded
+    /// edges stay those of all positives.
+    pub fn retain(&mut self, seeds: &mut Vec<NodeId>, is_kept: impl Fn(usize, NodeId) -> bool) {
+        let (positives, each) = (self.positives, self.num_negatives());
+        let source = |pair: usize| seeds[self.source[pair] as usize];
+        let kept: Vec<usize> = (0..positives).filter(|&i| is_kept(i, source(i))).collect();
+        if kept.len() == positives {
+            return;
+        }
+        let negatives = |&i: &usize| positives + i * each..positives + (i + 1) * each;
+        let pairs: Vec<usize> = kept.iter().copied().chain(kept.iter().flat_map(negatives)).collect();
+        let ends: Vec<(NodeId, NodeId)> =
+            pairs.iter().map(|&i| (source(i), seeds[self.destination[i] as usize])).collect();
+        if !self.relation.is_empty() {
+            self.relation = pairs.iter().map(|&i| self.relation[i]).collect();
+        }
+        self.positives = kept.len();
+        self.source.clear();
+        self.destination.clear();
+        self.position.clear();
+        seeds.clear();
+        ends.into_iter().for_each(|(source, destination)| self.push(source, destination, seeds));
+    }
+
     /// Adds the pair of two nodes; a node that is not among the seeds is appended to them.
     pub fn push(&mut self, source: NodeId, destination: NodeId, seeds: &mut Vec<NodeId>) {
         let mut at = |node: NodeId| {
@@ -60,5 +85,37 @@ impl LinkBatch {
         let (source, destination) = (at(source), at(destination));
         self.source.push(source);
         self.destination.push(destination);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs as nodes.
+    fn nodes(links: &LinkBatch, seeds: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+        let at = |i: &NodeId| seeds[*i as usize];
+        links.source.iter().zip(&links.destination).map(|(u, v)| (at(u), at(v))).collect()
+    }
+
+    #[test]
+    fn retained_positives_keep_their_negatives_and_the_excluded_edges_of_all() {
+        let (mut links, mut seeds) = (LinkBatch::default(), Vec::new());
+        // three positives with two negatives each
+        let pairs = [(7, 1), (4, 2), (7, 3), (7, 5), (7, 6), (4, 5), (4, 9), (7, 8), (0, 3)];
+        pairs.iter().for_each(|&(u, v)| links.push(u, v, &mut seeds));
+        links.positives = 3;
+        links.relation = (0..9).collect();
+        links.excluded.refill(pairs[..3].iter().copied());
+        let (mut whole, mut all) = (links.clone(), seeds.clone());
+        whole.retain(&mut all, |_, _| true);
+        assert_eq!((nodes(&whole, &all), &all), (pairs.to_vec(), &seeds));
+        let (mut none, mut empty) = (links.clone(), seeds.clone());
+        none.retain(&mut empty, |_, _| false);
+        assert_eq!((none.positives, none.source.len(), none.num_negatives(), empty.len()), (0, 0, 0, 0));
+        links.retain(&mut seeds, |i, source| i != 0 && source == 7);
+        assert_eq!(nodes(&links, &seeds), [(7, 3), (7, 8), (0, 3)]);
+        assert_eq!((&seeds[..], links.positives, links.num_negatives()), (&[7, 3, 8, 0][..], 1, 2));
+        assert_eq!((&links.relation[..], links.excluded.len()), (&[2, 7, 8][..], 3));
     }
 }

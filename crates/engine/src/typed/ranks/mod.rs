@@ -40,7 +40,7 @@ pub(super) use own_rows::{RowOwners, own_nodes};
 use subgraphs::RankSubgraphs;
 pub(super) use view::{RankRows, TypedRankView};
 
-use crate::{Error, Result, RunContext, TrainConfig, distributed, record::Summary};
+use crate::{Error, Result, RunContext, TrainConfig, config::link::LINK, distributed, record::Summary};
 
 /// Trains on a partitioned dataset of several types, as one of several ranks. All ranks call this
 /// with the same arguments except `context`: rank 0 has the run directory, and [`RunContext::run`]
@@ -82,6 +82,12 @@ fn train_and_meet(
 
 /// Refuses options that ranks on several types cannot follow.
 fn check(config: &TrainConfig) -> Result<()> {
+    if config.task == LINK {
+        return Err(Error::usage(format!(
+            "--task {LINK}: links of several types are not learned over ranks; train on the dataset before \
+             graphmill partition"
+        )));
+    }
     distributed::check(config)?;
     if !config.cuda_devices().is_empty() {
         return Err(Error::usage(

@@ -1,0 +1,99 @@
+//! Links over ranks.
+//!
+//! # Algorithm
+//!
+//! Every rank opens the edges of the whole graph, which the partition stores besides the parts. It
+//! finds the task of one process in them: the same split, the same known edges, and the same graph
+//! without the edges that are held out. Exact non-edges need all of these on every rank.
+//!
+//! A rank makes the seeds of every batch as one process does, and keeps the positives whose sources
+//! it owns, with their negatives. It draws the neighbours of their ends itself, from the graph that
+//! it has, without the edges of the whole batch: draws depend on the node and not on the rank, so
+//! these are the blocks of one process, and no request for neighbours is sent. Feature rows, rows
+//! between layers and gradients pass between ranks as in a run on nodes.
+//!
+//! Embeddings of all nodes are gathered on all ranks to score edges, as one process has them.
+//!
+//! # Source
+//!
+//! None: the shares of a batch are those of runs on nodes.
+//!
+//! # Cost
+//!
+//! O(P K log d) a batch of `P` positives with `K` negatives, on every rank.
+//!
+//! # Memory
+//!
+//! On every rank the edges, as in one process: `8 V + 4 E` mapped bytes, and as many in memory for
+//! the graph without held-out edges; `4 V F` bytes for embeddings of width `F` while edges are
+//! scored. Feature rows are those of the rank's own parts.
+
+use graphmill_core::Graph;
+use graphmill_data::{Dataset, partition::PartitionDir};
+
+use super::RankDataset;
+use crate::{
+    Error, Result, TrainConfig,
+    config::{
+        link::{LINK, LinkOptions},
+        link_task::is_link,
+    },
+    link::{self, LinkTask},
+};
+
+/// Refuses options with which several ranks cannot learn links.
+///
+/// # Errors
+/// Wrong usage: the first such option, with the reason and the remedy.
+pub(super) fn check(config: &TrainConfig) -> Result<()> {
+    link::check(config)?;
+    let options: LinkOptions = config.own.get();
+    let refuse = |option: String, why: &str| {
+        Err(Error::usage(format!("{option}: it is not available for links over several ranks; {why}")))
+    };
+    if config.graph_stores > 0 {
+        let why = "every rank has all edges and draws for itself; leave it out";
+        return refuse(format!("--graph-stores {}", config.graph_stores), why);
+    }
+    if options.split_edges.by_time {
+        let why = "a partition does not store the times of edges; split at random, or train on the dataset \
+                   before graphmill partition";
+        return refuse(format!("--split-edges {}", options.split_edges), why);
+    }
+    if options.negatives == "file" {
+        let why = "the file may differ between machines; use --negatives uniform, degree, in-batch or hard";
+        return refuse("--negatives file".into(), why);
+    }
+    Ok(())
+}
+
+/// Edges of the whole graph.
+///
+/// # Errors
+/// They are damaged, or an older version wrote the partition, without them.
+pub(super) fn whole_graph(dir: &PartitionDir) -> Result<Graph> {
+    dir.topology()?.ok_or_else(|| {
+        Error::usage(format!(
+            "--task {LINK}: the partition {} does not store the edges of the whole graph, which every rank \
+             needs to learn links; partition the dataset again with this version",
+            dir.path().display()
+        ))
+    })
+}
+
+impl RankDataset {
+    /// Links that a run with these options learns, the same on all ranks; `None` if it learns
+    /// classes or values of nodes.
+    ///
+    /// # Errors
+    /// As [`LinkTask::new`].
+    pub(crate) fn links(&self, config: &TrainConfig) -> Result<Option<LinkTask>> {
+        if !is_link(config) {
+            return Ok(None);
+        }
+        // a rank has the rows of its own nodes only, so it cannot compute the checksum of a dataset
+        // that was in memory
+        let checksum = self.data.checksum.clone().unwrap_or_else(|| self.partition.clone());
+        LinkTask::new(config, &Dataset { checksum: Some(checksum), ..self.data.clone() }).map(Some)
+    }
+}

@@ -1,10 +1,15 @@
 //! Several ranks learn links as one process does: the same batches, losses and scores, whatever the
 //! partition, and after a stop and resume.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fs, sync::Arc};
 
-use graphmill_core::{EdgeOptions, NodeId, block::Aggregation, build as build_graph, keyed};
-use graphmill_data::partition::{PartitionBook, PartitionDir};
+use graphmill_core::{
+    EdgeOptions, Labels, NodeId, Split, block::Aggregation, build as build_graph, keyed, progress,
+};
+use graphmill_data::{
+    checksum::checksum,
+    partition::{Description, PartitionBook, PartitionDir, write},
+};
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
     Dataset, Error, RunContext, TrainConfig, build,
@@ -225,6 +230,44 @@ fn shares_are_the_batch_of_one_process_and_no_block_has_an_excluded_edge() {
 }
 
 #[test]
+fn datasets_without_labels_and_split_are_learned_over_ranks() {
+    let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
+    data.labels = Labels::Single { class: vec![-1; data.num_nodes()].into(), classes: 0 };
+    data.split = Split::default();
+    let of: Vec<u16> = (0..data.num_nodes() as u16).map(|v| v % PARTS).collect();
+    let (book, path) = (PartitionBook::new(PARTS, of).unwrap(), temporary.path().join("parts"));
+    let dir = write(&data, &book, &Description::default(), &path, &progress::Quiet).unwrap();
+    compare("model=sage", &data, &dir, 2);
+}
+
+#[test]
+fn partitions_of_older_versions_are_refused() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let path = temporary.path().join("parts");
+    partitioned(&data, &path);
+    // files that the manifest does not name are not there
+    let file = path.join("partition.json");
+    let text = fs::read_to_string(&file).unwrap().replace("\"topology/", "\"unknown/");
+    let field = "\"checksum\": \"";
+    let at = text.rfind(field).unwrap() + field.len();
+    let sign = |by: &str| format!("{}{by}{}", &text[..at], &text[at + 32..]);
+    fs::write(&file, sign(&checksum(sign(&"0".repeat(32)).as_bytes()))).unwrap();
+    let dir = PartitionDir::open(&path).unwrap();
+    let ends = refusals(&config("model=sage"), &dir);
+    assert!(ends.iter().any(|end| end.contains("partition the dataset again with this version")), "{ends:?}");
+    // runs on nodes do not read them
+    over_ranks(&TrainConfig { epochs: 1, ..ranks::config() }, &dir, 2);
+}
+
+/// Errors of two ranks.
+fn refusals(config: &TrainConfig, dir: &PartitionDir) -> Vec<String> {
+    on_ranks(2, PATIENCE, |_, post| {
+        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        over_ranks::train(config, dir, post, context).unwrap_err().to_string()
+    })
+}
+
+#[test]
 fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
@@ -237,11 +280,7 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
         ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),
         ("eval_every=auto", "--eval-every auto"),
     ] {
-        let config = config(options);
-        let ends = on_ranks(2, PATIENCE, |_, post| {
-            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-            over_ranks::train(&config, &dir, post, context).unwrap_err().to_string()
-        });
+        let ends = refusals(&config(options), &dir);
         assert!(ends.iter().any(|end| end.contains(why)), "{options}: {ends:?}");
     }
 }

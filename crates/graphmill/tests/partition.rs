@@ -108,6 +108,25 @@ fn parts_of_several_types_are_reported_by_type_and_trained_on() {
     sandbox.ok("train new --resume --epochs 3 --out run-new");
 }
 
+#[test]
+fn links_of_parts_are_those_of_the_dataset() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --method random --parts 2");
+    let train = |dataset: &str, out: &str| {
+        let how = "--task link --hidden 8 --fanout 4,3 --batch-size 1024 --epochs 2 --dropout 0 --fused off";
+        let summary = sandbox.ok_json(&format!("train {dataset} {how} --out {out}"));
+        let epochs = summary["epochs"].as_array().unwrap();
+        epochs.iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let (whole, parts) = (train("data", "whole"), train("parts", "divided"));
+    assert!(whole.iter().zip(&parts).all(|(a, b)| (a - b).abs() < 1e-4), "{whole:?} and {parts:?}");
+    assert_eq!(sandbox.ok_json("eval divided --dataset data")["same_dataset"], true);
+    sandbox.ok("train parts --resume --epochs 3 --out divided");
+    let refused = sandbox.run("train parts --task link --split-edges time:80,10,10 --out timed");
+    assert!(refused.stderr.contains("split at random"), "{}", refused.stderr);
+}
+
 /// A partitioned dataset draws other batches than the whole one or another partition of it.
 #[test]
 fn runs_resume_only_on_their_own_partition() {

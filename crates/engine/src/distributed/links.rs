@@ -12,7 +12,8 @@
 //! these are the blocks of one process, and no request for neighbours is sent. Feature rows, rows
 //! between layers and gradients pass between ranks as in a run on nodes.
 //!
-//! Embeddings of all nodes are gathered on all ranks to score edges, as one process has them.
+//! Embeddings of all nodes are gathered on all ranks to score edges, as one process has them. Ranks
+//! divide the queries of a ranking against all nodes.
 //!
 //! # Source
 //!
@@ -30,8 +31,9 @@
 
 use graphmill_core::Graph;
 use graphmill_data::{Dataset, partition::PartitionDir};
+use graphmill_distributed::numbers::{of_words, to_words};
 
-use super::RankDataset;
+use super::{RankDataset, Ranks};
 use crate::{
     Error, Result, TrainConfig,
     config::{
@@ -81,9 +83,32 @@ pub(super) fn whole_graph(dir: &PartitionDir) -> Result<Graph> {
     })
 }
 
+impl Ranks {
+    /// Gathers the lists of every rank, in the order of ranks.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn gather_lists(&self, own: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
+        // the lengths of the lists, then their numbers
+        let lengths = own.iter().map(|list| list.len() as u64);
+        let numbers = own.iter().flatten().map(|number| number.to_bits());
+        let words = to_words([own.len() as u64].into_iter().chain(lengths).chain(numbers));
+        let mut all = Vec::new();
+        for words in self.gather(&words)? {
+            let mut received = of_words(&words);
+            let count = received.next().unwrap_or(0) as usize;
+            let lengths: Vec<u64> = received.by_ref().take(count).collect();
+            all.extend(lengths.into_iter().map(|length| {
+                received.by_ref().take(length as usize).map(f64::from_bits).collect::<Vec<f64>>()
+            }));
+        }
+        Ok(all)
+    }
+}
+
 impl RankDataset {
     /// Links that a run with these options learns, the same on all ranks; `None` if it learns
-    /// classes or values of nodes.
+    /// targets of nodes.
     ///
     /// # Errors
     /// As [`LinkTask::new`].

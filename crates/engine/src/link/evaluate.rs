@@ -80,6 +80,16 @@ enum Against {
     Ends { end: End, each: usize, nodes: Vec<NodeId> },
 }
 
+/// Share of the queries of a ranking that this process ranks, if several processes divide them.
+pub(crate) struct QueryShare<'s> {
+    /// Number of the share.
+    pub(crate) number: usize,
+    /// Number of shares.
+    pub(crate) of: usize,
+    /// Gathers the ranks of all shares, in their order, from those of this one.
+    pub(crate) gather: &'s dyn Fn(&[Vec<f64>]) -> Result<Vec<Vec<f64>>>,
+}
+
 /// Embeddings of all nodes with the decoder that scores pairs of them.
 #[derive(Clone, Copy)]
 pub struct Scored<'a> {
@@ -289,6 +299,30 @@ impl LinkEvaluation {
         self.scores(scored, known, std::slice::from_ref(metric)).pop_first().and_then(|(_, value)| value)
     }
 
+    /// [`LinkEvaluation::score`] of processes that divide the queries against all nodes among them.
+    /// All of them call this at the same time.
+    ///
+    /// # Errors
+    /// Another process did not take part.
+    pub(crate) fn score_by_share(
+        &self,
+        scored: &Scored,
+        known: &KnownEdges,
+        metric: &LinkMetric,
+        share: &QueryShare,
+    ) -> Result<Option<f64>> {
+        let ends = match &self.against {
+            Against::All(ends) if !self.is_empty() && !metric.is_pooled() => ends,
+            _ => return Ok(self.score(scored, known, metric)),
+        };
+        let mut ranks = Vec::new();
+        for &end in ends {
+            let own = self.ranks(scored, known, (end, metric.is_of_lists()), (share.number, share.of));
+            ranks.extend((share.gather)(&own)?);
+        }
+        Ok(mean(metric, &ranks))
+    }
+
     /// Values of metrics by name; `None` for those that are not defined against these candidates.
     pub fn scores(
         &self,
@@ -306,7 +340,10 @@ impl LinkEvaluation {
             Against::All(ends) => {
                 let any = |of_lists| metrics.iter().any(|m| !m.is_pooled() && m.is_of_lists() == of_lists);
                 let ranks = |of_lists| match any(of_lists) {
-                    true => ends.iter().flat_map(|&end| self.ranks(scored, known, end, of_lists)).collect(),
+                    true => {
+                        let of = |&end: &End| self.ranks(scored, known, (end, of_lists), (0, 1));
+                        ends.iter().flat_map(of).collect()
+                    }
                     false => Vec::new(),
                 };
                 let [of_edges, of_lists]: [Vec<Vec<f64>>; 2] = [ranks(false), ranks(true)];
@@ -336,13 +373,20 @@ impl LinkEvaluation {
     }
 
     /// Ranks of the edges against all nodes at `end`: of each edge alone or, `of_lists`, of all
-    /// edges of a node.
-    fn ranks(&self, scored: &Scored, known: &KnownEdges, end: End, of_lists: bool) -> Vec<Vec<f64>> {
+    /// edges of a node. Of the queries, only those of share `number` of `of`.
+    fn ranks(
+        &self,
+        scored: &Scored,
+        known: &KnownEdges,
+        (end, of_lists): (End, bool),
+        (number, of): (usize, usize),
+    ) -> Vec<Vec<f64>> {
         let mut edges: Vec<(NodeId, NodeId)> =
             self.edges.iter().map(|&edge| (end_of(edge, end.other()), end_of(edge, end))).collect();
         edges.sort_unstable();
         edges.dedup();
         let queries: Vec<&[(NodeId, NodeId)]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
+        let queries = &queries[number * queries.len() / of..(number + 1) * queries.len() / of];
         let nodes: Vec<NodeId> = queries.iter().map(|query| query[0].0).collect();
         let ends = |query: &[(NodeId, NodeId)]| query.iter().map(|edge| edge.1).collect::<Vec<_>>();
         let targets = NodeLists::new(queries.iter().map(|query| ends(query)));

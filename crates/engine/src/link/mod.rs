@@ -22,6 +22,7 @@ pub mod task;
 mod tests;
 
 pub use check::check;
+pub(crate) use evaluate::QueryShare;
 pub use evaluate::{LinkEvaluation, Scored};
 pub use metric::LinkMetric;
 pub use task::{GivenNegatives, LinkPart, LinkTask};

@@ -11,7 +11,7 @@ use graphmill_nn::{
     link::decoder::{DecoderConfig, TABLE},
 };
 
-use super::{LinkEvaluation, LinkMetric, LinkTask, Scored};
+use super::{LinkEvaluation, LinkMetric, LinkTask, QueryShare, Scored};
 use crate::{TrainConfig, config::link::LINK};
 
 const NODES: usize = 40;
@@ -80,6 +80,35 @@ fn filtered_ranks_are_those_of_a_plain_loop() {
         assert!((score(&evaluation, &task, &rows, "mrr").unwrap() - mrr).abs() < 1e-12);
         assert!((score(&evaluation, &task, &rows, "hits@5").unwrap() - hits).abs() < 1e-12);
         assert_eq!(score(&evaluation, &task, &rows, "auc"), None);
+    }
+}
+
+#[test]
+fn shares_of_a_ranking_are_the_whole() {
+    let (data, rows) = (data(EdgeOptions::DIRECTED), embeddings());
+    let make = TABLE.find("dot").unwrap().make.make;
+    let decoder = make(&DecoderConfig { dim: 3, ..DecoderConfig::default() }).unwrap();
+    let backend = Cpu::default();
+    let pass = Pass { backend: &backend, training: false, key: 0 };
+    let scored = Scored { decoder: &*decoder, pass, embeddings: rows.view() };
+    for (candidates, name) in [("all", "mrr"), ("all", "recall@5"), ("pairs", "auc")] {
+        let (config, task) = task(&data, candidates, name);
+        let (evaluation, metric) =
+            (task.evaluation(&config, "test").unwrap(), LinkMetric::find(name).unwrap());
+        let by = |number: usize, gather: &dyn Fn(&[Vec<f64>]) -> crate::Result<Vec<Vec<f64>>>| {
+            let share = QueryShare { number, of: 3, gather };
+            evaluation.score_by_share(&scored, &task.known, &metric, &share).unwrap()
+        };
+        let all = std::cell::RefCell::new(Vec::new());
+        for number in 0..3 {
+            by(number, &|own| {
+                all.borrow_mut().extend_from_slice(own);
+                Ok(own.to_vec())
+            });
+        }
+        let found = by(1, &|_| Ok(all.borrow().clone()));
+        assert!(found.is_some(), "{name}");
+        assert_eq!(found, score(&evaluation, &task, &rows, name), "{name}");
     }
 }
 

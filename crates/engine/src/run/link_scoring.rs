@@ -11,8 +11,9 @@ use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 use crate::{
     Result, TrainConfig, build,
     config::link::LinkOptions,
+    distributed::Ranks,
     link::{
-        LinkEvaluation, LinkTask, Scored,
+        LinkEvaluation, LinkTask, QueryShare, Scored,
         evaluate::end_of,
         step::{LinkObjective, LinkScratch},
     },
@@ -66,11 +67,26 @@ impl<'a> LinkScorer<'a> {
     }
 
     /// Value of the metric on the edges that test or validate, by the embeddings of all nodes.
-    pub(crate) fn score(&self, model: &Model, is_test: bool, embeddings: &Matrix) -> Option<f64> {
+    /// Ranks divide the work of rankings.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn score(
+        &self,
+        model: &Model,
+        is_test: bool,
+        embeddings: &Matrix,
+        ranks: Option<&Ranks>,
+    ) -> Result<Option<f64>> {
+        let Some(decoder) = model.decoder() else { return Ok(None) };
         let pass = Pass { backend: &self.backend, training: false, key: 0 };
-        let scored = Scored { decoder: model.decoder()?, pass, embeddings: embeddings.view() };
+        let scored = Scored { decoder, pass, embeddings: embeddings.view() };
         let edges = if is_test { &self.test } else { &self.valid };
-        edges.score(&scored, &self.task.known, &self.task.metric)
+        let (known, metric) = (&self.task.known, &self.task.metric);
+        let Some(ranks) = ranks else { return Ok(edges.score(&scored, known, metric)) };
+        let gather = |own: &[Vec<f64>]| ranks.gather_lists(own);
+        let share = QueryShare { number: ranks.rank(), of: ranks.size(), gather: &gather };
+        edges.score_by_share(&scored, known, metric, &share)
     }
 
     /// Replaces the lists of hard negatives by the best non-edges of each node, by the embeddings

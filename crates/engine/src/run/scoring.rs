@@ -281,7 +281,8 @@ impl<'a> Scorer<'a> {
             Judge::Links(links) => links,
         };
         infer(inference, ranks.as_ref(), model, &links.nodes, logits)?;
-        Ok(rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits)))
+        let ranks = ranks.as_ref().map(|(ranks, _)| &**ranks);
+        rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits, ranks))
     }
 }
 

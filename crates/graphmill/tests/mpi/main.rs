@@ -178,6 +178,19 @@ fn four_ranks_match_one_and_resume_after_a_rank_dies_or_hangs() {
 }
 
 #[test]
+fn two_ranks_learn_links_as_one_process_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, parts] = datasets(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    let how = "--epochs 2 --task link --max-batches 20";
+    let alone = Command::new(GRAPHMILL).args(train(&whole, &at("one"), how)).output().unwrap();
+    let together = end(mpirun(2, &train(&parts, &at("two"), how)).spawn().unwrap());
+    let (one, two) = (losses(&alone), losses(&together));
+    assert_eq!((one.len(), two.len()), (2, 2));
+    assert!(one.iter().zip(&two).all(|(a, b)| (a - b).abs() < 1e-3), "{one:?} and {two:?}");
+}
+
+#[test]
 fn ranks_on_several_types_match_one_process_and_resume() {
     let temporary = tempfile::tempdir().unwrap();
     let options = GenerateOptions { nodes: 1500, classes: 4, dim: 8, ..GenerateOptions::default() };

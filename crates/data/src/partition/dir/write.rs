@@ -98,6 +98,7 @@ pub fn write(
                 &[what.searches.len(), m.train],
             )?;
         }
+        progress.stage("writing the topology", None, Unit::Rows);
         write_topology(&dataset.graph, dir, &mut m)?;
         progress.stage("writing the parts", Some(nodes as u64), Unit::Rows);
         for part in 0..book.parts() {

@@ -84,8 +84,8 @@ fn train_and_meet(
 fn check(config: &TrainConfig) -> Result<()> {
     if config.task == LINK {
         return Err(Error::usage(format!(
-            "--task {LINK}: links of several types are not learned over ranks; train on the dataset before \
-             graphmill partition"
+            "--task {LINK}: ranks learn links of graphs of one type, and this partition has several types or \
+             tasks, times, or edge features; train on the dataset before graphmill partition"
         )));
     }
     distributed::check(config)?;

@@ -12,8 +12,8 @@
 //! these are the blocks of one process, and no request for neighbours is sent. Feature rows, rows
 //! between layers and gradients pass between ranks as in a run on nodes.
 //!
-//! Embeddings of all nodes are gathered on all ranks to score edges, as one process has them. Ranks
-//! divide the queries of a ranking against all nodes.
+//! To score edges, embeddings are gathered on all ranks: those of all nodes if edges are ranked among
+//! them, whose queries the ranks divide, and else those of the ends of edges and of their negatives.
 //!
 //! # Source
 //!
@@ -26,8 +26,8 @@
 //! # Memory
 //!
 //! On every rank the edges, as in one process: `8 V + 4 E` mapped bytes, and as many in memory for
-//! the graph without held-out edges; `4 V F` bytes for embeddings of width `F` while edges are
-//! scored. Feature rows are those of the rank's own parts.
+//! the graph without held-out edges; `4 F` bytes for each embedding of width `F` that is gathered.
+//! Feature rows are those of the rank's own parts.
 
 use graphmill_core::Graph;
 use graphmill_data::{Dataset, partition::PartitionDir};

@@ -65,13 +65,13 @@ const MAX_TRIES: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct LinkEvaluation {
     /// Edges to evaluate.
-    edges: Vec<Edge>,
-    against: Against,
+    pub(super) edges: Vec<Edge>,
+    pub(super) against: Against,
 }
 
 /// Candidates that edges are compared with.
 #[derive(Clone, Debug)]
-enum Against {
+pub(super) enum Against {
     /// All nodes, at these ends.
     All(Vec<End>),
     /// The same pairs for all edges.

@@ -6,6 +6,7 @@
 //! | `step.rs` | loss of a batch of links, and the gradients of embeddings |
 //! | `lists.rs` | lists that negatives are drawn from |
 //! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
+//! | `subset.rs` | evaluation by the embeddings of some nodes |
 //! | `pairs.rs` | scores of single pairs, as rankings give them |
 //! | `check.rs` | parts of a run that do not know links |
 
@@ -16,6 +17,7 @@ pub mod metric;
 mod pairs;
 pub mod split;
 pub mod step;
+mod subset;
 pub mod task;
 
 #[cfg(test)]
@@ -25,4 +27,5 @@ pub use check::check;
 pub(crate) use evaluate::QueryShare;
 pub use evaluate::{LinkEvaluation, Scored};
 pub use metric::LinkMetric;
+pub(crate) use subset::Numbering;
 pub use task::{GivenNegatives, LinkPart, LinkTask};

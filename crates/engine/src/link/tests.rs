@@ -11,7 +11,7 @@ use graphmill_nn::{
     link::decoder::{DecoderConfig, TABLE},
 };
 
-use super::{LinkEvaluation, LinkMetric, LinkTask, QueryShare, Scored};
+use super::{LinkEvaluation, LinkMetric, LinkTask, Numbering, QueryShare, Scored};
 use crate::{TrainConfig, config::link::LINK};
 
 const NODES: usize = 40;
@@ -109,6 +109,26 @@ fn shares_of_a_ranking_are_the_whole() {
         let found = by(1, &|_| Ok(all.borrow().clone()));
         assert!(found.is_some(), "{name}");
         assert_eq!(found, score(&evaluation, &task, &rows, name), "{name}");
+    }
+}
+
+#[test]
+fn embeddings_of_the_ends_give_the_scores_of_all() {
+    let (data, rows) = (data(EdgeOptions::UNDIRECTED), embeddings());
+    let (config, all) = task(&data, "all", "mrr");
+    assert!(all.evaluation(&config, "test").unwrap().nodes().is_none());
+    let (mut config, of_pairs) = task(&data, "pairs", "auc");
+    config.eval_nodes = 3;
+    let evaluation = of_pairs.evaluation(&config, "test").unwrap();
+    let few = Numbering::new(evaluation.nodes().unwrap());
+    assert!(few.nodes().len() < NODES && few.nodes().is_sorted());
+    let row = |&v: &NodeId| &rows.view().host()[v as usize * 3..][..3];
+    let values: Vec<f32> = few.nodes().iter().flat_map(row).copied().collect();
+    let own = Matrix::from_slice(few.nodes().len(), 3, &values);
+    for name in ["auc", "hits@2", "mrr"] {
+        let found = score(&evaluation.clone().numbered(&few), &of_pairs, &own, name);
+        assert!(found.is_some(), "{name}");
+        assert_eq!(found, score(&evaluation, &of_pairs, &rows, name), "{name}");
     }
 }
 

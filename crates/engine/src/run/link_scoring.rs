@@ -13,7 +13,7 @@ use crate::{
     config::link::LinkOptions,
     distributed::Ranks,
     link::{
-        LinkEvaluation, LinkTask, QueryShare, Scored,
+        LinkEvaluation, LinkTask, Numbering, QueryShare, Scored,
         evaluate::end_of,
         step::{LinkObjective, LinkScratch},
     },
@@ -31,6 +31,8 @@ pub(crate) struct LinkScorer<'a> {
     pub(crate) test: LinkEvaluation,
     /// All nodes.
     pub(crate) nodes: Vec<NodeId>,
+    /// Nodes whose embeddings scores and losses read, if they are not those of all nodes.
+    few: Option<Numbering>,
     /// Edges that validate, with negatives.
     source: LinkSource,
     objective: LinkObjective,
@@ -57,6 +59,7 @@ impl<'a> LinkScorer<'a> {
             valid,
             test: task.evaluation(config, "test")?,
             nodes: (0..task.data.num_nodes() as NodeId).collect(),
+            few: None,
             source,
             objective: LinkObjective::new(config, task.data.num_nodes())?,
             options,
@@ -66,8 +69,46 @@ impl<'a> LinkScorer<'a> {
         })
     }
 
-    /// Value of the metric on the edges that test or validate, by the embeddings of all nodes.
-    /// Ranks divide the work of rankings.
+    /// The same scorer, which reads the embeddings of the ends of edges and of their negatives alone,
+    /// unless edges are ranked among all nodes.
+    ///
+    /// # Errors
+    /// An edge has no negative.
+    pub(crate) fn with_few(mut self) -> Result<Self> {
+        let (Some(mut nodes), Some(of_test)) = (self.valid.nodes(), self.test.nodes()) else {
+            return Ok(self);
+        };
+        nodes.extend(of_test);
+        let mut memory = Seeds::default();
+        for batch in 0..self.num_batches() {
+            memory = self.seeds(batch, memory)?;
+            nodes.extend_from_slice(&memory.nodes);
+        }
+        let few = Numbering::new(nodes);
+        (self.valid, self.test) = (self.valid.numbered(&few), self.test.numbered(&few));
+        Ok(Self { few: Some(few), ..self })
+    }
+
+    /// Nodes whose embeddings scores and losses read, in this order.
+    pub(crate) fn read(&self) -> &[NodeId] {
+        self.few.as_ref().map_or(&self.nodes, Numbering::nodes)
+    }
+
+    /// Number of batches of the edges that validate.
+    fn num_batches(&self) -> u64 {
+        self.source.edges.len().div_ceil(CHUNK) as u64
+    }
+
+    /// Edges of a batch that validate, with negatives that are the same in every epoch.
+    fn seeds(&self, batch: u64, memory: Seeds) -> Result<Seeds> {
+        let start = batch as usize * CHUNK;
+        let end = self.source.edges.len().min(start + CHUNK);
+        let numbers: Vec<NodeId> = (start as NodeId..end as NodeId).collect();
+        Ok(self.source.fill(BatchKey { seed: self.seed, epoch: VALIDATION, batch }, &numbers, memory)?)
+    }
+
+    /// Value of the metric on the edges that test or validate, by the embeddings of
+    /// [`LinkScorer::read`]. Ranks divide the work of rankings.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -114,7 +155,7 @@ impl<'a> LinkScorer<'a> {
         }
     }
 
-    /// Mean loss of the edges that validate, against negatives that are the same in every epoch.
+    /// Mean loss of the edges that validate, by the embeddings of [`LinkScorer::read`].
     ///
     /// # Errors
     /// An edge has no negative.
@@ -122,11 +163,12 @@ impl<'a> LinkScorer<'a> {
         let Some(decoder) = model.decoder() else { return Ok(0.0) };
         let pass = Pass { backend: &self.backend, training: false, key: 0 };
         let (mut sum, mut memory, mut rows) = (0.0, Seeds::default(), Matrix::default());
-        let numbers: Vec<NodeId> = (0..self.source.edges.len() as NodeId).collect();
-        for (batch, numbers) in (0..).zip(numbers.chunks(CHUNK)) {
-            let key = BatchKey { seed: self.seed, epoch: VALIDATION, batch };
-            memory = self.source.fill(key, numbers, memory)?;
+        for batch in 0..self.num_batches() {
+            memory = self.seeds(batch, memory)?;
             let Some(links) = &memory.links else { continue };
+            if let Some(few) = &self.few {
+                memory.nodes.iter_mut().for_each(|node| *node = few.of(*node));
+            }
             rows.resize(memory.nodes.len(), embeddings.num_cols());
             let gather = graphmill_nn::backend::ops::Gather {
                 src: embeddings.view(),
@@ -135,8 +177,8 @@ impl<'a> LinkScorer<'a> {
             };
             gather.run(&self.backend);
             let loss = self.scratch.loss(&self.objective, decoder, &pass, links, rows.view());
-            sum += loss * numbers.len() as f64;
+            sum += loss * links.positives as f64;
         }
-        Ok(sum / numbers.len().max(1) as f64)
+        Ok(sum / self.source.edges.len().max(1) as f64)
     }
 }

@@ -105,6 +105,8 @@ impl<'a> Scorer<'a> {
         let (judge, valid) = match (inputs.links, metric) {
             (Some(task), _) => {
                 let links = LinkScorer::new(config, task)?;
+                // ranks gather the embeddings
+                let links = if view.is_some() { links.with_few()? } else { links };
                 // edges are numbered from 0, as nodes are
                 let valid = (0..links.valid.len() as NodeId).collect();
                 (Judge::Links(Box::new(links)), valid)
@@ -280,7 +282,7 @@ impl<'a> Scorer<'a> {
             }
             Judge::Links(links) => links,
         };
-        infer(inference, ranks.as_ref(), model, &links.nodes, logits)?;
+        infer(inference, ranks.as_ref(), model, links.read(), logits)?;
         let ranks = ranks.as_ref().map(|(ranks, _)| &**ranks);
         rayon::scope(|_| links.score(model, matches!(part, Part::Test), logits, ranks))
     }

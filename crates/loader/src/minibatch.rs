@@ -58,8 +58,8 @@ pub struct Seeds {
     pub epoch: u64,
     /// Distinct nodes. A subgraph sampler ignores them and sets its own.
     pub nodes: Vec<NodeId>,
-    /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch; of positives, in
-    /// a batch of links.
+    /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch; of positives,
+    /// in a batch of links.
     pub global_size: Option<usize>,
     /// Pairs of the nodes to score, in a batch of links; their excluded edges are not drawn.
     pub links: Option<Box<LinkBatch>>,

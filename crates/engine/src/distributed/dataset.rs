@@ -27,14 +27,14 @@ use super::{
     words::{pack, unpack},
 };
 use crate::{
-    Error, Result, TrainConfig, build, config::link_task::is_link, record::DatasetRecord,
+    Error, Result, TrainConfig, build, config::link_task::is_link, link::LinkTask, record::DatasetRecord,
     verification::FeatureFiles,
 };
 
 /// A rank's part of the dataset, with the ranks.
 pub struct RankDataset {
-    /// All nodes, the edges into own nodes (all edges, in a run on links), and the labels of own, training, validation and test
-    /// nodes; no features.
+    /// All nodes, the edges into own nodes (all edges, in a run on links), and the labels of own,
+    /// training, validation and test nodes; no features.
     pub data: Dataset,
     /// The ranks.
     pub ranks: Arc<Ranks>,
@@ -112,6 +112,15 @@ impl RankDataset {
             )));
         }
         Ok(view)
+    }
+
+    /// Links that a run with these options learns, the same on all ranks; `None` if it learns
+    /// targets of nodes.
+    ///
+    /// # Errors
+    /// As [`LinkTask::new`].
+    pub(crate) fn links(&self, config: &TrainConfig) -> Result<Option<LinkTask>> {
+        links::task(config, &self.data, &self.partition)
     }
 
     /// Record of the whole dataset.

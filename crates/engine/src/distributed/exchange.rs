@@ -1,8 +1,9 @@
 //! Sums of gradients and losses over ranks.
 //!
-//! Shares of a batch of seeds have the weights of their seeds, those of a batch of links the weights
-//! of their positives, of which each has as many negatives. Subgraphs, of which every rank draws
-//! its own, have the weights of their nodes, as the batches of a round of a single process do.
+//! Shares of a batch of seeds have the weights of their seeds, those of a batch of links the
+//! weights of their positives, of which each has as many negatives. Subgraphs, of which every rank
+//! draws its own, have the weights of their nodes, as the batches of a round of a single process
+//! do.
 
 use std::{
     cell::Cell,

@@ -12,8 +12,9 @@
 //! these are the blocks of one process, and no request for neighbours is sent. Feature rows, rows
 //! between layers and gradients pass between ranks as in a run on nodes.
 //!
-//! To score edges, embeddings are gathered on all ranks: those of all nodes if edges are ranked among
-//! them, whose queries the ranks divide, and else those of the ends of edges and of their negatives.
+//! To score edges, embeddings are gathered on all ranks: those of all nodes if edges are ranked
+//! among them, whose queries the ranks divide, and else those of the ends of edges and of their
+//! negatives.
 //!
 //! # Source
 //!
@@ -33,7 +34,7 @@ use graphmill_core::Graph;
 use graphmill_data::{Dataset, partition::PartitionDir};
 use graphmill_distributed::numbers::{of_words, to_words};
 
-use super::{RankDataset, Ranks};
+use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
     config::{
@@ -106,19 +107,17 @@ impl Ranks {
     }
 }
 
-impl RankDataset {
-    /// Links that a run with these options learns, the same on all ranks; `None` if it learns
-    /// targets of nodes.
-    ///
-    /// # Errors
-    /// As [`LinkTask::new`].
-    pub(crate) fn links(&self, config: &TrainConfig) -> Result<Option<LinkTask>> {
-        if !is_link(config) {
-            return Ok(None);
-        }
-        // a rank has the rows of its own nodes only, so it cannot compute the checksum of a dataset
-        // that was in memory
-        let checksum = self.data.checksum.clone().unwrap_or_else(|| self.partition.clone());
-        LinkTask::new(config, &Dataset { checksum: Some(checksum), ..self.data.clone() }).map(Some)
+/// Links that a run with these options learns on `data`, a rank's dataset with all edges from the
+/// partition of this checksum; `None` if the run learns targets of nodes.
+///
+/// # Errors
+/// As [`LinkTask::new`].
+pub(super) fn task(config: &TrainConfig, data: &Dataset, partition: &str) -> Result<Option<LinkTask>> {
+    if !is_link(config) {
+        return Ok(None);
     }
+    // a rank has the rows of its own nodes only, so it cannot compute the checksum of a dataset
+    // that was in memory
+    let checksum = data.checksum.clone().unwrap_or_else(|| partition.into());
+    LinkTask::new(config, &Dataset { checksum: Some(checksum), ..data.clone() }).map(Some)
 }

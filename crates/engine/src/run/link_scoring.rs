@@ -69,8 +69,8 @@ impl<'a> LinkScorer<'a> {
         })
     }
 
-    /// The same scorer, which reads the embeddings of the ends of edges and of their negatives alone,
-    /// unless edges are ranked among all nodes.
+    /// The same scorer, which reads the embeddings of the ends of edges and of their negatives
+    /// alone, unless edges are ranked among all nodes.
     ///
     /// # Errors
     /// An edge has no negative.

@@ -178,7 +178,8 @@ pub struct BatchShare {
     pub seeds: usize,
     /// Number of its seeds, or of the edges that it learns, by which it counts in the mean.
     pub nodes: usize,
-    /// Number of seeds, or edges, of the batch over all ranks; `None` if every rank draws its own subgraph.
+    /// Number of seeds, or edges, of the batch over all ranks; `None` if every rank draws its own
+    /// subgraph.
     pub global: Option<usize>,
 }
 

@@ -51,7 +51,7 @@ impl LinkBatch {
 
     /// Keeps the positives for which `is_kept` holds, by their number and the node of their source,
     /// with their negatives, and of `seeds` the ends of these pairs, in first-seen order. Excluded
-    /// edges stay those of all positives.
+    /// edges stay those of all positives. O(P K).
     pub fn retain(&mut self, seeds: &mut Vec<NodeId>, is_kept: impl Fn(usize, NodeId) -> bool) {
         let (positives, each) = (self.positives, self.num_negatives());
         let source = |pair: usize| seeds[self.source[pair] as usize];

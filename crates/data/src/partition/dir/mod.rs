@@ -8,7 +8,7 @@
 //! train.npy valid.npy test.npy  u32  the split, in global ids, ascending
 //! searches.npy              u32 [S, T]  the training nodes in the order of each of S searches, if any
 //! topology/indptr.npy       u64 [V + 1]  row starts of
-//! topology/indices.npy      u32 [E]  all in-neighbours of all nodes, which runs on links read on every rank
+//! topology/indices.npy      u32 [E]  all in-neighbours of all nodes, for runs on links
 //! topology/edge_weight.npy  f4 [E]  their weights, if the source has any
 //! part-0000/                a dataset of the part's own nodes, ascending by global id, and the edges among them
 //!                           (see [`native`](crate::dataset::native)): every command opens it

@@ -14,7 +14,10 @@ use graphmill_data::{
     },
     generate::{GenerateOptions, generate},
     reorder, stats,
-    typed::{self, EdgeType, FeatureTable, Keys, Negatives, Targets, TypedBuilder, TypedDataset, Verify},
+    typed::{
+        self, CandidateLists, EdgeType, FeatureTable, Keys, Negatives, Targets, TypedBuilder, TypedDataset,
+        Verify,
+    },
 };
 use half::f16;
 use proptest::prelude::*;
@@ -70,6 +73,17 @@ fn everything() -> TypedDataset {
         Some(Negatives::Destinations { each: 2, nodes: vec![0, 2].into() }),
         Some(Negatives::Sources { each: 1, nodes: vec![0].into() }),
     ]);
+    let writes = EdgeType::new("author", "writes", "paper");
+    let lists = CandidateLists::new([vec![3, 0], vec![], vec![1]]);
+    builder
+        .task("ranked")
+        .on_edges(writes)
+        .positives([vec![0, 1], vec![1, 1, 2, 2, 0, 0], vec![]])
+        .negatives([
+            None,
+            Some(Negatives::Lists(lists)),
+            Some(Negatives::Lists(CandidateLists::new([[0; 0]; 0]))),
+        ]);
     builder.preprocessing(serde_json::json!({"version": 1, "columns": {"year": {"mean": 0.25}}}));
     builder.build().unwrap()
 }

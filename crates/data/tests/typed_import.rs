@@ -89,6 +89,7 @@ fn negatives(task: &Task) -> [usize; 3] {
     task.negatives.each_ref().map(|part| match part {
         Some(Negatives::Pairs(pairs)) => pairs.len() / 2,
         Some(Negatives::Destinations { nodes, .. } | Negatives::Sources { nodes, .. }) => nodes.len(),
+        Some(Negatives::Lists(lists)) => lists.nodes.len(),
         None => 0,
     })
 }

@@ -14,6 +14,7 @@ mod event_targets;
 mod events;
 mod exact_bottom;
 mod faults;
+mod given_negatives;
 mod label_inputs;
 mod label_kinds;
 mod layered;

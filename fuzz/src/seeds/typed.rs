@@ -5,7 +5,7 @@ use std::path::Path;
 use graphmill_core::SparseRows;
 use graphmill_data::{
     dataset::Normalization,
-    typed::{EdgeType, Negatives, TypedBuilder, TypedDataset},
+    typed::{CandidateLists, EdgeType, Negatives, TypedBuilder, TypedDataset},
 };
 
 use super::{Result, files, joined};
@@ -71,6 +71,12 @@ fn links() -> Result<TypedDataset> {
         Some(Negatives::Pairs(vec![0, 1, 1, 0].into())),
         Some(Negatives::Destinations { each: 2, nodes: vec![1, 0].into() }),
         Some(Negatives::Sources { each: 1, nodes: vec![2].into() }),
+    ]);
+    let task = builder.task("lists").on_edges(EdgeType::new("a", "to", "b"));
+    task.positives([vec![], vec![0, 0, 1, 1], vec![]]).negatives([
+        None,
+        Some(Negatives::Lists(CandidateLists::new([vec![1, 0], vec![]]))),
+        None,
     ]);
     Ok(builder.build()?)
 }

@@ -242,6 +242,7 @@ impl TaskInfo {
             None => 0,
             Some(Negatives::Pairs(pairs)) => pairs.len() / 2,
             Some(Negatives::Destinations { nodes, .. } | Negatives::Sources { nodes, .. }) => nodes.len(),
+            Some(Negatives::Lists(lists)) => lists.nodes.len(),
         };
         Self {
             name: task.name.clone(),

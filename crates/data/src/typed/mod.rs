@@ -72,6 +72,8 @@
 //!   train.npy valid.npy test.npy   u4      rows, ascending and disjoint
 //!   train_negatives.npy            u4 [N, 2]   pairs, or for each positive
 //!   train_negative_destinations.npy u4 [P, K]  or train_negative_sources.npy; likewise valid_, test_
+//!   train_negative_lists.npy       u4 [N]      or destinations of any number for each positive,
+//!   train_negative_starts.npy      u8 [P + 1]  from its start to the next
 //! ```
 
 mod builder;
@@ -84,6 +86,7 @@ mod dataset;
 pub mod import;
 mod info;
 mod keys;
+mod lists;
 mod manifest;
 mod names;
 mod read;
@@ -108,6 +111,7 @@ pub use create::create;
 pub use dataset::{EdgeData, NodeData, TypedDataset};
 pub use info::{EdgeTypeInfo, FeatureInfo, NodeTypeInfo, TaskInfo, TypedInfo, info};
 pub use keys::{KEY_SEPARATOR, Key, Keys, Texts};
+pub use lists::CandidateLists;
 pub(crate) use names::{escape as file_name, unique as unique_name};
 pub use save::open;
 pub use schema::{EdgeType, Schema};

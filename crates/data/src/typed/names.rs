@@ -37,6 +37,10 @@ pub(super) const NEGATIVE_DESTINATIONS: [&str; 3] =
     ["train_negative_destinations.npy", "valid_negative_destinations.npy", "test_negative_destinations.npy"];
 pub(super) const NEGATIVE_SOURCES: [&str; 3] =
     ["train_negative_sources.npy", "valid_negative_sources.npy", "test_negative_sources.npy"];
+pub(super) const NEGATIVE_LISTS: [&str; 3] =
+    ["train_negative_lists.npy", "valid_negative_lists.npy", "test_negative_lists.npy"];
+pub(super) const NEGATIVE_STARTS: [&str; 3] =
+    ["train_negative_starts.npy", "valid_negative_starts.npy", "test_negative_starts.npy"];
 
 /// Files of a node type.
 const NODE_FILES: [&str; 11] = [
@@ -65,7 +69,14 @@ pub(super) fn is_known(kind: &str, name: &str) -> bool {
         NODES => NODE_FILES.contains(&name),
         EDGES => EDGE_FILES.contains(&name),
         TASKS => {
-            let lists = [&SPLIT, &NEGATIVE_PAIRS, &NEGATIVE_DESTINATIONS, &NEGATIVE_SOURCES];
+            let lists = [
+                &SPLIT,
+                &NEGATIVE_PAIRS,
+                &NEGATIVE_DESTINATIONS,
+                &NEGATIVE_SOURCES,
+                &NEGATIVE_LISTS,
+                &NEGATIVE_STARTS,
+            ];
             TASK_FILES.contains(&name) || lists.iter().any(|list| list.contains(&name))
         }
         _ => false,

@@ -6,13 +6,14 @@ use std::{cell::RefCell, path::Path};
 use graphmill_core::{Buffer, Error, Labels, Result, SparseRows, Split, location::Location};
 
 use super::{
-    EdgeData, FeatureTable, Keys, Negatives, NodeData, Seeds, TableData, Targets, Task, TaskKind, TaskOn,
-    Texts, TypedDataset, Values,
+    CandidateLists, EdgeData, FeatureTable, Keys, Negatives, NodeData, Seeds, TableData, Targets, Task,
+    TaskKind, TaskOn, Texts, TypedDataset, Values,
     manifest::{EdgeEntry, Manifest, NodeEntry, TaskEntry},
     names::{
         FEATURE_DEVIATION, FEATURE_MEAN, FEATURES, FEATURES_INDICES, FEATURES_INDPTR, FEATURES_VALUES,
-        INDICES, INDPTR, KEYS, KEYS_BYTES, KEYS_OFFSETS, NEGATIVE_DESTINATIONS, NEGATIVE_PAIRS,
-        NEGATIVE_SOURCES, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT, TARGETS, TIME, WEIGHTS,
+        INDICES, INDPTR, KEYS, KEYS_BYTES, KEYS_OFFSETS, NEGATIVE_DESTINATIONS, NEGATIVE_LISTS,
+        NEGATIVE_PAIRS, NEGATIVE_SOURCES, NEGATIVE_STARTS, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT,
+        TARGETS, TIME, WEIGHTS,
     },
     verified::Verified,
 };
@@ -351,13 +352,14 @@ impl Reader<'_> {
         positives: usize,
     ) -> Result<Option<Negatives>> {
         let files = self.files();
-        let [pairs, destinations, sources] =
-            [NEGATIVE_PAIRS, NEGATIVE_DESTINATIONS, NEGATIVE_SOURCES].map(|names| file(names[part]));
+        let [pairs, destinations, sources, lists] =
+            [NEGATIVE_PAIRS, NEGATIVE_DESTINATIONS, NEGATIVE_SOURCES, NEGATIVE_LISTS]
+                .map(|names| file(names[part]));
         let each = |path: &str| {
             let entry = self.manifest.files.get(path);
             entry.and_then(|entry| entry.shape.get(1).copied()).unwrap_or(0)
         };
-        if [&pairs, &destinations, &sources].iter().filter(|path| files.has(path)).count() > 1 {
+        if [&pairs, &destinations, &sources, &lists].iter().filter(|path| files.has(path)).count() > 1 {
             return Err(files.wrong("files", &format!("{pairs}: negatives of several kinds")));
         }
         Ok(if files.has(&pairs) {
@@ -368,6 +370,9 @@ impl Reader<'_> {
         } else if files.has(&sources) {
             let each = each(&sources);
             Some(Negatives::Sources { each, nodes: self.read(&sources, &[positives, each])? })
+        } else if files.has(&lists) {
+            let starts = self.read(&file(NEGATIVE_STARTS[part]), &[self.one_more(positives)?])?;
+            Some(Negatives::Lists(CandidateLists { starts, nodes: self.list(&lists)? }))
         } else {
             None
         })

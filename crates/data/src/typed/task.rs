@@ -5,7 +5,7 @@ use std::fmt;
 use graphmill_core::{Buffer, ClassColumn, Labels, NodeId, Split};
 use serde::{Deserialize, Serialize};
 
-use super::EdgeType;
+use super::{CandidateLists, EdgeType};
 
 /// Node type or edge type of a task's seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +120,8 @@ pub enum Negatives {
         /// Sources, row by row.
         nodes: Buffer<NodeId>,
     },
+    /// Destinations for every positive of the part, in its order, of any number each.
+    Lists(CandidateLists),
 }
 
 /// Task of a dataset: rows of seeds with targets, of which some train, validate and test.

@@ -181,6 +181,7 @@ fn negatives_fault(task: &Task, negatives: &Negatives, positives: usize, ends: &
         Negatives::Pairs(pairs) => return pairs_fault(pairs, ends),
         Negatives::Destinations { each, nodes } => (each, nodes, ends.destinations, "destination"),
         Negatives::Sources { each, nodes } => (each, nodes, ends.sources, "source"),
+        Negatives::Lists(lists) => return lists.fault(positives, ends.destinations),
     };
     if Some(nodes.len()) != positives.checked_mul(*each) {
         return Some(format!("{} nodes for {positives} positives x {each}", nodes.len()));

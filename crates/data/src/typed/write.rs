@@ -13,9 +13,9 @@ use super::{
     manifest::{Document, EdgeEntry, Manifest, NodeEntry, TaskEntry, VERSION},
     names::{
         EDGES, FEATURE_DEVIATION, FEATURE_MEAN, FEATURES, FEATURES_INDICES, FEATURES_INDPTR, FEATURES_VALUES,
-        INDICES, INDPTR, KEYS, KEYS_BYTES, KEYS_OFFSETS, NEGATIVE_DESTINATIONS, NEGATIVE_PAIRS,
-        NEGATIVE_SOURCES, NODES, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT, TARGETS, TASKS, TIME, WEIGHTS,
-        edge_directory, escape, unique,
+        INDICES, INDPTR, KEYS, KEYS_BYTES, KEYS_OFFSETS, NEGATIVE_DESTINATIONS, NEGATIVE_LISTS,
+        NEGATIVE_PAIRS, NEGATIVE_SOURCES, NEGATIVE_STARTS, NODES, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT,
+        TARGETS, TASKS, TIME, WEIGHTS, edge_directory, escape, unique,
     },
     values::each_buffer,
 };
@@ -326,6 +326,10 @@ fn add_task(sink: &mut Sink<'_, impl Target>, task: &Task, rows: usize) -> Resul
             }
             Some(Negatives::Sources { each, nodes }) => {
                 sink.add(NEGATIVE_SOURCES[i], nodes, &[ids.len(), *each])?;
+            }
+            Some(Negatives::Lists(lists)) => {
+                sink.add(NEGATIVE_LISTS[i], &lists.nodes, &[lists.nodes.len()])?;
+                sink.add(NEGATIVE_STARTS[i], &lists.starts, &[ids.len() + 1])?;
             }
         }
     }

@@ -230,20 +230,23 @@ impl<'a> Evaluation<'a> {
         let range = stream.parts[part].clone();
         let events: Vec<u32> = range.clone().map(|e| e as u32).collect();
         let chosen = fixed_sample(&events, self.config.eval_nodes);
-        let each = match (&stream.targets, &stream.given[part]) {
-            (Some(_), _) => 0,
-            (None, Some((each, _))) => *each,
-            (None, None) => 1,
-        };
-        let width = stream.targets.as_deref().map_or(1 + each, EventTargets::outputs);
-        let (mut scores, mut next) = (Vec::with_capacity(chosen.len() * width), 0);
+        let is_ranked = stream.targets.is_none();
+        let mut starts = vec![0];
+        for &e in &chosen {
+            let values = match &stream.targets {
+                Some(targets) => targets.outputs(),
+                None => 1 + stream.num_negatives(part, e),
+            };
+            starts.push(starts[starts.len() - 1] + values);
+        }
+        let (mut scores, mut next) = (Vec::with_capacity(starts[chosen.len()]), 0);
         for batch in events.chunks(self.batch_size) {
             let count = chosen[next..].partition_point(|e| batch.last().is_some_and(|last| e <= last));
-            self.score_batch(model, (part, batch), (&chosen[next..next + count], each), &mut scores)?;
+            self.score_batch(model, (part, batch), (&chosen[next..next + count], is_ranked), &mut scores)?;
             next += count;
             self.advance(model, batch)?;
         }
-        Ok(self.scored(chosen, width, scores))
+        Ok(self.scored(chosen, starts, scores))
     }
 
     /// Scores a sample of the training events, for diagnostics of their targets.
@@ -253,19 +256,21 @@ impl<'a> Evaluation<'a> {
     pub(super) fn score_training(&mut self, model: &EventModel) -> Result<ScoredPart> {
         let chosen = training_sample(self.stream);
         let outputs = self.outputs(model, &chosen, &Quiet)?;
-        Ok(self.scored(chosen, self.stream.targets.as_deref().map_or(1, EventTargets::outputs), outputs))
+        let width = self.stream.targets.as_deref().map_or(1, EventTargets::outputs);
+        let starts = (0..=chosen.len()).map(|at| at * width).collect();
+        Ok(self.scored(chosen, starts, outputs))
     }
 
-    /// The scores or outputs of `events`.
-    fn scored(&self, events: Vec<u32>, width: usize, mut scores: Vec<f32>) -> ScoredPart {
+    /// The scores or outputs of `events`, those of each from its start on.
+    fn scored(&self, events: Vec<u32>, starts: Vec<usize>, mut scores: Vec<f32>) -> ScoredPart {
         let mut loss = f64::NAN;
         if let Some(targets) = &self.stream.targets {
-            let outputs = Matrix::from_slice(events.len(), width, &scores);
+            let outputs = Matrix::from_slice(events.len(), targets.outputs(), &scores);
             let (mut labels, mut grad) = (SeedLabels::default(), Matrix::default());
             loss = targets.loss(&Cpu::default(), (&events, &mut labels), &outputs, &mut grad);
             scores = targets.undone(outputs).view().host().to_vec();
         }
-        ScoredPart { events, batch_size: self.batch_size, width, scores, loss }
+        ScoredPart { events, batch_size: self.batch_size, starts, scores, loss }
     }
 
     /// Outputs for the targets of `chosen` events, ascending, `N x C`: those of validation and test
@@ -292,7 +297,7 @@ impl<'a> Evaluation<'a> {
                 watch.check()?;
                 let end = batches.peek().and_then(|batch| batch.first()).copied().unwrap_or(end);
                 let count = chosen[next..].partition_point(|&e| e < end);
-                self.score_batch(model, (part, batch), (&chosen[next..next + count], 0), &mut out)?;
+                self.score_batch(model, (part, batch), (&chosen[next..next + count], false), &mut out)?;
                 next += count;
                 self.advance(model, batch)?;
             }
@@ -300,26 +305,37 @@ impl<'a> Evaluation<'a> {
         Ok(out)
     }
 
-    /// Scores some events of a batch of a part, each with `each` negatives. The draws of a node at
-    /// a time depend on the batch, and not on the events that are scored.
+    /// Scores some events of a batch of a part, with their negatives if they are ranked. The draws
+    /// of a node at a time depend on the batch, and not on the events that are scored.
     fn score_batch(
         &mut self,
         model: &EventModel,
         (part, batch): (usize, &[u32]),
-        (events, each): (&[u32], usize),
+        (mut events, is_ranked): (&[u32], bool),
         out: &mut Vec<f32>,
     ) -> Result<()> {
         let key = batch.first().map_or(0, |&e| e.into());
-        for piece in events.chunks((max_pairs(model) / (1 + each)).max(1)) {
-            self.list_pairs(part, piece, each)?;
+        let (stream, most) = (self.stream, max_pairs(model));
+        while !events.is_empty() {
+            // as many events as fit, at least one
+            let mut pairs = 0;
+            let fits = |&e: &u32| {
+                pairs += 1 + if is_ranked { stream.num_negatives(part, e) } else { 0 };
+                pairs <= most
+            };
+            let count = events.iter().copied().take_while(fits).count().max(1);
+            let (piece, rest) = events.split_at(count);
+            self.list_pairs(part, piece, is_ranked)?;
             self.score_rows(model, key)?;
             out.extend_from_slice(self.state.scores.view().host());
+            events = rest;
         }
         Ok(())
     }
 
-    /// Lists the pairs of events of a part in the scratch, each followed by `each` negatives.
-    fn list_pairs(&mut self, part: usize, events: &[u32], each: usize) -> Result<()> {
+    /// Lists the pairs of events of a part in the scratch, each followed by its negatives if they
+    /// are ranked.
+    fn list_pairs(&mut self, part: usize, events: &[u32], is_ranked: bool) -> Result<()> {
         let (stream, rows) = (self.stream, &mut self.scratch.rows);
         rows.clear();
         let fixed = BatchKey { seed: 0, epoch: EVALUATION, batch: 0 };
@@ -328,15 +344,14 @@ impl<'a> Evaluation<'a> {
             let (source, time) = (stream.events.source()[e], stream.events.time()[e]);
             rows.push(source, stream.events.destination()[e], time);
             match &stream.given[part] {
-                _ if each == 0 => {}
-                Some((each, nodes)) => {
-                    let at = (e - stream.parts[part].start) * each;
-                    nodes[at..at + each].iter().for_each(|&v| rows.push(source, v, time));
+                _ if !is_ranked => {}
+                Some(lists) => {
+                    let own = lists.list(e - stream.parts[part].start);
+                    own.iter().for_each(|&v| rows.push(source, v, time));
                 }
                 None => {
                     let known = &stream.destinations[1];
-                    let drawn =
-                        stream.events.negatives(e..e + 1, &(0..known.len() as NodeId), each, fixed)?;
+                    let drawn = stream.events.negatives(e..e + 1, &(0..known.len() as NodeId), 1, fixed)?;
                     drawn.iter().for_each(|&at| rows.push(source, known[at as usize], time));
                 }
             }

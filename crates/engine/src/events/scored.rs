@@ -9,11 +9,13 @@ use graphmill_nn::{
     metric::{Metric, classes::ClassReport, diagnostics::Diagnostics, values::is_error},
 };
 
-use super::stream::EventStream;
+use super::{stream::EventStream, target::EventTargets};
 use crate::{Error, Result, TrainConfig, link::LinkMetric};
 
-/// Metric of a run whose task names none.
+/// Metric of a run whose task names none, without destinations to rank events against.
 const DEFAULT_METRIC: &str = "average-precision";
+/// Metric of a run whose task names none, with such destinations.
+const RANKED_METRIC: &str = "mrr";
 /// Cutoffs of the metrics that a table of scores has.
 const CUTOFFS: [usize; 3] = [1, 10, 20];
 /// Prefix of the names of scores of events with new nodes.
@@ -48,8 +50,8 @@ pub(super) struct ScoredPart {
     pub(super) events: Vec<u32>,
     /// Number of events of a batch.
     pub(super) batch_size: usize,
-    /// Number of values of each event.
-    pub(super) width: usize,
+    /// Start of the values of each event, and the number of values.
+    pub(super) starts: Vec<usize>,
     /// Score of each event followed by those of its negatives, or the outputs for its targets, at
     /// their scale.
     pub(super) scores: Vec<f32>,
@@ -65,7 +67,7 @@ impl ScoredPart {
 
     /// Score of the events at the positions `of`; `None` if it is not defined.
     fn score_of(&self, stream: &EventStream, metric: &EventMetric, of: &[usize]) -> Option<f64> {
-        let row = |at: usize| &self.scores[at * self.width..][..self.width];
+        let row = |at: usize| &self.scores[self.starts[at]..self.starts[at + 1]];
         match metric {
             EventMetric::Links(metric) => {
                 let query = |&at: &usize| Query { scores: row(at), relevant: &[0] };
@@ -73,10 +75,11 @@ impl ScoredPart {
                 if queries.is_empty() { None } else { metric.entry.make.score(&queries, metric.k) }
             }
             EventMetric::Targets(metric) => {
+                let targets = stream.targets.as_ref()?;
                 let events: Vec<u32> = of.iter().map(|&at| self.events[at]).collect();
                 let rows: Vec<&[f32]> = of.iter().map(|&at| row(at)).collect();
-                let outputs = Matrix::from_slice(events.len(), self.width, &rows.concat());
-                stream.targets.as_ref()?.score(metric.make, &events, &outputs)
+                let outputs = Matrix::from_slice(events.len(), targets.outputs(), &rows.concat());
+                targets.score(metric.make, &events, &outputs)
             }
         }
     }
@@ -98,18 +101,20 @@ impl ScoredPart {
     }
 
     /// Outputs for the targets of all events.
-    fn outputs(&self) -> Matrix {
-        Matrix::from_slice(self.len(), self.width, &self.scores)
+    fn outputs(&self, targets: &EventTargets) -> Matrix {
+        Matrix::from_slice(self.len(), targets.outputs(), &self.scores)
     }
 
     /// Scores by class, of targets of one class for each event.
     pub(super) fn by_class(&self, stream: &EventStream) -> Option<ClassReport> {
-        stream.targets.as_ref()?.by_class(&self.events, &self.outputs())
+        let targets = stream.targets.as_deref()?;
+        targets.by_class(&self.events, &self.outputs(targets))
     }
 
     /// Diagnostics of the targets, of a part of this name.
     pub(super) fn diagnostics(&self, stream: &EventStream, part: &str) -> Option<Diagnostics> {
-        stream.targets.as_ref()?.diagnostics(part, &self.events, &self.outputs())
+        let targets = stream.targets.as_deref()?;
+        targets.diagnostics(part, &self.events, &self.outputs(targets))
     }
 
     /// Scores of all events, and of those with new nodes, by every metric.
@@ -117,7 +122,8 @@ impl ScoredPart {
         let metrics: Vec<EventMetric> = match (&stream.targets, chosen) {
             (None, EventMetric::Links(chosen)) => {
                 let of_cutoffs = CUTOFFS.into_iter().flat_map(LinkMetric::all);
-                let fits = |of: &LinkMetric| of.is_pooled() || self.width > 2 && !of.is_of_lists();
+                let is_ranked = self.starts.windows(2).any(|ends| ends[1] - ends[0] > 2);
+                let fits = |of: &LinkMetric| of.is_pooled() || is_ranked && !of.is_of_lists();
                 let all = std::iter::once(chosen.clone()).chain(of_cutoffs.filter(fits));
                 all.map(EventMetric::Links).collect()
             }
@@ -163,7 +169,9 @@ fn link_metric(config: &TrainConfig, stream: &EventStream) -> Result<LinkMetric>
     };
     if config.metric == "auto" {
         let own = stream.metric.as_deref().and_then(|name| LinkMetric::find(name).ok()).filter(fits);
-        return own.map_or_else(|| LinkMetric::find(DEFAULT_METRIC), Ok);
+        let is_ranked = stream.given[1..].iter().any(Option::is_some);
+        let default = LinkMetric::find(if is_ranked { RANKED_METRIC } else { DEFAULT_METRIC })?;
+        return own.or(Some(default).filter(fits)).map_or_else(|| LinkMetric::find(DEFAULT_METRIC), Ok);
     }
     let metric = LinkMetric::find(&config.metric)?;
     if fits(&metric) {

@@ -3,7 +3,9 @@
 use std::{ops::Range, sync::Arc};
 
 use graphmill_core::{Matrix, NodeId, keyed::key};
-use graphmill_data::typed::{EdgeData, FeatureTable, Negatives, Seeds, Task, TaskOn, TypedDataset};
+use graphmill_data::typed::{
+    CandidateLists, EdgeData, FeatureTable, Negatives, Seeds, Task, TaskOn, TypedDataset,
+};
 use graphmill_loader::time::Events;
 
 use super::{
@@ -49,7 +51,7 @@ pub(super) struct EventStream {
     /// Nodes that no learned event has.
     pub(super) is_new: Vec<bool>,
     /// Destinations to rank each event of a part against, if they are given.
-    pub(super) given: [Option<(usize, Vec<NodeId>)>; 3],
+    pub(super) given: [Option<CandidateLists>; 3],
     /// Neighbours by the learned events, if some training events are left out.
     pub(super) learned_history: Option<Arc<History>>,
     pub(super) all_history: History,
@@ -141,6 +143,12 @@ impl EventStream {
         [self.events.source()[event], self.events.destination()[event]]
             .iter()
             .any(|&v| self.is_new[v as usize])
+    }
+
+    /// Number of destinations that an event of a part is ranked against.
+    pub(super) fn num_negatives(&self, part: usize, event: u32) -> usize {
+        let of = |lists: &CandidateLists| lists.list(event as usize - self.parts[part].start).len();
+        self.given[part].as_ref().map_or(1, of)
     }
 
     /// Width of the features of events.
@@ -351,15 +359,18 @@ fn given(
     parts: &[Range<usize>; 3],
     first: usize,
     notes: &mut Vec<String>,
-) -> [Option<(usize, Vec<NodeId>)>; 3] {
+) -> [Option<CandidateLists>; 3] {
     let mut out = [const { None }; 3];
     for (number, (negatives, part)) in task.negatives.iter().zip(parts).enumerate() {
+        let ordered = |lists: &CandidateLists| {
+            let of_event = |&[_, at]: &[usize; 2]| lists.list(at).iter().map(|&v| v + first as NodeId);
+            CandidateLists::new(rows[part.clone()].iter().map(of_event))
+        };
         match negatives {
             Some(Negatives::Destinations { each, nodes }) if *each > 0 => {
-                let of_event = |&[_, at]: &[usize; 2]| &nodes[at * each..(at + 1) * each];
-                let all = rows[part.clone()].iter().flat_map(of_event);
-                out[number] = Some((*each, all.map(|&v| v + first as NodeId).collect()));
+                out[number] = Some(ordered(&CandidateLists::equal(part.len(), *each, nodes.clone())));
             }
+            Some(Negatives::Lists(lists)) => out[number] = Some(ordered(lists)),
             Some(_) => notes.push(format!(
                 "the negatives of '{}' are not read: they are no lists of destinations",
                 PARTS[number]

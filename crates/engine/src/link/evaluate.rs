@@ -31,6 +31,7 @@ use graphmill_core::{
     End, NodeId,
     keyed::{Stream, key},
 };
+use graphmill_data::typed::CandidateLists;
 use graphmill_loader::link::{Corrupt, KnownEdges};
 use graphmill_nn::{
     Matrix, Pass, Saved, View,
@@ -76,8 +77,8 @@ pub(super) enum Against {
     All(Vec<End>),
     /// The same pairs for all edges.
     Pairs(Vec<Edge>),
-    /// `each` nodes for each edge, at this end.
-    Ends { end: End, each: usize, nodes: Vec<NodeId> },
+    /// Nodes for each edge, at this end.
+    Ends { end: End, lists: CandidateLists },
 }
 
 /// Share of the queries of a ranking that this process ranks, if several processes divide them.
@@ -262,9 +263,9 @@ impl LinkEvaluation {
                 Corrupt::Both => vec![End::Destination, End::Source],
             }),
             (Candidates::Auto, Some(GivenNegatives::Pairs(pairs))) => Against::Pairs(pairs),
-            (Candidates::Auto, Some(GivenNegatives::Ends { end, each, nodes })) => {
-                let of = |&i: &NodeId| nodes[i as usize * each..][..each].to_vec();
-                Against::Ends { end, each, nodes: kept.iter().flat_map(of).collect() }
+            (Candidates::Auto, Some(GivenNegatives::Ends { end, lists })) => {
+                let of = |&i: &NodeId| lists.list(i as usize).iter().copied();
+                Against::Ends { end, lists: CandidateLists::new(kept.iter().map(of)) }
             }
             (Candidates::Auto | Candidates::Pairs, _) => Against::Pairs(pairs()?),
         };
@@ -350,21 +351,25 @@ impl LinkEvaluation {
                 of(&|metric| mean(metric, if metric.is_of_lists() { &of_lists } else { &of_edges }))
             }
             Against::Pairs(pairs) => scored.against_pairs(&self.edges, pairs, metrics),
-            Against::Ends { end, each, nodes } => {
-                let scores = self.with_negatives(scored, *end, *each, nodes);
-                let queries: Vec<Query> =
-                    scores.chunks_exact(each + 1).map(|scores| Query { scores, relevant: &[0] }).collect();
+            Against::Ends { end, lists } => {
+                let (scores, mut next) = (self.with_negatives(scored, *end, lists), 0);
+                let query = |i: usize| {
+                    let start = next;
+                    next += 1 + lists.list(i).len();
+                    Query { scores: &scores[start..next], relevant: &[0] }
+                };
+                let queries: Vec<Query> = (0..self.len()).map(query).collect();
                 of(&|metric| metric.entry.make.score(&queries, metric.k).filter(|_| !metric.is_of_lists()))
             }
         }
     }
 
     /// Scores of each edge, each followed by those of its negatives.
-    fn with_negatives(&self, scored: &Scored, end: End, each: usize, nodes: &[NodeId]) -> Vec<f32> {
-        let mut all = Vec::with_capacity(self.edges.len() * (each + 1));
+    fn with_negatives(&self, scored: &Scored, end: End, lists: &CandidateLists) -> Vec<f32> {
+        let mut all = Vec::with_capacity(self.edges.len() + lists.nodes.len());
         for (i, &(u, v)) in self.edges.iter().enumerate() {
             all.push((u, v));
-            all.extend(nodes[i * each..][..each].iter().map(|&node| match end {
+            all.extend(lists.list(i).iter().map(|&node| match end {
                 End::Source => (node, v),
                 End::Destination => (u, node),
             }));

@@ -2,10 +2,12 @@
 
 use std::{path::Path, sync::Arc};
 
-use graphmill_core::{End, Graph, Labels, NodeId, Split, symmetry::is_symmetric};
+use graphmill_core::{Buffer, End, Graph, Labels, NodeId, Split, symmetry::is_symmetric};
 use graphmill_data::{
     Dataset,
-    typed::{self, EdgeData, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed},
+    typed::{
+        self, CandidateLists, EdgeData, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed,
+    },
 };
 use graphmill_loader::link::{KnownEdges, LinkSource, NegativeLists, Walks};
 
@@ -33,14 +35,12 @@ pub struct LinkPart {
 pub enum GivenNegatives {
     /// Pairs that are compared with all edges of the part.
     Pairs(Vec<Edge>),
-    /// `each` nodes for every edge of the part, which replace an end of it.
+    /// Nodes for every edge of the part, which replace an end of it.
     Ends {
         /// End that they replace.
         end: End,
-        /// Number of negatives of an edge.
-        each: usize,
-        /// Nodes, edge by edge.
-        nodes: Vec<NodeId>,
+        /// Nodes of each edge.
+        lists: CandidateLists,
     },
 }
 
@@ -298,7 +298,7 @@ fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -
     };
     let part = |rows: &[NodeId], given: &Option<Negatives>| LinkPart {
         edges: rows.iter().map(|&row| edge(row)).collect(),
-        negatives: given.as_ref().map(of_stored),
+        negatives: given.as_ref().map(|given| of_stored(given, rows.len())),
     };
     let [_, of_valid, of_test] = &task.negatives;
     let (valid, test) = (part(&task.split.valid, of_valid), part(&task.split.test, of_test));
@@ -323,14 +323,20 @@ fn of_task(typed: &TypedDataset, task: &Task, graph: &Graph, undirected: bool) -
     Parts { train, valid, test, metric: task.metric.clone(), notes }
 }
 
-fn of_stored(given: &Negatives) -> GivenNegatives {
-    let ends = |end, each, nodes: &[NodeId]| GivenNegatives::Ends { end, each, nodes: nodes.to_vec() };
+/// Negatives of a part with this number of positives.
+fn of_stored(given: &Negatives, count: usize) -> GivenNegatives {
+    let equal = |each, nodes: &Buffer<NodeId>| CandidateLists::equal(count, each, nodes.clone());
     match given {
         Negatives::Pairs(pairs) => {
             GivenNegatives::Pairs(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
         }
-        Negatives::Destinations { each, nodes } => ends(End::Destination, *each, nodes),
-        Negatives::Sources { each, nodes } => ends(End::Source, *each, nodes),
+        Negatives::Destinations { each, nodes } => {
+            GivenNegatives::Ends { end: End::Destination, lists: equal(*each, nodes) }
+        }
+        Negatives::Sources { each, nodes } => {
+            GivenNegatives::Ends { end: End::Source, lists: equal(*each, nodes) }
+        }
+        Negatives::Lists(lists) => GivenNegatives::Ends { end: End::Destination, lists: lists.clone() },
     }
 }
 

@@ -5,7 +5,7 @@ use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
 use super::{Arrangement, NONE, RowOrder, edges::Positions};
 use crate::{
     external::Scratch,
-    typed::{EdgeData, Negatives, Seeds, Targets, Task, TaskOn},
+    typed::{CandidateLists, EdgeData, Negatives, Seeds, Targets, Task, TaskOn},
 };
 
 /// Node types of a task's seeds, by number.
@@ -180,6 +180,10 @@ impl Arrangement<'_> {
             }
             Negatives::Sources { each, nodes } => {
                 Negatives::Sources { each: *each, nodes: moved(source, *each, nodes) }
+            }
+            Negatives::Lists(lists) => {
+                let new_id = |&v: &NodeId| self.ranks[destination][v as usize];
+                Negatives::Lists(CandidateLists::new(order.iter().map(|&i| lists.list(i).iter().map(new_id))))
             }
         }
     }

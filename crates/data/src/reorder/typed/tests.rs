@@ -4,7 +4,7 @@ use graphmill_core::{Labels, keyed};
 use proptest::prelude::*;
 
 use super::*;
-use crate::typed::{EdgeType, Keys, Negatives, Seeds, Targets, Task, TypedBuilder};
+use crate::typed::{CandidateLists, EdgeType, Keys, Negatives, Seeds, Targets, Task, TypedBuilder};
 
 /// Dataset of two node types whose every value identifies its node, edge or row.
 fn dataset(users: usize, items: usize, pairs: &[(u32, u32)], seed: u64) -> TypedDataset {
@@ -55,6 +55,13 @@ fn dataset(users: usize, items: usize, pairs: &[(u32, u32)], seed: u64) -> Typed
             nodes: (0..6).map(|i| draw(i, items as u64)).collect::<Vec<_>>().into(),
         }),
         Some(Negatives::Pairs(vec![draw(20, users as u64), draw(21, items as u64)].into())),
+        None,
+    ]);
+    let positives = vec![0, 0, draw(13, users as u64), 0];
+    let lists = CandidateLists::new([vec![draw(14, items as u64)], vec![0, draw(15, items as u64)]]);
+    builder.task("ranked").on_edges(buys.clone()).positives([vec![], positives, vec![]]).negatives([
+        None,
+        Some(Negatives::Lists(lists)),
         None,
     ]);
     let mut data = builder.build().unwrap();
@@ -131,10 +138,10 @@ fn contents(data: &TypedDataset, name: &dyn Fn(usize, u32) -> String) -> Vec<Str
         }
         for ((part, ids), negatives) in task.split.parts().into_iter().zip(&task.negatives) {
             lines.extend(ids.iter().map(|&row| format!("{part} {}", row_name(row as usize))));
-            let of_positive = |t: usize, each: usize, nodes: &[u32]| {
-                let of = nodes.chunks(each).zip(ids.iter());
-                of.map(|(nodes, &row)| {
-                    let names: Vec<String> = nodes.iter().map(|&v| name(t, v)).collect();
+            let of_positive = |t: usize, lists: &CandidateLists| {
+                let of = ids.iter().enumerate();
+                of.map(|(i, &row)| {
+                    let names: Vec<String> = lists.list(i).iter().map(|&v| name(t, v)).collect();
                     format!("{part} negatives of {}: {names:?}", row_name(row as usize))
                 })
                 .collect::<Vec<_>>()
@@ -147,9 +154,14 @@ fn contents(data: &TypedDataset, name: &dyn Fn(usize, u32) -> String) -> Vec<Str
                         .map(|ids| format!("{part} {} {}", name(source, ids[0]), name(destination, ids[1]))),
                 ),
                 Some(Negatives::Destinations { each, nodes }) => {
-                    lines.extend(of_positive(destination, *each, nodes))
+                    let lists = CandidateLists::equal(ids.len(), *each, nodes.clone());
+                    lines.extend(of_positive(destination, &lists));
                 }
-                Some(Negatives::Sources { each, nodes }) => lines.extend(of_positive(source, *each, nodes)),
+                Some(Negatives::Sources { each, nodes }) => {
+                    let lists = CandidateLists::equal(ids.len(), *each, nodes.clone());
+                    lines.extend(of_positive(source, &lists));
+                }
+                Some(Negatives::Lists(lists)) => lines.extend(of_positive(destination, lists)),
             }
         }
     }

@@ -73,6 +73,10 @@ impl Export<'_> {
                     let of = |(i, &u): (usize, &u32)| (part, positive(i, *each), Some(u), None);
                     rows.extend(nodes.iter().enumerate().map(of));
                 }
+                Some(Negatives::Lists(lists)) => {
+                    let of = |i: usize| lists.list(i).iter().map(move |&v| (part, Some(i), None, Some(v)));
+                    rows.extend((0..lists.len()).flat_map(of));
+                }
             }
         }
         let header = ["split", "positive", "source", "destination"].map(String::from);

@@ -265,16 +265,24 @@ fn run<T: Element>(
     let count = bytes.len() / size;
     out.try_reserve(count).map_err(|e| format!("cannot reserve memory for {count} values: {e}"))?;
     out.resize(start + count, T::zeroed());
+    if count <= CHUNK_LEN {
+        return match piece(bytes, &mut out[start..]) {
+            None => Ok(()),
+            Some((element, number)) => Err(unfit::<T>(first + element, number)),
+        };
+    }
     let pieces = out[start..].par_chunks_mut(CHUNK_LEN).zip(bytes.par_chunks(CHUNK_LEN * size)).enumerate();
     let bad = pieces.find_map_first(|(i, (to, from))| {
         piece(from, to).map(|(element, number)| (first + i * CHUNK_LEN + element, number))
     });
     match bad {
         None => Ok(()),
-        Some((i, number)) => {
-            Err(format!("element {i} is {number}, which does not fit the type {}", T::DTYPE))
-        }
+        Some((i, number)) => Err(unfit::<T>(i, number)),
     }
+}
+
+fn unfit<T: Element>(i: usize, number: Number) -> String {
+    format!("element {i} is {number}, which does not fit the type {}", T::DTYPE)
 }
 
 #[cfg(test)]

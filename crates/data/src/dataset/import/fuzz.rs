@@ -21,7 +21,8 @@ pub fn npy_header(mut data: &[u8]) -> Result<()> {
 pub fn pickle(data: &[u8]) -> Result<()> {
     let pickle = pickle::read(data).map_err(|(_, message)| at().error(message))?;
     let matrix = pickle.csr(&at()).and_then(|csr| csr.to_dense(&at()));
-    if pickle.array::<i32>().is_err() && pickle.adjacency().is_err() {
+    let is_keyed = pickle.keyed_lists::<3>(|_, _| Ok(())).is_ok();
+    if !is_keyed && pickle.array::<i32>().is_err() && pickle.adjacency().is_err() {
         matrix?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Values of a pickle as a tree, for files whose structure is not known in advance.
 
-use super::value::{BFLOAT16, Class, Object, Pickle, Value};
+use super::value::{BFLOAT16, Class, Object, Pickle, TensorParts, Value};
 use crate::npy::{Dtype, Element, convert};
 
 /// Maximum nesting of lists and dictionaries.
@@ -137,9 +137,7 @@ impl Pickle<'_> {
                     let data = self.raw(*data).filter(|data| data.len() == dtype.size);
                     Item::Array(dtype, Vec::new(), data.ok_or("a number without its bytes")?)
                 }
-                Object::Tensor { storage, offset, shape, stride, dtype } => {
-                    Item::Tensor(self.tensor(*storage, *offset, *shape, *stride, *dtype)?)
-                }
+                Object::Tensor(parts) => Item::Tensor(self.tensor(parts)?),
                 Object::Csr(_) => return Err("a SciPy matrix; save its arrays instead".into()),
                 Object::Array(None) => return Err("an array without a state".into()),
                 Object::Dtype { .. } => return Err("an element type where data is expected".into()),
@@ -149,14 +147,8 @@ impl Pickle<'_> {
     }
 
     /// Parts of a tensor.
-    fn tensor(
-        &self,
-        storage: Value,
-        offset: Value,
-        shape: Value,
-        stride: Value,
-        dtype: Option<Value>,
-    ) -> Result<TensorRef, String> {
+    fn tensor(&self, parts: &TensorParts) -> Result<TensorRef, String> {
+        let &TensorParts { storage, offset, shape, stride, dtype } = parts;
         let Some(Object::Persistent(id)) = self.object(storage) else {
             return Err("a tensor without a storage".into());
         };

@@ -8,15 +8,16 @@
 //! arena bounded by the length of the file, so neither cycles nor deep nesting are harmful.
 
 mod item;
+mod keyed;
+mod memo;
 #[cfg(test)]
 pub(crate) mod testing;
 mod value;
 
-use std::collections::HashMap;
-
 pub(crate) use item::{Item, TensorRef};
+use memo::Memo;
 pub(crate) use value::Pickle;
-use value::{Class, Object, Value};
+use value::{Class, Object, TensorParts, Value};
 
 /// Runs the program of `data`.
 ///
@@ -37,7 +38,7 @@ pub(crate) fn read_first(data: &[u8]) -> Result<(Pickle<'_>, usize), (usize, Str
         position: 0,
         stack: Vec::new(),
         marks: Vec::new(),
-        memo: HashMap::new(),
+        memo: Memo::default(),
         objects: Vec::new(),
         copied: 0,
     };
@@ -60,7 +61,7 @@ struct Machine<'a> {
     stack: Vec<Value>,
     /// Stack heights at the open marks.
     marks: Vec<usize>,
-    memo: HashMap<u32, Value>,
+    memo: Memo,
     objects: Vec<Object>,
     /// Number of bytes and entries copied so far; bounded by the file's length.
     copied: usize,
@@ -274,12 +275,12 @@ impl Machine<'_> {
 
     fn remember(&mut self, slot: u32) -> Step {
         let top = self.top()?;
-        self.memo.insert(slot, top);
+        self.memo.set(slot, top);
         Ok(())
     }
 
     fn recall(&mut self, slot: u32) -> Step {
-        let value = *self.memo.get(&slot).ok_or_else(|| format!("the memo slot {slot} is empty"))?;
+        let value = self.memo.get(slot).ok_or_else(|| format!("the memo slot {slot} is empty"))?;
         self.stack.push(value);
         Ok(())
     }
@@ -355,6 +356,16 @@ impl Machine<'_> {
         let object = match (class, &arguments[..]) {
             (Class::Reconstruct, _) => Object::Array(None),
             (Class::Scalar, &[dtype, data]) => Object::Scalar { dtype, data },
+            // NumPy's form of an array in protocol 5, converted to the state of the older form.
+            (Class::FromBuffer, &[data, dtype, shape, order, ..]) => {
+                let is_fortran = match self.raw(order)? {
+                    b"C" => false,
+                    b"F" => true,
+                    _ => return Err("an array that is in neither C nor Fortran order".into()),
+                };
+                self.make(Object::Tuple(vec![Value::Int(1), shape, dtype, Value::Bool(is_fortran), data]));
+                Object::Array(Some(self.pop()?))
+            }
             // torch.Size and torch.nn.Parameter are their first argument.
             (Class::Size, &[first]) | (Class::Parameter, &[first, ..]) => {
                 self.stack.push(first);
@@ -362,7 +373,7 @@ impl Machine<'_> {
             }
             (Class::Tensor, &[storage, offset, shape, stride, ..]) => {
                 let dtype = arguments.get(6).copied().filter(|last| matches!(last, Value::Class(_)));
-                Object::Tensor { storage, offset, shape, stride, dtype }
+                Object::Tensor(Box::new(TensorParts { storage, offset, shape, stride, dtype }))
             }
             (Class::Dtype, [descr, ..]) => Object::Dtype { descr: *descr, state: None },
             // The default factory is a listed class and irrelevant, because no lookups happen here.

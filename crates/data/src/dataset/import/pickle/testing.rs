@@ -1,4 +1,4 @@
-//! Writer of test pickles in protocol 2, as written by Python 2.
+//! Writer of test pickles: in protocol 2 as Python 2 writes them, and in protocol 5.
 
 /// Short text.
 pub(in super::super) fn text(s: &str) -> Vec<u8> {
@@ -37,7 +37,7 @@ pub(in super::super) fn array(dtype: &str, shape: &[usize], data: &[u8]) -> Vec<
 }
 
 /// Complete pickle of one value.
-pub(in super::super) fn pickle(value: &[u8]) -> Vec<u8> {
+pub(crate) fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02", value, b"."].concat()
 }
 
@@ -77,4 +77,29 @@ pub(in super::super) fn lists(lists: &[(i32, &[i32])]) -> Vec<u8> {
         .collect();
     [b"ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(".to_vec(), entries.concat(), b"u".to_vec()]
         .concat()
+}
+
+/// `{(np.int64(a), np.int64(b), np.int64(c)): np.array(list), ...}` in protocol 5, with the calls of
+/// NumPy 2, whose targets are memoized in front of the dictionary.
+pub(crate) fn keyed(entries: &[([i64; 3], &[i64])]) -> Vec<u8> {
+    let number = |x: &i64| [&b"h\0h\x01C\x08"[..], &x.to_le_bytes(), b"\x86R"].concat();
+    let array = |list: &[i64]| {
+        let bytes: Vec<u8> = list.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let length = (bytes.len() as u64).to_le_bytes();
+        [b"h\x02(\x96", &length[..], &bytes, b"h\x01", &int(list.len() as i32), b"\x85\x8c\x01CtR"].concat()
+    };
+    let entries = entries.iter().map(|(key, list)| {
+        let key: Vec<u8> = key.iter().flat_map(number).collect();
+        [&key[..], b"\x87", &array(list)].concat()
+    });
+    [
+        &b"\x80\x05\x8c\x16numpy._core.multiarray\x8c\x06scalar\x93\x940"[..],
+        b"\x8c\x05numpy\x8c\x05dtype\x93\x8c\x02i8\x89\x88\x87R",
+        b"(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x940",
+        b"\x8c\x13numpy._core.numeric\x8c\x0b_frombuffer\x93\x940",
+        b"}(",
+        &entries.collect::<Vec<_>>().concat(),
+        b"u.",
+    ]
+    .concat()
 }

@@ -28,6 +28,8 @@ pub(super) enum Class {
     NoBytes,
     /// NumPy's constructor of single numbers.
     Scalar,
+    /// NumPy's constructor of arrays over bytes.
+    FromBuffer,
     /// PyTorch's constructor of a tensor over a storage.
     Tensor,
     /// PyTorch's constructor of a parameter over a tensor.
@@ -55,6 +57,8 @@ const CLASSES: &[(&str, &str, Class)] = &[
     ("__builtin__", "bytes", Class::NoBytes),
     ("numpy.core.multiarray", "scalar", Class::Scalar),
     ("numpy._core.multiarray", "scalar", Class::Scalar),
+    ("numpy.core.numeric", "_frombuffer", Class::FromBuffer),
+    ("numpy._core.numeric", "_frombuffer", Class::FromBuffer),
     ("torch._utils", "_rebuild_tensor", Class::Tensor),
     ("torch._utils", "_rebuild_tensor_v2", Class::Tensor),
     ("torch._utils", "_rebuild_tensor_v3", Class::Tensor),
@@ -128,14 +132,18 @@ pub(super) enum Object {
     /// Reference to data outside of the pickle: PyTorch's storages.
     Persistent(Value),
     /// Part of a storage.
-    Tensor {
-        storage: Value,
-        offset: Value,
-        shape: Value,
-        stride: Value,
-        /// Element type, if it is not that of the storage.
-        dtype: Option<Value>,
-    },
+    Tensor(Box<TensorParts>),
+}
+
+/// Part of a storage of PyTorch.
+#[derive(Debug)]
+pub(super) struct TensorParts {
+    pub(super) storage: Value,
+    pub(super) offset: Value,
+    pub(super) shape: Value,
+    pub(super) stride: Value,
+    /// Element type, if it is not that of the storage.
+    pub(super) dtype: Option<Value>,
 }
 
 /// Parsed pickle.

@@ -56,6 +56,47 @@ fn a_stream_is_imported_trained_and_scored() {
     }
 }
 
+/// `{(source, destination, time): [node, ...], ...}` as Python writes its own numbers and lists in
+/// protocol 2.
+fn pickled(lists: &[([u32; 3], Vec<u32>)]) -> Vec<u8> {
+    let number = |x: &u32| [&b"J"[..], &x.to_le_bytes()].concat();
+    let all = |numbers: &[u32]| numbers.iter().flat_map(number).collect::<Vec<u8>>();
+    let entry = |(key, list): &([u32; 3], Vec<u32>)| [&all(key)[..], b"\x87](", &all(list), b"e"].concat();
+    let entries: Vec<u8> = lists.iter().flat_map(entry).collect();
+    [&b"\x80\x02}("[..], &entries, b"u."].concat()
+}
+
+#[test]
+fn sets_of_the_temporal_graph_benchmark_report_their_mrr() {
+    let sandbox = Sandbox::new();
+    let mut log = String::from("user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n");
+    let mut lists = Vec::new();
+    for e in 0..200u32 {
+        let (user, item) = (e * 7 % 12, (e * 7 % 12 + e / 50) % 8);
+        log += &format!("{user},{item},{}.0,0,{}.5,1\n", e * 60, e % 3);
+        // items follow the 12 users; lists differ in length
+        let others = (1..3 + e % 3).map(|k| 12 + (item + k) % 8);
+        lists.push(([user, 12 + item, e * 60], others.collect()));
+    }
+    sandbox.write("wiki/tgbl-wiki_edgelist_v2.csv", log);
+    let text = sandbox.ok("import tgb wiki bare");
+    assert!(text.contains("there is no tgbl-wiki_val_ns_v2.pkl"), "{text}");
+    sandbox.write("wiki/tgbl-wiki_val_ns_v2.pkl", pickled(&lists[140..170]));
+    sandbox.write("wiki/tgbl-wiki_test_ns_v2.pkl", pickled(&lists[170..]));
+    sandbox.ok("import tgb wiki data");
+    sandbox.ok("import tgb wiki small --memory 64M");
+    assert!(sandbox.read("data/graphmill.json") == sandbox.read("small/graphmill.json"));
+    let options = "--model tgn --hidden 8 --time-dim 4 --epochs 2 --lr 0.01 --batch-size 50";
+    let summary = sandbox.ok_json(&format!("train data {options} --out run"));
+    assert_eq!((&summary["test"]["metric"], &summary["dataset"]["test"]), (&"mrr".into(), &30.into()));
+    let scores = sandbox.ok_json("eval run");
+    assert_eq!(scores["test"], summary["test"]["score"]);
+    let mrr = scores["test"].as_f64().unwrap();
+    assert!((0.2..=1.0).contains(&mrr) && scores["parts"][1]["scores"]["hits@1"].is_number(), "{scores}");
+    let summary = sandbox.ok_json(&format!("train bare {options} --out bare-run"));
+    assert_eq!(summary["test"]["metric"], "average-precision");
+}
+
 /// Ratings that `import temporal` reads are learned, and predicted in every format.
 fn ratings_are_predicted(sandbox: &Sandbox) {
     let mut text = String::new();

@@ -148,6 +148,24 @@ fn streams(add: &mut Add) {
     add("import_events", "ml", join("", &files));
     let log = b"user_id,item_id,timestamp,state_label,f\n0,0,0.0,0,0.1,0.2\n1,0,36.0,1,0,0.5\n";
     add("import_events", "jodie", join("valid-fraction=0.2", &[("ml_a.csv", log)]));
+    tgb(add);
+}
+
+/// Sets of the Temporal Graph Benchmark.
+fn tgb(add: &mut Add) {
+    // {(0, 1, 3): [2]} with the numbers of the last event
+    let negatives: &[u8] = b"\x80\x02}(K\0K\x01K\x03\x87](K\x02eu.";
+    let log: &[u8] = b"user_id,item_id,timestamp,state_label,f\n0,0,1.0,0,0.1\n0,1,2.5,1,0.5\n0,0,3,0,0\n";
+    let files = [("tgbl-wiki_edgelist.csv", log), ("tgbl-wiki_test_ns.pkl", negatives)];
+    add("import_tgb", "log", join("", &files));
+    let list: &[u8] = b"day,src,dst,callsign,typecode\n1,a,b,AB1,A320\n2,b,c,,LONGNAMES\n3,a,b,x,y\n";
+    let airports: &[u8] = b"code,type,continent,region,longitude,latitude\na,large,EU,DE-HE,8.5,50\n";
+    let files = [
+        ("tgbl-flight_edgelist_v2.csv", list),
+        ("tgbl-flight_test_ns_v2.pkl", negatives),
+        ("airport_node_feat_v2.csv", airports),
+    ];
+    add("import_tgb", "flights", join("add-reverses", &files));
 }
 
 /// Sparse matrices and MATLAB files.

@@ -65,6 +65,7 @@ table! {
     import_interactions "the importer interactions: lists of users and items, and a sparse matrix"
     import_temporal "the importer temporal: lists of timed links"
     import_events "the importer events: logs of events with arrays"
+    import_tgb "the importer tgb: logs of events with pickled negatives"
     import_heco "the importer heco: edge lists, arrays and sparse matrices"
     import_hne "the importer hne: tables of nodes, weighted links and labels"
     import_mat_links "the importer mat-links: a MATLAB file with a matrix"

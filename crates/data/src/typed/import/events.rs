@@ -81,7 +81,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
 }
 
 /// Names of the columns.
-fn header(files: &Files, name: &str) -> Result<Vec<String>> {
+pub(super) fn header(files: &Files, name: &str) -> Result<Vec<String>> {
     let mut header = None;
     for_each_line(files, name, |line| {
         header.get_or_insert_with(|| {
@@ -189,6 +189,60 @@ fn add_node_features(beside: &Files, name: &str, raw: &mut RawTyped) -> Result<(
 
 /// Reads a table of JODIE.
 fn read_jodie(files: &Files, name: &str, options: &TypedOptions, raw: &mut RawTyped) -> Result<()> {
+    let (mut log, mut ids) = (Log::read(files, name)?, Ids::default());
+    keep_labels(&mut log.events);
+    let shift = log.number(&mut ids).map_err(|e| wrong(files, name, e))?;
+    streams::add(raw, ids, vec![log.events], options)?;
+    separate_keys(raw, shift);
+    Ok(())
+}
+
+/// Log of users and items.
+pub(super) struct Log {
+    /// Times, classes and features; [`Log::number`] adds the ends.
+    pub(super) events: Events,
+    /// User and item of each event, numbered separately.
+    pairs: Vec<(u32, u32)>,
+}
+
+impl Log {
+    /// Reads the lines of the table `name` behind its header.
+    ///
+    /// # Errors
+    /// The file cannot be read, or lines have faults.
+    pub(super) fn read(files: &Files, name: &str) -> Result<Self> {
+        let (mut events, pairs, lines) = log_lines(files, name)?;
+        events.features = lines.finish(true)?;
+        Ok(Self { events, pairs })
+    }
+
+    /// Adds the ends to the events: items follow the users in one id space. Returns the id of the
+    /// first item.
+    ///
+    /// # Errors
+    /// A message: there are too many ids.
+    pub(super) fn number(&mut self, ids: &mut Ids) -> Result<u64, String> {
+        let shift = self.pairs.iter().map(|&(user, _)| u64::from(user) + 1).max().unwrap_or(0);
+        for &(user, item) in &self.pairs {
+            self.events.src.push(ids.id(&user.to_string())?);
+            self.events.dst.push(ids.id(&(shift + u64::from(item)).to_string())?);
+        }
+        Ok(shift)
+    }
+}
+
+/// Numbers items from 0 again, in their keys.
+pub(super) fn separate_keys(raw: &mut RawTyped, shift: u64) {
+    if let Some(nodes) = raw.nodes.get_mut(1)
+        && let Some(Keys::Integers(keys)) = &nodes.keys
+    {
+        nodes.keys =
+            Some(Keys::Integers(keys.iter().map(|key| key - shift as i64).collect::<Vec<_>>().into()));
+    }
+}
+
+/// Times and classes, users and items, and features of the lines of a log.
+fn log_lines(files: &Files, name: &str) -> Result<(Events, Vec<(u32, u32)>, SparseTable)> {
     let mut events = Events { name: "links".into(), ..Events::default() };
     let (mut lines, mut first) = (SparseTable::default(), true);
     let mut pairs: Vec<(u32, u32)> = Vec::new();
@@ -217,24 +271,7 @@ fn read_jodie(files: &Files, name: &str, options: &TypedOptions, raw: &mut RawTy
         events.labels.push(class);
         Ok(())
     })?;
-    keep_labels(&mut events);
-    events.features = lines.finish(true)?;
-    // Items follow the users in one id space; the keys are separated again below.
-    let shift = pairs.iter().map(|&(user, _)| u64::from(user) + 1).max().unwrap_or(0);
-    let mut ids = Ids::default();
-    for (user, item) in pairs {
-        let fault = |e| wrong(files, name, e);
-        events.src.push(ids.id(&user.to_string()).map_err(fault)?);
-        events.dst.push(ids.id(&(shift + u64::from(item)).to_string()).map_err(fault)?);
-    }
-    streams::add(raw, ids, vec![events], options)?;
-    if let Some(nodes) = raw.nodes.get_mut(1)
-        && let Some(Keys::Integers(keys)) = &nodes.keys
-    {
-        nodes.keys =
-            Some(Keys::Integers(keys.iter().map(|key| key - shift as i64).collect::<Vec<_>>().into()));
-    }
-    Ok(())
+    Ok((events, pairs, lines))
 }
 
 /// Class of an event.

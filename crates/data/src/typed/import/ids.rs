@@ -22,6 +22,11 @@ impl Ids {
         self.names.id(text)
     }
 
+    /// Preliminary number of a known id.
+    pub(super) fn get(&self, text: &str) -> Option<u32> {
+        self.names.get(text.trim())
+    }
+
     /// Number of ids.
     pub(super) fn len(&self) -> usize {
         self.names.len()

@@ -38,6 +38,7 @@ mod streams;
 mod tables;
 mod tar;
 mod temporal;
+mod tgb;
 mod times;
 mod triples;
 mod within;
@@ -143,6 +144,14 @@ pub const TABLE: &[Entry<TypedImporter>] = &[
             utils/preprocess_data.py",
         options: &[],
         make: TypedImporter { read: events::read, options: &["valid-fraction", "test-fraction"] },
+    },
+    Entry {
+        name: "tgb",
+        summary: "links of the Temporal Graph Benchmark: tgbl-NAME_edgelist.csv with val_ns.pkl and \
+            test_ns.pkl",
+        source: "Huang et al., Temporal graph benchmark, NeurIPS 2023: tgb/linkproppred/dataset.py",
+        options: &[],
+        make: TypedImporter { read: tgb::read, options: &[] },
     },
     Entry {
         name: "heco",

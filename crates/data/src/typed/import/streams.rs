@@ -29,14 +29,55 @@ pub(super) struct Events {
     /// Class of each event, or empty.
     pub(super) labels: Vec<i32>,
     pub(super) features: Option<FeatureTable>,
+    /// Node types of the ends; those of several edge types are always nodes of one.
+    pub(super) ends: Ends,
 }
 
-/// Adds node types, edge types and tasks of these events to `raw`. Ids of sources and destinations
-/// share `ids`.
+/// Node types of the ends of events.
+#[derive(Debug, Default)]
+pub(super) enum Ends {
+    /// Users and items if the ids of all sources are smaller integers than those of all
+    /// destinations, else nodes of one type.
+    #[default]
+    ByIds,
+    /// Nodes of one type.
+    Nodes,
+    /// Users, and items whose ids are integers from this one on.
+    Items(i64),
+}
+
+/// Numbers that [`add`] gave to the preliminary ids.
+pub(super) struct Numbering {
+    /// Number of each id among all nodes.
+    number: Vec<u32>,
+    /// Number of users, behind which items are numbered from 0 again.
+    users: Option<u32>,
+}
+
+impl Numbering {
+    /// Number of a source among the nodes of its type; `None` if it is an item.
+    pub(super) fn source(&self, id: u32) -> Option<u32> {
+        let number = self.number[id as usize];
+        (self.users.is_none_or(|users| number < users)).then_some(number)
+    }
+
+    /// Number of a destination among the nodes of its type; `None` if it is a user.
+    pub(super) fn destination(&self, id: u32) -> Option<u32> {
+        self.number[id as usize].checked_sub(self.users.unwrap_or(0))
+    }
+}
+
+/// Adds node types, edge types and tasks of these events to `raw`, and returns the numbers of the
+/// nodes. Ids of sources and destinations share `ids`.
 ///
 /// # Errors
 /// A message: the fractions leave no training events.
-pub(super) fn add(raw: &mut RawTyped, ids: Ids, mut all: Vec<Events>, options: &TypedOptions) -> Result<()> {
+pub(super) fn add(
+    raw: &mut RawTyped,
+    ids: Ids,
+    mut all: Vec<Events>,
+    options: &TypedOptions,
+) -> Result<Numbering> {
     to_unit(all.iter_mut().map(|events| &mut events.time), &mut raw.report);
     for events in &all {
         let late = events.time.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
@@ -88,7 +129,7 @@ pub(super) fn add(raw: &mut RawTyped, ids: Ids, mut all: Vec<Events>, options: &
         };
         raw.edges.push(RawEdges { src, dst, time: Some(time), features, ..RawEdges::new(edge_type) });
     }
-    Ok(())
+    Ok(Numbering { number, users: ends.map(|users| users as u32) })
 }
 
 /// Tasks on the events: links, and ratings or classes if they have some.
@@ -130,12 +171,17 @@ fn add_tasks(raw: &mut RawTyped, edge_type: &EdgeType, events: &Events, bounds: 
     raw.tasks.insert(0, Task { metric: Some("average-precision".into()), ..base });
 }
 
-/// Number of users, if all sources have smaller ids than all destinations: users and items share an
-/// id space then. Destinations are renumbered from 0.
+/// Number of users, if destinations are items ([`Ends`]): users and items share an id space then.
+/// Destinations are renumbered from 0.
 fn users_and_items(events: &mut Events, keys: &Keys) -> Option<usize> {
-    let Keys::Integers(_) = keys else { return None };
-    let (last, first) = (*events.src.iter().max()?, *events.dst.iter().min()?);
-    if last >= first {
+    let Keys::Integers(keys) = keys else { return None };
+    let (last, least) = (*events.src.iter().max()?, *events.dst.iter().min()?);
+    let first = match events.ends {
+        Ends::ByIds => least,
+        Ends::Nodes => return None,
+        Ends::Items(first) => keys.partition_point(|&key| key < first) as u32,
+    };
+    if last >= first || least < first {
         return None;
     }
     events.dst.iter_mut().for_each(|v| *v -= first);

@@ -2,7 +2,7 @@
 
 use super::raw::TypedReport;
 
-const MICROS: i64 = 1_000_000;
+pub(super) const MICROS: i64 = 1_000_000;
 
 /// Parses a time in seconds; returns microseconds. Further decimals are rounded.
 ///
@@ -44,7 +44,11 @@ pub(super) fn quantile(sorted: &[i64], q: f64) -> f64 {
     let position = q * last as f64;
     let low = position.floor() as usize;
     let (a, b) = (sorted[low] as f64, sorted[(low + 1).min(last)] as f64);
-    a + (b - a) * (position - low as f64)
+    // in the order of NumPy's operations, so that times on the bounds fall to the same side
+    match position - low as f64 {
+        part if part < 0.5 => a + (b - a) * part,
+        part => b - (b - a) * (1.0 - part),
+    }
 }
 
 #[cfg(test)]
@@ -66,5 +70,7 @@ mod tests {
         to_unit(times.iter_mut(), &mut TypedReport::default());
         assert_eq!(times, [[2], [4]]);
         assert_eq!((quantile(&[0, 10, 20], 0.75), quantile(&[], 0.5)), (15.0, 0.0));
+        // np.quantile([0, 10, 20, 21], [0.7, 0.85])
+        assert_eq!([0.7, 0.85].map(|q| quantile(&[0, 10, 20, 21], q)), [20.1, 20.55]);
     }
 }

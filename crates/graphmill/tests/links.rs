@@ -3,7 +3,7 @@
 use graphmill_core::{NodeId, Split};
 use graphmill_data::{
     TypedDataset,
-    typed::{EdgeType, Keys, Negatives, Seeds, Task, TaskOn},
+    typed::{CandidateLists, EdgeType, Keys, Negatives, Seeds, Task, TaskOn},
 };
 
 use crate::common::Sandbox;
@@ -91,8 +91,14 @@ fn runs_have_the_same_bits_for_any_number_of_threads_and_resume() {
     assert!(message.contains("--decoder is \"dot\" in the run to resume"), "{message}");
 }
 
-/// A dataset of format 2 with keys and two link tasks: `friends` with negatives, and `seen`.
-fn with_tasks(sandbox: &Sandbox) {
+/// Four candidates of each of 30 edges.
+fn candidates() -> Vec<NodeId> {
+    (0..120).collect()
+}
+
+/// A dataset of format 2 with keys and two link tasks: `friends` with these negatives of 30
+/// validation and 30 test edges, and `seen`.
+fn with_tasks(sandbox: &Sandbox, valid: Negatives, test: Negatives) {
     let data = sandbox.dataset("old");
     let mut typed = TypedDataset::from_dataset(&data);
     typed.nodes[0].keys = Some(Keys::texts((0..data.num_nodes()).map(|v| format!("n{v}"))));
@@ -105,13 +111,12 @@ fn with_tasks(sandbox: &Sandbox) {
         valid: (rows - 60..rows - 30).collect::<Vec<_>>().into(),
         test: (rows - 30..rows).collect::<Vec<_>>().into(),
     };
-    let negatives = || Some(Negatives::Destinations { each: 4, nodes: (0..120).collect::<Vec<_>>().into() });
     let task = |name: &str| Task {
         seeds: Some(Seeds::Pairs(pairs.clone().into())),
         split: split.clone(),
         ..Task::new(name, TaskOn::Edges(edge.clone()))
     };
-    typed.tasks.push(Task { negatives: [None, negatives(), negatives()], ..task("friends") });
+    typed.tasks.push(Task { negatives: [None, Some(valid), Some(test)], ..task("friends") });
     typed.tasks.push(Task { metric: Some("recall@20".into()), ..task("seen") });
     typed.save(sandbox.path("data")).unwrap();
 }
@@ -119,7 +124,8 @@ fn with_tasks(sandbox: &Sandbox) {
 #[test]
 fn tasks_of_the_dataset_have_their_own_splits_negatives_and_metrics() {
     let sandbox = Sandbox::new();
-    with_tasks(&sandbox);
+    let negatives = || Negatives::Destinations { each: 4, nodes: candidates().into() };
+    with_tasks(&sandbox, negatives(), negatives());
     let options = OPTIONS.replace("512", "64");
     let summary = sandbox.ok_json(&format!("train data --task friends {options} --out friends"));
     assert_eq!((&summary["test"]["metric"], &summary["dataset"]["classes"]), (&"mrr".into(), &8.into()));
@@ -134,6 +140,30 @@ fn tasks_of_the_dataset_have_their_own_splits_negatives_and_metrics() {
     assert!(text.starts_with("source,candidate,score\nn5,n") && text.contains("\nn1,n"), "{text}");
     let message = fails(&sandbox, &format!("train data --task link {options} --out x"));
     assert!(message.contains("has several link tasks; name one of friends, seen"), "{message}");
+}
+
+#[test]
+fn lists_of_candidates_are_ranked_as_equal_numbers_of_them() {
+    let options = OPTIONS.replace("512", "64").replace("--epochs 2", "--epochs 1");
+    let scores = |valid: Negatives, test: Negatives| {
+        let sandbox = Sandbox::new();
+        with_tasks(&sandbox, valid, test);
+        sandbox.ok(&format!("train data --task friends {options} --out run"));
+        let parts = sandbox.ok_json("eval run")["parts"].clone();
+        [1, 2].map(|part: usize| parts[part]["scores"]["mrr"].as_f64().unwrap())
+    };
+    let equal = || Negatives::Destinations { each: 4, nodes: candidates().into() };
+    let [valid, test] = scores(equal(), equal());
+    assert!(valid < 1.0 && test < 1.0, "{valid} {test}");
+    let lists = Negatives::Lists(CandidateLists::equal(30, 4, candidates().into()));
+    let none = Negatives::Lists(CandidateLists::new(vec![Vec::new(); 30]));
+    assert_eq!(scores(none, lists), [1.0, test]);
+    // the first half has candidates
+    let half = |i: usize| candidates()[i * 4..][..if i < 15 { 4 } else { 0 }].to_vec();
+    let [_, first] = scores(equal(), Negatives::Lists(CandidateLists::new((0..30).map(half))));
+    let half = |i: usize| candidates()[i * 4..][..if i < 15 { 0 } else { 4 }].to_vec();
+    let [_, second] = scores(equal(), Negatives::Lists(CandidateLists::new((0..30).map(half))));
+    assert!((first + second - 1.0 - test).abs() < 1e-9, "{first} {second} {test}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Numbering {
     /// Number of a source among the nodes of its type; `None` if it is an item.
     pub(super) fn source(&self, id: u32) -> Option<u32> {
         let number = self.number[id as usize];
-        (self.users.is_none_or(|users| number < users)).then_some(number)
+        self.users.is_none_or(|users| number < users).then_some(number)
     }
 
     /// Number of a destination among the nodes of its type; `None` if it is a user.

@@ -144,7 +144,8 @@ fn scores_against_lists_depend_neither_on_threads_nor_on_interruptions() {
     };
     let whole = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+        let run = RunDir::create(&dir.path().join(format!("whole-{threads}"))).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
         results(&pool.install(|| run_events(&config, &data, context)).unwrap())
     };
     let one = whole(1);

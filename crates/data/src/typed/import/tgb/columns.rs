@@ -18,9 +18,9 @@ const FLIGHT_WIDTH: usize = 8;
 /// Characters of the region of an airport.
 const REGION_WIDTH: usize = 7;
 /// Maximum number of types, and of continents, of airports.
-const MOST_KINDS: usize = 16;
+const MAX_KINDS: usize = 16;
 /// Number of words of a comment that counts as 1.
-const MOST_WORDS: f64 = 5000.0;
+const MAX_WORDS: f64 = 5000.0;
 
 /// Columns behind time, source and destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Columns {
             Self::Comment => {
                 let (words, score) =
                     (whole::<i64>("num_words", fields[0])?, whole::<i64>("score", fields[1])?);
-                out.extend([(words as f64 / MOST_WORDS) as f32, score as f32]);
+                out.extend([(words as f64 / MAX_WORDS) as f32, score as f32]);
             }
             Self::Flight => {
                 // TGB leaves out types that are too long
@@ -191,8 +191,8 @@ pub(super) fn airports(files: &Files, name: &str, ids: &Ids) -> Result<Vec<(u32,
         row.extend([finite("longitude", longitude)?, finite("latitude", latitude)?]);
         let mut number = |of: usize, text: &str| match known[of].iter().position(|known| known == text) {
             Some(number) => Ok(number),
-            None if known[of].len() == MOST_KINDS => {
-                Err(format!("more than {MOST_KINDS} types or continents: '{}'", text.escape_debug()))
+            None if known[of].len() == MAX_KINDS => {
+                Err(format!("more than {MAX_KINDS} types or continents: '{}'", text.escape_debug()))
             }
             None => {
                 known[of].push(text.into());

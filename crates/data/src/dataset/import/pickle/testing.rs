@@ -79,8 +79,8 @@ pub(in super::super) fn lists(lists: &[(i32, &[i32])]) -> Vec<u8> {
         .concat()
 }
 
-/// `{(np.int64(a), np.int64(b), np.int64(c)): np.array(list), ...}` in protocol 5, with the calls of
-/// NumPy 2, whose targets are memoized in front of the dictionary.
+/// `{(np.int64(a), np.int64(b), np.int64(c)): np.array(list), ...}` in protocol 5, with the calls
+/// of NumPy 2, whose targets are memoized in front of the dictionary.
 pub(crate) fn keyed(entries: &[([i64; 3], &[i64])]) -> Vec<u8> {
     let number = |x: &i64| [&b"h\0h\x01C\x08"[..], &x.to_le_bytes(), b"\x86R"].concat();
     let array = |list: &[i64]| {

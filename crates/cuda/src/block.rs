@@ -16,16 +16,16 @@ pub struct Resident {
     pub num_dst: usize,
     /// Edges, `E`.
     pub num_edges: usize,
-    /// Edge range of each destination, `D + 1`, u32.
-    pub indptr: Buffer,
-    /// Source of each edge, `E`, u32.
-    pub indices: Buffer,
-    /// Own row of each destination, `D`, u32; only for a global block.
-    pub dst_ids: Option<Buffer>,
-    /// Weight of each edge, `E`, f32.
-    pub edge_weight: Option<Buffer>,
-    /// Weight of each own row, `D`, f32.
-    pub self_weight: Option<Buffer>,
+    /// Edge range of each destination, `D + 1`.
+    pub indptr: Buffer<u32>,
+    /// Source of each edge, `E`.
+    pub indices: Buffer<u32>,
+    /// Own row of each destination, `D`; only for a global block.
+    pub dst_ids: Option<Buffer<u32>>,
+    /// Weight of each edge, `E`.
+    pub edge_weight: Option<Buffer<f32>>,
+    /// Weight of each own row, `D`.
+    pub self_weight: Option<Buffer<f32>>,
     /// The same edges by source.
     pub transposed: Option<ResidentTransposed>,
 }
@@ -37,12 +37,12 @@ pub struct ResidentTransposed {
     pub num_src: usize,
     /// Edges of those sources.
     pub num_edges: usize,
-    /// Edge range of each of those sources, `num_src + 1`, u32.
-    pub indptr: Buffer,
-    /// Destination of each edge, u32.
-    pub dst: Buffer,
-    /// Position of each edge in the block, u32.
-    pub edge: Buffer,
+    /// Edge range of each of those sources, `num_src + 1`.
+    pub indptr: Buffer<u32>,
+    /// Destination of each edge.
+    pub dst: Buffer<u32>,
+    /// Position of each edge in the block.
+    pub edge: Buffer<u32>,
 }
 
 impl Resident {
@@ -100,7 +100,7 @@ impl Resident {
         }
     }
 
-    fn fetch<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&self, from: &Buffer, len: usize) -> Vec<T> {
+    fn fetch<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&self, from: &Buffer<T>, len: usize) -> Vec<T> {
         let mut values = vec![T::zeroed(); len];
         if let Err(error) = from.download(&mut values) {
             from.queue().device().fail(error);

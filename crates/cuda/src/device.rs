@@ -13,7 +13,8 @@ use std::{
 use crate::{
     Error, Result,
     driver::{Address, Driver, Kernel, Properties, Shape, Stream},
-    replay::{Counts, PARAMETERS, Replay},
+    kernels::Call,
+    replay::{Counts, Replay},
 };
 
 /// Threads per block of most kernels.
@@ -227,31 +228,17 @@ impl Device {
     /// The driver rejects it.
     ///
     /// # Safety
-    /// `arguments` match the kernel's signature: addresses are valid for all memory that the kernel
-    /// accesses with this shape, until the stream has run it.
-    pub unsafe fn launch(
-        &self,
-        name: &'static str,
-        shape: Shape,
-        arguments: &[Argument],
-        stream: Stream,
-    ) -> Result<()> {
+    /// Addresses are valid for all memory that the kernel accesses with this shape, until the
+    /// stream has run it. The types of the arguments are those of the kernel's parameters
+    /// ([`crate::kernels`]).
+    pub(crate) unsafe fn launch(&self, shape: Shape, mut call: Call, stream: Stream) -> Result<()> {
         if shape.grid.contains(&0) || shape.block.contains(&0) {
             return Ok(());
         }
-        let kernel = self.kernel(name)?;
-        let mut values = [0u64; PARAMETERS];
-        assert!(arguments.len() < PARAMETERS, "{name}: {} arguments", arguments.len());
-        let mut late = 0;
-        for (i, (argument, value)) in arguments.iter().zip(&mut values).enumerate() {
-            // little-endian: a 32-bit parameter is read from the value's first bytes
-            *value = argument.bits();
-            late |= u32::from(matches!(argument, Argument::Late(_))) << i;
-        }
-        // the address of the late-bound values is the last parameter
-        let count = arguments.len() + usize::from(late != 0);
+        let kernel = self.kernel(call.name())?;
+        let (values, late) = call.values();
         // SAFETY: by the caller's guarantee
-        unsafe { self.driver.launch(kernel, shape, &mut values[..count], late, stream) }
+        unsafe { self.driver.launch(kernel, shape, values, late, stream) }
     }
 }
 
@@ -259,92 +246,4 @@ impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.name)
     }
-}
-
-/// Value of a kernel's parameter.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "each variant is the type of a parameter")]
-pub enum Argument {
-    Pointer(Address),
-    U64(u64),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    /// A late-bound value: see [`Late`].
-    Late(u64),
-}
-
-/// Late-bound kernel argument, which may differ each time the same launch is replayed. A kernel
-/// with such arguments has one more parameter, the last: the address of their values, a 64-bit word
-/// each in parameter order, or null if they are those of the launch itself (`kernels/common.cuh`).
-#[derive(Clone, Copy, Debug)]
-pub struct Late<T>(pub T);
-
-impl Argument {
-    fn bits(self) -> u64 {
-        match self {
-            Self::Pointer(at) => at.0,
-            Self::U64(x) => x,
-            Self::U32(x) => x.into(),
-            Self::I32(x) => u64::from(x as u32),
-            Self::F32(x) => x.to_bits().into(),
-            Self::Late(bits) => bits,
-        }
-    }
-}
-
-impl From<Address> for Argument {
-    fn from(at: Address) -> Self {
-        Self::Pointer(at)
-    }
-}
-
-impl From<u64> for Argument {
-    fn from(x: u64) -> Self {
-        Self::U64(x)
-    }
-}
-
-/// A count or size, in 64 bits.
-impl From<usize> for Argument {
-    fn from(x: usize) -> Self {
-        Self::U64(x as u64)
-    }
-}
-
-impl From<u32> for Argument {
-    fn from(x: u32) -> Self {
-        Self::U32(x)
-    }
-}
-
-impl From<i32> for Argument {
-    fn from(x: i32) -> Self {
-        Self::I32(x)
-    }
-}
-
-impl From<f32> for Argument {
-    fn from(x: f32) -> Self {
-        Self::F32(x)
-    }
-}
-
-impl From<Late<u64>> for Argument {
-    fn from(Late(x): Late<u64>) -> Self {
-        Self::Late(x)
-    }
-}
-
-impl From<Late<f32>> for Argument {
-    fn from(Late(x): Late<f32>) -> Self {
-        Self::Late(x.to_bits().into())
-    }
-}
-
-/// Builds a kernel's arguments from typed values: `usize` and `u64` are 64 bits wide in the kernel;
-/// `u32`, `i32` and `f32` are 32.
-#[macro_export]
-macro_rules! arguments {
-    ($($value:expr),* $(,)?) => { &[$($crate::device::Argument::from($value)),*] };
 }

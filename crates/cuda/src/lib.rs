@@ -21,6 +21,7 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod feature;
+mod kernels;
 pub mod mapped;
 mod open;
 mod peers;

@@ -9,6 +9,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, VecDeque},
+    marker::PhantomData,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -16,8 +17,9 @@ use graphmill_core::accelerator::{Accelerator, DeviceMemory};
 
 use crate::{
     Device, Result,
-    device::{Argument, MemoryCache, THREADS},
+    device::{MemoryCache, THREADS},
     driver::{Address, Event, Shape, Stream},
+    kernels::{Call, In, Kernel, Out},
 };
 
 /// Memory is allocated in multiples of this size.
@@ -106,20 +108,24 @@ impl Queue {
         self.device.check()
     }
 
-    /// Launches a kernel over `threads` threads, in as many blocks of [`THREADS`] as needed, up to
-    /// a maximum (kernels stride).
+    /// Shape of `threads` threads, in as many blocks of [`THREADS`] as needed, up to a maximum
+    /// (kernels stride).
+    pub(crate) fn shape(&self, threads: usize) -> Shape {
+        let most = 32 * self.device.properties().multiprocessors as usize;
+        let blocks = threads.div_ceil(THREADS as usize).min(most.max(1)) as u32;
+        Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 0 }
+    }
+
+    /// Launches a kernel over `threads` threads.
     ///
     /// # Errors
     /// See [`Device::launch`].
     ///
     /// # Safety
     /// See [`Device::launch`].
-    pub unsafe fn run(&self, name: &'static str, threads: usize, arguments: &[Argument]) -> Result<()> {
-        let most = 32 * self.device.properties().multiprocessors as usize;
-        let blocks = threads.div_ceil(THREADS as usize).min(most.max(1)) as u32;
-        let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 0 };
+    pub(crate) unsafe fn run(&self, threads: usize, kernel: &impl Kernel) -> Result<()> {
         // SAFETY: by the caller's guarantee
-        unsafe { self.launch(name, shape, arguments) }
+        unsafe { self.launch(self.shape(threads), kernel.call()) }
     }
 
     /// Launches a kernel.
@@ -129,29 +135,34 @@ impl Queue {
     ///
     /// # Safety
     /// See [`Device::launch`].
-    pub unsafe fn launch(&self, name: &'static str, shape: Shape, arguments: &[Argument]) -> Result<()> {
+    pub(crate) unsafe fn launch(&self, shape: Shape, call: Call) -> Result<()> {
         // SAFETY: by the caller's guarantee
-        unsafe { self.device.launch(name, shape, arguments, self.stream) }
+        unsafe { self.device.launch(shape, call, self.stream) }
     }
 
-    /// Allocates memory of unspecified content for this stream and the compute stream. 0 bytes are
-    /// not allocated.
+    /// Allocates memory for values of unspecified content, for this stream and the compute stream.
+    /// 0 bytes are not allocated.
     ///
     /// # Errors
     /// Memory is insufficient.
-    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
-        self.buffer(bytes, false)
+    pub fn take<T>(self: &Arc<Self>, values: usize) -> Result<Buffer<T>> {
+        self.buffer(values, false)
     }
 
     /// Allocates memory for this stream alone.
     ///
     /// # Errors
     /// Memory is insufficient.
-    pub fn scratch(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
-        self.buffer(bytes, true)
+    pub fn scratch<T>(self: &Arc<Self>, values: usize) -> Result<Buffer<T>> {
+        self.buffer(values, true)
     }
 
-    fn buffer(self: &Arc<Self>, bytes: usize, is_scratch: bool) -> Result<Buffer> {
+    fn buffer<T>(self: &Arc<Self>, values: usize, is_scratch: bool) -> Result<Buffer<T>> {
+        let memory = self.allocate(values * size_of::<T>(), is_scratch)?;
+        Ok(Buffer { memory, of: PhantomData })
+    }
+
+    fn allocate(self: &Arc<Self>, bytes: usize, is_scratch: bool) -> Result<Allocation> {
         let size = rounded(bytes as u64);
         let reused = {
             let mut memory = self.free_memory();
@@ -167,16 +178,16 @@ impl Queue {
                 self.device.take(size)
             })?,
         };
-        Ok(Buffer { queue: self.clone(), at, bytes, size, is_scratch })
+        Ok(Allocation { queue: self.clone(), at, bytes, size, is_scratch })
     }
 
     /// Copies values from the host.
     ///
     /// # Errors
     /// Memory is insufficient, or the driver fails.
-    pub fn upload<T: bytemuck::NoUninit>(self: &Arc<Self>, values: &[T]) -> Result<Buffer> {
+    pub fn upload<T: bytemuck::NoUninit>(self: &Arc<Self>, values: &[T]) -> Result<Buffer<T>> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
-        let buffer = self.take(bytes.len())?;
+        let buffer = self.take(values.len())?;
         if !bytes.is_empty() {
             // SAFETY: the buffer has this many bytes; the source has been read, or is locked, when
             // this returns
@@ -280,9 +291,9 @@ fn rounded(bytes: u64) -> u64 {
     bytes.div_ceil(step) * step
 }
 
-/// Memory of a queue. After a drop, the queue reuses it behind the work queued so far.
+/// Memory of a queue.
 #[derive(Debug)]
-pub struct Buffer {
+struct Allocation {
     queue: Arc<Queue>,
     at: Address,
     bytes: usize,
@@ -291,22 +302,41 @@ pub struct Buffer {
     is_scratch: bool,
 }
 
-impl Buffer {
+/// Memory of a queue for values of a type. After a drop, the queue reuses it behind the work queued
+/// so far.
+pub struct Buffer<T = u8> {
+    memory: Allocation,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Buffer<T> {
     /// Address of the memory.
     pub fn address(&self) -> Address {
-        self.at
+        self.memory.at
     }
 
-    /// Number of bytes.
+    /// The values, for kernels that read them.
+    pub(crate) fn read(&self) -> In<T> {
+        In::at(self.memory.at)
+    }
+
+    /// The values, for kernels that write them.
+    pub(crate) fn write(&mut self) -> Out<T> {
+        Out::at(self.memory.at)
+    }
+
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
-        self.bytes
+        self.memory.bytes / size_of::<T>()
     }
 
     /// Queue that owns the memory.
     pub fn queue(&self) -> &Arc<Queue> {
-        &self.queue
+        &self.memory.queue
     }
+}
 
+impl<T: bytemuck::AnyBitPattern + bytemuck::NoUninit> Buffer<T> {
     /// Copies values to the host after all work of the queue so far, and waits for them.
     ///
     /// # Errors
@@ -314,14 +344,21 @@ impl Buffer {
     ///
     /// # Panics
     /// The memory has fewer values.
-    pub fn download<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(&self, to: &mut [T]) -> Result<()> {
-        assert!(size_of_val(to) <= self.bytes, "{} bytes of {}", size_of_val(to), self.bytes);
+    pub fn download(&self, to: &mut [T]) -> Result<()> {
+        let Allocation { queue, at, bytes, .. } = &self.memory;
+        assert!(size_of_val(to) <= *bytes, "{} bytes of {bytes}", size_of_val(to));
         // SAFETY: the assertion above ensures this many values
-        unsafe { self.queue.download(self.at, to) }
+        unsafe { queue.download(*at, to) }
     }
 }
 
-impl Drop for Buffer {
+impl<T> std::fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.memory.fmt(f)
+    }
+}
+
+impl Drop for Allocation {
     fn drop(&mut self) {
         if self.size == 0 {
             return;
@@ -340,48 +377,51 @@ impl Drop for Buffer {
     }
 }
 
-impl DeviceMemory for Buffer {
+impl<T: 'static> DeviceMemory for Buffer<T> {
     fn device(&self) -> usize {
-        self.queue.device.number()
+        self.memory.queue.device.number()
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.memory.bytes
     }
 
     fn address(&self) -> u64 {
-        self.at.0
+        self.memory.at.0
     }
 
     fn upload(&self, at: usize, from: &[u8]) {
-        assert!(at + from.len() <= self.bytes, "{} bytes at {at} of {}", from.len(), self.bytes);
-        if from.is_empty() || self.queue.device.has_failed() {
+        let Allocation { queue, at: begin, bytes, .. } = &self.memory;
+        assert!(at + from.len() <= *bytes, "{} bytes at {at} of {bytes}", from.len());
+        if from.is_empty() || queue.device.has_failed() {
             return;
         }
-        let (driver, to) = (self.queue.device.driver(), self.at.offset(at));
+        let (driver, to) = (queue.device.driver(), begin.offset(at));
         // SAFETY: the assertion above ensures that the bytes fit; the source has been read, or is
         // locked, when this returns
-        let done = unsafe { driver.upload(from.as_ptr(), to, from.len(), self.queue.stream) };
-        done.unwrap_or_else(|error| self.queue.device.fail(error));
+        let done = unsafe { driver.upload(from.as_ptr(), to, from.len(), queue.stream) };
+        done.unwrap_or_else(|error| queue.device.fail(error));
     }
 
     fn download(&self, at: usize, to: &mut [u8]) {
-        assert!(at + to.len() <= self.bytes, "{} bytes at {at} of {}", to.len(), self.bytes);
-        if to.is_empty() || self.queue.device.has_failed() {
+        let Allocation { queue, at: begin, bytes, .. } = &self.memory;
+        assert!(at + to.len() <= *bytes, "{} bytes at {at} of {bytes}", to.len());
+        if to.is_empty() || queue.device.has_failed() {
             return;
         }
         // the compute stream may have written it
-        let done = self.queue.wait_for_compute().and_then(|()| {
+        let done = queue.wait_for_compute().and_then(|()| {
             // SAFETY: the assertion above ensures this many bytes
-            unsafe { self.queue.download(self.at.offset(at), to) }
+            unsafe { queue.download(begin.offset(at), to) }
         });
-        done.unwrap_or_else(|error| self.queue.device.fail(error));
+        done.unwrap_or_else(|error| queue.device.fail(error));
     }
 
     fn copy_from(&self, other: &dyn DeviceMemory, bytes: usize) -> bool {
-        let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
-        assert!(bytes <= self.bytes.min(other.bytes), "{bytes} bytes of {} and {}", self.bytes, other.bytes);
-        let (device, there) = (&self.queue.device, &other.queue.device);
+        let Some(other) = other.as_any().downcast_ref::<Allocation>() else { return false };
+        let Allocation { queue, at, bytes: size, .. } = &self.memory;
+        assert!(bytes <= *size.min(&other.bytes), "{bytes} bytes of {size} and {}", other.bytes);
+        let (device, there) = (&queue.device, &other.queue.device);
         if device.has_failed() || bytes == 0 || !device.reaches(there) {
             return bytes == 0;
         }
@@ -390,15 +430,16 @@ impl DeviceMemory for Buffer {
         let copied = other.queue.wait_for_compute().and_then(|()| other.queue.synchronize()).and_then(|()| {
             // SAFETY: both have this size; the source is valid until the copy is done, which is
             // waited for
-            unsafe { device.driver().copy(other.at, self.at, bytes, self.queue.stream)? };
-            self.queue.synchronize()
+            unsafe { device.driver().copy(other.at, *at, bytes, queue.stream)? };
+            queue.synchronize()
         });
         copied.unwrap_or_else(|error| device.fail(error));
         true
     }
 
+    /// The memory without the values' type, so that buffers of any types copy from each other.
     fn as_any(&self) -> &dyn Any {
-        self
+        &self.memory
     }
 }
 
@@ -412,7 +453,7 @@ impl Accelerator for Memory {
     }
 
     fn allocate(&self, bytes: usize) -> Option<Arc<dyn DeviceMemory>> {
-        match self.0.take(bytes) {
+        match self.0.take::<u8>(bytes) {
             Ok(buffer) => Some(Arc::new(buffer)),
             Err(error) => {
                 self.0.device.fail(error);

@@ -274,7 +274,10 @@ fn other_threads_may_allocate_and_free_during_replay() {
         scope.spawn(|| {
             let queue = Queue::new(&device).unwrap();
             for size in (1..).take_while(|_| !over.load(Relaxed)) {
-                drop((queue.take(size * 600 % 50_000).unwrap(), queue.scratch(size * 900 % 50_000).unwrap()));
+                drop((
+                    queue.take::<u8>(size * 600 % 50_000).unwrap(),
+                    queue.scratch::<u8>(size * 900 % 50_000).unwrap(),
+                ));
                 device.trim().unwrap();
             }
         });
@@ -312,7 +315,7 @@ fn frees_by_other_threads_are_not_captured() {
             let queue = Queue::new(&device).unwrap();
             while !over.load(Relaxed) {
                 // an event of the compute stream marks when the memory may be reused
-                drop(queue.take(5000).unwrap());
+                drop(queue.take::<u8>(5000).unwrap());
             }
         });
         let _over = Over(&over);

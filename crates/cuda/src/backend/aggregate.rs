@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "device memory and kernels")]
 
-use graphmill_core::matrix::TableType;
 use graphmill_nn::backend::{
     EdgeWeight, OwnWeight,
     ops::{
@@ -12,125 +11,78 @@ use graphmill_nn::backend::{
 
 use super::{
     shape,
-    work::{Work, address, edge_lanes, lanes, wide},
+    work::{Work, edge_lanes, lanes, wide},
 };
-use crate::{Buffer, Result, arguments, block::Resident, device::Argument, driver::Address};
+use crate::{
+    Buffer, Result,
+    block::Resident,
+    kernels::{self, In, Out, Table, WeightedSum},
+};
 
 /// Weighted sum of rows over edges, with their own rows.
 struct Sum {
-    /// Edge range of each row.
-    indptr: Address,
-    /// Source row of each edge.
-    indices: Address,
+    sum: WeightedSum,
     /// Number of edges.
     edges: usize,
-    /// Position of each edge's weight; null if it is the edge's own position.
-    position: Address,
-    of_edge: Address,
-    of_source: Address,
-    mean: bool,
-    of_row: Address,
-    own_rows: Address,
-    num_own: usize,
-    own: Own,
     /// First aggregated column.
     first: usize,
 }
 
 /// Weights of own rows.
 struct Own {
-    /// Weight of each row; null if all use the constant and the value at `shared`.
-    of_row: Address,
+    /// Weight of each row; if `None`, all use the constant and the shared value.
+    of_row: Option<In<f32>>,
     constant: f32,
-    shared: Address,
-}
-
-/// Names of a kernel and of its variant for long rows.
-fn names(kind: TableType, vector: usize) -> [&'static str; 2] {
-    match (kind, vector) {
-        (TableType::F32, 4) => ["aggregate_f32_4", "aggregate_f32_4_long"],
-        (TableType::F32, _) => ["aggregate_f32", "aggregate_f32_long"],
-        (TableType::F16, 4) => ["aggregate_f16_4", "aggregate_f16_4_long"],
-        (TableType::F16, _) => ["aggregate_f16", "aggregate_f16_long"],
-        (TableType::Bf16, 4) => ["aggregate_bf16_4", "aggregate_bf16_4_long"],
-        (TableType::Bf16, _) => ["aggregate_bf16", "aggregate_bf16_long"],
-    }
+    shared: Option<In<f32>>,
 }
 
 impl Sum {
     /// Sums the columns from `first` on of `rows` rows.
-    fn run(
-        &self,
-        work: &Work,
-        (kind, src): (TableType, Address),
-        cols: usize,
-        beta: f32,
-        dst: Address,
-        rows: usize,
-    ) -> Result<()> {
-        if self.first >= cols || rows == 0 {
+    fn run(&self, work: &Work, src: Table, cols: usize, beta: f32, dst: Out<f32>, rows: usize) -> Result<()> {
+        let &Self { sum, edges, first } = self;
+        if first >= cols || rows == 0 {
             return Ok(());
         }
-        let is_wide = self.first.is_multiple_of(4) && wide(cols, &[(src, kind.width()), (dst, 4)]);
-        let vector = if is_wide { 4 } else { 1 };
-        let lanes = lanes(cols - self.first, vector);
-        let common: [Argument; 18] = [
-            self.indptr.into(),
-            self.indices.into(),
-            self.position.into(),
-            self.of_edge.into(),
-            self.of_source.into(),
-            u32::from(self.mean).into(),
-            self.of_row.into(),
-            self.own_rows.into(),
-            self.num_own.into(),
-            self.own.of_row.into(),
-            self.own.constant.into(),
-            self.own.shared.into(),
-            src.into(),
-            cols.into(),
-            self.first.into(),
-            beta.into(),
-            dst.into(),
-            lanes.into(),
-        ];
-        let chunks = (cols - self.first).div_ceil(lanes as usize * vector);
+        let wide = wide(cols, &[first.is_multiple_of(4), src.is_wide(), dst.is_wide()]);
+        let lanes = lanes(cols - first, wide.vector());
+        let chunks = (cols - first).div_ceil(lanes as usize * wide.vector());
+        let kernel = kernels::Aggregate { sum, src, cols, first, beta, dst, lanes, wide };
         // SAFETY: the operation checked the shapes
         unsafe {
-            let rows = work.list_rows(self.indptr, self.edges, rows)?;
-            work.rows(names(kind, vector), &rows, chunks, lanes, &common)
+            let rows = work.list_rows(sum.indptr, edges, rows)?;
+            work.rows(&rows, chunks, lanes, &kernel)
         }
     }
 
     /// Copies the columns before [`Sum::first`] of the own rows.
-    fn keep(&self, work: &Work, src: Address, cols: usize, dst: Address, rows: usize) -> Result<()> {
-        let arguments = arguments![self.own_rows, self.num_own, src, cols, self.first, dst, rows];
+    fn keep(&self, work: &Work, src: In<f32>, cols: usize, dst: Out<f32>, rows: usize) -> Result<()> {
+        let WeightedSum { own_rows, num_own, .. } = self.sum;
+        let kernel = kernels::AggregateKeep { own_rows, num_own, src, cols, first: self.first, dst, rows };
         // SAFETY: the operation checked the shapes
-        unsafe { work.groups("aggregate_keep", rows, 32, arguments) }
+        unsafe { work.groups(rows, 32, &kernel) }
     }
 }
 
-const NULL: Address = Address(0);
-
 /// Factors of the destinations' sums: 1 / max(sum of their `weight`s, 1), or 1 / (number of edges)
 /// without weights.
-fn scales(work: &Work, block: &Resident, weight: Address) -> Result<Buffer> {
-    let scales = work.scratch::<f32>(block.num_dst)?;
+fn scales(work: &Work, block: &Resident, weight: Option<In<f32>>) -> Result<Buffer<f32>> {
+    let mut scales = work.scratch::<f32>(block.num_dst)?;
     let lanes = edge_lanes(block.num_edges, block.num_dst);
-    let arguments = arguments![block.indptr.address(), weight, block.num_dst, lanes, scales.address()];
+    let (indptr, rows) = (block.indptr.read(), block.num_dst);
+    let kernel = kernels::AggregateScales { indptr, weight, rows, lanes, scales: scales.write() };
     // SAFETY: one scale per destination; weights are by edge
-    unsafe { work.groups("aggregate_scales", block.num_dst, lanes, arguments)? };
+    unsafe { work.groups(rows, lanes, &kernel)? };
     Ok(scales)
 }
 
 /// Weights of the destinations' own rows.
 fn own(work: &Work, block: &Resident, weight: OwnWeight) -> Result<Own> {
-    let none = Own { of_row: NULL, constant: 0.0, shared: NULL };
+    let none = Own { of_row: None, constant: 0.0, shared: None };
     Ok(match weight {
         OwnWeight::None => none,
         OwnWeight::Constant(constant) => Own { constant, ..none },
-        OwnWeight::OnePlus(x) => Own { constant: 1.0, shared: work.read(x)?, ..none },
-        OwnWeight::Stored => Own { of_row: address(block.self_weight.as_ref()), ..none },
+        OwnWeight::OnePlus(x) => Own { constant: 1.0, shared: Some(work.read(x)?), ..none },
+        OwnWeight::Stored => Own { of_row: block.self_weight.as_ref().map(Buffer::read), ..none },
     })
 }
 
@@ -148,32 +100,29 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     let (rows, cols) = of(dst.as_view());
     let from = work.table(src)?;
     let to = work.place(dst.reborrow(), beta != 0.0)?;
-    let weights = address(resident.edge_weight.as_ref());
+    let weights = resident.edge_weight.as_ref().map(Buffer::read);
     let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
     let normalized = (weighting.edge == EdgeWeight::Normalized && rows > 0)
         .then(|| scales(work, resident, weights))
         .transpose()?;
-    let own_rows = address(resident.dst_ids.as_ref());
-    let sum = Sum {
-        indptr: resident.indptr.address(),
-        indices: resident.indices.address(),
-        edges: resident.num_edges,
-        position: NULL,
-        of_edge: if is_weighted { weights } else { NULL },
-        of_source: NULL,
+    let own = own(work, resident, weighting.own)?;
+    let sum = WeightedSum {
+        indptr: resident.indptr.read(),
+        indices: resident.indices.read(),
+        position: None,
+        of_edge: weights.filter(|_| is_weighted),
+        of_source: None,
         mean: weighting.edge == EdgeWeight::Mean,
-        of_row: address(normalized.as_ref()),
-        own_rows,
+        of_row: normalized.as_ref().map(Buffer::read),
+        own_rows: resident.dst_ids.as_ref().map(Buffer::read),
         num_own: rows,
-        own: own(work, resident, weighting.own)?,
-        first,
+        own_weight: own.of_row,
+        own_constant: own.constant,
+        own_shared: own.shared,
     };
+    let sum = Sum { sum, edges: resident.num_edges, first };
     sum.run(work, from, cols, beta, to, rows)?;
-    if first == 0 {
-        return Ok(());
-    }
-    assert_eq!(from.0, TableType::F32, "tables of 16-bit floats must be gathered first");
-    sum.keep(work, from.1, cols, to, rows)
+    if first == 0 { Ok(()) } else { sum.keep(work, from.as_f32(), cols, to, rows) }
 }
 
 pub(super) fn aggregate_transposed(work: &Work, op: AggregateTransposed) -> Result<()> {
@@ -190,28 +139,30 @@ fn backward(work: &Work, first: usize, op: AggregateTransposed) -> Result<()> {
     let (rows, cols) = of(src_grad.as_view());
     let from = work.read(dst_grad)?;
     let to = work.place(src_grad, beta != 0.0)?;
-    let weights = address(resident.edge_weight.as_ref());
+    let weights = resident.edge_weight.as_ref().map(Buffer::read);
     let is_weighted = matches!(weighting.edge, EdgeWeight::Stored | EdgeWeight::Normalized);
     let of_source = match weighting.edge {
         EdgeWeight::One | EdgeWeight::Stored => None,
-        EdgeWeight::Mean => Some(scales(work, resident, NULL)?),
+        EdgeWeight::Mean => Some(scales(work, resident, None)?),
         EdgeWeight::Normalized => Some(scales(work, resident, weights)?),
     };
-    let sum = Sum {
-        indptr: back.indptr.address(),
-        indices: back.dst.address(),
-        edges: back.num_edges,
-        position: back.edge.address(),
-        of_edge: if is_weighted { weights } else { NULL },
-        of_source: address(of_source.as_ref()),
+    let own = own(work, resident, weighting.own)?;
+    let sum = WeightedSum {
+        indptr: back.indptr.read(),
+        indices: back.dst.read(),
+        position: Some(back.edge.read()),
+        of_edge: weights.filter(|_| is_weighted),
+        of_source: of_source.as_ref().map(Buffer::read),
         mean: false,
-        of_row: NULL,
-        own_rows: NULL,
+        of_row: None,
+        own_rows: None,
         num_own: block.num_dst,
-        own: own(work, resident, weighting.own)?,
-        first,
+        own_weight: own.of_row,
+        own_constant: own.constant,
+        own_shared: own.shared,
     };
-    sum.run(work, (TableType::F32, from), cols, beta, to, rows)?;
+    let sum = Sum { sum, edges: back.num_edges, first };
+    sum.run(work, from.into(), cols, beta, to, rows)?;
     if first > 0 { sum.keep(work, from, cols, to, rows) } else { Ok(()) }
 }
 
@@ -232,20 +183,16 @@ pub(super) fn aggregate_max(work: &Work, op: AggregateMax) -> Result<()> {
     shape::block(block, resident);
     let (rows, cols) = of(dst.as_view());
     arg.resize(rows, cols);
-    let (from, to, winners) = (work.read(src)?, work.write(dst)?, work.write(arg.bits_mut())?);
-    let (names, vector) = if wide(cols, &[(from, 4), (to, 4)]) {
-        (["aggregate_max_4", "aggregate_max_4_long"], 4)
-    } else {
-        (["aggregate_max", "aggregate_max_long"], 1)
-    };
-    let lanes = lanes(cols, vector);
-    let chunks = cols.div_ceil(lanes as usize * vector);
-    let (indptr, indices) = (resident.indptr.address(), resident.indices.address());
-    let arguments = arguments![indptr, indices, from, cols, to, winners, lanes];
+    let (src, dst, arg) = (work.read(src)?, work.write(dst)?, work.write(arg.bits_mut())?);
+    let wide = wide(cols, &[src.is_wide(), dst.is_wide()]);
+    let lanes = lanes(cols, wide.vector());
+    let chunks = cols.div_ceil(lanes as usize * wide.vector());
+    let (indptr, indices) = (resident.indptr.read(), resident.indices.read());
+    let kernel = kernels::AggregateMax { indptr, indices, src, cols, dst, arg: arg.cast(), lanes, wide };
     // SAFETY: the shapes were checked above
     unsafe {
         let rows = work.list_rows(indptr, resident.num_edges, rows)?;
-        work.rows(names, &rows, chunks, lanes, arguments)
+        work.rows(&rows, chunks, lanes, &kernel)
     }
 }
 
@@ -255,14 +202,14 @@ pub(super) fn aggregate_max_transposed(work: &Work, op: AggregateMaxTransposed) 
     let resident = resident.get();
     let back = shape::local(block, resident);
     let (rows, cols) = of(src_grad.as_view());
-    let (winners, from, to) = (work.read(arg.bits())?, work.read(dst_grad)?, work.write(src_grad)?);
+    let (arg, grad, out) = (work.read(arg.bits())?.cast(), work.read(dst_grad)?, work.write(src_grad)?);
     let lanes = lanes(cols, 1);
     let chunks = cols.div_ceil(lanes as usize);
-    let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::address);
-    let arguments = arguments![indptr, dst, edge, winners, from, cols, to, lanes];
+    let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::read);
+    let kernel = kernels::AggregateMaxBack { indptr, dst, edge, arg, grad, cols, out, lanes };
     // SAFETY: the shapes were checked above
     unsafe {
         let rows = work.list_rows(indptr, back.num_edges, rows)?;
-        work.rows(["aggregate_max_back", "aggregate_max_back_long"], &rows, chunks, lanes, arguments)
+        work.rows(&rows, chunks, lanes, &kernel)
     }
 }

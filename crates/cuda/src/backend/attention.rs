@@ -10,32 +10,36 @@ use graphmill_nn::backend::ops::{
 use super::{
     columns::{self, Partial},
     shape,
-    work::{Rows, Work, address, edge_lanes, lanes, wide},
+    work::{Rows, Work, edge_lanes, lanes, wide},
 };
 use crate::{
-    Buffer, Result, arguments,
+    Buffer, Result,
     block::{Resident, ResidentTransposed},
-    device::{Argument, Late},
-    driver::Address,
+    kernels::{self, Edges, In, Late, Out},
 };
 
-/// Leading kernel arguments that describe a block's edges.
-pub(super) fn edges(block: &Resident) -> [Argument; 6] {
-    [
-        block.indptr.address().into(),
-        block.indices.address().into(),
-        Address(0).into(),
-        address(block.dst_ids.as_ref()).into(),
-        block.num_edges.into(),
-        block.num_dst.into(),
-    ]
+/// Edges of a block.
+pub(super) fn edges(block: &Resident) -> Edges {
+    Edges {
+        indptr: block.indptr.read(),
+        indices: block.indices.read(),
+        entry: None,
+        own_rows: block.dst_ids.as_ref().map(Buffer::read),
+        num_edges: block.num_edges,
+        num_own: block.num_dst,
+    }
 }
 
-/// Leading kernel arguments that describe the edges of its transpose.
-pub(super) fn edges_back(block: &Resident, back: &ResidentTransposed) -> [Argument; 6] {
-    let [indptr, dst, edge] = [&back.indptr, &back.dst, &back.edge].map(Buffer::address);
-    let (edges, own) = (block.num_edges.into(), block.num_dst.into());
-    [indptr.into(), dst.into(), edge.into(), Address(0).into(), edges, own]
+/// Edges of its transpose.
+pub(super) fn edges_back(block: &Resident, back: &ResidentTransposed) -> Edges {
+    Edges {
+        indptr: back.indptr.read(),
+        indices: back.dst.read(),
+        entry: Some(back.edge.read()),
+        own_rows: None,
+        num_edges: block.num_edges,
+        num_own: block.num_dst,
+    }
 }
 
 pub(super) fn head_dot(work: &Work, op: HeadDot) -> Result<()> {
@@ -43,9 +47,9 @@ pub(super) fn head_dot(work: &Work, op: HeadDot) -> Result<()> {
     let HeadDot { z, a, heads, out } = op;
     let (rows, lanes) = (z.num_rows(), lanes(width, 1));
     let (z, a, out) = (work.read(z)?, work.read(a)?, work.write(out)?);
-    let arguments = arguments![z, rows, heads as u32, width, a, out, lanes];
+    let kernel = kernels::HeadDot { z, rows, heads: heads as u32, width, a, out, lanes };
     // SAFETY: the shapes were checked
-    unsafe { work.groups("head_dot", rows * heads, lanes, arguments) }
+    unsafe { work.groups(rows * heads, lanes, &kernel) }
 }
 
 pub(super) fn head_dot_backward(work: &Work, op: HeadDotBackward) -> Result<()> {
@@ -55,13 +59,13 @@ pub(super) fn head_dot_backward(work: &Work, op: HeadDotBackward) -> Result<()> 
     let (z, a, grad) = (work.read(z)?, work.read(a)?, work.read(grad)?);
     let (z_grad, a_grad) = (work.change(z_grad)?, work.change(a_grad)?);
     let [across, runs] = columns::grid(rows, cols);
-    let partial = Partial::new(work, runs, cols)?;
-    let arguments = arguments![grad, rows, heads, width, a, z_grad, lanes];
+    let mut partial = Partial::new(work, runs, cols)?;
+    let kernel = kernels::HeadDotBack { grad, rows, heads, width, a, z_grad, lanes };
     // SAFETY: the shapes were checked
-    unsafe { work.groups("head_dot_back", rows * heads as usize, lanes, arguments)? };
-    let arguments = arguments![grad, z, rows, heads, width, partial.address()];
+    unsafe { work.groups(rows * heads as usize, lanes, &kernel)? };
+    let kernel = kernels::HeadDotSums { grad, z, rows, heads, width, partial: partial.write() };
     // SAFETY: as above; one sum per column of each run
-    unsafe { work.blocks("head_dot_sums", [across, runs, 1], arguments)? };
+    unsafe { work.blocks([across, runs, 1], &kernel)? };
     partial.add_to(work, a_grad)
 }
 
@@ -73,12 +77,12 @@ pub(super) fn edge_softmax(work: &Work, op: EdgeSoftmax) -> Result<()> {
     let (heads, rows) = (source.num_cols(), block.num_dst);
     let lanes = edge_lanes(resident.num_edges, rows);
     let (source, target, alpha) = (work.read(source)?, work.read(target)?, work.write(alpha)?);
-    let rest = arguments![source, target, heads as u32, slope, alpha, lanes];
-    let arguments = [&edges(resident)[..], rest].concat();
+    let (edges, of_heads) = (edges(resident), heads as u32);
+    let kernel = kernels::EdgeSoftmax { edges, source, target, heads: of_heads, slope, alpha, lanes };
     // SAFETY: the shapes were checked
     unsafe {
-        let rows = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
-        work.rows(["edge_softmax", "edge_softmax_long"], &rows, heads, lanes, &arguments)
+        let rows = work.list_rows(edges.indptr, resident.num_edges, rows)?;
+        work.rows(&rows, heads, lanes, &kernel)
     }
 }
 
@@ -103,115 +107,120 @@ pub(super) fn edge_softmax_backward(work: &Work, op: EdgeSoftmaxBackward) -> Res
     let (source, target) = (work.read(source)?, work.read(target)?);
     let (alpha, alpha_grad) = (work.read(alpha)?, work.read(alpha_grad)?);
     let (scratch, target_grad) = (work.write(scratch)?, work.write(target_grad)?);
-    let rest =
-        arguments![source, target, heads as u32, slope, alpha, alpha_grad, scratch, target_grad, lanes];
-    let arguments = [&edges(resident)[..], rest].concat();
+    let kernel = kernels::EdgeSoftmaxBack {
+        edges: edges(resident),
+        source,
+        target,
+        heads: heads as u32,
+        slope,
+        alpha,
+        alpha_grad,
+        out: scratch,
+        sums: target_grad,
+        lanes,
+    };
     // SAFETY: the shapes were checked
     unsafe {
-        let listed = work.list_rows(resident.indptr.address(), resident.num_edges, rows)?;
-        work.rows(["edge_softmax_back", "edge_softmax_back_long"], &listed, heads, lanes, &arguments)?;
-        work.fill(target_grad.offset(4 * rows * heads), 0.0, (sources - rows) * heads)?;
+        let listed = work.list_rows(resident.indptr.read(), resident.num_edges, rows)?;
+        work.rows(&listed, heads, lanes, &kernel)?;
+        work.fill(target_grad.offset(rows * heads).address(), 0.0, (sources - rows) * heads)?;
     }
     let source_grad = work.write(source_grad)?;
     // SAFETY: a transpose has this number of edges and sources
-    let listed = unsafe { work.list_rows(back.indptr.address(), back.num_edges, sources)? };
+    let listed = unsafe { work.list_rows(back.indptr.read(), back.num_edges, sources)? };
     let lanes = edge_lanes(back.num_edges, sources);
-    sum_entries(work, edges_back(resident, back), &listed, lanes, scratch, heads, source_grad)
+    sum_entries(work, edges_back(resident, back), &listed, lanes, scratch.into(), heads, source_grad)
 }
 
 /// Sums a value of each entry over the rows' entries.
 pub(super) fn sum_entries(
     work: &Work,
-    of: [Argument; 6],
+    edges: Edges,
     rows: &Rows,
     lanes: u32,
-    values: Address,
+    values: In<f32>,
     heads: usize,
-    out: Address,
+    out: Out<f32>,
 ) -> Result<()> {
-    let arguments = [&of[..], &arguments![values, heads as u32, out, lanes][..]].concat();
+    let kernel = kernels::SumEntries { edges, values, heads: heads as u32, out, lanes };
     // SAFETY: the caller checked the shapes
-    unsafe { work.rows(["sum_entries", "sum_entries_long"], rows, heads, lanes, &arguments) }
+    unsafe { work.rows(rows, heads, lanes, &kernel) }
 }
 
 /// Softmax of `scores` over the entries of these rows, by heads.
 pub(super) fn softmax_scores(
     work: &Work,
-    of: [Argument; 6],
+    edges: Edges,
     rows: &Rows,
     heads: usize,
-    scores: Address,
-    alpha: Address,
+    scores: In<f32>,
+    alpha: Out<f32>,
 ) -> Result<()> {
     let lanes = rows.lanes();
-    let (used, key, no_threshold) = (Address(0), Late(0u64), 0u32);
-    let rest = arguments![scores, heads as u32, 1.0f32, alpha, used, key, no_threshold, 1.0f32, lanes];
+    let kernel = kernels::ScoreSoftmax {
+        edges,
+        score: scores,
+        heads: heads as u32,
+        slope: 1.0,
+        alpha,
+        used: None,
+        key: Late(0),
+        threshold: 0,
+        scale: 1.0,
+        lanes,
+    };
     // SAFETY: the caller checked the shapes
-    unsafe {
-        let names = ["score_softmax", "score_softmax_long"];
-        work.rows(names, rows, heads, lanes, &[&of[..], rest].concat())
-    }
+    unsafe { work.rows(rows, heads, lanes, &kernel) }
 }
 
 /// Gradient of [`softmax_scores`], in the place of that of `alpha`.
 pub(super) fn softmax_scores_back(
     work: &Work,
-    of: [Argument; 6],
+    edges: Edges,
     rows: &Rows,
     heads: usize,
-    alpha: Address,
-    grad: Address,
+    alpha: In<f32>,
+    grad: Out<f32>,
 ) -> Result<()> {
-    let lanes = rows.lanes();
+    let (lanes, of_heads) = (rows.lanes(), heads as u32);
     // scores are not rectified, so any values take their place
-    let (scores, used) = (alpha, alpha);
-    let rest = arguments![scores, heads as u32, 1.0f32, alpha, used, grad, lanes];
+    let (score, used, slope) = (alpha, alpha, 1.0);
+    let kernel = kernels::ScoreSoftmaxBack { edges, score, heads: of_heads, slope, alpha, used, grad, lanes };
     // SAFETY: the caller checked the shapes
-    unsafe {
-        let names = ["score_softmax_back", "score_softmax_back_long"];
-        work.rows(names, rows, heads, lanes, &[&of[..], rest].concat())
-    }
+    unsafe { work.rows(rows, heads, lanes, &kernel) }
 }
 
 /// Sums of rows `x` over entries, weighted by heads.
 pub(super) struct Attention {
     /// Edges of a block or of its transpose.
-    pub(super) of: [Argument; 6],
-    /// A weight for each entry and head.
-    pub(super) alpha: Address,
+    pub(super) edges: Edges,
     pub(super) heads: usize,
     pub(super) width: usize,
-    pub(super) x: Address,
+    pub(super) x: In<f32>,
 }
 
 impl Attention {
-    /// Computes the weights of these rows' entries: dot products of `x` and the rows' `by`.
-    pub(super) fn dots(&self, work: &Work, rows: &Rows, by: Address) -> Result<()> {
-        let &Self { of, alpha, heads, width, x } = self;
-        let (names, vector) = if wide(width, &[(x, 4), (by, 4)]) {
-            (["attend_dots_4", "attend_dots_4_long"], 4)
-        } else {
-            (["attend_dots", "attend_dots_long"], 1)
-        };
-        let lanes = lanes(width, vector);
-        let arguments = [&of[..], arguments![by, heads as u32, width, x, alpha, lanes]].concat();
+    /// Computes the weights `alpha` of these rows' entries, for each head: dot products of `x` and
+    /// the rows' `by`.
+    pub(super) fn dots(&self, work: &Work, rows: &Rows, by: In<f32>, alpha: Out<f32>) -> Result<()> {
+        let &Self { edges, heads, width, x } = self;
+        let wide = wide(width, &[x.is_wide(), by.is_wide()]);
+        let (lanes, of_heads) = (lanes(width, wide.vector()), heads as u32);
+        let kernel =
+            kernels::AttendDots { edges, grad: by, heads: of_heads, width, z: x, out: alpha, lanes, wide };
         // SAFETY: the callers checked the shapes
-        unsafe { work.rows(names, rows, heads, lanes, &arguments) }
+        unsafe { work.rows(rows, heads, lanes, &kernel) }
     }
 
-    /// Sums over these rows' entries.
-    pub(super) fn sum(&self, work: &Work, rows: &Rows, out: Address) -> Result<()> {
-        let &Self { of, alpha, heads, width, x } = self;
-        let (names, vector) = if wide(width, &[(x, 4), (out, 4)]) {
-            (["attend_rows_4", "attend_rows_4_long"], 4)
-        } else {
-            (["attend_rows", "attend_rows_long"], 1)
-        };
-        let lanes = lanes(heads * width, vector);
-        let chunks = (heads * width).div_ceil(lanes as usize * vector);
-        let arguments = [&of[..], arguments![alpha, heads as u32, width, x, out, lanes]].concat();
+    /// Sums over these rows' entries, weighted by `alpha` for each head.
+    pub(super) fn sum(&self, work: &Work, rows: &Rows, alpha: In<f32>, out: Out<f32>) -> Result<()> {
+        let &Self { edges, heads, width, x } = self;
+        let wide = wide(width, &[x.is_wide(), out.is_wide()]);
+        let (lanes, of_heads) = (lanes(heads * width, wide.vector()), heads as u32);
+        let chunks = (heads * width).div_ceil(lanes as usize * wide.vector());
+        let kernel = kernels::AttendRows { edges, alpha, heads: of_heads, width, x, out, lanes, wide };
         // SAFETY: the callers checked the shapes
-        unsafe { work.rows(names, rows, chunks, lanes, &arguments) }
+        unsafe { work.rows(rows, chunks, lanes, &kernel) }
     }
 }
 
@@ -224,8 +233,8 @@ pub(super) fn attend(work: &Work, op: Attend) -> Result<()> {
     let heads = alpha.num_cols();
     let (alpha, x, out) = (work.read(alpha)?, work.read(z)?, work.write(out)?);
     // SAFETY: a block has this number of edges and destinations
-    let rows = unsafe { work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)? };
-    Attention { of: edges(resident), alpha, heads, width, x }.sum(work, &rows, out)
+    let rows = unsafe { work.list_rows(resident.indptr.read(), resident.num_edges, block.num_dst)? };
+    Attention { edges: edges(resident), heads, width, x }.sum(work, &rows, alpha, out)
 }
 
 pub(super) fn attend_backward(work: &Work, op: AttendBackward) -> Result<()> {
@@ -240,29 +249,31 @@ pub(super) fn attend_backward(work: &Work, op: AttendBackward) -> Result<()> {
     // SAFETY: a block and its transpose have these numbers of edges and rows
     let [rows, sources] = unsafe {
         [
-            work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)?,
-            work.list_rows(back.indptr.address(), back.num_edges, back.num_src)?,
+            work.list_rows(resident.indptr.read(), resident.num_edges, block.num_dst)?,
+            work.list_rows(back.indptr.read(), back.num_edges, back.num_src)?,
         ]
     };
-    Attention { of: edges(resident), alpha: alpha_grad, heads, width, x: z }.dots(work, &rows, grad)?;
-    let of = edges_back(resident, back);
-    Attention { of, alpha, heads, width, x: grad }.sum(work, &sources, z_grad)
+    Attention { edges: edges(resident), heads, width, x: z }.dots(work, &rows, grad, alpha_grad)?;
+    let edges = edges_back(resident, back);
+    Attention { edges, heads, width, x: grad }.sum(work, &sources, alpha, z_grad)
 }
 
 pub(super) fn head_mean(work: &Work, op: HeadMean) -> Result<()> {
     let HeadMean { x, heads, out } = op;
     let (rows, width) = of(out.as_view());
     let lanes = lanes(width, 1);
-    let arguments = arguments![work.read(x)?, rows, heads as u32, width, work.write(out)?, lanes];
+    let (x, out) = (work.read(x)?, work.write(out)?);
+    let kernel = kernels::HeadMean { x, rows, heads: heads as u32, width, out, lanes };
     // SAFETY: the shapes were checked
-    unsafe { work.groups("head_mean", rows, lanes, arguments) }
+    unsafe { work.groups(rows, lanes, &kernel) }
 }
 
 pub(super) fn head_mean_backward(work: &Work, op: HeadMeanBackward) -> Result<()> {
     let HeadMeanBackward { grad, heads, x_grad } = op;
     let (rows, width) = of(grad);
     let lanes = lanes(width, 1);
-    let arguments = arguments![work.read(grad)?, rows, heads as u32, width, work.write(x_grad)?, lanes];
+    let (grad, x_grad) = (work.read(grad)?, work.write(x_grad)?);
+    let kernel = kernels::HeadMeanBack { grad, rows, heads: heads as u32, width, x_grad, lanes };
     // SAFETY: the shapes were checked
-    unsafe { work.groups("head_mean_back", rows, lanes, arguments) }
+    unsafe { work.groups(rows, lanes, &kernel) }
 }

@@ -3,7 +3,10 @@
 #![allow(unsafe_code, reason = "device memory and kernels")]
 
 use super::work::Work;
-use crate::{Buffer, Result, arguments, driver::Address};
+use crate::{
+    Buffer, Result,
+    kernels::{self, Out},
+};
 
 /// Columns per block of threads.
 const COLUMNS: usize = 32;
@@ -21,7 +24,7 @@ pub(super) fn grid(rows: usize, cols: usize) -> [usize; 2] {
 
 /// Result of the first stage: sums of `width` columns over each run of rows.
 pub(super) struct Partial {
-    sums: Buffer,
+    sums: Buffer<f64>,
     runs: usize,
     width: usize,
 }
@@ -32,9 +35,9 @@ pub(super) struct Total {
     pub(super) count: usize,
     /// If true, the sums are added to the old values.
     pub(super) keeps: bool,
-    /// Addresses of the first `split` columns and of the others.
-    pub(super) out: [Address; 2],
-    /// Number of columns at the first address.
+    /// Places of the first `split` columns and of the others.
+    pub(super) out: [Out<f32>; 2],
+    /// Number of columns at the first place.
     pub(super) split: usize,
 }
 
@@ -44,23 +47,23 @@ impl Partial {
         Ok(Self { sums: work.scratch::<f64>(runs * width)?, runs, width })
     }
 
-    /// Output address of the first stage.
-    pub(super) fn address(&self) -> Address {
-        self.sums.address()
+    /// Output of the first stage.
+    pub(super) fn write(&mut self) -> Out<f64> {
+        self.sums.write()
     }
 
     /// Runs the second stage.
     pub(super) fn total(&self, work: &Work, total: Total) -> Result<()> {
         let &Self { ref sums, runs, width } = self;
-        let Total { count, keeps, out, split } = total;
-        let arguments =
-            arguments![sums.address(), runs, width, split, count, u32::from(keeps), out[0], out[1]];
+        let Total { count, keeps, out: [out, rest], split } = total;
+        let partial = sums.read();
+        let kernel = kernels::ColumnsTotal { partial, runs, width, cols: split, count, keeps, out, rest };
         // SAFETY: `runs` times `width` sums are allocated, and one result per column
-        unsafe { work.blocks("columns_total", [width.div_ceil(COLUMNS), 1, 1], arguments) }
+        unsafe { work.blocks([width.div_ceil(COLUMNS), 1, 1], &kernel) }
     }
 
     /// Runs the second stage and adds to the values at `out`.
-    pub(super) fn add_to(&self, work: &Work, out: Address) -> Result<()> {
+    pub(super) fn add_to(&self, work: &Work, out: Out<f32>) -> Result<()> {
         self.total(work, Total { count: 1, keeps: true, out: [out; 2], split: self.width })
     }
 }

@@ -19,13 +19,13 @@ pub(super) fn dot_softmax(work: &Work, op: DotSoftmax) -> Result<()> {
     let heads = alpha.num_cols();
     let (entries, own) = (block.num_edges() * heads, block.num_dst * heads);
     let (query, key, alpha) = (work.read(query)?, work.read(key)?, work.write(alpha)?);
-    let scores = work.scratch::<f32>(entries)?;
-    let EdgeRows { of, rows } = EdgeRows::new(work, block, resident.get())?.alone();
-    Attention { of, alpha: scores.address(), heads, width, x: key }.dots(work, &rows, query)?;
-    scale_values(work, scale, scores.address(), entries)?;
-    softmax_scores(work, of, &rows, heads, scores.address(), alpha)?;
+    let mut scores = work.scratch::<f32>(entries)?;
+    let EdgeRows { edges, rows } = EdgeRows::new(work, block, resident.get())?.alone();
+    Attention { edges, heads, width, x: key }.dots(work, &rows, query, scores.write())?;
+    scale_values(work, scale, scores.write(), entries)?;
+    softmax_scores(work, edges, &rows, heads, scores.read(), alpha)?;
     // SAFETY: the destinations' own entries follow those of the edges
-    unsafe { work.fill(alpha.offset(4 * entries), 0.0, own) }
+    unsafe { work.fill(alpha.offset(entries).address(), 0.0, own) }
 }
 
 pub(super) fn dot_softmax_backward(work: &Work, op: DotSoftmaxBackward) -> Result<()> {
@@ -37,11 +37,12 @@ pub(super) fn dot_softmax_backward(work: &Work, op: DotSoftmaxBackward) -> Resul
     let (width, entries) = (key.num_cols() / heads, block.num_edges() * heads);
     let (query, key, alpha) = (work.read(query)?, work.read(key)?, work.read(alpha)?);
     let (alpha_grad, scratch) = (work.read(alpha_grad)?, work.write(scratch)?);
-    let EdgeRows { of, rows } = EdgeRows::new(work, block, resident)?.alone();
+    let EdgeRows { edges, rows } = EdgeRows::new(work, block, resident)?.alone();
     copy_values(work, alpha_grad, scratch, entries)?;
-    softmax_scores_back(work, of, &rows, heads, alpha, scratch)?;
+    softmax_scores_back(work, edges, &rows, heads, alpha, scratch)?;
     scale_values(work, scale, scratch, entries)?;
-    Attention { of, alpha: scratch, heads, width, x: key }.sum(work, &rows, work.write(query_grad)?)?;
-    let EdgeRows { of, rows } = EdgeRows::transposed(work, block, resident)?.alone();
-    Attention { of, alpha: scratch, heads, width, x: query }.sum(work, &rows, work.write(key_grad)?)
+    let alpha = scratch.into();
+    Attention { edges, heads, width, x: key }.sum(work, &rows, alpha, work.write(query_grad)?)?;
+    let EdgeRows { edges, rows } = EdgeRows::transposed(work, block, resident)?.alone();
+    Attention { edges, heads, width, x: query }.sum(work, &rows, alpha, work.write(key_grad)?)
 }

@@ -9,11 +9,15 @@ use super::{
     shape,
     work::{Rows, Work, lanes},
 };
-use crate::{Result, arguments, block::Resident, device::Argument, driver::Address};
+use crate::{
+    Result,
+    block::Resident,
+    kernels::{self, Edges, In, Out, RowKernel},
+};
 
 /// Edges of rows, with the list of the long rows.
 pub(super) struct EdgeRows {
-    pub(super) of: [Argument; 6],
+    pub(super) edges: Edges,
     pub(super) rows: Rows,
 }
 
@@ -22,48 +26,41 @@ impl EdgeRows {
     pub(super) fn new(work: &Work, block: &Block, resident: &Resident) -> Result<Self> {
         shape::block(block, resident);
         // SAFETY: a block has this number of edges and destinations
-        let rows = unsafe { work.list_rows(resident.indptr.address(), resident.num_edges, block.num_dst)? };
-        Ok(Self { of: edges(resident), rows })
+        let rows = unsafe { work.list_rows(resident.indptr.read(), resident.num_edges, block.num_dst)? };
+        Ok(Self { edges: edges(resident), rows })
     }
 
     /// Edges of a block's sources.
     pub(super) fn transposed(work: &Work, block: &Block, resident: &Resident) -> Result<Self> {
         let back = shape::local(block, resident);
         // SAFETY: a transpose has this number of edges and sources
-        let rows = unsafe { work.list_rows(back.indptr.address(), back.num_edges, back.num_src)? };
-        Ok(Self { of: edges_back(resident, back), rows })
+        let rows = unsafe { work.list_rows(back.indptr.read(), back.num_edges, back.num_src)? };
+        Ok(Self { edges: edges_back(resident, back), rows })
     }
 
     /// The same rows, without the entries of destinations.
     pub(super) fn alone(self) -> Self {
-        let [indptr, indices, entry, own_rows, count, _] = self.of;
-        Self { of: [indptr, indices, entry, own_rows, count, 0usize.into()], ..self }
+        Self { edges: Edges { num_own: 0, ..self.edges }, ..self }
     }
 
-    /// Launches kernels that sum `cols` columns over the rows' entries.
-    pub(super) fn sum(
-        &self,
-        work: &Work,
-        names: [&'static str; 2],
-        cols: usize,
-        rest: &[Argument],
-    ) -> Result<()> {
-        let lanes = lanes(cols, 1);
-        let arguments = [&self.of[..], rest, &arguments![lanes][..]].concat();
+    /// Launches a kernel that sums `cols` columns over the rows' entries with this number of lanes:
+    /// see [`lanes`].
+    pub(super) fn sum(&self, work: &Work, cols: usize, lanes: u32, kernel: &impl RowKernel) -> Result<()> {
         // SAFETY: the callers checked the shapes
-        unsafe { work.rows(names, &self.rows, cols.div_ceil(lanes as usize), lanes, &arguments) }
+        unsafe { work.rows(&self.rows, cols.div_ceil(lanes as usize), lanes, kernel) }
     }
 
     /// Sums `values`, a row for each entry, into `out`, added to the old values if `onto`.
     pub(super) fn sum_rows(
         &self,
         work: &Work,
-        values: Address,
+        values: In<f32>,
         cols: usize,
         onto: bool,
-        out: Address,
+        out: Out<f32>,
     ) -> Result<()> {
-        let rest = arguments![values, u32::from(onto), out, cols];
-        self.sum(work, ["sum_edge_rows", "sum_edge_rows_long"], cols, rest)
+        let lanes = lanes(cols, 1);
+        let kernel = kernels::SumEdgeRows { edges: self.edges, values, onto, out, cols, lanes };
+        self.sum(work, cols, lanes, &kernel)
     }
 }

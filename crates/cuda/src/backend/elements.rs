@@ -12,7 +12,10 @@ use super::{
     columns::{self, Partial, Total},
     work::{Work, lanes, wide},
 };
-use crate::{Result, arguments, device::Late, driver::Address};
+use crate::{
+    Result,
+    kernels::{self, In, Late},
+};
 
 /// Number of an activation in the kernels.
 fn number(activation: Activation) -> u32 {
@@ -31,15 +34,15 @@ pub(super) fn epilogue(work: &Work, op: EpilogueForward) -> Result<()> {
     if bias.is_none() && activation == Activation::Identity && threshold == 0 {
         return Ok(());
     }
-    let bias = bias.map_or(Ok(Address(0)), |bias| work.read(bias))?;
+    let bias = bias.map(|bias| work.read(bias)).transpose()?;
     let x = work.change(x)?;
-    let (name, vector) =
-        if wide(cols, &[(x, 4), (bias, 4)]) { ("epilogue_forward_4", 4) } else { ("epilogue_forward", 1) };
-    let lanes = lanes(cols, vector);
-    let arguments =
-        arguments![x, rows, cols, bias, number(activation), Late(dropout.key), threshold, scale, lanes];
+    let wide = wide(cols, &[x.is_wide(), bias.is_none_or(In::is_wide)]);
+    let lanes = lanes(cols, wide.vector());
+    let (activation, key) = (number(activation), Late(dropout.key));
+    let kernel =
+        kernels::EpilogueForward { x, rows, cols, bias, activation, key, threshold, scale, lanes, wide };
     // SAFETY: the shapes were checked
-    unsafe { work.groups(name, rows, lanes, arguments) }
+    unsafe { work.groups(rows, lanes, &kernel) }
 }
 
 pub(super) fn epilogue_backward(work: &Work, op: EpilogueBackward) -> Result<()> {
@@ -53,42 +56,48 @@ pub(super) fn epilogue_backward(work: &Work, op: EpilogueBackward) -> Result<()>
         };
     }
     let (y, grad) = (work.read(y)?, work.change(grad)?);
-    let activation = number(activation);
+    let (activation, key) = (number(activation), Late(dropout.key));
     let Some(bias_grad) = bias_grad else {
-        let is_wide = wide(cols, &[(y, 4), (grad, 4)]);
-        let (name, vector) = if is_wide { ("epilogue_backward_4", 4) } else { ("epilogue_backward", 1) };
-        let lanes = lanes(cols, vector);
-        let arguments =
-            arguments![y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, lanes];
+        let wide = wide(cols, &[y.is_wide(), grad.is_wide()]);
+        let lanes = lanes(cols, wide.vector());
+        let kernel =
+            kernels::EpilogueBackward { y, grad, rows, cols, activation, key, threshold, scale, lanes, wide };
         // SAFETY: the shapes were checked
-        return unsafe { work.groups(name, rows, lanes, arguments) };
+        return unsafe { work.groups(rows, lanes, &kernel) };
     };
     let [across, runs] = columns::grid(rows, cols);
-    let partial = Partial::new(work, runs, cols)?;
+    let mut partial = Partial::new(work, runs, cols)?;
     let bias_grad = work.change(bias_grad)?;
-    #[rustfmt::skip]
-    let arguments = arguments![
-        y, grad, rows, cols, activation, Late(dropout.key), threshold, scale, partial.address()
-    ];
+    let kernel = kernels::EpilogueBackwardSums {
+        y,
+        grad,
+        rows,
+        cols,
+        activation,
+        key,
+        threshold,
+        scale,
+        partial: partial.write(),
+    };
     // SAFETY: the shapes were checked, and there is one sum per column of each run
-    unsafe { work.blocks("epilogue_backward_sums", [across, runs, 1], arguments)? };
+    unsafe { work.blocks([across, runs, 1], &kernel)? };
     partial.add_to(work, bias_grad)
 }
 
 pub(super) fn gelu(work: &Work, op: GeluForward) -> Result<()> {
     let GeluForward { x, out } = op;
     let count = x.num_rows() * x.num_cols();
-    let arguments = arguments![work.read(x)?, count, work.write(out)?];
+    let kernel = kernels::GeluForward { x: work.read(x)?, count, out: work.write(out)? };
     // SAFETY: the shapes were checked
-    unsafe { work.queue.run("gelu_forward", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }
 
 pub(super) fn gelu_backward(work: &Work, op: GeluBackward) -> Result<()> {
     let GeluBackward { x, grad } = op;
     let count = x.num_rows() * x.num_cols();
-    let arguments = arguments![work.read(x)?, count, work.change(grad)?];
+    let kernel = kernels::GeluBackward { x: work.read(x)?, count, grad: work.change(grad)? };
     // SAFETY: the shapes were checked
-    unsafe { work.queue.run("gelu_backward", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }
 
 pub(super) fn add_column_sums(work: &Work, x: View, out: ViewMut) -> Result<()> {
@@ -98,12 +107,11 @@ pub(super) fn add_column_sums(work: &Work, x: View, out: ViewMut) -> Result<()> 
 }
 
 /// Computes the column sums of `x`, which has this shape.
-pub(super) fn sum_columns(work: &Work, x: Address, (rows, cols): (usize, usize), to: Total) -> Result<()> {
+pub(super) fn sum_columns(work: &Work, x: In<f32>, (rows, cols): (usize, usize), to: Total) -> Result<()> {
     let [across, runs] = columns::grid(rows, cols);
-    let partial = Partial::new(work, runs, cols)?;
+    let mut partial = Partial::new(work, runs, cols)?;
+    let kernel = kernels::ColumnsValues { x, rows, cols, partial: partial.write() };
     // SAFETY: the caller ensures that many values, and there is one sum per column of each run
-    unsafe {
-        work.blocks("columns_values", [across, runs, 1], arguments![x, rows, cols, partial.address()])?
-    };
+    unsafe { work.blocks([across, runs, 1], &kernel)? };
     partial.total(work, to)
 }

@@ -5,25 +5,24 @@
 use graphmill_nn::backend::ops::{AddTimes, ScaleHeads, ScaleHeadsBackward, Skip, SkipBackward};
 
 use super::{rows::dot_sums, work::Work};
-use crate::{Result, arguments};
+use crate::{Result, kernels};
 
 pub(super) fn add_times(work: &Work, op: AddTimes) -> Result<()> {
     let AddTimes { factors, at, plus, x, y } = op;
     let count = x.num_rows() * x.num_cols();
-    let (factor, x, y) = (work.read(factors)?.offset(4 * at), work.read(x)?, work.change(y)?);
-    let arguments = arguments![factor, plus, x, y, count];
+    let (factor, x, y) = (work.read(factors)?.offset(at), work.read(x)?, work.change(y)?);
     // SAFETY: the shapes were checked
-    unsafe { work.queue.run("add_times", count, arguments) }
+    unsafe { work.queue.run(count, &kernels::AddTimes { factor, plus, x, y, count }) }
 }
 
 pub(super) fn scale_heads(work: &Work, op: ScaleHeads) -> Result<()> {
     let ScaleHeads { factors, x, out } = op;
     let (cols, count) = (x.num_cols(), x.num_rows() * x.num_cols());
     let width = cols / factors.num_cols();
-    let arguments =
-        arguments![work.read(factors)?, work.read(x)?, count, cols, width, 0u32, work.write(out)?];
+    let (factors, x, out) = (work.read(factors)?, work.read(x)?, work.write(out)?);
+    let kernel = kernels::ScaleHeads { factors, x, count, cols, width, onto: false, out };
     // SAFETY: the shapes were checked
-    unsafe { work.queue.run("scale_heads", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }
 
 pub(super) fn scale_heads_backward(work: &Work, op: ScaleHeadsBackward) -> Result<()> {
@@ -32,19 +31,21 @@ pub(super) fn scale_heads_backward(work: &Work, op: ScaleHeadsBackward) -> Resul
     let (width, count) = (cols / heads, rows * cols);
     let (factors, x, grad) = (work.read(factors)?, work.read(x)?, work.read(grad)?);
     let (factors_grad, x_grad) = (work.change(factors_grad)?, work.change(x_grad)?);
+    let of_x = kernels::ScaleHeads { factors, x: grad, count, cols, width, onto: true, out: x_grad };
+    let of_factors = kernels::AddHeadDots { x: grad, y: x, rows, cols, width, out: factors_grad };
     // SAFETY: the shapes were checked
     unsafe {
-        work.queue.run("scale_heads", count, arguments![factors, grad, count, cols, width, 1u32, x_grad])?;
-        work.blocks("add_head_dots", [heads, 1, 1], arguments![grad, x, rows, cols, width, factors_grad])
+        work.queue.run(count, &of_x)?;
+        work.blocks([heads, 1, 1], &of_factors)
     }
 }
 
 pub(super) fn skip(work: &Work, op: Skip) -> Result<()> {
     let Skip { skip, x, y } = op;
     let count = x.num_rows() * x.num_cols();
-    let arguments = arguments![work.read(skip)?, work.read(x)?, count, work.change(y)?];
+    let kernel = kernels::SkipForward { skip: work.read(skip)?, x: work.read(x)?, count, y: work.change(y)? };
     // SAFETY: the shapes were checked
-    unsafe { work.queue.run("skip_forward", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }
 
 pub(super) fn skip_backward(work: &Work, op: SkipBackward) -> Result<()> {
@@ -54,10 +55,11 @@ pub(super) fn skip_backward(work: &Work, op: SkipBackward) -> Result<()> {
     let (without, _) = dot_sums(work, grad.as_view(), x)?;
     let (skip, skip_grad) = (work.read(skip)?, work.change(skip_grad)?);
     let (grad, x_grad) = (work.change(grad)?, work.change(x_grad)?);
-    let sums = arguments![skip, with.address(), without.address(), blocks, skip_grad];
+    let (with, without) = (with.read(), without.read());
+    let of_skip = kernels::AddSkipGrad { skip, with, without, count: blocks, out: skip_grad };
     // SAFETY: the shapes were checked, and both buffers have a sum for each block
     unsafe {
-        work.blocks("add_skip_grad", [1; 3], sums)?;
-        work.queue.run("skip_backward", count, arguments![skip, count, grad, x_grad])
+        work.blocks([1; 3], &of_skip)?;
+        work.queue.run(count, &kernels::SkipBackward { skip, count, grad, x_grad })
     }
 }

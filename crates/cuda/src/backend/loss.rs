@@ -6,59 +6,80 @@
 use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::ops::{SigmoidCrossEntropy, SoftmaxCrossEntropy, shape};
 
-use super::{
-    rows as values,
-    work::{Work, address},
+use super::{rows as values, work::Work};
+use crate::{
+    Buffer, Result,
+    kernels::{self, In, Kernel, Out},
 };
-use crate::{Buffer, Result, arguments};
 
 /// Rows per block of threads.
 const ROWS: usize = 8;
 /// Maximum number of blocks of a loss: independent of the device, so that the sum is too.
 const BLOCKS: usize = 1024;
 
-/// Runs a loss kernel; `targets` are by row or by logit.
-fn loss(
+/// Operands of a loss on the device, without its targets.
+struct Operands {
+    logits: In<f32>,
+    rows: usize,
+    cols: usize,
+    weight: Option<In<f32>>,
+    scale: f32,
+    grad: Out<f32>,
+    losses: Out<f64>,
+}
+
+/// Runs the kernel of a loss.
+fn loss<K: Kernel>(
     work: &Work,
-    name: &'static str,
     logits: View,
-    targets: Buffer,
     weight: &[f32],
     scale: f32,
     grad: ViewMut,
-) -> Result<Option<Buffer>> {
+    kernel: impl FnOnce(Operands) -> K,
+) -> Result<Option<Buffer<f64>>> {
     let (rows, cols) = shape::of(logits);
     if rows == 0 {
         return Ok(None);
     }
     let weight = (!weight.is_empty()).then(|| work.queue.upload(weight)).transpose()?;
     let blocks = rows.div_ceil(ROWS).min(BLOCKS);
-    let losses = work.scratch::<f64>(blocks)?;
-    let (logits, grad, weight) = (work.read(logits)?, work.write(grad)?, address(weight.as_ref()));
-    let arguments = arguments![logits, rows, cols, targets.address(), weight, scale, grad, losses.address()];
+    let mut losses = work.scratch::<f64>(blocks)?;
+    let (logits, grad) = (work.read(logits)?, work.write(grad)?);
+    let weight = weight.as_ref().map(Buffer::read);
+    let kernel = kernel(Operands { logits, rows, cols, weight, scale, grad, losses: losses.write() });
     // SAFETY: the operation checked the shapes, and there is one loss per block
-    unsafe { work.blocks(name, [blocks, 1, 1], arguments)? };
+    unsafe { work.blocks([blocks, 1, 1], &kernel)? };
     values::total(work, &losses, blocks, scale).map(Some)
 }
 
-pub(super) fn softmax_cross_entropy(work: &Work, op: SoftmaxCrossEntropy) -> Result<Option<Buffer>> {
+pub(super) fn softmax_cross_entropy(work: &Work, op: SoftmaxCrossEntropy) -> Result<Option<Buffer<f64>>> {
     let SoftmaxCrossEntropy { logits, label, weight, scale, grad } = op;
-    loss(work, "softmax_loss", logits, work.queue.upload(label)?, weight, scale, grad)
+    let labels = work.queue.upload(label)?;
+    loss(work, logits, weight, scale, grad, |of| {
+        let Operands { logits, rows, cols, weight, scale, grad, losses } = of;
+        kernels::SoftmaxLoss { logits, rows, cols, label: labels.read(), weight, scale, grad, losses }
+    })
 }
 
-pub(super) fn sigmoid_cross_entropy(work: &Work, op: SigmoidCrossEntropy) -> Result<Option<Buffer>> {
+pub(super) fn sigmoid_cross_entropy(work: &Work, op: SigmoidCrossEntropy) -> Result<Option<Buffer<f64>>> {
     let SigmoidCrossEntropy { logits, target, weight, scale, grad } = op;
-    loss(work, "sigmoid_loss", logits, work.queue.upload(target)?, weight, scale, grad)
+    let targets = work.queue.upload(target)?;
+    loss(work, logits, weight, scale, grad, |of| {
+        let Operands { logits, rows, cols, weight, scale, grad, losses } = of;
+        kernels::SigmoidLoss { logits, rows, cols, target: targets.read(), weight, scale, grad, losses }
+    })
 }
 
 pub(super) fn softmax(work: &Work, x: ViewMut) -> Result<()> {
     let (rows, cols) = shape::of(x.as_view());
+    let kernel = kernels::SoftmaxRows { x: work.change(x)?, rows, cols };
     // SAFETY: the view has this shape
-    unsafe { work.groups("softmax_rows", rows, 32, arguments![work.change(x)?, rows, cols]) }
+    unsafe { work.groups(rows, 32, &kernel) }
 }
 
 pub(super) fn sigmoid(work: &Work, x: ViewMut) -> Result<()> {
     let count = x.num_rows() * x.num_cols();
+    let kernel = kernels::SigmoidValues { x: work.change(x)?, count };
     // SAFETY: the view has this shape
-    unsafe { work.queue.run("sigmoid_values", count, arguments![work.change(x)?, count]) }
+    unsafe { work.queue.run(count, &kernel) }
 }

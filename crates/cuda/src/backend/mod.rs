@@ -69,7 +69,7 @@ pub struct Cuda {
     queue: Arc<Queue>,
     arithmetic: Arithmetic,
     /// Loss that has not been read yet.
-    loss: Mutex<Option<Buffer>>,
+    loss: Mutex<Option<Buffer<f64>>>,
     /// Table of late-bound values of replayable steps, which graphs read.
     late: Mutex<Option<Buffer>>,
     /// If true, replayable steps become graphs.
@@ -118,7 +118,7 @@ impl Cuda {
 
 impl Cuda {
     /// Runs a loss whose value is read later ([`Backend::resolve_loss`]).
-    fn late(&self, operation: impl FnOnce(&Work) -> Result<Option<Buffer>>) -> f64 {
+    fn late(&self, operation: impl FnOnce(&Work) -> Result<Option<Buffer<f64>>>) -> f64 {
         let loss = self.attempt(operation);
         *self.loss.lock().unwrap_or_else(PoisonError::into_inner) = loss;
         0.0

@@ -9,13 +9,11 @@ use graphmill_nn::backend::{
     ops::{Gemm, HeadGemm},
 };
 
-use super::{
-    rows,
-    work::{Work, address},
-};
+use super::{rows, work::Work};
 use crate::{
-    Buffer, Result, arguments,
+    Buffer, Result,
     driver::{Address, Arithmetic, Product},
+    kernels::{self, In, Out},
 };
 
 /// Rows and columns of a block's tile.
@@ -28,12 +26,12 @@ const DEPTH: usize = 256;
 /// Factor on the device: its address, and its buffer if it was created for the product.
 struct Factor {
     at: Address,
-    _made: Option<Buffer>,
+    _made: Option<Buffer<f32>>,
 }
 
 fn factor(work: &Work, x: View) -> Result<Factor> {
     if !x.is_sparse() {
-        return Ok(Factor { at: work.read(x)?, _made: None });
+        return Ok(Factor { at: work.read(x)?.address(), _made: None });
     }
     let made = rows::dense(work, x)?;
     Ok(Factor { at: made.address(), _made: Some(made) })
@@ -62,7 +60,7 @@ pub(super) fn head_gemm(work: &Work, arithmetic: Arithmetic, op: HeadGemm) -> Re
         ldb,
         transpose_b: side_b == Side::Transposed,
         beta,
-        c: work.place(c, beta != 0.0)?,
+        c: work.place(c, beta != 0.0)?.address(),
         ldc,
         batch: heads,
         strides: [lda / heads, ldb / heads, n],
@@ -81,21 +79,35 @@ fn tiles(work: &Work, product: &Product) -> Result<()> {
     let &Product { m, n, k, a, lda, b, ldb, beta, c, ldc, batch, strides, .. } = product;
     let (across, down) = (n.div_ceil(TILE), m.div_ceil(TILE));
     let splits = (BLOCKS / (across * down * batch)).min(k / DEPTH).max(1);
-    let partial = (splits > 1).then(|| work.scratch::<f32>(splits * batch * m * n)).transpose()?;
-    let partial = address(partial.as_ref());
-    let [transpose_a, transpose_b] = [product.transpose_a, product.transpose_b].map(u32::from);
+    let mut partial = (splits > 1).then(|| work.scratch(splits * batch * m * n)).transpose()?;
+    let partial = partial.as_mut().map(Buffer::write);
     let [stride_a, stride_b, stride_c] = strides;
-    #[rustfmt::skip]
-    let arguments = arguments![
-        m, n, k, a, lda, transpose_a, stride_a, b, ldb, transpose_b, stride_b, beta, c, ldc, stride_c,
-        splits as u32, partial,
-    ];
+    let (c, in_parts) = (Out::at(c), splits as u32);
+    let kernel = kernels::ProductTiles {
+        m,
+        n,
+        k,
+        a: In::at(a),
+        lda,
+        transpose_a: product.transpose_a,
+        stride_a,
+        b: In::at(b),
+        ldb,
+        transpose_b: product.transpose_b,
+        stride_b,
+        beta,
+        c,
+        ldc,
+        stride_c,
+        splits: in_parts,
+        partial,
+    };
     // SAFETY: the caller checked the shapes, and `partial` holds every part of the sums
-    unsafe { work.blocks("product_tiles", [down, across, batch * splits], arguments)? };
-    if splits == 1 {
-        return Ok(());
-    }
-    let arguments = arguments![m, n, batch as u32, splits as u32, partial, beta, c, ldc, stride_c];
+    unsafe { work.blocks([down, across, batch * splits], &kernel)? };
+    let Some(partial) = partial else { return Ok(()) };
+    let (partial, of_batch) = (partial.into(), batch as u32);
+    let kernel =
+        kernels::ProductSum { m, n, batch: of_batch, splits: in_parts, partial, beta, c, ldc, stride_c };
     // SAFETY: as above
-    unsafe { work.queue.run("product_sum", batch * m * n, arguments) }
+    unsafe { work.queue.run(batch * m * n, &kernel) }
 }

@@ -2,14 +2,17 @@
 
 #![allow(unsafe_code, reason = "device memory and kernels")]
 
-use graphmill_core::{View, ViewMut, matrix::TableType};
+use graphmill_core::{View, ViewMut};
 use graphmill_nn::backend::{
     Matrices, mask_hash,
     ops::{Add, AddDot, DropStored, Gather, shape},
 };
 
 use super::work::{Work, lanes, wide};
-use crate::{Buffer, Result, arguments, device::Late, driver::Address};
+use crate::{
+    Buffer, Result,
+    kernels::{self, In, Late, Out},
+};
 
 /// Rows that a group of lanes copies at a time.
 const ROWS: usize = 4;
@@ -28,21 +31,14 @@ pub(super) fn gather(work: &Work, op: Gather) -> Result<()> {
         "a row id is beyond the table's {} rows",
         src.num_rows()
     );
-    let (kind, from) = work.table(src)?;
+    let src = work.table(src)?;
     let ids = work.queue.upload(ids)?;
-    let to = work.write(dst)?;
-    let (vector, name) = match (kind, wide(cols, &[(from, kind.width()), (to, 4)])) {
-        (TableType::F32, false) => (1, "gather_f32"),
-        (TableType::F32, true) => (4, "gather_f32_4"),
-        (TableType::F16, false) => (1, "gather_f16"),
-        (TableType::F16, true) => (4, "gather_f16_4"),
-        (TableType::Bf16, false) => (1, "gather_bf16"),
-        (TableType::Bf16, true) => (4, "gather_bf16_4"),
-    };
-    let lanes = lanes(cols, vector);
-    let arguments = arguments![from, cols, ids.address(), rows, to, lanes];
+    let dst = work.write(dst)?;
+    let wide = wide(cols, &[src.is_wide(), dst.is_wide()]);
+    let lanes = lanes(cols, wide.vector());
+    let kernel = kernels::Gather { src, cols, ids: ids.read(), rows, dst, lanes, wide };
     // SAFETY: shapes and rows were checked above
-    unsafe { work.groups(name, rows.div_ceil(ROWS), lanes, arguments) }
+    unsafe { work.groups(rows.div_ceil(ROWS), lanes, &kernel) }
 }
 
 /// Writes these sparse rows to `dst` as dense rows.
@@ -59,7 +55,7 @@ fn add_rows(
     x: View,
     rows: impl Iterator<Item = usize>,
     cols: usize,
-    dst: Address,
+    dst: Out<f32>,
 ) -> Result<()> {
     let (mut indptr, mut columns, mut values) = (vec![0u64], Vec::new(), Vec::new());
     for i in rows {
@@ -69,22 +65,22 @@ fn add_rows(
         indptr.push(columns.len() as u64);
     }
     let count = indptr.len() - 1;
-    let [indptr, columns, values] =
-        [work.queue.upload(&indptr)?, work.queue.upload(&columns)?, work.queue.upload(&values)?];
-    let arguments =
-        arguments![indptr.address(), columns.address(), values.address(), alpha, count, cols, dst];
+    let (indptr, columns) = (work.queue.upload(&indptr)?, work.queue.upload(&columns)?);
+    let values = work.queue.upload(&values)?;
+    let (indptr, columns, values) = (indptr.read(), columns.read(), values.read());
+    let kernel = kernels::AddSparse { indptr, columns, values, alpha, rows: count, cols, dst };
     // SAFETY: columns of sparse rows are below `cols`, and the caller ensures that many rows at
     // `dst`
-    unsafe { work.groups("add_sparse", count, 32, arguments) }
+    unsafe { work.groups(count, 32, &kernel) }
 }
 
 /// Copies sparse rows to the device as dense rows.
-pub(super) fn dense(work: &Work, x: View) -> Result<Buffer> {
+pub(super) fn dense(work: &Work, x: View) -> Result<Buffer<f32>> {
     let (rows, cols) = shape::of(x);
-    let buffer = work.scratch::<f32>(rows * cols)?;
+    let mut buffer = work.scratch::<f32>(rows * cols)?;
     // SAFETY: the buffer has this size
     unsafe { work.fill(buffer.address(), 0.0, rows * cols)? };
-    add_rows(work, 1.0, x, 0..rows, cols, buffer.address())?;
+    add_rows(work, 1.0, x, 0..rows, cols, buffer.write())?;
     Ok(buffer)
 }
 
@@ -100,10 +96,10 @@ pub(super) fn add(work: &Work, op: Add) -> Result<()> {
 }
 
 /// Computes `y = y + alpha x` for `count` values.
-pub(super) fn add_values(work: &Work, alpha: f32, x: Address, y: Address, count: usize) -> Result<()> {
-    let wide = u32::from(wide(0, &[(x, 4), (y, 4)]));
+pub(super) fn add_values(work: &Work, alpha: f32, x: In<f32>, y: Out<f32>, count: usize) -> Result<()> {
+    let kernel = kernels::AddValues { alpha, x, y, count, wide: x.is_wide() && y.is_wide() };
     // SAFETY: the caller ensures that many values in both
-    unsafe { work.queue.run("add_values", count.div_ceil(4), arguments![alpha, x, y, count, wide]) }
+    unsafe { work.queue.run(count.div_ceil(4), &kernel) }
 }
 
 /// Runs in host memory, because the stored values and the operations that read the result are
@@ -125,7 +121,7 @@ pub(super) fn fill(work: &Work, value: f32, x: ViewMut) -> Result<()> {
     let count = x.num_rows() * x.num_cols();
     let x = work.write(x)?;
     // SAFETY: the view has this many values
-    unsafe { work.fill(x, value, count) }
+    unsafe { work.fill(x.address(), value, count) }
 }
 
 pub(super) fn scale(work: &Work, alpha: f32, x: ViewMut) -> Result<()> {
@@ -135,10 +131,10 @@ pub(super) fn scale(work: &Work, alpha: f32, x: ViewMut) -> Result<()> {
 }
 
 /// Computes `x = alpha x` for `count` values.
-pub(super) fn scale_values(work: &Work, alpha: f32, x: Address, count: usize) -> Result<()> {
-    let wide = u32::from(wide(0, &[(x, 4)]));
+pub(super) fn scale_values(work: &Work, alpha: f32, x: Out<f32>, count: usize) -> Result<()> {
+    let kernel = kernels::ScaleValues { alpha: Late(alpha), x, count, wide: x.is_wide() };
     // SAFETY: the caller ensures that many values
-    unsafe { work.queue.run("scale_values", count.div_ceil(4), arguments![Late(alpha), x, count, wide]) }
+    unsafe { work.queue.run(count.div_ceil(4), &kernel) }
 }
 
 pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {
@@ -147,12 +143,12 @@ pub(super) fn copy(work: &Work, src: View, dst: ViewMut) -> Result<()> {
 }
 
 /// Copies `count` values.
-pub(super) fn copy_values(work: &Work, from: Address, to: Address, count: usize) -> Result<()> {
+pub(super) fn copy_values(work: &Work, from: In<f32>, to: Out<f32>, count: usize) -> Result<()> {
     if count == 0 {
         return Ok(());
     }
     // SAFETY: the caller ensures that many values in both
-    unsafe { work.queue.device().driver().copy(from, to, 4 * count, work.queue.stream()) }
+    unsafe { work.queue.device().driver().copy(from.address(), to.address(), 4 * count, work.queue.stream()) }
 }
 
 pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
@@ -161,34 +157,35 @@ pub(super) fn dot(work: &Work, x: View, y: View) -> Result<f64> {
 }
 
 /// Partial sums of a dot product, one per block of threads, and their number.
-pub(super) fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer, usize)> {
+pub(super) fn dot_sums(work: &Work, x: View, y: View) -> Result<(Buffer<f64>, usize)> {
     shape::same(x, y);
     let count = x.num_rows() * x.num_cols();
     let blocks = count.div_ceil(1024).min(SUMS);
-    let sums = work.scratch::<f64>(blocks)?;
-    let arguments = arguments![work.read(x)?, work.read(y)?, count, sums.address()];
+    let mut sums = work.scratch::<f64>(blocks)?;
+    let kernel = kernels::DotValues { x: work.read(x)?, y: work.read(y)?, count, sums: sums.write() };
     // SAFETY: both have equally many values, and there is one sum per block
-    unsafe { work.blocks("dot_values", [blocks, 1, 1], arguments)? };
+    unsafe { work.blocks([blocks, 1, 1], &kernel)? };
     Ok((sums, blocks))
 }
 
 pub(super) fn add_dot(work: &Work, op: AddDot) -> Result<()> {
     let AddDot { x, y, out, at } = op;
     let (sums, blocks) = dot_sums(work, x, y)?;
-    let arguments = arguments![sums.address(), blocks, work.change(out)?.offset(4 * at)];
+    let kernel = kernels::AddTotal { values: sums.read(), count: blocks, out: work.change(out)?.offset(at) };
     // SAFETY: that many sums are there, and one value
-    unsafe { work.blocks("add_total", [1; 3], arguments) }
+    unsafe { work.blocks([1; 3], &kernel) }
 }
 
 pub(super) fn squares(work: &Work, matrices: &mut Matrices) -> Result<f64> {
-    let squares = work.scratch::<f64>(1)?;
+    let mut squares = work.scratch::<f64>(1)?;
     // SAFETY: one f64 is there, which is 0 if both of its halves are
     unsafe { work.fill(squares.address(), 0.0, 2)? };
+    let onto = squares.write();
     let mut result = Ok(());
     matrices(&mut |x| {
         let add = || {
             let (sums, blocks) = dot_sums(work, x, x)?;
-            total_at(work, &sums, blocks, 1.0, true, squares.address())
+            total_at(work, &sums, blocks, 1.0, true, onto)
         };
         if result.is_ok() {
             result = add();
@@ -199,21 +196,28 @@ pub(super) fn squares(work: &Work, matrices: &mut Matrices) -> Result<f64> {
 }
 
 /// Sum of `count` values times a factor: an f64 on the device.
-pub(super) fn total(work: &Work, values: &Buffer, count: usize, factor: f32) -> Result<Buffer> {
-    let total = work.scratch::<f64>(1)?;
-    total_at(work, values, count, factor, false, total.address())?;
+pub(super) fn total(work: &Work, values: &Buffer<f64>, count: usize, factor: f32) -> Result<Buffer<f64>> {
+    let mut total = work.scratch::<f64>(1)?;
+    total_at(work, values, count, factor, false, total.write())?;
     Ok(total)
 }
 
-/// Writes that sum to an address; added to the old value if `onto`.
-fn total_at(work: &Work, values: &Buffer, count: usize, factor: f32, onto: bool, at: Address) -> Result<()> {
-    let arguments = arguments![values.address(), count, factor, u32::from(onto), at];
+/// Writes that sum to `total`; added to the old value if `onto`.
+fn total_at(
+    work: &Work,
+    values: &Buffer<f64>,
+    count: usize,
+    factor: f32,
+    onto: bool,
+    total: Out<f64>,
+) -> Result<()> {
+    let kernel = kernels::TotalOf { values: values.read(), count, factor, onto, total };
     // SAFETY: the callers ensure that many values, and one f64
-    unsafe { work.blocks("total_of", [1; 3], arguments) }
+    unsafe { work.blocks([1; 3], &kernel) }
 }
 
 /// Reads a number from the device, and waits for it.
-pub(super) fn number(of: &Buffer) -> Result<f64> {
+pub(super) fn number(of: &Buffer<f64>) -> Result<f64> {
     let mut result = [0.0f64];
     of.download(&mut result)?;
     Ok(result[0])

@@ -8,21 +8,33 @@ use graphmill_nn::backend::{
 };
 
 use super::work::Work;
-use crate::{Result, arguments, device::Late};
+use crate::{
+    Result,
+    kernels::{self, Late},
+};
 
 pub(super) fn adam(work: &Work, op: AdamUpdate) -> Result<()> {
     let AdamUpdate { step, grad, m, v, value } = op;
     let count = grad.num_rows() * grad.num_cols();
     let AdamStep { lr, beta1, beta2, eps, weight_decay, decoupled, correction1, correction2 } = step;
     let (grad, m, v, value) = (work.read(grad)?, work.change(m)?, work.change(v)?, work.change(value)?);
-    let decoupled = u32::from(decoupled);
-    #[rustfmt::skip]
-    let arguments = arguments![
-        grad, m, v, value, count, Late(lr), beta1, beta2, eps, weight_decay, decoupled, Late(correction1),
-        Late(correction2),
-    ];
+    let kernel = kernels::AdamUpdate {
+        grad,
+        m,
+        v,
+        value,
+        count,
+        lr: Late(lr),
+        beta1,
+        beta2,
+        eps,
+        decay: weight_decay,
+        decoupled,
+        correction1: Late(correction1),
+        correction2: Late(correction2),
+    };
     // SAFETY: all have equally many values
-    unsafe { work.queue.run("adam_update", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }
 
 pub(super) fn sgd(work: &Work, op: SgdUpdate) -> Result<()> {
@@ -30,8 +42,8 @@ pub(super) fn sgd(work: &Work, op: SgdUpdate) -> Result<()> {
     let count = grad.num_rows() * grad.num_cols();
     let SgdStep { lr, momentum, nesterov, weight_decay } = step;
     let (grad, velocity, value) = (work.read(grad)?, work.change(velocity)?, work.change(value)?);
-    let arguments =
-        arguments![grad, velocity, value, count, Late(lr), momentum, u32::from(nesterov), weight_decay];
+    let (lr, decay) = (Late(lr), weight_decay);
+    let kernel = kernels::SgdUpdate { grad, velocity, value, count, lr, momentum, nesterov, decay };
     // SAFETY: all have equally many values
-    unsafe { work.queue.run("sgd_update", count, arguments) }
+    unsafe { work.queue.run(count, &kernel) }
 }

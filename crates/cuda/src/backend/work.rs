@@ -8,14 +8,15 @@ use std::sync::Arc;
 use graphmill_core::{
     Block,
     block::DeviceBlock,
-    matrix::{TableType, View, ViewMut},
+    matrix::{View, ViewMut},
 };
 
 use crate::{
-    Buffer, Error, Queue, Result, arguments,
+    Buffer, Error, Queue, Result,
     block::Resident,
-    device::{Argument, THREADS, WARP},
+    device::{THREADS, WARP},
     driver::{Address, Shape},
+    kernels::{self, In, Kernel, Out, RowKernel, Table, Wide},
     queue::Memory,
 };
 
@@ -50,35 +51,34 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Type and address of the values.
-    pub(super) fn table(&self, x: View) -> Result<(TableType, Address)> {
+    /// Rows of any type to read.
+    pub(super) fn table(&self, x: View) -> Result<Table> {
         let (kind, at) = x.on_device(&self.memory).ok_or_else(|| self.refusal())?;
-        Ok((kind, Address(at)))
+        Ok(Table { kind, at: Address(at) })
     }
 
-    /// Address of values to read.
+    /// Values to read.
     ///
     /// # Panics
-    /// The values are 16-bit floats, which only operations on tables support: a bug in the caller.
-    pub(super) fn read(&self, x: View) -> Result<Address> {
-        let (kind, at) = self.table(x)?;
-        assert_eq!(kind, TableType::F32, "tables of 16-bit floats must be gathered first");
-        Ok(at)
+    /// See [`Table::as_f32`].
+    pub(super) fn read(&self, x: View) -> Result<In<f32>> {
+        Ok(self.table(x)?.as_f32())
     }
 
-    /// Address of values to overwrite.
-    pub(super) fn write(&self, x: ViewMut) -> Result<Address> {
+    /// Values to overwrite.
+    pub(super) fn write(&self, x: ViewMut) -> Result<Out<f32>> {
         self.place(x, false)
     }
 
-    /// Address of values to update.
-    pub(super) fn change(&self, x: ViewMut) -> Result<Address> {
+    /// Values to update.
+    pub(super) fn change(&self, x: ViewMut) -> Result<Out<f32>> {
         self.place(x, true)
     }
 
-    /// Address of values to write, and to read first if `keeps`.
-    pub(super) fn place(&self, x: ViewMut, keeps: bool) -> Result<Address> {
-        x.on_device(&self.memory, keeps).map(Address).ok_or_else(|| self.refusal())
+    /// Values to write, and to read first if `keeps`.
+    pub(super) fn place(&self, x: ViewMut, keeps: bool) -> Result<Out<f32>> {
+        let at = x.on_device(&self.memory, keeps).ok_or_else(|| self.refusal())?;
+        Ok(Out::at(Address(at)))
     }
 
     /// The block on the device.
@@ -87,8 +87,8 @@ impl<'a> Work<'a> {
     }
 
     /// Allocates scratch for `values` values.
-    pub(super) fn scratch<T>(&self, values: usize) -> Result<Buffer> {
-        self.queue.take(values * size_of::<T>())
+    pub(super) fn scratch<T>(&self, values: usize) -> Result<Buffer<T>> {
+        self.queue.take(values)
     }
 
     /// Launches a kernel for `groups` groups of `lanes` lanes.
@@ -98,15 +98,9 @@ impl<'a> Work<'a> {
     ///
     /// # Safety
     /// See [`crate::Device::launch`].
-    pub(super) unsafe fn groups(
-        &self,
-        name: &'static str,
-        groups: usize,
-        lanes: u32,
-        arguments: &[Argument],
-    ) -> Result<()> {
+    pub(super) unsafe fn groups(&self, groups: usize, lanes: u32, kernel: &impl Kernel) -> Result<()> {
         // SAFETY: by the caller's guarantee
-        unsafe { self.queue.run(name, groups.saturating_mul(lanes as usize), arguments) }
+        unsafe { self.queue.run(groups.saturating_mul(lanes as usize), kernel) }
     }
 
     /// Launches a kernel in blocks of 256 threads.
@@ -116,15 +110,10 @@ impl<'a> Work<'a> {
     ///
     /// # Safety
     /// See [`crate::Device::launch`].
-    pub(super) unsafe fn blocks(
-        &self,
-        name: &'static str,
-        grid: [usize; 3],
-        arguments: &[Argument],
-    ) -> Result<()> {
+    pub(super) unsafe fn blocks(&self, grid: [usize; 3], kernel: &impl Kernel) -> Result<()> {
         let shape = Shape { grid: grid.map(|blocks| blocks as u32), block: [THREADS, 1, 1], shared: 0 };
         // SAFETY: by the caller's guarantee
-        unsafe { self.queue.launch(name, shape, arguments) }
+        unsafe { self.queue.launch(shape, kernel.call()) }
     }
 
     /// Sets f32 values.
@@ -154,7 +143,7 @@ pub(super) struct Rows {
     /// Number of edges of all rows.
     edges: usize,
     /// Maximum number of long rows, with buffers for their number and for the list.
-    long: Option<(usize, Buffer, Buffer)>,
+    long: Option<(usize, Buffer<u32>, Buffer<u32>)>,
 }
 
 impl Rows {
@@ -172,25 +161,25 @@ impl Work<'_> {
     ///
     /// # Safety
     /// `indptr` has `count + 1` values, and counts at most `edges` edges.
-    pub(super) unsafe fn list_rows(&self, indptr: Address, edges: usize, count: usize) -> Result<Rows> {
+    pub(super) unsafe fn list_rows(&self, indptr: In<u32>, edges: usize, count: usize) -> Result<Rows> {
         let most = (edges / LONG_ROW).min(count);
         if most == 0 {
             return Ok(Rows { count, edges, long: None });
         }
-        let (listed, list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
-        let arguments = arguments![indptr, count, LONG_ROW as u32, listed.address(), list.address()];
+        let (mut listed, mut list) = (self.scratch::<u32>(1)?, self.scratch::<u32>(most)?);
+        let (counter, from) = (listed.write(), LONG_ROW as u32);
+        let kernel = kernels::ListLongRows { indptr, rows: count, from, count: counter, list: list.write() };
         // SAFETY: one word is there; by the caller's guarantee, and the list has an entry for every
         // long row
         unsafe {
             self.fill(listed.address(), 0.0, 1)?;
-            self.queue.run("list_long_rows", count, arguments)?;
+            self.queue.run(count, &kernel)?;
         }
         Ok(Rows { count, edges, long: Some((most, listed, list)) })
     }
 
     /// Launches an operation's kernel for rows of `items` items each, with a group of lanes per
-    /// item, and its second kernel for the long rows, with a block per item. `arguments` come first
-    /// in both, followed by arguments specific to each.
+    /// item, and its second kernel for the long rows, with a block per item.
     ///
     /// # Errors
     /// See [`crate::Device::launch`].
@@ -199,37 +188,29 @@ impl Work<'_> {
     /// See [`crate::Device::launch`].
     pub(super) unsafe fn rows(
         &self,
-        [name, long_name]: [&'static str; 2],
         rows: &Rows,
         items: usize,
         lanes: u32,
-        arguments: &[Argument],
+        kernel: &impl RowKernel,
     ) -> Result<()> {
         let long_from = if rows.long.is_some() { LONG_ROW as u32 } else { u32::MAX };
-        let of_all = [arguments, &arguments![rows.count, long_from][..]].concat();
+        let threads = (rows.count * items).saturating_mul(lanes as usize);
         // SAFETY: by the caller's guarantee
-        unsafe { self.groups(name, rows.count * items, lanes, &of_all)? };
+        unsafe { self.queue.launch(self.queue.shape(threads), kernel.short_rows(rows.count, long_from))? };
         let Some((most, listed, list)) = &rows.long else { return Ok(()) };
         let blocks = (most * items).min(8 * self.queue.device().properties().multiprocessors as usize);
         if blocks == 0 {
             return Ok(());
         }
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
-        let of_long = [arguments, &arguments![listed.address(), list.address()][..]].concat();
         // SAFETY: by the caller's guarantee
-        unsafe { self.queue.launch(long_name, shape, &of_long) }
+        unsafe { self.queue.launch(shape, kernel.long_rows(listed.read(), list.read())) }
     }
 }
 
-/// Address of a buffer, or null.
-pub(super) fn address(buffer: Option<&Buffer>) -> Address {
-    buffer.map_or(Address(0), Buffer::address)
-}
-
-/// Returns true if rows of `cols` values of 4 or 2 bytes can be read four values at a time from
-/// these addresses.
-pub(super) fn wide(cols: usize, addresses: &[(Address, usize)]) -> bool {
-    cols.is_multiple_of(4) && addresses.iter().all(|&(at, width)| at.0.is_multiple_of(4 * width as u64))
+/// Reads of rows of `cols` values: four values at a time if the width and all addresses allow it.
+pub(super) fn wide(cols: usize, addresses: &[bool]) -> Wide {
+    Wide(cols.is_multiple_of(4) && addresses.iter().all(|&is_wide| is_wide))
 }
 
 /// Number of lanes for a row of `cols` columns, `vector` columns per lane.

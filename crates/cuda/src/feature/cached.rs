@@ -38,7 +38,11 @@ use graphmill_loader::{
 use half::{bf16, f16};
 
 use super::stored::{self, Copying, Stored};
-use crate::{Buffer, Device, Queue, arguments, driver::Address};
+use crate::{
+    Buffer, Device, Queue,
+    driver::Address,
+    kernels::{self, In},
+};
 
 /// Number of rows that are loaded into a cache at once.
 const CHUNK_LEN: usize = 1 << 14;
@@ -80,15 +84,15 @@ pub struct Cached {
     behind: Behind,
     queue: Arc<Queue>,
     slots: usize,
-    /// The rows in the slots.
-    rows: Buffer,
-    /// Two words that the kernels expect, for caches whose policy runs on the device.
-    hand: Buffer,
     state: Mutex<State>,
     scratch: ObjectPool<Scratch>,
 }
 
 struct State {
+    /// The rows in the slots.
+    rows: Buffer<u8>,
+    /// Two words that the kernels expect, for caches whose policy runs on the device.
+    hand: Buffer<u32>,
     policy: Box<dyn CachePolicy>,
     /// True if missing rows are offered to the policy.
     admits: bool,
@@ -145,8 +149,8 @@ impl Cached {
         let rows = queue.take(slots * behind.copying().row_bytes)?;
         let hand = queue.upload(&[0u32; 2])?;
         queue.synchronize()?;
-        let state = Mutex::new(State { policy, admits: true, filled: vec![0; slots], offers: 0 });
-        Ok(Self { behind, queue, slots, rows, hand, state, scratch: ObjectPool::default() })
+        let state = State { rows, hand, policy, admits: true, filled: vec![0; slots], offers: 0 };
+        Ok(Self { behind, queue, slots, state: Mutex::new(state), scratch: ObjectPool::default() })
     }
 
     /// The same cache with the rows of `ids`, at most as many as it has slots, which it holds from
@@ -178,7 +182,7 @@ impl Cached {
 
     /// Gathers rows on the device, returns their traffic, and admits missing rows. `device_ids` is
     /// the device address of the ids, if they are there.
-    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer, Traffic)> {
+    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer<f32>, Traffic)> {
         stored::check(ids, self.num_rows())?;
         self.scratch.with(|scratch| self.rows_with(ids, device_ids, scratch))
     }
@@ -188,21 +192,18 @@ impl Cached {
         ids: &[NodeId],
         device_ids: Option<Address>,
         scratch: &mut Scratch,
-    ) -> Result<(Buffer, Traffic)> {
+    ) -> Result<(Buffer<f32>, Traffic)> {
         let (began, queue, count, dim) = (Instant::now(), &self.queue, ids.len(), self.dim());
         let Copying { row_bytes, unit, group, kind } = self.behind.copying();
-        let out = queue.take(4 * count * dim)?;
-        let (out_at, rows_at) = (out.address(), self.rows.address());
+        let mut out = queue.take(count * dim)?;
         let mut state = self.state();
         state.policy.look_up(ids, &mut scratch.found);
         let found = queue.upload(&scratch.found)?;
-        let found_at = found.address();
+        let (found, rows, to) = (found.read(), state.rows.read(), out.write());
+        let hits = kernels::CacheHits { found, count, rows, row_bytes, unit, group, kind, dim, out: to };
         // SAFETY: the found slots are filled, and the result has this many rows. Kernels run in the
         // order of the queue, so no later request fills a slot before it is read
-        unsafe {
-            let arguments = arguments![found_at, count, rows_at, row_bytes, unit, group, kind, dim, out_at];
-            queue.run("cache_hits", count, arguments)?;
-        }
+        unsafe { queue.run(count, &hits)? };
         drop(state);
         scratch.list_missing(ids);
         let hits = (count - scratch.missing.len()) as u64;
@@ -214,23 +215,33 @@ impl Cached {
         }
         let (read, behind) = self.read_missing(scratch)?;
         traffic += behind;
-        let (at, from) = match (&self.behind, &read, device_ids) {
-            (Behind::Table(table), _, Some(at)) => (table.mapped().address(), Ids::On(at)),
-            (Behind::Table(table), _, None) => (table.mapped().address(), Ids::Copied(queue.upload(ids)?)),
-            (_, Some(read), _) => (read.address(), Ids::Copied(queue.upload(&scratch.from)?)),
-            (_, None, _) => (Address(0), Ids::On(Address(0))),
+        let (host, from) = match (&self.behind, &read, device_ids) {
+            (Behind::Table(table), _, Some(at)) => (table.bytes(), Ids::On(In::at(at))),
+            (Behind::Table(table), _, None) => (table.bytes(), Ids::Copied(queue.upload(ids)?)),
+            (_, Some(read), _) => (read.read(), Ids::Copied(queue.upload(&scratch.from)?)),
+            (_, None, _) => (In::at(Address(0)), Ids::On(In::at(Address(0)))),
         };
         let mut state = self.state();
         state.admit(&scratch.missing, &mut scratch.admitted);
         let to = queue.upload(scratch.targets())?;
-        let (from, to, hand) = (from.address(), to.address(), self.hand.address());
+        let State { rows, hand, .. } = &mut *state;
+        let misses = kernels::CacheMisses {
+            ids: from.read(),
+            found,
+            to: to.read(),
+            count,
+            host,
+            rows: rows.write(),
+            row_bytes,
+            unit,
+            group,
+            kind,
+            dim,
+            out: out.write(),
+            hand: hand.write(),
+        };
         // SAFETY: the missing rows are at these places, and every slot that one fills exists
-        unsafe {
-            let arguments = arguments![
-                from, found_at, to, count, at, rows_at, row_bytes, unit, group, kind, dim, out_at, hand
-            ];
-            queue.run("cache_misses", count, arguments)?;
-        }
+        unsafe { queue.run(count, &misses)? };
         drop(state);
         queue.synchronize()?;
         Ok((out, traffic))
@@ -238,7 +249,7 @@ impl Cached {
 
     /// Reads the missing rows of a tier, and copies them to the device; those of a table are read
     /// in place. Returns their traffic.
-    fn read_missing(&self, scratch: &mut Scratch) -> Result<(Option<Buffer>, Traffic)> {
+    fn read_missing(&self, scratch: &mut Scratch) -> Result<(Option<Buffer<u8>>, Traffic)> {
         let Scratch { missing, rows, halves, .. } = scratch;
         let (tier, kind) = match &self.behind {
             Behind::Table(table) => {
@@ -255,14 +266,14 @@ impl Cached {
             to.extend(rows.iter().map(|&x| bits(x)));
         };
         let read = match kind {
-            TableType::F32 => self.queue.upload(&rows[..])?,
+            TableType::F32 => self.queue.upload(bytemuck::cast_slice(rows))?,
             TableType::F16 => {
                 narrow(halves, |x| f16::from_f32(x).to_bits());
-                self.queue.upload(&halves[..])?
+                self.queue.upload(bytemuck::cast_slice(halves))?
             }
             TableType::Bf16 => {
                 narrow(halves, |x| bf16::from_f32(x).to_bits());
-                self.queue.upload(&halves[..])?
+                self.queue.upload(bytemuck::cast_slice(halves))?
             }
         };
         Ok((Some(read), traffic))
@@ -296,15 +307,15 @@ impl Scratch {
 
 /// Numbers of rows on the device.
 enum Ids {
-    On(Address),
-    Copied(Buffer),
+    On(In<u32>),
+    Copied(Buffer<u32>),
 }
 
 impl Ids {
-    fn address(&self) -> Address {
+    fn read(&self) -> In<u32> {
         match self {
-            Self::On(at) => *at,
-            Self::Copied(ids) => ids.address(),
+            Self::On(ids) => *ids,
+            Self::Copied(ids) => ids.read(),
         }
     }
 }

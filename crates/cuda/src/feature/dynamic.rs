@@ -15,8 +15,13 @@ use graphmill_loader::{
     policy::MISS,
 };
 
-use super::stored::{self, Stored};
-use crate::{Buffer, Device, Queue, arguments, driver::Address, scan};
+use super::stored::{self, Copying, Stored};
+use crate::{
+    Buffer, Device, Queue,
+    driver::Address,
+    kernels::{self, In, Out},
+    scan,
+};
 
 /// Eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +50,15 @@ pub struct Dynamic {
 /// Device memory of the cache.
 struct State {
     /// `slots` rows in the stored format.
-    rows: Buffer,
+    rows: Buffer<u8>,
     /// Slot of each row, `V` values.
-    slot_of: Buffer,
+    slot_of: Buffer<u32>,
     /// Row in each slot.
-    holder: Buffer,
+    holder: Buffer<u32>,
     /// Current and next position of the hand.
-    hand: Buffer,
+    hand: Buffer<u32>,
     /// Use flags of the slots, with [`Policy::Sieve`].
-    used: Option<Buffer>,
+    used: Option<Buffer<u32>>,
 }
 
 impl Dynamic {
@@ -65,8 +70,8 @@ impl Dynamic {
     pub fn new(device: &Arc<Device>, stored: &Arc<Stored>, slots: usize, policy: Policy) -> Result<Self> {
         let slots = slots.min(stored.num_rows()).min(i32::MAX as usize);
         let queue = Queue::new(device)?;
-        let filled = |words: usize, word: u32| -> Result<Buffer> {
-            let buffer = queue.take(4 * words)?;
+        let filled = |words: usize, word: u32| -> Result<Buffer<u32>> {
+            let buffer = queue.take(words)?;
             // SAFETY: the buffer has this many words
             unsafe { device.driver().fill(buffer.address(), word, words, queue.stream())? };
             Ok(buffer)
@@ -94,7 +99,7 @@ impl Dynamic {
 
     /// Gathers the rows on the device, returns their traffic, and admits missing rows. `device_ids`
     /// is the device address of the ids, if they are there.
-    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer, Traffic)> {
+    fn rows(&self, ids: &[NodeId], device_ids: Option<Address>) -> Result<(Buffer<f32>, Traffic)> {
         if device_ids.is_none() {
             self.stored.check(ids)?;
         }
@@ -104,48 +109,86 @@ impl Dynamic {
                 ids.len()
             )));
         }
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
-        let ids_at = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
-        let (found, to) = (queue.scratch(4 * count)?, queue.scratch(4 * count)?);
-        let first = queue.scratch(4 * (count + 1))?;
-        let out = queue.take(4 * count * self.dim())?;
+        let copied;
+        let ids = match device_ids {
+            Some(at) => In::at(at),
+            None => {
+                copied = queue.upload(ids)?;
+                copied.read()
+            }
+        };
+        let (mut found, mut to) = (queue.scratch(count)?, queue.scratch(count)?);
+        let mut first = queue.scratch(count + 1)?;
+        let dim = self.dim();
+        let mut out = queue.take(count * dim)?;
         // hits, and the totals of the prefix sums
-        let hits = queue.scratch(24)?;
-        let (found_at, to_at) = (found.address(), to.address());
-        let (before, hits_at, sum) = (first.address(), hits.address(), hits.address().offset(8));
-        let (slot_of, holder, hand) = (state.slot_of.address(), state.holder.address(), state.hand.address());
-        let used = state.used.as_ref().map_or(Address(0), Buffer::address);
-        let copying = self.stored.copying();
-        let (bytes, unit, group, kind) = (copying.row_bytes, copying.unit, copying.group, copying.kind);
-        let (rows, dim) = (state.rows.address(), self.dim());
-        let out_at = out.address();
+        let mut hits = queue.scratch(3)?;
+        let State { rows, slot_of, holder, hand, used } = &mut *state;
+        let used = used.as_mut().map(Buffer::write);
+        let (slots, first, before) = (slot_of.write(), first.write(), In::from(first.write()));
+        let look_up = kernels::CacheLookUp { ids, count, slot_of: slots, used, found: found.write() };
+        let (slot_of, found) = (slots.into(), found.read());
+        let of_first = kernels::CacheFirst { ids, count, slot_of, found, first, hits: hits.write() };
+        let Copying { row_bytes, unit, group, kind } = self.stored.copying();
+        let of_hits = kernels::CacheHits {
+            found,
+            count,
+            rows: rows.read(),
+            row_bytes,
+            unit,
+            group,
+            kind,
+            dim,
+            out: out.write(),
+        };
         // SAFETY: all ids are below V; the buffers have entries for every id, slot and row that a
-        // kernel writes
-        unsafe {
-            driver.fill(hits_at, 0, 6, queue.stream())?;
-            queue.run("cache_look_up", count, arguments![ids_at, count, slot_of, used, found_at])?;
-            queue.run("cache_first", count, arguments![ids_at, count, slot_of, found_at, before, hits_at])?;
-            scan::exclusive(queue, before, count, sum)?;
-            let arguments = arguments![found_at, count, rows, bytes, unit, group, kind, dim, out_at];
-            queue.run("cache_hits", count, arguments)?;
-            let victims = match &state.used {
-                Some(_) => Some(self.victims(used, hand, before.offset(4 * count))?),
+        // kernel writes, and the number of rows to admit follows the prefix sums
+        let victims = unsafe {
+            driver.fill(hits.address(), 0, 6, queue.stream())?;
+            queue.run(count, &look_up)?;
+            queue.run(count, &of_first)?;
+            scan::exclusive(queue, first, count, hits.write().offset(1))?;
+            queue.run(count, &of_hits)?;
+            match used {
+                Some(used) => Some(self.victims(used, hand.write(), before.offset(count))?),
                 None => None,
-            };
-            let round = u32::from(victims.is_none());
-            let victims = victims.as_ref().map_or(Address(0), Buffer::address);
-            let arguments =
-                arguments![ids_at, count, before, self.slots, round, victims, slot_of, holder, hand, to_at];
-            queue.run("cache_admit", count, arguments)?;
-            let host = self.stored.mapped().address();
-            let arguments = arguments![
-                ids_at, found_at, to_at, count, host, rows, bytes, unit, group, kind, dim, out_at, hand
-            ];
-            queue.run("cache_misses", count, arguments)?;
+            }
+        };
+        let admit = kernels::CacheAdmit {
+            ids,
+            count,
+            before,
+            slots: self.slots,
+            round: victims.is_none(),
+            victims: victims.as_ref().map(Buffer::read),
+            slot_of: slots,
+            holder: holder.write(),
+            hand: hand.write(),
+            to: to.write(),
+        };
+        let of_misses = kernels::CacheMisses {
+            ids,
+            found,
+            to: to.read(),
+            count,
+            host: self.stored.bytes(),
+            rows: rows.write(),
+            row_bytes,
+            unit,
+            group,
+            kind,
+            dim,
+            out: out.write(),
+            hand: hand.write(),
+        };
+        // SAFETY: as above
+        unsafe {
+            queue.run(count, &admit)?;
+            queue.run(count, &of_misses)?;
         }
         let [hits] = stored::counts(queue, &hits)?;
         let missed = count as u64 - hits;
@@ -154,21 +197,22 @@ impl Dynamic {
         Ok((out, Traffic { device, host, ..Traffic::default() }))
     }
 
-    /// Slots to evict, in the order of the hand; their number, a u32, is at `missing`.
+    /// Slots to evict, in the order of the hand; their number is at `missing`.
     ///
     /// # Safety
-    /// The addresses belong to the cache's state, and to a count.
-    unsafe fn victims(&self, used: Address, hand: Address, missing: Address) -> Result<Buffer> {
+    /// The flags and the hand are those of the cache's state, and a count is at `missing`.
+    unsafe fn victims(&self, used: Out<u32>, hand: Out<u32>, missing: In<u32>) -> Result<Buffer<u32>> {
         let (queue, slots) = (&self.queue, self.slots);
-        let (free, total, victims) =
-            (queue.scratch(4 * (slots + 1))?, queue.scratch(8)?, queue.scratch(4 * slots)?);
-        let before = free.address();
+        let mut free = queue.scratch(slots + 1)?;
+        let (mut total, mut victims) = (queue.scratch(1)?, queue.scratch(slots)?);
+        let unused = kernels::CacheUnused { used: used.into(), slots, hand: hand.into(), free: free.write() };
+        let before = free.read();
+        let of_hand = kernels::CacheVictims { used, slots, before, missing, hand, victims: victims.write() };
         // SAFETY: by the caller's guarantee; there is a flag for each slot and one more
         unsafe {
-            queue.run("cache_unused", slots, arguments![used, slots, hand, before])?;
-            scan::exclusive(queue, before, slots, total.address())?;
-            let arguments = arguments![used, slots, before, missing, hand, victims.address()];
-            queue.run("cache_victims", slots, arguments)?;
+            queue.run(slots, &unused)?;
+            scan::exclusive(queue, free.write(), slots, total.write())?;
+            queue.run(slots, &of_hand)?;
         }
         Ok(victims)
     }

@@ -13,7 +13,9 @@ use graphmill_loader::{
     feature::{OutputRows, TierTraffic},
 };
 
-use crate::{Buffer, Device, Queue, block::Resident, device::WARP, driver::Address, mapped::Mapped};
+use crate::{
+    Buffer, Device, Queue, block::Resident, device::WARP, driver::Address, kernels::In, mapped::Mapped,
+};
 
 /// All rows, dense, in page-locked host memory that the devices of a process share.
 #[derive(Debug)]
@@ -92,6 +94,11 @@ impl Stored {
         &self.mapped
     }
 
+    /// Bytes of the table, for kernels.
+    pub(super) fn bytes(&self) -> In<u8> {
+        In::at(self.mapped.address())
+    }
+
     /// The widest reads that both the table's rows and aligned device memory allow.
     pub(super) fn copying(&self) -> Copying {
         Copying::of(self.dim, self.data.kind(), self.mapped.address())
@@ -131,7 +138,7 @@ pub(super) fn gather(
     ids: &[NodeId],
     dim: usize,
     out: &mut Matrix,
-    read: impl FnOnce() -> Result<(Buffer, Traffic)>,
+    read: impl FnOnce() -> Result<(Buffer<f32>, Traffic)>,
 ) -> Result<Traffic> {
     if ids.is_empty() || dim == 0 {
         out.resize(ids.len(), dim);
@@ -148,7 +155,7 @@ pub(super) fn read_to(
     dim: usize,
     places: OutputRows,
     out: &mut [f32],
-    read: impl FnOnce() -> Result<(Buffer, Traffic)>,
+    read: impl FnOnce() -> Result<(Buffer<f32>, Traffic)>,
 ) -> Result<Traffic> {
     if ids.is_empty() || dim == 0 {
         return Ok(Traffic::default());
@@ -170,7 +177,7 @@ pub(super) fn read_to(
 }
 
 /// Reads the row counts that a kernel wrote, and waits for it.
-pub(super) fn counts<const N: usize>(queue: &Arc<Queue>, from: &Buffer) -> Result<[u64; N]> {
+pub(super) fn counts<const N: usize>(queue: &Arc<Queue>, from: &Buffer<u64>) -> Result<[u64; N]> {
     let mut counts = [0; N];
     from.download(&mut counts)?;
     queue.device().check()?;

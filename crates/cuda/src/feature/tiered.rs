@@ -10,8 +10,14 @@ use graphmill_loader::{
     feature::{Capabilities, DeviceFeature, DeviceIds, OutputRows, TierTraffic, cached::CacheLayout},
 };
 
-use super::stored::{self, Stored};
-use crate::{Buffer, Device, Queue, arguments, driver::Address, peers, pool::QueuePool};
+use super::stored::{self, Copying, Stored};
+use crate::{
+    Buffer, Device, Queue,
+    driver::Address,
+    kernels::{self, In},
+    peers,
+    pool::QueuePool,
+};
 
 /// Mark of a row that is not on a device.
 const COLD: u32 = u32::MAX;
@@ -20,7 +26,7 @@ const COLD: u32 = u32::MAX;
 #[derive(Default)]
 struct Lookup {
     /// Location of each row (`V`); `None` if a boundary locates it.
-    places: Option<Buffer>,
+    places: Option<Buffer<u32>>,
     /// Rows below this number are on devices, if there is no map: the boundary of a dataset whose
     /// hottest rows come first (Data Tiering, section 4.1).
     boundary: u32,
@@ -36,9 +42,9 @@ pub struct Tiered {
     pool: QueuePool,
     lookup: Lookup,
     /// Rows of each device.
-    shards: Arc<Vec<Buffer>>,
+    shards: Arc<Vec<Buffer<u8>>>,
     /// Addresses of the shards.
-    table: Buffer,
+    table: Buffer<u64>,
     /// Index of the reading device; at least the number of shards if it holds no rows.
     own: usize,
 }
@@ -82,7 +88,8 @@ impl Tiered {
             let ids: Vec<NodeId> = if whole { (0..rows as NodeId).collect() } else { ids.collect() };
             pool.with(|queue| load(queue, stored, &ids))
         };
-        let shards: Arc<Vec<Buffer>> = Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
+        let shards: Arc<Vec<Buffer<u8>>> =
+            Arc::new(pools.iter().enumerate().map(shard).collect::<Result<_>>()?);
         let addresses: Vec<u64> = shards.iter().map(|rows| rows.address().0).collect();
         let one = |(own, pool): (usize, QueuePool)| {
             let holds = own < count;
@@ -124,43 +131,48 @@ impl Tiered {
         queue: &Arc<Queue>,
         ids: &[NodeId],
         device_ids: Option<Address>,
-    ) -> Result<(Buffer, Traffic)> {
+    ) -> Result<(Buffer<f32>, Traffic)> {
         let began = Instant::now();
         if device_ids.is_none() {
             self.stored.check(ids)?;
         }
         let copying = self.stored.copying();
         let dim = self.stored.dim();
-        let copied = if device_ids.is_none() { Some(queue.upload(ids)?) } else { None };
-        let device_ids = device_ids.or(copied.as_ref().map(Buffer::address)).unwrap_or(Address(0));
-        let out = queue.take(4 * ids.len() * dim)?;
-        let found = queue.scratch(24)?;
+        let copied;
+        let device_ids = match device_ids {
+            Some(at) => In::at(at),
+            None => {
+                copied = queue.upload(ids)?;
+                copied.read()
+            }
+        };
+        let mut out = queue.take::<f32>(ids.len() * dim)?;
+        let mut found = queue.scratch::<u64>(3)?;
         let Lookup { places, boundary, replicated, shared } = &self.lookup;
-        let places = places.as_ref().map_or(Address(0), Buffer::address);
-        let arguments = arguments![
-            device_ids,
-            ids.len(),
-            places,
-            *boundary,
-            *replicated,
-            u32::from(*shared),
-            self.table.address(),
-            self.shards.len() as u32,
-            self.own as u32,
-            self.stored.mapped().address(),
-            copying.row_bytes,
-            copying.unit,
-            copying.group,
-            copying.kind,
+        let kernel = kernels::TierGather {
+            ids: device_ids,
+            count: ids.len(),
+            places: places.as_ref().map(Buffer::read),
+            boundary: *boundary,
+            replicated: *replicated,
+            shared: *shared,
+            shards: self.table.read(),
+            devices: self.shards.len() as u32,
+            own: self.own as u32,
+            host: self.stored.bytes(),
+            row_bytes: copying.row_bytes,
+            unit: copying.unit,
+            group: copying.group,
+            kind: copying.kind,
             dim,
-            out.address(),
-            found.address()
-        ];
+            out: out.write(),
+            found: found.write(),
+        };
         // SAFETY: the map or the boundary of this table locates all requested rows, and the result
         // has this many rows
         unsafe {
             self.pool.device().driver().fill(found.address(), 0, 6, queue.stream())?;
-            queue.run("tier_gather", ids.len(), arguments)?;
+            queue.run(ids.len(), &kernel)?;
         }
         let [device, peer, host] = stored::counts(queue, &found)?;
         let rows = |rows: u64| TierTraffic { rows, bytes: rows * self.row_bytes(), nanos: 0 };
@@ -210,20 +222,20 @@ fn places(assigned: &CacheLayout, rows: usize, count: usize, own: usize, shared:
 }
 
 /// Copies these rows to the device.
-fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer> {
-    let copying = stored.copying();
-    let (device_ids, rows) = (queue.upload(ids)?, queue.take(ids.len() * copying.row_bytes)?);
-    let arguments = arguments![
-        device_ids.address(),
-        ids.len(),
-        stored.mapped().address(),
-        copying.row_bytes,
-        copying.unit,
-        copying.group,
-        rows.address()
-    ];
+fn load(queue: &Arc<Queue>, stored: &Stored, ids: &[NodeId]) -> Result<Buffer<u8>> {
+    let Copying { row_bytes, unit, group, .. } = stored.copying();
+    let (device_ids, mut rows) = (queue.upload(ids)?, queue.take(ids.len() * row_bytes)?);
+    let kernel = kernels::TierLoad {
+        ids: device_ids.read(),
+        count: ids.len(),
+        host: stored.bytes(),
+        row_bytes,
+        unit,
+        group,
+        rows: rows.write(),
+    };
     // SAFETY: the rows exist, and the result has this many rows
-    unsafe { queue.run("tier_load", ids.len(), arguments)? };
+    unsafe { queue.run(ids.len(), &kernel)? };
     queue.synchronize()?;
     Ok(rows)
 }

@@ -10,7 +10,7 @@
 //!
 //! A step's host code runs every time and allocates the same memory if nothing changed. The
 //! commands that it would queue are compared with earlier ones: kernels, shapes, addresses and all
-//! values except late-bound ones ([`crate::device::Late`]: learning rates, corrections, dropout
+//! values except late-bound ones (`Late` in `kernels/mod.rs`: learning rates, corrections, dropout
 //! keys, labels). A graph therefore runs only if the current step allocated every address in it,
 //! and it need not own memory. Another shape or batch is another segment: it is queued normally at
 //! first, and captured when it repeats.

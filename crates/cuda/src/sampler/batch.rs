@@ -20,12 +20,17 @@ use super::{
     transpose::{self, Transposed, transpose},
     zeros::{self, Zeros},
 };
-use crate::{Buffer, Queue, arguments, block::Resident, driver::Address};
+use crate::{
+    Buffer, Queue,
+    block::Resident,
+    driver::Address,
+    kernels::{self, Out},
+};
 
 /// Block of a hop, on the device.
 struct Layer {
     drawn: Drawn,
-    self_weight: Option<Buffer>,
+    self_weight: Option<Buffer<f32>>,
     transposed: Option<Transposed>,
 }
 
@@ -64,7 +69,7 @@ impl DeviceSampler {
         let mut batch = seeds.into_sampled(layers);
         let mut counts = vec![0u64; 2 * layers + 1];
         counts[0] = batch.seeds.nodes.len() as u64;
-        let sizes = queue.upload(&counts)?;
+        let mut sizes = queue.upload(&counts)?;
         let mut nodes = Nodes::new(queue, &batch.seeds.nodes, self.graph.num_nodes())?;
         let mut drawn = Vec::with_capacity(layers);
         for hop in 0..layers {
@@ -75,7 +80,7 @@ impl DeviceSampler {
                 fanout: self.fanout[hop],
                 key: keyed::key(&[key.seed, key.epoch, key.batch, hop as u64]),
                 aggregation: form.aggregation,
-                sizes: sizes.address().offset(16 * hop),
+                sizes: sizes.write().offset(2 * hop),
             };
             drawn.push(self.layer(&at, hop, &form, &mut nodes)?);
         }
@@ -142,11 +147,12 @@ impl DeviceSampler {
         };
         let mut transposed = None;
         if layout.is_local {
-            at.number(nodes, &drawn, &mut zeros)?;
+            at.number(nodes, &mut drawn, &mut zeros)?;
         }
         if layout.is_transposed {
             // SAFETY: the edges have just been numbered, and there are no more nodes than that
-            transposed = Some(unsafe { transpose(queue, nodes.max_nodes, &drawn, at.sizes, &mut zeros)? });
+            transposed =
+                Some(unsafe { transpose(queue, nodes.max_nodes, &drawn, at.sizes.into(), &mut zeros)? });
         }
         Ok(Layer { drawn, self_weight, transposed })
     }
@@ -169,7 +175,7 @@ impl DeviceSampler {
     fn report(
         &self,
         queue: &Arc<Queue>,
-        sizes: &Buffer,
+        sizes: &Buffer<u64>,
         last: usize,
         nodes: &Nodes,
         counts: &mut [u64],
@@ -177,11 +183,13 @@ impl DeviceSampler {
     ) -> Result<()> {
         let (head, max_nodes) = (8 * counts.len(), nodes.max_nodes);
         let work = |host: Address| -> Result<()> {
-            let (from, ids) = (sizes.address(), nodes.ids.address());
-            let arguments = arguments![from, head / 8, last, ids, host, host.offset(head)];
+            let sizes_to = Out::at(host);
+            let (count, nodes_to) = (head / 8, sizes_to.offset(head / 8).cast());
+            let (sizes, nodes) = (sizes.read(), nodes.ids.read());
+            let kernel = kernels::SampleSizes { sizes, count, last, nodes, sizes_to, nodes_to };
             // SAFETY: the memory is large enough for the sizes, followed by the maximum number of
             // nodes
-            unsafe { queue.run("sample_sizes", max_nodes.max(head / 8), arguments)? };
+            unsafe { queue.run(max_nodes.max(count), &kernel)? };
             Ok(queue.synchronize()?)
         };
         self.stagings.with(queue.device(), head + 4 * max_nodes, work, |bytes| {
@@ -196,7 +204,7 @@ impl DeviceSampler {
 fn counted_edges(at: &Hop, layout: HopLayout, nodes: &mut Nodes) -> Result<usize> {
     let mut sizes = [0u64; 2];
     // SAFETY: they are the hop's first two sizes
-    unsafe { at.queue.download(at.sizes, &mut sizes)? };
+    unsafe { at.queue.download(at.sizes.address(), &mut sizes)? };
     let [rows, edges] = sizes;
     nodes.max_nodes = rows as usize;
     // row starts have 32 bits, node and edge numbers 31

@@ -8,13 +8,14 @@ use graphmill_core::{Result, block::Aggregation};
 
 use super::{
     Draw, Topology,
-    nodes::{Nodes, Slots},
+    nodes::Nodes,
     zeros::{self, TILE_THREADS, Zeros},
 };
 use crate::{
-    Buffer, Queue, arguments,
+    Buffer, Queue,
     device::{THREADS, WARP},
-    driver::{Address, Shape},
+    driver::Shape,
+    kernels::{self, In, Kernel as _, Out, Slots},
 };
 
 /// Fanout that draws all neighbours.
@@ -29,20 +30,20 @@ const MAX_UNCOUNTED: usize = 1 << 22;
 
 /// Edges drawn by a hop. Buffers may be longer than their content.
 pub(super) struct Drawn {
-    pub(super) indptr: Buffer,
+    pub(super) indptr: Buffer<u32>,
     /// Sources: slots of the nodes' table, or global ids without a table; local ids after
     /// numbering.
-    pub(super) indices: Buffer,
+    pub(super) indices: Buffer<u32>,
     /// Maximum number of edges.
     pub(super) max_edges: usize,
-    pub(super) edge_weight: Option<Buffer>,
+    pub(super) edge_weight: Option<Buffer<f32>>,
 }
 
 /// Edges that are counted, but not drawn yet.
 pub(super) struct Counted {
-    indptr: Buffer,
+    indptr: Buffer<u32>,
     /// For walks: the most visited nodes, and their numbers of visits.
-    visits: Option<(Buffer, Buffer)>,
+    visits: Option<(Buffer<u32>, Buffer<u32>)>,
 }
 
 /// Inputs of a hop's kernels.
@@ -53,8 +54,8 @@ pub(super) struct Hop<'a> {
     pub(super) fanout: u32,
     pub(super) key: u64,
     pub(super) aggregation: Aggregation,
-    /// Address of the hop's sizes: destinations, edges, and nodes after the hop, as u64.
-    pub(super) sizes: Address,
+    /// Sizes of the hop: destinations, edges, and nodes after the hop.
+    pub(super) sizes: Out<u64>,
 }
 
 /// Maximum number of edges of `rows` destinations, if the fanout bounds it and the bound is small
@@ -72,21 +73,27 @@ impl Hop<'_> {
     /// zeroes `later` words for later kernels.
     pub(super) fn count(&self, nodes: &Nodes, later: usize) -> Result<(Counted, Zeros)> {
         let (queue, rows) = (self.queue, nodes.max_nodes);
-        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let indptr = queue.take(4 * (rows + 1))?;
-        let (at, ids) = (indptr.address(), nodes.ids.address());
+        let mut indptr = queue.take(rows + 1)?;
         let mut zeros = Zeros::new(queue, zeros::of_starts(rows) + later)?;
         let visits = match self.draw {
-            Draw::Walks { walks, length, restart } => Some(self.walk(nodes, [walks, length], restart, at)?),
+            Draw::Walks { walks, length, restart } => {
+                Some(self.walk(nodes, [walks, length], restart, indptr.write())?)
+            }
             _ => None,
         };
-        let counted = u32::from(visits.is_some());
-        let counters = zeros.take(zeros::of_starts(rows));
-        let arguments =
-            arguments![graph, parts, ids, self.fanout, self.draw.mode(), counted, at, self.sizes, counters];
+        let kernel = kernels::SampleStarts {
+            graph: self.topology.parts(),
+            nodes: nodes.ids.read(),
+            fanout: self.fanout,
+            mode: self.draw.mode(),
+            counted: visits.is_some(),
+            indptr: indptr.write(),
+            sizes: self.sizes,
+            counters: zeros.take(zeros::of_starts(rows)),
+        };
         // SAFETY: the graph is that of the sampler, and ids are of its nodes, at most this many;
         // there is a count for each and one more, and a word for each tile
-        unsafe { queue.run("sample_starts", TILE_THREADS * zeros::starts_tiles(rows), arguments)? };
+        unsafe { queue.run(TILE_THREADS * zeros::starts_tiles(rows), &kernel)? };
         Ok((Counted { indptr, visits }, zeros))
     }
 
@@ -100,10 +107,10 @@ impl Hop<'_> {
     ) -> Result<Drawn> {
         let (queue, rows) = (self.queue, nodes.max_nodes);
         let Counted { indptr, visits } = counted;
-        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let indices = queue.take(4 * max_edges)?;
-        let (ids, sizes, at, out) = (nodes.ids.address(), self.sizes, indptr.address(), indices.address());
-        let (fanout, mode, (entries, mask, dense)) = (self.fanout, self.draw.mode(), slots);
+        let mut indices = queue.take(max_edges)?;
+        let (graph, sizes, out) = (self.topology.parts(), In::from(self.sizes), indices.write());
+        let (nodes, indptr_of) = (nodes.ids.read(), indptr.read());
+        let (fanout, mode, key) = (self.fanout, self.draw.mode(), self.key);
         let mut edge_weight = None;
         // SAFETY: as in `count`; `max_edges` bounds the edges counted for the same rows and fanout,
         // and the table is large enough for their sources
@@ -111,66 +118,80 @@ impl Hop<'_> {
             match self.draw {
                 Draw::Walks { walks, length, .. } => {
                     let (visited, times) = visits.as_ref().expect("walks have visits");
-                    let weights = queue.take(4 * max_edges)?;
                     let makes = match self.aggregation {
-                        Aggregation::Other => 0u32,
+                        Aggregation::Other => 0,
                         Aggregation::Mean => 1,
                         Aggregation::Sum | Aggregation::Symmetric => 2,
                     };
                     let width = fanout.min(walks * length);
-                    let from = [visited.address(), times.address()];
-                    #[rustfmt::skip]
-                    let arguments = arguments![
-                        graph, parts, ids, sizes, at, width, from[0], from[1], makes, entries, mask, dense,
-                        out, weights.address()
-                    ];
-                    queue.run("walk_edges", rows * width as usize, arguments)?;
-                    edge_weight = Some(weights);
+                    let kernel = kernels::WalkEdges {
+                        graph,
+                        nodes,
+                        sizes,
+                        indptr: indptr_of,
+                        width,
+                        nodes_from: visited.read(),
+                        visits_from: times.read(),
+                        makes,
+                        slots,
+                        indices: out,
+                        weights: edge_weight.insert(queue.take(max_edges)?).write(),
+                    };
+                    queue.run(rows * width as usize, &kernel)?;
                 }
                 _ if fanout == ALL => {
-                    let arguments = arguments![graph, parts, ids, sizes, at, entries, mask, dense, out];
-                    queue.run("sample_copy", max_edges, arguments)?;
+                    let kernel = kernels::SampleCopy { graph, nodes, sizes, indptr: indptr_of, slots, out };
+                    queue.run(max_edges, &kernel)?;
                 }
                 Draw::Distinct if fanout <= MAX_FEW => {
-                    let group = fanout.next_power_of_two();
-                    #[rustfmt::skip]
-                    let arguments = arguments![
-                        graph, parts, ids, sizes, at, fanout, group, self.key, entries, mask, dense, out
-                    ];
-                    queue.run("sample_few", rows * group as usize, arguments)?;
+                    let (indptr, group) = (indptr_of, fanout.next_power_of_two());
+                    let kernel =
+                        kernels::SampleFew { graph, nodes, sizes, indptr, fanout, group, key, slots, out };
+                    queue.run(rows * group as usize, &kernel)?;
                 }
-                Draw::Distinct => self.many(nodes, at, out, slots)?,
+                Draw::Distinct => self.many(rows, nodes, indptr_of, out, slots)?,
                 Draw::WithReplacement | Draw::Alias => {
-                    #[rustfmt::skip]
-                    let arguments = arguments![
-                        graph, parts, ids, sizes, at, fanout, mode, self.key, entries, mask, dense, out
-                    ];
-                    queue.run("sample_again", rows * fanout as usize, arguments)?;
+                    let indptr = indptr_of;
+                    let kernel =
+                        kernels::SampleAgain { graph, nodes, sizes, indptr, fanout, mode, key, slots, out };
+                    queue.run(rows * fanout as usize, &kernel)?;
                 }
             }
         }
         Ok(Drawn { indptr, indices, max_edges, edge_weight })
     }
 
-    /// Draws without replacement, with a table for each warp.
-    fn many(&self, nodes: &Nodes, indptr: Address, out: Address, of_batch: Slots) -> crate::Result<()> {
-        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let (queue, rows, fanout) = (self.queue, nodes.max_nodes, self.fanout);
+    /// Draws for `rows` rows without replacement, with a table for each warp.
+    fn many(
+        &self,
+        rows: usize,
+        nodes: In<u32>,
+        indptr: In<u32>,
+        out: Out<u32>,
+        of_batch: Slots,
+    ) -> crate::Result<()> {
+        let (queue, fanout) = (self.queue, self.fanout);
         let slots = (2 * fanout).next_power_of_two();
         let each = (THREADS / WARP) as usize;
         let max_blocks = 8 * self.queue.device().properties().multiprocessors.max(1) as usize;
         let fits = TABLES / (4 * slots as usize * each);
         let blocks = rows.div_ceil(each).min(max_blocks).min(fits).max(1);
-        let tables = queue.scratch(4 * slots as usize * each * blocks)?;
+        let mut tables = queue.scratch(slots as usize * each * blocks)?;
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [THREADS, 1, 1], shared: 0 };
-        let (ids, sizes, (entries, mask, dense)) = (nodes.ids.address(), self.sizes, of_batch);
-        let at = tables.address();
-        #[rustfmt::skip]
-        let arguments = arguments![
-            graph, parts, ids, sizes, indptr, fanout, self.key, at, slots, entries, mask, dense, out
-        ];
+        let kernel = kernels::SampleMany {
+            graph: self.topology.parts(),
+            nodes,
+            sizes: self.sizes.into(),
+            indptr,
+            fanout,
+            key: self.key,
+            tables: tables.write(),
+            slots,
+            of_batch,
+            out,
+        };
         // SAFETY: as in `draw`; there is a table for each warp
-        unsafe { queue.launch("sample_many", shape, arguments) }
+        unsafe { queue.launch(shape, kernel.call()) }
     }
 
     /// Computes PinSAGE's neighbourhoods: the nodes that walks visit most, and their numbers of
@@ -180,40 +201,51 @@ impl Hop<'_> {
         nodes: &Nodes,
         [walks, length]: [u32; 2],
         restart: f64,
-        counts: Address,
-    ) -> Result<(Buffer, Buffer)> {
+        counts: Out<u32>,
+    ) -> Result<(Buffer<u32>, Buffer<u32>)> {
         let (queue, rows) = (self.queue, nodes.max_nodes);
-        let (graph, parts, ids) = (self.topology.table(), self.topology.num_parts(), nodes.ids.address());
         let visits = walks * length;
         let width = self.fanout.min(visits);
-        let bytes = 4 * rows * width as usize;
-        let (visited, times) = (queue.scratch(bytes)?, queue.scratch(bytes)?);
+        let entries = rows * width as usize;
+        let (mut visited, mut times) = (queue.scratch(entries)?, queue.scratch(entries)?);
         let max_blocks = 32 * queue.device().properties().multiprocessors.max(1) as usize;
         let warps = (THREADS / WARP) as usize;
         let blocks = rows.div_ceil(warps).min(max_blocks) as u32;
         let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1], shared: 8 * visits * warps as u32 };
-        let (restart, to) = (restart.to_bits(), [visited.address(), times.address()]);
-        #[rustfmt::skip]
-        let arguments = arguments![
-            graph, parts, ids, self.sizes, walks, length, restart, self.key, width, to[0], to[1], counts
-        ];
+        let kernel = kernels::WalkDraw {
+            graph: self.topology.parts(),
+            nodes: nodes.ids.read(),
+            sizes: self.sizes.into(),
+            walks,
+            length,
+            restart: restart.to_bits(),
+            key: self.key,
+            width,
+            nodes_to: visited.write(),
+            visits_to: times.write(),
+            counts,
+        };
         // SAFETY: the graph is that of the sampler, and ids are of its nodes; there are `width`
         // entries for each, and a count
-        unsafe { queue.launch("walk_draw", shape, arguments)? };
+        unsafe { queue.launch(shape, kernel.call())? };
         Ok((visited, times))
     }
 
     /// Replaces the slots in `drawn` by local ids of the sources, and appends new sources to the
     /// nodes.
-    pub(super) fn number(&self, nodes: &mut Nodes, drawn: &Drawn, zeros: &mut Zeros) -> Result<()> {
-        let (entries, ..) = nodes.slots();
-        let counters = zeros.take(zeros::of_numbers(drawn.max_edges));
+    pub(super) fn number(&self, nodes: &mut Nodes, drawn: &mut Drawn, zeros: &mut Zeros) -> Result<()> {
+        let entries = nodes.slots().entries.expect("local sources have a table");
         let threads = TILE_THREADS * zeros::edge_tiles(drawn.max_edges);
-        let arguments =
-            arguments![entries, drawn.indices.address(), nodes.ids.address(), self.sizes, counters];
+        let kernel = kernels::RelabelNumber {
+            entries,
+            indices: drawn.indices.write(),
+            nodes: nodes.ids.write(),
+            sizes: self.sizes,
+            counters: zeros.take(zeros::of_numbers(drawn.max_edges)),
+        };
         // SAFETY: the sources are slots of the table, the nodes are long enough for all new ones,
         // and there is a word for each tile
-        unsafe { self.queue.run("relabel_number", threads, arguments)? };
+        unsafe { self.queue.run(threads, &kernel)? };
         nodes.max_nodes = nodes.with(drawn.max_edges);
         Ok(())
     }

@@ -25,13 +25,17 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use hop::{Drawn, Hop};
-use nodes::{Nodes, Slots};
+use nodes::Nodes;
 use plan::Plan;
 pub use plan::is_drawn_on_devices;
 use staging::Stagings;
 pub use topology::{Topology, TopologyPlacement};
 
-use crate::{Buffer, Device, Queue, arguments, driver::Address, pool::QueuePool};
+use crate::{
+    Buffer, Device, Queue,
+    kernels::{self, Slots},
+    pool::QueuePool,
+};
 
 /// Method by which a hop draws neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -120,8 +124,8 @@ pub struct DeviceSampler {
 struct Symmetric {
     /// Host table of which they are copies.
     of: Arc<Vec<f32>>,
-    inv_sqrt: Buffer,
-    degrees: Option<Buffer>,
+    inv_sqrt: Buffer<f32>,
+    degrees: Option<Buffer<u32>>,
 }
 
 impl DeviceSampler {
@@ -166,28 +170,31 @@ impl DeviceSampler {
         weights: &SymmetricWeights,
         nodes: &Nodes,
         drawn: &mut Drawn,
-        (entries, mask, dense): Slots,
-    ) -> Result<Buffer> {
+        slots: Slots,
+    ) -> Result<Buffer<f32>> {
         let (queue, tables) = (at.queue, self.symmetric(weights)?);
-        let own = queue.take(4 * nodes.max_nodes)?;
-        let known = u32::from(drawn.edge_weight.is_some());
-        let edge = match drawn.edge_weight.take() {
+        let mut own = queue.take(nodes.max_nodes)?;
+        let known = drawn.edge_weight.is_some();
+        let mut edge = match drawn.edge_weight.take() {
             Some(known) => known,
-            None => queue.take(4 * drawn.max_edges)?,
+            None => queue.take(drawn.max_edges)?,
         };
-        let (graph, parts) = (self.topology.table(), self.topology.num_parts());
-        let (ids, inv_sqrt) = (nodes.ids.address(), tables.inv_sqrt.address());
-        let degrees = tables.degrees.as_ref().map_or(Address(0), Buffer::address);
-        let (indptr, indices) = (drawn.indptr.address(), drawn.indices.address());
-        let (own_at, edge_at) = (own.address(), edge.address());
-        #[rustfmt::skip]
-        let arguments = arguments![
-            graph, parts, ids, at.sizes, indptr, entries, mask, dense, indices, inv_sqrt, degrees, known,
-            own_at, edge_at
-        ];
+        let kernel = kernels::SampleWeights {
+            graph: self.topology.parts(),
+            nodes: nodes.ids.read(),
+            sizes: at.sizes.into(),
+            indptr: drawn.indptr.read(),
+            slots,
+            indices: drawn.indices.read(),
+            inv_sqrt: tables.inv_sqrt.read(),
+            degrees: tables.degrees.as_ref().map(Buffer::read),
+            known,
+            own_weights: own.write(),
+            weights: edge.write(),
+        };
         // SAFETY: ids are of the graph's nodes, for which the tables have values; there is a weight
         // for each row and each edge
-        unsafe { queue.run("sample_weights", drawn.max_edges.max(nodes.max_nodes), arguments)? };
+        unsafe { queue.run(drawn.max_edges.max(nodes.max_nodes), &kernel)? };
         drawn.edge_weight = Some(edge);
         Ok(own)
     }

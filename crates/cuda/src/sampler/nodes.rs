@@ -6,19 +6,18 @@ use std::sync::Arc;
 
 use graphmill_core::NodeId;
 
-use crate::{Buffer, Queue, Result, arguments, driver::Address};
-
-/// Destination of drawn sources, as passed to kernels (`kernels/table.cuh`): entries, number of
-/// slots minus one, and 1 if ids are slots.
-pub(super) type Slots = (Address, u32, u32);
+use crate::{
+    Buffer, Queue, Result,
+    kernels::{self, Slots},
+};
 
 /// Sources remain global ids.
-pub(super) const NO_SLOTS: Slots = (Address(0), 0, 0);
+pub(super) const NO_SLOTS: Slots = Slots { entries: None, mask: 0, dense: false };
 
 /// Nodes in order of first occurrence, with a hash table if sources are numbered.
 pub(super) struct Nodes {
-    /// Ids, u32.
-    pub(super) ids: Buffer,
+    /// Ids.
+    pub(super) ids: Buffer<u32>,
     /// Upper bound on their number; the exact number is known on the device.
     pub(super) max_nodes: usize,
     /// Upper bound for any draws: all nodes of the graph, plus repeated seeds.
@@ -26,7 +25,7 @@ pub(super) struct Nodes {
     num_nodes: usize,
     /// Capacity of the ids and the table.
     capacity: usize,
-    table: Option<(Buffer, Slots)>,
+    table: Option<(Buffer<u64>, Slots)>,
 }
 
 impl Nodes {
@@ -65,16 +64,16 @@ impl Nodes {
         let dense = self.num_nodes <= open;
         let slots = if dense { self.num_nodes } else { open };
         let mask = if dense { 0 } else { (slots - 1) as u32 };
-        let (entries, ids) = (queue.scratch(8 * slots)?, queue.take(4 * capacity)?);
+        let (mut entries, ids) = (queue.scratch(slots)?, queue.take(capacity)?);
         let (at, old, new) = (entries.address(), self.ids.address(), ids.address());
-        let slots_of = (at, mask, u32::from(dense));
+        let slots_of = Slots { entries: Some(entries.write()), mask, dense };
+        let kernel = kernels::RelabelNodes { slots: slots_of, nodes: ids.read(), count: self.max_nodes };
         // SAFETY: two words for each slot, and more slots than there will be distinct nodes; ids
         // for all nodes present
         unsafe {
             driver.fill(at, u32::MAX, 2 * slots, queue.stream())?;
             driver.copy(old, new, 4 * self.max_nodes, queue.stream())?;
-            let arguments = arguments![at, mask, u32::from(dense), new, self.max_nodes];
-            queue.run("relabel_nodes", self.max_nodes, arguments)?;
+            queue.run(self.max_nodes, &kernel)?;
         }
         (self.ids, self.capacity, self.table) = (ids, capacity, Some((entries, slots_of)));
         Ok(())

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use graphmill_core::{Graph, accelerator::DeviceMemory, alias::RowAlias};
 
-use crate::{Buffer, Device, Queue, Result, driver::Address, mapped::Mapped, peers};
+use crate::{Buffer, Device, Queue, Result, driver::Address, kernels::GraphParts, mapped::Mapped, peers};
 
 /// Placement of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,14 @@ impl fmt::Display for TopologyPlacement {
 /// Row starts, lists and alias cells of some rows.
 #[derive(Debug)]
 enum TopologyPart {
-    Device([Buffer; 3]),
+    Device((Buffer<u64>, Buffer<u32>, Buffer<u8>)),
     Host([Mapped; 3]),
 }
 
 impl TopologyPart {
     fn addresses(&self) -> [Address; 3] {
         match self {
-            Self::Device(arrays) => arrays.each_ref().map(Buffer::address),
+            Self::Device((indptr, indices, cells)) => [indptr.address(), indices.address(), cells.address()],
             Self::Host(arrays) => arrays.each_ref().map(Mapped::address),
         }
     }
@@ -48,7 +48,10 @@ impl TopologyPart {
     /// Bytes of device memory.
     fn device_bytes(&self) -> u64 {
         match self {
-            Self::Device(arrays) => arrays.iter().map(|array| DeviceMemory::bytes(array) as u64).sum(),
+            Self::Device((indptr, indices, cells)) => {
+                let arrays: [&dyn DeviceMemory; 3] = [indptr, indices, cells];
+                arrays.iter().map(|array| array.bytes() as u64).sum()
+            }
             Self::Host(_) => 0,
         }
     }
@@ -62,7 +65,7 @@ pub struct Topology {
     /// Bytes of the part that the reading device holds.
     device_bytes: u64,
     /// Table of three addresses per part.
-    table: Arc<Buffer>,
+    table: Arc<Buffer<u64>>,
 }
 
 impl Topology {
@@ -144,20 +147,15 @@ impl Topology {
         self.device_bytes
     }
 
-    /// Address of the table of parts.
-    pub(super) fn table(&self) -> Address {
-        self.table.address()
-    }
-
-    /// Number of parts.
-    pub(super) fn num_parts(&self) -> u32 {
-        self.parts.len() as u32
+    /// The parts, for kernels.
+    pub(super) fn parts(&self) -> GraphParts {
+        GraphParts { shards: self.table.read(), parts: self.parts.len() as u32 }
     }
 }
 
 /// Copies rows to the queue's memory.
 fn put(queue: &Arc<Queue>, indptr: &[u64], indices: &[u32], cells: &[u8]) -> Result<TopologyPart> {
-    let part = TopologyPart::Device([queue.upload(indptr)?, queue.upload(indices)?, queue.upload(cells)?]);
+    let part = TopologyPart::Device((queue.upload(indptr)?, queue.upload(indices)?, queue.upload(cells)?));
     queue.synchronize()?;
     Ok(part)
 }

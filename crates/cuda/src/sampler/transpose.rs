@@ -8,16 +8,20 @@ use super::{
     hop::Drawn,
     zeros::{TILE_THREADS, Zeros, edge_tiles},
 };
-use crate::{Buffer, Queue, Result, arguments, block::ResidentTransposed, driver::Address};
+use crate::{
+    Buffer, Queue, Result,
+    block::ResidentTransposed,
+    kernels::{self, In},
+};
 
 /// Number of values of a digit (`kernels/transpose.cu`).
 const DIGITS: usize = 256;
 
 /// Edges by source. Buffers may be longer than their content.
 pub(super) struct Transposed {
-    starts: Buffer,
-    dst: Buffer,
-    edge: Buffer,
+    starts: Buffer<u32>,
+    dst: Buffer<u32>,
+    edge: Buffer<u32>,
 }
 
 impl Transposed {
@@ -52,38 +56,43 @@ pub(super) unsafe fn transpose(
     queue: &Arc<Queue>,
     sources: usize,
     drawn: &Drawn,
-    sizes: Address,
+    sizes: In<u64>,
     zeros: &mut Zeros,
 ) -> Result<Transposed> {
     let (edges, passes) = (drawn.max_edges, passes(sources));
-    let (indices, indptr) = (drawn.indices.address(), drawn.indptr.address());
+    let (indices, indptr) = (drawn.indices.read(), drawn.indptr.read());
     let threads = TILE_THREADS * edge_tiles(edges);
     let counts = zeros.take(passes * DIGITS);
-    let mut keys: [Buffer; 2] = [queue.scratch(4 * edges)?, queue.scratch(4 * edges)?];
-    let mut values: [Buffer; 2] = [queue.take(4 * edges)?, queue.take(4 * edges)?];
-    let (starts, dst) = (queue.take(4 * (sources + 1))?, queue.take(4 * edges)?);
+    let mut keys: [Buffer<u32>; 2] = [queue.scratch(edges)?, queue.scratch(edges)?];
+    let mut values: [Buffer<u32>; 2] = [queue.take(edges)?, queue.take(edges)?];
+    let (mut starts, mut dst) = (queue.take(sources + 1)?, queue.take(edges)?);
+    let kernel = kernels::TransposeCount { keys: indices, sizes, passes: passes as u32, counts };
     // SAFETY: there is a count for every digit of every pass
-    unsafe { queue.run("transpose_count", threads, arguments![indices, sizes, passes, counts])? };
+    unsafe { queue.run(threads, &kernel)? };
     for pass in 0..passes {
         // the first pass reads the block's own edges
         let (from, from_values) =
-            if pass == 0 { (indices, Address(0)) } else { (keys[0].address(), values[0].address()) };
-        let (to, to_values) = (keys[1].address(), values[1].address());
-        let counters = zeros.take(1 + edge_tiles(edges) * DIGITS);
-        let of_pass = counts.offset(8 * DIGITS * pass);
-        let to_dst = if pass + 1 == passes { dst.address() } else { Address(0) };
-        #[rustfmt::skip]
-        let arguments = arguments![
-            from, from_values, sizes, 8 * pass, of_pass, counters, to, to_values, indptr, to_dst
-        ];
+            if pass == 0 { (indices, None) } else { (keys[0].read(), Some(values[0].read())) };
+        let kernel = kernels::TransposePlace {
+            keys: from,
+            values: from_values,
+            sizes,
+            shift: 8 * pass as u32,
+            counts: counts.offset(DIGITS * pass).into(),
+            counters: zeros.take(1 + edge_tiles(edges) * DIGITS),
+            keys_to: keys[1].write(),
+            values_to: values[1].write(),
+            indptr,
+            dst: (pass + 1 == passes).then(|| dst.write()),
+        };
         // SAFETY: there is a word for every digit of every tile, and both sides have every edge
-        unsafe { queue.run("transpose_place", threads, arguments)? };
+        unsafe { queue.run(threads, &kernel)? };
         keys.swap(0, 1);
         values.swap(0, 1);
     }
-    let arguments = arguments![keys[0].address(), sizes, starts.address()];
+    let kernel = kernels::TransposeStarts { keys: keys[0].read(), sizes, starts: starts.write() };
     // SAFETY: there is a start for every source and one more
-    unsafe { queue.run("transpose_starts", sources + 1, arguments)? };
+    unsafe { queue.run(sources + 1, &kernel)? };
     let [edge, _] = values;
     Ok(Transposed { starts, dst, edge })
 }

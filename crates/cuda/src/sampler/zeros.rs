@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Buffer, Queue, Result, driver::Address};
+use crate::{Buffer, Queue, Result, kernels::Out};
 
 /// Destinations per tile of `sample_starts`, and edges per tile of `relabel_number` and of the
 /// sort.
@@ -36,7 +36,7 @@ pub(super) fn of_numbers(edges: usize) -> usize {
 
 /// 64-bit words, zeroed.
 pub(super) struct Zeros {
-    buffer: Buffer,
+    buffer: Buffer<u64>,
     taken: usize,
 }
 
@@ -46,7 +46,7 @@ impl Zeros {
     /// # Errors
     /// Memory is insufficient, or the driver fails.
     pub(super) fn new(queue: &Arc<Queue>, words: usize) -> Result<Self> {
-        let buffer = queue.scratch(8 * words)?;
+        let buffer = queue.scratch(words)?;
         // SAFETY: the buffer has this many words
         unsafe { queue.device().driver().fill(buffer.address(), 0, 2 * words, queue.stream())? };
         Ok(Self { buffer, taken: 0 })
@@ -56,10 +56,10 @@ impl Zeros {
     ///
     /// # Panics
     /// Fewer words are left: a bug in the caller.
-    pub(super) fn take(&mut self, words: usize) -> Address {
-        let at = self.buffer.address().offset(8 * self.taken);
+    pub(super) fn take(&mut self, words: usize) -> Out<u64> {
+        let at = self.buffer.write().offset(self.taken);
         self.taken += words;
-        assert!(8 * self.taken <= self.buffer.len(), "{} words of {} bytes", self.taken, self.buffer.len());
+        assert!(self.taken <= self.buffer.len(), "{} words of {}", self.taken, self.buffer.len());
         at
     }
 }

@@ -48,7 +48,7 @@ impl Meter {
 
     /// Bytes read and written by a copy within the device's memory, and the seconds of each run.
     pub(crate) fn copy(&self, repeat: usize) -> Result<(f64, Vec<f64>)> {
-        let (from, to) = (self.queue.take(self.bytes)?, self.queue.take(self.bytes)?);
+        let (from, to) = (self.queue.take::<u8>(self.bytes)?, self.queue.take::<u8>(self.bytes)?);
         let driver = self.queue.device().driver();
         let copy = || {
             // SAFETY: both have `self.bytes` bytes, and live until the work is done
@@ -59,7 +59,7 @@ impl Meter {
 
     /// Bytes of a copy from page-locked host memory, and the seconds of each run.
     pub(crate) fn link(&self, repeat: usize) -> Result<(f64, Vec<f64>)> {
-        let to = self.queue.take(self.bytes)?;
+        let to = self.queue.take::<u8>(self.bytes)?;
         let from = Locked::new(&self.queue, self.bytes)?;
         let driver = self.queue.device().driver();
         let upload = || {
@@ -77,7 +77,7 @@ impl Meter {
             return Ok(None);
         }
         let side: Vec<f32> = (0..n * n).map(|i| (i % 257) as f32 / 257.0 - 0.5).collect();
-        let (a, b, c) = (self.queue.upload(&side)?, self.queue.upload(&side)?, self.queue.take(4 * n * n)?);
+        let (a, b, c) = (self.queue.upload(&side)?, self.queue.upload(&side)?, self.queue.take(n * n)?);
         let at = Buffer::address;
         let product = Product {
             m: n,

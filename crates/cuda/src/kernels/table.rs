@@ -1,0 +1,375 @@
+//! All kernels, in the order of their files in `kernels/`.
+
+use super::{
+    In, Late, Out, Table, Wide,
+    declare::{groups, kernels, names},
+};
+
+groups! {
+    /// Edges of rows, in a block or its transpose (`EDGES` of `kernels/attention.cuh`).
+    Edges {
+        indptr: In<u32>,
+        indices: In<u32>,
+        /// Entry of each edge, if it is not the edge's own position.
+        entry: Option<In<u32>>,
+        /// Own row of each row, if it is not the row itself.
+        own_rows: Option<In<u32>>,
+        num_edges: usize,
+        num_own: usize,
+    }
+
+    /// Weighted sum of rows over edges, with their own rows (`Coefficients` and `Finish` of
+    /// `kernels/aggregate.cu`).
+    WeightedSum {
+        /// Edge range of each row.
+        indptr: In<u32>,
+        /// Source row of each edge.
+        indices: In<u32>,
+        /// Position of each edge's weight, if it is not the edge's own position.
+        position: Option<In<u32>>,
+        of_edge: Option<In<f32>>,
+        of_source: Option<In<f32>>,
+        mean: bool,
+        of_row: Option<In<f32>>,
+        own_rows: Option<In<u32>>,
+        num_own: usize,
+        /// Weight of each own row; if `None`, all use the constant and the shared value.
+        own_weight: Option<In<f32>>,
+        own_constant: f32,
+        own_shared: Option<In<f32>>,
+    }
+
+    /// Rows of a gated sum (`GATED` of `kernels/edge_sum.cu`).
+    GatedRows {
+        target: In<f32>,
+        source: In<f32>,
+        value: In<f32>,
+        edge_gate: Option<In<f32>>,
+        edge_value: Option<In<f32>>,
+    }
+
+    /// Rows and vector of scores of both ends of an edge (`PAIR` of `kernels/pair_attention.cu`).
+    PairRows {
+        left: In<f32>,
+        right: In<f32>,
+        edge: Option<In<f32>>,
+        vector: In<f32>,
+        heads: u32,
+        width: usize,
+        slope: f32,
+    }
+
+    /// Parts of a graph (`kernels/topology.cuh`).
+    GraphParts {
+        /// Three addresses of each part.
+        shards: In<u64>,
+        parts: u32,
+    }
+
+    /// Destination of drawn sources (`TABLE` of `kernels/table.cuh`).
+    Slots {
+        /// Hash table; if `None`, sources remain global ids.
+        entries: Option<Out<u64>>,
+        /// Number of slots minus one.
+        mask: u32,
+        /// True if ids are slots.
+        dense: bool,
+    }
+}
+
+kernels! {
+    RowKernel Aggregate = aggregate {
+        sum: WeightedSum, src: Table, cols: usize, first: usize, beta: f32, dst: Out<f32>, lanes: u32,
+        wide: Wide,
+    }
+    Kernel AggregateScales = aggregate_scales {
+        indptr: In<u32>, weight: Option<In<f32>>, rows: usize, lanes: u32, scales: Out<f32>,
+    }
+    Kernel AggregateKeep = aggregate_keep {
+        own_rows: Option<In<u32>>, num_own: usize, src: In<f32>, cols: usize, first: usize, dst: Out<f32>,
+        rows: usize,
+    }
+    RowKernel AggregateMax = aggregate_max {
+        indptr: In<u32>, indices: In<u32>, src: In<f32>, cols: usize, dst: Out<f32>, arg: Out<u32>,
+        lanes: u32, wide: Wide,
+    }
+    RowKernel AggregateMaxBack = aggregate_max_back {
+        indptr: In<u32>, dst: In<u32>, edge: In<u32>, arg: In<u32>, grad: In<f32>, cols: usize, out: Out<f32>,
+        lanes: u32,
+    }
+
+    Kernel InputScores = input_scores {
+        edges: Edges, x: Table, cols: usize, source: In<f32>, target: In<f32>, heads: u32, rows: usize,
+        score: Out<f32>,
+    }
+    Kernel InputDots = input_dots {
+        edges: Edges, x: Table, cols: usize, grad: In<f32>, heads: u32, rows: usize, out: Out<f32>,
+    }
+    RowKernel InputRows = input_rows {
+        edges: Edges, x: Table, cols: usize, used: In<f32>, heads: u32, out: Out<f32>, lanes: u32, wide: Wide,
+    }
+    Kernel InputWeightSums = input_weight_sums {
+        edges: Edges, x: Table, cols: usize, score_grad: In<f32>, heads: u32, rows: usize, partial: Out<f64>,
+    }
+    RowKernel InputBack = input_back {
+        edges: Edges, used: In<f32>, heads: u32, grad: In<f32>, cols: usize, by_source: In<f32>,
+        source: In<f32>, by_target: In<f32>, target: In<f32>, x_grad: Out<f32>, lanes: u32,
+    }
+
+    Kernel HeadDot = head_dot {
+        z: In<f32>, rows: usize, heads: u32, width: usize, a: In<f32>, out: Out<f32>, lanes: u32,
+    }
+    Kernel HeadDotBack = head_dot_back {
+        grad: In<f32>, rows: usize, heads: u32, width: usize, a: In<f32>, z_grad: Out<f32>, lanes: u32,
+    }
+    Kernel HeadDotSums = head_dot_sums {
+        grad: In<f32>, z: In<f32>, rows: usize, heads: u32, width: usize, partial: Out<f64>,
+    }
+    Kernel HeadMean = head_mean {
+        x: In<f32>, rows: usize, heads: u32, width: usize, out: Out<f32>, lanes: u32,
+    }
+    Kernel HeadMeanBack = head_mean_back {
+        grad: In<f32>, rows: usize, heads: u32, width: usize, x_grad: Out<f32>, lanes: u32,
+    }
+    RowKernel EdgeSoftmax = edge_softmax {
+        edges: Edges, source: In<f32>, target: In<f32>, heads: u32, slope: f32, alpha: Out<f32>, lanes: u32,
+    }
+    RowKernel ScoreSoftmax = score_softmax {
+        edges: Edges, score: In<f32>, heads: u32, slope: f32, alpha: Out<f32>, used: Option<Out<f32>>,
+        key: Late<u64>, threshold: u32, scale: f32, lanes: u32,
+    }
+    RowKernel EdgeSoftmaxBack = edge_softmax_back {
+        edges: Edges, source: In<f32>, target: In<f32>, heads: u32, slope: f32, alpha: In<f32>,
+        alpha_grad: In<f32>, out: Out<f32>, sums: Out<f32>, lanes: u32,
+    }
+    RowKernel ScoreSoftmaxBack = score_softmax_back {
+        edges: Edges, score: In<f32>, heads: u32, slope: f32, alpha: In<f32>, used: In<f32>, grad: Out<f32>,
+        lanes: u32,
+    }
+    RowKernel SumEntries = sum_entries {
+        edges: Edges, values: In<f32>, heads: u32, out: Out<f32>, lanes: u32,
+    }
+    RowKernel AttendRows = attend_rows {
+        edges: Edges, alpha: In<f32>, heads: u32, width: usize, x: In<f32>, out: Out<f32>, lanes: u32,
+        wide: Wide,
+    }
+    RowKernel AttendDots = attend_dots {
+        edges: Edges, grad: In<f32>, heads: u32, width: usize, z: In<f32>, out: Out<f32>, lanes: u32,
+        wide: Wide,
+    }
+
+    Kernel CacheLookUp = cache_look_up {
+        ids: In<u32>, count: usize, slot_of: Out<u32>, used: Option<Out<u32>>, found: Out<u32>,
+    }
+    Kernel CacheFirst = cache_first {
+        ids: In<u32>, count: usize, slot_of: In<u32>, found: In<u32>, first: Out<u32>, hits: Out<u64>,
+    }
+    Kernel CacheUnused = cache_unused { used: In<u32>, slots: usize, hand: In<u32>, free: Out<u32> }
+    Kernel CacheVictims = cache_victims {
+        used: Out<u32>, slots: usize, before: In<u32>, missing: In<u32>, hand: Out<u32>, victims: Out<u32>,
+    }
+    Kernel CacheAdmit = cache_admit {
+        ids: In<u32>, count: usize, before: In<u32>, slots: usize, round: bool, victims: Option<In<u32>>,
+        slot_of: Out<u32>, holder: Out<u32>, hand: Out<u32>, to: Out<u32>,
+    }
+    Kernel CacheHits = cache_hits {
+        found: In<u32>, count: usize, rows: In<u8>, row_bytes: usize, unit: u32, group: u32, kind: u32,
+        dim: usize, out: Out<f32>,
+    }
+    Kernel CacheMisses = cache_misses {
+        ids: In<u32>, found: In<u32>, to: In<u32>, count: usize, host: In<u8>, rows: Out<u8>,
+        row_bytes: usize, unit: u32, group: u32, kind: u32, dim: usize, out: Out<f32>, hand: Out<u32>,
+    }
+
+    RowKernel SumEdgeRows = sum_edge_rows {
+        edges: Edges, values: In<f32>, onto: bool, out: Out<f32>, cols: usize, lanes: u32,
+    }
+    RowKernel ReluSum = relu_sum {
+        edges: Edges, x: In<f32>, edge: In<f32>, out: Out<f32>, cols: usize, lanes: u32,
+    }
+    RowKernel ReluSumBack = relu_sum_back {
+        edges: Edges, x: In<f32>, edge: In<f32>, grad: In<f32>, edge_grad: Out<f32>, cols: usize, lanes: u32,
+    }
+    RowKernel GatedSum = gated_sum { edges: Edges, of: GatedRows, out: Out<f32>, cols: usize, lanes: u32 }
+    RowKernel GatedSumBack = gated_sum_back {
+        edges: Edges, of: GatedRows, grad: In<f32>, gate_grad: Out<f32>, value_grad: Out<f32>,
+        target_grad: Out<f32>, cols: usize, lanes: u32,
+    }
+
+    Kernel EpilogueForward = epilogue_forward {
+        x: Out<f32>, rows: usize, cols: usize, bias: Option<In<f32>>, activation: u32, key: Late<u64>,
+        threshold: u32, scale: f32, lanes: u32, wide: Wide,
+    }
+    Kernel EpilogueBackward = epilogue_backward {
+        y: In<f32>, grad: Out<f32>, rows: usize, cols: usize, activation: u32, key: Late<u64>, threshold: u32,
+        scale: f32, lanes: u32, wide: Wide,
+    }
+    Kernel EpilogueBackwardSums = epilogue_backward_sums {
+        y: In<f32>, grad: Out<f32>, rows: usize, cols: usize, activation: u32, key: Late<u64>, threshold: u32,
+        scale: f32, partial: Out<f64>,
+    }
+    Kernel GeluForward = gelu_forward { x: In<f32>, count: usize, out: Out<f32> }
+    Kernel GeluBackward = gelu_backward { x: In<f32>, count: usize, grad: Out<f32> }
+    Kernel ColumnsValues = columns_values { x: In<f32>, rows: usize, cols: usize, partial: Out<f64> }
+    Kernel ColumnsTotal = columns_total {
+        partial: In<f64>, runs: usize, width: usize, cols: usize, count: usize, keeps: bool, out: Out<f32>,
+        rest: Out<f32>,
+    }
+
+    Kernel AddTimes = add_times { factor: In<f32>, plus: f32, x: In<f32>, y: Out<f32>, count: usize }
+    Kernel ScaleHeads = scale_heads {
+        factors: In<f32>, x: In<f32>, count: usize, cols: usize, width: usize, onto: bool, out: Out<f32>,
+    }
+    Kernel AddHeadDots = add_head_dots {
+        x: In<f32>, y: In<f32>, rows: usize, cols: usize, width: usize, out: Out<f32>,
+    }
+    Kernel SkipForward = skip_forward { skip: In<f32>, x: In<f32>, count: usize, y: Out<f32> }
+    Kernel SkipBackward = skip_backward { skip: In<f32>, count: usize, grad: Out<f32>, x_grad: Out<f32> }
+    Kernel AddSkipGrad = add_skip_grad {
+        skip: In<f32>, with: In<f64>, without: In<f64>, count: usize, out: Out<f32>,
+    }
+
+    Kernel ListLongRows = list_long_rows {
+        indptr: In<u32>, rows: usize, from: u32, count: Out<u32>, list: Out<u32>,
+    }
+
+    Kernel SoftmaxLoss = softmax_loss {
+        logits: In<f32>, rows: usize, cols: usize, label: In<i32>, weight: Option<In<f32>>, scale: f32,
+        grad: Out<f32>, losses: Out<f64>,
+    }
+    Kernel SigmoidLoss = sigmoid_loss {
+        logits: In<f32>, rows: usize, cols: usize, target: In<u8>, weight: Option<In<f32>>, scale: f32,
+        grad: Out<f32>, losses: Out<f64>,
+    }
+    Kernel SoftmaxRows = softmax_rows { x: Out<f32>, rows: usize, cols: usize }
+    Kernel SigmoidValues = sigmoid_values { x: Out<f32>, count: usize }
+
+    Kernel ColumnsSquares = columns_squares {
+        x: In<f32>, rows: usize, cols: usize, mean: In<f32>, partial: Out<f64>,
+    }
+    Kernel BatchNormSums = batch_norm_sums {
+        x: In<f32>, grad: In<f32>, rows: usize, cols: usize, stats: In<f32>, eps: f32, partial: Out<f64>,
+    }
+    Kernel BatchNormApply = batch_norm_apply {
+        x: In<f32>, rows: usize, cols: usize, gamma: In<f32>, beta: In<f32>, eps: f32, stats: In<f32>,
+        out: Out<f32>, lanes: u32,
+    }
+    Kernel BatchNormBack = batch_norm_back {
+        x: In<f32>, rows: usize, cols: usize, gamma: In<f32>, eps: f32, stats: In<f32>, sums: In<f32>,
+        grad: Out<f32>, lanes: u32,
+    }
+    Kernel LayerNormForward = layer_norm_forward {
+        x: In<f32>, rows: usize, cols: usize, gamma: In<f32>, beta: In<f32>, eps: f32, stats: Out<f32>,
+        out: Out<f32>,
+    }
+    Kernel LayerNormSums = layer_norm_sums {
+        x: In<f32>, grad: In<f32>, rows: usize, cols: usize, stats: In<f32>, eps: f32, partial: Out<f64>,
+    }
+    Kernel LayerNormBack = layer_norm_back {
+        x: In<f32>, rows: usize, cols: usize, gamma: In<f32>, eps: f32, stats: In<f32>, grad: Out<f32>,
+    }
+    Kernel L2NormForward = l2_norm_forward {
+        x: In<f32>, rows: usize, cols: usize, norms: Out<f32>, out: Out<f32>,
+    }
+    Kernel L2NormBack = l2_norm_back { y: In<f32>, rows: usize, cols: usize, norms: In<f32>, grad: Out<f32> }
+
+    Kernel AdamUpdate = adam_update {
+        grad: In<f32>, m: Out<f32>, v: Out<f32>, value: Out<f32>, count: usize, lr: Late<f32>, beta1: f32,
+        beta2: f32, eps: f32, decay: f32, decoupled: bool, correction1: Late<f32>, correction2: Late<f32>,
+    }
+    Kernel SgdUpdate = sgd_update {
+        grad: In<f32>, velocity: Out<f32>, value: Out<f32>, count: usize, lr: Late<f32>, momentum: f32,
+        nesterov: bool, decay: f32,
+    }
+
+    RowKernel PairScores = pair_scores { edges: Edges, of: PairRows, score: Out<f32>, lanes: u32 }
+    RowKernel PairBack = pair_back {
+        edges: Edges, of: PairRows, score_grad: In<f32>, pair_grad: Out<f32>, vector_grad: Out<f32>,
+        right_grad: Out<f32>, lanes: u32,
+    }
+
+    Kernel ProductTiles = product_tiles {
+        m: usize, n: usize, k: usize, a: In<f32>, lda: usize, transpose_a: bool, stride_a: usize, b: In<f32>,
+        ldb: usize, transpose_b: bool, stride_b: usize, beta: f32, c: Out<f32>, ldc: usize, stride_c: usize,
+        splits: u32, partial: Option<Out<f32>>,
+    }
+    Kernel ProductSum = product_sum {
+        m: usize, n: usize, batch: u32, splits: u32, partial: In<f32>, beta: f32, c: Out<f32>, ldc: usize,
+        stride_c: usize,
+    }
+
+    Kernel RelabelNodes = relabel_nodes { slots: Slots, nodes: In<u32>, count: usize }
+    Kernel RelabelNumber = relabel_number {
+        entries: Out<u64>, indices: Out<u32>, nodes: Out<u32>, sizes: Out<u64>, counters: Out<u64>,
+    }
+
+    Kernel Gather = gather {
+        src: Table, cols: usize, ids: In<u32>, rows: usize, dst: Out<f32>, lanes: u32, wide: Wide,
+    }
+    Kernel ScaleValues = scale_values { alpha: Late<f32>, x: Out<f32>, count: usize, wide: bool }
+    Kernel AddValues = add_values { alpha: f32, x: In<f32>, y: Out<f32>, count: usize, wide: bool }
+    Kernel DotValues = dot_values { x: In<f32>, y: In<f32>, count: usize, sums: Out<f64> }
+    Kernel TotalOf = total_of { values: In<f64>, count: usize, factor: f32, onto: bool, total: Out<f64> }
+    Kernel AddTotal = add_total { values: In<f64>, count: usize, out: Out<f32> }
+    Kernel AddSparse = add_sparse {
+        indptr: In<u64>, columns: In<u32>, values: In<f32>, alpha: f32, rows: usize, cols: usize,
+        dst: Out<f32>,
+    }
+
+    Kernel SampleCopy = sample_copy {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, slots: Slots, out: Out<u32>,
+    }
+    Kernel SampleFew = sample_few {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, fanout: u32, group: u32, key: u64,
+        slots: Slots, out: Out<u32>,
+    }
+    Kernel SampleMany = sample_many {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, fanout: u32, key: u64,
+        tables: Out<u32>, slots: u32, of_batch: Slots, out: Out<u32>,
+    }
+    Kernel SampleAgain = sample_again {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, fanout: u32, mode: u32, key: u64,
+        slots: Slots, out: Out<u32>,
+    }
+    Kernel SampleWeights = sample_weights {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, slots: Slots, indices: In<u32>,
+        inv_sqrt: In<f32>, degrees: Option<In<u32>>, known: bool, own_weights: Out<f32>, weights: Out<f32>,
+    }
+    Kernel SampleSizes = sample_sizes {
+        sizes: In<u64>, count: usize, last: usize, nodes: In<u32>, sizes_to: Out<u64>, nodes_to: Out<u32>,
+    }
+
+    Kernel ScanSums = scan_sums { values: In<u32>, count: usize, tiles: Out<u64> }
+    Kernel ScanTiles = scan_tiles { tiles: Out<u64>, count: usize, total: Out<u64> }
+    Kernel ScanValues = scan_values { values: Out<u32>, count: usize, tiles: In<u64>, total: In<u64> }
+
+    Kernel SampleStarts = sample_starts {
+        graph: GraphParts, nodes: In<u32>, fanout: u32, mode: u32, counted: bool, indptr: Out<u32>,
+        sizes: Out<u64>, counters: Out<u64>,
+    }
+
+    Kernel TierLoad = tier_load {
+        ids: In<u32>, count: usize, host: In<u8>, row_bytes: usize, unit: u32, group: u32, rows: Out<u8>,
+    }
+    Kernel TierGather = tier_gather {
+        ids: In<u32>, count: usize, places: Option<In<u32>>, boundary: u32, replicated: u32, shared: bool,
+        shards: In<u64>, devices: u32, own: u32, host: In<u8>, row_bytes: usize, unit: u32, group: u32,
+        kind: u32, dim: usize, out: Out<f32>, found: Out<u64>,
+    }
+
+    Kernel TransposeCount = transpose_count { keys: In<u32>, sizes: In<u64>, passes: u32, counts: Out<u64> }
+    Kernel TransposePlace = transpose_place {
+        keys: In<u32>, values: Option<In<u32>>, sizes: In<u64>, shift: u32, counts: In<u64>,
+        counters: Out<u64>, keys_to: Out<u32>, values_to: Out<u32>, indptr: In<u32>, dst: Option<Out<u32>>,
+    }
+    Kernel TransposeStarts = transpose_starts { keys: In<u32>, sizes: In<u64>, starts: Out<u32> }
+
+    Kernel WalkDraw = walk_draw {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, walks: u32, length: u32, restart: u64, key: u64,
+        width: u32, nodes_to: Out<u32>, visits_to: Out<u32>, counts: Out<u32>,
+    }
+    Kernel WalkEdges = walk_edges {
+        graph: GraphParts, nodes: In<u32>, sizes: In<u64>, indptr: In<u32>, width: u32, nodes_from: In<u32>,
+        visits_from: In<u32>, makes: u32, slots: Slots, indices: Out<u32>, weights: Out<f32>,
+    }
+}

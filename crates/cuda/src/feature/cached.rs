@@ -37,11 +37,11 @@ use graphmill_loader::{
 };
 use half::{bf16, f16};
 
-use super::stored::{self, Copying, Stored};
+use super::stored::{self, Ids, Stored};
 use crate::{
     Buffer, Device, Queue,
     driver::Address,
-    kernels::{self, In},
+    kernels::{self, Copying, In},
 };
 
 /// Number of rows that are loaded into a cache at once.
@@ -194,20 +194,20 @@ impl Cached {
         scratch: &mut Scratch,
     ) -> Result<(Buffer<f32>, Traffic)> {
         let (began, queue, count, dim) = (Instant::now(), &self.queue, ids.len(), self.dim());
-        let Copying { row_bytes, unit, group, kind } = self.behind.copying();
+        let copying = self.behind.copying();
         let mut out = queue.take(count * dim)?;
         let mut state = self.state();
         state.policy.look_up(ids, &mut scratch.found);
         let found = queue.upload(&scratch.found)?;
         let (found, rows, to) = (found.read(), state.rows.read(), out.write());
-        let hits = kernels::CacheHits { found, count, rows, row_bytes, unit, group, kind, dim, out: to };
+        let hits = kernels::CacheHits { found, count, rows, copying, dim, out: to };
         // SAFETY: the found slots are filled, and the result has this many rows. Kernels run in the
         // order of the queue, so no later request fills a slot before it is read
         unsafe { queue.run(count, &hits)? };
         drop(state);
         scratch.list_missing(ids);
         let hits = (count - scratch.missing.len()) as u64;
-        let device = TierTraffic::since(began, hits, hits * row_bytes as u64);
+        let device = TierTraffic::since(began, hits, hits * copying.row_bytes as u64);
         let mut traffic = Traffic { device, ..Traffic::default() };
         if scratch.missing.is_empty() {
             queue.synchronize()?;
@@ -215,11 +215,10 @@ impl Cached {
         }
         let (read, behind) = self.read_missing(scratch)?;
         traffic += behind;
-        let (host, from) = match (&self.behind, &read, device_ids) {
-            (Behind::Table(table), _, Some(at)) => (table.bytes(), Ids::On(In::at(at))),
-            (Behind::Table(table), _, None) => (table.bytes(), Ids::Copied(queue.upload(ids)?)),
-            (_, Some(read), _) => (read.read(), Ids::Copied(queue.upload(&scratch.from)?)),
-            (_, None, _) => (In::at(Address(0)), Ids::On(In::at(Address(0)))),
+        let (host, from) = match (&self.behind, &read) {
+            (Behind::Table(table), ..) => (table.bytes(), Ids::of(queue, ids, device_ids)?),
+            (_, Some(read)) => (read.read(), Ids::Copied(queue.upload(&scratch.from)?)),
+            (_, None) => (In::at(Address(0)), Ids::On(In::at(Address(0)))),
         };
         let mut state = self.state();
         state.admit(&scratch.missing, &mut scratch.admitted);
@@ -232,10 +231,7 @@ impl Cached {
             count,
             host,
             rows: rows.write(),
-            row_bytes,
-            unit,
-            group,
-            kind,
+            copying,
             dim,
             out: out.write(),
             hand: hand.write(),
@@ -302,21 +298,6 @@ impl Scratch {
         let target = |&slot: &u32| if slot == MISS { admitted.next().copied().unwrap_or(MISS) } else { MISS };
         to.extend(found.iter().map(target));
         to
-    }
-}
-
-/// Numbers of rows on the device.
-enum Ids {
-    On(In<u32>),
-    Copied(Buffer<u32>),
-}
-
-impl Ids {
-    fn read(&self) -> In<u32> {
-        match self {
-            Self::On(ids) => *ids,
-            Self::Copied(ids) => ids.read(),
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use graphmill_loader::{
     policy::MISS,
 };
 
-use super::stored::{self, Copying, Stored};
+use super::stored::{self, Ids, Stored};
 use crate::{
     Buffer, Device, Queue,
     driver::Address,
@@ -113,14 +113,8 @@ impl Dynamic {
         let began = Instant::now();
         let (queue, count) = (&self.queue, ids.len());
         let driver = queue.device().driver();
-        let copied;
-        let ids = match device_ids {
-            Some(at) => In::at(at),
-            None => {
-                copied = queue.upload(ids)?;
-                copied.read()
-            }
-        };
+        let on_device = Ids::of(queue, ids, device_ids)?;
+        let ids = on_device.read();
         let (mut found, mut to) = (queue.scratch(count)?, queue.scratch(count)?);
         let mut first = queue.scratch(count + 1)?;
         let dim = self.dim();
@@ -133,18 +127,8 @@ impl Dynamic {
         let look_up = kernels::CacheLookUp { ids, count, slot_of: slots, used, found: found.write() };
         let (slot_of, found) = (slots.into(), found.read());
         let of_first = kernels::CacheFirst { ids, count, slot_of, found, first, hits: hits.write() };
-        let Copying { row_bytes, unit, group, kind } = self.stored.copying();
-        let of_hits = kernels::CacheHits {
-            found,
-            count,
-            rows: rows.read(),
-            row_bytes,
-            unit,
-            group,
-            kind,
-            dim,
-            out: out.write(),
-        };
+        let (copying, host) = (self.stored.copying(), self.stored.bytes());
+        let of_hits = kernels::CacheHits { found, count, rows: rows.read(), copying, dim, out: out.write() };
         // SAFETY: all ids are below V; the buffers have entries for every id, slot and row that a
         // kernel writes, and the number of rows to admit follows the prefix sums
         let victims = unsafe {
@@ -175,12 +159,9 @@ impl Dynamic {
             found,
             to: to.read(),
             count,
-            host: self.stored.bytes(),
+            host,
             rows: rows.write(),
-            row_bytes,
-            unit,
-            group,
-            kind,
+            copying,
             dim,
             out: out.write(),
             hand: hand.write(),

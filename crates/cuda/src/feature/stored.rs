@@ -14,7 +14,12 @@ use graphmill_loader::{
 };
 
 use crate::{
-    Buffer, Device, Queue, block::Resident, device::WARP, driver::Address, kernels::In, mapped::Mapped,
+    Buffer, Device, Queue,
+    block::Resident,
+    device::WARP,
+    driver::Address,
+    kernels::{Copying, In},
+    mapped::Mapped,
 };
 
 /// All rows, dense, in page-locked host memory that the devices of a process share.
@@ -23,16 +28,6 @@ pub struct Stored {
     mapped: Mapped,
     data: TableData,
     dim: usize,
-}
-
-/// Copy mode of rows: `group` lanes, `unit` bytes each.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copying {
-    pub(super) row_bytes: usize,
-    pub(super) unit: u32,
-    pub(super) group: u32,
-    /// Number of the value type in the kernels.
-    pub(super) kind: u32,
 }
 
 impl Copying {
@@ -49,6 +44,30 @@ impl Copying {
             TableType::Bf16 => 2,
         };
         Self { row_bytes, unit: unit as u32, group: lanes as u32, kind }
+    }
+}
+
+/// Numbers of rows on the device.
+pub(super) enum Ids {
+    On(In<u32>),
+    Copied(Buffer<u32>),
+}
+
+impl Ids {
+    /// The numbers at an address of the device, if they are there; else copies them.
+    pub(super) fn of(queue: &Arc<Queue>, ids: &[NodeId], on_device: Option<Address>) -> Result<Self> {
+        Ok(match on_device {
+            Some(at) => Self::On(In::at(at)),
+            None => Self::Copied(queue.upload(ids)?),
+        })
+    }
+
+    /// The numbers, for kernels.
+    pub(super) fn read(&self) -> In<u32> {
+        match self {
+            Self::On(ids) => *ids,
+            Self::Copied(ids) => ids.read(),
+        }
     }
 }
 

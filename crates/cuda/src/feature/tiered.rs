@@ -10,11 +10,11 @@ use graphmill_loader::{
     feature::{Capabilities, DeviceFeature, DeviceIds, OutputRows, TierTraffic, cached::CacheLayout},
 };
 
-use super::stored::{self, Copying, Stored};
+use super::stored::{self, Ids, Stored};
 use crate::{
     Buffer, Device, Queue,
     driver::Address,
-    kernels::{self, In},
+    kernels::{self, Copying},
     peers,
     pool::QueuePool,
 };
@@ -138,19 +138,12 @@ impl Tiered {
         }
         let copying = self.stored.copying();
         let dim = self.stored.dim();
-        let copied;
-        let device_ids = match device_ids {
-            Some(at) => In::at(at),
-            None => {
-                copied = queue.upload(ids)?;
-                copied.read()
-            }
-        };
+        let device_ids = Ids::of(queue, ids, device_ids)?;
         let mut out = queue.take::<f32>(ids.len() * dim)?;
         let mut found = queue.scratch::<u64>(3)?;
         let Lookup { places, boundary, replicated, shared } = &self.lookup;
         let kernel = kernels::TierGather {
-            ids: device_ids,
+            ids: device_ids.read(),
             count: ids.len(),
             places: places.as_ref().map(Buffer::read),
             boundary: *boundary,
@@ -160,10 +153,7 @@ impl Tiered {
             devices: self.shards.len() as u32,
             own: self.own as u32,
             host: self.stored.bytes(),
-            row_bytes: copying.row_bytes,
-            unit: copying.unit,
-            group: copying.group,
-            kind: copying.kind,
+            copying,
             dim,
             out: out.write(),
             found: found.write(),

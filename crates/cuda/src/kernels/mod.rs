@@ -11,8 +11,8 @@
 //! | `u32`, `bool` | `uint32_t` |
 //! | `f32` | `float` |
 //! | [`Late<T>`] | that of `T`, and last `const uint64_t* late` |
-//! | [`Table`] | `const float*`, `const Half*` or `const Bfloat*`, in a kernel each: `_f32`, `_f16`, `_bf16` |
-//! | [`Wide`] | none: if true, the kernel that reads four values at a time is launched, `_4` |
+//! | [`Table`] | `const float*` (`_f32`), `const Half*` (`_f16`) or `const Bfloat*` (`_bf16`) |
+//! | [`Wide`] | none; if true, the kernel reads four values at a time (`_4`) |
 //! | a group, such as [`Edges`] | those of its fields |
 
 mod declare;
@@ -56,9 +56,9 @@ pub(crate) trait Kernel: Arguments {
     }
 }
 
-/// A kernel for rows of edges, and a second one for the long rows (`_long`). In the sources, the
-/// fields are followed by `uint64_t rows, uint32_t long_from`, or, in the second kernel, by `LISTED`
-/// of `kernels/long_rows.cuh`.
+/// A kernel for rows of edges, and a second one for the long rows (`_long`). In the sources,
+/// `uint64_t rows, uint32_t long_from` follow the fields, and in the second kernel `LISTED` of
+/// `kernels/long_rows.cuh`.
 pub(crate) trait RowKernel: Arguments {
     /// Values for the first `rows` rows but those of `long_from` edges or more.
     fn short_rows(&self, rows: usize, long_from: u32) -> Call {

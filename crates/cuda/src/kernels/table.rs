@@ -59,6 +59,15 @@ groups! {
         slope: f32,
     }
 
+    /// Copy mode of rows: `group` lanes, `unit` bytes each (`kernels/stored.cuh`).
+    Copying {
+        row_bytes: usize,
+        unit: u32,
+        group: u32,
+        /// Number of the value type.
+        kind: u32,
+    }
+
     /// Parts of a graph (`kernels/topology.cuh`).
     GraphParts {
         /// Three addresses of each part.
@@ -173,12 +182,11 @@ kernels! {
         slot_of: Out<u32>, holder: Out<u32>, hand: Out<u32>, to: Out<u32>,
     }
     Kernel CacheHits = cache_hits {
-        found: In<u32>, count: usize, rows: In<u8>, row_bytes: usize, unit: u32, group: u32, kind: u32,
-        dim: usize, out: Out<f32>,
+        found: In<u32>, count: usize, rows: In<u8>, copying: Copying, dim: usize, out: Out<f32>,
     }
     Kernel CacheMisses = cache_misses {
         ids: In<u32>, found: In<u32>, to: In<u32>, count: usize, host: In<u8>, rows: Out<u8>,
-        row_bytes: usize, unit: u32, group: u32, kind: u32, dim: usize, out: Out<f32>, hand: Out<u32>,
+        copying: Copying, dim: usize, out: Out<f32>, hand: Out<u32>,
     }
 
     RowKernel SumEdgeRows = sum_edge_rows {
@@ -353,8 +361,8 @@ kernels! {
     }
     Kernel TierGather = tier_gather {
         ids: In<u32>, count: usize, places: Option<In<u32>>, boundary: u32, replicated: u32, shared: bool,
-        shards: In<u64>, devices: u32, own: u32, host: In<u8>, row_bytes: usize, unit: u32, group: u32,
-        kind: u32, dim: usize, out: Out<f32>, found: Out<u64>,
+        shards: In<u64>, devices: u32, own: u32, host: In<u8>, copying: Copying, dim: usize, out: Out<f32>,
+        found: Out<u64>,
     }
 
     Kernel TransposeCount = transpose_count { keys: In<u32>, sizes: In<u64>, passes: u32, counts: Out<u64> }

@@ -317,12 +317,12 @@ impl<T> Buffer<T> {
 
     /// The values, for kernels that read them.
     pub(crate) fn read(&self) -> In<T> {
-        In::at(self.memory.at)
+        In::new(self.memory.at, self.len())
     }
 
     /// The values, for kernels that write them.
     pub(crate) fn write(&mut self) -> Out<T> {
-        Out::at(self.memory.at)
+        Out::new(self.memory.at, self.len())
     }
 
     /// Number of values.

@@ -122,7 +122,7 @@ fn forward(work: &Work, first: usize, op: Aggregate) -> Result<()> {
     };
     let sum = Sum { sum, edges: resident.num_edges, first };
     sum.run(work, from, cols, beta, to, rows)?;
-    if first == 0 { Ok(()) } else { sum.keep(work, from.as_f32(), cols, to, rows) }
+    if first == 0 { Ok(()) } else { sum.keep(work, from.floats(), cols, to, rows) }
 }
 
 pub(super) fn aggregate_transposed(work: &Work, op: AggregateTransposed) -> Result<()> {

@@ -54,15 +54,15 @@ impl<'a> Work<'a> {
     /// Rows of any type to read.
     pub(super) fn table(&self, x: View) -> Result<Table> {
         let (kind, at) = x.on_device(&self.memory).ok_or_else(|| self.refusal())?;
-        Ok(Table { kind, at: Address(at) })
+        Ok(Table { kind, at: Address(at), len: x.num_rows() * x.num_cols() })
     }
 
     /// Values to read.
     ///
     /// # Panics
-    /// See [`Table::as_f32`].
+    /// See [`Table::floats`].
     pub(super) fn read(&self, x: View) -> Result<In<f32>> {
-        Ok(self.table(x)?.as_f32())
+        Ok(self.table(x)?.floats())
     }
 
     /// Values to overwrite.
@@ -77,8 +77,9 @@ impl<'a> Work<'a> {
 
     /// Values to write, and to read first if `keeps`.
     pub(super) fn place(&self, x: ViewMut, keeps: bool) -> Result<Out<f32>> {
+        let len = x.num_rows() * x.num_cols();
         let at = x.on_device(&self.memory, keeps).ok_or_else(|| self.refusal())?;
-        Ok(Out::at(Address(at)))
+        Ok(Out::new(Address(at), len))
     }
 
     /// The block on the device.

@@ -32,9 +32,12 @@ macro_rules! names {
     };
 }
 
-/// Declares kernels as structs, each with its trait and its name in the sources.
+/// Declares kernels as structs, each with its trait, its name in the sources, and the least number of
+/// values behind some of its pointers.
 macro_rules! kernels {
-    ($($trait:ident $name:ident = $kernel:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+    ($($trait:ident $name:ident = $kernel:ident {
+        $($field:ident: $type:ty $([$values:expr])?),* $(,)?
+    })*) => {
         $(
             #[derive(Clone, Copy, Debug)]
             pub(crate) struct $name {
@@ -43,6 +46,12 @@ macro_rules! kernels {
 
             impl $crate::kernels::Arguments for $name {
                 const NAMES: &'static $crate::kernels::Names = names!("" "_f32" "_f16" "_bf16"; $kernel);
+
+                fn check(&self) {
+                    #[allow(unused_variables, reason = "some fields neither have nor give a size")]
+                    let Self { $($field),* } = *self;
+                    $($($crate::kernels::require(Self::NAMES, stringify!($field), $field, $values);)?)*
+                }
 
                 fn add_to(&self, call: &mut $crate::kernels::Call) {
                     $($crate::kernels::Parameter::add_to(self.$field, call);)*

@@ -36,13 +36,20 @@ pub(crate) trait Arguments {
     /// Names of the variants.
     const NAMES: &'static Names;
 
+    /// Checks the number of values behind pointers.
+    ///
+    /// # Panics
+    /// Memory is smaller than the sizes that the fields give: a bug in the caller.
+    fn check(&self);
+
     /// Adds the values of the fields in their order.
     fn add_to(&self, call: &mut Call);
 
-    /// Values of the fields.
+    /// Values of the fields, checked.
     fn arguments(&self) -> Call {
         let mut call =
             Call { names: Self::NAMES, variant: [0; 3], values: [0; PARAMETERS], count: 0, late: 0 };
+        self.check();
         self.add_to(&mut call);
         call
     }
@@ -136,7 +143,9 @@ macro_rules! elements {
         }
     )* };
 }
-elements! { u8 = "uint8_t", u32 = "uint32_t", u64 = "uint64_t", i32 = "int32_t", f32 = "float", f64 = "double" }
+elements! {
+    u8 = "uint8_t", u32 = "uint32_t", u64 = "uint64_t", i32 = "int32_t", f32 = "float", f64 = "double"
+}
 
 macro_rules! parameters {
     ($($type:ty as $element:ty: $bits:expr;)*) => { $(
@@ -255,7 +264,33 @@ impl<P: Parameter + Pointer> Parameter for Option<P> {
     }
 }
 
-/// Parameters that are one pointer.
-pub(crate) trait Pointer {}
-impl<T> Pointer for In<T> {}
-impl<T> Pointer for Out<T> {}
+/// Parameters that are one pointer, which may be null.
+pub(crate) trait Pointer {
+    /// Number of values, if there are any.
+    fn values(&self) -> Option<usize>;
+}
+
+impl<T> Pointer for In<T> {
+    fn values(&self) -> Option<usize> {
+        Some(self.len())
+    }
+}
+
+impl<T> Pointer for Out<T> {
+    fn values(&self) -> Option<usize> {
+        Some(self.len())
+    }
+}
+
+impl<P: Pointer> Pointer for Option<P> {
+    fn values(&self) -> Option<usize> {
+        self.as_ref().and_then(Pointer::values)
+    }
+}
+
+/// Asserts that at least `values` values are behind a field.
+fn require(names: &Names, field: &str, given: impl Pointer, values: usize) {
+    if let Some(len) = given.values() {
+        assert!(len >= values, "kernel {}: {field} has {len} values, fewer than {values}", names[0][0][0]);
+    }
+}

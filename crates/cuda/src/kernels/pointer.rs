@@ -1,4 +1,4 @@
-//! Addresses of values on a device, with the values' type.
+//! Addresses of values on a device, with the values' type and number.
 
 use std::{fmt, marker::PhantomData};
 
@@ -9,27 +9,45 @@ use crate::driver::Address;
 macro_rules! pointers {
     ($($(#[$doc:meta])* $name:ident)*) => { $(
         $(#[$doc])*
-        pub(crate) struct $name<T>(Address, PhantomData<fn() -> T>);
+        pub(crate) struct $name<T> {
+            at: Address,
+            len: usize,
+            of: PhantomData<fn() -> T>,
+        }
 
         impl<T> $name<T> {
-            /// Values at this address.
-            pub(crate) fn at(address: Address) -> Self {
-                Self(address, PhantomData)
+            /// `len` values at an address.
+            pub(crate) fn new(at: Address, len: usize) -> Self {
+                Self { at, len, of: PhantomData }
+            }
+
+            /// Values at an address, whose number is not checked.
+            pub(crate) fn at(at: Address) -> Self {
+                Self::new(at, usize::MAX)
+            }
+
+            /// Number of values, or more if it is not known.
+            pub(crate) fn len(&self) -> usize {
+                self.len
             }
 
             /// Address of the first value.
             pub(crate) fn address(self) -> Address {
-                self.0
+                self.at
             }
 
             /// The values from this one on.
+            ///
+            /// # Panics
+            /// There are fewer values: a bug in the caller.
             pub(crate) fn offset(self, values: usize) -> Self {
-                Self::at(self.0.offset(values * size_of::<T>()))
+                assert!(values <= self.len, "value {values} of {}", self.len);
+                Self::new(self.at.offset(values * size_of::<T>()), self.len - values)
             }
 
             /// Returns true if the address is a multiple of four values.
             pub(crate) fn is_wide(self) -> bool {
-                self.0.0.is_multiple_of(4 * size_of::<T>() as u64)
+                self.at.0.is_multiple_of(4 * size_of::<T>() as u64)
             }
         }
 
@@ -43,7 +61,7 @@ macro_rules! pointers {
 
         impl<T> fmt::Debug for $name<T> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:?}", self.0)
+                write!(f, "{:?}", self.at)
             }
         }
     )* };
@@ -57,23 +75,25 @@ pointers! {
 }
 
 impl<T> Out<T> {
-    /// The same memory with values of another type.
+    /// The same memory with values of another type of this size.
     pub(crate) fn cast<U>(self) -> Out<U> {
-        Out::at(self.0)
+        const { assert!(size_of::<T>() == size_of::<U>()) };
+        Out::new(self.at, self.len)
     }
 }
 
 impl<T> In<T> {
-    /// The same memory with values of another type.
+    /// The same memory with values of another type of this size.
     pub(crate) fn cast<U>(self) -> In<U> {
-        In::at(self.0)
+        const { assert!(size_of::<T>() == size_of::<U>()) };
+        In::new(self.at, self.len)
     }
 }
 
 /// Values that were written before.
 impl<T> From<Out<T>> for In<T> {
     fn from(written: Out<T>) -> Self {
-        Self::at(written.0)
+        Self::new(written.at, written.len)
     }
 }
 
@@ -84,6 +104,8 @@ pub(crate) struct Table {
     pub(crate) kind: TableType,
     /// Address of the first value.
     pub(crate) at: Address,
+    /// Number of values.
+    pub(crate) len: usize,
 }
 
 impl Table {
@@ -96,14 +118,14 @@ impl Table {
     ///
     /// # Panics
     /// They are 16-bit floats, which only operations on tables support: a bug in the caller.
-    pub(crate) fn as_f32(self) -> In<f32> {
+    pub(crate) fn floats(self) -> In<f32> {
         assert_eq!(self.kind, TableType::F32, "tables of 16-bit floats must be gathered first");
-        In::at(self.at)
+        In::new(self.at, self.len)
     }
 }
 
 impl From<In<f32>> for Table {
     fn from(values: In<f32>) -> Self {
-        Self { kind: TableType::F32, at: values.0 }
+        Self { kind: TableType::F32, at: values.at, len: values.len }
     }
 }

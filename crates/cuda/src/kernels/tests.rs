@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use graphmill_core::matrix::TableType;
 
 use super::{
-    Edges, Gather, In, Kernel, Late, Names, Out, RowKernel as _, ScoreSoftmax, Table, Wide, declared,
+    Edges, Gather, GeluForward, In, Kernel, Late, Names, Out, RowKernel as _, ScoreSoftmax, Table, Wide,
+    declared,
 };
 use crate::driver::Address;
 
@@ -206,7 +207,7 @@ fn arguments_select_the_variant() {
         launched(&kernel)
     };
     assert_eq!(gather(src.into(), false).0, "gather_f32");
-    let half = Table { kind: TableType::F16, at: Address(16) };
+    let half = Table { kind: TableType::F16, at: Address(16), len: 6 };
     assert_eq!(gather(half, true), ("gather_f16_4", vec![16, 3, 8, 2, 32, 4]));
 }
 
@@ -241,6 +242,21 @@ fn rows_follow_the_fields_and_late_values_come_last() {
     let mut long = kernel.long_rows(In::at(Address(14)), In::at(Address(15)));
     assert_eq!(long.name(), "score_softmax_long");
     assert_eq!(long.values(), (&mut [&common[..], &[14, 15, 0]].concat()[..], 1 << 11));
+}
+
+#[test]
+#[should_panic(expected = "kernel gelu_forward: out has 3 values, fewer than 4")]
+fn memory_shorter_than_the_sizes_of_the_fields_is_refused() {
+    let (x, out) = (In::new(Address(16), 4), Out::new(Address(32), 3));
+    GeluForward { x, count: 4, out }.call();
+}
+
+#[test]
+#[should_panic(expected = "value 5 of 4")]
+fn offsets_stay_within_the_memory() {
+    let values = In::<f32>::new(Address(16), 4);
+    assert_eq!((values.offset(4).address(), values.offset(4).len()), (Address(32), 0));
+    values.offset(5);
 }
 
 /// Name and values of a launch.

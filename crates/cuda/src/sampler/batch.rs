@@ -183,8 +183,7 @@ impl DeviceSampler {
     ) -> Result<()> {
         let (head, max_nodes) = (8 * counts.len(), nodes.max_nodes);
         let work = |host: Address| -> Result<()> {
-            let sizes_to = Out::at(host);
-            let (count, nodes_to) = (head / 8, sizes_to.offset(head / 8).cast());
+            let (count, sizes_to, nodes_to) = (head / 8, Out::at(host), Out::at(host.offset(head)));
             let (sizes, nodes) = (sizes.read(), nodes.ids.read());
             let kernel = kernels::SampleSizes { sizes, count, last, nodes, sizes_to, nodes_to };
             // SAFETY: the memory is large enough for the sizes, followed by the maximum number of

@@ -205,7 +205,7 @@ impl Work<'_> {
         }
         let shape = Shape { grid: [blocks as u32, 1, 1], block: [LONG_THREADS, 1, 1], shared: 0 };
         // SAFETY: by the caller's guarantee
-        unsafe { self.queue.launch(shape, kernel.long_rows(listed.read(), list.read())) }
+        unsafe { self.queue.launch(shape, kernel.long_rows(rows.count, listed.read(), list.read())) }
     }
 }
 

@@ -35,7 +35,7 @@ macro_rules! names {
 /// Declares kernels as structs, each with its trait, its name in the sources, and the least number of
 /// values behind some of its pointers.
 macro_rules! kernels {
-    ($($trait:ident $name:ident = $kernel:ident {
+    ($($trait:ident $name:ident $(($rows:ident))? = $kernel:ident {
         $($field:ident: $type:ty $([$values:expr])?),* $(,)?
     })*) => {
         $(
@@ -47,8 +47,9 @@ macro_rules! kernels {
             impl $crate::kernels::Arguments for $name {
                 const NAMES: &'static $crate::kernels::Names = names!("" "_f32" "_f16" "_bf16"; $kernel);
 
-                fn check(&self) {
-                    #[allow(unused_variables, reason = "some fields neither have nor give a size")]
+                #[allow(unused_variables, reason = "some fields neither have nor give a size")]
+                fn check(&self, num_rows: usize) {
+                    $(let $rows = num_rows;)?
                     let Self { $($field),* } = *self;
                     $($($crate::kernels::require(Self::NAMES, stringify!($field), $field, $values);)?)*
                 }

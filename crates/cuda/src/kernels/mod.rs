@@ -36,20 +36,21 @@ pub(crate) trait Arguments {
     /// Names of the variants.
     const NAMES: &'static Names;
 
-    /// Checks the number of values behind pointers.
+    /// Checks the number of values behind pointers. `num_rows` is the number of rows of a
+    /// [`RowKernel`].
     ///
     /// # Panics
     /// Memory is smaller than the sizes that the fields give: a bug in the caller.
-    fn check(&self);
+    fn check(&self, num_rows: usize);
 
     /// Adds the values of the fields in their order.
     fn add_to(&self, call: &mut Call);
 
     /// Values of the fields, checked.
-    fn arguments(&self) -> Call {
+    fn arguments(&self, num_rows: usize) -> Call {
         let mut call =
             Call { names: Self::NAMES, variant: [0; 3], values: [0; PARAMETERS], count: 0, late: 0 };
-        self.check();
+        self.check(num_rows);
         self.add_to(&mut call);
         call
     }
@@ -59,7 +60,7 @@ pub(crate) trait Arguments {
 pub(crate) trait Kernel: Arguments {
     /// Values of the parameters.
     fn call(&self) -> Call {
-        self.arguments()
+        self.arguments(0)
     }
 }
 
@@ -69,15 +70,15 @@ pub(crate) trait Kernel: Arguments {
 pub(crate) trait RowKernel: Arguments {
     /// Values for the first `rows` rows but those of `long_from` edges or more.
     fn short_rows(&self, rows: usize, long_from: u32) -> Call {
-        let mut call = self.arguments();
+        let mut call = self.arguments(rows);
         rows.add_to(&mut call);
         long_from.add_to(&mut call);
         call
     }
 
-    /// Values of the second kernel, for the long rows in a list.
-    fn long_rows(&self, count: In<u32>, list: In<u32>) -> Call {
-        let mut call = self.arguments();
+    /// Values of the second kernel, for the long ones of `rows` rows, which are in a list.
+    fn long_rows(&self, rows: usize, count: In<u32>, list: In<u32>) -> Call {
+        let mut call = self.arguments(rows);
         call.variant[2] = 1;
         count.add_to(&mut call);
         list.add_to(&mut call);

@@ -1,5 +1,6 @@
 //! All kernels, in the order of their files in `kernels/`. In brackets, the least number of values
-//! behind a pointer, if it follows from other fields.
+//! behind a pointer, if it follows from other fields, and for a [`RowKernel`](super::RowKernel) from
+//! the number of rows.
 
 use super::{
     In, Late, Out, Table, Wide,
@@ -112,9 +113,9 @@ fn starts(rows: usize) -> usize {
 }
 
 kernels! {
-    RowKernel Aggregate = aggregate {
-        sum: WeightedSum, src: Table, cols: usize, first: usize, beta: f32, dst: Out<f32>, lanes: u32,
-        wide: Wide,
+    RowKernel Aggregate(rows) = aggregate {
+        sum: WeightedSum, src: Table, cols: usize, first: usize, beta: f32, dst: Out<f32> [rows * cols],
+        lanes: u32, wide: Wide,
     }
     Kernel AggregateScales = aggregate_scales {
         indptr: In<u32> [starts(rows)], weight: Option<In<f32>>, rows: usize, lanes: u32,
@@ -124,13 +125,13 @@ kernels! {
         own_rows: Option<In<u32>>, num_own: usize, src: In<f32>, cols: usize, first: usize,
         dst: Out<f32> [rows * cols], rows: usize,
     }
-    RowKernel AggregateMax = aggregate_max {
-        indptr: In<u32>, indices: In<u32>, src: In<f32>, cols: usize, dst: Out<f32>, arg: Out<u32>,
-        lanes: u32, wide: Wide,
+    RowKernel AggregateMax(rows) = aggregate_max {
+        indptr: In<u32>, indices: In<u32>, src: In<f32>, cols: usize, dst: Out<f32> [rows * cols],
+        arg: Out<u32> [rows * cols], lanes: u32, wide: Wide,
     }
-    RowKernel AggregateMaxBack = aggregate_max_back {
-        indptr: In<u32>, dst: In<u32>, edge: In<u32>, arg: In<u32>, grad: In<f32>, cols: usize, out: Out<f32>,
-        lanes: u32,
+    RowKernel AggregateMaxBack(rows) = aggregate_max_back {
+        indptr: In<u32>, dst: In<u32>, edge: In<u32>, arg: In<u32>, grad: In<f32>, cols: usize,
+        out: Out<f32> [rows * cols], lanes: u32,
     }
 
     Kernel InputScores = input_scores {
@@ -142,19 +143,19 @@ kernels! {
         edges: Edges, x: Table, cols: usize, grad: In<f32> [rows * heads as usize * cols], heads: u32,
         rows: usize, out: Out<f32> [edges.values(heads)],
     }
-    RowKernel InputRows = input_rows {
-        edges: Edges, x: Table, cols: usize, used: In<f32> [edges.values(heads)], heads: u32, out: Out<f32>,
-        lanes: u32, wide: Wide,
+    RowKernel InputRows(rows) = input_rows {
+        edges: Edges, x: Table, cols: usize, used: In<f32> [edges.values(heads)], heads: u32,
+        out: Out<f32> [rows * heads as usize * cols], lanes: u32, wide: Wide,
     }
     Kernel InputWeightSums = input_weight_sums {
         edges: Edges, x: Table, cols: usize, score_grad: In<f32> [edges.values(heads)], heads: u32,
         rows: usize, partial: Out<f64>,
     }
-    RowKernel InputBack = input_back {
+    RowKernel InputBack(rows) = input_back {
         edges: Edges, used: In<f32> [edges.values(heads)], heads: u32, grad: In<f32>, cols: usize,
-        by_source: In<f32>, source: In<f32> [cols * heads as usize],
+        by_source: In<f32> [rows * heads as usize], source: In<f32> [cols * heads as usize],
         by_target: In<f32> [edges.num_own * heads as usize], target: In<f32> [cols * heads as usize],
-        x_grad: Out<f32>, lanes: u32,
+        x_grad: Out<f32> [rows * cols], lanes: u32,
     }
 
     Kernel HeadDot = head_dot {
@@ -186,25 +187,26 @@ kernels! {
         alpha: Out<f32> [edges.values(heads)], used: Option<Out<f32>> [edges.values(heads)], key: Late<u64>,
         threshold: u32, scale: f32, lanes: u32,
     }
-    RowKernel EdgeSoftmaxBack = edge_softmax_back {
+    RowKernel EdgeSoftmaxBack(rows) = edge_softmax_back {
         edges: Edges, source: In<f32>, target: In<f32>, heads: u32, slope: f32,
         alpha: In<f32> [edges.values(heads)], alpha_grad: In<f32> [edges.values(heads)],
-        out: Out<f32> [edges.values(heads)], sums: Out<f32>, lanes: u32,
+        out: Out<f32> [edges.values(heads)], sums: Out<f32> [rows * heads as usize], lanes: u32,
     }
     RowKernel ScoreSoftmaxBack = score_softmax_back {
         edges: Edges, score: In<f32> [edges.values(heads)], heads: u32, slope: f32,
         alpha: In<f32> [edges.values(heads)], used: In<f32> [edges.values(heads)],
         grad: Out<f32> [edges.values(heads)], lanes: u32,
     }
-    RowKernel SumEntries = sum_entries {
-        edges: Edges, values: In<f32> [edges.values(heads)], heads: u32, out: Out<f32>, lanes: u32,
+    RowKernel SumEntries(rows) = sum_entries {
+        edges: Edges, values: In<f32> [edges.values(heads)], heads: u32,
+        out: Out<f32> [rows * heads as usize], lanes: u32,
     }
-    RowKernel AttendRows = attend_rows {
+    RowKernel AttendRows(rows) = attend_rows {
         edges: Edges, alpha: In<f32> [edges.values(heads)], heads: u32, width: usize, x: In<f32>,
-        out: Out<f32>, lanes: u32, wide: Wide,
+        out: Out<f32> [rows * heads as usize * width], lanes: u32, wide: Wide,
     }
-    RowKernel AttendDots = attend_dots {
-        edges: Edges, grad: In<f32>, heads: u32, width: usize, z: In<f32>,
+    RowKernel AttendDots(rows) = attend_dots {
+        edges: Edges, grad: In<f32> [rows * heads as usize * width], heads: u32, width: usize, z: In<f32>,
         out: Out<f32> [edges.values(heads)], lanes: u32, wide: Wide,
     }
 
@@ -237,22 +239,25 @@ kernels! {
         rows: Out<u8>, copying: Copying, dim: usize, out: Out<f32> [count * dim], hand: Out<u32> [2],
     }
 
-    RowKernel SumEdgeRows = sum_edge_rows {
-        edges: Edges, values: In<f32> [edges.entries() * cols], onto: bool, out: Out<f32>, cols: usize,
-        lanes: u32,
+    RowKernel SumEdgeRows(rows) = sum_edge_rows {
+        edges: Edges, values: In<f32> [edges.entries() * cols], onto: bool, out: Out<f32> [rows * cols],
+        cols: usize, lanes: u32,
     }
-    RowKernel ReluSum = relu_sum {
-        edges: Edges, x: In<f32>, edge: In<f32> [edges.entries() * cols], out: Out<f32>, cols: usize,
-        lanes: u32,
+    RowKernel ReluSum(rows) = relu_sum {
+        edges: Edges, x: In<f32>, edge: In<f32> [edges.entries() * cols], out: Out<f32> [rows * cols],
+        cols: usize, lanes: u32,
     }
-    RowKernel ReluSumBack = relu_sum_back {
-        edges: Edges, x: In<f32>, edge: In<f32> [edges.entries() * cols], grad: In<f32>,
+    RowKernel ReluSumBack(rows) = relu_sum_back {
+        edges: Edges, x: In<f32>, edge: In<f32> [edges.entries() * cols], grad: In<f32> [rows * cols],
         edge_grad: Out<f32> [edges.entries() * cols], cols: usize, lanes: u32,
     }
-    RowKernel GatedSum = gated_sum { edges: Edges, of: GatedRows, out: Out<f32>, cols: usize, lanes: u32 }
-    RowKernel GatedSumBack = gated_sum_back {
-        edges: Edges, of: GatedRows, grad: In<f32>, gate_grad: Out<f32> [edges.entries() * cols],
-        value_grad: Out<f32> [edges.entries() * cols], target_grad: Out<f32>, cols: usize, lanes: u32,
+    RowKernel GatedSum(rows) = gated_sum {
+        edges: Edges, of: GatedRows, out: Out<f32> [rows * cols], cols: usize, lanes: u32,
+    }
+    RowKernel GatedSumBack(rows) = gated_sum_back {
+        edges: Edges, of: GatedRows, grad: In<f32> [rows * cols],
+        gate_grad: Out<f32> [edges.entries() * cols], value_grad: Out<f32> [edges.entries() * cols],
+        target_grad: Out<f32> [rows * cols], cols: usize, lanes: u32,
     }
 
     Kernel EpilogueForward = epilogue_forward {
@@ -362,10 +367,11 @@ kernels! {
     RowKernel PairScores = pair_scores {
         edges: Edges, of: PairRows, score: Out<f32> [edges.values(of.heads)], lanes: u32,
     }
-    RowKernel PairBack = pair_back {
+    RowKernel PairBack(rows) = pair_back {
         edges: Edges, of: PairRows, score_grad: In<f32> [edges.values(of.heads)],
         pair_grad: Out<f32> [edges.entries() * of.cols()],
-        vector_grad: Out<f32> [edges.entries() * of.cols()], right_grad: Out<f32>, lanes: u32,
+        vector_grad: Out<f32> [edges.entries() * of.cols()], right_grad: Out<f32> [rows * of.cols()],
+        lanes: u32,
     }
 
     Kernel ProductTiles = product_tiles {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 use graphmill_core::matrix::TableType;
 
 use super::{
-    Edges, Gather, GeluForward, In, Kernel, Late, Names, Out, RowKernel as _, ScoreSoftmax, Table, Wide,
-    declared,
+    AggregateMaxBack, Edges, Gather, GeluForward, In, Kernel, Late, Names, Out, RowKernel as _, ScoreSoftmax,
+    Table, Wide, declared,
 };
 use crate::driver::Address;
 
@@ -239,7 +239,7 @@ fn rows_follow_the_fields_and_late_values_come_last() {
     let mut short = kernel.short_rows(12, 13);
     assert_eq!(short.name(), "score_softmax");
     assert_eq!(short.values(), (&mut [&common[..], &[12, 13, 0]].concat()[..], 1 << 11));
-    let mut long = kernel.long_rows(In::at(Address(14)), In::at(Address(15)));
+    let mut long = kernel.long_rows(12, In::at(Address(14)), In::at(Address(15)));
     assert_eq!(long.name(), "score_softmax_long");
     assert_eq!(long.values(), (&mut [&common[..], &[14, 15, 0]].concat()[..], 1 << 11));
 }
@@ -249,6 +249,23 @@ fn rows_follow_the_fields_and_late_values_come_last() {
 fn memory_shorter_than_the_sizes_of_the_fields_is_refused() {
     let (x, out) = (In::new(Address(16), 4), Out::new(Address(32), 3));
     GeluForward { x, count: 4, out }.call();
+}
+
+#[test]
+#[should_panic(expected = "kernel aggregate_max_back: out has 5 values, fewer than 6")]
+fn memory_shorter_than_the_rows_is_refused() {
+    let ids = In::at(Address(16));
+    let kernel = AggregateMaxBack {
+        indptr: ids,
+        dst: ids,
+        edge: ids,
+        arg: ids,
+        grad: In::at(Address(16)),
+        cols: 3,
+        out: Out::new(Address(32), 5),
+        lanes: 4,
+    };
+    kernel.short_rows(2, 128);
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! The table of kernels against the declarations in the sources.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use graphmill_core::matrix::TableType;
 
@@ -69,7 +73,7 @@ impl Declaration {
 }
 
 /// Directory of the sources.
-fn sources() -> std::path::PathBuf {
+fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels")
 }
 

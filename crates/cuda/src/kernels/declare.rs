@@ -32,8 +32,8 @@ macro_rules! names {
     };
 }
 
-/// Declares kernels as structs, each with its trait, its name in the sources, and the least number of
-/// values behind some of its pointers.
+/// Declares kernels as structs, each with its trait, its name in the sources, and the least number
+/// of values behind some of its pointers.
 macro_rules! kernels {
     ($($trait:ident $name:ident $(($rows:ident))? = $kernel:ident {
         $($field:ident: $type:ty $([$values:expr])?),* $(,)?

@@ -6,10 +6,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 use graphmill_core::{Error, Labels, Result};
 
 use super::{
+    changed::Changed,
     encoding::EncodedColumn,
     memory::MemoryTable,
     names::TypeTables,
     preprocessing::{NodeEncoding, Preprocessing, TargetEncoding},
+    removals::{Of, RemovalTable},
     schema::{Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, TargetTable},
     split::FILES,
 };
@@ -27,12 +29,21 @@ pub struct MoreTables {
     /// Files of new rows of tables of targets. The task stands before a name, as in
     /// `churn=new.csv`, unless the dataset has one such table.
     pub targets: Names,
+    /// Files of keys of nodes that end, with the columns of the key that the import had. Types as for
+    /// `nodes`.
+    pub end_nodes: Names,
+    /// Files of pairs of keys of edges that end, with the columns of the import. Types as for
+    /// `edges`.
+    pub end_edges: Names,
+    /// Treatment of rows of nodes that the dataset has.
+    pub changed: Changed,
     /// Rules that divide the new rows with labels instead of the rule of the import: `RULE` for all
     /// tasks, or `NAME=RULE` for one.
     pub splits: Vec<String>,
     /// Seed of random splits.
     pub seed: u64,
-    /// Treatment of edges that name a node that neither the dataset nor a row has.
+    /// Treatment of edges that name a node that neither the dataset nor a row has, and, by
+    /// [`Dangling::Drop`], of ends that name a node or an edge that the dataset does not have.
     pub dangling: Dangling,
     /// Name of the new dataset; that of the extended one if missing.
     pub name: Option<String>,
@@ -47,13 +58,57 @@ pub struct MoreTables {
 }
 
 impl MoreTables {
+    /// Returns true if there is a table.
+    pub fn is_any(&self) -> bool {
+        let all = [&self.nodes, &self.edges, &self.targets, &self.end_nodes, &self.end_edges];
+        all.iter().any(|names| !names.is_empty())
+    }
+
+    /// Tables of the nodes and edges of `data` that end, by the record `known` of its import.
+    ///
+    /// # Errors
+    /// A type is unknown or ambiguous; its nodes have no keys; its edges are foreign keys or reverse
+    /// edges.
+    pub(super) fn removals(&self, data: &TypedDataset, known: &Preprocessing) -> Result<Vec<RemovalTable>> {
+        let tables = TypeTables::new((data, known), None, (&self.end_nodes, &self.end_edges), &self.memory)?;
+        let table = |of, name: String, files: &Names, keys| RemovalTable {
+            of,
+            name,
+            files: files.clone(),
+            keys,
+            separator: self.separator,
+            quote: self.quote,
+        };
+        let mut removals = Vec::new();
+        for (t, files) in tables.nodes.iter().enumerate().filter(|(_, files)| !files.is_empty()) {
+            let kind = &data.nodes[t].name;
+            let of = known.nodes.get(kind);
+            if of.is_some_and(|of| of.is_numbered) {
+                return Err(Error::invalid(format!(
+                    "ends of nodes '{kind}': the import numbered them, so no key names them; import all \
+                     tables again with a key"
+                )));
+            }
+            let key = of.map(|of| of.key.clone()).unwrap_or_default();
+            removals.push(table(Of::Nodes(t), format!("nodes '{kind}'"), files, vec![key]));
+        }
+        for (e, files) in tables.edges.iter().enumerate().filter(|(_, files)| !files.is_empty()) {
+            let name = data.edges[e].edge_type.to_string();
+            let of = known.edge_table(&name).unwrap_or_default();
+            let keys = vec![of.src.list(), of.dst.list()];
+            removals.push(table(Of::Edges(e), format!("edges '{name}'"), files, keys));
+        }
+        Ok(removals)
+    }
+
     /// Schema of the tables, by the types of `data` and the record `known` of its import.
     ///
     /// # Errors
     /// There are no tables; a type or task is unknown or ambiguous, or has no table in the import.
     pub(super) fn schema(&self, data: &TypedDataset, known: &Preprocessing) -> Result<TableSchema> {
-        if self.nodes.is_empty() && self.edges.is_empty() && self.targets.is_empty() {
-            return Err(Error::invalid("there are no tables; name tables of nodes, edges or targets"));
+        if !self.is_any() {
+            let message = "there are no tables; name tables of nodes, edges or targets, or of ends";
+            return Err(Error::invalid(message));
         }
         self.check_splits(data)?;
         let tables = TypeTables::new((data, known), None, (&self.nodes, &self.edges), &self.memory)?;

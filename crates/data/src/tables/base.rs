@@ -1,7 +1,7 @@
 //! Dataset that tables are imported for.
 
-use super::{outside::KnownKeys, preprocessing::Preprocessing};
-use crate::typed::{EdgeData, NodeData, Task, TypedDataset};
+use super::{changed::Changed, outside::KnownKeys, preprocessing::Preprocessing, removals::RemovalTable};
+use crate::typed::{EdgeData, NodeData, TypedDataset};
 
 /// Dataset that tables are imported for: its encodings, and its rows if the tables extend it.
 #[derive(Clone, Copy, Default)]
@@ -12,6 +12,10 @@ pub(super) struct Base<'a> {
     pub(super) known: Option<&'a KnownKeys<'a>>,
     /// Dataset whose rows precede those of the tables.
     pub(super) before: Option<&'a TypedDataset>,
+    /// Treatment of rows of its nodes.
+    pub(super) changed: Changed,
+    /// Tables of its nodes and edges that end.
+    pub(super) ends: &'a [RemovalTable],
 }
 
 impl<'a> Base<'a> {
@@ -23,11 +27,6 @@ impl<'a> Base<'a> {
     /// Edges of the type `source:name:destination` that precede those of the tables.
     pub(super) fn edges(&self, name: &str) -> Option<&'a EdgeData> {
         self.before?.edges.iter().find(|edges| edges.edge_type.to_string() == name)
-    }
-
-    /// Rows of this task that precede those of the tables.
-    pub(super) fn task(&self, name: &str) -> Option<&'a Task> {
-        self.before?.tasks.iter().find(|task| task.name == name)
     }
 
     /// Returns true if edges may name nodes of this type without a row, because no table of the

@@ -59,7 +59,7 @@ pub(super) fn read(
     let (mut rows, mut missing, mut examples) = (0u64, 0u64, Vec::new());
     table.scan(&vec![true; table.columns.len()], faults, |batch, _| {
         if let Some(own) = &mut own {
-            let ids = (0..batch.rows as u64).map(|row| source.rows.id(batch.first + row).unwrap_or(NONE));
+            let ids = (0..batch.rows as u64).map(|row| source.rows.node(batch.first + row).unwrap_or(NONE));
             own.extend(&ids.collect::<Vec<_>>())?;
         }
         // Each end looks up its keys on its own.

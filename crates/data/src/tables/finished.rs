@@ -4,6 +4,7 @@ use graphmill_core::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    changed::{ChangedTargets, KeptChanged},
     kept::{Kept, KeptColumn},
     keys::{KeptKeys, NodeKeys},
     nodes::NodeRead,
@@ -24,6 +25,8 @@ pub(super) struct FinishedNodes {
     /// Encoding of each node type.
     pub(super) encodings: Vec<NodeEncoding>,
     pub(super) reports: Vec<NodeReport>,
+    /// Targets of nodes of the dataset that rows change.
+    pub(super) changed: Vec<ChangedTargets>,
 }
 
 /// Record of [`NodeRead`].
@@ -32,6 +35,7 @@ struct KeptRead {
     keys: KeptKeys,
     targets: Option<KeptTargets>,
     split: [KeptColumn; 3],
+    changed: Option<KeptChanged>,
     report: NodeReport,
 }
 
@@ -43,6 +47,7 @@ struct KeptNodes {
     tasks: Vec<KeptTask>,
     encodings: Vec<NodeEncoding>,
     reports: Vec<NodeReport>,
+    changed: Vec<KeptChanged>,
 }
 
 /// Record of sorted edges.
@@ -67,7 +72,8 @@ pub(super) fn keep_read(read: &NodeRead, kept: &Kept, i: usize) -> Result<()> {
     kept.save(&name, || {
         let targets = read.targets.as_ref().map(|targets| targets.keep(kept, &name)).transpose()?;
         let split = keep_split(&read.split, kept, &name)?;
-        Ok(KeptRead { keys, targets, split, report: read.report.clone() })
+        let changed = read.changed.as_ref().map(|changed| changed.keep(kept, &name)).transpose()?;
+        Ok(KeptRead { keys, targets, split, changed, report: read.report.clone() })
     })
 }
 
@@ -77,6 +83,7 @@ pub(super) fn load_read(kept: &Kept, i: usize, empty: impl FnOnce() -> NodeKeys)
         Some(NodeRead {
             targets: optional(read.targets, |targets| TargetPart::restore(targets, kept))?,
             split: restore_split(&read.split, kept)?,
+            changed: optional(read.changed, |changed| ChangedTargets::restore(changed, kept))?,
             keys: NodeKeys::restore(read.keys, kept, empty())?,
             report: read.report,
         })
@@ -98,8 +105,11 @@ impl FinishedNodes {
                 parts.map(|(i, part)| part.keep(kept, &format!("node-part-{i}"))).collect();
             let tasks = self.tasks.iter().enumerate();
             let tasks: Result<_> = tasks.map(|(i, task)| task.keep(kept, &format!("task-{i}"))).collect();
+            let changed = self.changed.iter().enumerate();
+            let changed: Result<_> =
+                changed.map(|(i, changed)| changed.keep(kept, &format!("nodes-{i}"))).collect();
             let (encodings, reports) = (self.encodings.clone(), self.reports.clone());
-            Ok(KeptNodes { keys, parts: parts?, tasks: tasks?, encodings, reports })
+            Ok(KeptNodes { keys, parts: parts?, tasks: tasks?, encodings, reports, changed: changed? })
         })
     }
 
@@ -112,8 +122,10 @@ impl FinishedNodes {
                 nodes.parts.into_iter().map(|part| NodePart::restore(part, kept)).collect();
             let tasks: Option<_> =
                 nodes.tasks.into_iter().map(|task| TaskPart::restore(task, kept)).collect();
+            let changed = nodes.changed.into_iter();
+            let changed: Option<_> = changed.map(|changed| ChangedTargets::restore(changed, kept)).collect();
             let (encodings, reports) = (nodes.encodings, nodes.reports);
-            Some(Self { keys: keys?, parts: parts?, tasks: tasks?, encodings, reports })
+            Some(Self { keys: keys?, parts: parts?, tasks: tasks?, encodings, reports, changed: changed? })
         })
     }
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
 
 use super::{
+    changed::ChangedTargets,
     parts::{TargetPart, TaskPart},
     preprocessing::Appended,
+    removals::Removals,
 };
 use crate::{
     external::Scratch,
@@ -17,14 +19,14 @@ use crate::{
 /// Values that are copied at a time.
 const CHUNK_LEN: usize = 1 << 16;
 
-/// The tasks of `before`, each followed by its rows among `more`. Tasks on all nodes of a type have
-/// a row for each of those in `data`.
+/// The tasks of `before`, with `changed` targets, each followed by its rows among `more`. Tasks on all
+/// nodes of a type have a row for each of those in `data`.
 ///
 /// # Errors
-/// A scratch cannot be written, or rows are too many.
+/// A scratch cannot be written, rows are too many, or targets are of another kind.
 pub(super) fn tasks(
     before: &TypedDataset,
-    more: Vec<TaskPart>,
+    (more, changed): (Vec<TaskPart>, &[ChangedTargets]),
     data: &TypedDataset,
     scratch: &Scratch,
 ) -> Result<Vec<Task>> {
@@ -34,7 +36,10 @@ pub(super) fn tasks(
     tasks
         .map(|(number, task)| {
             let rows = [before, data].map(|data| data.rows_of(task));
-            joined(task, more.remove(&task.name), rows, (scratch, &format!("task-{number}")))
+            let mut now = task.clone();
+            let mut changed = changed.iter().filter(|changed| changed.task == task.name);
+            changed.try_for_each(|changed| changed.apply(&mut now))?;
+            joined(&now, more.remove(&task.name), rows, (scratch, &format!("task-{number}")))
         })
         .collect()
 }
@@ -105,27 +110,49 @@ fn followed<T: Element>(known: &[T], more: &[T], scratch: &Scratch, name: &str) 
     rows.finish()
 }
 
-/// Record of the rows of `data` that were appended to `before`.
+/// Record of the rows of `data` that were appended to `before`, which the rows that end leave as
+/// `reduced`.
 ///
 /// # Errors
 /// The checksum of `before` cannot be computed.
-pub(super) fn record(before: &TypedDataset, data: &TypedDataset) -> Result<Appended> {
-    let rows = |task: &Task| task.split.parts().iter().map(|(_, rows)| rows.len()).sum();
+pub(super) fn record(
+    before: &TypedDataset,
+    (reduced, removals): (&TypedDataset, &Removals),
+    data: &TypedDataset,
+) -> Result<Appended> {
+    let rows = |task: &Task| task.split.parts().iter().map(|(_, rows)| rows.len()).sum::<usize>();
     let nodes = before.nodes.iter().zip(&data.nodes);
-    let edges = before.edges.iter().zip(&data.edges);
-    let tasks = before.tasks.iter().zip(&data.tasks);
+    let edges = before.edges.iter().zip(&reduced.edges).zip(&data.edges);
+    let tasks = before.tasks.iter().zip(&reduced.tasks).zip(&data.tasks);
+    let some = |(name, count): (String, usize)| (count > 0).then_some((name, count as u64));
+    let of_nodes = |lists: &[Vec<NodeId>]| {
+        let lists = before.nodes.iter().zip(lists);
+        lists.filter_map(|(nodes, list)| some((nodes.name.clone(), list.len()))).collect()
+    };
+    let ended = before.edges.iter().zip(&reduced.edges);
+    let ended = ended.map(|(then, left)| (then.edge_type.to_string(), then.num_edges() - left.num_edges()));
     Ok(Appended {
         base: before.name.clone(),
         checksum: before.identity()?,
-        nodes: nodes.map(|(then, now)| (then.name.clone(), grown(then.count, now.count))).collect(),
-        edges: edges
-            .map(|(then, now)| (then.edge_type.to_string(), grown(then.num_edges(), now.num_edges())))
+        nodes: nodes
+            .map(|(then, now)| (then.name.clone(), counts(then.count, now.count - then.count)))
             .collect(),
-        tasks: tasks.map(|(then, now)| (then.name.clone(), grown(rows(then), rows(now)))).collect(),
+        edges: edges
+            .map(|((then, left), now)| {
+                let new = now.num_edges() - left.num_edges();
+                (then.edge_type.to_string(), counts(then.num_edges(), new))
+            })
+            .collect(),
+        tasks: tasks
+            .map(|((then, left), now)| (then.name.clone(), counts(rows(then), rows(now) - rows(left))))
+            .collect(),
+        changed: of_nodes(&removals.changed),
+        ended_nodes: of_nodes(&removals.nodes),
+        ended_edges: ended.filter_map(some).collect(),
     })
 }
 
 /// Number before, and number of new ones.
-fn grown(before: usize, after: usize) -> [u64; 2] {
-    [before as u64, (after - before) as u64]
+fn counts(before: usize, new: usize) -> [u64; 2] {
+    [before as u64, new as u64]
 }

@@ -86,15 +86,29 @@ pub(super) struct NodeRows {
     pub(super) rows: u64,
     /// Rows that repeat the key of an earlier one, ascending.
     pub(super) repeated: Vec<u64>,
+    /// Rows that change a node of the dataset, ascending, and the nodes. They are among the
+    /// repeated ones.
+    pub(super) changed: Vec<(u64, NodeId)>,
 }
 
 impl NodeRows {
-    /// Id of the node of a row; `None` for a repeated one.
+    /// Id of the new node of a row; `None` for a repeated one.
     pub(super) fn id(&self, row: u64) -> Option<NodeId> {
         if self.repeated.is_empty() {
             return Some((self.base + row) as NodeId);
         }
         self.repeated.binary_search(&row).err().map(|before| (self.base + row - before as u64) as NodeId)
+    }
+
+    /// Id of the node of a row, new or changed; `None` for a row that is dropped.
+    pub(super) fn node(&self, row: u64) -> Option<NodeId> {
+        self.id(row).or_else(|| self.changed(row))
+    }
+
+    /// Node of the dataset that the row changes, if it does.
+    pub(super) fn changed(&self, row: u64) -> Option<NodeId> {
+        let at = self.changed.binary_search_by_key(&row, |of| of.0).ok()?;
+        Some(self.changed[at].1)
     }
 
     /// Number of nodes.
@@ -108,8 +122,8 @@ pub(super) struct NodeKeys {
     store: Store,
     /// Rows of the table.
     pub(super) rows: NodeRows,
-    /// Rows whose key the dataset that the table extends has.
-    pub(super) known: Vec<u64>,
+    /// Rows whose key the dataset that the table extends has, ascending, and its nodes.
+    pub(super) known: Vec<(u64, NodeId)>,
     /// Number of nodes that only edges name; their ids follow those of the rows.
     pub(super) added: u64,
     /// True if all keys are integers.
@@ -134,6 +148,8 @@ pub(super) struct KeptKeys {
     base: u64,
     rows: u64,
     repeated: KeptColumn,
+    /// Rows that change nodes, and the nodes.
+    changed: [KeptColumn; 2],
     added: u64,
     integers: bool,
 }
@@ -163,9 +179,14 @@ impl NodeKeys {
             Store::Collecting(_) => return Ok(None),
         };
         let repeated = kept.values(&format!("{name}-repeated"), &self.rows.repeated)?;
+        let (rows, nodes): (Vec<u64>, Vec<NodeId>) = self.rows.changed.iter().copied().unzip();
+        let changed = [
+            kept.values(&format!("{name}-changed-rows"), &rows)?,
+            kept.values(&format!("{name}-changed-ids"), &nodes)?,
+        ];
         let (added, integers) = (self.added, self.integers);
         let NodeRows { base, rows, .. } = self.rows;
-        Ok(Some(KeptKeys { store, base, rows, repeated, added, integers }))
+        Ok(Some(KeptKeys { store, base, rows, repeated, changed, added, integers }))
     }
 
     /// Takes over recorded keys; `None` if a file is missing.
@@ -178,7 +199,10 @@ impl NodeKeys {
             KeptStore::Disk(records) => Store::Disk(kept.open_records(records)?),
         };
         let repeated = kept.open::<u64>(&part.repeated)?.to_vec();
-        let rows = NodeRows { base: part.base, rows: part.rows, repeated };
+        let [rows, nodes] = &part.changed;
+        let (rows, nodes) = (kept.open::<u64>(rows)?, kept.open::<NodeId>(nodes)?);
+        let changed = rows.iter().copied().zip(nodes.iter().copied()).collect();
+        let rows = NodeRows { base: part.base, rows: part.rows, repeated, changed };
         Some(Self { store, rows, added: part.added, integers: part.integers, ..empty })
     }
 
@@ -245,9 +269,8 @@ impl NodeKeys {
                     let row = number - self.rows.base;
                     self.rows.repeated.push(row);
                     let first = dictionary.get(key.as_bytes());
-                    if first.is_some_and(|id| u64::from(id) < self.rows.base) {
-                        self.known.push(row);
-                    }
+                    let first = first.filter(|id| u64::from(*id) < self.rows.base);
+                    self.known.extend(first.map(|id| (row, id)));
                 }
                 if dictionary.memory() as u64 > self.budget { self.move_to_disk() } else { Ok(()) }
             }
@@ -286,7 +309,7 @@ impl NodeKeys {
                     }
                     repeated.push(number - base);
                     if first < base {
-                        known.push(number - base);
+                        known.push((number - base, first as NodeId));
                     }
                     Ok(())
                 })?;
@@ -342,7 +365,7 @@ impl NodeKeys {
 
     /// Id of the node with this number: rows that repeat a key have numbers, but no ids.
     fn id(&self, number: u64) -> NodeId {
-        let NodeRows { base, rows, repeated } = &self.rows;
+        let NodeRows { base, rows, repeated, .. } = &self.rows;
         match number.checked_sub(*base) {
             None => number as NodeId,
             Some(row) if row >= *rows => (number - repeated.len() as u64) as NodeId,
@@ -543,9 +566,15 @@ mod tests {
             whole.finish().unwrap();
             longer.finish().unwrap();
             prop_assert_eq!(longer.count(), whole.count());
+            for &(row, v) in &longer.known {
+                prop_assert_eq!(&nodes[v as usize], &more[row as usize]);
+            }
             for row in 0..more.len() as u64 {
                 prop_assert_eq!(longer.rows.id(row), whole.rows.id(row + nodes.len() as u64));
-                prop_assert_eq!(longer.known.contains(&row), nodes.contains(&more[row as usize]));
+                prop_assert_eq!(
+                    longer.known.iter().any(|known| known.0 == row),
+                    nodes.contains(&more[row as usize])
+                );
             }
             let ids = |keys: &NodeKeys, name: &str| {
                 let mut ends = Ends::new(keys, name, false).unwrap();
@@ -569,7 +598,8 @@ mod tests {
             prop_assert!(ids.iter().all(|&id| id == NONE || u64::from(id) < count));
             for (id, key) in ids.iter().zip(&ends) {
                 let row = nodes.iter().position(|node| Some(node) == key.as_ref());
-                let rows = NodeRows { base: 0, rows: nodes.len() as u64, repeated: repeated.clone() };
+                let (rows, repeated) = (nodes.len() as u64, repeated.clone());
+                let rows = NodeRows { rows, repeated, ..NodeRows::default() };
                 match row {
                     Some(row) => prop_assert_eq!(Some(*id), rows.id(row as u64)),
                     None => prop_assert_eq!(*id == NONE, !add || key.is_none()),

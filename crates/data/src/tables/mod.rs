@@ -19,6 +19,7 @@ mod append;
 #[cfg(test)]
 mod append_tests;
 mod base;
+mod changed;
 mod check;
 mod column;
 mod date;
@@ -41,9 +42,11 @@ mod plan;
 mod plans;
 mod preprocessing;
 mod profile;
+mod reduced;
 #[cfg(test)]
 mod relational_tests;
 mod relbench;
+mod removals;
 mod report;
 #[cfg(test)]
 mod resume_tests;
@@ -68,6 +71,7 @@ use std::{fs, path::Path, process};
 
 pub use append::MoreTables;
 use base::Base;
+pub use changed::Changed;
 use faults::Faults;
 use finished::{FinishedEdges, FinishedNodes, keep_edges, load_edges};
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
@@ -81,7 +85,8 @@ pub use plan::ColumnLine;
 use plans::{Budget, Plans};
 pub use preprocessing::{Appended, FILE as PREPROCESSING_FILE, Preprocessing};
 pub use relbench::{RelBench, RelBenchOptions, relbench};
-pub use report::{EdgeReport, LabelReport, NodeReport, TableReport, TargetReport};
+use removals::Removals;
+pub use report::{EdgeReport, EndReport, LabelReport, NodeReport, TableReport, TargetReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{
     CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, Target, TargetTable,
@@ -122,7 +127,7 @@ pub struct ImportedTables {
 pub fn plan(schema: &TableSchema, like: Option<&Preprocessing>) -> Result<Planned> {
     let mut spool = Spool::new(std::env::temp_dir().join(format!("graphmill-{}.table", process::id())));
     let budget = Budget::of(machine::available().unwrap_or(1 << 30) / 2, schema);
-    let sources = Sources::find(schema, &mut spool)?;
+    let sources = Sources::find(schema, &[], &mut spool)?;
     let base = Base { like, ..Base::default() };
     let plans = Plans::new(schema, base, budget, sources, &Kept::none())?;
     Ok(Planned { report: plans.report(), schema: plans.resolved() })
@@ -161,7 +166,7 @@ pub fn import_new_tables(
     work: Work,
 ) -> Result<ImportedTables> {
     let schema = TableSchema { dangling: Dangling::Add, ..schema.clone() };
-    let base = Base { like: Some(like), known: Some(known), before: None };
+    let base = Base { like: Some(like), known: Some(known), ..Base::default() };
     import_within(&schema, dst.as_ref(), base, work, None)
 }
 
@@ -171,13 +176,15 @@ pub fn import_new_tables(
 /// and resumed after a kill.
 ///
 /// Nodes, edges and rows of tasks keep their numbers, and new ones follow; edges of a destination
-/// do, too. Columns are encoded by the statistics of the import. New rows with labels are divided
+/// do, too. Rows that end are removed first, so that later edges and rows of tasks have smaller
+/// numbers; nodes that end stay, without edges and rows of tasks, and keep their numbers. Columns are encoded by the statistics of the import. New rows with labels are divided
 /// by the rule of the import, or another one: on their own, so that earlier rows stay in their
 /// part. The result is that of an import of all rows by these statistics, but for splits by shares,
 /// and the rounding of weights of edges that are merged.
 ///
 /// # Errors
-/// All faults of the tables at once, such as a node whose key `base` has; `base` was not imported
+/// All faults of the tables at once, such as a node whose key `base` has unless
+/// [`MoreTables::changed`] allows it, or the end of an edge that `base` does not have; `base` was not imported
 /// from tables; `dst` is `base` or not empty; the disk is too small; the progress cancels the work.
 pub fn append_tables(
     base: impl AsRef<Path>,
@@ -207,9 +214,11 @@ fn append_within(
     let schema = tables.schema(&before, &known)?;
     // Rows are copied as a whole.
     before.feature_tables().try_for_each(|features| features.verify())?;
-    let of = Base { like: Some(&known), known: None, before: Some(&before) };
+    let ends = tables.removals(&before, &known)?;
+    let (changed, ends) = (tables.changed, &ends[..]);
+    let of = Base { like: Some(&known), known: None, before: Some(&before), changed, ends };
     let imported = import_within(&schema, dst, of, work, budget)?;
-    let appended = joined::record(&before, &imported.dataset)?;
+    let appended = Preprocessing::last_appended(&imported.dataset)?;
     Ok((imported, appended))
 }
 
@@ -224,7 +233,7 @@ fn import_within(
     schema.check()?;
     let memory = work.memory.or_else(|| Some(machine::available()? / 2)).unwrap_or(1 << 30);
     let mut spool = Spool::new(atomic::suffixed(dst, ".stdin"));
-    let sources = Sources::find(schema, &mut spool)?;
+    let sources = Sources::find(schema, base.ends, &mut spool)?;
     let identity = sources.identity(schema, base)?;
     let scratch = Scratch::open(&atomic::suffixed(dst, ".importing"), &identity, memory, work.progress)?;
     let budget = budget.unwrap_or_else(|| Budget::of(scratch.memory(), schema));
@@ -248,7 +257,8 @@ fn import_within(
     Ok(imported)
 }
 
-/// The dataset `before` with the rows of tables, which the record `known` encodes.
+/// The dataset `before`, of which `parts` has the rows that stay, with the rows of tables, which the
+/// record `known` encodes.
 fn extended(
     (before, known): (&TypedDataset, &Preprocessing),
     mut parts: Parts,
@@ -256,10 +266,12 @@ fn extended(
     kept: &Kept,
     report: &mut TableReport,
 ) -> Result<TypedDataset> {
-    let tasks = std::mem::take(&mut parts.tasks);
-    let mut data = write::build(parts, Some(before), scratch, kept, report)?;
-    data.tasks = joined::tasks(before, tasks, &data, scratch)?;
-    data.preprocessing = Some(known.with(joined::record(before, &data)?).to_value()?);
+    let (tasks, changed) = (std::mem::take(&mut parts.tasks), std::mem::take(&mut parts.changed));
+    let (reduced, removals) = parts.before.take().unwrap_or_else(|| (before.clone(), Removals::default()));
+    let mut data = write::build(parts, Some(&reduced), scratch, kept, report)?;
+    data.tasks = joined::tasks(&reduced, (tasks, &changed), &data, scratch)?;
+    let appended = joined::record(before, (&reduced, &removals), &data)?;
+    data.preprocessing = Some(known.with(appended).to_value()?);
     Ok(data)
 }
 
@@ -293,6 +305,7 @@ fn read(
     preprocessing.nodes.extend(names.zip(nodes.encodings));
     let keys: Vec<&NodeKeys> = nodes.keys.iter().collect();
     let (mut edges, mut tasks) = (Vec::new(), nodes.tasks);
+    let before = plans.reduced(base, &keys, scratch, &mut report.ends, &mut faults)?;
     for (e, plan) in plans.edges.iter().enumerate() {
         let finished = match load_edges(kept, e) {
             Some(finished) => finished,
@@ -312,7 +325,8 @@ fn read(
         report.edges.push(counts);
     }
     for (i, plan) in plans.targets.iter().enumerate() {
-        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], base.task(plan.name()));
+        let known = before.as_ref().and_then(|(before, _)| before.task(plan.name()).ok());
+        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], known);
         let number = plans.nodes.len() + plans.edges.len() + i;
         let how = (schema.dangling, schema.seed.wrapping_add(number as u64));
         let (task, counts) = plan.read(of, how, scratch, &mut faults)?;
@@ -327,5 +341,6 @@ fn read(
     let name = schema.name.clone().unwrap_or_else(|| {
         dst.file_name().map_or("tables".into(), |name| name.to_string_lossy().into_owned())
     });
-    Ok((Parts { name, nodes: nodes.parts, edges, tasks, preprocessing }, report))
+    let (nodes, changed) = (nodes.parts, nodes.changed);
+    Ok((Parts { name, nodes, edges, tasks, changed, before, preprocessing }, report))
 }

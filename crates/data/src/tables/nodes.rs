@@ -4,6 +4,7 @@ use graphmill_core::{NodeId, Result};
 use rayon::prelude::*;
 
 use super::{
+    changed::{Changed, ChangedColumns, ChangedTargets, each_replaced, first_rows},
     encoding::EncodedColumn,
     faults::{Faults, FaultyRows},
     kept::Kept,
@@ -38,6 +39,8 @@ pub(super) struct NodePlan<'a> {
     index: usize,
     /// Nodes that precede those of the table.
     before: Option<&'a NodeData>,
+    /// Treatment of rows with their keys.
+    changed: Changed,
     /// Table; `None` if the nodes are those that edges name.
     pub(super) table: Option<Table>,
     pub(super) profiles: Vec<Profile>,
@@ -60,6 +63,8 @@ pub(super) struct NodeRead {
     /// Target of every node.
     pub(super) targets: Option<TargetPart>,
     pub(super) split: [Vec<NodeId>; 3],
+    /// Targets of nodes of the dataset that rows change.
+    pub(super) changed: Option<ChangedTargets>,
     pub(super) report: NodeReport,
 }
 
@@ -68,7 +73,7 @@ impl<'a> NodePlan<'a> {
     pub(super) fn new(
         (index, spec): (usize, &'a NodeTable),
         table: Option<Table>,
-        (like, before): (Option<&NodeEncoding>, Option<&'a NodeData>),
+        (like, before, changed): (Option<&NodeEncoding>, Option<&'a NodeData>, Changed),
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
@@ -78,6 +83,7 @@ impl<'a> NodePlan<'a> {
             spec,
             index,
             before,
+            changed,
             key: KeyColumns::new(&[], &profiles),
             table,
             profiles,
@@ -250,7 +256,7 @@ impl<'a> NodePlan<'a> {
         }
         let Some(table) = &self.table else {
             keys.finish()?;
-            return Ok(NodeRead { keys, targets: None, split: Default::default(), report });
+            return Ok(NodeRead { keys, targets: None, split: Default::default(), changed: None, report });
         };
         let mut info = RowInfo::default();
         let mut key = String::new();
@@ -273,9 +279,10 @@ impl<'a> NodePlan<'a> {
                     // The row keeps its number.
                     key = format!("\0{}", batch.first + row as u64);
                 }
-                let before = keys.rows.repeated.len();
+                let count = |keys: &NodeKeys| keys.rows.repeated.len() - keys.known.len();
+                let before = count(&keys);
                 keys.push(&key)?;
-                if keys.rows.repeated.len() > before && repeated_examples.len() < EXAMPLES {
+                if count(&keys) > before && repeated_examples.len() < EXAMPLES {
                     repeated_examples.push(format!("{} ({})", super::keys::shown(&key), place()));
                 }
                 self.targets.read(table, batch, row, &mut info, faults);
@@ -283,13 +290,23 @@ impl<'a> NodePlan<'a> {
             Ok(())
         })?;
         keys.finish()?;
-        self.refuse_known(table, &keys, faults)?;
+        let mut other = keys.known.len() as u64;
+        match self.changed {
+            Changed::Fail => self.refuse_known(table, &keys, faults)?,
+            Changed::Keep => report.unchanged = other,
+            Changed::Replace => {
+                keys.rows.changed = first_rows(&keys.known);
+                other = keys.rows.changed.len() as u64;
+                report.changed = other;
+            }
+        }
+        let changed = self.targets.changed(&info, &keys.rows, seed);
         info.keep(&keys, self.targets.width());
         report.rows = keys.rows.rows;
-        report.repeated_keys = keys.rows.repeated.len() as u64;
+        report.repeated_keys = keys.rows.repeated.len() as u64 - other;
         report.repeated_examples = repeated_examples;
         let (targets, split) = self.targets.divide(info, seed, &mut report.labels, faults);
-        Ok(NodeRead { keys, targets, split, report })
+        Ok(NodeRead { keys, targets, split, changed, report })
     }
 
     /// Adds a fault for rows with a key of the dataset that the table extends.
@@ -299,14 +316,16 @@ impl<'a> NodePlan<'a> {
             return Ok(());
         }
         table.scan(&vec![true; table.columns.len()], &mut Faults::default(), |batch, _| {
-            let known = |row: &usize| keys.known.binary_search(&(batch.first + *row as u64)).is_ok();
+            let number = |row: usize| batch.first + row as u64;
+            let known = |row: &usize| keys.known.binary_search_by_key(&number(*row), |of| of.0).is_ok();
             for row in (0..batch.rows).filter(known) {
                 self.key.read(batch, row, &mut key);
                 rows.add(|| format!("{} '{}'", batch.places.of(row), super::keys::shown(&key)));
             }
             Ok(())
         })?;
-        let fix = "remove these rows: appending changes no row of the dataset";
+        let fix = "remove these rows, or choose changed = replace (replace the columns of these nodes) or keep \
+                   (keep the nodes as they are)";
         rows.report(&table.name(), "with a key that the dataset has", fix, faults);
         Ok(())
     }
@@ -352,9 +371,12 @@ impl<'a> NodePlan<'a> {
         };
         if let Some(before) = self.before {
             before.keys.iter().try_for_each(|keys| writer.push_all(keys))?;
-            encoder.follow(before.features.as_ref())?;
+            let changed = self.read_changed(keys, &placed, scratch, faults)?;
+            encoder.follow(before.features.as_ref(), &changed)?;
+            encoder.add_unknown(&changed.unknown);
             if let (Some(times), Some(before)) = (&mut times, times_before) {
-                before.chunks(CHUNK_LEN).try_for_each(|chunk| times.extend(chunk))?;
+                let extend = |chunk: &[i64]| times.extend(chunk);
+                each_replaced((before, 1, CHUNK_LEN), (&changed.nodes, &changed.times), extend)?;
             }
         }
         if let Some(table) = &self.table {
@@ -402,6 +424,19 @@ impl<'a> NodePlan<'a> {
         let time = times.map(Rows::finish).transpose()?;
         let part = NodePart { name: kind.clone(), count, time, features, keys: writer.finish()? };
         Ok((part, task, encoding))
+    }
+
+    /// Columns of the rows that change nodes of the dataset.
+    fn read_changed(
+        &self,
+        keys: &NodeKeys,
+        placed: &[(usize, EncodedColumn)],
+        scratch: &Scratch,
+        faults: &mut Faults,
+    ) -> Result<ChangedColumns> {
+        let Some(table) = &self.table else { return Ok(ChangedColumns::default()) };
+        let name = format!("changed-features-{}", self.index);
+        ChangedColumns::read(table, &keys.rows, (placed, self.time), (scratch, &name), faults)
     }
 
     /// Task of the `count` nodes of this import, whose targets are those of the first of them.

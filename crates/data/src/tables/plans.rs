@@ -12,14 +12,18 @@ use super::{
     memory::MemoryTable,
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
-    report::{EdgeReport, NodeReport, TableReport},
+    removals::{RemovalPlan, Removals},
+    report::{EdgeReport, EndReport, NodeReport, TableReport},
     schema::{Dangling, Names, TableSchema, TargetTable},
     source::{Dialect, Table, TableFile},
     sources::{Sources, TargetFiles},
     target_tables::TargetTablePlan,
     times,
 };
-use crate::external::{RecordSorter, Scratch, SortedRecords};
+use crate::{
+    external::{RecordSorter, Scratch, SortedRecords},
+    typed::TypedDataset,
+};
 
 /// Budgets of an import in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +119,8 @@ pub(super) struct Plans<'a> {
     pub(super) nodes: Vec<NodePlan<'a>>,
     pub(super) edges: Vec<EdgePlan>,
     pub(super) targets: Vec<TargetTablePlan<'a>>,
+    /// Tables of nodes and edges that end.
+    ends: Vec<RemovalPlan>,
 }
 
 impl<'a> Plans<'a> {
@@ -150,7 +156,7 @@ impl<'a> Plans<'a> {
                 })?),
                 None => None,
             };
-            let known = (known, base.nodes(&spec.kind));
+            let known = (known, base.nodes(&spec.kind), base.changed);
             nodes.push(NodePlan::new((i, spec), table, known, kept, &mut faults)?);
         }
         let mut edges = Vec::new();
@@ -176,7 +182,13 @@ impl<'a> Plans<'a> {
             let at = (targets.len(), spec);
             targets.push(TargetTablePlan::new(at, &types, (table, parts), known, kept, &mut faults)?);
         }
-        let mut plans = Self { schema, nodes, edges, targets };
+        let mut ends = Vec::new();
+        for (spec, files) in base.ends.iter().zip(sources.ends) {
+            let name = format!("ends of {}", spec.name);
+            let table = opener.table(&name, &spec.files, (files, &[]), (spec.separator, spec.quote))?;
+            ends.push(RemovalPlan::new((ends.len(), spec), table, kept, &mut faults)?);
+        }
+        let mut plans = Self { schema, nodes, edges, targets, ends };
         plans.agree_on_times(&mut faults);
         faults.check()?;
         Ok(plans)
@@ -235,14 +247,34 @@ impl<'a> Plans<'a> {
         faults.check()?;
         let added = self.add_unknown(base, &mut reads, budget, scratch, faults)?;
         let (mut parts, mut tasks, mut encodings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut changed = Vec::new();
         for ((plan, read), added) in self.nodes.iter().zip(&mut reads).zip(&added) {
             let (part, task, encoding) = plan.finish(read, added.as_ref(), scratch, faults)?;
             parts.push(part);
             tasks.extend(task);
             encodings.push(encoding);
+            changed.extend(read.changed.take());
         }
         let (keys, reports) = reads.into_iter().map(|read| (read.keys, read.report)).unzip();
-        Ok(FinishedNodes { keys, parts, tasks, encodings, reports })
+        Ok(FinishedNodes { keys, parts, tasks, encodings, reports, changed })
+    }
+
+    /// Dataset whose rows precede those of the tables, without those that end, and the rows that do,
+    /// which are also counted in `reports`; `keys` are those of the node types.
+    pub(super) fn reduced(
+        &self,
+        base: Base,
+        keys: &[&NodeKeys],
+        scratch: &Scratch,
+        reports: &mut Vec<EndReport>,
+        faults: &mut Faults,
+    ) -> Result<Option<(TypedDataset, Removals)>> {
+        let Some((before, known)) = base.before.zip(base.like) else { return Ok(None) };
+        let mut removals = Removals::new(before, keys);
+        for plan in &self.ends {
+            reports.push(plan.read((before, keys), self.schema.dangling, &mut removals, faults)?);
+        }
+        Ok(Some((removals.reduce(before, known, scratch)?, removals)))
     }
 
     /// Adds the keys that edges name to node types without files, and to all under
@@ -323,7 +355,12 @@ impl<'a> Plans<'a> {
             ..EdgeReport::default()
         });
         let targets = self.targets.iter().map(TargetTablePlan::report);
-        TableReport { nodes: nodes.collect(), edges: edges.collect(), targets: targets.collect() }
+        TableReport {
+            nodes: nodes.collect(),
+            edges: edges.collect(),
+            targets: targets.collect(),
+            ends: Vec::new(),
+        }
     }
 
     /// Schema with the encoding of every column.

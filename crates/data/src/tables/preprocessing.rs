@@ -16,6 +16,7 @@ use super::{
     schema::{EdgeTable, ForeignKey, Names},
     times::TimeUnit,
 };
+use crate::typed::TypedDataset;
 
 /// Name of the file in a dataset.
 pub const FILE: &str = "preprocessing.json";
@@ -54,6 +55,17 @@ pub struct Appended {
     pub edges: BTreeMap<String, [u64; 2]>,
     /// Rows of each task that train, validate or test before, and new ones.
     pub tasks: BTreeMap<String, [u64; 2]>,
+    /// Nodes of each type whose columns rows replaced, if any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub changed: BTreeMap<String, u64>,
+    /// Nodes of each type that ended, if any: they stay as nodes without edges, and keep their
+    /// numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended_nodes: BTreeMap<String, u64>,
+    /// Edges of each type that ended, if any: also those of ended nodes, and the foreign keys of
+    /// changed ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended_edges: BTreeMap<String, u64>,
 }
 
 /// Encoding of a table of targets.
@@ -234,6 +246,19 @@ impl Preprocessing {
         let mut longer = self.clone();
         longer.appended.push(appended);
         longer
+    }
+
+    /// Rows that were appended last to `data`.
+    ///
+    /// # Errors
+    /// It has no record of them.
+    pub(super) fn last_appended(data: &TypedDataset) -> Result<Appended> {
+        let record = data.preprocessing.as_ref().and_then(|record| record["appended"].as_array()?.last());
+        let record = record.map(|record| serde_json::from_value(record.clone()));
+        match record {
+            Some(Ok(appended)) => Ok(appended),
+            _ => Err(Error::invalid(format!("{} has no record of appended rows", data.name))),
+        }
     }
 
     /// The record as a document of a dataset.

@@ -15,6 +15,24 @@ pub struct TableReport {
     pub edges: Vec<EdgeReport>,
     /// Tables of targets.
     pub targets: Vec<TargetReport>,
+    /// Tables of nodes and edges that end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<EndReport>,
+}
+
+/// Counts of a table of nodes or edges that end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EndReport {
+    /// Node type or edge type, as in `nodes 'user'`.
+    pub on: String,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Nodes, or pairs of a source and a destination, that end.
+    pub ended: u64,
+    /// Rows that name a node or an edge that the dataset does not have, and are dropped.
+    pub unknown: u64,
+    /// Positions and keys of the first of them.
+    pub unknown_examples: Vec<String>,
 }
 
 /// Counts of the targets of a table.
@@ -46,6 +64,10 @@ pub struct NodeReport {
     pub repeated_keys: u64,
     /// First repeated keys.
     pub repeated_examples: Vec<String>,
+    /// Nodes of the extended dataset whose columns rows replaced.
+    pub changed: u64,
+    /// Rows of nodes of the extended dataset that changed nothing, as asked.
+    pub unchanged: u64,
     /// Nodes that only edges name.
     pub added: u64,
     /// Nodes without a time.
@@ -136,7 +158,8 @@ impl fmt::Display for TableReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.nodes.iter().try_for_each(|nodes| write!(f, "{nodes}"))?;
         self.edges.iter().try_for_each(|edges| write!(f, "{edges}"))?;
-        self.targets.iter().try_for_each(|targets| write!(f, "{targets}"))
+        self.targets.iter().try_for_each(|targets| write!(f, "{targets}"))?;
+        self.ends.iter().try_for_each(|ends| write!(f, "{ends}"))
     }
 }
 
@@ -178,6 +201,13 @@ impl fmt::Display for NodeReport {
                 "  {} dropped, whose keys occur before: {examples}",
                 counted(self.repeated_keys, "row")
             )?;
+        }
+        if self.changed > 0 {
+            writeln!(f, "  {} changed", counted(self.changed, "node"))?;
+        }
+        if self.unchanged > 0 {
+            let rows = counted(self.unchanged, "row");
+            writeln!(f, "  {rows} left out, whose nodes the dataset has and keeps as they are")?;
         }
         if self.added > 0 {
             writeln!(f, "  {} added that only edges name", counted(self.added, "node"))?;
@@ -250,5 +280,16 @@ impl fmt::Display for TargetReport {
             writeln!(f, "  {rows} dropped, because the node exists only later: {examples}")?;
         }
         write!(f, "{}", self.labels)
+    }
+}
+
+impl fmt::Display for EndReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "ends of {}: {} of {}", self.on, self.ended, counted(self.rows, "row"))?;
+        if self.unknown > 0 {
+            let (rows, examples) = (counted(self.unknown, "row"), self.unknown_examples.join(", "));
+            writeln!(f, "  {rows} dropped, because the dataset does not have it: {examples}")?;
+        }
+        Ok(())
     }
 }

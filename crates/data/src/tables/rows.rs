@@ -3,6 +3,7 @@
 use graphmill_core::{Buffer, Error, Result};
 
 use super::{
+    changed::{ChangedColumns, each_replaced},
     column::{Batch, Cell},
     encoding::{EncodedColumn, Encoding},
     faults::Faults,
@@ -81,19 +82,21 @@ impl Encoder {
         })
     }
 
-    /// Appends rows that were encoded before, as an import writes them; `None` without columns.
+    /// Appends rows that were encoded before, as an import writes them; `None` without columns. The
+    /// rows of changed nodes are replaced.
     ///
     /// # Errors
     /// They have other columns.
-    pub(super) fn follow(&mut self, known: Option<&FeatureTable>) -> Result<()> {
+    pub(super) fn follow(&mut self, known: Option<&FeatureTable>, changed: &ChangedColumns) -> Result<()> {
+        let new = changed.features.as_ref().map_or(&[][..], |new| &new.values);
         match (&mut self.rows, known) {
             (None, None) => Ok(()),
             (
                 Some(rows),
                 Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), names }),
             ) if *width == self.width && *names == self.names => {
-                let chunk = CHUNK_ROWS * self.width;
-                values.chunks(chunk).try_for_each(|values| rows.extend(values))
+                let extend = |values: &[f32]| rows.extend(values);
+                each_replaced((values, self.width, CHUNK_ROWS), (&changed.nodes, new), extend)
             }
             _ => Err(Error::invalid("the feature columns are not those of the import")),
         }
@@ -133,6 +136,11 @@ impl Encoder {
             self.buffer.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = 0.0);
         }
         rows.extend(&self.buffer)
+    }
+
+    /// Counts values that the encodings do not know of rows that another encoder has read.
+    pub(super) fn add_unknown(&mut self, counts: &[u64]) {
+        self.unknown.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
     }
 
     /// Appends a row in which all values are missing.

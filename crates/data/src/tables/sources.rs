@@ -6,6 +6,7 @@ use graphmill_core::{Error, Result};
 
 use super::{
     base::Base,
+    removals::RemovalTable,
     schema::{Names, TableSchema},
     source::{Spool, TableFile, find},
 };
@@ -25,16 +26,18 @@ pub(super) struct Sources {
     pub(super) edges: Vec<Vec<TableFile>>,
     /// Files of each table of targets.
     pub(super) targets: Vec<TargetFiles>,
+    /// Files of each table of ends.
+    pub(super) ends: Vec<Vec<TableFile>>,
     /// True if all tables can be read again by another process.
     is_lasting: bool,
 }
 
 impl Sources {
-    /// Finds the files of all tables; standard input is stored in `spool`.
+    /// Finds the files of all tables, also of those of ends; standard input is stored in `spool`.
     ///
     /// # Errors
     /// A file is not found.
-    pub(super) fn find(schema: &TableSchema, spool: &mut Spool) -> Result<Self> {
+    pub(super) fn find(schema: &TableSchema, ends: &[RemovalTable], spool: &mut Spool) -> Result<Self> {
         let mut is_lasting = true;
         let mut files = |names: &Names| {
             let list = names.list();
@@ -48,6 +51,7 @@ impl Sources {
         };
         let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
         let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
+        let ends: Result<_> = ends.iter().map(|table| files(&table.files)).collect();
         let targets: Result<_> = schema
             .targets
             .iter()
@@ -66,12 +70,12 @@ impl Sources {
                 Ok(TargetFiles { files: all, parts: Some(parts) })
             })
             .collect();
-        Ok(Self { nodes: nodes?, edges: edges?, targets: targets?, is_lasting })
+        Ok(Self { nodes: nodes?, edges: edges?, targets: targets?, ends: ends?, is_lasting })
     }
 
     fn all(&self) -> impl Iterator<Item = &TableFile> {
         let targets = self.targets.iter().map(|table| &table.files);
-        self.nodes.iter().chain(&self.edges).chain(targets).flatten()
+        self.nodes.iter().chain(&self.edges).chain(targets).chain(&self.ends).flatten()
     }
 
     /// Everything that the result depends on, but the directory: an import with the same identity
@@ -83,7 +87,8 @@ impl Sources {
         let like = serde_json::to_string(&base.like).map_err(|e| Error::invalid(e.to_string()))?;
         let mut text = format!("{} tables\n{schema}\nlike {like}", env!("CARGO_PKG_VERSION"));
         if let Some(before) = base.before {
-            text.push_str(&format!("\nbehind {}", before.identity()?));
+            let (changed, ends) = (base.changed, base.ends);
+            text.push_str(&format!("\nbehind {} {changed:?} {ends:?}", before.identity()?));
         }
         for file in self.all() {
             text.push('\n');

@@ -3,9 +3,10 @@
 use graphmill_core::NodeId;
 
 use super::{
+    changed::ChangedTargets,
     column::{Batch, Cell},
     faults::Faults,
-    keys::NodeKeys,
+    keys::{NodeKeys, NodeRows},
     parts::{NamedClasses, TargetPart},
     plan::{PlannedClasses, PlannedTarget, decide_target, kind_of_several},
     preprocessing::TargetEncoding,
@@ -324,6 +325,20 @@ impl TargetPlan {
         (Some(self.part(planned, info)), parts)
     }
 
+    /// Targets of the rows that change nodes, divided on their own; `None` if there are none.
+    pub(super) fn changed(&self, info: &RowInfo, rows: &NodeRows, seed: u64) -> Option<ChangedTargets> {
+        if rows.changed.is_empty() || self.target.is_none() {
+            return None;
+        }
+        let mut info = info.clone();
+        info.retain(self.width(), |row| rows.changed(row).is_some());
+        // Faults of the rule are those of the new rows.
+        let (targets, split) = self.divide(info, seed, &mut LabelReport::default(), &mut Faults::default());
+        let is_named = matches!(self.split, Some(SplitRule::Column(_) | SplitRule::Masks(_)));
+        let nodes = rows.changed.iter().map(|(_, v)| *v).collect();
+        Some(ChangedTargets { task: self.names.join("-"), nodes, targets: targets?, split, is_named })
+    }
+
     /// Targets of the rows, by the kind of the target.
     fn part(&self, planned: &PlannedTarget, info: RowInfo) -> TargetPart {
         match planned {
@@ -356,7 +371,7 @@ fn by_part(
 }
 
 /// Targets and parts of the split of the rows.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct RowInfo {
     class: Vec<i32>,
     value: Vec<f32>,
@@ -374,19 +389,23 @@ impl RowInfo {
 
     /// Keeps the rows that are nodes; a row has `width` classes or values.
     pub(super) fn keep(&mut self, keys: &NodeKeys, width: usize) {
-        fn keep<T>(values: &mut Vec<T>, width: usize, keys: &NodeKeys) {
+        if !keys.rows.repeated.is_empty() {
+            self.retain(width, |row| keys.rows.id(row).is_some());
+        }
+    }
+
+    /// Keeps the rows of which `is_kept` returns true; a row has `width` classes or values.
+    fn retain(&mut self, width: usize, is_kept: impl Fn(u64) -> bool) {
+        fn keep<T>(values: &mut Vec<T>, width: usize, is_kept: impl Fn(u64) -> bool) {
             let mut at = 0;
             values.retain(|_| {
                 at += 1;
-                keys.rows.id(((at - 1) / width) as u64).is_some()
+                is_kept(((at - 1) / width) as u64)
             });
         }
-        if keys.rows.repeated.is_empty() {
-            return;
-        }
-        keep(&mut self.class, width, keys);
-        keep(&mut self.value, width, keys);
-        keep(&mut self.part, 1, keys);
-        keep(&mut self.time, 1, keys);
+        keep(&mut self.class, width, &is_kept);
+        keep(&mut self.value, width, &is_kept);
+        keep(&mut self.part, 1, &is_kept);
+        keep(&mut self.time, 1, &is_kept);
     }
 }

@@ -152,7 +152,10 @@ fn longer(known: &Buffer<u64>, destinations: usize, scratch: &Scratch, name: &st
 }
 
 /// Passes the positions and the destinations of edges of a dataset to `each`, some at a time.
-fn each_chunk(edges: &EdgeData, mut each: impl FnMut(Range<usize>, &[NodeId]) -> Result<()>) -> Result<()> {
+pub(super) fn each_chunk(
+    edges: &EdgeData,
+    mut each: impl FnMut(Range<usize>, &[NodeId]) -> Result<()>,
+) -> Result<()> {
     let (mut destinations, mut v) = (Vec::new(), 0);
     for start in (0..edges.num_edges()).step_by(CHUNK_LEN) {
         let range = start..edges.num_edges().min(start + CHUNK_LEN);

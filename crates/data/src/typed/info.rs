@@ -366,6 +366,12 @@ fn describe_appended(of: &Value) -> String {
             new.filter(|(_, new)| *new > 0).map(|(name, new)| format!("{name} +{}", grouped(new as usize))),
         );
     }
+    // Ended nodes stay as nodes without edges.
+    for (kind, what) in [("changed", "changed"), ("ended_nodes", "ended"), ("ended_edges", "ended")] {
+        let counts = of[kind].as_object().into_iter().flatten();
+        let number = |count: &Value| grouped(count.as_u64().unwrap_or(0) as usize);
+        parts.extend(counts.map(|(name, count)| format!("{name} {} {what}", number(count))));
+    }
     parts.join(", ")
 }
 

@@ -11,32 +11,38 @@ use super::{
 };
 
 /// Age, country, label, part of the split, and time of a user.
-type User = (Option<u8>, u8, Option<u8>, u8, u8);
+pub(super) type User = (Option<u8>, u8, Option<u8>, u8, u8);
 
 /// Rows of tables of two node types, with edges of three kinds, a foreign key and targets.
 #[derive(Clone, Debug, Default)]
-struct Rows {
-    users: Vec<User>,
+pub(super) struct Rows {
+    pub(super) users: Vec<User>,
     /// Owner of each item, if it has one.
-    items: Vec<Option<usize>>,
+    pub(super) items: Vec<Option<usize>>,
     /// Friends, with a weight.
-    friends: Vec<(usize, usize, u8)>,
+    pub(super) friends: Vec<(usize, usize, u8)>,
     /// User, item, time, amount, label and part of the split of each visit.
-    visits: Vec<(usize, usize, u8, u8, Option<u8>, u8)>,
+    pub(super) visits: Vec<(usize, usize, u8, u8, Option<u8>, u8)>,
     /// User and value of each target, whose time is its number.
-    targets: Vec<(usize, u8)>,
+    pub(super) targets: Vec<(usize, u8)>,
 }
 
-fn cell<T: ToString>(value: Option<T>) -> String {
+pub(super) fn cell<T: ToString>(value: Option<T>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
 const PARTS: [&str; 4] = ["train", "valid", "test", ""];
 
+/// Line of the user number `u`.
+pub(super) fn user_line(u: usize, (age, country, label, part, since): &User) -> String {
+    let (age, label) = (cell(*age), cell(label.map(|label| ["no", "yes"][label as usize])));
+    format!("u{:02},{age},c{country},{label},{},{since}\n", 99 - u, PARTS[*part as usize])
+}
+
 impl Rows {
     /// Splits the rows: those of nodes at a share, of which the first part names only nodes of its
     /// own.
-    fn halves(&self, share: usize) -> [Self; 2] {
+    pub(super) fn halves(&self, share: usize) -> [Self; 2] {
         let at = |count: usize| (count * share / 10).max(4).min(count);
         let (users, items) = (at(self.users.len()), at(self.items.len()));
         let is_first = |u: usize, v: usize| u < users && v < items;
@@ -60,7 +66,7 @@ impl Rows {
         [first, second]
     }
 
-    fn and(&self, more: &Self) -> Self {
+    pub(super) fn and(&self, more: &Self) -> Self {
         Self {
             users: [&self.users[..], &more.users].concat(),
             items: [&self.items[..], &more.items].concat(),
@@ -71,13 +77,11 @@ impl Rows {
     }
 
     /// Writes the tables to `dir`, whose first rows have these numbers: users, items and targets.
-    fn write(&self, dir: &Path, [users, items, targets]: [usize; 3]) {
+    pub(super) fn write(&self, dir: &Path, [users, items, targets]: [usize; 3]) {
         fs::create_dir_all(dir).unwrap();
         let mut text = "id,age,country,label,part,since\n".to_string();
-        for (i, (age, country, label, part, since)) in self.users.iter().enumerate() {
-            let (age, label) = (cell(*age), cell(label.map(|label| ["no", "yes"][label as usize])));
-            let part = PARTS[*part as usize];
-            writeln!(text, "u{:02},{age},c{country},{label},{part},{since}", 99 - users - i).unwrap();
+        for (i, row) in self.users.iter().enumerate() {
+            text += &user_line(users + i, row);
         }
         fs::write(dir.join("users.csv"), text).unwrap();
         let mut text = "id,owner\n".to_string();
@@ -105,11 +109,11 @@ impl Rows {
     }
 }
 
-fn one(name: &str) -> Names {
+pub(super) fn one(name: &str) -> Names {
     Names::One(name.into())
 }
 
-fn schema(dir: &Path) -> TableSchema {
+pub(super) fn schema(dir: &Path) -> TableSchema {
     let text = r#"
         name = "shop"
         [[nodes]]
@@ -160,7 +164,7 @@ fn schema(dir: &Path) -> TableSchema {
 }
 
 /// All tables of a directory.
-fn more(dir: &Path) -> MoreTables {
+pub(super) fn more(dir: &Path) -> MoreTables {
     let many = |names: &[&str]| Names::Many(names.iter().map(|name| name.to_string()).collect());
     MoreTables {
         nodes: many(&["user=users.csv", "item=items.csv"]),
@@ -172,7 +176,7 @@ fn more(dir: &Path) -> MoreTables {
 }
 
 /// First rows, with all classes and categories.
-fn first() -> Rows {
+pub(super) fn first() -> Rows {
     Rows {
         users: vec![
             (Some(20), 0, Some(0), 0, 1),
@@ -187,8 +191,13 @@ fn first() -> Rows {
     }
 }
 
-fn rows() -> impl Strategy<Value = Rows> {
-    let users = (prop::option::of(0u8..90), 0u8..3, prop::option::of(0u8..2), 0u8..4, 0u8..9);
+/// Columns of a user.
+pub(super) fn user_rows() -> impl Strategy<Value = User> + Clone {
+    (prop::option::of(0u8..90), 0u8..3, prop::option::of(0u8..2), 0u8..4, 0u8..9)
+}
+
+pub(super) fn rows() -> impl Strategy<Value = Rows> {
+    let users = user_rows();
     let of = |count: usize| any::<prop::sample::Index>().prop_map(move |index| index.index(count));
     (0usize..8, 0usize..8).prop_flat_map(move |(n, m)| {
         (
@@ -211,12 +220,12 @@ fn rows() -> impl Strategy<Value = Rows> {
     })
 }
 
-fn work(memory: u64) -> Work {
+pub(super) fn work(memory: u64) -> Work {
     Work { memory: Some(memory), ..Work::default() }
 }
 
 /// Files of a dataset without those that record its origin.
-fn arrays(dir: &Path) -> Vec<(String, Vec<u8>)> {
+pub(super) fn arrays(dir: &Path) -> Vec<(String, Vec<u8>)> {
     contents(dir).into_iter().filter(|(name, _)| name.ends_with(".npy")).collect()
 }
 
@@ -274,7 +283,7 @@ proptest! {
 }
 
 /// Rows beside those of [`first`].
-fn second() -> Rows {
+pub(super) fn second() -> Rows {
     Rows {
         users: vec![(Some(7), 1, Some(0), 0, 8), (None, 2, Some(1), 2, 9)],
         items: vec![Some(5), Some(0)],

@@ -19,6 +19,8 @@ mod append;
 #[cfg(test)]
 mod append_tests;
 mod base;
+#[cfg(test)]
+mod change_tests;
 mod changed;
 mod check;
 mod column;

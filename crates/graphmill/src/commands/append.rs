@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use graphmill_core::memory;
 use graphmill_data::{
     dataset::Work,
-    tables::{self, Appended, Dangling, ImportedTables, MoreTables, SplitRule},
+    tables::{self, Appended, Changed, Dangling, ImportedTables, MoreTables, SplitRule},
 };
 use graphmill_engine::Error;
 use serde_json::json;
@@ -30,7 +30,9 @@ pub(crate) fn command() -> Command {
              rows of tasks keep their numbers, and new ones follow. Columns are encoded by the statistics \
              of the import, and values that it did not have count as unknown. New rows with labels are \
              divided by the rule of the import, on their own: earlier rows stay in their part of the split. \
-             A node whose key DATASET has is refused.\n\n\
+             A node whose key DATASET has is refused, unless --changed says otherwise. Nodes and edges of \
+             --end-nodes and --end-edges end before rows are added: a node that ends keeps its number and \
+             its columns, without edges, labels and rows of targets.\n\n\
              Continue a run on DATASET by graphmill train DST --start-from RUN. The command graphmill info \
              DST lists what was appended.",
         )
@@ -39,7 +41,8 @@ pub(crate) fn command() -> Command {
              graphmill append data monday --nodes new.csv --edges transfers.csv\n  \
              graphmill append shop monday --nodes user=users.csv --edges user__buys__item=orders.parquet\n  \
              graphmill append shop monday --edges buys=orders.csv --targets churn=churn.csv\n  \
-             graphmill append data monday --nodes new.csv --split random:100,0,0",
+             graphmill append data monday --nodes new.csv --split random:100,0,0\n  \
+             graphmill append data monday --nodes users.csv --changed replace --end-nodes closed.csv",
         )
         .arg(args::dataset().required(true))
         .arg(args::path("dst", "DST", "Dataset directory to write").required(true))
@@ -65,6 +68,29 @@ pub(crate) fn command() -> Command {
             "The task stands before the file, unless the dataset has one table of targets",
         ))
         .arg(repeated(
+            "end-nodes",
+            "[TYPE=]FILE",
+            "Keys of nodes that end; may be repeated",
+            "A table with the columns of the key that the import had. The nodes lose all edges, labels and \
+             rows of targets, and stay as nodes that nothing names, so that all ids stay the same. The type \
+             as for --nodes",
+        ))
+        .arg(repeated(
+            "end-edges",
+            "[TYPE=]FILE",
+            "Pairs of keys of edges that end; may be repeated",
+            "A table with the columns of the source and the destination that the import had. All edges \
+             between the two end, and those of the reverse type. The type as for --edges",
+        ))
+        .arg(args::option(
+            "changed",
+            "HOW",
+            "Rows of nodes that DATASET has: fail, replace or keep [default: fail]",
+            "replace writes the row over the columns of the node: features, the time and foreign keys. A \
+             label of the row replaces that of the node, and an empty one keeps it. keep leaves the node \
+             as it is",
+        ))
+        .arg(repeated(
             "split",
             "[NAME=]RULE",
             "Split of new rows with labels [default: that of the import]",
@@ -76,7 +102,8 @@ pub(crate) fn command() -> Command {
             "dangling",
             "HOW",
             "Edges to unknown nodes: error, drop or add [default: error]",
-            "add adds the nodes, with missing values in all columns",
+            "add adds the nodes, with missing values in all columns. drop also leaves out ends that name a \
+             node or an edge that DATASET does not have",
         ))
         .arg(args::option("name", "NAME", "Name of the dataset [default: that of DATASET]", ""))
         .arg(
@@ -134,6 +161,9 @@ fn tables(matches: &ArgMatches) -> Result<MoreTables, Error> {
         nodes: all("nodes").into(),
         edges: all("edges").into(),
         targets: all("targets").into(),
+        end_nodes: all("end-nodes").into(),
+        end_edges: all("end-edges").into(),
+        changed: import::parsed::<Changed>(matches, "changed")?.unwrap_or_default(),
         splits,
         seed: import::parsed(matches, "split-seed")?.unwrap_or_default(),
         dangling: import::parsed::<Dangling>(matches, "dangling")?.unwrap_or_default(),
@@ -142,13 +172,16 @@ fn tables(matches: &ArgMatches) -> Result<MoreTables, Error> {
         quote: import::character(matches, "quote")?,
         ..MoreTables::default()
     };
-    match tables.nodes.is_empty() && tables.edges.is_empty() && tables.targets.is_empty() {
-        true => Err(Error::usage("there are no tables; name --nodes FILE, --edges FILE or --targets FILE")),
-        false => Ok(tables),
+    match tables.is_any() {
+        true => Ok(tables),
+        false => Err(Error::usage(
+            "there are no tables; name --nodes FILE, --edges FILE or --targets FILE, or --end-nodes FILE or \
+             --end-edges FILE",
+        )),
     }
 }
 
-/// Lines of the numbers that have grown.
+/// Lines of the numbers that differ.
 fn describe(appended: &Appended) -> String {
     let mut text = format!("appended to {} ({})\n", appended.base, appended.checksum);
     for (what, counts) in [("nodes", &appended.nodes), ("edges", &appended.edges), ("task", &appended.tasks)]
@@ -156,6 +189,12 @@ fn describe(appended: &Appended) -> String {
         for (name, [before, new]) in counts.iter().filter(|(_, [_, new])| *new > 0) {
             text += &format!("  {what} {name}: {before} + {new}\n");
         }
+    }
+    let (changed, nodes, edges) = (&appended.changed, &appended.ended_nodes, &appended.ended_edges);
+    for (what, counts, did) in
+        [("nodes", changed, "changed"), ("nodes", nodes, "ended"), ("edges", edges, "ended")]
+    {
+        counts.iter().for_each(|(name, count)| text += &format!("  {what} {name}: {count} {did}\n"));
     }
     text
 }

@@ -348,8 +348,8 @@ def import_tables(
 ) -> tuple[Dataset | None, TypedDataset | None]: ...
 def append_tables(
     base: str,
-    more: tuple[list[str], list[str], list[str], list[tuple[str, Table]]],
-    options: tuple[list[str], int, str, str | None],
+    more: tuple[list[list[str]], list[tuple[str, Table]]],
+    options: tuple[list[str], int, str, str, str | None],
     out: tuple[str, bool],
     memory: int | None,
     observe: Observe,

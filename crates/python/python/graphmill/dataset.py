@@ -765,6 +765,9 @@ def append(
     nodes: Any = None,
     edges: Any = None,
     targets: Any = None,
+    end_nodes: Any = None,
+    end_edges: Any = None,
+    changed: str = "fail",
     split: str | dict[str, str] | None = None,
     seed: int = 0,
     dangling: str = "error",
@@ -787,10 +790,16 @@ def append(
         edges: Table of new edges; of several edge tables a dict by edge type, such as ``"buys"`` or
             ``("user", "buys", "item")``.
         targets: Table of new targets; of several tables a dict by task.
+        end_nodes: Table of keys of nodes that end, as ``nodes``: they lose all edges, labels and rows
+            of targets, before rows are added. They keep their numbers.
+        end_edges: Table of pairs of keys of edges that end, as ``edges``.
+        changed: Rows of nodes that ``dataset`` has: ``"fail"``, ``"replace"`` (the columns of the node;
+            an empty label keeps that of the node) or ``"keep"``.
         split: Rule that divides the new rows with labels, or a dict of rules by task. Default: that
             of the import.
         seed: Seed of random splits.
         dangling: Edges to nodes that neither side has: ``"error"``, ``"drop"`` or ``"add"``.
+            ``"drop"`` also leaves out ends that name a node or an edge that ``dataset`` does not have.
         name: Name of the new dataset. Default: that of ``dataset``.
         replace: Replaces a dataset at ``out``.
         memory: Memory budget in bytes.
@@ -811,17 +820,20 @@ def append(
         >>> longer = graphmill.append(data, path + "/tuesday", nodes=more, edges={"from": ["c"], "to": ["a"]})
         >>> longer.keys.tolist()
         ['a', 'b', 'c']
+        >>> later = graphmill.append(longer, path + "/wednesday", end_edges={"from": ["a"], "to": ["b"]})
+        >>> later.num_edges, later.num_nodes
+        (1, 3)
     """
     base = getattr(dataset, "path", None) or dataset
     if isinstance(base, (Dataset, TypedDataset)):
         raise ValueError(f"dataset: {base.name} is in memory, without statistics of columns; pass one of from_tables with a path")
     named = tables.Tables()
-    files = [named.of_types(given, which) for given, which in ((nodes, "nodes"), (edges, "edges"), (targets, "targets"))]
+    given = {"nodes": nodes, "edges": edges, "targets": targets, "ends of nodes": end_nodes, "ends of edges": end_edges}
+    files = [named.of_types(table, which) for which, table in given.items()]
     splits = [f"{task}={rule}" for task, rule in split.items()] if isinstance(split, dict) else [split] if split else []
-    more = (files[0], files[1], files[2], named.memory)
     with watch(progress) as observe:
         one, several = _graphmill.append_tables(
-            os.fspath(base), more, (splits, seed, dangling, name), (os.fspath(out), replace), memory, observe
+            os.fspath(base), (files, named.memory), (splits, seed, dangling, changed, name), (os.fspath(out), replace), memory, observe
         )
     return TypedDataset._of(several) if one is None else Dataset._of(one)
 

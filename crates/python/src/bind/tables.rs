@@ -133,11 +133,12 @@ pub(super) fn import_tables(
     opened(py, out, &imported.report)
 }
 
-/// Tables of an append: names of files of nodes, edges and targets, which may name tables in
-/// memory.
-type More = (Vec<String>, Vec<String>, Vec<String>, Named);
-/// Options of an append: rules and seed of splits, treatment of dangling edges, and name.
-type MoreOptions = (Vec<String>, u64, String, Option<String>);
+/// Tables of an append: names of files of nodes, edges, targets, and nodes and edges that end, which
+/// may name tables in memory.
+type More = ([Vec<String>; 5], Named);
+/// Options of an append: rules and seed of splits, treatments of dangling edges and of changed
+/// nodes, and name.
+type MoreOptions = (Vec<String>, u64, String, String, Option<String>);
 
 /// Writes the dataset in `base` with the rows of further tables to `out`.
 #[pyfunction]
@@ -151,13 +152,16 @@ pub(super) fn append_tables(
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<Created> {
-    let (nodes, edges, targets, named) = more;
-    let (splits, seed, dangling, name) = options;
+    let ([nodes, edges, targets, end_nodes, end_edges], named) = more;
+    let (splits, seed, dangling, changed, name) = options;
     let (out, replace) = out;
     let more = MoreTables {
         nodes: nodes.into(),
         edges: edges.into(),
         targets: targets.into(),
+        end_nodes: end_nodes.into(),
+        end_edges: end_edges.into(),
+        changed: changed.parse().map_err(error::graph)?,
         splits,
         seed,
         dangling: dangling.parse().map_err(error::graph)?,

@@ -31,7 +31,7 @@ use crate::{
     observer::Observer,
     record::{DeviceRecord, EpochRecord, ReuseRecord, Summary},
     run::{
-        Earlier, Inputs, Meter, Peers, Preparation, RunPosition,
+        Inputs, Meter, Peers, Preparation, RunPosition,
         notices::{Choices, LaterNotes},
         scoring::{Scorer, Tested},
         setup::{self, Parts, Tables},
@@ -185,7 +185,7 @@ impl Trainer<'_> {
     /// options and dataset are known to be valid.
     fn prepare(&mut self, resume: bool) -> Result<()> {
         let is_resumed = resume && self.position.resume(&self.peers, self.observer)?;
-        let earlier = if is_resumed { None } else { Earlier::open(self.inputs.config)? };
+        let earlier = if is_resumed { None } else { self.peers.earlier(self.inputs.config)? };
         earlier.iter().try_for_each(|earlier| self.position.start_from(earlier, self.observer))?;
         if let (true, Some(online)) = (resume, &mut self.online) {
             let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);

@@ -15,6 +15,7 @@ use graphmill_engine::{
     config::{Fanout, Ratio},
     observer::{Observer, Progress, Quiet},
     record::{EpochRecord, Summary},
+    train,
     trainer::over_ranks,
 };
 
@@ -65,6 +66,24 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         assert!(epoch.sampled_edges >= whole.sampled_edges, "{what}");
         assert_eq!(epoch.traffic.remote.rows > 0, size > 1, "{what}");
     }
+}
+
+#[test]
+fn ranks_start_from_the_model_of_a_run_as_one_process_does() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let out = temporary.path().join("run");
+    let run = RunDir::create(&out).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    train(&config(), &data, context).unwrap();
+    drop(run);
+    let config = TrainConfig { start_from: out.display().to_string(), seed: 7, ..config() };
+    let one = alone(&config, &data);
+    for size in [1, 3] {
+        assert_alike(&one, &over_ranks(&config, &dir, size), "started from a run");
+    }
+    let fresh = alone(&TrainConfig { start_from: String::new(), ..config }, &data);
+    assert!(one.epochs[0].loss < 0.9 * fresh.epochs[0].loss, "the start matters");
 }
 
 #[test]

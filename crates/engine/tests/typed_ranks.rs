@@ -190,6 +190,22 @@ fn links_of_several_types_are_refused_over_ranks() {
 }
 
 #[test]
+fn ranks_start_from_a_run_with_the_learned_rows_of_their_nodes() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let out = temporary.path().join("run");
+    let run = RunDir::create(&out).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    typed::train(&config("model=rsage lr=0.05"), &data, context).unwrap();
+    drop(run);
+    let config = TrainConfig { start_from: out.display().to_string(), seed: 7, ..config("model=rsage") };
+    let (one, many) = (alone(&config, &data), over_ranks(&config, &dir, 3));
+    assert_alike(&one, &many, "started from a run");
+    let fresh = alone(&TrainConfig { start_from: String::new(), ..config }, &data);
+    assert!(one.epochs[0].loss < 0.9 * fresh.epochs[0].loss, "the start matters");
+}
+
+#[test]
 fn values_are_learned_over_ranks() {
     let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
     let count = data.nodes[0].count;

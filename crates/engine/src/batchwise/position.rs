@@ -113,7 +113,7 @@ impl<'a, L: BatchLearner> Position<'a, L> {
     /// It is another model, or has rows for nodes of another dataset.
     pub(crate) fn start_from(
         &mut self,
-        earlier: &Earlier,
+        earlier: &mut Earlier,
         data: &TypedDataset,
         observer: &mut dyn Observer,
     ) -> Result<()> {
@@ -129,6 +129,8 @@ impl<'a, L: BatchLearner> Position<'a, L> {
             RowsOf::Type(t) => growth.get(t).copied().into_iter().collect(),
         };
         let grown: GrownRows = tables.into_iter().map(|(name, of)| (name, rows(of))).collect();
+        // A rank has the rows of its own nodes.
+        self.learner.split(&mut earlier.tensors);
         observer.note(&earlier.note());
         let new: usize = growth.iter().map(|[before, now]| now - before).sum();
         if new > 0 {

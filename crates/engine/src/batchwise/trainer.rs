@@ -87,8 +87,10 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
     fn prepare(&mut self, resume: bool) -> Result<()> {
         let Session { config, batches, position, meter, observer, ranks, .. } = &mut self.session;
         let is_resumed = resume && position.resume(ranks.as_deref(), *observer)?;
-        let earlier = if is_resumed { None } else { Earlier::open(config)? };
-        earlier.iter().try_for_each(|earlier| position.start_from(earlier, self.run.data(), *observer))?;
+        let mut earlier = if is_resumed { None } else { Earlier::open(config, ranks.as_deref())? };
+        if let Some(earlier) = &mut earlier {
+            position.start_from(earlier, self.run.data(), *observer)?;
+        }
         if let Some(run) = position.checkpoints.run() {
             let types = TypedOrigin::new(self.run.data(), self.run.task());
             let types = TypedOrigin { relations: self.run.relations(), ..types };

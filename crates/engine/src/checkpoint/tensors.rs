@@ -266,6 +266,14 @@ pub(super) fn damaged(path: &Path, place: &str, what: &str) -> Error {
     Error::format(path, place, format!("{what}: the file is damaged; {REMEDY}"))
 }
 
+/// Decodes the contents of the safetensors file `path`, as [`decode`] does.
+///
+/// # Errors
+/// As for [`decode`].
+pub(crate) fn of_contents(path: &Path, contents: Vec<u8>) -> Result<Vec<Tensor>> {
+    decode(path, &Bytes::Memory(contents))
+}
+
 /// Decodes the tensors of a safetensors file, sorted by name. Verifies the checksum if the metadata
 /// holds one. Tensors of a mapped file stay in it.
 ///

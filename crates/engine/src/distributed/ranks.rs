@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Error, Result, RunDir,
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, Files},
     record::{EpochTotals, RankRecord},
 };
 
@@ -209,15 +209,24 @@ impl Ranks {
         run: Option<&RunDir>,
     ) -> Result<Option<Checkpoint<S>>> {
         let dir = run.map(RunDir::checkpoint).unwrap_or_default();
-        let files = if self.rank() == 0 { checkpoint::files(&dir)? } else { None };
+        let files = self.files(|| checkpoint::files(&dir))?;
+        files.map(|files| Checkpoint::of_files(&dir, &files)).transpose()
+    }
+
+    /// Returns on all ranks the files that `read` returns on rank 0, which alone calls it; `None` if
+    /// it returns none.
+    ///
+    /// # Errors
+    /// Those of `read`, or a rank did not take part.
+    pub(crate) fn files(&self, read: impl FnOnce() -> Result<Option<Files>>) -> Result<Option<Files>> {
+        let files = if self.rank() == 0 { read()? } else { None };
         let received = self.broadcast(files.map(|files| pack(&files)).unwrap_or_default())?;
         if received.is_empty() {
             return Ok(None);
         }
         let malformed =
-            || Error::usage("rank 0 has sent a malformed checkpoint; use the same build on all machines");
-        let files = unpack(&received).ok_or_else(malformed)?;
-        Checkpoint::of_files(&dir, &files).map(Some)
+            || Error::usage("rank 0 has sent malformed files; use the same build on all machines");
+        unpack(&received).map(Some).ok_or_else(malformed)
     }
 
     /// Parameters of `model` as rank 0 has them, if this rank is a graph store, which does not

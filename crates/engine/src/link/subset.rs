@@ -39,7 +39,7 @@ impl LinkEvaluation {
         match &self.against {
             Against::All(_) => return None,
             Against::Pairs(pairs) => all.extend(ends(pairs)),
-            Against::Ends { nodes, .. } => all.extend_from_slice(nodes),
+            Against::Ends { lists, .. } => all.extend_from_slice(&lists.nodes),
         }
         Some(all)
     }
@@ -53,7 +53,9 @@ impl LinkEvaluation {
         match &mut self.against {
             Against::All(_) => {}
             Against::Pairs(pairs) => pairs.iter_mut().for_each(number),
-            Against::Ends { nodes, .. } => nodes.iter_mut().for_each(|node| *node = by.of(*node)),
+            Against::Ends { lists, .. } => {
+                lists.nodes = lists.nodes.iter().map(|&node| by.of(node)).collect::<Vec<_>>().into();
+            }
         }
         self
     }

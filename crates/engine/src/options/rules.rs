@@ -19,7 +19,6 @@ use crate::{
 
 /// Rules by option name. Every run reads the general options without a rule.
 pub(super) const RULES: &[(&str, Rule)] = &[
-    ("start_from", one_process),
     ("task", types::task),
     ("quantile", targets::of_loss),
     ("huber_delta", targets::of_loss),
@@ -273,16 +272,6 @@ fn cuda(config: &TrainConfig, _: &Key) -> Read {
             use_or_leave_out("devices", &["cuda:N"])
         )),
         _ => Ok(()),
-    }
-}
-
-/// The run is one process.
-fn one_process(config: &TrainConfig, _: &Key) -> Read {
-    match is_partitioned(config) {
-        false => Ok(()),
-        true => Err("ranks of a partitioned dataset start at random; train on the whole dataset, or leave \
-                     it out"
-            .into()),
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use graphmill_loader::feature::LinkTraffic;
 
 use crate::{
-    Result, RunDir,
+    Result, RunDir, TrainConfig,
     checkpoint::Checkpoint,
     distributed::{AssignedParts, RankDataset, Ranks},
     record::{EpochTotals, RankRecord},
-    run::RunState,
+    run::{Earlier, RunState},
 };
 
 /// The ranks of a run. A run of a single process has none: its methods then return at once, so the
@@ -45,6 +45,14 @@ impl Peers {
             (None, Some(run)) => Checkpoint::load(&run.checkpoint()),
             (None, None) => Ok(None),
         }
+    }
+
+    /// Model of the run that the option `start_from` names, the same on all ranks, if there is one.
+    ///
+    /// # Errors
+    /// As for [`Earlier::open`].
+    pub(crate) fn earlier(&self, config: &TrainConfig) -> Result<Option<Earlier>> {
+        Earlier::open(config, self.ranks.as_deref())
     }
 
     /// Continues from totals of all ranks: from here on `totals` are this rank's.

@@ -4,16 +4,31 @@
 //! have grown, if the dataset is the other run's with appended rows: known nodes keep their rows,
 //! and new ones have those that the run drew. The optimiser and the schedule start from the
 //! beginning.
+//!
+//! Over ranks, rank 0 reads the other run, and all ranks assign the same parameters; of tables with
+//! a row for each node, each rank assigns the rows of its own nodes.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use graphmill_data::typed::TypedDataset;
 
 use crate::{
-    Error, Result, RunDir, TrainConfig, checkpoint,
-    checkpoint::tensors::Tensor,
+    Error, Result, RunDir, TrainConfig,
+    checkpoint::{
+        self, Files,
+        tensors::{self, Tensor},
+    },
+    distributed::Ranks,
     record::{DatasetRecord, Origin},
 };
+
+/// Name of the record of the dataset in a message of rank 0.
+const DATASET: &str = "dataset.json";
+/// Name of the parameters in a message of rank 0.
+const PARAMS: &str = "best.safetensors";
 
 /// Model of the run that another starts from.
 pub(crate) struct Earlier {
@@ -27,34 +42,46 @@ pub(crate) struct Earlier {
 }
 
 impl Earlier {
-    /// Reads the model that the option `start_from` names; `None` if it names none.
+    /// Reads the model that the option `start_from` names; `None` if it names none. Over `ranks`,
+    /// all call this at the same time.
     ///
     /// # Errors
-    /// It is no run directory, has no best model yet, or cannot be read.
-    pub(crate) fn open(config: &TrainConfig) -> Result<Option<Self>> {
+    /// It is no run directory, has no best model yet, or cannot be read; or a rank did not take
+    /// part.
+    pub(crate) fn open(config: &TrainConfig, ranks: Option<&Ranks>) -> Result<Option<Self>> {
         if config.start_from.is_empty() {
             return Ok(None);
         }
-        let dir = Path::new(&config.start_from);
-        RunDir::open(dir)?;
-        let path = RunDir::best_model_path(dir);
-        if !path.is_file() {
-            let message =
-                "--start-from: the run has no best model yet; wait until its first epoch was scored";
-            return Err(Error::run(dir, message));
-        }
-        let mut of_run = TrainConfig::default();
-        of_run.read_file(&RunDir::config_path(dir))?;
-        let dataset = Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset);
-        let tensors = checkpoint::load_params(&path)?;
-        Ok(Some(Self { dir: dir.to_path_buf(), path, tensors, dataset }))
+        let dir = PathBuf::from(&config.start_from);
+        let path = RunDir::best_model_path(&dir);
+        let Some(ranks) = ranks else {
+            let dataset = dataset_of(&dir, &path)?;
+            let tensors = checkpoint::load_params(&path)?;
+            return Ok(Some(Self { dir, path, tensors, dataset }));
+        };
+        let read = || -> Result<Option<Files>> {
+            let record = serde_json::to_vec(&dataset_of(&dir, &path)?);
+            let record = record.map_err(|e| Error::run(&dir, e.to_string()))?;
+            let params = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
+            Ok(Some(vec![(DATASET.into(), record), (PARAMS.into(), params)]))
+        };
+        let mut files = ranks.files(read)?.unwrap_or_default();
+        let mut take = |name: &str| {
+            let found = files.iter_mut().find(|(file, _)| file == name);
+            found.map(|(_, bytes)| std::mem::take(bytes)).unwrap_or_default()
+        };
+        let malformed = |e: serde_json::Error| Error::run(&dir, format!("rank 0 has sent no record: {e}"));
+        let dataset = serde_json::from_slice(&take(DATASET)).map_err(malformed)?;
+        let tensors = tensors::of_contents(&path, take(PARAMS))?;
+        Ok(Some(Self { dir, path, tensors, dataset }))
     }
 
     /// Numbers of nodes of each type in the run's dataset and in `data`, whose record is `now` and
     /// which is the same or extends it.
     ///
     /// # Errors
-    /// `data` is another dataset, so that rows would belong to other nodes.
+    /// `data` is another dataset, so that rows would belong to other nodes. Partitions do not record
+    /// appended rows, so theirs is the run's dataset.
     pub(crate) fn growth(&self, now: &DatasetRecord, data: &TypedDataset) -> Result<Vec<[usize; 2]>> {
         let before = self.dataset.as_ref().filter(|before| before.is_same(now) || extends(data, before));
         let counts = before.map(|before| (counts(before), counts(now)));
@@ -67,7 +94,8 @@ impl Earlier {
                 Err(Error::usage(format!(
                     "--start-from {}: the model has a row for each node of {then}, and {now} is not that \
                      dataset with appended rows, so rows would belong to other nodes; add rows to the run's \
-                     dataset with 'graphmill append', or leave the option out",
+                     dataset with 'graphmill append' (a partition of the result does not record them), or \
+                     leave the option out",
                     self.dir.display()
                 )))
             }
@@ -81,6 +109,21 @@ impl Earlier {
             self.dir.display()
         )
     }
+}
+
+/// Dataset of the run in `dir`, whose best model is the file `path`, if recorded.
+///
+/// # Errors
+/// It is no run directory, or has no best model yet.
+fn dataset_of(dir: &Path, path: &Path) -> Result<Option<DatasetRecord>> {
+    RunDir::open(dir)?;
+    if !path.is_file() {
+        let message = "--start-from: the run has no best model yet; wait until its first epoch was scored";
+        return Err(Error::run(dir, message));
+    }
+    let mut of_run = TrainConfig::default();
+    of_run.read_file(&RunDir::config_path(dir))?;
+    Ok(Origin::of_run(dir, &of_run)?.map(|origin| origin.dataset))
 }
 
 /// Returns true if `data` has rows that were appended to the dataset `before`, once or several

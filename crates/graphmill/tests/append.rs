@@ -136,6 +136,59 @@ fn tables_of_embeddings_keep_the_rows_of_known_nodes() {
 }
 
 #[test]
+fn rows_change_and_end_while_learned_rows_keep_their_nodes() {
+    let sandbox = Sandbox::new();
+    bank(&sandbox);
+    sandbox.write("cities.csv", "name\nBerlin\nParis\nRome\n");
+    sandbox.ok("import tables bank known.toml");
+    sandbox.ok("info bank");
+    let before = sandbox.tree("bank");
+    let learning = STILL.replace("--epochs 1 --lr 1e-30", "--epochs 2 --lr 0.02");
+    sandbox.ok(&format!("train bank {learning} --out run"));
+    let columns = "account_id,country,age,branch_id,segment";
+    sandbox.write("changed.csv", format!("{columns}\nacc-001,FR,70,b3,\nacc-010,DE,,,mule\n"));
+    sandbox.write("closed.csv", "account_id\nacc-005\n");
+    sandbox.write("gone.csv", "name\nParis\n");
+    sandbox.write("moved.csv", "branch,city\nb0,Berlin\n");
+    let document = sandbox.ok_json(
+        "append bank later --nodes account=changed.csv --changed replace --end-nodes account=closed.csv \
+         --end-nodes city=gone.csv --end-edges in=moved.csv",
+    );
+    assert!(sandbox.tree("bank") == before, "the base does not change");
+    let appended = &document["appended"];
+    assert_eq!(appended["changed"], serde_json::json!({"account": 2}), "{document}");
+    assert_eq!(appended["ended_nodes"], serde_json::json!({"account": 1, "city": 1}));
+    assert_eq!(document["report"]["ends"].as_array().unwrap().len(), 3);
+    assert_eq!(document["nodes"], NEW[0] + NEW[1] + 3, "ended nodes stay");
+    // Paris has the branches 1, 4 and 7
+    assert_eq!(appended["ended_edges"]["branch:in:city"], 4);
+    let info = sandbox.ok("info later");
+    let listed = ["account 2 changed", "account 1 ended", "city 1 ended", "branch:in:city 4 ended"];
+    assert!(listed.iter().all(|part| info.contains(part)), "{info}");
+
+    sandbox.ok(&format!("train later {STILL} --start-from run --out continued"));
+    let [run, continued] =
+        ["run", "continued"].map(|run| tensors(&sandbox, &format!("{run}/best.safetensors")));
+    let cities = "input.city.rows";
+    assert_eq!(continued[cities].len(), 3);
+    assert!(is_same(&run[cities], &continued[cities]), "rows keep their nodes");
+    // predictions keep their ids
+    let scores = sandbox.ok("predict continued --dataset later --out -");
+    assert!(scores.contains("acc-005,") && scores.lines().count() == 1 + NEW[0], "{scores}");
+
+    // what ended is unknown to a second end, unless it is dropped
+    let again = "append later latest --end-edges in=moved.csv";
+    let refused = sandbox.run(again);
+    let message = "1 row with an edge that the dataset does not have: line 2 'b0' -> 'Berlin'";
+    assert!(refused.status == Some(1) && refused.stderr.contains(message), "{}", refused.stderr);
+    let dropped = sandbox.ok(&format!("{again} --dangling drop"));
+    assert!(dropped.contains("1 row dropped, because the dataset does not have it"), "{dropped}");
+    // known rows are kept as they are
+    let kept = sandbox.ok("append bank kept --nodes account=changed.csv --changed keep");
+    assert!(kept.contains("2 rows left out") && !kept.contains("changed"), "{kept}");
+}
+
+#[test]
 fn wrong_usage_of_append_says_how_to_fix_it() {
     let sandbox = Sandbox::new();
     sandbox.dataset("plain");
@@ -144,7 +197,8 @@ fn wrong_usage_of_append_says_how_to_fix_it() {
         assert_eq!(failed.status, Some(status), "{args}: {}", failed.stderr);
         assert!(failed.stderr.contains(message), "{args}: {}", failed.stderr);
     };
-    refused("append plain out", 2, "name --nodes FILE, --edges FILE or --targets FILE");
+    refused("append plain out", 2, "name --nodes FILE, --edges FILE or --targets FILE, or --end-nodes FILE");
+    refused("append plain out --nodes x.csv --changed often", 2, "fail, replace, keep");
     refused("append plain out --nodes x.csv", 1, "was not imported from tables");
     refused("append plain out --nodes x.csv --split random:1", 2, "--split random:1");
     sandbox.write("users.csv", "id,age\nann,3\nbob,4\n");

@@ -277,6 +277,13 @@ def test_appended_rows_are_those_of_an_import_of_all_rows(tmp_path):
     assert len(run.history) == 1
     with pytest.raises(ValueError, match="40 rows with a key that the dataset has: row 1 'acc-0200'"):
         graphmill.append(longer, tmp_path / "again", nodes=new)
+    row = {name: [values[7]] for name, values in nodes.items()} | {"segment": [None]}
+    ended = {"account_id": ["acc-0003"]}
+    later = graphmill.append(longer, tmp_path / "later", nodes=row, changed="replace", end_nodes=ended)
+    assert (later.y[7] == longer.y[7] and np.allclose(later.x[7], longer.x[7])) and later.num_nodes == 240
+    assert later.indptr[3] == later.indptr[4] and 3 not in later.indices and 3 not in later.train
+    with pytest.raises(ValueError, match="1 row with a key that the dataset does not have"):
+        graphmill.append(later, tmp_path / "again", end_nodes={"account_id": ["nobody"]})
     memory = graphmill.Dataset.from_arrays(edge_index=[[0], [1]], num_nodes=2)
     with pytest.raises(ValueError, match="in memory, without statistics of columns"):
         graphmill.append(memory, tmp_path / "again", nodes=new)

@@ -35,6 +35,31 @@ fn parts_are_reported_and_open_as_datasets() {
 }
 
 #[test]
+fn grown_datasets_keep_the_parts_of_known_nodes() {
+    let sandbox = Sandbox::new();
+    let edges = |from: u32, to: u32| -> String {
+        (from..to).flat_map(|v| (1..4).map(move |k| format!("n{v},n{}\n", (v + k) % to))).collect()
+    };
+    sandbox.write("old.csv", format!("a,b\n{}", edges(0, 40)));
+    sandbox.write("new.csv", format!("a,b\n{}", edges(40, 50)));
+    sandbox.ok("import tables ring --edges old.csv --src a --dst b --undirected");
+    sandbox.ok("append ring longer --edges new.csv");
+    sandbox.ok("partition ring parts --parts 3 --method hash");
+    let report = sandbox.ok_json("partition longer more --like parts");
+    assert_eq!((&report["method"], &report["parts"]), (&"like".into(), &3.into()));
+    let book = |dir: &str| PartitionDir::open(sandbox.path(dir)).unwrap().book.of().to_vec();
+    let (before, now) = (book("parts"), book("more"));
+    assert_eq!((&now[..40], now.len()), (&before[..], 50));
+    // the partition of the longer dataset can be extended, too
+    sandbox.ok("partition longer again --like more");
+    assert_eq!(book("again"), now);
+    let refused = sandbox.run("partition ring other --like more");
+    assert!(refused.stderr.contains("does not extend"), "{}", refused.stderr);
+    let refused = sandbox.run("partition longer other --like parts --parts 3");
+    assert!(refused.status == Some(2) && refused.stderr.contains("--parts: --like"), "{}", refused.stderr);
+}
+
+#[test]
 fn all_methods_are_compared_and_plotted() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");

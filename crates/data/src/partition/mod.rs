@@ -1,7 +1,7 @@
 //! Partitioning: assignment of every node of a graph to one of `K` parts, one per machine.
 //!
 //! A [`Partitioner`] computes a [`PartitionBook`] from a graph and its training nodes; [`TABLE`]
-//! lists the methods. [`write()`] writes the directory that distributed training opens as a
+//! lists the methods, and [`KnownParts`] keeps the parts of an earlier partition. [`write()`] writes the directory that distributed training opens as a
 //! [`PartitionDir`]. A dataset of several types is partitioned by the union of its relations, over
 //! the ids that its types share, and written by [`write_types`] as a [`TypedPartitionDir`].
 //!
@@ -15,6 +15,7 @@ mod fennel;
 mod gminer;
 mod hash;
 mod ldg;
+mod like;
 mod limits;
 #[cfg(feature = "metis")]
 mod metis;
@@ -25,6 +26,7 @@ mod typed;
 
 pub use book::PartitionBook;
 pub use dir::{Description, Neighbors, Part, PartitionDir, check_target, write};
+pub use like::KnownParts;
 pub use typed::{EdgeTypeCounts, TypedPart, TypedPartitionDir, write_types};
 
 use graphmill_core::{

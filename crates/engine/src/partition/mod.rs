@@ -13,10 +13,10 @@ mod text;
 
 use std::{path::Path, time::Instant};
 
-use graphmill_core::{Graph, Labels, NodeId, options::one_of, progress::Progress, table::Entry};
+use graphmill_core::{Graph, Labels, NodeId, options::one_of, progress::Progress};
 use graphmill_data::{
     Dataset,
-    partition::{self, Description, Method, PartitionBook},
+    partition::{self, Description, KnownParts, PartitionBook, Partitioner},
 };
 use graphmill_loader::{order::proximity, sampler};
 use rayon::prelude::*;
@@ -32,8 +32,10 @@ use crate::{Error, Result, TrainConfig};
 /// Methods to compare, and the run to measure them by.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Names of methods.
+    /// Names of methods; without effect with `like`.
     pub methods: Vec<String>,
+    /// Earlier partition whose parts known nodes keep, instead of a method.
+    pub like: Option<KnownParts>,
     /// Options of the methods.
     pub partition: partition::Options,
     /// Options of the run whose minibatches are drawn.
@@ -64,6 +66,9 @@ pub struct Statistics {
     /// Requests between parts in an epoch; `None` without training nodes.
     pub cross_requests: Option<CrossRequests>,
 }
+
+/// Method with its name.
+pub(crate) type Named = (&'static str, Box<dyn Partitioner>);
 
 /// Result of one method.
 #[derive(Clone, Debug, Serialize)]
@@ -150,8 +155,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
         return Err(Error::dataset(&data.name, message));
     }
     let mut results = Vec::new();
-    for method in chosen(options, dst)? {
-        let partitioner = (method.make.make)(&options.partition)?;
+    for (method, partitioner) in chosen(options, dst)? {
         let began = Instant::now();
         let book = partitioner.partition(&data.graph, &data.split.train, watch)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -163,7 +167,7 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
                 false => proximity::searches(&data.graph, &data.split.train, options.partition.seed, watch)?,
             };
             let what = Description {
-                method: method.name,
+                method,
                 seed: options.partition.seed,
                 options: recorded(&options.partition),
                 statistics: json!(statistics),
@@ -171,17 +175,21 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
             };
             partition::write(data, &book, &what, dst, watch)?;
         }
-        results.push(Outcome { method: method.name.into(), parts: book.parts(), statistics, seconds });
+        results.push(Outcome { method: method.into(), parts: book.parts(), statistics, seconds });
     }
     let (nodes, edges) = (data.num_nodes(), data.graph.num_edges());
     Ok(Report { dataset: data.name.clone(), nodes, edges, results, advice: None }.advised())
 }
 
-/// The chosen methods.
+/// The chosen methods by name.
 ///
 /// # Errors
-/// An unknown name, no name, or several with a `dst`, which cannot be written.
-pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<&'static Entry<Method>>> {
+/// An unknown name, no name, several with a `dst`, which cannot be written, or an impossible option.
+pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<Named>> {
+    if let Some(known) = &options.like {
+        dst.map_or(Ok(()), partition::check_target)?;
+        return Ok(vec![(KnownParts::NAME, Box::new(known.clone()))]);
+    }
     let names = options.methods.iter();
     let methods =
         names.map(|name| partition::TABLE.find(name).map_err(Error::name)).collect::<Result<Vec<_>>>()?;
@@ -194,7 +202,7 @@ pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<&'stat
     if let Some(dst) = dst {
         partition::check_target(dst)?;
     }
-    Ok(methods)
+    methods.into_iter().map(|method| Ok((method.name, (method.make.make)(&options.partition)?))).collect()
 }
 
 /// Options of a method as a partition records them.

@@ -16,7 +16,7 @@ fn data() -> Dataset {
 fn options(methods: &[&str], train: TrainConfig) -> Options {
     let methods = methods.iter().map(ToString::to_string).collect();
     let partition = partition::Options { parts: 3, ..Default::default() };
-    Options { methods, partition, train, batches: 0 }
+    Options { methods, like: None, partition, train, batches: 0 }
 }
 
 fn book(data: &Dataset) -> PartitionBook {

@@ -99,8 +99,7 @@ pub fn run(
     let (task, train) = balanced(data, &graph, &options.train.task)?;
     let union = graph.union()?;
     let mut results = Vec::new();
-    for method in methods {
-        let partitioner = (method.make.make)(&options.partition)?;
+    for (method, partitioner) in methods {
         let began = Instant::now();
         let book = partitioner.partition(&union, &train, watch)?;
         let seconds = began.elapsed().as_secs_f64();
@@ -112,11 +111,11 @@ pub fn run(
             rows = counted.rows.into_iter().map(Some).collect();
         }
         let parts = book.parts();
-        let all = Outcome { method: method.name.into(), parts, statistics, seconds };
+        let all = Outcome { method: method.into(), parts, statistics, seconds };
         let outcome = by_type(all, &graph, &book, &rows);
         if let Some(dst) = dst {
             let what = Description {
-                method: method.name,
+                method,
                 seed: options.partition.seed,
                 options: recorded(&options.partition),
                 statistics: json!(Recorded {
@@ -536,7 +535,7 @@ mod tests {
         let partition = partition::Options { parts: 3, ..partition::Options::default() };
         let train =
             TrainConfig { model: "rsage".into(), fanout: Fanout(vec![3, 2]), ..TrainConfig::default() };
-        let options = Options { methods, partition, train, batches: 2 };
+        let options = Options { methods, like: None, partition, train, batches: 2 };
         let report = run(&options, &data, None, &Quiet).unwrap();
         for outcome in &report.results {
             let cut: f64 = outcome.edge_types.iter().map(|of| of.edge_cut * of.edges as f64).sum();

@@ -4,7 +4,12 @@
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
-use graphmill_data::{atomic, partition as methods};
+use graphmill_data::{
+    atomic,
+    partition::{self as methods, KnownParts},
+    tables::Preprocessing,
+    typed::TypedDataset,
+};
 use graphmill_engine::{Error, TrainConfig, partition, typed};
 use serde_json::json;
 
@@ -33,6 +38,7 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill partition data parts --parts 4          write four parts\n  \
              graphmill partition data --method all --parts 4   compare all methods, write nothing\n  \
+             graphmill partition monday more --like parts      keep the parts of known nodes\n  \
              mpirun -n 4 graphmill train parts                 train on them",
         )
         .arg(args::dataset().required(true))
@@ -46,6 +52,13 @@ pub(crate) fn command() -> Command {
             "Method",
             methods::TABLE.iter(),
             "Without DST several may be compared, such as --method hash,bgl or --method all",
+        ))
+        .arg(args::path_option(
+            "like",
+            "PARTITION",
+            "Partition whose parts known nodes keep",
+            "Of the dataset that graphmill append extended to DATASET. A new node goes to the part with most \
+             of its neighbours, up to --slack; the number of parts is that of PARTITION",
         ))
         .arg(number(
             "parts",
@@ -125,11 +138,23 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         "all" => methods::TABLE.iter().map(|entry| entry.name.to_string()).collect(),
         list => list.split(',').map(|name| name.trim().to_string()).collect::<Vec<_>>(),
     };
-    let limits = [("slack", "slack"), ("train-slack", "train_slack"), ("refine", "refine")].into_iter();
-    let given = limits.filter(|(flag, _)| matches.value_source(flag) == Some(ValueSource::CommandLine));
-    partition::refuse_unused(&methods, &given.map(|(_, option)| option).collect::<Vec<_>>())?;
+    let is_given = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let like: Option<&Path> = args::get_path(matches, "like");
+    if like.is_none() {
+        let limits = [("slack", "slack"), ("train-slack", "train_slack"), ("refine", "refine")].into_iter();
+        let given = limits.filter(|(flag, _)| is_given(flag)).map(|(_, option)| option);
+        partition::refuse_unused(&methods, &given.collect::<Vec<_>>())?;
+    } else if let Some(flag) =
+        ["method", "parts", "train-slack", "refine"].into_iter().find(|flag| is_given(flag))
+    {
+        let message =
+            format!("--{flag}: --like keeps the parts of known nodes and does not use it; leave one out");
+        return Err(Error::usage(message).into());
+    }
+    let like = like.map(|like| known_parts(like, path, of_types.as_ref(), slack("slack")?)).transpose()?;
     let options = partition::Options {
         methods,
+        like,
         partition: methods::Options {
             parts,
             seed,
@@ -159,6 +184,30 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     drop(progress);
     plot(matches, &report)?;
     print(is_json, &report.dataset, &report.results, json!(report), &report.to_string())
+}
+
+/// Parts of the partition in `like`, for the dataset in `path`, which `data` is if it has several
+/// types.
+fn known_parts(
+    like: &Path,
+    path: &Path,
+    data: Option<&TypedDataset>,
+    slack: f64,
+) -> Result<KnownParts, Error> {
+    let (types, checksum) = match data {
+        Some(data) => {
+            let types = data.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
+            (types, data.identity()?)
+        }
+        None => {
+            let data = args::open_dataset(path)?;
+            (vec![(String::new(), data.num_nodes())], data.identity()?)
+        }
+    };
+    let appended = Preprocessing::read(path).map(|known| known.appended).unwrap_or_default();
+    let checksums: Vec<String> =
+        appended.into_iter().map(|appended| appended.checksum).chain([checksum]).collect();
+    Ok(KnownParts::open(like, &types, &checksums, slack)?)
 }
 
 /// Draws the chart, if one was requested.

@@ -352,7 +352,7 @@ pub(super) fn partition_report(
     train.refuse_unused(&given).map_err(error::engine)?;
     let report = wait::quietly(py, move |progress| {
         let (threads, out) = (train.threads, out.as_deref());
-        let options = engine_partition::Options { methods, partition, train, batches };
+        let options = engine_partition::Options { methods, like: None, partition, train, batches };
         on_threads(threads, || match &data {
             Data::One(data) => Ok(json!(engine_partition::run(&options, data, out, progress)?)),
             Data::Several(data) => Ok(json!(typed::partition::run(&options, data, out, progress)?)),

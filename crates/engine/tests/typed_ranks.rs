@@ -206,6 +206,30 @@ fn ranks_start_from_a_run_with_the_learned_rows_of_their_nodes() {
 }
 
 #[test]
+fn learned_rows_that_have_grown_start_over_ranks_as_in_one_process() {
+    let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
+    data.checksum = Some("of-the-run".into());
+    let out = temporary.path().join("run");
+    let run = RunDir::create(&out).unwrap();
+    let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &|| false };
+    typed::train(&config("model=rsage lr=0.05"), &data, context).unwrap();
+    drop(run);
+    // seven more topics, without edges
+    let mut longer = TypedDataset { checksum: None, ..data };
+    let topic = longer.nodes.iter_mut().find(|nodes| nodes.name == "topic").unwrap();
+    topic.count += 7;
+    for edges in longer.edges.iter_mut().filter(|edges| edges.edge_type.destination == "topic") {
+        let end = edges.num_edges() as u64;
+        edges.indptr = edges.indptr.iter().copied().chain([end; 7]).collect::<Vec<_>>().into();
+    }
+    let record = serde_json::json!({ "version": 1, "appended": [{ "checksum": "of-the-run" }] });
+    longer.preprocessing = Some(record);
+    let dir = partitioned(&longer, &temporary.path().join("parts"));
+    let config = TrainConfig { start_from: out.display().to_string(), seed: 7, ..config("model=rsage") };
+    assert_alike(&alone(&config, &longer), &over_ranks(&config, &dir, 3), "grown rows");
+}
+
+#[test]
 fn values_are_learned_over_ranks() {
     let (mut data, temporary) = (data(), tempfile::tempdir().unwrap());
     let count = data.nodes[0].count;

@@ -29,8 +29,8 @@ pub struct MoreTables {
     /// Files of new rows of tables of targets. The task stands before a name, as in
     /// `churn=new.csv`, unless the dataset has one such table.
     pub targets: Names,
-    /// Files of keys of nodes that end, with the columns of the key that the import had. Types as for
-    /// `nodes`.
+    /// Files of keys of nodes that end, with the columns of the key that the import had. Types as
+    /// for `nodes`.
     pub end_nodes: Names,
     /// Files of pairs of keys of edges that end, with the columns of the import. Types as for
     /// `edges`.
@@ -67,8 +67,8 @@ impl MoreTables {
     /// Tables of the nodes and edges of `data` that end, by the record `known` of its import.
     ///
     /// # Errors
-    /// A type is unknown or ambiguous; its nodes have no keys; its edges are foreign keys or reverse
-    /// edges.
+    /// A type is unknown or ambiguous; its nodes have no keys; its edges are foreign keys or
+    /// reverse edges.
     pub(super) fn removals(&self, data: &TypedDataset, known: &Preprocessing) -> Result<Vec<RemovalTable>> {
         let tables = TypeTables::new((data, known), None, (&self.end_nodes, &self.end_edges), &self.memory)?;
         let table = |of, name: String, files: &Names, keys| RemovalTable {

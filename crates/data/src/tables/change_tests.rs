@@ -200,12 +200,14 @@ proptest! {
             append_within(&dir.join("base"), &case.tables(dir), &longer, work(memory), Some(budget)).unwrap();
         prop_assert!(contents(&dir.join("base")) == before, "the base is never changed");
         assert_same(&longer, &dir.join("whole"));
-        let count = |counts: &BTreeMap<String, u64>, kind: &str| counts.get(kind).copied().unwrap_or(0) as usize;
+        type Counts = BTreeMap<String, u64>;
+        let count = |counts: &Counts, kind: &str| counts.get(kind).copied().unwrap_or(0) as usize;
         prop_assert_eq!(count(&appended.changed, "user"), case.users.len());
         prop_assert_eq!(count(&appended.changed, "item"), case.items.len());
         prop_assert_eq!(count(&appended.ended_nodes, "user"), case.ended_users.len());
         prop_assert_eq!(count(&appended.ended_nodes, "item"), case.ended_items.len());
-        prop_assert_eq!(appended.nodes["user"], [case.base.users.len() as u64, case.added.users.len() as u64]);
+        let users = [&case.base, &case.added].map(|rows| rows.users.len() as u64);
+        prop_assert_eq!(appended.nodes["user"], users);
         let users = &made.report.nodes[0];
         prop_assert_eq!(users.changed as usize, case.users.len());
         prop_assert_eq!(users.repeated_keys as usize, case.users.len().min(1));

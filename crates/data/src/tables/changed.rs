@@ -54,7 +54,8 @@ impl FromStr for Changed {
     }
 }
 
-/// Rows that change nodes, ascending by row, and the nodes: of `known` rows, the first of each node.
+/// Rows that change nodes, ascending by row, and the nodes: of `known` rows, the first of each
+/// node.
 pub(super) fn first_rows(known: &[(u64, NodeId)]) -> Vec<(u64, NodeId)> {
     let mut first = known.to_vec();
     first.sort_unstable_by_key(|&(row, v)| (v, row));
@@ -112,8 +113,8 @@ pub(super) struct ChangedColumns {
 }
 
 impl ChangedColumns {
-    /// Reads the rows of `table` that change nodes; `columns` are the encodings of its features, and
-    /// `name` is unique within the scratch.
+    /// Reads the rows of `table` that change nodes; `columns` are the encodings of its features,
+    /// and `name` is unique within the scratch.
     pub(super) fn read(
         table: &Table,
         rows: &NodeRows,

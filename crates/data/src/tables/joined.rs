@@ -19,8 +19,8 @@ use crate::{
 /// Values that are copied at a time.
 const CHUNK_LEN: usize = 1 << 16;
 
-/// The tasks of `before`, with `changed` targets, each followed by its rows among `more`. Tasks on all
-/// nodes of a type have a row for each of those in `data`.
+/// The tasks of `before`, with `changed` targets, each followed by its rows among `more`. Tasks on
+/// all nodes of a type have a row for each of those in `data`.
 ///
 /// # Errors
 /// A scratch cannot be written, rows are too many, or targets are of another kind.

@@ -179,15 +179,17 @@ pub fn import_new_tables(
 ///
 /// Nodes, edges and rows of tasks keep their numbers, and new ones follow; edges of a destination
 /// do, too. Rows that end are removed first, so that later edges and rows of tasks have smaller
-/// numbers; nodes that end stay, without edges and rows of tasks, and keep their numbers. Columns are encoded by the statistics of the import. New rows with labels are divided
-/// by the rule of the import, or another one: on their own, so that earlier rows stay in their
-/// part. The result is that of an import of all rows by these statistics, but for splits by shares,
-/// and the rounding of weights of edges that are merged.
+/// numbers; nodes that end stay, without edges and rows of tasks, and keep their numbers. Columns
+/// are encoded by the statistics of the import. New rows with labels are divided by the rule of the
+/// import, or another one: on their own, so that earlier rows stay in their part. The result is
+/// that of an import of all rows by these statistics, but for splits by shares, and the rounding of
+/// weights of edges that are merged.
 ///
 /// # Errors
 /// All faults of the tables at once, such as a node whose key `base` has unless
-/// [`MoreTables::changed`] allows it, or the end of an edge that `base` does not have; `base` was not imported
-/// from tables; `dst` is `base` or not empty; the disk is too small; the progress cancels the work.
+/// [`MoreTables::changed`] allows it, or the end of an edge that `base` does not have; `base` was
+/// not imported from tables; `dst` is `base` or not empty; the disk is too small; the progress
+/// cancels the work.
 pub fn append_tables(
     base: impl AsRef<Path>,
     tables: &MoreTables,
@@ -259,8 +261,8 @@ fn import_within(
     Ok(imported)
 }
 
-/// The dataset `before`, of which `parts` has the rows that stay, with the rows of tables, which the
-/// record `known` encodes.
+/// The dataset `before`, of which `parts` has the rows that stay, with the rows of tables, which
+/// the record `known` encodes.
 fn extended(
     (before, known): (&TypedDataset, &Preprocessing),
     mut parts: Parts,

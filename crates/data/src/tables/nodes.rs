@@ -324,8 +324,8 @@ impl<'a> NodePlan<'a> {
             }
             Ok(())
         })?;
-        let fix = "remove these rows, or choose changed = replace (replace the columns of these nodes) or keep \
-                   (keep the nodes as they are)";
+        let fix = "remove these rows, or choose changed = replace (replace the columns of these nodes) or \
+                   keep (keep the nodes as they are)";
         rows.report(&table.name(), "with a key that the dataset has", fix, faults);
         Ok(())
     }
@@ -340,6 +340,16 @@ impl<'a> NodePlan<'a> {
             id.is_some_and(|id| train.is_empty() || train.binary_search(&id).is_ok())
         };
         rows::fit(table, &self.features, is_used, faults)
+    }
+
+    /// The encodings with the positions of their columns.
+    fn placed(&self, columns: &[EncodedColumn]) -> Vec<(usize, EncodedColumn)> {
+        let place = |column: &EncodedColumn| match &self.table {
+            Some(table) => Some((table.position(&column.column).ok()?, column.clone())),
+            // only nodes without values are encoded
+            None => Some((0, column.clone())),
+        };
+        columns.iter().filter_map(place).collect()
     }
 
     /// Encodes the features and writes the keys; `added` are the keys that only edges name.
@@ -357,12 +367,7 @@ impl<'a> NodePlan<'a> {
         let (key, is_numbered) = (self.spec.id.list(), self.spec.is_numbered());
         let mut encoding = NodeEncoding { key, is_numbered, target, ..NodeEncoding::default() };
         let columns = self.columns(read, faults)?;
-        let place = |column: &EncodedColumn| match &self.table {
-            Some(table) => Some((table.position(&column.column).ok()?, column.clone())),
-            // only nodes without values are encoded
-            None => Some((0, column.clone())),
-        };
-        let placed: Vec<(usize, EncodedColumn)> = columns.iter().filter_map(place).collect();
+        let placed = self.placed(&columns);
         let mut encoder = Encoder::new(scratch, &format!("features-{}", self.index), &placed)?;
         let times_before = self.before.and_then(|nodes| nodes.time.as_ref());
         let mut times: Option<Rows<i64>> = match self.time.is_some() || times_before.is_some() {

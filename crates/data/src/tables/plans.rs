@@ -259,8 +259,8 @@ impl<'a> Plans<'a> {
         Ok(FinishedNodes { keys, parts, tasks, encodings, reports, changed })
     }
 
-    /// Dataset whose rows precede those of the tables, without those that end, and the rows that do,
-    /// which are also counted in `reports`; `keys` are those of the node types.
+    /// Dataset whose rows precede those of the tables, without those that end, and the rows that
+    /// do, which are also counted in `reports`; `keys` are those of the node types.
     pub(super) fn reduced(
         &self,
         base: Base,

@@ -92,8 +92,8 @@ impl RemovalPlan {
                 ([], 1) => vec![0],
                 ([], count) => {
                     let message = format!(
-                        "the nodes have no table and so no name of their key, and the table of ends has {count} \
-                         columns; leave one, of the keys"
+                        "the nodes have no table and so no name of their key, and the table of ends has \
+                         {count} columns; leave one, of the keys"
                     );
                     faults.add(&name, message);
                     Vec::new()

@@ -124,6 +124,13 @@ pub(crate) trait BatchLearner {
     /// Replaces parameters and moments of all ranks' rows by those of the rank's own rows.
     fn split(&self, _tensors: &mut [Tensor]) {}
 
+    /// Replaces parameters of all ranks' rows, of a run whose dataset had the first nodes of this
+    /// one, by those of the rank's own nodes among them. `growth` has the numbers of nodes of each
+    /// type then and now. Returns the same of the own nodes.
+    fn split_known(&self, _tensors: &mut [Tensor], growth: &[[usize; 2]]) -> Vec<[usize; 2]> {
+        growth.to_vec()
+    }
+
     /// Number of updates so far.
     fn num_updates(&self) -> u64;
 

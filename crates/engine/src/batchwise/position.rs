@@ -124,13 +124,12 @@ impl<'a, L: BatchLearner> Position<'a, L> {
             true => Vec::new(),
             false => earlier.growth(&self.state.run.dataset, data)?,
         };
+        let own = self.learner.split_known(&mut earlier.tensors, &growth);
         let rows = |of| match of {
-            RowsOf::All => growth.clone(),
-            RowsOf::Type(t) => growth.get(t).copied().into_iter().collect(),
+            RowsOf::All => own.clone(),
+            RowsOf::Type(t) => own.get(t).copied().into_iter().collect(),
         };
         let grown: GrownRows = tables.into_iter().map(|(name, of)| (name, rows(of))).collect();
-        // A rank has the rows of its own nodes.
-        self.learner.split(&mut earlier.tensors);
         observer.note(&earlier.note());
         let new: usize = growth.iter().map(|[before, now]| now - before).sum();
         if new > 0 {

@@ -213,8 +213,8 @@ impl Ranks {
         files.map(|files| Checkpoint::of_files(&dir, &files)).transpose()
     }
 
-    /// Returns on all ranks the files that `read` returns on rank 0, which alone calls it; `None` if
-    /// it returns none.
+    /// Returns on all ranks the files that `read` returns on rank 0, which alone calls it; `None`
+    /// if it returns none.
     ///
     /// # Errors
     /// Those of `read`, or a rank did not take part.

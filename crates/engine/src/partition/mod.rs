@@ -184,7 +184,8 @@ pub fn run(options: &Options, data: &Dataset, dst: Option<&Path>, watch: &dyn Pr
 /// The chosen methods by name.
 ///
 /// # Errors
-/// An unknown name, no name, several with a `dst`, which cannot be written, or an impossible option.
+/// An unknown name, no name, several with a `dst`, which cannot be written, or an impossible
+/// option.
 pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<Named>> {
     if let Some(known) = &options.like {
         dst.map_or(Ok(()), partition::check_target)?;

@@ -80,8 +80,7 @@ impl Earlier {
     /// which is the same or extends it.
     ///
     /// # Errors
-    /// `data` is another dataset, so that rows would belong to other nodes. Partitions do not record
-    /// appended rows, so theirs is the run's dataset.
+    /// `data` is another dataset, so that rows would belong to other nodes.
     pub(crate) fn growth(&self, now: &DatasetRecord, data: &TypedDataset) -> Result<Vec<[usize; 2]>> {
         let before = self.dataset.as_ref().filter(|before| before.is_same(now) || extends(data, before));
         let counts = before.map(|before| (counts(before), counts(now)));
@@ -94,8 +93,7 @@ impl Earlier {
                 Err(Error::usage(format!(
                     "--start-from {}: the model has a row for each node of {then}, and {now} is not that \
                      dataset with appended rows, so rows would belong to other nodes; add rows to the run's \
-                     dataset with 'graphmill append' (a partition of the result does not record them), or \
-                     leave the option out",
+                     dataset with 'graphmill append', or leave the option out",
                     self.dir.display()
                 )))
             }

@@ -171,6 +171,18 @@ impl BatchLearner for TypedLearner<'_> {
         }
     }
 
+    fn split_known(&self, tensors: &mut [Tensor], growth: &[[usize; 2]]) -> Vec<[usize; 2]> {
+        let Some(over) = &self.over else { return growth.to_vec() };
+        for tensor in tensors {
+            let known = self.type_of_rows(&tensor.name).and_then(|t| Some((t, growth.get(t)?[0])));
+            if let Some((t, before)) = known {
+                over.split_known(t, tensor, before);
+            }
+        }
+        let own = |(t, counts): (usize, &[usize; 2])| counts.map(|count| over.own_below(t, count).count());
+        growth.iter().enumerate().map(own).collect()
+    }
+
     fn num_updates(&self) -> u64 {
         self.step
     }

@@ -20,6 +20,7 @@ fn repeated(name: &'static str, value: &'static str, short: &'static str, more: 
 }
 
 /// The subcommand with its arguments.
+// long: a list of arguments, each with its help
 pub(crate) fn command() -> Command {
     Command::new("append")
         .about("Add rows to a dataset that was imported from tables")

@@ -133,8 +133,8 @@ pub(super) fn import_tables(
     opened(py, out, &imported.report)
 }
 
-/// Tables of an append: names of files of nodes, edges, targets, and nodes and edges that end, which
-/// may name tables in memory.
+/// Tables of an append: names of files of nodes, edges, targets, and nodes and edges that end,
+/// which may name tables in memory.
 type More = ([Vec<String>; 5], Named);
 /// Options of an append: rules and seed of splits, treatments of dangling edges and of changed
 /// nodes, and name.

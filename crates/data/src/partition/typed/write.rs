@@ -96,8 +96,8 @@ fn orders(data: &TypedDataset, book: &PartitionBook, part: u16) -> Result<Vec<Ve
     Ok(schema.offsets().windows(2).map(of_type).collect())
 }
 
-/// All node types without columns but times, and the tasks on nodes without given negatives. An
-/// edge is visible from the time of its source on, which another part may own.
+/// All node types without columns but times, and the tasks on nodes without given negatives, with
+/// the record of the import, which names the datasets that this one extends. An edge is visible from the time of its source on, which another part may own.
 fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
     let bare = |of: &NodeData| NodeData {
         name: of.name.clone(),
@@ -110,6 +110,7 @@ fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
         name: data.name.clone(),
         nodes: data.nodes.iter().map(bare).collect(),
         tasks: data.tasks.iter().filter(is_on_nodes).cloned().collect(),
+        preprocessing: data.preprocessing.clone(),
         ..TypedDataset::default()
     }
 }

@@ -146,11 +146,21 @@ impl RowOwners {
 
     /// Replaces a tensor of all rows of type `t` by the own rows.
     pub(in crate::typed) fn split(&self, t: usize, tensor: &mut Tensor) {
-        let (owners, [count, width]) = (&self.owners[t], tensor.shape);
-        if count == owners.num_nodes() {
+        self.split_known(t, tensor, self.owners[t].num_nodes());
+    }
+
+    /// Replaces a tensor of the first `count` rows of type `t` by the own rows among them.
+    pub(in crate::typed) fn split_known(&self, t: usize, tensor: &mut Tensor, count: usize) {
+        let [rows, width] = tensor.shape;
+        if rows == count {
             let row = |v: NodeId| &tensor.data[v as usize * width..][..width];
-            let own: Vec<f32> = owners.own().flat_map(row).copied().collect();
-            (tensor.shape, tensor.data) = ([owners.num_own(), width], own.into());
+            let own: Vec<f32> = self.own_below(t, count).flat_map(row).copied().collect();
+            (tensor.shape, tensor.data) = ([own.len() / width.max(1), width], own.into());
         }
+    }
+
+    /// Own nodes among the first `count` of type `t`, ascending.
+    pub(in crate::typed) fn own_below(&self, t: usize, count: usize) -> impl Iterator<Item = NodeId> {
+        self.owners[t].own().take_while(move |&v| (v as usize) < count)
     }
 }

@@ -8,7 +8,10 @@ use graphmill_data::{
 };
 use graphmill_engine::checkpoint::{Checkpoint, save_tensors, tensors::Tensor};
 
-use crate::common::Sandbox;
+use crate::{
+    common::Sandbox,
+    new_nodes::{ACCOUNTS, bank},
+};
 
 const RUN: &str = "--parts 3 --fanout 5,5 --batch-size 64";
 
@@ -57,6 +60,28 @@ fn grown_datasets_keep_the_parts_of_known_nodes() {
     assert!(refused.stderr.contains("does not extend"), "{}", refused.stderr);
     let refused = sandbox.run("partition longer other --like parts --parts 3");
     assert!(refused.status == Some(2) && refused.stderr.contains("--parts: --like"), "{}", refused.stderr);
+}
+
+#[test]
+fn grown_datasets_of_several_types_keep_the_parts_of_known_nodes() {
+    let sandbox = Sandbox::new();
+    bank(&sandbox);
+    sandbox.ok("import tables bank known.toml");
+    let tables = "--nodes account=new-accounts.csv --nodes branch=new-branches.csv --edges \
+                  transfer=new-transfers.csv";
+    sandbox.ok(&format!("append bank longer {tables}"));
+    let run = "--batches 1 --fanout 3,2 --batch-size 32";
+    sandbox.ok(&format!("partition bank parts --parts 2 --method hash {run}"));
+    sandbox.ok(&format!("partition longer more --like parts {run}"));
+    let [before, now] = ["parts", "more"].map(|dir| TypedPartitionDir::open(sandbox.path(dir)).unwrap());
+    assert_eq!((now.parts(), now.method()), (2, "like"));
+    for t in 0..3 {
+        let (before, now) = (before.book_of(t).unwrap(), now.book_of(t).unwrap());
+        assert_eq!(now.of()[..before.num_nodes()], *before.of(), "type {t}");
+    }
+    assert_eq!(now.schema().types()[0].count, ACCOUNTS);
+    let refused = sandbox.run(&format!("partition bank other --like more {run}"));
+    assert!(refused.stderr.contains("does not extend"), "{}", refused.stderr);
 }
 
 #[test]

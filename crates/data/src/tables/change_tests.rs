@@ -274,6 +274,39 @@ fn ended_nodes_keep_their_numbers_and_are_named_by_nothing() {
 }
 
 #[test]
+fn nodes_without_a_table_end_by_a_table_of_one_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let write = |name: &str, text: &str| fs::write(dir.join(name), text).unwrap();
+    write("edges.csv", "src,dst\n5,3\n3,1\n1,5\n");
+    write("ended.csv", "any\n3\n");
+    write("wide.csv", "any,other\n3,1\n");
+    let schema = TableSchema {
+        nodes: vec![NodeTable { kind: "node".into(), ..NodeTable::default() }],
+        edges: vec![EdgeTable {
+            kind: "edge".into(),
+            files: one("edges.csv"),
+            src: one("src"),
+            dst: one("dst"),
+            ..EdgeTable::default()
+        }],
+        base: dir.to_path_buf(),
+        ..TableSchema::default()
+    };
+    import_tables(&schema, dir.join("base"), None, work(1 << 26)).unwrap();
+    let append = |file: &str, to: &str| {
+        let tables = MoreTables { end_nodes: one(file), base: dir.to_path_buf(), ..MoreTables::default() };
+        append_tables(dir.join("base"), &tables, dir.join(to), work(1 << 26))
+    };
+    let data = append("ended.csv", "less").unwrap().0.dataset;
+    // 1 -> 5 is left
+    assert_eq!((data.num_nodes(), data.num_edges()), (3, 1));
+    assert_eq!(data.edges[0].in_neighbors(2), [0]);
+    let found = append("wide.csv", "failed").unwrap_err().to_string();
+    assert!(found.contains("has 2 columns; leave one, of the keys"), "{found}");
+}
+
+#[test]
 fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -1,9 +1,10 @@
 //! Partitioning: assignment of every node of a graph to one of `K` parts, one per machine.
 //!
 //! A [`Partitioner`] computes a [`PartitionBook`] from a graph and its training nodes; [`TABLE`]
-//! lists the methods, and [`KnownParts`] keeps the parts of an earlier partition. [`write()`] writes the
-//! directory that distributed training opens as a [`PartitionDir`]. A dataset of several types is partitioned by the union of its relations, over
-//! the ids that its types share, and written by [`write_types`] as a [`TypedPartitionDir`].
+//! lists the methods, and [`KnownParts`] keeps the parts of an earlier partition. [`write()`]
+//! writes the directory that distributed training opens as a [`PartitionDir`]. A dataset of several
+//! types is partitioned by the union of its relations, over the ids that its types share, and
+//! written by [`write_types`] as a [`TypedPartitionDir`].
 //!
 //! A good partition balances nodes (memory) and training nodes (work) and minimizes the rows and
 //! neighbours that a minibatch requests from other machines (traffic).

@@ -72,33 +72,6 @@ fn by_node(changed: &[(u64, NodeId)]) -> Vec<(NodeId, usize)> {
     nodes
 }
 
-/// Passes `values`, a row of `width` per node, to `each` in chunks of `rows` rows. The rows of the
-/// `changed` nodes, in ascending order with their positions in `new`, are those of `new`.
-pub(super) fn each_replaced<T: Copy>(
-    (values, width, rows): (&[T], usize, usize),
-    (changed, new): (&[(NodeId, usize)], &[T]),
-    mut each: impl FnMut(&[T]) -> Result<()>,
-) -> Result<()> {
-    let mut changed = changed.iter().peekable();
-    let mut buffer = Vec::new();
-    for (chunk, values) in values.chunks(rows * width).enumerate() {
-        let first = chunk * rows;
-        let end = first + values.len() / width;
-        if changed.peek().is_none_or(|(v, _)| *v as usize >= end) {
-            each(values)?;
-            continue;
-        }
-        buffer.clear();
-        buffer.extend_from_slice(values);
-        while let Some(&(v, i)) = changed.next_if(|(v, _)| (*v as usize) < end) {
-            let at = (v as usize - first) * width;
-            buffer[at..at + width].copy_from_slice(&new[i * width..(i + 1) * width]);
-        }
-        each(&buffer)?;
-    }
-    Ok(())
-}
-
 /// Columns of the rows that change nodes, in the order of the rows.
 #[derive(Default)]
 pub(super) struct ChangedColumns {
@@ -254,21 +227,6 @@ mod tests {
         let rows = first_rows(&[(2, 7), (3, 1), (5, 7), (6, 4), (8, 1)]);
         assert_eq!(rows, [(2, 7), (3, 1), (6, 4)]);
         assert_eq!(by_node(&rows), [(1, 1), (4, 2), (7, 0)]);
-    }
-
-    #[test]
-    fn rows_of_changed_nodes_are_replaced_in_any_chunks() {
-        let values: Vec<i32> = (0..14).collect();
-        for rows in 1..9 {
-            let mut found = Vec::new();
-            let changed = ([(0, 1), (3, 2), (6, 0)].as_slice(), [-1, -2, -3, -4, -5, -6].as_slice());
-            let extend = |chunk: &[i32]| {
-                found.extend_from_slice(chunk);
-                Ok(())
-            };
-            each_replaced((&values, 2, rows), changed, extend).unwrap();
-            assert_eq!(found, [-3, -4, 2, 3, 4, 5, -5, -6, 8, 9, 10, 11, -1, -2]);
-        }
     }
 
     #[test]

@@ -19,6 +19,17 @@ use crate::{
 /// Values that are copied at a time.
 const CHUNK_LEN: usize = 1 << 16;
 
+/// Dataset that tables extend, and what they change of it.
+#[derive(Default)]
+pub(super) struct Extended {
+    /// The dataset without the rows that end.
+    pub(super) reduced: TypedDataset,
+    /// Rows that end.
+    pub(super) removals: Removals,
+    /// Targets of nodes that rows change.
+    pub(super) changed: Vec<ChangedTargets>,
+}
+
 /// The tasks of `before`, with `changed` targets, each followed by its rows among `more`. Tasks on
 /// all nodes of a type have a row for each of those in `data`.
 ///
@@ -110,14 +121,13 @@ fn followed<T: Element>(known: &[T], more: &[T], scratch: &Scratch, name: &str) 
     rows.finish()
 }
 
-/// Record of the rows of `data` that were appended to `before`, which the rows that end leave as
-/// `reduced`.
+/// Record of the rows of `data` that were appended to `before`, and that ended or changed.
 ///
 /// # Errors
 /// The checksum of `before` cannot be computed.
 pub(super) fn record(
     before: &TypedDataset,
-    (reduced, removals): (&TypedDataset, &Removals),
+    Extended { reduced, removals, .. }: &Extended,
     data: &TypedDataset,
 ) -> Result<Appended> {
     let rows = |task: &Task| task.split.parts().iter().map(|(_, rows)| rows.len()).sum::<usize>();

@@ -77,6 +77,7 @@ pub use changed::Changed;
 use faults::Faults;
 use finished::{FinishedEdges, FinishedNodes, keep_edges, load_edges};
 use graphmill_core::{Error, Result, memory as machine, progress::Unit};
+use joined::Extended;
 use kept::Kept;
 use keys::NodeKeys;
 pub use memory::MemoryTable;
@@ -87,7 +88,6 @@ pub use plan::ColumnLine;
 use plans::{Budget, Plans};
 pub use preprocessing::{Appended, FILE as PREPROCESSING_FILE, Preprocessing};
 pub use relbench::{RelBench, RelBenchOptions, relbench};
-use removals::Removals;
 pub use report::{EdgeReport, EndReport, LabelReport, NodeReport, TableReport, TargetReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{
@@ -244,11 +244,11 @@ fn import_within(
     let bytes = sources.bytes()?;
     let kept = Kept::new(&scratch, bytes > 0 && bytes >= budget.recorded);
     let imported =
-        read(schema, dst, base, budget, &scratch, &kept, sources).and_then(|(parts, mut report)| {
+        read(schema, dst, base, budget, &scratch, &kept, sources).and_then(|(parts, of, mut report)| {
             scratch.stage("writing the dataset", None, Unit::Bytes);
             let dataset = match base.before.zip(base.like) {
                 None => write::build(parts, None, &scratch, &kept, &mut report)?,
-                Some(base) => extended(base, parts, &scratch, &kept, &mut report)?,
+                Some(base) => extended(base, (parts, of), &scratch, &kept, &mut report)?,
             };
             scratch.check()?;
             dataset.save_by_way_of(&scratch, dst, work.replace)?;
@@ -261,25 +261,24 @@ fn import_within(
     Ok(imported)
 }
 
-/// The dataset `before`, of which `parts` has the rows that stay, with the rows of tables, which
-/// the record `known` encodes.
+/// The dataset `before`, of which `of` has the rows that stay, with the rows of tables, which the
+/// record `known` encodes.
 fn extended(
     (before, known): (&TypedDataset, &Preprocessing),
-    mut parts: Parts,
+    (mut parts, of): (Parts, Extended),
     scratch: &Scratch,
     kept: &Kept,
     report: &mut TableReport,
 ) -> Result<TypedDataset> {
-    let (tasks, changed) = (std::mem::take(&mut parts.tasks), std::mem::take(&mut parts.changed));
-    let (reduced, removals) = parts.before.take().unwrap_or_else(|| (before.clone(), Removals::default()));
-    let mut data = write::build(parts, Some(&reduced), scratch, kept, report)?;
-    data.tasks = joined::tasks(&reduced, (tasks, &changed), &data, scratch)?;
-    let appended = joined::record(before, (&reduced, &removals), &data)?;
+    let tasks = std::mem::take(&mut parts.tasks);
+    let mut data = write::build(parts, Some(&of.reduced), scratch, kept, report)?;
+    data.tasks = joined::tasks(&of.reduced, (tasks, &of.changed), &data, scratch)?;
+    let appended = joined::record(before, &of, &data)?;
     data.preprocessing = Some(known.with(appended).to_value()?);
     Ok(data)
 }
 
-/// Reads all tables.
+/// Reads all tables, also those of ends of the dataset that they extend, if there is one.
 fn read(
     schema: &TableSchema,
     dst: &Path,
@@ -288,7 +287,7 @@ fn read(
     scratch: &Scratch,
     kept: &Kept,
     sources: Sources,
-) -> Result<(Parts, TableReport)> {
+) -> Result<(Parts, Extended, TableReport)> {
     scratch.stage("reading the tables", None, Unit::Bytes);
     let plans = Plans::new(schema, base, budget, sources, kept)?;
     let mut faults = Faults::default();
@@ -309,7 +308,7 @@ fn read(
     preprocessing.nodes.extend(names.zip(nodes.encodings));
     let keys: Vec<&NodeKeys> = nodes.keys.iter().collect();
     let (mut edges, mut tasks) = (Vec::new(), nodes.tasks);
-    let before = plans.reduced(base, &keys, scratch, &mut report.ends, &mut faults)?;
+    let (reduced, removals) = plans.reduced(base, &keys, scratch, &mut report.ends, &mut faults)?;
     for (e, plan) in plans.edges.iter().enumerate() {
         let finished = match load_edges(kept, e) {
             Some(finished) => finished,
@@ -329,8 +328,8 @@ fn read(
         report.edges.push(counts);
     }
     for (i, plan) in plans.targets.iter().enumerate() {
-        let known = before.as_ref().and_then(|(before, _)| before.task(plan.name()).ok());
-        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], known);
+        let before = reduced.tasks.iter().find(|task| task.name == plan.name());
+        let of = (keys[plan.node_type], &nodes.parts[plan.node_type], before);
         let number = plans.nodes.len() + plans.edges.len() + i;
         let how = (schema.dangling, schema.seed.wrapping_add(number as u64));
         let (task, counts) = plan.read(of, how, scratch, &mut faults)?;
@@ -345,6 +344,6 @@ fn read(
     let name = schema.name.clone().unwrap_or_else(|| {
         dst.file_name().map_or("tables".into(), |name| name.to_string_lossy().into_owned())
     });
-    let (nodes, changed) = (nodes.parts, nodes.changed);
-    Ok((Parts { name, nodes, edges, tasks, changed, before, preprocessing }, report))
+    let of = Extended { reduced, removals, changed: nodes.changed };
+    Ok((Parts { name, nodes: nodes.parts, edges, tasks, preprocessing }, of, report))
 }

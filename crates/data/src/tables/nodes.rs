@@ -4,7 +4,7 @@ use graphmill_core::{NodeId, Result};
 use rayon::prelude::*;
 
 use super::{
-    changed::{Changed, ChangedColumns, ChangedTargets, each_replaced, first_rows},
+    changed::{Changed, ChangedColumns, ChangedTargets, first_rows},
     encoding::EncodedColumn,
     faults::{Faults, FaultyRows},
     kept::Kept,
@@ -15,7 +15,7 @@ use super::{
     preprocessing::{NodeEncoding, TargetEncoding},
     profile::Profile,
     report::NodeReport,
-    rows::{self, Encoder},
+    rows::{self, Encoder, each_replaced},
     rule::{ColumnRule, Kind},
     schema::NodeTable,
     source::Table,
@@ -377,7 +377,7 @@ impl<'a> NodePlan<'a> {
         if let Some(before) = self.before {
             before.keys.iter().try_for_each(|keys| writer.push_all(keys))?;
             let changed = self.read_changed(keys, &placed, scratch, faults)?;
-            encoder.follow(before.features.as_ref(), &changed)?;
+            encoder.follow(before.features.as_ref(), (&changed.nodes, changed.features.as_ref()))?;
             encoder.add_unknown(&changed.unknown);
             if let (Some(times), Some(before)) = (&mut times, times_before) {
                 let extend = |chunk: &[i64]| times.extend(chunk);

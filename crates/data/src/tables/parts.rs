@@ -4,12 +4,10 @@ use graphmill_core::{Buffer, ClassColumn, NodeId, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    changed::ChangedTargets,
     kept::{Kept, KeptColumn},
     preprocessing::Preprocessing,
-    removals::Removals,
 };
-use crate::typed::{FeatureTable, Seeds, TableData, TaskOn, TypedDataset, Values};
+use crate::typed::{FeatureTable, Seeds, TableData, TaskOn, Values};
 
 /// Columns of all tables.
 pub(super) struct Parts {
@@ -18,10 +16,6 @@ pub(super) struct Parts {
     pub(super) nodes: Vec<NodePart>,
     pub(super) edges: Vec<EdgePart>,
     pub(super) tasks: Vec<TaskPart>,
-    /// Targets of nodes of the extended dataset that rows change.
-    pub(super) changed: Vec<ChangedTargets>,
-    /// The extended dataset without the rows that end, and these.
-    pub(super) before: Option<(TypedDataset, Removals)>,
     /// Statistics by which other tables are encoded.
     pub(super) preprocessing: Preprocessing,
 }

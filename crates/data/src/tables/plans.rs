@@ -268,13 +268,13 @@ impl<'a> Plans<'a> {
         scratch: &Scratch,
         reports: &mut Vec<EndReport>,
         faults: &mut Faults,
-    ) -> Result<Option<(TypedDataset, Removals)>> {
-        let Some((before, known)) = base.before.zip(base.like) else { return Ok(None) };
+    ) -> Result<(TypedDataset, Removals)> {
+        let Some((before, known)) = base.before.zip(base.like) else { return Ok(Default::default()) };
         let mut removals = Removals::new(before, keys);
         for plan in &self.ends {
             reports.push(plan.read((before, keys), self.schema.dangling, &mut removals, faults)?);
         }
-        Ok(Some((removals.reduce(before, known, scratch)?, removals)))
+        Ok((removals.reduce(before, known, scratch)?, removals))
     }
 
     /// Adds the keys that edges name to node types without files, and to all under

@@ -1,9 +1,8 @@
 //! Encoding of the rows of a table.
 
-use graphmill_core::{Buffer, Error, Result};
+use graphmill_core::{Buffer, Error, NodeId, Result};
 
 use super::{
-    changed::{ChangedColumns, each_replaced},
     column::{Batch, Cell},
     encoding::{EncodedColumn, Encoding},
     faults::Faults,
@@ -83,12 +82,16 @@ impl Encoder {
     }
 
     /// Appends rows that were encoded before, as an import writes them; `None` without columns. The
-    /// rows of changed nodes are replaced.
+    /// rows of the nodes in `changed` are those of the features beside it, as of [`each_replaced`].
     ///
     /// # Errors
     /// They have other columns.
-    pub(super) fn follow(&mut self, known: Option<&FeatureTable>, changed: &ChangedColumns) -> Result<()> {
-        let new = changed.features.as_ref().map_or(&[][..], |new| &new.values);
+    pub(super) fn follow(
+        &mut self,
+        known: Option<&FeatureTable>,
+        (changed, new): (&[(NodeId, usize)], Option<&FeaturePart>),
+    ) -> Result<()> {
+        let new = new.map_or(&[][..], |new| &new.values);
         match (&mut self.rows, known) {
             (None, None) => Ok(()),
             (
@@ -96,7 +99,7 @@ impl Encoder {
                 Some(FeatureTable { width, data: TableData::Dense(Values::F32(values)), names }),
             ) if *width == self.width && *names == self.names => {
                 let extend = |values: &[f32]| rows.extend(values);
-                each_replaced((values, self.width, CHUNK_ROWS), (&changed.nodes, new), extend)
+                each_replaced((values, self.width, CHUNK_ROWS), (changed, new), extend)
             }
             _ => Err(Error::invalid("the feature columns are not those of the import")),
         }
@@ -168,5 +171,52 @@ impl Encoder {
         let Some(rows) = self.rows else { return Ok(None) };
         let values: Buffer<f32> = rows.finish()?;
         Ok(Some(FeaturePart { names: self.names, values }))
+    }
+}
+
+/// Passes `values`, a row of `width` per node, to `each` in chunks of `rows` rows. The rows of the
+/// `changed` nodes, in ascending order with their positions in `new`, are those of `new`.
+pub(super) fn each_replaced<T: Copy>(
+    (values, width, rows): (&[T], usize, usize),
+    (changed, new): (&[(NodeId, usize)], &[T]),
+    mut each: impl FnMut(&[T]) -> Result<()>,
+) -> Result<()> {
+    let mut changed = changed.iter().peekable();
+    let mut buffer = Vec::new();
+    for (chunk, values) in values.chunks(rows * width).enumerate() {
+        let first = chunk * rows;
+        let end = first + values.len() / width;
+        if changed.peek().is_none_or(|(v, _)| *v as usize >= end) {
+            each(values)?;
+            continue;
+        }
+        buffer.clear();
+        buffer.extend_from_slice(values);
+        while let Some(&(v, i)) = changed.next_if(|(v, _)| (*v as usize) < end) {
+            let at = (v as usize - first) * width;
+            buffer[at..at + width].copy_from_slice(&new[i * width..(i + 1) * width]);
+        }
+        each(&buffer)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_changed_nodes_are_replaced_in_any_chunks() {
+        let values: Vec<i32> = (0..14).collect();
+        for rows in 1..9 {
+            let mut found = Vec::new();
+            let changed = ([(0, 1), (3, 2), (6, 0)].as_slice(), [-1, -2, -3, -4, -5, -6].as_slice());
+            let extend = |chunk: &[i32]| {
+                found.extend_from_slice(chunk);
+                Ok(())
+            };
+            each_replaced((&values, 2, rows), changed, extend).unwrap();
+            assert_eq!(found, [-3, -4, 2, 3, 4, 5, -5, -6, 8, 9, 10, 11, -1, -2]);
+        }
     }
 }

@@ -97,7 +97,8 @@ fn orders(data: &TypedDataset, book: &PartitionBook, part: u16) -> Result<Vec<Ve
 }
 
 /// All node types without columns but times, and the tasks on nodes without given negatives, with
-/// the record of the import, which names the datasets that this one extends. An edge is visible from the time of its source on, which another part may own.
+/// the record of the import, which names the datasets that this one extends. An edge is visible
+/// from the time of its source on, which another part may own.
 fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
     let bare = |of: &NodeData| NodeData {
         name: of.name.clone(),

@@ -283,7 +283,7 @@ def test_appended_rows_are_those_of_an_import_of_all_rows(tmp_path):
     assert (later.y[7] == longer.y[7] and np.allclose(later.x[7], longer.x[7])) and later.num_nodes == 240
     assert later.indptr[3] == later.indptr[4] and 3 not in later.indices and 3 not in later.train
     with pytest.raises(ValueError, match="1 row with a key that the dataset does not have"):
-        graphmill.append(later, tmp_path / "again", end_nodes={"account_id": ["nobody"]})
+        graphmill.append(later, tmp_path / "again", end_nodes={"account_id": ["acc-9999"]})
     memory = graphmill.Dataset.from_arrays(edge_index=[[0], [1]], num_nodes=2)
     with pytest.raises(ValueError, match="in memory, without statistics of columns"):
         graphmill.append(memory, tmp_path / "again", nodes=new)

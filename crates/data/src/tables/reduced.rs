@@ -26,11 +26,11 @@ const CHUNK_LEN: usize = 1 << 16;
 struct RemovedEdges<'a> {
     /// For each source, true if all of its edges end; empty if none do.
     sources: Vec<bool>,
-    /// The same of each destination.
+    /// For each destination, true if all of its edges end; empty if none do.
     destinations: Vec<bool>,
     /// Destination and source of pairs whose edges end, ascending.
     pairs: &'a [[NodeId; 2]],
-    /// The same with the ends exchanged.
+    /// Source and destination of pairs of the reverse type, whose opposite edges end, too.
     opposite: &'a [[NodeId; 2]],
 }
 

@@ -284,6 +284,14 @@ def test_appended_rows_are_those_of_an_import_of_all_rows(tmp_path):
     assert later.indptr[3] == later.indptr[4] and 3 not in later.indices and 3 not in later.train
     with pytest.raises(ValueError, match="1 row with a key that the dataset does not have"):
         graphmill.append(later, tmp_path / "again", end_nodes={"account_id": ["acc-9999"]})
+    graphmill.partition_report(part, 3, methods=["hash"], out=tmp_path / "parts", batches=1, fanout=[3, 2])
+    report = graphmill.partition_report(later, like=tmp_path / "parts", batches=1, fanout=[3, 2])
+    assert report.results[0].method == "like" and report.results[0].parts == 3
+    with pytest.raises(ValueError, match="parts: like keeps the parts of known nodes"):
+        graphmill.partition_report(later, 3, like=tmp_path / "parts")
+    with pytest.raises((ValueError, OSError), match="does not extend"):
+        other = graphmill.Dataset.from_tables(nodes, edges, **HOW, path=tmp_path / "other")
+        graphmill.partition_report(other, like=tmp_path / "parts")
     memory = graphmill.Dataset.from_arrays(edge_index=[[0], [1]], num_nodes=2)
     with pytest.raises(ValueError, match="in memory, without statistics of columns"):
         graphmill.append(memory, tmp_path / "again", nodes=new)

@@ -30,7 +30,7 @@ struct RemovedEdges<'a> {
     destinations: Vec<bool>,
     /// Destination and source of pairs whose edges end, ascending.
     pairs: &'a [[NodeId; 2]],
-    /// Source and destination of pairs of the reverse type, whose opposite edges end, too.
+    /// Source and destination of pairs whose edges of the reverse type end, ascending.
     opposite: &'a [[NodeId; 2]],
 }
 

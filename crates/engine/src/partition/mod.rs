@@ -17,6 +17,7 @@ use graphmill_core::{Graph, Labels, NodeId, options::one_of, progress::Progress}
 use graphmill_data::{
     Dataset,
     partition::{self, Description, KnownParts, PartitionBook, Partitioner},
+    tables::Preprocessing,
 };
 use graphmill_loader::{order::proximity, sampler};
 use rayon::prelude::*;
@@ -204,6 +205,24 @@ pub(crate) fn chosen(options: &Options, dst: Option<&Path>) -> Result<Vec<Named>
         partition::check_target(dst)?;
     }
     methods.into_iter().map(|method| Ok((method.name, (method.make.make)(&options.partition)?))).collect()
+}
+
+/// Parts of the partition in `like`, for the dataset in `directory` with this checksum, which has
+/// these types with their numbers of nodes. A part accepts new nodes up to `1 + slack` times the
+/// mean.
+///
+/// # Errors
+/// As for [`KnownParts::open`].
+pub fn known_parts(
+    like: &Path,
+    types: &[(String, usize)],
+    (checksum, directory): (String, Option<&Path>),
+    slack: f64,
+) -> Result<KnownParts> {
+    let record = directory.and_then(|dir| Preprocessing::read(dir).ok());
+    let extended = record.into_iter().flat_map(|record| record.appended).map(|of| of.checksum);
+    let checksums: Vec<String> = extended.chain([checksum]).collect();
+    Ok(KnownParts::open(like, types, &checksums, slack)?)
 }
 
 /// Options of a method as a partition records them.

@@ -7,7 +7,6 @@ use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use graphmill_data::{
     atomic,
     partition::{self as methods, KnownParts},
-    tables::Preprocessing,
     typed::TypedDataset,
 };
 use graphmill_engine::{Error, TrainConfig, partition, typed};
@@ -204,10 +203,7 @@ fn known_parts(
             (vec![(String::new(), data.num_nodes())], data.identity()?)
         }
     };
-    let appended = Preprocessing::read(path).map(|known| known.appended).unwrap_or_default();
-    let checksums: Vec<String> =
-        appended.into_iter().map(|appended| appended.checksum).chain([checksum]).collect();
-    Ok(KnownParts::open(like, &types, &checksums, slack)?)
+    partition::known_parts(like, &types, (checksum, Some(path)), slack)
 }
 
 /// Draws the chart, if one was requested.

@@ -239,9 +239,10 @@ def partition(
 
 def partition_report(
     dataset: DatasetLike | None = None,
-    parts: int = 2,
+    parts: int | None = None,
     *,
-    methods: Sequence[str] = ("bgl",),
+    methods: Sequence[str] | None = None,
+    like: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
     slack: float | None = None,
@@ -255,8 +256,11 @@ def partition_report(
     Args:
         dataset: A dataset of one type or of several, its directory, or ``None`` for the built-in
             demo.
-        parts: Number of parts, at most 65535.
-        methods: Methods to compare, as in :func:`partition`.
+        parts: Number of parts, at most 65535. Default: 2, or that of ``like``.
+        methods: Methods to compare, as in :func:`partition`. Default: ``("bgl",)``.
+        like: Directory of a partition whose parts known nodes keep, instead of ``methods``: of the
+            dataset that :func:`append` extended. A new node goes to the part with most of its
+            neighbours, up to ``slack``.
         out: Directory to write the partition to, for training on several machines; needs exactly
             one method. ``None`` writes nothing.
         seed: Seed of the random draws.
@@ -273,13 +277,17 @@ def partition_report(
         ``edge_types``.
 
     Raises:
-        TypeError, ValueError: A method or option is unknown, a value is out of range, or ``out`` is
-            given with several methods.
+        TypeError, ValueError: A method or option is unknown, a value is out of range, ``out`` is
+            given with several methods, or ``like`` is a partition of another dataset.
         OSError: The partition cannot be written.
     """
-    how = {"methods": list(methods), "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine, "batches": batches}
-    path = None if out is None else os.fspath(out)
-    return record_of(_graphmill.partition_report(any_types(dataset)._native, **how, options=options_of(options), out=path))
+    given = {"parts": parts, "methods": methods, "train_slack": train_slack, "refine": refine}
+    if like is not None and (unread := [name for name, value in given.items() if value is not None]):
+        raise ValueError(f"{unread[0]}: like keeps the parts of known nodes and does not use it; leave one out")
+    methods, parts = ["bgl"] if methods is None else list(methods), 2 if parts is None else parts
+    how = {"methods": methods, "parts": parts, "seed": seed, "slack": slack, "train_slack": train_slack, "refine": refine, "batches": batches}
+    paths = tuple(None if path is None else os.fspath(path) for path in (out, like))
+    return record_of(_graphmill.partition_report(any_types(dataset)._native, **how, options=options_of(options), paths=paths))
 
 
 def options(of: str = "train") -> dict[str, Record]:

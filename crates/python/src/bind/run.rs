@@ -2,7 +2,7 @@
 //! objects.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use graphmill_core::progress::Progress as Work;
-use graphmill_data::partition as parting;
+use graphmill_data::partition::{self as parting, KnownParts};
 use graphmill_engine::{
     AnyDataset, Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
     observer::{LossAlarm, Observer, Progress, Start},
@@ -329,17 +329,17 @@ pub(super) fn options_of_partition_report() -> Vec<&'static str> {
     [engine_partition::options(), vec!["threads", "task"]].concat()
 }
 
-/// Statistics of partitions by several methods, as JSON. The partition of a single method is
-/// written to `out`.
+/// Statistics of partitions by several methods, as JSON, or of one that keeps the parts of the
+/// partition in `like`. The only one is written to `out`.
 #[pyfunction]
-#[pyo3(signature = (dataset, *, methods, batches, options, out, **partition))]
+#[pyo3(signature = (dataset, *, methods, batches, options, paths, **partition))]
 pub(super) fn partition_report(
     py: Python<'_>,
     dataset: Given<'_>,
     methods: Vec<String>,
     batches: u64,
     options: &str,
-    out: Option<PathBuf>,
+    (out, like): (Option<PathBuf>, Option<PathBuf>),
     partition: Option<PartitionOptions>,
 ) -> PyResult<String> {
     let partition = checked(&methods, partition)?;
@@ -352,7 +352,8 @@ pub(super) fn partition_report(
     train.refuse_unused(&given).map_err(error::engine)?;
     let report = wait::quietly(py, move |progress| {
         let (threads, out) = (train.threads, out.as_deref());
-        let options = engine_partition::Options { methods, like: None, partition, train, batches };
+        let like = like.map(|like| known_parts(&like, &data, partition.slack)).transpose()?;
+        let options = engine_partition::Options { methods, like, partition, train, batches };
         on_threads(threads, || match &data {
             Data::One(data) => Ok(json!(engine_partition::run(&options, data, out, progress)?)),
             Data::Several(data) => Ok(json!(typed::partition::run(&options, data, out, progress)?)),
@@ -360,6 +361,23 @@ pub(super) fn partition_report(
         })?
     })?;
     Ok(report.map_err(error::engine)?.to_string())
+}
+
+/// Parts of the partition in `like`, for `data`.
+fn known_parts(like: &Path, data: &Data, slack: f64) -> Result<KnownParts, Error> {
+    let (types, of) = match data {
+        Data::One(data) => {
+            (vec![(String::new(), data.num_nodes())], (data.identity()?, data.directory.as_deref()))
+        }
+        Data::Several(data) => {
+            let types = data.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
+            (types, (data.identity()?, data.directory.as_deref()))
+        }
+        Data::Directory(path) => {
+            return Err(Error::usage(format!("{}: open the dataset first", path.display())));
+        }
+    };
+    engine_partition::known_parts(like, &types, of, slack)
 }
 
 /// Keyword arguments of partitioners.

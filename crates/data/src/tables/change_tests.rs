@@ -361,5 +361,9 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     assert_eq!(data.nodes[0].time.as_ref().unwrap()[0], 7);
     let task = data.task("label").unwrap();
     assert!(!task.split.train.contains(&0) && task.split.test.contains(&0), "the row names its part");
+    // the row of a target is at time 300
+    write("late.csv", "id,age,country,label,part,since\nu99,1,c2,yes,test,301\n");
+    let late = MoreTables { nodes: one("user=late.csv"), ..of(Changed::Replace) };
+    error(&late, &["1 row of the task 'spent'", "correct the times of the changed nodes"]);
     error(&of(Changed::Fail), &["1 row with a key that the dataset has: line 2 'u99'", "changed = replace"]);
 }

@@ -309,6 +309,7 @@ fn read(
     let keys: Vec<&NodeKeys> = nodes.keys.iter().collect();
     let (mut edges, mut tasks) = (Vec::new(), nodes.tasks);
     let (reduced, removals) = plans.reduced(base, &keys, scratch, &mut report.ends, &mut faults)?;
+    removals.refuse_early(&reduced, &nodes.parts, &mut faults);
     for (e, plan) in plans.edges.iter().enumerate() {
         let finished = match load_edges(kept, e) {
             Some(finished) => finished,

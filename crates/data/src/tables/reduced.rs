@@ -7,7 +7,8 @@
 use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
 
 use super::{
-    parts::FeaturePart,
+    faults::Faults,
+    parts::{FeaturePart, NodePart},
     preprocessing::Preprocessing,
     removals::{Removals, ends},
     write::each_chunk,
@@ -84,6 +85,34 @@ impl Removals {
             self.reduce_task(task, data, known, (scratch, &format!("reduced-task-{number}")))?;
         }
         Ok(reduced)
+    }
+
+    /// Adds a fault for rows of tasks of `data` from before the time that a changed node has in
+    /// `nodes`.
+    pub(super) fn refuse_early(&self, data: &TypedDataset, nodes: &[NodePart], faults: &mut Faults) {
+        for task in &data.tasks {
+            let (TaskOn::Nodes(kind), Some(Seeds::Nodes(ids)), Some(times)) =
+                (&task.on, &task.seeds, &task.time)
+            else {
+                continue;
+            };
+            let of_type = nodes.iter().zip(&self.changed).find(|(nodes, _)| nodes.name == *kind);
+            let Some((NodePart { time: Some(exists), .. }, changed)) = of_type else { continue };
+            let is_early = |(v, time): &(&NodeId, &i64)| {
+                changed.binary_search(v).is_ok() && exists[**v as usize] > **time
+            };
+            let count = ids.iter().zip(times.iter()).filter(is_early).count() as u64;
+            if count > 0 {
+                let noun = if count == 1 { "row" } else { "rows" };
+                faults.add_many(&format!("nodes '{kind}'"), count, || {
+                    format!(
+                        "{count} {noun} of the task '{}' with a time before that from which a changed node \
+                         exists; correct the times of the changed nodes",
+                        task.name
+                    )
+                });
+            }
+        }
     }
 
     /// Edges of the type number `e` that end.

@@ -144,7 +144,7 @@ fn parts_of_several_types_are_reported_by_type_and_trained_on() {
         ("train papers --resume --epochs 3 --out run-new", 1, "another partition"),
         ("train new --graph-stores 1", 2, "each rank holds a part"),
         ("train new --strategy factored", 2, "--strategy factored"),
-        ("train new --sampler saint-node", 2, "use --sampler neighbor, full, weighted, labor or hgt"),
+        ("train new --sampler saint-node --shuffle-parts 2", 2, "--shuffle-parts 2"),
         ("train new --model gcn", 2, "use --model rsage"),
     ] {
         let refused = sandbox.run(args);
@@ -156,6 +156,7 @@ fn parts_of_several_types_are_reported_by_type_and_trained_on() {
         );
     }
     sandbox.ok("train new --resume --epochs 3 --out run-new");
+    sandbox.ok("train new --sampler saint-node --hidden 8 --batch-size 128 --epochs 1 --out run-subgraphs");
 }
 
 #[test]

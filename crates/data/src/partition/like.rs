@@ -7,6 +7,11 @@
 //! more. Few rows move between machines that way, and the balance is that of the earlier partition
 //! as long as few nodes are new.
 //!
+//! # Source
+//!
+//! Stanton and Kliot, *Streaming graph partitioning for large distributed graphs*, KDD 2012: the
+//! greedy rule, with the balance as a bound instead of a weight.
+//!
 //! # Cost
 //!
 //! O(E + V K), sequential.

@@ -14,7 +14,7 @@ use super::{
     encoding::EncodedColumn,
     faults::Faults,
     kept::{Kept, KeptColumn},
-    keys::NodeRows,
+    node_rows::NodeRows,
     parts::{FeaturePart, KeptTargets, TargetPart, keep_split, restore_split},
     rows::Encoder,
     source::Table,

@@ -37,6 +37,7 @@ mod key_writer;
 mod keys;
 mod memory;
 mod names;
+mod node_rows;
 mod nodes;
 mod outside;
 mod parts;

@@ -91,7 +91,8 @@ impl ChangedColumns {
     pub(super) fn read(
         table: &Table,
         rows: &NodeRows,
-        (columns, time): (&[(usize, EncodedColumn)], Option<(usize, TimeUnit)>),
+        columns: &[(usize, EncodedColumn)],
+        time: Option<(usize, TimeUnit)>,
         (scratch, name): (&Scratch, &str),
         faults: &mut Faults,
     ) -> Result<Self> {

@@ -441,7 +441,7 @@ impl<'a> NodePlan<'a> {
     ) -> Result<ChangedColumns> {
         let Some(table) = &self.table else { return Ok(ChangedColumns::default()) };
         let name = format!("changed-features-{}", self.index);
-        ChangedColumns::read(table, &keys.rows, (placed, self.time), (scratch, &name), faults)
+        ChangedColumns::read(table, &keys.rows, placed, self.time, (scratch, &name), faults)
     }
 
     /// Task of the `count` nodes of this import, whose targets are those of the first of them.

@@ -81,6 +81,9 @@ pub(super) enum Against {
     Ends { end: End, lists: CandidateLists },
 }
 
+/// Gathers the ranks of all shares, in their order, from those of one.
+pub(crate) type GatherRanks<'s> = dyn Fn(&[Vec<f64>]) -> Result<Vec<Vec<f64>>> + 's;
+
 /// Share of the queries of a ranking that this process ranks, if several processes divide them.
 pub(crate) struct QueryShare<'s> {
     /// Number of the share.
@@ -88,7 +91,7 @@ pub(crate) struct QueryShare<'s> {
     /// Number of shares.
     pub(crate) of: usize,
     /// Gathers the ranks of all shares, in their order, from those of this one.
-    pub(crate) gather: &'s dyn Fn(&[Vec<f64>]) -> Result<Vec<Vec<f64>>>,
+    pub(crate) gather: &'s GatherRanks<'s>,
 }
 
 /// Embeddings of all nodes with the decoder that scores pairs of them.

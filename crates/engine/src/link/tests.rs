@@ -11,7 +11,7 @@ use graphmill_nn::{
     link::decoder::{DecoderConfig, TABLE},
 };
 
-use super::{LinkEvaluation, LinkMetric, LinkTask, Numbering, QueryShare, Scored};
+use super::{LinkEvaluation, LinkMetric, LinkTask, Numbering, QueryShare, Scored, evaluate::GatherRanks};
 use crate::{TrainConfig, config::link::LINK};
 
 const NODES: usize = 40;
@@ -95,7 +95,7 @@ fn shares_of_a_ranking_are_the_whole() {
         let (config, task) = task(&data, candidates, name);
         let (evaluation, metric) =
             (task.evaluation(&config, "test").unwrap(), LinkMetric::find(name).unwrap());
-        let by = |number: usize, gather: &dyn Fn(&[Vec<f64>]) -> crate::Result<Vec<Vec<f64>>>| {
+        let by = |number: usize, gather: &GatherRanks| {
             let share = QueryShare { number, of: 3, gather };
             evaluation.score_by_share(&scored, &task.known, &metric, &share).unwrap()
         };

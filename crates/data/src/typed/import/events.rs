@@ -211,9 +211,9 @@ impl Log {
     /// # Errors
     /// The file cannot be read, or lines have faults.
     pub(super) fn read(files: &Files, name: &str) -> Result<Self> {
-        let (mut events, pairs, lines) = log_lines(files, name)?;
-        events.features = lines.finish(true)?;
-        Ok(Self { events, pairs })
+        let (mut log, features) = log_lines(files, name)?;
+        log.events.features = features.finish(true)?;
+        Ok(log)
     }
 
     /// Adds the ends to the events: items follow the users in one id space. Returns the id of the
@@ -242,7 +242,7 @@ pub(super) fn separate_keys(raw: &mut RawTyped, shift: u64) {
 }
 
 /// Times and classes, users and items, and features of the lines of a log.
-fn log_lines(files: &Files, name: &str) -> Result<(Events, Vec<(u32, u32)>, SparseTable)> {
+fn log_lines(files: &Files, name: &str) -> Result<(Log, SparseTable)> {
     let mut events = Events { name: "links".into(), ..Events::default() };
     let (mut lines, mut first) = (SparseTable::default(), true);
     let mut pairs: Vec<(u32, u32)> = Vec::new();
@@ -271,7 +271,7 @@ fn log_lines(files: &Files, name: &str) -> Result<(Events, Vec<(u32, u32)>, Spar
         events.labels.push(class);
         Ok(())
     })?;
-    Ok((events, pairs, lines))
+    Ok((Log { events, pairs }, lines))
 }
 
 /// Class of an event.

@@ -67,7 +67,9 @@ const KEYED: [&[u8]; 2] = [
 ];
 
 /// Entries of a dictionary from three numbers to lists.
-fn keyed_lists(data: &[u8]) -> Result<Vec<([i64; 3], Vec<i64>)>, String> {
+type KeyedLists = Vec<([i64; 3], Vec<i64>)>;
+
+fn keyed_lists(data: &[u8]) -> Result<KeyedLists, String> {
     let mut found = Vec::new();
     let pickle = read(data).map_err(|(_, message)| message)?;
     let each = |key: [i64; 3], list: &[i64]| {

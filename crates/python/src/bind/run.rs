@@ -339,9 +339,10 @@ pub(super) fn partition_report(
     methods: Vec<String>,
     batches: u64,
     options: &str,
-    (out, like): (Option<PathBuf>, Option<PathBuf>),
+    paths: (Option<PathBuf>, Option<PathBuf>),
     partition: Option<PartitionOptions>,
 ) -> PyResult<String> {
+    let (out, like) = paths;
     let partition = checked(&methods, partition)?;
     let mut train = TrainConfig { seed: partition.seed, ..TrainConfig::default() };
     let data = dataset.data();

@@ -120,7 +120,7 @@ class TrainOptions(TypedDict, total=False):
     #: Assignment of stages to workers and devices
     strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "auto", "layered", "historical"]
     #: Reuse of bottom-layer rows by several batches
-    reuse: Literal["none", "layered"]
+    reuse: Literal["none", "layered", "auto"]
     #: Link of a simulated device to the host, or none
     link: Word
     #: Link of a simulated device to the other devices, or none
@@ -605,7 +605,7 @@ class PlanOptions(TypedDict, total=False):
     #: Spread of cached rows over devices
     placement: Word
     #: Reuse of bottom-layer rows by several batches
-    reuse: Literal["none", "layered"]
+    reuse: Literal["none", "layered", "auto"]
     #: Arithmetic of dense products
     precision: Literal["f32", "tf32", "bf16"]
     #: Number type of features in memory
@@ -786,7 +786,7 @@ class BenchOptions(TypedDict, total=False):
     #: Assignment of stages to workers and devices
     strategy: Literal["sequential", "pipelined", "factored", "time-sharing", "auto", "layered", "historical"]
     #: Reuse of bottom-layer rows by several batches
-    reuse: Literal["none", "layered"]
+    reuse: Literal["none", "layered", "auto"]
     #: Link of a simulated device to the host, or none
     link: Word
     #: Link of a simulated device to the other devices, or none

@@ -128,7 +128,8 @@ fn a_task_of_a_database_is_imported_learned_and_predicted() {
     // rows of the results have no key of their own
     sandbox.write("new.csv", "points\n1\n");
     let outcome = sandbox.run("predict run --on results=new.csv --out -");
-    assert_ne!(outcome.status, Some(0), "{}", outcome.stdout);
+    assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("read no column of their keys"), "{}", outcome.stderr);
 }
 
 #[test]

@@ -110,6 +110,10 @@ impl MoreTables {
             let message = "there are no tables; name tables of nodes, edges or targets, or of ends";
             return Err(Error::invalid(message));
         }
+        if self.changed != Changed::Fail && self.nodes.is_empty() {
+            let message = "changed has no effect without tables of nodes; leave it out";
+            return Err(Error::invalid(message));
+        }
         self.check_splits(data)?;
         let tables = TypeTables::new((data, known), None, (&self.nodes, &self.edges), &self.memory)?;
         let nodes = data.nodes.iter().zip(&tables.nodes);

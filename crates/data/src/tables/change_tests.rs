@@ -334,7 +334,7 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     let edges = ["1 row with an edge that the dataset does not have: line 2 'u99' -> 'u97'"];
     error(&ends("", "friend=edges.csv", Dangling::Error), &edges);
     error(&ends("", "of=owners.csv", Dangling::Error), &["come from a column of the nodes 'item'"]);
-    error(&ends("user=edges.csv", "", Dangling::Error), &["id"]);
+    error(&ends("user=edges.csv", "", Dangling::Error), &["there is no column 'id'"]);
 
     let tables = ends("user=nodes.csv", "friend=edges.csv", Dangling::Drop);
     let (made, appended) = append_tables(dir.join("base"), &tables, dir.join("less"), work(1 << 26)).unwrap();
@@ -355,6 +355,14 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     let kept = append(Changed::Keep, "kept");
     assert_same(&dir.join("kept"), &dir.join("base"));
     assert_eq!((kept.report.nodes[0].unchanged, kept.report.nodes[0].changed), (1, 0));
+    // rows that are left out have no edges: their owners are not looked up
+    write("items.csv", "id,owner\n700,zoe\n");
+    let items = MoreTables { nodes: one("item=items.csv"), ..of(Changed::Keep) };
+    for (dangling, name) in [(Dangling::Error, "as-it-is"), (Dangling::Add, "as-it-is-too")] {
+        let tables = MoreTables { dangling, ..items.clone() };
+        append_tables(dir.join("base"), &tables, dir.join(name), work(1 << 26)).unwrap();
+        assert_same(&dir.join(name), &dir.join("base"));
+    }
     let replaced = append(Changed::Replace, "replaced");
     assert_eq!(replaced.report.nodes[0].changed, 1);
     let data = typed::open(dir.join("replaced"), Verify::All).unwrap();
@@ -365,5 +373,7 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     write("late.csv", "id,age,country,label,part,since\nu99,1,c2,yes,test,301\n");
     let late = MoreTables { nodes: one("user=late.csv"), ..of(Changed::Replace) };
     error(&late, &["1 row of the task 'spent'", "correct the times of the changed nodes"]);
+    let unused = MoreTables { nodes: Names::None, edges: one("friend=edges.csv"), ..of(Changed::Keep) };
+    error(&unused, &["changed has no effect without tables of nodes"]);
     error(&of(Changed::Fail), &["1 row with a key that the dataset has: line 2 'u99'", "changed = replace"]);
 }

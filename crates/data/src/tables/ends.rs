@@ -64,7 +64,11 @@ pub(super) fn read(
         }
         // Each end looks up its keys on its own.
         let [src, dst] = &mut columns;
-        let (src, dst) = rayon::join(|| add(&at[0], src, batch), || add(&at[1], dst, batch));
+        // a row of a node table that is no node, or changes none, has no edge
+        let is_used =
+            |row: usize| !matches!(at[0], End::Row) || source.rows.node(batch.first + row as u64).is_some();
+        let (src, dst) =
+            rayon::join(|| add(&at[0], src, batch, &is_used), || add(&at[1], dst, batch, &is_used));
         let (mut no_end, others) = (src?, dst?);
         no_end.extend(others);
         no_end.sort_unstable();
@@ -84,14 +88,20 @@ pub(super) fn read(
     Ok(EndIds { ids: [src, dst], unknown: [src_unknown, dst_unknown], rows, missing, examples })
 }
 
-/// Adds the ends of a batch to their column, and returns the rows without a key.
-fn add(end: &End, column: &mut Ends<'_>, batch: &Batch) -> Result<Vec<usize>> {
+/// Adds the ends of a batch to their column, and returns the used rows without a key.
+fn add(
+    end: &End,
+    column: &mut Ends<'_>,
+    batch: &Batch,
+    is_used: &(impl Fn(usize) -> bool + Sync),
+) -> Result<Vec<usize>> {
     let End::Key(columns) = end else { return Ok(Vec::new()) };
     let mut missing = Vec::new();
     let mut key = String::new();
     for row in 0..batch.rows {
-        let is_there = columns.read(batch, row, &mut key);
-        if !is_there {
+        let is_used = is_used(row);
+        let is_there = is_used && columns.read(batch, row, &mut key);
+        if is_used && !is_there {
             missing.push(row);
         }
         column.push(batch.first + row as u64, is_there.then_some(&key))?;

@@ -125,8 +125,11 @@ fn dataset_of(dir: &Path, path: &Path) -> Result<Option<DatasetRecord>> {
 }
 
 /// Returns true if `data` has rows that were appended to the dataset `before`, once or several
-/// times.
+/// times. Ids of a reordered dataset are not those of the datasets before it.
 fn extends(data: &TypedDataset, before: &DatasetRecord) -> bool {
+    if data.nodes.iter().any(|nodes| nodes.original_ids.is_some()) {
+        return false;
+    }
     let Some(checksum) = &before.checksum else { return false };
     let record = data.preprocessing.as_ref().and_then(|record| record["appended"].as_array());
     record.into_iter().flatten().any(|appended| appended["checksum"].as_str() == Some(checksum))

@@ -193,17 +193,18 @@ fn known_parts(
     data: Option<&TypedDataset>,
     slack: f64,
 ) -> Result<KnownParts, Error> {
-    let (types, checksum) = match data {
+    let (types, checksum, is_reordered) = match data {
         Some(data) => {
             let types = data.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
-            (types, data.identity()?)
+            (types, data.identity()?, data.nodes.iter().any(|nodes| nodes.original_ids.is_some()))
         }
         None => {
             let data = args::open_dataset(path)?;
-            (vec![(String::new(), data.num_nodes())], data.identity()?)
+            (vec![(String::new(), data.num_nodes())], data.identity()?, data.original_ids.is_some())
         }
     };
-    partition::known_parts(like, &types, (checksum, Some(path)), slack)
+    // ids of a reordered dataset are not those of the datasets that it extends
+    partition::known_parts(like, &types, (checksum, (!is_reordered).then_some(path)), slack)
 }
 
 /// Draws the chart, if one was requested.

@@ -366,13 +366,16 @@ pub(super) fn partition_report(
 
 /// Parts of the partition in `like`, for `data`.
 fn known_parts(like: &Path, data: &Data, slack: f64) -> Result<KnownParts, Error> {
+    // ids of a reordered dataset are not those of the datasets that it extends
     let (types, of) = match data {
         Data::One(data) => {
-            (vec![(String::new(), data.num_nodes())], (data.identity()?, data.directory.as_deref()))
+            let directory = data.directory.as_deref().filter(|_| data.original_ids.is_none());
+            (vec![(String::new(), data.num_nodes())], (data.identity()?, directory))
         }
         Data::Several(data) => {
             let types = data.nodes.iter().map(|nodes| (nodes.name.clone(), nodes.count)).collect();
-            (types, (data.identity()?, data.directory.as_deref()))
+            let is_in_order = data.nodes.iter().all(|nodes| nodes.original_ids.is_none());
+            (types, (data.identity()?, data.directory.as_deref().filter(|_| is_in_order)))
         }
         Data::Directory(path) => {
             return Err(Error::usage(format!("{}: open the dataset first", path.display())));

@@ -79,6 +79,12 @@ pub fn relbench(dir: impl AsRef<Path>, options: &RelBenchOptions) -> Result<RelB
     if let Some(unknown) = named.into_iter().find(|name| !names.contains(&&name[..])) {
         return Err(Error::Unknown { axis: "task", name: unknown.clone(), known: names.join(", ") });
     }
+    let mut kinds = options.kinds.iter().filter_map(|(name, _)| name.as_ref());
+    if let Some(name) = kinds.find(|name| !options.tasks.is_empty() && !options.tasks.contains(name)) {
+        return Err(Error::invalid(format!(
+            "the kind of task '{name}' is given, but it is not imported; name it as a task, too"
+        )));
+    }
     let (mut targets, mut notes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
     let mut hidden: Vec<(String, String)> = Vec::new();
     for task in &tasks {

@@ -12,6 +12,11 @@ use crate::{
 
 /// Maximum length of a file.
 const MAX_LENGTH: u64 = 1 << 36;
+/// Number of times that events may repeat a negative on average, beyond [`MIN_REPEATED`] in all: a
+/// small file must not take all memory.
+const MAX_REPEATS: usize = 16;
+/// Number of negatives that events may always repeat.
+const MIN_REPEATED: usize = 1 << 20;
 
 /// Destinations of events, as preliminary ids.
 pub(super) struct Given {
@@ -96,6 +101,15 @@ impl Given {
         let mut nodes = Vec::with_capacity(self.nodes.len());
         for &id in &self.nodes {
             nodes.push(numbering.destination(id).ok_or("a negative is not a destination")?);
+        }
+        let lengths = found.iter().map(|&at| self.starts[at + 1] - self.starts[at]);
+        let total = lengths.fold(0, usize::saturating_add);
+        if total > nodes.len().saturating_mul(MAX_REPEATS).saturating_add(MIN_REPEATED) {
+            return Err(format!(
+                "the events of '{name}' repeat so often that their negatives are {total} nodes, of {}; the \
+                 file belongs to another edge list: download both again",
+                nodes.len()
+            ));
         }
         let list = |&at: &usize| nodes[self.starts[at]..self.starts[at + 1]].iter().copied();
         let lists = CandidateLists::new(found.iter().map(list));

@@ -27,14 +27,16 @@ pub(crate) fn papers(words: &[&str]) -> Result<()> {
 
 /// Name of the definition that measures speed-ups over threads.
 const THREADS: &str = "scaling-threads";
+/// Options with which the runner leaves the record as it was, so that its chart stays.
+const KEEP_RECORD: [&str; 5] = ["--quick", "--only", "--set", "--sides", "--out"];
 
 /// Measures training, sampling and products on 1, 2, 4, ... threads up to the cores of the machine,
 /// and draws their chart.
 pub(crate) fn scaling_threads(words: &[&str]) -> Result<()> {
     let words = runner_words(words)?;
     run(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
-    // other options leave the record as it was
-    if words.len() == 1 { run(&["charts", THREADS]) } else { Ok(()) }
+    let keeps = |word: &String| KEEP_RECORD.contains(&word.split('=').next().unwrap_or_default());
+    if words.iter().any(keeps) { Ok(()) } else { run(&["charts", THREADS]) }
 }
 
 /// Words for the runner: `--threads 1,2` replaces the numbers of threads, and others are passed on.

@@ -78,6 +78,12 @@ impl<'g> Paths<'g> {
         self.nodes
     }
 
+    /// Number of rows that a step holds: those of the nodes, and of the nodes between.
+    pub fn num_rows(&self) -> usize {
+        let between = self.between.iter().filter_map(|[to, _]| to.first());
+        self.nodes + between.map(|graph| graph.num_nodes()).sum::<usize>()
+    }
+
     /// Number of edges that a step reads, `E`.
     pub fn num_edges(&self) -> usize {
         let between = self.between.iter().flatten().flatten();

@@ -156,6 +156,7 @@ fn scores_against_lists_depend_neither_on_threads_nor_on_interruptions() {
     let stop = || done.fetch_add(1, SeqCst) + 1 >= 3;
     let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &stop };
     assert!(matches!(run_events(&config, &data, context), Err(Error::Interrupted { saved: true, .. })));
+    drop(run);
     let run = RunDir::reopen(&path).unwrap();
     let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
     assert_eq!(results(&run_events(&config, &data, context).unwrap()), one);

@@ -9,8 +9,9 @@
 //! A rank makes the seeds of every batch as one process does, and keeps the positives whose sources
 //! it owns, with their negatives. It draws the neighbours of their ends itself, from the graph that
 //! it has, without the edges of the whole batch: draws depend on the node and not on the rank, so
-//! these are the blocks of one process, and no request for neighbours is sent. Feature rows, rows
-//! between layers and gradients pass between ranks as in a run on nodes.
+//! these are the blocks of one process, and no request for neighbours is sent (`labor` with
+//! iterations counts the destinations of the share). Feature rows, rows between layers and gradients
+//! pass between ranks as in a run on nodes.
 //!
 //! To score edges, embeddings are gathered on all ranks: those of all nodes if edges are ranked
 //! among them, whose queries the ranks divide, and else those of the ends of edges and of their
@@ -26,9 +27,10 @@
 //!
 //! # Memory
 //!
-//! On every rank the edges, as in one process: `8 V + 4 E` mapped bytes, and as many in memory for
-//! the graph without held-out edges; `4 F` bytes for each embedding of width `F` that is gathered.
-//! Feature rows are those of the rank's own parts.
+//! On every rank what one process holds: `8 V + 4 E` mapped bytes and as many in memory for the
+//! graph without held-out edges; 12 bytes for each edge to learn; of a directed graph 16 `E` more
+//! for the known edges, and as much again while they are made. `4 F` bytes for each embedding of
+//! width `F` that is gathered. Feature rows are those of the rank's own parts.
 
 use graphmill_core::Graph;
 use graphmill_data::{Dataset, partition::PartitionDir};

@@ -12,8 +12,8 @@
 //! - for each requested row and each node of the graph, the selection of the hot nodes.
 //!
 //! Reuse pays if it saves more than a multiple of what it adds ([`ReuseWork::pays`]). The counts
-//! depend on the options and the dataset alone and not on times, so a run decides the same on every
-//! machine.
+//! do not depend on times. They depend on the options and the dataset and, without `--hot-ratio`,
+//! on the free memory, which limits the hot rows; with it, a run decides the same on every machine.
 //!
 //! # Source
 //!

@@ -51,7 +51,7 @@ pub(crate) fn label_propagation(
     let columns =
         if matches!(targets, Labels::Multi { .. } | Labels::Values { .. }) { 2 * width } else { *width };
     let products = paths.num_edges() as f64 * columns as f64 * options.propagation_steps as f64;
-    let is_dear = products > MAX_PRODUCTS || paths.num_nodes() * columns > MAX_VALUES;
+    let is_dear = products > MAX_PRODUCTS || paths.num_rows() * columns > MAX_VALUES;
     if is_dear || *width == 0 || train.is_empty() || config.host_budget.0 > 0 {
         return Ok(None);
     }

@@ -111,9 +111,10 @@ impl SavedRun {
                 Some("the run learned targets of events, and labels spread over the edges of nodes")
             }
             None => Some("the run has no record of its targets (dataset.json)"),
-            Some(Origin { typed: Some(typed), .. }) if !typed.is_on_nodes || is_table(&self.config) => {
-                Some("the run learned links, which are no labels of nodes")
-            }
+            Some(Origin { typed: Some(typed), .. }) if !typed.is_on_nodes || is_table(&self.config) => Some(
+                "the run did not learn targets of nodes, or an older version wrote it, and labels spread \
+                 between nodes",
+            ),
             Some(_) => None,
         };
         if let Some(why) = why {

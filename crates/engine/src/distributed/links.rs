@@ -10,8 +10,8 @@
 //! it owns, with their negatives. It draws the neighbours of their ends itself, from the graph that
 //! it has, without the edges of the whole batch: draws depend on the node and not on the rank, so
 //! these are the blocks of one process, and no request for neighbours is sent (`labor` with
-//! iterations counts the destinations of the share). Feature rows, rows between layers and gradients
-//! pass between ranks as in a run on nodes.
+//! iterations counts the destinations of the share). Feature rows, rows between layers and
+//! gradients pass between ranks as in a run on nodes.
 //!
 //! To score edges, embeddings are gathered on all ranks: those of all nodes if edges are ranked
 //! among them, whose queries the ranks divide, and else those of the ends of edges and of their

@@ -125,11 +125,11 @@ fn a_task_of_a_database_is_imported_learned_and_predicted() {
     sandbox.write("schema.toml", planned.split("# schema.toml\n").nth(1).unwrap());
     sandbox.ok("import tables again schema.toml --name data");
     assert!(sandbox.read("data/graphmill.json") == sandbox.read("again/graphmill.json"));
-    // rows of the results have no key of their own
+    // new nodes have no time, of which the rows of the task have one
     sandbox.write("new.csv", "points\n1\n");
     let outcome = sandbox.run("predict run --on results=new.csv --out -");
     assert_eq!(outcome.status, Some(2), "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("read no column of their keys"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("gives no time for a row"), "{}", outcome.stderr);
 }
 
 #[test]

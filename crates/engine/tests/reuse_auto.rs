@@ -28,7 +28,7 @@ fn data(features: usize) -> Dataset {
     data
 }
 
-const WIDE: usize = 400;
+const WIDE: usize = 1000;
 const NARROW: usize = 6;
 
 fn config(options: &str) -> TrainConfig {

@@ -65,7 +65,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Resul
 
 /// Trains on the links of a graph.
 fn train_links(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
-    link::check(config)?;
+    link::check(config, false)?;
     let links = LinkTask::new(config, data)?;
     links.notes.iter().for_each(|note| context.observer.note(note));
     train_from(memory::placements(config, &links.data), config, &links.data, Some(&links), context)

@@ -6,10 +6,10 @@ use serde_json::Value;
 use crate::common::{Outcome, Sandbox};
 
 /// Options small enough for the shim, whose device threads are fibers.
-const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --seed 3 --dropout 0.2";
+pub(crate) const SMALL: &str = "--hidden 16 --fanout 4,3 --batch-size 500 --seed 3 --dropout 0.2";
 
 /// Runs the program on the shim.
-fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
+pub(crate) fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
     let output = sandbox.command(args).env("GRAPHMILL_DEVICE", "shim").output().expect("the program starts");
     Outcome {
         args: args.to_string(),
@@ -19,12 +19,12 @@ fn on_shim(sandbox: &Sandbox, args: &str) -> Outcome {
     }
 }
 
-fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 /// Trains on the processor and on `devices`, and asserts agreement; returns the run on `devices`.
-fn agrees(sandbox: &Sandbox, devices: &str, options: &str) -> Value {
+pub(crate) fn agrees(sandbox: &Sandbox, devices: &str, options: &str) -> Value {
     agrees_with(sandbox, "cpu", devices, options)
 }
 
@@ -82,33 +82,6 @@ fn models_agree_with_the_processor() {
     for model in ["sage", "gcn", "gat --heads 2", "gin --norm batch"] {
         agrees(&sandbox, "cuda:0", &format!("--model {model} --max-batches 2"));
     }
-}
-
-/// Topics have no features, so a row is learned for each.
-#[test]
-fn models_of_several_types_agree_with_the_processor() {
-    let sandbox = Sandbox::new();
-    sandbox.ok("generate typed data --nodes 600 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
-    let rows = format!("--host-budget {}", 600 * 8);
-    for options in [
-        "rsage --strategy pipelined",
-        "rgcn --bases 2 --norm layer",
-        "rgat --heads 2",
-        "hgt --heads 2 --head-layers 1",
-        "simple-hgn --heads 2",
-        &format!("rgcn --blocks 4 --head-layers 1 {rows}"),
-    ] {
-        agrees(&sandbox, "cuda:0", &format!("--model {options}"));
-    }
-    let args = format!("train data {SMALL} --model rgcn --devices cuda:0");
-    on_shim(&sandbox, &format!("{args} --epochs 2 --out one")).succeeded();
-    on_shim(&sandbox, &format!("{args} --epochs 1 --out two")).succeeded();
-    on_shim(&sandbox, &format!("{args} --epochs 2 --out two --resume")).succeeded();
-    sandbox.results("one").assert_same(&sandbox.results("two"), "resumed");
-    // the processor scores a model that a device trained
-    let summary = String::from_utf8(sandbox.read("one/summary.json")).expect("text");
-    let summary: Value = serde_json::from_str(&summary).expect("JSON");
-    assert_eq!(sandbox.ok_json("eval one")["test"], summary["test"]["score"]);
 }
 
 #[test]

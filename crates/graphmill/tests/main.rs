@@ -12,6 +12,7 @@ mod client;
 mod commands;
 mod common;
 mod cuda;
+mod cuda_types;
 mod datasets;
 mod determinism;
 mod embedding;

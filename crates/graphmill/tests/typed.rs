@@ -243,7 +243,7 @@ fn unusable_options_and_tasks_of_several_types_are_refused() {
     };
     refused("train papers --strategy factored", "--strategy factored: on several types it runs on simulated");
     refused("train papers --devices cuda:0,1", "one NVIDIA device trains; use cuda:0, or leave it out");
-    refused("train papers --devices cuda:0 --placement shard", "NVIDIA devices cache no feature rows");
+    refused("train papers --devices cuda:0 --placement shard", "cuda:0 is a single device");
     refused("train papers --model gcn", "use --model rsage, rgcn");
     refused("train papers --task price", "known: area");
     refused("train papers --fanout 5,5;likes=1,1", "unknown relation 'likes'");

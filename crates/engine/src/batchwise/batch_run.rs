@@ -166,6 +166,11 @@ pub(crate) trait BatchRun {
         None
     }
 
+    /// Note for the user that arose since the last call.
+    fn note(&mut self) -> Option<String> {
+        None
+    }
+
     /// Cost of the minibatches that were counted for caches.
     fn presampling(&self) -> Option<PresamplingRecord> {
         None

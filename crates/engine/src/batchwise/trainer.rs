@@ -175,6 +175,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         }
         session.observer.evaluate(scored);
         let score = run.score(&mut session.position.learner, Part::Valid);
+        run.note().into_iter().for_each(|note| session.observer.note(&note));
         if score.is_err() {
             session.position.rescue(session.observer);
         }
@@ -218,6 +219,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
                 }
             }
             let score = run.score(&mut session.position.learner, Part::Test)?;
+            run.note().into_iter().for_each(|note| session.observer.note(&note));
             diagnostics.extend(run.diagnostics("test"));
             test.score = score.map(|scored| scored.score);
             baseline = run.baseline()?;

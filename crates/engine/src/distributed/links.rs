@@ -51,7 +51,7 @@ use crate::{
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
-    link::check(config)?;
+    link::check(config, false)?;
     let options: LinkOptions = config.own.get();
     let refuse = |option: String, why: &str| {
         Err(Error::usage(format!("{option}: it is not available for links over several ranks; {why}")))

@@ -10,11 +10,11 @@ const STRATEGIES: &[&str] = &["sequential", "pipelined"];
 /// Orders of the edges to learn.
 const ORDERS: &[&str] = &["random", "sequential"];
 
-/// Refuses options with which a run cannot learn links.
+/// Refuses options with which a run cannot learn links; an NVIDIA device trains if `on_nvidia`.
 ///
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
-pub fn check(config: &TrainConfig) -> Result<()> {
+pub fn check(config: &TrainConfig, on_nvidia: bool) -> Result<()> {
     let refuse = |option: String, why: String| Err(Error::usage(format!("{option} with links: {why}")));
     let is_subgraph = sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs());
     if is_subgraph {
@@ -35,7 +35,12 @@ pub fn check(config: &TrainConfig) -> Result<()> {
         let why = format!("it orders nodes, and the seeds are edges; use --order {}", one_of(ORDERS));
         return refuse(format!("--order {}", config.order), why);
     }
-    if *config.devices != Devices::Cpu {
+    let trains = match &*config.devices {
+        Devices::Cpu => true,
+        Devices::Virtual(_) => false,
+        Devices::Cuda(_) => on_nvidia,
+    };
+    if !trains {
         let why = "pairs are scored on the processor; leave it out";
         return refuse(format!("--devices {}", config.devices), why.into());
     }

@@ -298,7 +298,7 @@ fn draws_subgraphs(config: &TrainConfig) -> bool {
 }
 
 /// The run reads rows through a cache whose size is a fraction of all rows.
-pub(super) fn cache_ratio(config: &TrainConfig, _: &Key) -> Read {
+fn cache_ratio(config: &TrainConfig, _: &Key) -> Read {
     if is_partitioned(config) && draws_subgraphs(config) && *config.devices == Devices::Cpu {
         return Err(format!(
             "over ranks, --sampler {} reads only the rows of the rank's own parts; use a sampler that starts \
@@ -310,7 +310,7 @@ pub(super) fn cache_ratio(config: &TrainConfig, _: &Key) -> Read {
 }
 
 /// The nearest cache holds some of the rows but not all.
-pub(super) fn cache(config: &TrainConfig, key: &Key) -> Read {
+fn cache(config: &TrainConfig, key: &Key) -> Read {
     cache_ratio(config, key)?;
     match config.cache_ratio.0 {
         None => {}
@@ -339,7 +339,7 @@ pub(super) fn cache(config: &TrainConfig, key: &Key) -> Read {
 }
 
 /// The run has a cache in host memory between devices and the disk.
-pub(super) fn host_cache(config: &TrainConfig, _: &Key) -> Read {
+fn host_cache(config: &TrainConfig, _: &Key) -> Read {
     match &*config.devices {
         Devices::Cpu => Err("the cache of --devices cpu is --cache; use it instead".into()),
         _ if config.host_budget.0 == 0 => {
@@ -386,7 +386,7 @@ fn several_devices(config: &TrainConfig) -> Read {
 }
 
 /// Several devices share a static cache, or have dynamic caches of their own.
-pub(super) fn placement(config: &TrainConfig, key: &Key) -> Read {
+fn placement(config: &TrainConfig, key: &Key) -> Read {
     several_devices(config)?;
     if is_partitioned(config) && !config.cuda_devices().is_empty() {
         return Err("over ranks each NVIDIA device caches rows of its own; leave it out".into());

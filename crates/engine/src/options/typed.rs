@@ -44,10 +44,6 @@ const ON_PROCESSOR: &str = "it runs on the processor";
 const RULES: &[(&str, Rule)] = &[
     ("model", model),
     ("devices", devices),
-    ("cache_ratio", cache),
-    ("cache", cache),
-    ("host_cache", device_caches),
-    ("placement", device_caches),
     ("order", order),
     ("fanout", fanout),
     ("label_inputs", |config, _| label_columns(config)),
@@ -69,6 +65,10 @@ const SHARED: &[&str] = &[
     "class_weights",
     "focal",
     "device_budget",
+    "cache_ratio",
+    "cache",
+    "host_cache",
+    "placement",
     "link",
     "peer_link",
     "peer_timeout",
@@ -106,11 +106,11 @@ const NO_TARGETS: &str = "links have no targets";
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let learns_links = is_typed_link(config);
+    if learns_links && (key.name == "max_batches" || key.name == "device_budget" && has_memory(config)) {
+        return Ok(());
+    }
     if let Some((_, reason)) = UNREAD_OF_LINKS.iter().find(|(name, _)| learns_links && *name == key.name) {
         return Err(format!("links of several types do not use it, because {reason}; leave it out"));
-    }
-    if learns_links && key.name == "max_batches" {
-        return Ok(());
     }
     if let Some((_, reason)) = UNREAD.iter().find(|(name, _)| *name == key.name) {
         return Err(format!("training on several types does not use it, because {reason}; leave it out"));
@@ -127,38 +127,16 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     own.or(shared).map_or(Ok(()), |(_, rule)| rule(config, key))
 }
 
+/// Returns true if an NVIDIA device trains, whose memory a budget limits.
+fn has_memory(config: &TrainConfig) -> bool {
+    !config.cuda_devices().is_empty()
+}
+
 /// The devices can train.
 fn devices(config: &TrainConfig, _: &Key) -> Read {
-    if is_typed_link(config) && !config.cuda_devices().is_empty() {
-        let reason =
-            "links of several types do not use NVIDIA devices; use cpu or virtual:N, or leave it out";
-        return Err(reason.into());
-    }
     match config.cuda_devices().len() {
         0 | 1 => Ok(()),
         _ => Err("on several types one NVIDIA device trains; use cuda:0, or leave it out".into()),
-    }
-}
-
-/// The host or simulated devices cache some of the rows. NVIDIA devices cache none.
-fn cache(config: &TrainConfig, key: &Key) -> Read {
-    let rule = if key.name == "cache" { rules::cache } else { rules::cache_ratio };
-    match &*config.devices {
-        Devices::Cuda(_) => rule(&TrainConfig { devices: Devices::Cpu.into(), ..config.clone() }, key),
-        _ => rule(config, key),
-    }
-}
-
-/// Simulated devices cache rows, so that the host has a cache of its own.
-fn device_caches(config: &TrainConfig, key: &Key) -> Read {
-    match &*config.devices {
-        Devices::Cuda(_) => Err(
-            "on several types NVIDIA devices cache no feature rows; use --cache for those of the host, or \
-                 leave it out"
-                .into(),
-        ),
-        _ if key.name == "placement" => rules::placement(config, key),
-        _ => rules::host_cache(config, key),
     }
 }
 

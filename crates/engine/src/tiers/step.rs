@@ -29,13 +29,13 @@ impl Step {
 }
 
 /// Device whose memory is measured.
-pub(super) struct Meter<'m> {
+pub(crate) struct Meter<'m> {
     /// Its operations.
-    pub(super) backend: &'m dyn Backend,
+    pub(crate) backend: &'m dyn Backend,
     /// Returns the bytes in use.
-    pub(super) now: &'m dyn Fn() -> Option<u64>,
+    pub(crate) now: &'m dyn Fn() -> Option<u64>,
     /// Returns the most bytes in use since the start.
-    pub(super) most: &'m dyn Fn() -> Option<u64>,
+    pub(crate) most: &'m dyn Fn() -> Option<u64>,
 }
 
 /// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,

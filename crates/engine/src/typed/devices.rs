@@ -16,6 +16,7 @@ use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 use super::{stages::TypedBatches, step::StepBytes, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
+    accelerator::ComputeDevices,
     device::{Device, MemoryReservation},
     record::{DeviceRecord, Traffic},
     strategy::{
@@ -43,6 +44,18 @@ pub(super) fn order(config: &TrainConfig) -> Result<TypedOrder> {
             graphmill_core::options::one_of(&names)
         ))
     })
+}
+
+/// Opens the NVIDIA device that trains, if the options name one.
+///
+/// # Errors
+/// They name several, or the device cannot be used.
+pub(super) fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
+    if config.cuda_devices().len() > 1 {
+        let why = "on several types one NVIDIA device trains; use --devices cuda:0";
+        return Err(Error::usage(format!("--devices {}: {why}", config.devices)));
+    }
+    ComputeDevices::open(config)
 }
 
 /// Devices of a run with their reservations.

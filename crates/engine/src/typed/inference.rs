@@ -19,6 +19,9 @@
 //!
 //! Input and output rows of one layer for the needed nodes of all types, and the neighbourhood of
 //! one chunk. Features are read chunk by chunk, those of edges in the order of their destinations.
+//! A device takes the chunks that fit in its memory ([`computing`](super::computing)).
+
+mod by_batches;
 
 use std::sync::Arc;
 
@@ -29,16 +32,17 @@ use graphmill_core::{
 };
 use graphmill_loader::{
     BatchKey,
-    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use graphmill_nn::{
-    Matrix, Pass,
-    backend::{Cpu, ElementOps, ops::Gather},
-    typed::{TypedActivations, TypedModel, TypedStep},
+    Backend, Matrix,
+    backend::ops::Gather,
+    layer::GatOptions,
+    typed::{TypedActivations, TypedModel},
 };
 
 use super::{
-    learner::step,
+    computing::{Computing, InferenceDevice, layer_bytes, rows_bytes},
     neighborhoods::Neighborhoods,
     tables::{Tables, borrowed},
     task::TypedTask,
@@ -61,6 +65,9 @@ pub(super) struct TypedInference<'a> {
     labels: Option<LabelColumns>,
     /// Most nodes of a chunk.
     chunk: usize,
+    computing: Computing<'a>,
+    /// Width of the rows between layers, and of the widest rows of a layer.
+    widths: [usize; 2],
     watch: &'a dyn Progress,
     workspace: TypedWorkspace,
     memory: TypedSeeds,
@@ -104,6 +111,8 @@ impl<'a> TypedInference<'a> {
             _ if samplers.has_layers() => usize::MAX,
             size => size,
         };
+        let of_edges = task.edges.iter().flatten().map(|table| table.dim()).max().unwrap_or(0);
+        let scores = task.labels.classes() * config.own.get::<GatOptions>().out_heads;
         Self {
             task,
             tables,
@@ -111,6 +120,8 @@ impl<'a> TypedInference<'a> {
             ids: None,
             labels: task.label_columns.clone(),
             chunk: config.eval_chunk.clamp(1, most),
+            computing: Computing::on(None),
+            widths: [config.hidden, config.hidden.max(scores).max(of_edges)],
             watch: &Quiet,
             workspace: TypedWorkspace::new(task.graph.schema()),
             memory: TypedSeeds::default(),
@@ -124,6 +135,17 @@ impl<'a> TypedInference<'a> {
     #[must_use]
     pub(super) fn watched(self, watch: &'a dyn Progress) -> Self {
         Self { watch, ..self }
+    }
+
+    /// The same inference, whose layers run on the device, if there is one.
+    #[must_use]
+    pub(super) fn on(self, device: Option<&'a dyn InferenceDevice>) -> Self {
+        Self { computing: Computing::on(device), ..self }
+    }
+
+    /// Note about chunks that do not fit in the device's memory, once.
+    pub(super) fn note(&mut self) -> Option<String> {
+        self.computing.note()
     }
 
     /// Hides all labels from the model, or shows those of the training nodes.
@@ -151,11 +173,22 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        if self.samplers.by_batches().is_some() {
-            let seeds = (self.task.node_type, nodes);
-            return rayon::scope(|_| self.compute_by_batches(model, seeds, Some(output), out));
+        rayon::scope(|_| match self.samplers.by_batches() {
+            Some(_) => self.compute_by_batches(model, (self.task.node_type, nodes), Some(output), out),
+            None => self.compute(model, nodes, output, out),
+        })?;
+        self.computing.check()
+    }
+
+    /// Frees the device's memory of an earlier call, and measures what is free for rows between
+    /// layers of `between` bytes.
+    fn begin(&mut self, between: Option<f64>) -> Result<()> {
+        if self.computing.has_device() {
+            self.acts = TypedActivations::default();
+            self.sources.clear();
+            self.edges.clear();
         }
-        rayon::scope(|_| self.compute(model, nodes, output, out))
+        self.computing.begin(between)
     }
 
     /// Input rows of the last layer for all nodes of the types that it reads, so that
@@ -174,11 +207,7 @@ impl<'a> TypedInference<'a> {
         };
         let lists: Vec<Vec<NodeId>> = schema.types().iter().enumerate().map(all).collect();
         let lists: Vec<&[NodeId]> = lists.iter().map(Vec::as_slice).collect();
-        rayon::scope(|_| {
-            let backend = Cpu::default();
-            let pass = Pass { backend: &backend, training: false, key: 0 };
-            self.level(model, &pass, &lists, below)
-        })
+        rayon::scope(|_| self.level(model, &lists, below))
     }
 
     /// Scores of distinct `nodes` of the task's type from the rows of
@@ -194,58 +223,10 @@ impl<'a> TypedInference<'a> {
         out: &mut Matrix,
     ) -> Result<()> {
         rayon::scope(|_| {
-            let backend = Cpu::default();
-            let pass = Pass { backend: &backend, training: false, key: 0 };
             let sets = self.needed(&self.task.seeds(nodes), 0).swap_remove(0);
-            let level = self.layer_level(model, &pass, model.num_layers() - 1, below, sets)?;
-            self.finish(model, &pass, &level, (nodes, Output::Logits), out)
+            let level = self.layer_level(model, model.num_layers() - 1, below, sets)?;
+            self.finish(model, &level, (nodes, Output::Logits), out)
         })
-    }
-
-    /// Rows of nodes of type `t` from whole neighbourhoods: `output` of a model with scores, or the
-    /// rows of the last layer. Rows of inner layers belong to one chunk, whose neighbourhood is
-    /// computed as a batch. Random draws have the same key in all chunks, so rows do not depend on
-    /// their number.
-    fn compute_by_batches(
-        &mut self,
-        model: &TypedModel,
-        (t, nodes): (usize, &[NodeId]),
-        output: Option<Output>,
-        out: &mut Matrix,
-    ) -> Result<()> {
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
-        let tables = borrowed(&self.tables);
-        let (total, mut filled) = (nodes.len(), 0);
-        for (number, nodes) in (0..).zip(nodes.chunks(self.chunk)) {
-            let Some((sampler, key)) = self.samplers.by_batches() else { break };
-            let mut lists: Vec<&[NodeId]> = vec![&[]; self.task.graph.schema().num_types()];
-            lists[t] = nodes;
-            let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
-            let aggregation = model.aggregation();
-            let request = TypedRequest { aggregation, ..self.task.request(key) };
-            let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
-            let mut batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
-            if let Some(labels) = &self.labels {
-                let t = self.task.node_type;
-                labels.append_all(&batch.sampled.input_nodes[t], &mut batch.features[t]);
-            }
-            let num_targets = if output.is_some() { nodes.len() } else { 0 };
-            model.forward(&pass, &TypedStep { num_targets, ..step(&batch, t) }, &mut self.acts)?;
-            let rows = match output {
-                Some(Output::Logits) => self.acts.logits(),
-                Some(Output::Embeddings) => self.acts.hidden(),
-                None => self.acts.rows(t).rows(0..nodes.len()),
-            };
-            if filled == 0 {
-                out.resize(total, rows.num_cols());
-            }
-            pass.backend.copy(rows, out.rows_mut(filled..filled + nodes.len()));
-            filled += nodes.len();
-            self.memory = batch.recycle();
-            self.watch.check()?;
-        }
-        Ok(())
     }
 
     fn compute(
@@ -255,25 +236,22 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
-        let backend = Cpu::default();
-        let pass = Pass { backend: &backend, training: false, key: 0 };
         // without a head, the last layer computes the scores, and its own input is the embedding
         let scored = output == Output::Logits || model.has_head();
         let layers = model.num_layers() - usize::from(!scored);
-        let level = self.level(model, &pass, &self.task.seeds(nodes), layers)?;
-        self.finish(model, &pass, &level, (nodes, output), out)
+        let level = self.level(model, &self.task.seeds(nodes), layers)?;
+        self.finish(model, &level, (nodes, output), out)
     }
 
     /// Writes the rows of `nodes` of the task's type in the uppermost level, or their scores.
     fn finish(
         &mut self,
         model: &TypedModel,
-        pass: &Pass,
         level: &Level,
         (nodes, output): (&[NodeId], Output),
         out: &mut Matrix,
     ) -> Result<()> {
-        let (backend, t) = (pass.backend, self.task.node_type);
+        let (backend, t) = (self.computing.rows(), self.task.node_type);
         let mut ids = nodes.to_vec();
         level.nodes[t].number(&mut ids);
         let rows = &level.rows[t];
@@ -286,11 +264,12 @@ impl<'a> TypedInference<'a> {
         for ids in ids.chunks(self.chunk) {
             x.resize(ids.len(), rows.num_cols());
             Gather { src: rows.view(), ids, dst: x.view_mut() }.run(backend);
-            let scores = model.head_rows(pass, x.view(), &mut self.acts);
+            let pass = self.computing.pass(rows_bytes(ids.len(), 4 * self.widths[1]));
+            let scores = model.head_rows(&pass, x.view(), &mut self.acts);
             if filled == 0 {
                 out.resize(nodes.len(), scores.num_cols());
             }
-            pass.backend.copy(scores, out.rows_mut(filled..filled + ids.len()));
+            backend.copy(scores, out.rows_mut(filled..filled + ids.len()));
             filled += ids.len();
             self.watch.check()?;
         }
@@ -325,51 +304,37 @@ impl<'a> TypedInference<'a> {
         out: &mut Matrix,
     ) -> Result<()> {
         if self.samplers.by_batches().is_some() {
-            return rayon::scope(|_| self.embed_by_batches(model, all, out));
+            rayon::scope(|_| self.embed_by_batches(model, all, out))?;
+            return self.computing.check();
         }
-        rayon::scope(|_| {
-            let backend = Cpu::default();
-            let pass = Pass { backend: &backend, training: false, key: 0 };
+        rayon::scope(|_| -> Result<()> {
             let lists: Vec<&[NodeId]> = all.iter().map(Vec::as_slice).collect();
-            let level = self.level(model, &pass, &lists, model.num_layers())?;
+            let level = self.level(model, &lists, model.num_layers())?;
+            let backend = self.computing.rows();
             let width = level.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
             out.resize(all.iter().map(Vec::len).sum(), width);
             let mut filled = 0;
             for rows in level.rows.iter().filter(|rows| rows.num_rows() > 0) {
-                pass.backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
+                backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
                 filled += rows.num_rows();
             }
             Ok(())
-        })
-    }
-
-    /// Embeddings of the nodes of each type from whole neighbourhoods.
-    fn embed_by_batches(&mut self, model: &TypedModel, all: &[Vec<NodeId>], out: &mut Matrix) -> Result<()> {
-        let (backend, mut rows, mut filled) = (Cpu::default(), Matrix::default(), 0);
-        for (t, nodes) in all.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
-            self.compute_by_batches(model, (t, nodes), None, &mut rows)?;
-            if filled == 0 {
-                out.resize(all.iter().map(Vec::len).sum(), rows.num_cols());
-            }
-            backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
-            filled += rows.num_rows();
-        }
-        Ok(())
+        })?;
+        self.computing.check()
     }
 
     /// Computes the rows of `layers` layers for the nodes of each type in `lists`.
-    fn level(
-        &mut self,
-        model: &TypedModel,
-        pass: &Pass,
-        lists: &[&[NodeId]],
-        layers: usize,
-    ) -> Result<Level> {
-        let mut needed = self.needed(lists, layers).into_iter();
+    fn level(&mut self, model: &TypedModel, lists: &[&[NodeId]], layers: usize) -> Result<Level> {
+        let needed = self.needed(lists, layers);
+        let rows = |sets: &[NodeSet]| sets.iter().map(NodeSet::len).sum::<usize>();
+        let below_and_above = |pair: &[Vec<NodeSet>]| pair.iter().map(|sets| rows(sets)).sum::<usize>();
+        let most = needed.windows(2).map(below_and_above).max().unwrap_or_else(|| rows(&needed[0]));
+        self.begin(Some(rows_bytes(most, self.widths[1])))?;
+        let mut needed = needed.into_iter();
         let bottom = needed.next().expect("the input of the first layer");
-        let mut level = self.input_level(model, pass, bottom)?;
+        let mut level = self.input_level(model, bottom)?;
         for (l, nodes) in needed.enumerate() {
-            level = self.layer_level(model, pass, l, &level, nodes)?;
+            level = self.layer_level(model, l, &level, nodes)?;
         }
         Ok(level)
     }
@@ -399,7 +364,7 @@ impl<'a> TypedInference<'a> {
     }
 
     /// Input rows of `nodes` of each type.
-    fn input_level(&mut self, model: &TypedModel, pass: &Pass, nodes: Vec<NodeSet>) -> Result<Level> {
+    fn input_level(&mut self, model: &TypedModel, nodes: Vec<NodeSet>) -> Result<Level> {
         let (mut features, mut rows) = (Matrix::default(), Matrix::default());
         let mut level = Vec::with_capacity(nodes.len());
         for (t, set) in nodes.iter().enumerate() {
@@ -414,8 +379,10 @@ impl<'a> TypedInference<'a> {
                 if let Some(labels) = self.labels.as_ref().filter(|_| t == self.task.node_type) {
                     labels.append_all(ids, &mut features);
                 }
-                model.input_rows(pass, t, &features, ids, &mut rows)?;
-                append(pass, &mut all, set.len(), &mut filled, &rows);
+                let width = features.num_cols() + 2 * self.widths[0];
+                let pass = self.computing.pass(rows_bytes(ids.len(), width));
+                model.input_rows(&pass, t, &features, ids, &mut rows)?;
+                append(self.computing.rows(), &mut all, set.len(), &mut filled, &rows);
                 self.watch.check()?;
             }
             level.push(all);
@@ -427,7 +394,6 @@ impl<'a> TypedInference<'a> {
     fn layer_level(
         &mut self,
         model: &TypedModel,
-        pass: &Pass,
         l: usize,
         below: &Level,
         nodes: Vec<NodeSet>,
@@ -450,15 +416,17 @@ impl<'a> TypedInference<'a> {
                     below.nodes[t].number(ids);
                     x.resize(ids.len(), width);
                     if !ids.is_empty() {
-                        Gather { src: below.rows[t].view(), ids, dst: x.view_mut() }.run(pass.backend);
+                        let src = below.rows[t].view();
+                        Gather { src, ids, dst: x.view_mut() }.run(self.computing.rows());
                     }
                 }
                 if !tables.is_empty() {
                     batch.extract_edges(&tables, &mut self.edges)?;
                 }
                 let inputs = [&self.sources[..], self.edges.first().map_or(&[][..], Vec::as_slice)];
-                let rows = model.layer_rows(pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
-                append(pass, &mut all, set.len(), &mut filled, &rows[t]);
+                let pass = self.computing.pass(layer_bytes(&batch.blocks[0], self.widths[1]));
+                let rows = model.layer_rows(&pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
+                append(self.computing.rows(), &mut all, set.len(), &mut filled, &rows[t]);
                 self.memory = batch.recycle();
                 number += 1;
                 self.watch.check()?;
@@ -472,12 +440,18 @@ impl<'a> TypedInference<'a> {
 
 /// Appends the rows of a chunk to `all`, which will have `total` rows, of which `filled` are
 /// written.
-pub(super) fn append(pass: &Pass, all: &mut Matrix, total: usize, filled: &mut usize, rows: &Matrix) {
+pub(super) fn append(
+    backend: &dyn Backend,
+    all: &mut Matrix,
+    total: usize,
+    filled: &mut usize,
+    rows: &Matrix,
+) {
     if *filled == 0 {
         all.resize(total, rows.num_cols());
     }
     let end = *filled + rows.num_rows();
-    pass.backend.copy(rows.view(), all.rows_mut(*filled..end));
+    backend.copy(rows.view(), all.rows_mut(*filled..end));
     *filled = end;
 }
 
@@ -488,11 +462,15 @@ mod tests {
         typed::FeatureTable,
     };
     use graphmill_loader::typed::{TABLE as SAMPLERS, TypedFanout, TypedOptions};
-    use graphmill_nn::{backend::ElementOps, typed::TABLE as MODELS};
+    use graphmill_nn::{
+        Pass,
+        backend::{Cpu, ElementOps, Reference},
+        typed::TABLE as MODELS,
+    };
     use rayon::ThreadPoolBuilder;
 
     use super::*;
-    use crate::typed::build;
+    use crate::typed::{build, learner::step};
 
     fn config(model: &str, head_layers: usize) -> TrainConfig {
         TrainConfig { model: model.into(), hidden: 8, head_layers, eval_chunk: 7, ..TrainConfig::default() }
@@ -565,6 +543,53 @@ mod tests {
                 assert_eq!(rows[0].num_cols(), expected.num_cols());
                 for (a, b) in one.iter().zip(expected.view().host()) {
                     assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{}: {a} {b}", config.model);
+                }
+            }
+        }
+    }
+
+    /// A device of other operations with this much free memory.
+    struct Other(u64);
+
+    impl InferenceDevice for Other {
+        fn backend(&self) -> &dyn Backend {
+            &Reference
+        }
+
+        fn free(&self) -> Result<u64> {
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn a_device_computes_what_fits_and_all_rows_agree() {
+        let options = GenerateOptions { nodes: 300, classes: 3, dim: 5, ..GenerateOptions::default() };
+        let data = generate_typed("typed", &options).unwrap();
+        for (model, sampler) in [("rsage", "neighbor"), ("rgat", "neighbor"), ("rsage", "metapath-walk")] {
+            let fanout = graphmill_loader::Fanout(vec![3, 2]);
+            let config = TrainConfig { sampler: sampler.into(), fanout, ..config(model, 1) };
+            let task = TypedTask::new(&data, "").unwrap().with_edges(&config, &data).unwrap();
+            let (sampler, model) =
+                (build::sampler(&config, &task).unwrap(), build::model(&config, &task).unwrap());
+            let nodes: Vec<NodeId> = (0..task.num_nodes() as NodeId).rev().step_by(3).collect();
+            let rows = |device: Option<&dyn InferenceDevice>| {
+                let inference = TypedInference::new(&config, &task, &*sampler, task.host_tables()).unwrap();
+                let (mut inference, mut rows) = (inference.on(device), Matrix::default());
+                inference.run(&model, &nodes, Output::Logits, &mut rows).unwrap();
+                (rows.view().host().to_vec(), inference.note(), inference.note())
+            };
+            let (expected, none, _) = rows(None);
+            assert!(none.is_none());
+            for (free, is_partial) in [(0, Some(true)), (20_000, None), (1 << 40, Some(false))] {
+                let (found, note, again) = rows(Some(&Other(free)));
+                assert!(
+                    is_partial.is_none_or(|part| part == note.is_some()),
+                    "{}, {free} bytes: {note:?}",
+                    config.model
+                );
+                assert!(again.is_none(), "a note is reported once");
+                for (a, b) in expected.iter().zip(&found) {
+                    assert!((a - b).abs() <= 1e-5 * (1.0 + b.abs()), "{}, {free}: {a} {b}", config.model);
                 }
             }
         }

@@ -7,7 +7,6 @@ use graphmill_distributed::NodeOwnership;
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
     Backend, Matrix, Pass,
-    backend::{Cpu, Precision},
     optim::{AdamOptions, Optimizer, SparseAdam},
     regression::TargetScale,
     typed::{TypedActivations, TypedModel, TypedStep},
@@ -15,6 +14,7 @@ use graphmill_nn::{
 
 use super::{
     build,
+    computing::PROCESSOR,
     ranks::{RowOwners, exchange, own_nodes},
     task::TypedTask,
 };
@@ -27,9 +27,6 @@ use crate::{
     record::BatchOutcome,
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
 };
-
-/// The processor, which computes unless a device trains, and the losses of scores in host memory.
-static PROCESSOR: Cpu = Cpu { precision: Precision::F32 };
 
 /// Model, optimisers and scratch memory of the train stage.
 pub(super) struct TypedLearner<'a> {

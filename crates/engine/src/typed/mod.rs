@@ -26,6 +26,7 @@
 //! | `time.rs` | neighbours that existed at the times of a task's rows |
 //! | `ranks/` | the same over ranks, each with a part of the graph |
 //! | `inference.rs` | rows of nodes from all their neighbours |
+//! | `computing.rs` | backends of inference: a device for what fits in its memory |
 //! | `neighborhoods.rs` | samplers of those neighbours |
 //! | `position.rs` | files of a checkpoint |
 //! | `counts.rs` | counts by type of an epoch |
@@ -38,6 +39,7 @@
 
 mod added;
 mod build;
+mod computing;
 pub mod cost;
 mod counts;
 mod devices;

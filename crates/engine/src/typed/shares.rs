@@ -34,7 +34,7 @@ pub(super) struct Competing {
 
 impl Competing {
     /// Bytes of all rows.
-    fn all(self) -> f64 {
+    pub(super) fn all(self) -> f64 {
         self.rows as f64 * self.bytes
     }
 }

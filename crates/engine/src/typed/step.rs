@@ -8,6 +8,7 @@ use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
+use graphmill_nn::backend::Cpu;
 
 use super::{
     build,
@@ -15,7 +16,7 @@ use super::{
     task::TypedTask,
     visits::{batch_size, batches},
 };
-use crate::{Result, TrainConfig};
+use crate::{Result, TrainConfig, tiers::Meter};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
@@ -35,22 +36,38 @@ pub(super) struct StepBytes {
     pub(super) topology: u64,
 }
 
-/// Bytes of a training step: minibatch, activations, parameters, learned rows, gradients and the
-/// optimiser's state. Of several ranks, each counts its shares of the batches by the owners of the
-/// seeds. If the system does not report the memory of the process, the predictable part
-/// is counted: gathered rows, and four times the parameters. The steps train a temporary model.
+/// Bytes of a training step on the processor: minibatch, activations, parameters, learned rows,
+/// gradients and the optimiser's state. Of several ranks, each counts its shares of the batches by
+/// the owners of the seeds. If the system does not report the memory of the process, the
+/// predictable part is counted: gathered rows, and four times the parameters. The steps train a
+/// temporary model.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(
     config: &TrainConfig,
-    (task, owners): (&TypedTask, Option<&[Arc<NodeOwnership>]>),
+    of: (&TypedTask, Option<&[Arc<NodeOwnership>]>),
     sampler: &dyn TypedSampler,
     tables: &[Option<&dyn Feature>],
 ) -> Result<StepBytes> {
-    let (before, mut order, mut known) = (anonymous(), Vec::new(), 0);
+    let meter = Meter { backend: &Cpu::default(), now: &anonymous, most: &anonymous };
+    measured(config, of, sampler, tables, &meter)
+}
+
+/// [`bytes`] of steps on another device.
+///
+/// # Errors
+/// Those of training.
+pub(super) fn measured(
+    config: &TrainConfig,
+    (task, owners): (&TypedTask, Option<&[Arc<NodeOwnership>]>),
+    sampler: &dyn TypedSampler,
+    tables: &[Option<&dyn Feature>],
+    meter: &Meter,
+) -> Result<StepBytes> {
+    let (before, mut order, mut known) = ((meter.now)(), Vec::new(), 0);
     let (mut rows, mut blocks) = (0, 0);
-    let mut learner = TypedLearner::of_owners(config, task, owners)?;
+    let mut learner = TypedLearner::of_owners(config, task, owners)?.on(meter.backend);
     let size = batch_size(config, task);
     build::order(config, task)?.first(0, BATCHES.saturating_mul(size), &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
@@ -73,7 +90,7 @@ pub(super) fn bytes(
         memory = batch.recycle();
     }
     let topology = topology_bytes(&task.graph, sampler) as u64;
-    let taken = anonymous().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
+    let taken = (meter.most)().zip(before).map_or(0, |(most, before)| most.saturating_sub(before));
     let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
     Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks), topology })
 }

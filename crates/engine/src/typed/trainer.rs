@@ -23,8 +23,9 @@ use graphmill_nn::{
 
 use super::{
     build,
+    computing::InferenceDevice,
     counts::{TypeCounts, total},
-    devices::TypedDevices,
+    devices::{TypedDevices, compute_devices},
     inference::TypedInference,
     label_columns,
     learner::TypedLearner,
@@ -101,18 +102,25 @@ fn train_alone(
     let step = || step::bytes(config, (&task, None), &*sampler, &borrowed(&whole));
     let mut devices = TypedDevices::new(config, &task, &step)?;
     let progress = Preparation::new(&*context.observer);
-    let tiers = TypedTiers::new(config, data, &task, (&*sampler, devices.as_ref()), &progress)?;
+    let tiers = TypedTiers::new(
+        config,
+        data,
+        &task,
+        (&*sampler, devices.as_ref(), compute.gpus().first()),
+        &progress,
+    )?;
     progress.check()?;
     devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
     let learner = TypedLearner::new(config, &task)?.on(compute.training());
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     if !compute.gpus().is_empty() {
-        let note = "the processor samples, gathers feature rows and scores; the device trains on copies";
+        let note = "the processor samples";
         context.observer.note(&format!("{compute}; {note}"));
     }
     unverified.iter().chain(&notes).for_each(|note| context.observer.note(note));
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
+    let inference = inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice));
     let scoring = (Inference::Alone(Box::new(inference)), None);
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
     let run = TypedRun { compute: Some(&compute), ..run };
@@ -143,18 +151,6 @@ pub(crate) fn infer(
     let mut inference = TypedInference::new(config, &task, &*sampler, tiers::whole(config, data, &task)?)?;
     rows_of(nodes, &mut rows, |nodes, rows| inference.run(model, nodes, output, rows))?;
     Ok(rows)
-}
-
-/// Opens the NVIDIA device that trains, if the options name one.
-///
-/// # Errors
-/// They name several, or the device cannot be used.
-fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
-    if config.cuda_devices().len() > 1 {
-        let why = "on several types one NVIDIA device trains; use --devices cuda:0";
-        return Err(Error::usage(format!("--devices {}: {why}", config.devices)));
-    }
-    ComputeDevices::open(config)
 }
 
 /// Checks that the task can be trained on and scored.
@@ -463,11 +459,18 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn has_devices(&self) -> bool {
-        self.config.devices.simulated() > 0
+        self.config.num_devices() > 0
     }
 
     fn nvidia(&self) -> Vec<NvidiaRecord> {
         self.compute.map_or_else(Vec::new, ComputeDevices::records)
+    }
+
+    fn note(&mut self) -> Option<String> {
+        match &mut self.inference {
+            Inference::Alone(of) => of.note(),
+            Inference::OverRanks(_) => None,
+        }
     }
 
     fn presampling(&self) -> Option<PresamplingRecord> {

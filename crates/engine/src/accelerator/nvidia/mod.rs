@@ -87,6 +87,20 @@ impl Gpu {
         self.device.taken()
     }
 
+    /// Bytes of its memory that are free, once unused memory of queues is returned.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(crate) fn free(&self) -> Result<u64> {
+        self.device.trim()?;
+        Ok(self.budget().saturating_sub(self.taken().0))
+    }
+
+    /// Sets the bytes of all caches of feature rows in its memory, for its record.
+    pub(crate) fn set_cache_bytes(&self, bytes: u64) {
+        self.cache_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Returns the first failure of the device.
     ///
     /// # Errors

@@ -7,13 +7,15 @@ use graphmill_core::keyed::{self, key};
 use graphmill_loader::{link::NegativeLists, typed::TypedExtracted};
 use graphmill_nn::{
     Backend, Matrix, Pass,
-    backend::Cpu,
     link::decoder::{self, Decoder, DecoderConfig},
     optim::{AdamOptions, Optimizer, SparseAdam},
     typed::{TypedActivations, TypedModel, TypedModelConfig, TypedStep},
 };
 
-use super::{super::build, task::TypedLinks};
+use super::{
+    super::{build, computing::PROCESSOR},
+    task::TypedLinks,
+};
 use crate::{
     Error, Result, TrainConfig,
     build::{by_flag, optimizer},
@@ -68,7 +70,7 @@ impl LinkModel {
 }
 
 /// Model, optimisers and scratch memory.
-pub(super) struct LinkLearner {
+pub(super) struct LinkLearner<'a> {
     pub(super) model: LinkModel,
     /// Optimiser of the dense parameters of the encoder, then of the decoder.
     pub(super) optimizer: Box<dyn Optimizer>,
@@ -83,14 +85,14 @@ pub(super) struct LinkLearner {
     objective: LinkObjective,
     weight_decay: f32,
     seed: u64,
-    backend: Cpu,
+    backend: &'a dyn Backend,
     acts: TypedActivations,
     scratch: LinkScratch,
     /// Embeddings of the seeds, those of one type after those of another, and their gradients.
     rows: [Matrix; 2],
 }
 
-impl LinkLearner {
+impl<'a> LinkLearner<'a> {
     /// Creates the learner of a run before its first update.
     ///
     /// # Errors
@@ -114,24 +116,33 @@ impl LinkLearner {
             objective: LinkObjective::new(config, most)?,
             weight_decay: config.weight_decay as f32,
             seed: config.seed,
-            backend: Cpu::default(),
+            backend: &PROCESSOR,
             acts: TypedActivations::default(),
             scratch: LinkScratch::default(),
             rows: Default::default(),
         })
     }
 
+    /// The same learner, whose encoder, decoder and dense updates run on `backend`. The loss, which
+    /// reads a score of each pair, runs on the processor.
+    pub(super) fn on(self, backend: &'a dyn Backend) -> Self {
+        Self { backend, ..self }
+    }
+
     /// Forward, loss, backward, update. If the loss is not finite, no parameter changes.
     ///
     /// # Errors
-    /// The batch does not fit the model.
+    /// The batch does not fit the model, or a device failed.
     pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
         // on a thread of the pool, so that no operation has to wake one
-        rayon::scope(|_| self.learn(batch, lr))
+        let outcome = rayon::scope(|_| self.learn(batch, lr))?;
+        self.backend.check()?;
+        Ok(outcome)
     }
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
-        let Self { model: LinkModel { encoder, decoder }, backend, acts, scratch, .. } = self;
+        let backend = self.backend;
+        let Self { model: LinkModel { encoder, decoder }, acts, scratch, .. } = self;
         let seeds = &batch.sampled.seeds;
         let Some(links) = seeds.links.as_deref() else {
             return Err(graphmill_core::Error::invalid("a batch of links without pairs").into());
@@ -162,6 +173,8 @@ impl LinkLearner {
         scatter_seeds(backend, acts, &seeds.nodes, grad);
         encoder.zero_grad(backend);
         encoder.backward(&pass, &step, acts);
+        // before the update, so that a failed pass changes no parameter
+        backend.check()?;
         self.optimizer.begin(lr as f32);
         self.sparse.begin(lr as f32);
         let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);

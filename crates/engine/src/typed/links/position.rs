@@ -45,7 +45,7 @@ impl LinkModel {
     }
 }
 
-impl BatchLearner for LinkLearner {
+impl BatchLearner for LinkLearner<'_> {
     type Counts = TypeCounts;
 
     fn num_params(&self) -> usize {

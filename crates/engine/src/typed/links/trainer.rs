@@ -13,8 +13,9 @@ use graphmill_nn::Matrix;
 use super::{
     super::{
         build,
+        computing::InferenceDevice,
         counts::{TypeCounts, total},
-        devices::TypedDevices,
+        devices::{TypedDevices, compute_devices},
         inference::TypedInference,
         stages::EpochBatches,
         step::StepBytes,
@@ -28,10 +29,11 @@ use super::{
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
+    accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
     link::{self, LinkMetric},
-    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, Summary},
+    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, NvidiaRecord, Summary},
     relational::{Ranking, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, Timed, attempt},
@@ -51,6 +53,8 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
+    // before any long work
+    let compute = compute_devices(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
     let metric = metric(config, &of.edges)?;
@@ -59,22 +63,26 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     }
     let sampler = build::sampler(config, &of.inputs)?;
     let seeds = LinkSeeds::new(config, &of)?;
-    let mut learner = LinkLearner::new(config, &of)?;
+    let mut learner = LinkLearner::new(config, &of)?.on(compute.training());
     learner.hard = seeds.negatives.hard(&config.own.get::<LinkOptions>());
     let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
     let tables = of.inputs.host_tables();
     let observer = &mut *context.observer;
     observer.note(&opening(&config.strategy, ALL_IN_HOST));
+    if !compute.gpus().is_empty() {
+        observer.note(&format!("{compute}; the processor samples, gathers feature rows and ranks"));
+    }
     let notes = notes(&of, &*sampler);
     let all = unverified.iter().chain(&of.notes).chain(&seeds.negatives.notes).chain(&notes);
     all.for_each(|note| observer.note(note));
+    let inference = TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?;
     let run = LinkRun {
         config,
         data,
         of: &of,
         order: build::order_of(config, &numbers, &of.inputs.labels)?,
         batch_size: if config.batch_size == 0 { numbers.len() } else { config.batch_size },
-        inference: TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?,
+        inference: inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice)),
         strategy: Strategy::new(config, &of.inputs, TypedDevices::new(config, &of.inputs, &without_memory)?)?,
         devices: Vec::new(),
         ends: ends(config, &of.edges),
@@ -83,13 +91,14 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         tables,
         metric,
         embeddings: Matrix::default(),
+        compute: &compute,
     };
     batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
-    link::check(config)?;
+    link::check(config, true)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \
@@ -148,6 +157,7 @@ struct LinkRun<'a> {
     inference: TypedInference<'a>,
     /// Embeddings of all ends of edges; their memory is reused.
     embeddings: Matrix,
+    compute: &'a ComputeDevices,
 }
 
 impl LinkRun<'_> {
@@ -159,8 +169,8 @@ impl LinkRun<'_> {
     }
 }
 
-impl BatchRun for LinkRun<'_> {
-    type Learner = LinkLearner;
+impl<'a> BatchRun for LinkRun<'a> {
+    type Learner = LinkLearner<'a>;
 
     fn data(&self) -> &TypedDataset {
         self.data
@@ -197,7 +207,7 @@ impl BatchRun for LinkRun<'_> {
 
     fn train(
         &mut self,
-        session: &mut Session<LinkLearner>,
+        session: &mut Session<LinkLearner<'a>>,
         order: &[NodeId],
         batches: Range<u64>,
     ) -> Result<Flow> {
@@ -237,7 +247,7 @@ impl BatchRun for LinkRun<'_> {
         }
     }
 
-    fn score(&mut self, learner: &mut LinkLearner, part: Part) -> Result<Option<Scored>> {
+    fn score(&mut self, learner: &mut LinkLearner<'a>, part: Part) -> Result<Option<Scored>> {
         let (metric, max) = (self.metric.clone(), self.config.eval_nodes);
         let ranking = self.ranking(&learner.model, max)?;
         let (scores, _) = rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
@@ -245,7 +255,7 @@ impl BatchRun for LinkRun<'_> {
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }
 
-    fn end_epoch(&mut self, learner: &mut LinkLearner) -> Result<()> {
+    fn end_epoch(&mut self, learner: &mut LinkLearner<'a>) -> Result<()> {
         let Some(lists) = learner.hard.clone() else { return Ok(()) };
         let k = self.config.own.get::<LinkOptions>().hard_candidates;
         let fixed = |&end: &End| {
@@ -261,5 +271,13 @@ impl BatchRun for LinkRun<'_> {
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
         let record = self.of.inputs.complete(record, counts, false);
         EpochRecord { devices: self.devices.clone(), ..record }
+    }
+
+    fn nvidia(&self) -> Vec<NvidiaRecord> {
+        self.compute.records()
+    }
+
+    fn note(&mut self) -> Option<String> {
+        self.inference.note()
     }
 }

@@ -257,7 +257,7 @@ impl<'a> RankInference<'a> {
                     learned.gather(&places, &mut features)?;
                 }
                 model.input_rows(pass, t, &features, ids, &mut rows)?;
-                append(pass, &mut all, count, &mut filled, &rows);
+                append(pass.backend, &mut all, count, &mut filled, &rows);
             }
             self.publish(t, 0, all);
         }
@@ -295,7 +295,7 @@ impl<'a> RankInference<'a> {
             }
             let inputs = [&self.sources[..], self.edges.first().map_or(&[][..], Vec::as_slice)];
             let rows = model.layer_rows(pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
-            append(pass, &mut all, nodes.len(), &mut filled, &rows[t]);
+            append(pass.backend, &mut all, nodes.len(), &mut filled, &rows[t]);
             self.memory = batch.recycle();
         }
         Ok(all)

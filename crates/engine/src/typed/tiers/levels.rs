@@ -10,7 +10,11 @@ use graphmill_loader::{
     typed::TypedSampler,
 };
 
-use super::{DEFAULT_CACHE, Rows, TypedTiers, read_rows, resolve};
+use super::{
+    DEFAULT_CACHE, Rows, TypedTiers,
+    nvidia::{self, NvidiaCaches},
+    read_rows, resolve,
+};
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, counts_training, follows_ids, kind},
@@ -39,6 +43,8 @@ pub(super) struct CacheLevel<'c> {
     /// Number of devices that share each cache.
     pub(super) devices: usize,
     pub(super) level: Level,
+    /// The caches, if they are in the memory of an NVIDIA device.
+    pub(super) nvidia: Option<NvidiaCaches<'c>>,
     /// Rows of each type that compete for the budget.
     pub(super) of: &'c dyn Fn(usize) -> CachedRows<'c>,
 }
@@ -77,13 +83,13 @@ fn range_of(schema: &Schema, t: usize) -> Range<usize> {
 
 /// Tiers in the making.
 pub(super) struct Levels<'b> {
-    config: &'b TrainConfig,
-    task: &'b TypedTask,
-    sampler: &'b dyn TypedSampler,
+    pub(super) config: &'b TrainConfig,
+    pub(super) task: &'b TypedTask,
+    pub(super) sampler: &'b dyn TypedSampler,
     visits: &'b TypedVisits<'b>,
     pub(super) tables: Tables,
     /// Descriptions of levels, the nearest first.
-    parts: Vec<String>,
+    pub(super) parts: Vec<String>,
     /// Number of rows of all types in the caches of a device.
     device_rows: usize,
 }
@@ -163,6 +169,7 @@ impl<'b> Levels<'b> {
             ratio: config.cache_ratio.0,
             devices,
             level: Level::Device { devices, reader: 0 },
+            nvidia: None,
             of: &|_| CachedRows::All,
         })?;
         self.parts.rotate_left(farther);
@@ -183,22 +190,7 @@ impl<'b> Levels<'b> {
         for (t, of) in all.iter_mut().enumerate() {
             *of = of.filter(|of| (level.of)(t).count(of.count) > 0);
         }
-        let (budget, of_row) = self.budget(level, all.iter().flatten())?;
-        let competing = |(t, of): (usize, &Option<Rows>)| {
-            of.map(|of| Competing { rows: (level.of)(t).count(of.count), bytes: of.bytes as f64 + of_row })
-        };
-        let competing: Vec<Option<Competing>> = all.iter().enumerate().map(competing).collect();
-        let is_static = matches!(kind(policy)?, Kind::Pinned);
-        let mut scores = Vec::new();
-        let shares = if is_static && !follows_ids(policy) {
-            scores = self.scores(level)?;
-            for t in 0..all.len() {
-                (level.of)(t).mask(&mut scores[range_of(schema, t)]);
-            }
-            shares::by_score(&competing, schema, &scores, budget)?
-        } else {
-            shares::in_proportion(&competing, budget)
-        };
+        let (shares, scores) = self.shares(level, &all)?;
         let mut held = Vec::new();
         for (t, of) in all.iter().enumerate() {
             let (Some(of), Some(behind)) = (of, &self.tables[t]) else { continue };
@@ -207,6 +199,19 @@ impl<'b> Levels<'b> {
                 self.device_rows += slots;
             }
             held.push((t, (slots * level.devices) as f64 / of.count.max(1) as f64));
+            let range = range_of(schema, t);
+            let of_type = |_: &str| match scores.get(range.clone()) {
+                Some(scores) => Ok(scores.to_vec()),
+                None => {
+                    let mut stored: Vec<f64> = (0..of.count).rev().map(|v| v as f64).collect();
+                    (level.of)(t).mask(&mut stored);
+                    Ok(stored)
+                }
+            };
+            if let Some(caches) = level.nvidia {
+                self.tables[t] = Some(caches.build(task, (t, behind), (policy, slots), &of_type)?);
+                continue;
+            }
             if slots == 0 {
                 continue; // an empty cache would still allocate its maps
             }
@@ -219,26 +224,42 @@ impl<'b> Levels<'b> {
                 level: level.level,
                 peer_link: *self.config.peer_link,
             };
-            let range = range_of(schema, t);
-            let of_type = |_: &str| match scores.get(range.clone()) {
-                Some(scores) => Ok(scores.to_vec()),
-                None => {
-                    let mut stored: Vec<f64> = (0..of.count).rev().map(|v| v as f64).collect();
-                    (level.of)(t).mask(&mut stored);
-                    Ok(stored)
-                }
-            };
             self.tables[t] = Some(cache.build(behind.clone(), &of_type)?.rows);
         }
         self.parts.push(self.describe(level, &held));
         Ok(())
     }
 
+    /// Number of rows of each type in a level, and the scores of all nodes if they decide which.
+    fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
+        let (schema, policy) = (self.task.graph.schema(), level.policy);
+        let (budget, of_row) = self.budget(level, all.iter().flatten())?;
+        let competing = |(t, of): (usize, &Option<Rows>)| {
+            of.map(|of| Competing { rows: (level.of)(t).count(of.count), bytes: of.bytes as f64 + of_row })
+        };
+        let competing: Vec<Option<Competing>> = all.iter().enumerate().map(competing).collect();
+        let is_static = matches!(kind(policy)?, Kind::Pinned);
+        // ranks count their batches together, so only a run of one process can leave it out
+        let bytes: f64 = competing.iter().flatten().map(|of| of.all()).sum();
+        let holds_all_or_none = level.nvidia.is_some() && (budget <= 0.0 || bytes <= budget);
+        if !is_static || follows_ids(policy) || holds_all_or_none {
+            return Ok((shares::in_proportion(&competing, budget), Vec::new()));
+        }
+        let mut scores = self.scores(level)?;
+        for t in 0..all.len() {
+            (level.of)(t).mask(&mut scores[range_of(schema, t)]);
+        }
+        Ok((shares::by_score(&competing, schema, &scores, budget)?, scores))
+    }
+
     /// Bytes for the rows of a level on all its devices, and those of a row's entry in the maps.
     fn budget<'r>(&self, level: &CacheLevel, all: impl Iterator<Item = &'r Rows>) -> Result<(f64, f64)> {
         let is_partial = (0..self.tables.len()).any(|t| matches!((level.of)(t), CachedRows::OfOthers(_)));
         // a cache of some of the first rows has the maps of any other
-        let [of_table, of_row] = map_bytes(if is_partial { DEFAULT_CACHE } else { level.policy });
+        let [of_table, of_row] = match level.nvidia {
+            Some(_) => nvidia::map_bytes(level.policy)?,
+            None => map_bytes(if is_partial { DEFAULT_CACHE } else { level.policy }),
+        };
         let (mut rows, mut bytes) = (0.0, 0.0);
         for of in all {
             rows += of.count as f64;
@@ -276,6 +297,8 @@ impl<'b> Levels<'b> {
             (Level::Device { .. }, 1) => "a device holds".to_string(),
             (Level::Device { .. }, n) => format!("{n} devices hold"),
         };
-        format!("{holder} {} ({})", parts.join(", "), level.policy)
+        let is_chosen = level.nvidia.is_none() || held.iter().any(|(_, held)| *held > 0.0 && *held < 1.0);
+        let policy = if is_chosen { format!(" ({})", level.policy) } else { String::new() };
+        format!("{holder} {}{policy}", parts.join(", "))
     }
 }

@@ -1,10 +1,9 @@
 //! Memory tiers of the feature rows of several types, within one budget.
 //!
 //! ```text
-//!   cpu:        host caches (--cache, --host-budget, --cache-ratio)  ─►  disk
-//!   cuda:N:     the same; the device gets a copy of the rows of each batch
-//!   virtual:N:  device caches (--cache, --device-budget, --cache-ratio)  ─►  host
-//!               host: all rows, or caches (--host-cache, --host-budget)  ─►  disk
+//!   cpu:                host caches (--cache, --host-budget, --cache-ratio)  ─►  disk
+//!   cuda:0, virtual:N:  device caches (--cache, --device-budget, --cache-ratio)  ─►  host
+//!                       host: all rows, or caches (--host-cache, --host-budget)  ─►  disk
 //! ```
 //!
 //! Each type has a chain of its own. [`shares`](super::shares) divides a budget among the caches of
@@ -12,6 +11,11 @@
 //! their bytes count first.
 
 mod levels;
+#[cfg_attr(
+    not(feature = "cuda"),
+    allow(unreachable_code, unused_variables, reason = "without NVIDIA support no device exists")
+)]
+mod nvidia;
 mod over_ranks;
 
 use std::time::Instant;
@@ -29,8 +33,9 @@ use super::{
     task::TypedTask,
     visits::TypedVisits,
 };
-use crate::{Error, Result, TrainConfig, cache_kind::AUTO, record::PresamplingRecord};
+use crate::{Error, Result, TrainConfig, accelerator::Gpu, cache_kind::AUTO, record::PresamplingRecord};
 use levels::{CacheLevel, CachedRows, Levels};
+use nvidia::{Built, NvidiaCaches};
 
 /// Cache of `auto`: presampled counts, because expectations need one fanout for all edge types.
 const DEFAULT_CACHE: &str = "presc:2";
@@ -65,7 +70,7 @@ pub(super) struct Rows {
     pub(super) count: usize,
     /// Bytes of a row; of sparse rows, the mean.
     pub(super) bytes: u64,
-    format: RowFormat,
+    pub(super) format: RowFormat,
 }
 
 /// Rows of a task's type `t`, if it has features.
@@ -96,8 +101,7 @@ fn total_bytes(task: &TypedTask) -> u64 {
 /// Returns true if host memory does not hold all rows.
 fn is_beyond(config: &TrainConfig, task: &TypedTask) -> bool {
     let budget = config.host_budget.0;
-    config.devices.simulated() == 0 && config.cache_ratio.0.is_some()
-        || budget > 0 && total_bytes(task) > budget
+    config.num_devices() == 0 && config.cache_ratio.0.is_some() || budget > 0 && total_bytes(task) > budget
 }
 
 /// The rows of each type in the lowest tier of a run with these options: host memory or disk.
@@ -157,12 +161,12 @@ impl TypedTiers {
         config: &TrainConfig,
         data: &TypedDataset,
         task: &TypedTask,
-        (sampler, by_device): (&dyn TypedSampler, Option<&TypedDevices>),
+        (sampler, by_device, gpu): (&dyn TypedSampler, Option<&TypedDevices>, Option<&Gpu>),
         progress: &dyn Progress,
     ) -> Result<Self> {
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
-        let (devices, beyond) = (config.devices.simulated(), is_beyond(config, task));
+        let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
         let visits = TypedVisits::new(config, task, sampler, progress)?;
         let clock = Instant::now();
         let mut levels = Levels::new(config, task, (sampler, &visits), lowest.tables);
@@ -179,11 +183,14 @@ impl TypedTiers {
                 ratio: config.cache_ratio.0.filter(|_| devices == 0),
                 devices: 1,
                 level: Level::Host,
+                nvidia: None,
                 of: &|t| if lowest.in_files[t] { CachedRows::All } else { CachedRows::None },
             })?;
         }
-        if devices > 0 {
-            levels.add_devices(by_device, None)?;
+        match gpu {
+            Some(gpu) => levels.add_nvidia(NvidiaCaches::new(gpu, &lowest.in_files, &Built::default()))?,
+            None if devices > 0 => levels.add_devices(by_device, None)?,
+            None => {}
         }
         if beyond {
             levels.describe_lowest("the disk all".into());

@@ -73,6 +73,7 @@ impl TypedTiers {
                 ratio: config.cache_ratio.0.filter(|_| devices == 0),
                 devices: 1,
                 level: Level::Host,
+                nvidia: None,
                 of: &|t| cached_in_host(view.rows[t].as_ref(), &view.owners[t]),
             })?;
             let tables = levels.tables.iter_mut().zip(&view.rows).zip(&view.owners);

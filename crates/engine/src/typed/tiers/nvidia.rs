@@ -1,0 +1,166 @@
+//! Caches in the memory of an NVIDIA device in front of the rows of all types, within one budget.
+//!
+//! ```text
+//!   rows in host memory:  device  ─►  host, page-locked: the kernel reads it in place
+//!   rows in files:        device  ─►  host cache and disk: the host reads what the device lacks
+//!   sparse rows:          host; a batch copies its rows to the device
+//! ```
+//!
+//! The maps of static caches, and of the policies that kernels run, are on the device and count in
+//! the budget.
+
+use std::{cell::Cell, slice, sync::Arc};
+
+use graphmill_core::{matrix::TableType, node_order::by_scores};
+use graphmill_loader::{
+    Feature,
+    feature::{
+        Host,
+        cached::{CacheLayout, Level, Placement, RowFormat},
+    },
+};
+
+use super::{
+    levels::{CacheLevel, CachedRows, Levels},
+    resolve, rows,
+};
+use crate::{
+    Result,
+    accelerator::{Gpu, RowsBehind},
+    cache_kind::{Kind, follows_ids, kind},
+    tiers::Meter,
+    typed::{step, tables::borrowed, task::TypedTask},
+};
+
+/// Fraction of the device's memory that stays free, for scores and as a reserve.
+const SPARE: f64 = 0.1;
+/// Memory of training relative to a measured step: later batches may be larger, and the next one is
+/// gathered during the step.
+const STEPS: f64 = 1.5;
+
+/// Bytes of a cache's maps on the device per row of a table, and per cached row, at most.
+///
+/// # Errors
+/// The policy is unknown.
+pub(super) fn map_bytes(policy: &str) -> Result<[f64; 2]> {
+    Ok(match kind(policy)? {
+        // a boundary locates the first rows
+        _ if follows_ids(policy) => [0.0, 0.0],
+        Kind::Pinned => [4.0, 0.0],
+        // the holder of each row and a mark of its use
+        Kind::Dynamic(_) => [4.0, 8.0],
+    })
+}
+
+/// Caches of a device in the making.
+#[derive(Clone, Copy)]
+pub(super) struct NvidiaCaches<'c> {
+    gpu: &'c Gpu,
+    /// Types whose rows are in files.
+    in_files: &'c [bool],
+    built: &'c Built,
+}
+
+/// Caches built so far.
+#[derive(Default)]
+pub(super) struct Built {
+    /// Bytes of the cached rows.
+    bytes: Cell<u64>,
+    /// Number of tables that are page-locked in place, and in a copy.
+    locked: [Cell<usize>; 2],
+}
+
+impl<'c> NvidiaCaches<'c> {
+    /// No caches yet on the device.
+    pub(super) fn new(gpu: &'c Gpu, in_files: &'c [bool], built: &'c Built) -> Self {
+        Self { gpu, in_files, built }
+    }
+
+    /// Builds the cache by `policy` of `slots` rows in front of the rows of type `t`. `scores`
+    /// computes their hotness by a metric.
+    ///
+    /// # Errors
+    /// Those of `scores`; the rows cannot be read; an allocation fails.
+    pub(super) fn build(
+        self,
+        task: &TypedTask,
+        (t, rows): (usize, &Arc<dyn Feature>),
+        (policy, slots): (&str, usize),
+        scores: &dyn Fn(&str) -> Result<Vec<f64>>,
+    ) -> Result<Arc<dyn Feature>> {
+        let behind = self.behind(task, t, rows)?;
+        let bytes = (slots * behind.row_bytes()) as u64;
+        self.built.bytes.set(self.built.bytes.get() + bytes);
+        if slots > 0 && matches!(kind(policy)?, Kind::Dynamic(_)) {
+            return behind.dynamic(self.gpu, slots, policy);
+        }
+        let ranking = if slots > 0 { by_scores(&scores(policy)?)? } else { Vec::new() };
+        let layout = CacheLayout::new(&ranking, slots, 1, Placement::Private);
+        Ok(behind.tiered(slice::from_ref(self.gpu), &[], &layout)?.remove(0))
+    }
+
+    /// Rows of type `t` behind a cache: their table in host memory, or the tier `rows`.
+    fn behind(self, task: &TypedTask, t: usize, rows: &Arc<dyn Feature>) -> Result<RowsBehind> {
+        let features = task.features[t].as_ref().filter(|_| !self.in_files[t]);
+        let Some((table, dim)) = features.and_then(|of| Some((Host::new(of).table()?, of.dim))) else {
+            let kind = task.features[t].as_ref().and_then(|of| of.data.kind()).unwrap_or(TableType::F32);
+            return Ok(RowsBehind::tier(self.gpu, rows.clone(), kind));
+        };
+        let behind = RowsBehind::table(self.gpu, &table, dim)?;
+        let locked = &self.built.locked[usize::from(behind.is_copy())];
+        locked.set(locked.get() + 1);
+        Ok(behind)
+    }
+
+    /// Describes the rows that the device reads in host memory, if there are some.
+    fn describe_host(self) -> Option<&'static str> {
+        match self.built.locked.each_ref().map(Cell::get) {
+            [0, 0] => None,
+            [_, 0] => Some("the host all, page-locked in place"),
+            [0, _] => Some("the host all, in page-locked copies"),
+            [..] => Some("the host all, page-locked in place or in copies"),
+        }
+    }
+}
+
+impl Levels<'_> {
+    /// Puts the caches of the device in front of all tables with dense rows.
+    ///
+    /// # Errors
+    /// Those of training, of which a few steps are measured; the rows of a cache ratio exceed the
+    /// device's budget; the rows cannot be read; an allocation fails.
+    pub(super) fn add_nvidia(&mut self, caches: NvidiaCaches) -> Result<()> {
+        let (config, task, gpu) = (self.config, self.task, caches.gpu);
+        let (limit, ratio) = (config.device_budget.0, config.cache_ratio.0);
+        let (mut budget, mut memory) = (f64::INFINITY, String::new());
+        // without a limit, the device reports that the rows of a ratio exceed its memory
+        if ratio.is_none() || limit > 0 {
+            let meter =
+                Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+            let tables = borrowed(&self.tables);
+            let step = step::measured(config, (task, None), self.sampler, &tables, &meter)?.all;
+            gpu.check()?;
+            budget = ((1.0 - SPARE) * gpu.budget() as f64 - STEPS * step as f64).max(0.0);
+            memory = format!("--device-budget {limit} beside a training step of {step} bytes");
+        }
+        let is_dense = |t| rows(task, t).is_some_and(|of| matches!(of.format, RowFormat::Dense(_)));
+        let farther = self.parts.len();
+        self.add(&CacheLevel {
+            flag: "cache",
+            policy: resolve(&config.cache),
+            budget,
+            memory,
+            ratio,
+            devices: 1,
+            level: Level::Device { devices: 1, reader: 0 },
+            nvidia: Some(caches),
+            of: &|t| if is_dense(t) { CachedRows::All } else { CachedRows::None },
+        })?;
+        gpu.set_cache_bytes(caches.built.bytes.get());
+        self.parts.rotate_left(farther);
+        if farther == 0 {
+            self.parts.extend(caches.describe_host().map(String::from));
+        }
+        Ok(())
+    }
+}

@@ -294,11 +294,19 @@ fn unusable_options_are_refused_by_name() {
         ("candidates", "all", "--metric says what edges are compared with"),
         ("margin", "2", "--loss bce does not use it"),
         ("devices", "virtual:2", "pairs are scored on the processor"),
+        ("devices", "cuda:0,1", "one NVIDIA device trains"),
+        ("device_budget", "1G", "it runs on the processor"),
         ("order", "bfs", "it orders nodes"),
     ] {
         let message = train(dir.path(), &[(option, value)]).unwrap_err().to_string();
         assert!(message.contains(expected), "{option}: {message}");
     }
+    // an NVIDIA device trains, and has memory to limit but no cache
+    let on_device = [("devices", "cuda:0"), ("device_budget", "1G")];
+    config(dir.path(), &on_device).unwrap();
+    let cached = [on_device[0], ("cache_ratio", "0.5")];
+    let message = config(dir.path(), &cached).unwrap_err().to_string();
+    assert!(message.contains("the host holds all rows"), "{message}");
     // options of links without links
     let mut on_nodes = config(dir.path(), &[]).unwrap();
     on_nodes.task = String::new();

@@ -91,7 +91,7 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("host_cache", ALL_IN_HOST),
     ("cache_ratio", ALL_IN_HOST),
     ("host_budget", ALL_IN_HOST),
-    ("placement", ON_PROCESSOR),
+    ("placement", ALL_IN_HOST),
     ("quantile", NO_TARGETS),
     ("target_transform", NO_TARGETS),
     ("huber_delta", NO_TARGETS),

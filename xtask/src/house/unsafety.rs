@@ -80,7 +80,8 @@ fn modules_that_must_forbid(sources: &[Source]) -> Vec<String> {
     for source in sources.iter().filter(|source| !source.forbids_unsafe()) {
         let Some((src, module)) = top_level_module(&source.path) else { continue };
         let below = format!("{src}{module}/");
-        let files = sources.iter().filter(|other| other.path == source.path || other.path.starts_with(&below));
+        let files =
+            sources.iter().filter(|other| other.path == source.path || other.path.starts_with(&below));
         if !forbidding.contains(&src) && files.map(Source::unsafe_uses).sum::<usize>() == 0 {
             let path = &source.path;
             faults.push(format!("{path}: the module has no unsafe code; add #![forbid(unsafe_code)]"));

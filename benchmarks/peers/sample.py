@@ -4,8 +4,8 @@
     sample.py DATASET --system dgl --ids 32 --cases 15,10,5:1024,10,25:8000 --threads 2
 
 Systems: `dgl` and `dgl-fused` (its path for several threads, which one thread does not take otherwise), `graphbolt`
-(its operators, without the pipeline around them), `graphbolt-labor` (the same by LABOR), `pyg` with pyg-lib and `pyg-sparse` with torch-sparse, which
-sample in this process. Cases are fanouts from the seeds outward and a batch size.
+(its operators, without the pipeline around them), `graphbolt-labor` (the same by LABOR), `pyg` with pyg-lib and
+`pyg-sparse` with torch-sparse, which sample in this process. Cases are fanouts from the seeds outward and a batch size.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     sample.py DATASET --system dgl --ids 32 --cases 15,10,5:1024,10,25:8000 --threads 2
 
 Systems: `dgl` and `dgl-fused` (its path for several threads, which one thread does not take otherwise), `graphbolt`
-(its operators, without the pipeline around them), `pyg` with pyg-lib and `pyg-sparse` with torch-sparse, which
-sample in this process. Cases are fanouts from the seeds outward and a batch size.
+(its operators, without the pipeline around them), `graphbolt-labor` (the same by LABOR), `pyg` with pyg-lib and
+`pyg-sparse` with torch-sparse, which sample in this process. Cases are fanouts from the seeds outward and a batch size.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import time
 
 from common import array, dgl_graph, dgl_sampler, emit, pyg_data, pyg_sampler, set_threads
 
-SYSTEMS = ["dgl", "dgl-fused", "graphbolt", "pyg", "pyg-sparse"]
+SYSTEMS = ["dgl", "dgl-fused", "graphbolt", "graphbolt-labor", "pyg", "pyg-sparse"]
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("dataset")
@@ -55,6 +55,7 @@ def sampler_of_graphbolt():
 
     indptr, indices = array(options.dataset, "indptr"), array(options.dataset, "indices")
     graph = graphbolt.fused_csc_sampling_graph(indptr, indices.int() if options.ids == 32 else indices)
+    sample = graph.sample_layer_neighbors if options.system == "graphbolt-labor" else graph.sample_neighbors
 
     def make(fanout):
         counts = [torch.LongTensor([count]) for count in fanout]
@@ -62,7 +63,7 @@ def sampler_of_graphbolt():
         def draw(seeds):
             edges = 0
             for count in counts:
-                sampled = graph.sample_neighbors(seeds, count)
+                sampled = sample(seeds, count)
                 seeds, compacted = unique_and_compact_csc_formats(sampled.sampled_csc, seeds)
                 edges += len(compacted.indices)
             return edges

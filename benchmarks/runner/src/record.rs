@@ -105,6 +105,12 @@ pub(crate) struct CurveRow {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
+    /// Family and model, which the name may hide; empty in older records.
+    #[serde(default)]
+    pub(crate) model: String,
+    /// Widest vector instructions; empty in older records.
+    #[serde(default)]
+    pub(crate) vectors: String,
     pub(crate) cores: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) kernel: String,
@@ -127,8 +133,14 @@ impl Machine {
         let kilobytes = field(&file("/proc/meminfo"), "MemTotal");
         let kilobytes = kilobytes.split(' ').next().and_then(|number| number.parse::<u64>().ok());
         let load = file("/proc/loadavg");
+        let cpu = file("/proc/cpuinfo");
         Self {
-            cpu: or_unknown(&field(&file("/proc/cpuinfo"), "model name")),
+            cpu: or_unknown(&field(&cpu, "model name")),
+            model: match (field(&cpu, "cpu family"), field(&cpu, "model\t")) {
+                (family, model) if family.is_empty() || model.is_empty() => String::new(),
+                (family, model) => format!("family {family}, model {model}"),
+            },
+            vectors: vectors(&field(&cpu, "flags")),
             cores: cores(),
             memory_bytes: 1024 * kilobytes.unwrap_or(0),
             kernel: or_unknown(version(&file("/proc/sys/kernel/osrelease"))),
@@ -141,8 +153,19 @@ impl Machine {
     /// One line for captions.
     pub(crate) fn brief(&self) -> String {
         let gib = self.memory_bytes as f64 / f64::from(1 << 30);
-        format!("{} cores of {}, {gib:.0} GiB, Linux {}", self.cores, self.cpu, self.kernel)
+        let known = [&self.model, &self.vectors].map(String::as_str);
+        let known: Vec<&str> = known.into_iter().filter(|text| !text.is_empty()).collect();
+        let of = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
+        format!("{} cores of {}{of}, {gib:.0} GiB, Linux {}", self.cores, self.cpu, self.kernel)
     }
+}
+
+/// Widest vector instructions among the flags of a processor.
+fn vectors(flags: &str) -> String {
+    let has = |flag: &str| flags.split(' ').any(|word| word == flag);
+    let named = [("avx512f", "AVX-512"), ("avx2", "AVX2"), ("asimd", "NEON")];
+    let widest = named.iter().find(|(flag, _)| has(flag)).map_or("", |(_, name)| name);
+    if has("avx512_bf16") { format!("{widest} with bf16") } else { widest.to_owned() }
 }
 
 /// Version of a kernel release, without the name of the build: `6.1.0-25-amd64` is `6.1.0`.
@@ -266,5 +289,7 @@ mod tests {
         let machine = Machine::read();
         assert!(machine.cores > 0 && machine.memory_bytes > 1 << 20);
         assert!(machine.brief().contains(&machine.cpu));
+        assert_eq!(vectors("fpu avx avx2 avx512f avx512_bf16 avx512vl"), "AVX-512 with bf16");
+        assert_eq!((vectors("fpu avx2").as_str(), vectors("fpu").as_str()), ("AVX2", ""));
     }
 }

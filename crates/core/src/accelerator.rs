@@ -5,6 +5,8 @@
 //! code that only reads values on the host ([`crate::matrix::View::host`]) gets them wherever the
 //! newest are, at the cost of a copy.
 
+#![forbid(unsafe_code)]
+
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 /// Device memory that holds values of a matrix, from the first one on. Dropping it frees it.

@@ -28,6 +28,8 @@
 //! Sums are in f64, and a cell's threshold has 32 bits, so each probability is met to within 2^-32
 //! / n per cell. The same weights give the same tables for any number of threads.
 
+#![forbid(unsafe_code)]
+
 mod rows;
 
 use bytemuck::{Pod, Zeroable};

@@ -15,6 +15,8 @@
 //! position, one by one, took three times as long for 50 million edges between 2^25 nodes, because
 //! nearly every edge misses the caches three times.
 
+#![forbid(unsafe_code)]
+
 pub mod deal;
 pub mod duplicates;
 pub mod item;

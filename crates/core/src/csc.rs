@@ -1,5 +1,7 @@
 //! Graph in compressed sparse columns: the in-neighbours of every node.
 
+#![forbid(unsafe_code)]
+
 use std::{ops::Range, sync::Arc};
 
 use crate::{

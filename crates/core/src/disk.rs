@@ -1,5 +1,7 @@
 //! Free space of file systems.
 
+#![forbid(unsafe_code)]
+
 use std::{io, path::Path};
 
 /// Bytes that this process may still write on the file system of `path`.

@@ -1,5 +1,7 @@
 //! The ends of an edge.
 
+#![forbid(unsafe_code)]
+
 /// An end of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {

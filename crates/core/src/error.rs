@@ -1,5 +1,7 @@
 //! Error type of this crate: each message states what failed, where, and how to fix it.
 
+#![forbid(unsafe_code)]
+
 use std::path::{Path, PathBuf};
 
 /// Failure concerning a graph, a dataset or a file.

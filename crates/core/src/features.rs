@@ -1,5 +1,7 @@
 //! Feature rows of nodes.
 
+#![forbid(unsafe_code)]
+
 use half::f16;
 
 use crate::{Buffer, SparseRows, matrix::TableType};

@@ -1,5 +1,7 @@
 //! Subgraph induced by a set of nodes.
 
+#![forbid(unsafe_code)]
+
 use rayon::prelude::*;
 
 use crate::{Graph, NodeId, Result};

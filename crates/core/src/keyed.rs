@@ -14,6 +14,8 @@
 //!
 //! O(1) per draw.
 
+#![forbid(unsafe_code)]
+
 /// Increment of SplitMix64: 2^64 divided by the golden ratio.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 

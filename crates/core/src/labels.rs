@@ -1,5 +1,7 @@
 //! Labels or values of nodes, and the training, validation and test nodes.
 
+#![forbid(unsafe_code)]
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};

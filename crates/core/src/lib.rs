@@ -26,8 +26,8 @@
 //! - [`progress`]: progress and cancellation of long work; [`signals`]: the handler of SIGTERM
 //!   beside a foreign library.
 //! - [`probe`]: work that the machine alone limits, for benchmarks.
-//! - [`memory`]: the size of the machine's memory; [`disk`]: the free space of file systems;
-//!   [`units`]: readable counts and sizes.
+//! - [`memory`]: the size of the machine's memory; [`huge_pages`]: large vectors of intermediate
+//!   results; [`disk`]: the free space of file systems; [`units`]: readable counts and sizes.
 //!
 //! One alphabet of dimensions serves the whole workspace: `V` nodes and `E` edges of a graph, `S`
 //! source and `D` destination nodes of a block, `B` seeds, `K` fanout, `L` layers, `F` feature, `H`
@@ -44,6 +44,7 @@ pub mod disk;
 mod end;
 pub mod error;
 pub mod features;
+pub mod huge_pages;
 pub mod induced;
 pub mod keyed;
 pub mod labels;

@@ -1,5 +1,7 @@
 //! Location of an error: the file and the position in it.
 
+#![forbid(unsafe_code)]
+
 use std::{borrow::Cow, path::Path};
 
 use crate::{Error, Result};

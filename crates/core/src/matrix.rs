@@ -31,7 +31,7 @@ mod view;
 use std::ops::Range;
 
 use self::{file::FileValues, mirror::Mirror};
-use crate::{Block, SparseRows};
+use crate::{Block, SparseRows, huge_pages};
 
 pub use self::{
     slots::Slots,
@@ -160,10 +160,7 @@ impl Matrix {
             data.extend_from_slice(newest);
         }
         self.mirror.forget_device();
-        let lines = values.div_ceil(16);
-        if data.len() < lines {
-            data.resize(lines, Line([0.0; 16]));
-        }
+        huge_pages::lengthen(data, values.div_ceil(16), Line([0.0; 16]));
     }
 
     /// Adds columns of zeros at the end of each row, up to `cols`, in place. O(rows cols).

@@ -2,6 +2,8 @@
 //! declares: an implausible size is rejected with a message, and never aborts. (Every reader first
 //! limits the size by the bytes that are present; this is the last line of defence.)
 
+#![forbid(unsafe_code)]
+
 mod limits;
 
 use std::{fs, sync::OnceLock};

@@ -1,5 +1,7 @@
 //! Orders of nodes by a number.
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;

@@ -1,5 +1,7 @@
 //! Pool of reusable objects, which avoids allocation in the steady state.
 
+#![forbid(unsafe_code)]
+
 use std::sync::{Mutex, PoisonError};
 
 /// Unused objects. The pool creates as many as are in use simultaneously.

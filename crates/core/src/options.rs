@@ -6,6 +6,8 @@
 //! mean the same. The names, help texts and places in the help come from the struct itself, by
 //! [`keys`].
 
+#![forbid(unsafe_code)]
+
 mod kind;
 mod sets;
 

@@ -5,6 +5,8 @@
 //! loops below take the closure by reference. Their calls cost nothing beside a piece of thousands
 //! of values.
 
+#![forbid(unsafe_code)]
+
 use bytemuck::Pod;
 use rayon::prelude::*;
 

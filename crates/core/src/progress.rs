@@ -3,6 +3,8 @@
 //! Imports, generators, partitioners, downloads and evaluation report to a [`Progress`]: a terminal
 //! draws a bar, Python forwards events, and [`Quiet`] ignores all of it.
 
+#![forbid(unsafe_code)]
+
 use crate::{Error, Result};
 
 /// Unit of a stage's amounts.

@@ -15,6 +15,8 @@
 //!
 //! O(iterations (V + E)), parallel.
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;

@@ -1,5 +1,7 @@
 //! Search for the first element that breaks a rule.
 
+#![forbid(unsafe_code)]
+
 use crate::parallel;
 
 const CHUNK_LEN: usize = 1 << 14;

@@ -1,5 +1,7 @@
 //! Sparse rows: bags of words, one-hot codes, lists of ids.
 
+#![forbid(unsafe_code)]
+
 use rayon::prelude::*;
 
 use crate::{

@@ -29,6 +29,8 @@
 //!
 //! With paths of two edges a row of each node between, in a step.
 
+#![forbid(unsafe_code)]
+
 use std::ops::RangeInclusive;
 
 use rayon::prelude::*;

@@ -20,6 +20,8 @@
 //!
 //! A mixing function replaces the cryptographic hash.
 
+#![forbid(unsafe_code)]
+
 use rayon::prelude::*;
 
 use crate::{Graph, NodeId, keyed};

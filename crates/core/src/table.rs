@@ -2,6 +2,8 @@
 //! of rows that a reader can take in top to bottom. Command-line choices and error messages follow
 //! from it. Another crate adds a row of its own to a [`Table`] with [`Table::register`].
 
+#![forbid(unsafe_code)]
+
 use std::{
     sync::{
         PoisonError, RwLock,

@@ -21,6 +21,8 @@
 //!
 //! Node numbers replace the random order of Jayanti and Tarjan, as in Afforest.
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;

@@ -1,5 +1,7 @@
 //! Formatting of numbers: `1,234,567`, `1.21 GiB`, `12.3`.
 
+#![forbid(unsafe_code)]
+
 /// Formats a count with a comma between thousands: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

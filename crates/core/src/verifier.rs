@@ -22,6 +22,8 @@
 //!
 //! 16 bytes and a bit for each chunk of the file.
 
+#![forbid(unsafe_code)]
+
 use std::{
     fmt,
     ops::Range,

@@ -1,5 +1,7 @@
 //! Blocks on a device: the arrays of [`Block`], copied or drawn there.
 
+#![forbid(unsafe_code)]
+
 use std::{any::Any, sync::Arc};
 
 use graphmill_core::{

@@ -1,5 +1,7 @@
 //! Errors of devices.
 
+#![forbid(unsafe_code)]
+
 /// Error of a device: what failed, where, and how to fix it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {

@@ -1,5 +1,7 @@
 //! Devices by number.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use crate::{Device, Result, driver::nvidia};

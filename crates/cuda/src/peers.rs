@@ -1,5 +1,7 @@
 //! Devices with access to each other's memory.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use crate::{Device, Result};

@@ -1,5 +1,7 @@
 //! Pool of queues, one per concurrent worker.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::ObjectPool;

@@ -3,6 +3,8 @@
 //! The library embeds `ptx.zip`, which has one file for each source in `kernels/`; `ptx.sha256`
 //! lists their checksums and their kernels. `cargo xtask cuda compile` writes both.
 
+#![forbid(unsafe_code)]
+
 use std::io::{Cursor, Read as _};
 
 use sha2::{Digest as _, Sha256};

@@ -1,5 +1,7 @@
 //! Replies with neighbours of several nodes, and the block of all replies to a request.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{Block, Error, NodeId, Result};
 
 use crate::{messenger::HEADER, ownership::Share};

@@ -2,6 +2,8 @@
 //!
 //! Sums are computed in rank order, so that they are bit-identical on all ranks and in every run.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Error, Result};

@@ -8,6 +8,8 @@
 //! The edges of a relation are numbered over all ranks: those of rank 0 in the order of its graph,
 //! then those of rank 1, and so on. Samplers name the edges of a block by these numbers.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Error, NodeId, Result};

@@ -9,6 +9,8 @@
 //! waits for another that was silent for [`MessengerOptions::patience`] returns an error that names
 //! it; a failing rank sends the reason to all others, which then fail at once.
 
+#![forbid(unsafe_code)]
+
 mod driver;
 mod queue;
 mod seal;

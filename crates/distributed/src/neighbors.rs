@@ -4,6 +4,8 @@
 //! together (LABOR with iterations), or one neighbour after the other (random walks). A step of all
 //! walks of a rank is one exchange, 8 bytes for each walk and 4 back; lists are sent whole.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Block, Error, Graph, NodeId, Result};

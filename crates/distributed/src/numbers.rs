@@ -1,5 +1,7 @@
 //! Numbers of 64 bits as words of messages.
 
+#![forbid(unsafe_code)]
+
 /// Words of a message that holds these numbers, the low half of each first.
 pub fn to_words(numbers: impl IntoIterator<Item = u64>) -> Vec<u32> {
     numbers.into_iter().flat_map(|x| [x as u32, (x >> 32) as u32]).collect()

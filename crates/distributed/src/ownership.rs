@@ -3,6 +3,8 @@
 //! Memory: 2 bytes a node for the parts, mapped if the partition is on disk, and 3 bits for the
 //! positions of own nodes.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{Error, NodeId, Result};
 use graphmill_data::partition::PartitionBook;
 

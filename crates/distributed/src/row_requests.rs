@@ -1,5 +1,7 @@
 //! Requests of rows that other ranks own, a few at a time.
 
+#![forbid(unsafe_code)]
+
 use std::{collections::VecDeque, time::Instant};
 
 use graphmill_core::{Error, Result};

@@ -1,5 +1,7 @@
 //! Feature rows of remote nodes: the remote tier, behind an optional cache.
 
+#![forbid(unsafe_code)]
+
 use std::{
     sync::{Arc, PoisonError, RwLock},
     time::Instant,

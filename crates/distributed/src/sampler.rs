@@ -10,6 +10,8 @@
 //! An owner samples with the same sampler as the requesting rank, keyed by (seed, epoch, batch,
 //! hop, node), so the block equals that of a single process with the whole graph.
 
+#![forbid(unsafe_code)]
+
 use std::{
     sync::{
         Arc,

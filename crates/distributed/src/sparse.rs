@@ -4,6 +4,8 @@
 //! A reply has the end of every row, then the columns of all rows, then their values: 4 bytes a row
 //! and 8 a stored value, instead of 4 for each of the `F` values of a dense row.
 
+#![forbid(unsafe_code)]
+
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result};

@@ -9,6 +9,8 @@
 //! stores as training ranks, each store draws for one of them, in the order in which a rank that
 //! trains on its own parts would draw.
 
+#![forbid(unsafe_code)]
+
 use std::{
     sync::{
         Arc,

@@ -10,6 +10,8 @@
 //! is visible from the same time as in a single process. Draws are keyed by (seed, epoch, batch,
 //! hop, relation, node, admitted edges), so blocks equal those of a single process, too.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Error, NodeId, ObjectPool, Result};

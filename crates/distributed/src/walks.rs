@@ -8,6 +8,8 @@
 //! A step of all walks of a rank is one exchange, 12 bytes for each walk and 4 back. The random
 //! words are those of a single process, and so are the neighbours.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Error, Graph, NodeId, Result, typed::TypedGraph};

@@ -1,5 +1,7 @@
 //! Dataset of any kind that a configuration names, and training on it.
 
+#![forbid(unsafe_code)]
+
 use graphmill_data::{Dataset, typed::TypedDataset};
 
 use crate::{

@@ -3,6 +3,8 @@
 //!
 //! Each method opens the run's dataset, or the one at `other`, as the kind of the run needs it.
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "tables")]
 use std::sync::Arc;
 use std::{borrow::Cow, path::Path};

@@ -6,6 +6,8 @@
 //! reads the features alone. Both rows of a node are read by the same batches, so caches score them
 //! alike; tiers read the file of the aggregates in the place of that of the features.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 
 use graphmill_core::{block::Aggregation, features::FeatureData};

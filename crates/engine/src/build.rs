@@ -1,6 +1,8 @@
 //! Components of a run, built from a configuration and a dataset. Training, `eval` and `predict`
 //! share them.
 
+#![forbid(unsafe_code)]
+
 mod draws;
 
 use std::{

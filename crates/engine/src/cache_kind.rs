@@ -1,6 +1,8 @@
 //! The two kinds of cache that `--cache` names: static rows pinned by a metric, and dynamic rows
 //! that a policy admits and evicts.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{Error::Unknown, NodeId};
 use graphmill_loader::{hotness, order, policy};
 

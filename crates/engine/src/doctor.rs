@@ -1,5 +1,7 @@
 //! Examination of the machine: parts that a run can use, parts that it cannot, and remedies.
 
+#![forbid(unsafe_code)]
+
 use std::{env, fmt, fs, path::Path, thread};
 
 use graphmill_core::{matrix::TableType, memory, units};

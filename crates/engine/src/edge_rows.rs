@@ -19,6 +19,8 @@
 //! O(R) memory for `R` rows: an edge for each end, a key, and features unless those of the edges
 //! are used as they are.
 
+#![forbid(unsafe_code)]
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use graphmill_core::{Buffer, NodeId};

@@ -1,5 +1,7 @@
 //! Error type of this crate. Each message states what failed, where, and how to fix it.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 
 /// An error that ends a run or a command.

@@ -1,5 +1,7 @@
 //! Entry points for the fuzzer (feature `fuzz`) to readers without a public one.
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 
 use graphmill_core::NodeId;

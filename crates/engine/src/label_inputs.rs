@@ -30,6 +30,8 @@
 //! seeds, so each training node has a loss in each epoch. Labels are joined, as by Wang et al., and
 //! not projected to the width of the features and added.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{

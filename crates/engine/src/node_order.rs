@@ -1,5 +1,7 @@
 //! Orders of nodes by name: those of the data crate, or the hottest nodes first.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{
     NodeId,
     error::suggestion,

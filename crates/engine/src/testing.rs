@@ -1,6 +1,8 @@
 //! Conformance test of strategies, for crates that add one (feature `testing`). The built-in
 //! synchronous strategies pass it, too.
 
+#![forbid(unsafe_code)]
+
 use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},

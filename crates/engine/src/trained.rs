@@ -1,6 +1,8 @@
 //! Training in one call, and the trained model in memory, for programs that hold their arrays.
 //! Commands write a run directory and open it again ([`crate::saved`]).
 
+#![forbid(unsafe_code)]
+
 use std::path::Path;
 
 use graphmill_core::{ClassColumn, NodeId};

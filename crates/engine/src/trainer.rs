@@ -12,6 +12,8 @@
 //! uninterrupted one: the checkpoint holds the models, the optimiser's state and the position, and
 //! the run depends on nothing else.
 
+#![forbid(unsafe_code)]
+
 pub mod over_ranks;
 
 use std::time::Instant;

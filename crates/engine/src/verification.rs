@@ -1,5 +1,7 @@
 //! Verification of a run's feature files: by the option `verify`, with notes and a record.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::units;
 use graphmill_data::{
     Dataset,

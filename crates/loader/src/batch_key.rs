@@ -1,5 +1,7 @@
 //! Identity of a minibatch's random draws.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::keyed;
 
 /// Identity of a minibatch's random draws.

@@ -1,5 +1,7 @@
 //! Feature rows of the edges of a batch, from any tier: in memory, mapped or on disk.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{Error, Matrix, NodeId, Result};
 
 use crate::{Feature, Traffic};

@@ -1,5 +1,7 @@
 //! Number of neighbours drawn per node and hop.
 
+#![forbid(unsafe_code)]
+
 use std::{fmt, ops::Deref, str::FromStr};
 
 use graphmill_core::by_word;

@@ -22,6 +22,8 @@
 //! batch, none allocates. A [`MiniBatch`] is a batch in any of these states, for callers that store
 //! batches between epochs.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{Block, Error, Matrix, NodeId, Result, block::OnDevice};
 use rayon::prelude::*;
 

@@ -21,6 +21,8 @@
 //! drawn, so training and full-neighbour evaluation compute the same function. DGL and PyG
 //! normalise by the degrees within the sample, which is biased towards low degrees.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 
 use graphmill_core::{Block, Buffer, Graph, NodeId};

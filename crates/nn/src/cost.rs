@@ -35,6 +35,8 @@
 //! sources, while aggregating first multiplies only the `D` destinations. Costs are bytes moved
 //! instead of multiplications.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::Block;
 
 /// Factor of `A X W` that is multiplied first.

@@ -1,5 +1,7 @@
 //! Distinct nodes of a list.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::NodeId;
 
 /// Distinct nodes of a list in the order of their first places, and the number of each place's node

@@ -1,5 +1,7 @@
 //! The error type of this crate.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::options::{Fault, Values};
 
 /// Error in the description of a model, or failure of a device.

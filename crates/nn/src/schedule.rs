@@ -4,6 +4,8 @@
 //! same rate. Only `plateau` also depends on the scores seen; its state and that of [`EarlyStop`]
 //! are small and saved in the checkpoint.
 
+#![forbid(unsafe_code)]
+
 use std::ops::Bound;
 
 use clap::Args;

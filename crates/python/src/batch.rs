@@ -1,5 +1,7 @@
 //! Minibatches as users get them: arrays of 64-bit ids, and gathered rows.
 
+#![forbid(unsafe_code)]
+
 use crate::pool::{Lease, Pool};
 
 /// Result of a method: a list of nodes, and edges as positions in that list. Reused between

@@ -1,5 +1,7 @@
 //! Minibatches as message-flow blocks, drawn by any of the engine's samplers, for users of DGL.
 
+#![forbid(unsafe_code)]
+
 use std::{ops::Range, sync::Arc};
 
 use graphmill_engine::{Dataset, TrainConfig, build};

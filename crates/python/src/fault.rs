@@ -1,5 +1,7 @@
 //! Errors of making a batch.
 
+#![forbid(unsafe_code)]
+
 use std::fmt;
 
 /// Error of making a batch, by the exception that Python raises.

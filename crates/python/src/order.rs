@@ -1,6 +1,8 @@
 //! Order of the inputs in an epoch and their distribution over processes, like torch's `DataLoader`
 //! with a `DistributedSampler`.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::keyed::{self, Stream};
 
 /// Parameters of an epoch's order.

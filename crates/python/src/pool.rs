@@ -5,6 +5,8 @@
 //! last array or tensor that views them is dropped, on any thread. In a process forked from the
 //! pool's they do not return: the thread that holds the pool's lock may not exist there.
 
+#![forbid(unsafe_code)]
+
 use std::{
     process,
     sync::{Arc, Mutex, PoisonError},

@@ -6,6 +6,8 @@
 //! busy with a huge value ends after finishing it. A forked process has no such threads: there,
 //! taking a value is an error, and dropping does not wait.
 
+#![forbid(unsafe_code)]
+
 use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},

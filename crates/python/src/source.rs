@@ -1,5 +1,7 @@
 //! Source of batches: topology, tables and method. The caller chooses the inputs of each batch.
 
+#![forbid(unsafe_code)]
+
 use std::{ops::Range, sync::Arc};
 
 use graphmill_loader::BatchKey;

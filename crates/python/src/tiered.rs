@@ -1,5 +1,7 @@
 //! Rows of a dataset from several tiers, with their traffic.
 
+#![forbid(unsafe_code)]
+
 use std::{
     cell::RefCell,
     process,

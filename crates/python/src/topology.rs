@@ -1,6 +1,8 @@
 //! Topology of the user's graph: in-neighbours of each node, and the number of each edge in the
 //! user's list.
 
+#![forbid(unsafe_code)]
+
 use std::fmt::Display;
 
 use graphmill_core::{Buffer, Graph, prefetch::prefetch};

@@ -1,5 +1,6 @@
 //! Unsafe code by reason: a file that has some allows it for one reason, and a page has a row for
-//! each reason, with the numbers of its uses and files. Crates without unsafe code forbid it.
+//! each reason, with the numbers of its uses and files. Crates and modules without unsafe code forbid
+//! it.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -23,6 +24,7 @@ pub(super) fn faults(root: &Path, sources: &[Source]) -> Result<Vec<String>> {
     let page = fs::read_to_string(root.join(PAGE)).with_context(|| PAGE.to_owned())?;
     let mut faults: Vec<String> = sources.iter().filter_map(fault_of_file).collect();
     faults.extend(roots_that_must_forbid(sources));
+    faults.extend(modules_that_must_forbid(sources));
     faults.extend(faults_of_table(&page, &counts(sources)));
     Ok(faults)
 }
@@ -65,6 +67,35 @@ fn roots_that_must_forbid(sources: &[Source]) -> Vec<String> {
         .filter(|root| package(&root.path).is_some_and(|package| !has_unsafe(&package)))
         .map(|root| format!("{}: the package has no unsafe code; add #![forbid(unsafe_code)]", root.path))
         .collect()
+}
+
+/// Modules without unsafe code that do not forbid it, in libraries that have some elsewhere.
+fn modules_that_must_forbid(sources: &[Source]) -> Vec<String> {
+    let forbidding: Vec<&str> = sources
+        .iter()
+        .filter(|source| source.forbids_unsafe())
+        .filter_map(|source| source.path.strip_suffix("lib.rs"))
+        .collect();
+    let mut faults = Vec::new();
+    for source in sources.iter().filter(|source| !source.forbids_unsafe()) {
+        let Some((src, module)) = top_level_module(&source.path) else { continue };
+        let below = format!("{src}{module}/");
+        let files =
+            sources.iter().filter(|other| other.path == source.path || other.path.starts_with(&below));
+        if !forbidding.contains(&src) && files.map(Source::unsafe_uses).sum::<usize>() == 0 {
+            let path = &source.path;
+            faults.push(format!("{path}: the module has no unsafe code; add #![forbid(unsafe_code)]"));
+        }
+    }
+    faults
+}
+
+/// Directory of the sources, with the slash, and name of a library's module that lies in its root.
+fn top_level_module(path: &str) -> Option<(&str, &str)> {
+    let end = path.strip_prefix("crates/")?.find("/src/")? + "crates/".len() + "/src/".len();
+    let (src, file) = path.split_at(end);
+    let module = file.strip_suffix("/mod.rs").or_else(|| file.strip_suffix(".rs"))?;
+    (!module.contains('/') && !["lib", "main"].contains(&module)).then_some((src, module))
 }
 
 /// Differences between the page's table and the counts.
@@ -119,6 +150,24 @@ mod tests {
         let faults = roots_that_must_forbid(&sources);
         assert!(faults.len() == 1 && faults[0].starts_with(b), "{faults:?}");
         assert!(roots_that_must_forbid(&[source(b, "#![forbid(unsafe_code)]\n")]).is_empty());
+    }
+
+    #[test]
+    fn modules_without_unsafe_code_forbid_it() {
+        let forbids = "//! C.\n\n#![forbid(unsafe_code)]\n";
+        let sources = [
+            source("crates/a/src/lib.rs", "mod b;\nmod c;\nmod d;\nmod e;\n"),
+            source("crates/a/src/b.rs", "unsafe {}\n"),
+            source("crates/a/src/c.rs", forbids),
+            source("crates/a/src/d/mod.rs", "mod f;\n"),
+            source("crates/a/src/d/f.rs", "fn f() {}\n"),
+            source("crates/a/src/e.rs", "mod g;\n"),
+            source("crates/a/src/e/g.rs", "unsafe {}\n"),
+            source("crates/h/src/lib.rs", forbids),
+            source("crates/h/src/i.rs", "fn f() {}\n"),
+        ];
+        let faults = modules_that_must_forbid(&sources);
+        assert!(faults.len() == 1 && faults[0].starts_with("crates/a/src/d/mod.rs"), "{faults:?}");
     }
 
     #[test]

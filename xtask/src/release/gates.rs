@@ -101,7 +101,7 @@ fn last_release(root: &Path, version: &str) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Checks advisories, licences, sources and duplicates by cargo-deny.
+/// Checks licences, sources and duplicates by cargo-deny.
 ///
 /// # Errors
 /// The tool is missing and `is_online`, or finds a fault.
@@ -109,12 +109,22 @@ pub(super) fn deny(root: &Path, is_online: bool) -> Result<()> {
     if !has_tool("deny", is_online)? {
         return Ok(());
     }
+    succeed(deny_checks(&["bans", "licenses", "sources"]).current_dir(root))
+}
+
+/// Checks the advisories of all dependencies, whose list cargo-deny fetches.
+///
+/// # Errors
+/// The list cannot be fetched, or has an advisory of a dependency.
+pub(super) fn advisories(root: &Path) -> Result<()> {
+    succeed(deny_checks(&["advisories"]).current_dir(root)).context("advisories of dependencies")
+}
+
+/// cargo-deny with some of its checks.
+fn deny_checks(checks: &[&str]) -> Command {
     let mut command = cargo();
-    command.args(["deny", "--all-features", "check"]).current_dir(root);
-    if !is_online {
-        command.args(["bans", "licenses", "sources"]);
-    }
-    succeed(&mut command)
+    command.args(["deny", "--all-features", "check"]).args(checks);
+    command
 }
 
 #[cfg(test)]

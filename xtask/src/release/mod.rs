@@ -78,7 +78,8 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Builds and checks every file of a release. Without the network, missing tools are skipped, and
-/// Python's files are not built.
+/// Python's files are not built. Advisories and the size of the program stop nothing: they are
+/// printed after all files are built.
 fn dry_run(is_online: bool) -> Result<()> {
     check()?;
     let out = target_dir().join("release-files");
@@ -90,6 +91,7 @@ fn dry_run(is_online: bool) -> Result<()> {
 
     gates::compatibility(root(), &metadata, &version, is_online)?;
     gates::deny(root(), is_online)?;
+    let advisories = if is_online { gates::advisories(root()) } else { Ok(()) };
     let features = own.documented_features().unwrap_or_default();
     gates::minimal_rust(own.rust_version.as_deref().unwrap_or_default(), &features, is_online)?;
     gates::publish(&metadata, is_online)?;
@@ -111,7 +113,18 @@ fn dry_run(is_online: bool) -> Result<()> {
     fs::remove_file(&stripped)?;
     archive::checksums(&out)?;
     list(&out)?;
-    archive::check_size(bytes)
+    all([advisories, archive::check_size(bytes)])
+}
+
+/// Prints every fault.
+///
+/// # Errors
+/// There is one.
+fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let faults: Vec<anyhow::Error> = results.into_iter().filter_map(Result::err).collect();
+    faults.iter().for_each(|fault| eprintln!("error: {fault:#}"));
+    anyhow::ensure!(faults.is_empty(), "{} faults of the release; its files are built", faults.len());
+    Ok(())
 }
 
 /// Packs the sources, and completes the formula of Homebrew by their checksum.

@@ -24,6 +24,8 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod block;
 mod graph;
 mod schema;

@@ -15,6 +15,8 @@
 //! | [`Wide`] | none; if true, the kernel reads four values at a time (`_4`) |
 //! | a group, such as [`Edges`] | those of its fields |
 
+#![forbid(unsafe_code)]
+
 mod declare;
 mod pointer;
 mod table;

@@ -9,6 +9,8 @@
 //! | `batch_run.rs` | interface of a run |
 //! | `learner.rs` | interface of its model and optimisers |
 
+#![forbid(unsafe_code)]
+
 mod batch_run;
 mod learner;
 mod position;

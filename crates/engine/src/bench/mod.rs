@@ -16,6 +16,8 @@
 //! A case is a warm-up followed by [`Options::repeat`] runs. A run repeats the work for at least a
 //! fiftieth of a second.
 
+#![forbid(unsafe_code)]
+
 mod aggregate;
 mod cost;
 mod epoch;

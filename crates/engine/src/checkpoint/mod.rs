@@ -27,6 +27,8 @@
 //! that no save wrote are moved to the new directory, never removed. Links at `checkpoint.tmp` and
 //! `checkpoint.old` are unlinked, never followed.
 
+#![forbid(unsafe_code)]
+
 mod assign;
 pub mod tensors;
 

@@ -1,6 +1,8 @@
 //! Option values of a training run ([`TrainConfig`]). [`crate::options`] reads, writes and checks
 //! them by name.
 
+#![forbid(unsafe_code)]
+
 mod check;
 mod choices;
 mod defaults;

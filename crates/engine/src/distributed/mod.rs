@@ -22,6 +22,8 @@
 //! - `links.rs`: links, which every rank finds in the edges of the whole graph.
 //! - `inference.rs`: full-neighbour inference, layer by layer, each rank for its own nodes.
 
+#![forbid(unsafe_code)]
+
 mod assigned_parts;
 mod dataset;
 mod exchange;

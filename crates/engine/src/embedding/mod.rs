@@ -11,6 +11,8 @@
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod held_rows;
 mod learner;

@@ -28,6 +28,8 @@
 //! begin of an epoch. For scores, it is computed again from the training events, so that scores
 //! depend on the parameters alone: `eval` of a saved run has those of training.
 
+#![forbid(unsafe_code)]
+
 mod added;
 mod as_of;
 mod batch;

@@ -4,6 +4,8 @@
 //! by a metric of [`graphmill_loader::hotness`]; a dynamic cache starts empty and is simulated
 //! batch by batch.
 
+#![forbid(unsafe_code)]
+
 mod advice;
 pub mod plot;
 pub(crate) mod scores;

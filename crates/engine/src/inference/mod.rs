@@ -26,6 +26,8 @@
 //! takes no memory of its own if it has a row for each needed node, in their order. Chunks are
 //! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
 
+#![forbid(unsafe_code)]
+
 mod below_last;
 mod gathered;
 mod layers;

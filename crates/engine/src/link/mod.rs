@@ -10,6 +10,8 @@
 //! | `pairs.rs` | scores of single pairs, as rankings give them |
 //! | `check.rs` | parts of a run that do not know links |
 
+#![forbid(unsafe_code)]
+
 mod check;
 pub mod evaluate;
 pub(crate) mod lists;

@@ -2,6 +2,8 @@
 //! refused before it starts, and a dataset that does not fit twice is read in place instead of
 //! copied.
 
+#![forbid(unsafe_code)]
+
 mod feature_table;
 
 use graphmill_core::{features::FeatureData, memory::available, units::decimal_bytes};

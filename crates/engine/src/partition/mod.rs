@@ -5,6 +5,8 @@
 //! - [`locality`]: fraction of the training nodes' neighbourhoods that lies in their own parts.
 //! - [`plot::svg`]: a plot of both.
 
+#![forbid(unsafe_code)]
+
 mod advice;
 mod locality;
 pub mod plot;

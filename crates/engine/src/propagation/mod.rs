@@ -43,6 +43,8 @@
 //! zeros, and the first class is predicted; sets and values have the mean of the training nodes.
 //! Jia and Benson condition a Gaussian on the residuals; here they are averaged.
 
+#![forbid(unsafe_code)]
+
 mod averages;
 mod classes;
 #[cfg(test)]

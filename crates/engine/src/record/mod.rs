@@ -1,5 +1,7 @@
 //! Records of a run: a line per epoch, and a summary, in a run directory ([`RunDir`]).
 
+#![forbid(unsafe_code)]
+
 mod comparison;
 mod dataset;
 mod epoch;

@@ -9,6 +9,8 @@
 //! | `ranking.rs` | ranks of edges among all candidates |
 //! | `saved.rs` | scores, best candidates and embeddings of a model that was trained |
 
+#![forbid(unsafe_code)]
+
 mod buckets;
 mod edges;
 mod negatives;

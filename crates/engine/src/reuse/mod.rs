@@ -18,6 +18,8 @@
 //! Reuse around a strategy ([`crate::strategy::layered`]) fills these values, and the stages read
 //! them. They do not depend on threads.
 
+#![forbid(unsafe_code)]
+
 mod basis;
 mod counts;
 mod embeddings;

@@ -17,6 +17,8 @@
 //! | `notices.rs` | notes for the observer about the choices of a run |
 //! | `summary.rs` | the summary of a run that has ended |
 
+#![forbid(unsafe_code)]
+
 mod baseline;
 mod best;
 mod checkpoint_writer;

@@ -1,5 +1,7 @@
 //! Saved runs, finished or interrupted: scoring their models and predicting with them.
 
+#![forbid(unsafe_code)]
+
 mod as_of;
 pub mod export;
 mod infer;

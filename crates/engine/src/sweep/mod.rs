@@ -40,6 +40,8 @@
 //! # Ok::<(), graphmill_engine::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod plan;
 mod record;
 mod run;

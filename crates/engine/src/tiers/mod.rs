@@ -7,6 +7,8 @@
 //!   cuda:N:     see `gpu`
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod all_rows;
 mod batches;
 mod cache;

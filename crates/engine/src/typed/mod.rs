@@ -37,6 +37,8 @@
 //! | `open.rs` | a run that stays open and answers for single nodes |
 //! | [`links`] | links as a task: edges, decoder, rankings |
 
+#![forbid(unsafe_code)]
+
 mod added;
 mod build;
 mod computing;

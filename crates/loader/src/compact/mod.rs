@@ -9,6 +9,8 @@
 //! fits into the caches. The other serves larger graphs, until a batch is so large that its table
 //! would take as much memory as the dense one.
 
+#![forbid(unsafe_code)]
+
 pub mod dense;
 pub mod table;
 

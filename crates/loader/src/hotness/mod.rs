@@ -1,6 +1,8 @@
 //! Hotness: a score for every node that predicts how often its feature row will be read. Static
 //! caches and reordered datasets follow from it.
 
+#![forbid(unsafe_code)]
+
 mod analytic;
 mod degree;
 mod footprint;

@@ -38,6 +38,8 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod excluded;
 mod known;

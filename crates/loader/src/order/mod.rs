@@ -1,5 +1,7 @@
 //! Orders of the seeds: a permutation of the training nodes per epoch, cut into batches.
 
+#![forbid(unsafe_code)]
+
 pub mod balanced;
 pub mod proximity;
 pub mod random;

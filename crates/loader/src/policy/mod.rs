@@ -8,6 +8,8 @@
 //! steps per row (SIEVE and S3-FIFO: amortised, because every step past an id is paid for by a use
 //! of it). No policy is random or depends on threads.
 
+#![forbid(unsafe_code)]
+
 pub mod fifo;
 pub mod lfu;
 mod links;

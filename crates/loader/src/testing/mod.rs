@@ -1,6 +1,8 @@
 //! Conformance tests of samplers and cache policies, for crates that define their own (feature
 //! `testing`). The built-in ones pass the same functions. Each panics with the broken rule.
 
+#![forbid(unsafe_code)]
+
 mod policy;
 mod sampler;
 

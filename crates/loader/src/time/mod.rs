@@ -50,6 +50,8 @@
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod draw;
 mod events;

@@ -33,6 +33,8 @@
 //! Draws are functions of (seed, relation, epoch, batch, hop, node), so batches are the same for
 //! any number of threads. A graph of one type does not pass through this module.
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod fanout;
 mod hgt;

@@ -6,6 +6,8 @@
 //! Shapes: `D`, `S`, `E` are a block's destinations, sources and edges; `F` and `O` are the widths
 //! of input and output rows; `H` is the number of heads.
 
+#![forbid(unsafe_code)]
+
 mod config;
 pub mod edge;
 mod gat;

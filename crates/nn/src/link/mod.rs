@@ -10,6 +10,8 @@
 //! - [`table`]: models that are tables of embeddings, trained by their rows.
 //! - [`light_gcn`]: embeddings that are propagated over a graph without weights.
 
+#![forbid(unsafe_code)]
+
 pub mod decoder;
 mod edge_head;
 pub mod kernel;

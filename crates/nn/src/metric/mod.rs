@@ -6,6 +6,8 @@
 //! NaN: it is `None` if undefined (no labelled rows, no class with both positives and negatives, a
 //! NaN score).
 
+#![forbid(unsafe_code)]
+
 pub mod classes;
 mod confusion;
 pub mod diagnostics;

@@ -17,6 +17,8 @@
 //! (`infer.rs`). Rows of the bottom layer may have been computed earlier, for many batches at once
 //! (`reuse.rs`).
 
+#![forbid(unsafe_code)]
+
 mod activations;
 mod config;
 mod infer;

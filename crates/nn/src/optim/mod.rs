@@ -20,6 +20,8 @@
 //! decay is an argument of each update, because a model may decay its weights but not its biases,
 //! or its first layer only.
 
+#![forbid(unsafe_code)]
+
 mod adam;
 mod adamw;
 mod clip;

@@ -4,6 +4,8 @@
 //! of the targets before they are scored or written. A target that is NaN is missing: it has no
 //! loss.
 
+#![forbid(unsafe_code)]
+
 mod loss;
 mod quantiles;
 mod scale;

@@ -19,6 +19,8 @@
 //!    batch.
 //! 5. [`MemoryUpdater::backward`] and the step of the optimizer.
 
+#![forbid(unsafe_code)]
+
 mod attention;
 mod cell;
 mod channel;

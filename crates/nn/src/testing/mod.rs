@@ -3,6 +3,8 @@
 //!
 //! Everything here panics on a failed check. Requires the feature `testing`.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{
     Block,
     keyed::{Stream, key},

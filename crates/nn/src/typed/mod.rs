@@ -44,6 +44,8 @@
 //! # Ok::<(), graphmill_nn::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod activations;
 mod config;
 mod edges;

@@ -1,5 +1,7 @@
 //! Methods that draw the nodes and edges of a minibatch from its seeds.
 
+#![forbid(unsafe_code)]
+
 pub mod bidirectional;
 pub mod draw;
 pub mod ego;

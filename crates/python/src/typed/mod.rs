@@ -8,6 +8,8 @@
 //! the previous hop added. All draws are functions of (seed, epoch, batch, hop, relation, node).
 //! Batches of links of a graph of one type also come from here.
 
+#![forbid(unsafe_code)]
+
 pub mod blocks;
 pub mod hgt;
 pub mod links;

@@ -5,6 +5,8 @@ use std::{
     sync::Mutex,
 };
 
+use graphmill_core::huge_pages;
+
 /// Returned memory. Each operation that reduces over rows locks it once, which is negligible beside
 /// its runtime of microseconds or more.
 static POOL: Mutex<Vec<Vec<f64>>> = Mutex::new(Vec::new());
@@ -18,9 +20,7 @@ pub(crate) struct Scratch {
 /// Borrows `len` values of unspecified content.
 pub(crate) fn take(len: usize) -> Scratch {
     let mut data = POOL.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
-    if data.len() < len {
-        data.resize(len, 0.0);
-    }
+    huge_pages::lengthen(&mut data, len, 0.0);
     Scratch { data, len }
 }
 

@@ -1,33 +1,38 @@
 //! Several ranks learn links as one process does: the same batches, losses and scores, whatever the
 //! partition, and after a stop and resume.
 
-use std::{collections::BTreeSet, fs, sync::Arc};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc};
 
 use graphmill_core::{
     EdgeOptions, Labels, NodeId, Split, block::Aggregation, build as build_graph, keyed, progress,
 };
 use graphmill_data::{
     checksum::checksum,
-    partition::{Description, PartitionBook, PartitionDir, write},
+    partition::{Description, PartitionBook, PartitionDir, TypedPartitionDir, write},
+    typed::TypedDataset,
 };
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
-    Dataset, Error, RunContext, TrainConfig, build,
+    CandidateOptions, Dataset, EmbedOptions, Error, RunContext, TrainConfig, build,
     config::link::LINK,
     link::LinkTask,
     memory::MemoryPlacement,
     observer::Quiet,
     record::Summary,
+    saved::{SavedRun, Selection},
     stage::{Loader, RowAccess},
     trainer::over_ranks,
+    typed,
 };
-use graphmill_loader::{MiniBatch, Seeds, Workspace, sampler};
+use graphmill_loader::{Fanout, MiniBatch, Seeds, Workspace, sampler};
 
 use crate::{
     distributed::with_directory,
     link_prediction::edges,
     ranks::{self, PARTS, PATIENCE, alone, assert_alike, close, data, on_ranks, over_ranks, partitioned},
-    set::with,
+    set::{checked, with},
+    typed_links::shop,
+    typed_ranks::{self, refused, with_edge_features},
 };
 
 fn config(options: &str) -> TrainConfig {
@@ -240,18 +245,22 @@ fn datasets_without_labels_and_split_are_learned_over_ranks() {
     compare("model=sage", &data, &dir, 2);
 }
 
+/// Changes a manifest and its checksum.
+fn rewrite(file: &Path, change: impl Fn(String) -> String) {
+    let text = change(fs::read_to_string(file).unwrap());
+    let field = "\"checksum\": \"";
+    let at = text.rfind(field).unwrap() + field.len();
+    let sign = |by: &str| format!("{}{by}{}", &text[..at], &text[at + 32..]);
+    fs::write(file, sign(&checksum(sign(&"0".repeat(32)).as_bytes()))).unwrap();
+}
+
 #[test]
 fn partitions_of_older_versions_are_refused() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let path = temporary.path().join("parts");
     partitioned(&data, &path);
     // files that the manifest does not name are not there
-    let file = path.join("partition.json");
-    let text = fs::read_to_string(&file).unwrap().replace("\"topology/", "\"unknown/");
-    let field = "\"checksum\": \"";
-    let at = text.rfind(field).unwrap() + field.len();
-    let sign = |by: &str| format!("{}{by}{}", &text[..at], &text[at + 32..]);
-    fs::write(&file, sign(&checksum(sign(&"0".repeat(32)).as_bytes()))).unwrap();
+    rewrite(&path.join("partition.json"), |text| text.replace("\"topology/", "\"unknown/"));
     let dir = PartitionDir::open(&path).unwrap();
     let ends = refusals(&config("model=sage"), &dir);
     assert!(ends.iter().any(|end| end.contains("partition the dataset again with this version")), "{ends:?}");
@@ -282,5 +291,191 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
     ] {
         let ends = refusals(&config(options), &dir);
         assert!(ends.iter().any(|end| end.contains(why)), "{options}: {ends:?}");
+    }
+}
+
+/// Options of a run on links of several types on the partition in a directory.
+fn of_types(dir: &TypedPartitionDir, options: &str) -> TrainConfig {
+    let config = TrainConfig {
+        dataset: dir.path().display().to_string(),
+        task: "likes".into(),
+        model: "rsage".into(),
+        hidden: 8,
+        fanout: Fanout(vec![4, 3]),
+        batch_size: 50,
+        epochs: 2,
+        lr: 0.01,
+        dropout: 0.0,
+        ..TrainConfig::default()
+    };
+    let mut config = with(config, options);
+    config.derive_options(&["task", "model", "fanout", "layers", "hidden"]).unwrap();
+    config.check().unwrap();
+    config
+}
+
+/// Compares a run on links of several types over `size` ranks with one of a single process.
+fn compare_types(options: &str, data: &TypedDataset, dir: &TypedPartitionDir, size: usize) {
+    let config = of_types(dir, options);
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let plain = TrainConfig { strategy: "sequential".into(), ..config.clone() };
+    let one = typed::links::train(&plain, data, context).unwrap();
+    let (many, what) = (typed_ranks::over_ranks(&config, dir, size), format!("{size} ranks, {options}"));
+    for summary in &many {
+        assert_eq!((&summary.dataset, &summary.test.metric), (&one.dataset, &one.test.metric), "{what}");
+        assert_eq!(loss_bits(summary), loss_bits(&many[0]), "{what}: ranks report different losses");
+        for (a, b) in summary.epochs.iter().zip(&one.epochs) {
+            assert!(close(a.loss, b.loss) && a.seeds == b.seeds, "{what}: loss {} and {}", a.loss, b.loss);
+            let [a, b] = [a, b].map(|epoch| epoch.valid_score.unwrap());
+            assert!((a - b).abs() < 0.02, "{what}: score {a} and {b}");
+        }
+        let [a, b] = [summary, &one].map(|of| of.test.score.unwrap());
+        assert!((a - b).abs() < 0.02, "{what}: score {a} and {b}");
+    }
+    let (epoch, whole) = (&many[0].epochs[1], &one.epochs[1]);
+    assert_eq!(epoch.ranks.iter().map(|rank| rank.seeds).sum::<u64>(), whole.seeds, "{what}");
+    assert_eq!((epoch.ranks.len(), epoch.traffic.remote.rows > 0), (size, size > 1), "{what}");
+    assert!(epoch.ranks.iter().all(|rank| rank.sample_bytes == 0), "{what}: neighbours are requested");
+    if size == 1 {
+        let scores = |of: &Summary| (of.epochs[1].valid_score.unwrap(), of.test.score.unwrap());
+        assert_eq!((loss_bits(&one), scores(&one)), (loss_bits(&many[0]), scores(&many[0])), "{what}");
+        assert_eq!((&epoch.node_types, &epoch.edge_types), (&whole.node_types, &whole.edge_types));
+    }
+}
+
+#[test]
+fn ranks_learn_links_of_several_types_as_one_process_does() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = shop(&temporary.path().join("data"));
+    let dir = typed_ranks::partitioned(&data, &temporary.path().join("parts"));
+    for (size, options) in [
+        (1, "task=link decoder=distmult corrupt=both norm=layer"),
+        (2, "model=rgcn strategy=pipelined decoder=mlp"),
+        (3, "task=link decoder=distmult model=rgat heads=2 loss=bpr num_negatives=3"),
+        (2, "sampler=labor negatives=in-batch loss=info-nce num_negatives=4"),
+        (4, "negatives=degree metric=hits@10 corrupt=both num_negatives=2"),
+        (3, "disjoint=0.4 metric=recall@20"),
+        (2, "task=tag:of:item metric=auc batch_size=10"),
+        (4, "batch_size=3 max_batches=9"),
+        (1, "sampler=metapath-walk num_walks=8"),
+        (3, "sampler=metapath-walk num_walks=8"),
+        (2, "model=hgt heads=2 sampler=full exclude=edges eval_nodes=20"),
+    ] {
+        compare_types(options, &data, &dir, size);
+    }
+}
+
+#[test]
+fn links_with_edge_features_and_a_split_by_time_are_learned_over_ranks() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut data = with_edge_features(shop(&temporary.path().join("data")));
+    let likes = data.edges.iter_mut().find(|edges| edges.edge_type.name == "likes").unwrap();
+    likes.time = Some((0..likes.num_edges() as i64).map(|e| e * 31 % 60).collect::<Vec<_>>().into());
+    let dir = typed_ranks::partitioned(&data, &temporary.path().join("parts"));
+    for (size, options) in [
+        (1, "model=gine"),
+        (3, "model=sage-edge strategy=pipelined"),
+        (2, "model=gatv2-edge heads=2 task=user:likes:item split_edges=time:80,10,10"),
+    ] {
+        compare_types(options, &data, &dir, size);
+    }
+}
+
+#[test]
+fn stopped_runs_on_links_of_several_types_resume_and_answer_in_one_process() {
+    let temporary = tempfile::tempdir().unwrap();
+    let path = temporary.path().join("data");
+    let data = shop(&path);
+    let dir = typed_ranks::partitioned(&data, &temporary.path().join("parts"));
+    let base = "task=link decoder=distmult";
+    for (i, (options, size)) in
+        [("", 3), ("", 1), ("negatives=hard hard_candidates=10", 3), ("", 4)].into_iter().enumerate()
+    {
+        let config = of_types(&dir, &format!("{base} {options} epochs=3"));
+        let whole = typed_ranks::over_ranks(&config, &dir, 3);
+        let batches = whole[0].epochs[0].seeds.div_ceil(50);
+        let out = temporary.path().join(format!("run-{i}"));
+        for end in typed_ranks::with_directory(&config, &dir, 3, &out, Some((1, batches + batches / 2))) {
+            assert!(matches!(end, Err(Error::Interrupted { .. })), "{options}: {end:?}");
+        }
+        let resumed = typed_ranks::with_directory(&config, &dir, size, &out, None);
+        let resumed = resumed.into_iter().map(Result::unwrap).next().unwrap();
+        assert_eq!(resumed.epochs.len(), 3);
+        for (a, b) in resumed.epochs.iter().zip(&whole[0].epochs) {
+            assert!(a.seeds == b.seeds && close(a.loss, b.loss), "{options}: {} and {}", a.loss, b.loss);
+        }
+        if size == 3 {
+            assert_eq!(loss_bits(&resumed), loss_bits(&whole[0]), "{options}");
+            assert_eq!(resumed.test.score, whole[0].test.score, "{options}");
+        }
+        // the directory has the learned rows of all ranks
+        let (saved, other) = (SavedRun::open(&out, false).unwrap(), Some(path.as_path()));
+        let scores = saved.scores_on(other, &progress::Quiet).unwrap();
+        assert!((scores.test.unwrap() - resumed.test.score.unwrap()).abs() < 1e-6, "{options}");
+        let best = CandidateOptions { k: 3, relation: Some("likes"), ..CandidateOptions::default() };
+        let best = saved.candidates_on(other, Selection::All, best, &progress::Quiet).unwrap();
+        assert_eq!(best.nodes.len(), 3 * data.nodes[2].count);
+        let (rows, users) = (temporary.path().join("rows.npy"), Some("user"));
+        let users = EmbedOptions { node_type: users, ..EmbedOptions::default() };
+        let (_, written) = saved.embed_on(other, Selection::All, users, &rows, &progress::Quiet).unwrap();
+        assert_eq!((written.rows, written.cols), (data.nodes[2].count, 8));
+    }
+}
+
+#[test]
+fn options_of_a_partition_of_several_types_know_its_links() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = shop(&temporary.path().join("data"));
+    let dir = typed_ranks::partitioned(&data, &temporary.path().join("parts"));
+    let base = TrainConfig { dataset: dir.path().display().to_string(), ..TrainConfig::default() };
+    for task in [LINK, "returns", "tag:of:item"] {
+        let options = [("task", task), ("num_negatives", "2"), ("max_batches", "3")];
+        assert_eq!(checked(base.clone(), &options).unwrap().model, "rsage", "{task}");
+    }
+    let error = checked(base, &[("task", LINK), ("head_layers", "1")]).unwrap_err().to_string();
+    assert!(error.contains("the decoder scores the rows of the last layer"), "{error}");
+}
+
+#[test]
+fn what_ranks_on_links_of_several_types_cannot_follow_is_refused() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = shop(&temporary.path().join("data"));
+    let path = temporary.path().join("parts");
+    let dir = typed_ranks::partitioned(&data, &path);
+    for (options, why) in [
+        ("sampler=saint-node", "use --sampler neighbor"),
+        ("cache_ratio=0.5", "leave out --host-budget and --cache-ratio"),
+        ("graph_stores=1", "every rank has all edges"),
+        ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),
+        ("task=user:likes:item split_edges=time:80,10,10", "its edges have no times"),
+        ("model=gine", "no edge type has features, which --model gine reads"),
+        ("task=link decoder=dot", "scores edges of all 2 relations alike"),
+    ] {
+        refused(&of_types(&dir, options), &dir, 2, why);
+    }
+    let one_type = TrainConfig { model: "sage".into(), ..of_types(&dir, "") };
+    refused(&one_type, &dir, 2, "by a model of types");
+    refused(
+        &TrainConfig { task: "buys".into(), ..of_types(&dir, "") },
+        &dir,
+        2,
+        "unknown task 'buys'; known: likes, returns",
+    );
+    let mut timed = data.clone();
+    let rows = timed.rows_of(&timed.tasks[0]);
+    timed.tasks[0].time = Some(vec![7i64; rows].into());
+    let of_times = typed_ranks::partitioned(&timed, &temporary.path().join("times"));
+    refused(&of_types(&of_times, ""), &of_times, 2, "the rows of task 'likes' have times");
+    // a partition of an older version
+    rewrite(&path.join("partition.json"), |text| {
+        let at = text.find("\"topology\":").unwrap();
+        let end = at + text[at..].find(',').unwrap() + 1;
+        format!("{}{}", &text[..at], text[end..].trim_start())
+    });
+    let older = TypedPartitionDir::open(&path).unwrap();
+    assert!(older.topology().unwrap().is_none());
+    for task in [LINK, "user:likes:item"] {
+        let config = TrainConfig { task: task.into(), ..of_types(&dir, "") };
+        refused(&config, &older, 2, "partition the dataset again with this version");
     }
 }

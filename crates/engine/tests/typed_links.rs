@@ -38,7 +38,7 @@ fn split(builder: &mut TypedBuilder, name: &str, on: EdgeType, pairs: &[(u32, u3
 
 /// Users of three groups, the items of their group that they like or return, and tags of items.
 /// Users have no features.
-fn shop(dir: &Path) -> TypedDataset {
+pub(crate) fn shop(dir: &Path) -> TypedDataset {
     let mut builder = TypedBuilder::new("shop");
     let features: Vec<f32> = (0..ITEMS * 4).map(|i| (i * 7 % 11) as f32 / 11.0).collect();
     builder.node_type("item", ITEMS as usize).features(4, features);

@@ -46,7 +46,7 @@ fn data_of(dim: usize) -> TypedDataset {
 }
 
 /// The dataset with features of the edges of two thirds of the types, as f16, f32 and integers.
-fn with_edge_features(mut data: TypedDataset) -> TypedDataset {
+pub(crate) fn with_edge_features(mut data: TypedDataset) -> TypedDataset {
     for (r, edges) in data.edges.iter_mut().enumerate().filter(|(r, _)| r % 3 < 2) {
         let width = 1 + r % 2;
         let values = (0..edges.num_edges() * width).map(|i| (i * 7 % 13) as f32 - 6.0);
@@ -88,7 +88,7 @@ fn with_times(mut data: TypedDataset) -> TypedDataset {
 }
 
 /// Partition of the dataset, by a hash of the global ids.
-fn partitioned(data: &TypedDataset, dir: &Path) -> TypedPartitionDir {
+pub(crate) fn partitioned(data: &TypedDataset, dir: &Path) -> TypedPartitionDir {
     let part = |v: u64| (keyed::key(&[v]) % u64::from(PARTS)) as u16;
     let book = PartitionBook::new(PARTS, (0..data.num_nodes() as u64).map(part).collect::<Vec<_>>());
     let what = Description { method: "hash", ..Description::default() };
@@ -127,12 +127,12 @@ fn alone(config: &TrainConfig, data: &TypedDataset) -> Summary {
     typed::train(config, data, context).unwrap()
 }
 
-fn run(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Summary> {
+pub(crate) fn run(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Summary> {
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     train_over_ranks(config, dir, post, context)
 }
 
-fn over_ranks(config: &TrainConfig, dir: &TypedPartitionDir, size: usize) -> Vec<Summary> {
+pub(crate) fn over_ranks(config: &TrainConfig, dir: &TypedPartitionDir, size: usize) -> Vec<Summary> {
     on_ranks(size, PATIENCE, |_, post| run(config, dir, post).unwrap())
 }
 
@@ -178,15 +178,6 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
             assert_eq!((&epoch.node_types, &epoch.edge_types), (&whole.node_types, &whole.edge_types));
         }
     }
-}
-
-#[test]
-fn links_of_several_types_are_refused_over_ranks() {
-    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
-    let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = TrainConfig { task: "link".into(), ..config("model=rsage") };
-    let ends = on_ranks(2, PATIENCE, |_, post| run(&config, &dir, post).unwrap_err().to_string());
-    assert!(ends.iter().any(|end| end.contains("ranks learn links of graphs of one type")), "{ends:?}");
 }
 
 #[test]
@@ -356,7 +347,7 @@ impl Observer for Counts {
 
 /// Runs with a run directory. With `stops`, this rank asks to stop after this number of batches;
 /// else the run is resumed.
-fn with_directory(
+pub(crate) fn with_directory(
     config: &TrainConfig,
     dir: &TypedPartitionDir,
     size: usize,
@@ -534,7 +525,7 @@ fn ranks_without_training_nodes_have_no_subgraphs() {
 }
 
 /// Asserts that all ranks end with an error that contains `part`.
-fn refused(config: &TrainConfig, dir: &TypedPartitionDir, size: usize, part: &str) {
+pub(crate) fn refused(config: &TrainConfig, dir: &TypedPartitionDir, size: usize, part: &str) {
     for end in on_ranks(size, Duration::from_secs(10), |_, post| run(config, dir, post)) {
         let message = end.unwrap_err().to_string();
         assert!(message.contains(part), "{part}: {message}");

@@ -10,14 +10,33 @@ use serde_json::Value as Json;
 
 use super::{TrainConfig, link::LINK};
 
-/// Manifest of the dataset of several types or tasks, without a check of its checksum.
+/// Manifest of the dataset of several types or tasks, or of the one that was partitioned, without a
+/// check of its checksum.
 pub(super) fn manifest(config: &TrainConfig) -> Option<Json> {
     let dir = Path::new(&config.dataset);
-    if config.dataset.is_empty() || config.is_in_memory() || !is_typed(dir) {
+    if config.dataset.is_empty() || config.is_in_memory() {
         return None;
+    }
+    if !is_typed(dir) {
+        return of_partition(dir);
     }
     let text = manifest_text(dir)?;
     serde_json::from_slice(&text).ok()
+}
+
+/// Manifest of the edges and the link tasks of the partition in `dir`, with its tasks on nodes.
+fn of_partition(dir: &Path) -> Option<Json> {
+    let read = |text: Vec<u8>| serde_json::from_slice::<Json>(&text).ok();
+    let [Some(on_nodes), Some(mut all)] = TypedPartitionDir::manifest_texts(dir)?.map(read) else {
+        return None;
+    };
+    if let (Some(tasks), Some(others)) = (all["tasks"].as_array_mut(), on_nodes["tasks"].as_array()) {
+        tasks.extend(others.iter().cloned());
+    }
+    if let (Some(files), Some(others)) = (all["files"].as_object_mut(), on_nodes["files"].as_object()) {
+        files.extend(others.clone());
+    }
+    Some(all)
 }
 
 /// Returns true if a task of the manifest has nodes as rows.

@@ -8,6 +8,7 @@
 //! transforms its rows first, also the transformed rows of own nodes and of all their neighbours.
 
 use graphmill_core::{Matrix, NodeId};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::Feature;
 use graphmill_nn::{Pass, model::Model};
 
@@ -81,18 +82,27 @@ impl Ranks {
         few.number(&mut mine);
         let scores = inference.layers.head(model, &pass, &mine);
         out.resize(wanted.len(), model.classes());
-        self.gather_rows(scores.view().host(), wanted, out)
+        self.gather_rows(book, scores.view().host(), wanted, (out.view_mut().host(), model.classes()))
     }
 
-    /// Writes the rows of the nodes `wanted` to `out`, in this order. `own` are those of this
-    /// rank's nodes among them. Messages are of bounded size.
-    fn gather_rows(&self, own: &[f32], wanted: &[NodeId], out: &mut Matrix) -> Result<()> {
-        let width = out.num_cols().max(1);
+    /// Writes the rows of the nodes `wanted`, of `width` values, to `rows` in this order, the same
+    /// on all ranks. `own` are those of this rank's nodes among them, by `owners`. Messages are of
+    /// bounded size. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn gather_rows(
+        &self,
+        owners: &NodeOwnership,
+        own: &[f32],
+        wanted: &[NodeId],
+        (rows, width): (&mut [f32], usize),
+    ) -> Result<()> {
+        let width = width.max(1);
         let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.size()];
-        wanted.iter().enumerate().for_each(|(i, &v)| places[self.book().owner(v)].push(i));
+        wanted.iter().enumerate().for_each(|(i, &v)| places[owners.owner(v)].push(i));
         let most = places.iter().map(Vec::len).max().unwrap_or(0);
         let each = (MESSAGE_WORDS / width).max(1);
-        let rows = out.view_mut().host();
         for from in (0..most).step_by(each) {
             let [start, end] = [from, from + each].map(|row| own.len().min(row * width));
             let gathered = self.gather(bytemuck::cast_slice(&own[start..end]))?;

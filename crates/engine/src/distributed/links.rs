@@ -32,6 +32,8 @@
 //! for the known edges, and as much again while they are made. `4 F` bytes for each embedding of
 //! width `F` that is gathered. Feature rows are those of the rank's own parts.
 
+use std::path::Path;
+
 use graphmill_core::Graph;
 use graphmill_data::{Dataset, partition::PartitionDir};
 use graphmill_distributed::numbers::{of_words, to_words};
@@ -46,30 +48,50 @@ use crate::{
     link::{self, LinkTask},
 };
 
-/// Refuses options with which several ranks cannot learn links.
+/// Refuses options with which several ranks cannot learn links of one type.
 ///
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
-    link::check(config, false)?;
-    let options: LinkOptions = config.own.get();
-    let refuse = |option: String, why: &str| {
-        Err(Error::usage(format!("{option}: it is not available for links over several ranks; {why}")))
-    };
-    if config.graph_stores > 0 {
-        let why = "every rank has all edges and draws for itself; leave it out";
-        return refuse(format!("--graph-stores {}", config.graph_stores), why);
-    }
-    if options.split_edges.by_time {
+    check_links(config)?;
+    let split = config.own.get::<LinkOptions>().split_edges;
+    if split.by_time {
         let why = "a partition does not store the times of edges; split at random, or train on the dataset \
                    before graphmill partition";
-        return refuse(format!("--split-edges {}", options.split_edges), why);
-    }
-    if options.negatives == "file" {
-        let why = "the file may differ between machines; use --negatives uniform, degree, in-batch or hard";
-        return refuse("--negatives file".into(), why);
+        return refuse(&format!("--split-edges {split}"), why);
     }
     Ok(())
+}
+
+/// Refuses options with which several ranks cannot learn links of any number of types.
+///
+/// # Errors
+/// Wrong usage: the first such option, with the reason and the remedy.
+pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
+    link::check(config, false)?;
+    if config.graph_stores > 0 {
+        let why = "every rank has all edges and draws for itself; leave it out";
+        return refuse(&format!("--graph-stores {}", config.graph_stores), why);
+    }
+    if config.own.get::<LinkOptions>().negatives == "file" {
+        let why = "the file may differ between machines; use --negatives uniform, degree, in-batch or hard";
+        return refuse("--negatives file", why);
+    }
+    Ok(())
+}
+
+/// Error of an option that ranks which learn links cannot follow.
+fn refuse(option: &str, why: &str) -> Result<()> {
+    Err(Error::usage(format!("{option}: it is not available for links over several ranks; {why}")))
+}
+
+/// Error of a partition by an older version, which `dir` holds.
+pub(crate) fn without_edges(dir: &Path) -> Error {
+    Error::usage(format!(
+        "--task {LINK}: the partition {} does not store the edges of the whole graph, which every rank needs \
+         to learn links; partition the dataset again with this version",
+        dir.display()
+    ))
 }
 
 /// Edges of the whole graph.
@@ -77,13 +99,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 /// # Errors
 /// They are damaged, or an older version wrote the partition, without them.
 pub(super) fn whole_graph(dir: &PartitionDir) -> Result<Graph> {
-    dir.topology()?.ok_or_else(|| {
-        Error::usage(format!(
-            "--task {LINK}: the partition {} does not store the edges of the whole graph, which every rank \
-             needs to learn links; partition the dataset again with this version",
-            dir.path().display()
-        ))
-    })
+    dir.topology()?.ok_or_else(|| without_edges(dir.path()))
 }
 
 impl Ranks {

@@ -20,7 +20,7 @@
 //!
 //! The rows of a chunk of queries, and a block of scores.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, convert::Infallible};
 
 use graphmill_core::{End, NodeId};
 use graphmill_loader::link::{KnownTriples, NegativeLists};
@@ -36,14 +36,18 @@ use graphmill_nn::{
 
 use super::edges::{LinkEdges, Triple};
 use crate::{
+    Result,
     inference::fixed_sample,
-    link::{LinkMetric, Scored, split::Edge},
+    link::{LinkMetric, QueryShare, Scored, split::Edge},
 };
 
 /// Queries that are ranked at once.
 const CHUNK: usize = 1 << 14;
 /// Candidates that are read at once.
 const BLOCK: usize = 1 << 18;
+
+/// Values of metrics of a part by name, and the number of ranked edges.
+pub(crate) type PartMetrics = (BTreeMap<String, f64>, usize);
 
 /// Edges of a model, ranked by its embeddings.
 pub(crate) struct Ranking<'a> {
@@ -69,7 +73,37 @@ struct Query {
 impl Ranking<'_> {
     /// Metrics of a part of the split by name, and the number of ranked edges. Metrics of pairs are
     /// left out if the part has none.
-    pub(crate) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> (BTreeMap<String, f64>, usize) {
+    pub(crate) fn scores(&self, part: usize, metrics: &[LinkMetric]) -> PartMetrics {
+        match self.scores_of(part, metrics, |queries| Ok::<_, Infallible>(self.ranks(queries))) {
+            Ok(scores) => scores,
+            Err(never) => match never {},
+        }
+    }
+
+    /// [`Ranking::scores`] of processes that divide the queries among them. All of them call this
+    /// at the same time.
+    ///
+    /// # Errors
+    /// Another process did not take part.
+    pub(crate) fn scores_by_share(
+        &self,
+        part: usize,
+        metrics: &[LinkMetric],
+        share: &QueryShare,
+    ) -> Result<PartMetrics> {
+        self.scores_of(part, metrics, |queries| {
+            let start = |number: usize| number * queries.len() / share.of;
+            (share.gather)(&self.ranks(&queries[start(share.number)..start(share.number + 1)]))
+        })
+    }
+
+    /// [`Ranking::scores`] by the ranks that `ranks` returns for queries.
+    fn scores_of<E>(
+        &self,
+        part: usize,
+        metrics: &[LinkMetric],
+        ranks: impl Fn(&[Query]) -> Result<Vec<Vec<f64>>, E>,
+    ) -> Result<PartMetrics, E> {
         let (mut scores, mut count) = (BTreeMap::new(), 0);
         let pooled: Vec<LinkMetric> = metrics.iter().filter(|m| m.is_pooled()).cloned().collect();
         if let (false, Some(pairs)) = (pooled.is_empty(), &self.edges.pairs[part - 1]) {
@@ -89,7 +123,7 @@ impl Ranking<'_> {
                 continue;
             }
             let queries = if of_lists { self.lists(part) } else { self.single(part) };
-            let ranks = self.ranks(&queries);
+            let ranks = ranks(&queries)?;
             count = ranks.iter().map(Vec::len).sum::<usize>() / if of_lists { 1 } else { self.ends.len() };
             let ranks: Vec<&[f64]> = ranks.iter().map(Vec::as_slice).collect();
             for metric in own {
@@ -98,7 +132,7 @@ impl Ranking<'_> {
                 }
             }
         }
-        (scores, count)
+        Ok((scores, count))
     }
 
     /// Edges of a part, at most `max` of them.

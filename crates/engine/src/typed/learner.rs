@@ -15,13 +15,12 @@ use graphmill_nn::{
 use super::{
     build,
     computing::PROCESSOR,
-    ranks::{RowOwners, exchange, own_nodes},
+    ranks::{JoinedRows, RowOwners, exchange, own_nodes},
     task::TypedTask,
 };
 use crate::{
     Error, Result, TrainConfig,
     build::optimizer,
-    checkpoint::tensors::Tensor,
     distributed::Ranks,
     learner::BatchShare,
     record::BatchOutcome,
@@ -49,8 +48,8 @@ pub(super) struct TypedLearner<'a> {
     scratch: Matrix,
     /// The ranks that train together, if there are several.
     pub(super) over: Option<RowOwners>,
-    /// Learned rows of all ranks and their moments, while a checkpoint is written.
-    pub(super) joined: Option<[Vec<Tensor>; 2]>,
+    /// Learned rows of all ranks, while a checkpoint is written.
+    pub(super) joined: Option<JoinedRows>,
 }
 
 /// Inputs of a model in a batch whose seeds are of the type `node_type`.
@@ -140,15 +139,13 @@ impl<'a> TypedLearner<'a> {
     /// Fetches the learned rows of the batch to its features, if each rank has those of its own
     /// nodes alone. A rank that measures a step on its own reads zeros.
     fn fetch_rows(&self, batch: &mut TypedExtracted) -> Result<()> {
+        if let Some(over) = &self.over {
+            return over.fetch_batch(&self.model, batch);
+        }
         for (t, rows) in self.model.learned_rows().filter(|(_, rows)| rows.is_partial()) {
-            let (nodes, out) = (&batch.sampled.input_nodes[t], &mut batch.features[t]);
-            match &self.over {
-                Some(over) => over.fetch(t, rows, nodes, out)?,
-                None => {
-                    out.resize(nodes.len(), rows.table().num_cols());
-                    self.backend.fill(0.0, out.view_mut());
-                }
-            }
+            let out = &mut batch.features[t];
+            out.resize(batch.sampled.input_nodes[t].len(), rows.table().num_cols());
+            self.backend.fill(0.0, out.view_mut());
         }
         Ok(())
     }
@@ -176,7 +173,8 @@ impl<'a> TypedLearner<'a> {
                 let of_type = batch.sampled.seeds.nodes[self.task.node_type].len();
                 let share = BatchShare { loss, seeds, nodes: of_type, global: all };
                 let acts = has_gradient.then_some(&self.acts);
-                let Some((loss, count, rows)) = exchange(over, &mut self.model, share, (nodes, acts))? else {
+                let summed = exchange(over, (&mut self.model, None), share, (nodes, acts))?;
+                let Some((loss, count, rows)) = summed else {
                     self.is_whole = true;
                     return Ok(nothing);
                 };

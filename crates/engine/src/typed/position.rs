@@ -15,7 +15,11 @@ use graphmill_nn::{
     typed::{LearnedRows, TypedModel},
 };
 
-use super::{counts::TypeCounts, learner::TypedLearner};
+use super::{
+    counts::TypeCounts,
+    learner::TypedLearner,
+    ranks::{JoinedRows, RowOwners},
+};
 use crate::{
     Result,
     batchwise::{BatchLearner, RestoredState, RowsOf, SavedTensors, WriteTensors},
@@ -89,15 +93,113 @@ fn tensor<'m>(name: String, matrix: &'m Matrix) -> TensorRef<'m> {
     (name, [matrix.num_rows(), matrix.num_cols()], matrix.view().host())
 }
 
+/// Learned rows of a model, of which each rank has those of its own nodes if several ranks train.
+#[derive(Clone, Copy)]
+pub(super) struct SharedRows<'m> {
+    pub(super) model: &'m TypedModel,
+    pub(super) over: Option<&'m RowOwners>,
+}
+
+impl SharedRows<'_> {
+    /// Number of parameters of the model on all ranks.
+    pub(super) fn num_params(&self) -> usize {
+        let of_others = |over: &RowOwners| {
+            let of_type = |(t, rows): (usize, &LearnedRows)| {
+                (over.owners[t].num_nodes() - rows.table().num_rows()) * rows.table().num_cols()
+            };
+            self.model.learned_rows().map(of_type).sum::<usize>()
+        };
+        self.model.num_params() + self.over.map_or(0, of_others)
+    }
+
+    /// Type whose learned rows, or their moments, a tensor of this name holds.
+    fn type_of(&self, name: &str) -> Option<usize> {
+        let is_named = |&t: &usize| {
+            let (rows, moments) = (rows_name(self.model, t), format!("rows.{t}."));
+            name == rows || name.starts_with(&moments)
+        };
+        self.model.learned_rows().map(|(t, _)| t).find(is_named)
+    }
+
+    /// Type whose learned rows the parameter `name` has.
+    pub(super) fn rows_of(&self, name: &str) -> Option<RowsOf> {
+        self.type_of(name).map(RowsOf::Type)
+    }
+
+    /// Returns true if this rank has all rows. Without the other ranks, rank 0 cannot save those of
+    /// several ranks.
+    pub(super) fn are_here(&self) -> bool {
+        self.over.is_none() || self.model.learned_rows().next().is_none()
+    }
+
+    /// Learned rows and moments of all ranks, on rank 0, if the ranks share some. All ranks call
+    /// this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(super) fn joined(
+        &self,
+        optimizer: &dyn Optimizer,
+        sparse: &mut SparseAdam,
+    ) -> Result<Option<JoinedRows>> {
+        let Some(over) = self.over.filter(|_| !self.are_here()) else { return Ok(None) };
+        let mut moments = moments(self.model, optimizer, sparse);
+        self.join(&mut moments)?;
+        let of_type =
+            |(t, rows): (usize, &LearnedRows)| Tensor::copy(&rows_name(self.model, t), rows.table());
+        let mut rows: Vec<Tensor> = self.model.learned_rows().map(of_type).collect();
+        self.join(&mut rows)?;
+        Ok((over.ranks.rank() == 0).then_some([rows, moments]))
+    }
+
+    /// Joins rows and moments on rank 0, as [`BatchLearner::join`].
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(super) fn join(&self, params: &mut [Tensor]) -> Result<()> {
+        let Some(over) = self.over else { return Ok(()) };
+        params.iter_mut().try_for_each(|tensor| match self.type_of(&tensor.name) {
+            Some(t) => over.join(t, tensor),
+            None => Ok(()),
+        })
+    }
+
+    /// Keeps the own rows and moments, as [`BatchLearner::split`].
+    pub(super) fn split(&self, tensors: &mut [Tensor]) {
+        let Some(over) = self.over else { return };
+        for tensor in tensors {
+            if let Some(t) = self.type_of(&tensor.name) {
+                over.split(t, tensor);
+            }
+        }
+    }
+
+    /// Keeps the own ones of fewer rows, as [`BatchLearner::split_known`].
+    pub(super) fn split_known(&self, tensors: &mut [Tensor], growth: &[[usize; 2]]) -> Vec<[usize; 2]> {
+        let Some(over) = self.over else { return growth.to_vec() };
+        for tensor in tensors {
+            let known = self.type_of(&tensor.name).and_then(|t| Some((t, growth.get(t)?[0])));
+            if let Some((t, before)) = known {
+                over.split_known(t, tensor, before);
+            }
+        }
+        let own = |(t, counts): (usize, &[usize; 2])| counts.map(|count| over.own_below(t, count).count());
+        growth.iter().enumerate().map(own).collect()
+    }
+}
+
+impl TypedLearner<'_> {
+    /// The learned rows.
+    fn rows(&self) -> SharedRows<'_> {
+        SharedRows { model: &self.model, over: self.over.as_ref() }
+    }
+}
+
 impl BatchLearner for TypedLearner<'_> {
     type Counts = TypeCounts;
 
     fn num_params(&self) -> usize {
-        let Some(over) = &self.over else { return self.model.num_params() };
-        let of_others = self.model.learned_rows().map(|(t, rows)| {
-            (over.owners[t].num_nodes() - rows.table().num_rows()) * rows.table().num_cols()
-        });
-        self.model.num_params() + of_others.sum::<usize>()
+        self.rows().num_params()
     }
 
     fn visit(&self, see: &mut dyn FnMut(&str, &Matrix)) {
@@ -109,7 +211,7 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn rows_of(&self, name: &str) -> Option<RowsOf> {
-        self.type_of_rows(name).map(RowsOf::Type)
+        self.rows().rows_of(name)
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
@@ -139,48 +241,21 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn begin_save(&mut self) -> Result<()> {
-        let Some(over) = &self.over else { return Ok(()) };
-        if self.model.learned_rows().next().is_none() {
-            return Ok(());
-        }
-        let rank = over.ranks.rank();
-        let mut moments = moments(&self.model, &*self.optimizer, &mut self.sparse);
-        self.join(&mut moments)?;
-        let of_type =
-            |(t, rows): (usize, &LearnedRows)| Tensor::copy(&rows_name(&self.model, t), rows.table());
-        let mut rows: Vec<Tensor> = self.model.learned_rows().map(of_type).collect();
-        self.join(&mut rows)?;
-        self.joined = (rank == 0).then_some([rows, moments]);
+        let Self { model, optimizer, sparse, over, .. } = self;
+        self.joined = SharedRows { model, over: over.as_ref() }.joined(&**optimizer, sparse)?;
         Ok(())
     }
 
     fn join(&self, params: &mut [Tensor]) -> Result<()> {
-        let Some(over) = &self.over else { return Ok(()) };
-        params.iter_mut().try_for_each(|tensor| match self.type_of_rows(&tensor.name) {
-            Some(t) => over.join(t, tensor),
-            None => Ok(()),
-        })
+        self.rows().join(params)
     }
 
     fn split(&self, tensors: &mut [Tensor]) {
-        let Some(over) = &self.over else { return };
-        for tensor in tensors {
-            if let Some(t) = self.type_of_rows(&tensor.name) {
-                over.split(t, tensor);
-            }
-        }
+        self.rows().split(tensors);
     }
 
     fn split_known(&self, tensors: &mut [Tensor], growth: &[[usize; 2]]) -> Vec<[usize; 2]> {
-        let Some(over) = &self.over else { return growth.to_vec() };
-        for tensor in tensors {
-            let known = self.type_of_rows(&tensor.name).and_then(|t| Some((t, growth.get(t)?[0])));
-            if let Some((t, before)) = known {
-                over.split_known(t, tensor, before);
-            }
-        }
-        let own = |(t, counts): (usize, &[usize; 2])| counts.map(|count| over.own_below(t, count).count());
-        growth.iter().enumerate().map(own).collect()
+        self.rows().split_known(tensors, growth)
     }
 
     fn num_updates(&self) -> u64 {
@@ -191,19 +266,7 @@ impl BatchLearner for TypedLearner<'_> {
         self.step = updates;
     }
 
-    /// Without the other ranks, rank 0 cannot save their learned rows.
     fn is_whole(&self) -> bool {
-        self.is_whole && (self.over.is_none() || self.model.learned_rows().next().is_none())
-    }
-}
-
-impl TypedLearner<'_> {
-    /// Type whose learned rows, or their moments, a tensor of this name holds.
-    fn type_of_rows(&self, name: &str) -> Option<usize> {
-        let is_named = |&t: &usize| {
-            let (rows, moments) = (rows_name(&self.model, t), format!("rows.{t}."));
-            name == rows || name.starts_with(&moments)
-        };
-        self.model.learned_rows().map(|(t, _)| t).find(is_named)
+        self.is_whole && self.rows().are_here()
     }
 }

@@ -9,7 +9,6 @@ use graphmill_core::{
 };
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
-    feature::LinkTraffic,
     order::SeedOrder,
     time::{TimeDraw, TimeOptions},
     typed::{TypedExtracted, TypedSampler, unreached_types},
@@ -42,7 +41,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
-    batchwise::{self, BatchRun, Completed, EpochCounts, Part, Scored, Session},
+    batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     build::target_scale_of,
     config::SelectBy,
     distributed::Ranks,
@@ -196,8 +195,8 @@ pub(super) fn train_as_rank(
     batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
 
-/// Scores of nodes from all their neighbours.
-enum Inference<'a> {
+/// Rows of nodes from all their neighbours.
+pub(super) enum Inference<'a> {
     Alone(Box<TypedInference<'a>>),
     OverRanks(Box<RankInference<'a>>),
 }
@@ -379,10 +378,7 @@ impl<'a> BatchRun for TypedRun<'a> {
         // an epoch of subgraphs may be shorter over the ranks that resume it
         let is_done = session.num_done() >= last;
         if let Some(view) = self.view.filter(|_| is_done) {
-            view.ranks.count_bytes(false)?;
-            let (sums, counts) = session.totals();
-            self.ranks = view.ranks.end_epoch(sums, LinkTraffic::default())?;
-            counts.add_up(&view.ranks)?;
+            self.ranks = view.end_epoch(session)?;
         }
         Ok(flow)
     }

@@ -209,7 +209,8 @@ fn ranks_on_several_types_match_one_process_and_resume() {
     let what = Description { method: "hash", ..Description::default() };
     for (name, data, model) in [
         ("plain", data.clone(), "--model rgcn"),
-        ("walks", data, "--model rsage --sampler metapath-walk"),
+        ("walks", data.clone(), "--model rsage --sampler metapath-walk"),
+        ("links", data, "--model rgcn --task paper:cites:paper --max-batches 9"),
         ("timed", timed, "--model sage-edge --time-bound inclusive"),
     ] {
         let at = |what: &str| temporary.path().join(format!("{name}-{what}"));

@@ -33,6 +33,10 @@ pub(super) struct Manifest {
     pub(super) statistics: serde_json::Value,
     /// Checksum of the manifest of the dataset `whole`.
     pub(super) whole: String,
+    /// Checksum of the manifest of the dataset `topology`; `None` in a partition of an earlier
+    /// version, which has no such dataset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) topology: Option<String>,
     /// Counts of each part.
     pub(super) each: Vec<Counts>,
     pub(super) files: BTreeMap<String, FileEntry>,
@@ -98,6 +102,7 @@ impl Manifest {
             edge_types: Vec::new(),
             statistics: serde_json::Value::Null,
             whole: String::new(),
+            topology: None,
             each: Vec::new(),
             files: BTreeMap::new(),
             checksum: String::new(),

@@ -10,6 +10,8 @@
 //! book.npy                  u16 [V]  the part of every node, by global ids
 //! whole/                    a dataset of all node types and the tasks on nodes, with targets and splits,
 //!                           without columns of the nodes but their times, and without edges
+//! topology/                 a dataset of all node types without columns, all edges of every type
+//!                           with their weights and times, and the tasks on links
 //! part-0000/                a dataset of the part's own nodes of each type, ascending, and the edges among them
 //!                           (see [`typed`](crate::typed)): every command opens it
 //!   nodes.npy               u32 [n]  the global id of every node, in the order of the types
@@ -54,6 +56,7 @@ use crate::{
 
 const BOOK: &str = "book.npy";
 const WHOLE: &str = "whole";
+const TOPOLOGY: &str = "topology";
 const NODES: &str = "nodes.npy";
 const NEIGHBORS: &str = "neighbors";
 
@@ -106,14 +109,39 @@ impl TypedPartitionDir {
                 return Err(Error::format(at, "contents", message));
             }
         }
-        let whole = typed::open(dir.path.join(WHOLE), Verify::Once)?;
-        let counts = |data: &TypedDataset| data.nodes.iter().map(|of| of.count).collect::<Vec<_>>();
-        let expected: Vec<usize> = dir.schema.types().iter().map(|node| node.count).collect();
-        if whole.checksum.as_deref() != Some(&dir.manifest.whole) || counts(&whole) != expected {
+        Ok(Self { whole: dir.dataset(WHOLE, &dir.manifest.whole)?, ..dir })
+    }
+
+    /// Opens the dataset of all nodes in the directory `name`, which has this checksum.
+    fn dataset(&self, name: &str, checksum: &str) -> Result<TypedDataset> {
+        let path = self.path.join(name);
+        let data = typed::open(&path, Verify::Once)?;
+        let expected = self.schema.types().iter().map(|node| node.count);
+        if data.checksum.as_deref() != Some(checksum) || !data.nodes.iter().map(|of| of.count).eq(expected) {
             let message = "this is another dataset than partition.json says; partition the dataset again";
-            return Err(Error::format(dir.path.join(WHOLE), "dataset", message));
+            return Err(Error::format(path, "dataset", message));
         }
-        Ok(Self { whole, ..dir })
+        Ok(data)
+    }
+
+    /// Opens all edges of every type, with their weights and times, and the tasks on links, as a
+    /// dataset of all nodes without columns. `8 D + 4 E` mapped bytes for an edge type of `D`
+    /// destinations and `E` edges, `4 E` for weights and `8 E` for times. O(V + E), parallel.
+    /// `None` if an earlier version wrote the partition.
+    ///
+    /// # Errors
+    /// The first fault, with its file and position.
+    pub fn topology(&self) -> Result<Option<TypedDataset>> {
+        self.manifest.topology.as_ref().map(|checksum| self.dataset(TOPOLOGY, checksum)).transpose()
+    }
+
+    /// Texts of the manifests of the datasets that the partition in `dir` stores for all ranks,
+    /// without a check of their checksums: that of the tasks on nodes, and that of the edges and of
+    /// the tasks on links. `None` if it stores no edges, or if `dir` holds something else.
+    pub fn manifest_texts(dir: impl AsRef<Path>) -> Option<[Vec<u8>; 2]> {
+        let dir = dir.as_ref();
+        let text = |name: &str| typed::manifest_text(dir.join(name));
+        Self::is_in(dir).then(|| Some([text(WHOLE)?, text(TOPOLOGY)?])).flatten()
     }
 
     /// Number of nodes of each type in every part. O(V).

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     generate::{GenerateOptions, generate_typed},
     partition::{Description, TABLE},
-    typed::{FeatureTable, Keys},
+    typed::{FeatureTable, Keys, Task, TaskOn},
 };
 
 fn dataset(nodes: usize, seed: u64) -> TypedDataset {
@@ -123,6 +123,45 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_topology_has_all_edges_and_the_tasks_on_links() {
+    let (mut data, directory) = (dataset(90, 2), tempfile::tempdir().unwrap());
+    let on = data.edges[1].edge_type.clone();
+    let mut task = Task::new("next", TaskOn::Edges(on));
+    task.split.train = vec![0, 1, 2].into();
+    task.split.test = vec![4].into();
+    data.tasks.push(task);
+    let book = (0..data.num_nodes()).map(|v| (v % 2) as u16).collect::<Vec<_>>();
+    let path = directory.path().join("parts");
+    let book = PartitionBook::new(2, book).unwrap();
+    let dir = write_types(&data, &book, &description(), &path, &Quiet).unwrap();
+    let found = dir.topology().unwrap().unwrap();
+    for (of, whole) in found.edges.iter().zip(&data.edges) {
+        assert_eq!((&of.edge_type, &of.reverse), (&whole.edge_type, &whole.reverse));
+        assert_eq!((&of.indptr[..], &of.indices[..]), (&whole.indptr[..], &whole.indices[..]));
+        assert_eq!(
+            (of.weights.as_deref(), of.time.as_deref()),
+            (whole.weights.as_deref(), whole.time.as_deref())
+        );
+        assert!(of.features.is_none());
+    }
+    let counts = |of: &TypedDataset| of.nodes.iter().map(|nodes| nodes.count).collect::<Vec<_>>();
+    assert_eq!((found.edges.len(), counts(&found)), (data.edges.len(), counts(&data)));
+    let [next] = &found.tasks[..] else { panic!("one task on links: {:?}", found.tasks) };
+    assert_eq!(
+        (&next.name[..], &next.split.train[..], &next.split.test[..]),
+        ("next", &[0, 1, 2][..], &[4][..])
+    );
+    assert_eq!(dir.whole.tasks.len(), data.tasks.len() - 1);
+    let [on_nodes, on_links] = TypedPartitionDir::manifest_texts(&path).unwrap();
+    let has = |text: &[u8], name: &str| String::from_utf8_lossy(text).contains(name);
+    assert!(has(&on_links, "link-prediction") && !has(&on_nodes, "link-prediction"));
+    let file = path.join("topology/graphmill.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("next", "last")).unwrap();
+    assert!(dir.topology().is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use graphmill_core::{
 };
 
 use super::{
-    BOOK, NEIGHBORS, NODES, PartitionBook, TypedPartitionDir, WHOLE,
+    BOOK, NEIGHBORS, NODES, PartitionBook, TOPOLOGY, TypedPartitionDir, WHOLE,
     manifest::{Counts, EdgeTypeCounts, FILE_NAME, Manifest, NodeTypeCounts},
     neighbors, part_name,
 };
@@ -23,7 +23,10 @@ use crate::{
     partition::{Description, check_target},
     reorder::{Orders, Seconds, rearrange},
     signed::{FileEntry, SignedManifest},
-    typed::{EdgeData, FeatureTable, NodeData, TableData, TaskOn, TypedDataset, Values, checksum_of},
+    typed::{
+        EdgeData, FeatureTable, NodeData, TableData, Task, TaskKind, TaskOn, TypedDataset, Values,
+        checksum_of,
+    },
     verification::leaves,
 };
 
@@ -71,6 +74,10 @@ pub fn write_types(
         let whole = dir.join(WHOLE);
         tasks_of_nodes(data).save(&whole)?;
         m.whole = checksum_of(&whole)?;
+        progress.stage("writing the topology", None, Unit::Rows);
+        let topology = dir.join(TOPOLOGY);
+        edges_of_all_parts(data).save(&topology)?;
+        m.topology = Some(checksum_of(&topology)?);
         progress.stage("writing the parts", Some(nodes as u64), Unit::Rows);
         let mut written = 0;
         for part in 0..book.parts() {
@@ -106,12 +113,26 @@ fn tasks_of_nodes(data: &TypedDataset) -> TypedDataset {
         time: of.time.clone(),
         ..NodeData::default()
     };
-    let is_on_nodes = |task: &&crate::typed::Task| matches!(task.on, TaskOn::Nodes(_));
+    let is_on_nodes = |task: &&Task| matches!(task.on, TaskOn::Nodes(_));
     TypedDataset {
         name: data.name.clone(),
         nodes: data.nodes.iter().map(bare).collect(),
         tasks: data.tasks.iter().filter(is_on_nodes).cloned().collect(),
         preprocessing: data.preprocessing.clone(),
+        ..TypedDataset::default()
+    }
+}
+
+/// All node types without columns, all edges without features, and the tasks on links, which
+/// [`TypedPartitionDir::topology`] opens.
+fn edges_of_all_parts(data: &TypedDataset) -> TypedDataset {
+    let bare = |of: &NodeData| NodeData { name: of.name.clone(), count: of.count, ..NodeData::default() };
+    let is_on_links = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
+    TypedDataset {
+        name: data.name.clone(),
+        nodes: data.nodes.iter().map(bare).collect(),
+        edges: data.edges.iter().map(|of| EdgeData { features: None, ..of.clone() }).collect(),
+        tasks: data.tasks.iter().filter(is_on_links).cloned().collect(),
         ..TypedDataset::default()
     }
 }

@@ -4,7 +4,11 @@
 use std::sync::Arc;
 
 use graphmill_core::keyed::{self, key};
-use graphmill_loader::{link::NegativeLists, typed::TypedExtracted};
+use graphmill_distributed::NodeOwnership;
+use graphmill_loader::{
+    link::{LinkBatch, NegativeLists},
+    typed::TypedExtracted,
+};
 use graphmill_nn::{
     Backend, Matrix, Pass,
     link::decoder::{self, Decoder, DecoderConfig},
@@ -13,13 +17,18 @@ use graphmill_nn::{
 };
 
 use super::{
-    super::{build, computing::PROCESSOR},
+    super::{
+        build,
+        computing::PROCESSOR,
+        ranks::{JoinedRows, RowOwners, exchange, own_nodes},
+    },
     task::TypedLinks,
 };
 use crate::{
     Error, Result, TrainConfig,
     build::{by_flag, optimizer},
     config::{embedding::EmbeddingOptions, link::LinkOptions, link_task::loss_name},
+    learner::BatchShare,
     link::step::{LinkObjective, LinkScratch},
     record::BatchOutcome,
 };
@@ -41,6 +50,19 @@ impl LinkModel {
     /// # Errors
     /// An unknown name, impossible numbers, or a decoder that does not know the relations.
     pub(super) fn new(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
+        Self::of_owners(config, of, None)
+    }
+
+    /// The model of a rank, with the learned rows of the nodes that it owns; without `owners`, that
+    /// of a run of one process.
+    ///
+    /// # Errors
+    /// As [`LinkModel::new`].
+    fn of_owners(
+        config: &TrainConfig,
+        of: &TypedLinks,
+        owners: Option<&[Arc<NodeOwnership>]>,
+    ) -> Result<Self> {
         let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
         let name = &links.decoder;
         let kind = decoder::TABLE.find(name).map_err(Error::name)?.make;
@@ -61,9 +83,14 @@ impl LinkModel {
             norm: options.distance_norm,
             key: key(&[config.seed, DECODER]),
         });
-        let of_model = TypedModelConfig { head_layers: 0, ..build::model_config(config, &of.inputs) };
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
-        build::check_learned_rows(config, build::learned_counts(&of.inputs))?;
+        let own_nodes = owners.map(|owners| own_nodes(owners, &dims));
+        match &own_nodes {
+            Some(own) => build::check_learned_rows(config, own.iter().map(Vec::len))?,
+            None => build::check_learned_rows(config, build::learned_counts(&of.inputs))?,
+        }
+        let of_model = build::model_config(config, &of.inputs);
+        let of_model = TypedModelConfig { head_layers: 0, own_nodes, ..of_model };
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
         Ok(Self { encoder, decoder: decoder.map_err(by_flag)? })
     }
@@ -90,14 +117,18 @@ pub(super) struct LinkLearner<'a> {
     scratch: LinkScratch,
     /// Embeddings of the seeds, those of one type after those of another, and their gradients.
     rows: [Matrix; 2],
+    /// The ranks that train together, if there are several.
+    pub(super) over: Option<RowOwners>,
+    /// Learned rows of all ranks, while a checkpoint is written.
+    pub(super) joined: Option<JoinedRows>,
 }
 
 impl<'a> LinkLearner<'a> {
-    /// Creates the learner of a run before its first update.
+    /// Creates the learner of a run before its first update, alone or `over` ranks.
     ///
     /// # Errors
     /// An option of the model, the optimiser or the loss is impossible.
-    pub(super) fn new(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
+    pub(super) fn new(config: &TrainConfig, of: &TypedLinks, over: Option<RowOwners>) -> Result<Self> {
         let candidates = of.edges.relations.iter().map(|relation| relation.candidates[1].len());
         let (least, most) = (candidates.clone().min().unwrap_or(0), candidates.max().unwrap_or(0));
         if loss_name(config) == "sampled-softmax" && least != most {
@@ -107,7 +138,7 @@ impl<'a> LinkLearner<'a> {
             ));
         }
         Ok(Self {
-            model: LinkModel::new(config, of)?,
+            model: LinkModel::of_owners(config, of, over.as_ref().map(|over| &over.owners[..]))?,
             optimizer: optimizer(config)?,
             sparse: SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?,
             hard: None,
@@ -120,6 +151,8 @@ impl<'a> LinkLearner<'a> {
             acts: TypedActivations::default(),
             scratch: LinkScratch::default(),
             rows: Default::default(),
+            over,
+            joined: None,
         })
     }
 
@@ -129,25 +162,90 @@ impl<'a> LinkLearner<'a> {
         Self { backend, ..self }
     }
 
-    /// Forward, loss, backward, update. If the loss is not finite, no parameter changes.
+    /// Forward, loss, backward, update by a batch of `all` positives on all ranks. If the loss is
+    /// not finite, no parameter changes.
     ///
     /// # Errors
-    /// The batch does not fit the model, or a device failed.
-    pub(super) fn train(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
+    /// The batch does not fit the model, a device failed, or a rank did not take part.
+    pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+        if let Some(over) = &self.over {
+            over.fetch_batch(&self.model.encoder, batch)?;
+        }
         // on a thread of the pool, so that no operation has to wake one
-        let outcome = rayon::scope(|_| self.learn(batch, lr))?;
+        let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
         self.backend.check()?;
         Ok(outcome)
     }
 
-    fn learn(&mut self, batch: &TypedExtracted, lr: f64) -> Result<BatchOutcome> {
+    fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
+        let backend = self.backend;
+        let Some(links) = batch.sampled.seeds.links.as_deref() else {
+            return Err(graphmill_core::Error::invalid("a batch of links without pairs").into());
+        };
+        let (own, nodes) = (self.gradient(batch, links)?, &batch.sampled.input_nodes);
+        let Self { model: LinkModel { encoder, decoder }, .. } = self;
+        let (loss, seeds, rows) = match &self.over {
+            None => (own, links.positives, None),
+            Some(over) => {
+                let has_gradient = links.positives > 0 && own.is_finite();
+                self.is_whole = false;
+                if !has_gradient {
+                    encoder.zero_grad(backend);
+                    decoder.visit_mut(&mut |param| param.zero_grad(backend));
+                }
+                let share = BatchShare {
+                    loss: own,
+                    seeds: links.positives,
+                    nodes: links.positives,
+                    global: Some(all),
+                };
+                let acts = has_gradient.then_some(&self.acts);
+                let summed = exchange(over, (encoder, Some(&mut **decoder)), share, (nodes, acts))?;
+                let (loss, seeds, rows) = summed.unwrap_or_default();
+                (loss, seeds, Some(rows))
+            }
+        };
+        let outcome = BatchOutcome { loss, grad_norm: None, seeds };
+        if !loss.is_finite() {
+            return Ok(outcome);
+        }
+        self.optimizer.begin(lr as f32);
+        self.sparse.begin(lr as f32);
+        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
+        encoder.visit_mut(&mut |_, param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        decoder.visit_mut(&mut |param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        match rows {
+            None => encoder.update_learned_rows(&mut self.sparse, nodes, &self.acts),
+            Some(rows) => {
+                for ((t, learned), of) in encoder.learned_rows_mut().zip(&rows) {
+                    learned.update(&mut self.sparse, t, &of.places, of.grad.view());
+                }
+            }
+        }
+        self.step += 1;
+        self.is_whole = true;
+        Ok(outcome)
+    }
+
+    /// Computes the gradient of the mean loss of the pairs of a batch, and returns the loss: 0
+    /// without pairs. The gradient is meaningless if the loss is not finite.
+    fn gradient(&mut self, batch: &TypedExtracted, links: &LinkBatch) -> Result<f64> {
+        if links.positives == 0 {
+            return Ok(0.0);
+        }
         let backend = self.backend;
         let Self { model: LinkModel { encoder, decoder }, acts, scratch, .. } = self;
         let seeds = &batch.sampled.seeds;
-        let Some(links) = seeds.links.as_deref() else {
-            return Err(graphmill_core::Error::invalid("a batch of links without pairs").into());
-        };
-        let key = keyed::key(&[self.seed, self.step, 0x6472_6f70]);
+        // ranks draw dropout masks by row, which must differ between them
+        let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
+        let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
+        let key = keyed::key(if rank.is_some() { parts } else { &parts[..3] });
         let pass = Pass { backend, training: true, key };
         let step = TypedStep {
             blocks: &batch.sampled.blocks,
@@ -165,31 +263,16 @@ impl<'a> LinkLearner<'a> {
         decoder.visit_mut(&mut |param| param.zero_grad(backend));
         let of_pairs = (rows.view(), grad.view_mut());
         let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
-        let outcome = BatchOutcome { loss, grad_norm: None, seeds: links.positives };
         if !loss.is_finite() {
             self.is_whole = true;
-            return Ok(outcome);
+            return Ok(loss);
         }
         scatter_seeds(backend, acts, &seeds.nodes, grad);
         encoder.zero_grad(backend);
         encoder.backward(&pass, &step, acts);
         // before the update, so that a failed pass changes no parameter
         backend.check()?;
-        self.optimizer.begin(lr as f32);
-        self.sparse.begin(lr as f32);
-        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
-        encoder.visit_mut(&mut |_, param| {
-            optimizer.update(backend, index, param, decay);
-            index += 1;
-        });
-        decoder.visit_mut(&mut |param| {
-            optimizer.update(backend, index, param, decay);
-            index += 1;
-        });
-        encoder.update_learned_rows(&mut self.sparse, &batch.sampled.input_nodes, acts);
-        self.step += 1;
-        self.is_whole = true;
-        Ok(outcome)
+        Ok(loss)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `trainer.rs` | a run: read it first |
 //! | `task.rs` | edges to learn, and the graph that batches read |
 //! | `batch.rs` | seeds of a batch: ends of edges and of negatives, and excluded edges |
+//! | `shares.rs` | seeds of a rank: its share of a batch |
 //! | `learner.rs` | embeddings, scores, loss, update |
 //! | `position.rs` | files of a checkpoint |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
@@ -16,6 +17,7 @@ mod learner;
 mod new_nodes;
 mod position;
 mod saved;
+mod shares;
 mod task;
 mod trainer;
 
@@ -23,3 +25,4 @@ mod trainer;
 mod tests;
 
 pub use self::{saved::SavedTypedLinks, trainer::train};
+pub(super) use self::{task::TypedLinks, trainer::train_as_rank};

@@ -13,7 +13,10 @@ use std::path::Path;
 use graphmill_nn::Matrix;
 
 use super::{
-    super::{counts::TypeCounts, position},
+    super::{
+        counts::TypeCounts,
+        position::{self, SharedRows},
+    },
     learner::{LinkLearner, LinkModel},
 };
 use crate::{
@@ -45,11 +48,18 @@ impl LinkModel {
     }
 }
 
+impl LinkLearner<'_> {
+    /// The learned rows of the encoder.
+    fn rows(&self) -> SharedRows<'_> {
+        SharedRows { model: &self.model.encoder, over: self.over.as_ref() }
+    }
+}
+
 impl BatchLearner for LinkLearner<'_> {
     type Counts = TypeCounts;
 
     fn num_params(&self) -> usize {
-        let mut count = self.model.encoder.num_params();
+        let mut count = self.rows().num_params();
         self.model.decoder.visit(&mut |param| count += param.value.num_rows() * param.value.num_cols());
         count
     }
@@ -63,9 +73,7 @@ impl BatchLearner for LinkLearner<'_> {
     }
 
     fn rows_of(&self, name: &str) -> Option<RowsOf> {
-        let encoder = &self.model.encoder;
-        let mut types = encoder.learned_rows().map(|(t, _)| t);
-        types.find(|&t| position::rows_name(encoder, t) == name).map(RowsOf::Type)
+        self.rows().rows_of(name)
     }
 
     fn restore(&mut self, path: &Path, state: &RestoredState) -> Result<()> {
@@ -90,12 +98,38 @@ impl BatchLearner for LinkLearner<'_> {
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
         let mut params = Vec::new();
         self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
+        let joined = self.joined.take();
         let Self { model, optimizer, sparse, .. } = self;
-        let moments = position::moments(&model.encoder, &**optimizer, sparse);
+        let own = || [Vec::new(), position::moments(&model.encoder, &**optimizer, sparse)];
+        let [rows, moments] = joined.unwrap_or_else(own);
+        for of_all in rows {
+            if let Some(own) = params.iter_mut().find(|own| own.name == of_all.name) {
+                *own = of_all;
+            }
+        }
         let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
         let [params, moments, history] = [&params, &moments, &lists].map(|of| Tensor::borrow_all(of));
         let steps = self.optimizer.steps();
         write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
+    }
+
+    fn begin_save(&mut self) -> Result<()> {
+        let Self { model, optimizer, sparse, over, .. } = self;
+        let rows = SharedRows { model: &model.encoder, over: over.as_ref() };
+        self.joined = rows.joined(&**optimizer, sparse)?;
+        Ok(())
+    }
+
+    fn join(&self, params: &mut [Tensor]) -> Result<()> {
+        self.rows().join(params)
+    }
+
+    fn split(&self, tensors: &mut [Tensor]) {
+        self.rows().split(tensors);
+    }
+
+    fn split_known(&self, tensors: &mut [Tensor], growth: &[[usize; 2]]) -> Vec<[usize; 2]> {
+        self.rows().split_known(tensors, growth)
     }
 
     fn num_updates(&self) -> u64 {
@@ -107,6 +141,6 @@ impl BatchLearner for LinkLearner<'_> {
     }
 
     fn is_whole(&self) -> bool {
-        self.is_whole
+        self.is_whole && self.rows().are_here()
     }
 }

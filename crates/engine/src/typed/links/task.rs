@@ -39,10 +39,10 @@ pub(super) struct Held {
 }
 
 /// Links that a run learns.
-pub(super) struct TypedLinks {
-    pub(super) edges: LinkEdges,
+pub(in crate::typed) struct TypedLinks {
+    pub(in crate::typed) edges: LinkEdges,
     /// Features of nodes and edges, and the graph that batches read.
-    pub(super) inputs: TypedTask,
+    pub(in crate::typed) inputs: TypedTask,
     /// Relations of the graph that hold the edges of each relation of the task.
     pub(super) held: Vec<Held>,
     /// Facts for the user.
@@ -55,6 +55,19 @@ impl TypedLinks {
     /// # Errors
     /// The dataset has no such task, no edge is left to learn, or features exceed f32.
     pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
+        Self::with_rows(config, data, tables_of(config, data)?)
+    }
+
+    /// Finds the links as [`TypedLinks::new`] does, with the feature rows of the edges by their
+    /// positions in `data`; `tables` is empty if the model reads none.
+    ///
+    /// # Errors
+    /// As for [`TypedLinks::new`].
+    pub(in crate::typed) fn with_rows(
+        config: &TrainConfig,
+        data: &TypedDataset,
+        tables: Tables,
+    ) -> Result<Self> {
         let mut edges = LinkEdges::new(data, config)?;
         let held = held(data, &edges)?;
         let [train, valid, test] = &edges.parts;
@@ -96,7 +109,7 @@ impl TypedLinks {
                            reverses; change the split of the task";
             return Err(Error::dataset(&data.name, message));
         }
-        let (graph, tables) = removed.leave(&data.graph()?, tables_of(config, data)?)?;
+        let (graph, tables) = removed.leave(&data.graph()?, tables)?;
         notes.extend(leaks(data, &held, &removed, &graph));
         let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
         let inputs = TypedTask { edges: tables, ..TypedTask::of_links(data, &edges.task, graph)? };

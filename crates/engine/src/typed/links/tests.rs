@@ -1,12 +1,14 @@
 //! Batches of links against the edges of the dataset.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use graphmill_core::NodeId;
 use graphmill_data::{
     TypedBuilder, TypedDataset,
+    partition::PartitionBook,
     typed::{EdgeType, Seeds, TaskOn},
 };
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
     sampler::WeightedOptions,
@@ -17,6 +19,7 @@ use proptest::prelude::*;
 use super::{
     super::{build, stages::SeedSource, tables::borrowed},
     batch::LinkSeeds,
+    shares::RankSeeds,
     task::TypedLinks,
 };
 use crate::{
@@ -247,6 +250,83 @@ proptest! {
                     prop_assert!(read.is_disjoint(&all));
                     prop_assert!(all.is_subset(&learned));
                 }
+            }
+        }
+    }
+}
+
+/// Type and id of a node.
+type Node = (usize, NodeId);
+
+/// Positives of a batch, each with its negatives, by relation and ends; sorted.
+fn groups(seeds: &TypedSeeds) -> Vec<Vec<(u32, Node, Node)>> {
+    let links = seeds.links.as_deref().unwrap();
+    let of_type = |(t, nodes): (usize, &Vec<NodeId>)| nodes.iter().map(move |&v| (t, v)).collect::<Vec<_>>();
+    let nodes: Vec<Node> = seeds.nodes.iter().enumerate().flat_map(of_type).collect();
+    let at = |seed: NodeId| nodes[seed as usize];
+    let pair = |i: usize| (links.relation[i], at(links.source[i]), at(links.destination[i]));
+    let (positives, each) = (links.positives, links.num_negatives());
+    let group = |p: usize| {
+        let negatives = positives + p * each..positives + (p + 1) * each;
+        std::iter::once(p).chain(negatives).map(pair).collect()
+    };
+    let mut groups: Vec<Vec<(u32, Node, Node)>> = (0..positives).map(group).collect();
+    groups.sort_unstable();
+    groups
+}
+
+#[test]
+fn shares_of_ranks_are_the_batch_of_one_process_and_read_none_of_its_edges() {
+    let pairs = |items: u32| (0..8).flat_map(move |u| (0..items).map(move |v| (u, v)));
+    let buys: Vec<(u32, u32)> = pairs(6).filter(|(u, v)| (3 * u + v) % 5 < 3).collect();
+    let knows: Vec<(u32, u32)> = pairs(8).filter(|(u, v)| u < v && (u * v) % 3 < 2).collect();
+    let data = data(&buys, &knows);
+    let book = |count: u16| PartitionBook::new(3, (0..count).map(|v| v % 3).collect::<Vec<u16>>()).unwrap();
+    for entry in SAMPLERS.iter().filter(|entry| !entry.make.draws_subgraphs) {
+        let mut config =
+            TrainConfig { task: "link".into(), sampler: entry.name.into(), ..Default::default() };
+        config.fanout = graphmill_loader::Fanout(vec![3, 3]);
+        config.own.set(LinkOptions {
+            num_negatives: 3,
+            corrupt: ReplacedEnds::Both,
+            exclude: ExcludedFromMessages::WithReverses,
+            ..LinkOptions::default()
+        });
+        config.own.set(WeightedOptions { replace: true, ..WeightedOptions::default() });
+        let of = TypedLinks::new(&config, &data).unwrap();
+        let whole = LinkSeeds::new(&config, &of).unwrap();
+        let sampler = build::sampler(&config, &of.inputs).unwrap();
+        let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+        let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+        for (number, part) in (0..).zip(numbers.chunks(7)) {
+            let key = BatchKey { seed: 5, epoch: 1, batch: number };
+            let request = of.inputs.request(key).transposed();
+            let batch = whole.fill(key, part, TypedSeeds::default()).unwrap();
+            let (expected, excluded) = (groups(&batch), batch.excluded.clone());
+            let mut own = BTreeSet::new();
+            for &(r, (_, u), (_, v)) in expected.iter().map(|group| &group[0]) {
+                own.insert((of.held[r as usize].forward, u, v));
+                own.extend(of.held[r as usize].reverse.map(|reverse| (reverse, v, u)));
+            }
+            let read = edges_of(&sampler.sample(&request, &mut workspace, batch).unwrap(), &of);
+            let (mut shared, mut read_by_shares) = (Vec::new(), BTreeSet::new());
+            for rank in 0..3 {
+                let owners =
+                    [book(6), book(8)].map(|book| Arc::new(NodeOwnership::new(book, rank, 3).unwrap()));
+                let share = RankSeeds { whole: &whole, owners: &owners };
+                let share = share.fill(key, part, TypedSeeds::default()).unwrap();
+                let groups = groups(&share);
+                assert!(groups.iter().map(|group| group[0].1).all(|(t, u)| owners[t].is_own(u)));
+                assert_eq!(share.excluded, excluded, "{}", entry.name);
+                shared.extend(groups);
+                let batch = sampler.sample(&request, &mut workspace, share).unwrap();
+                read_by_shares.extend(edges_of(&batch, &of));
+            }
+            shared.sort_unstable();
+            assert_eq!(shared, expected, "{}", entry.name);
+            assert!(read_by_shares.is_disjoint(&own), "{}: {read_by_shares:?}", entry.name);
+            if sampler.is_per_node() {
+                assert_eq!(read_by_shares, read, "{}: other neighbours", entry.name);
             }
         }
     }

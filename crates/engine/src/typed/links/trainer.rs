@@ -1,6 +1,6 @@
 //! A training run on links of several types, by the loop of [`crate::batchwise`].
 
-use std::{ops::Range, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use graphmill_core::{End, NodeId};
 use graphmill_data::typed::TypedDataset;
@@ -17,14 +17,16 @@ use super::{
         counts::{TypeCounts, total},
         devices::{TypedDevices, compute_devices},
         inference::TypedInference,
-        stages::EpochBatches,
+        ranks::{RankInference, RowOwners, TypedRankView},
+        stages::{EpochBatches, SeedSource},
         step::StepBytes,
         strategy::Strategy,
         tables::Tables,
-        trainer::add,
+        trainer::{Inference, add},
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
+    shares::RankSeeds,
     task::TypedLinks,
 };
 use crate::{
@@ -32,8 +34,9 @@ use crate::{
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     config::link::LinkOptions,
-    link::{self, LinkMetric},
-    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, NvidiaRecord, Summary},
+    distributed::Ranks,
+    link::{self, LinkMetric, QueryShare},
+    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, NvidiaRecord, RankRecord, Summary},
     relational::{Ranking, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, Timed, attempt},
@@ -53,45 +56,88 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
-    // before any long work
-    let compute = compute_devices(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
+    of.notes = unverified.into_iter().chain(of.notes).collect();
+    run(config, (data, of), None, context, began)
+}
+
+/// Trains a model as one of several ranks, on its view of the dataset with the links that it has
+/// found. All ranks call this at the same time.
+///
+/// # Errors
+/// As for [`train`]; a rank did not take part.
+pub(in crate::typed) fn train_as_rank(
+    config: &TrainConfig,
+    (view, of): (&TypedRankView, TypedLinks),
+    context: RunContext,
+) -> Result<Summary> {
+    let began = Instant::now();
+    check(config)?;
+    // a rank announces its wish with its next batch, and all stop after the same one
+    let RunContext { run: dir, resume, observer, stop: wants } = context;
+    let stop = || view.ranks.agree_to_stop(wants());
+    let context = RunContext { run: dir, resume, observer, stop: &stop };
+    run(config, (&view.data, of), Some(view), context, began)
+}
+
+/// Trains on these links of a dataset, alone or as the rank of a view.
+fn run(
+    config: &TrainConfig,
+    (data, mut of): (&TypedDataset, TypedLinks),
+    view: Option<&TypedRankView>,
+    context: RunContext,
+    began: Instant,
+) -> Result<Summary> {
+    // before any long work
+    let compute = compute_devices(config)?;
     let metric = metric(config, &of.edges)?;
     if metric.is_pooled() {
         of.edges.draw_pairs(data, config)?;
     }
-    let sampler = build::sampler(config, &of.inputs)?;
+    let sampler = view.map_or_else(|| build::sampler(config, &of.inputs), |view| view.sampler(config))?;
     let seeds = LinkSeeds::new(config, &of)?;
-    let mut learner = LinkLearner::new(config, &of)?.on(compute.training());
+    let share = view.map(|view| RankSeeds { whole: &seeds, owners: &view.owners });
+    let over = view.map(|view| RowOwners { ranks: view.ranks.clone(), owners: view.owners.clone() });
+    let mut learner = LinkLearner::new(config, &of, over)?.on(compute.training());
     learner.hard = seeds.negatives.hard(&config.own.get::<LinkOptions>());
     let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
-    let tables = of.inputs.host_tables();
+    let tables = view.map_or_else(|| of.inputs.host_tables(), |view| view.tables.clone());
+    let inference = match view {
+        None => {
+            let alone = TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?;
+            let device = compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice);
+            Inference::Alone(Box::new(alone.on(device)))
+        }
+        Some(view) => Inference::OverRanks(Box::new(RankInference::new(config, view, &*sampler)?)),
+    };
     let observer = &mut *context.observer;
-    observer.note(&opening(&config.strategy, ALL_IN_HOST));
+    let rows = view.map(|view| view.describe(config));
+    observer.note(&opening(&config.strategy, rows.as_deref().unwrap_or(ALL_IN_HOST)));
     if !compute.gpus().is_empty() {
         observer.note(&format!("{compute}; the processor samples, gathers feature rows and ranks"));
     }
     let notes = notes(&of, &*sampler);
-    let all = unverified.iter().chain(&of.notes).chain(&seeds.negatives.notes).chain(&notes);
+    let all = of.notes.iter().chain(&seeds.negatives.notes).chain(&notes);
     all.for_each(|note| observer.note(note));
-    let inference = TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?;
     let run = LinkRun {
         config,
         data,
         of: &of,
         order: build::order_of(config, &numbers, &of.inputs.labels)?,
         batch_size: if config.batch_size == 0 { numbers.len() } else { config.batch_size },
-        inference: inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice)),
+        inference,
         strategy: Strategy::new(config, &of.inputs, TypedDevices::new(config, &of.inputs, &without_memory)?)?,
         devices: Vec::new(),
         ends: ends(config, &of.edges),
         sampler: &*sampler,
-        seeds: &seeds,
+        source: share.as_ref().map_or(&seeds as &dyn SeedSource, |share| share),
         tables,
         metric,
         embeddings: Matrix::default(),
         compute: &compute,
+        view,
+        ranks: Vec::new(),
     };
     batchwise::train(config, run, learner, context, began).map(|(summary, _)| summary)
 }
@@ -146,7 +192,7 @@ struct LinkRun<'a> {
     order: Box<dyn SeedOrder + 'a>,
     batch_size: usize,
     sampler: &'a dyn TypedSampler,
-    seeds: &'a LinkSeeds<'a>,
+    source: &'a dyn SeedSource,
     tables: Tables,
     strategy: Strategy,
     /// Work of each device in the last epoch, if devices work independently.
@@ -154,16 +200,24 @@ struct LinkRun<'a> {
     metric: LinkMetric,
     /// Ends that are queries of single edges.
     ends: Vec<End>,
-    inference: TypedInference<'a>,
+    inference: Inference<'a>,
     /// Embeddings of all ends of edges; their memory is reused.
     embeddings: Matrix,
     compute: &'a ComputeDevices,
+    /// This rank's part of the dataset, if several ranks train together.
+    view: Option<&'a TypedRankView>,
+    /// Work of each rank in the last epoch.
+    ranks: Vec<RankRecord>,
 }
 
 impl LinkRun<'_> {
     /// The ranking by the model, of at most `max` edges of a part; 0 for all.
     fn ranking<'r>(&'r mut self, model: &'r LinkModel, max: usize) -> Result<Ranking<'r>> {
-        self.inference.embed(&model.encoder, self.of.types(), &mut self.embeddings)?;
+        let (encoder, types, rows) = (&model.encoder, self.of.types(), &mut self.embeddings);
+        match &mut self.inference {
+            Inference::Alone(of) => of.embed(encoder, types, rows)?,
+            Inference::OverRanks(of) => of.embed(encoder, types, rows)?,
+        }
         let (decoder, embeddings) = (&*model.decoder, &self.embeddings);
         Ok(Ranking { edges: &self.of.edges, decoder, embeddings, ends: &self.ends, max })
     }
@@ -178,6 +232,14 @@ impl<'a> BatchRun for LinkRun<'a> {
 
     fn dataset(&self) -> DatasetRecord {
         self.of.edges.record(self.data)
+    }
+
+    fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.view.map(|view| &view.ranks)
+    }
+
+    fn partition(&self) -> Option<String> {
+        self.view.map(|view| view.partition.clone())
     }
 
     fn task(&self) -> &str {
@@ -211,10 +273,13 @@ impl<'a> BatchRun for LinkRun<'a> {
         order: &[NodeId],
         batches: Range<u64>,
     ) -> Result<Flow> {
+        if let Some(view) = self.view {
+            view.ranks.count_bytes(true)?;
+        }
         let timeline = session.meter().timeline();
         let of = EpochBatches {
             task: &self.of.inputs,
-            source: self.seeds,
+            source: self.source,
             sampler: self.sampler,
             tables: &self.tables,
             order,
@@ -223,19 +288,25 @@ impl<'a> BatchRun for LinkRun<'a> {
             epoch: session.epoch(),
             aggregation: session.learner().model.encoder.aggregation(),
             timeline: &timeline,
+            // the source makes the share of a rank
             owners: None,
         };
         let track = timeline.track(self.strategy.trainer());
-        let flow = self.strategy.run(&of, batches, |Timed { batch, mut spent }| {
+        let last = batches.end;
+        let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
-            let (lr, learner) = (session.lr(number), session.learner());
-            let outcome = attempt(Stage::Train, number, || learner.train(&batch, lr))?;
+            let (lr, learner, all) = (session.lr(number), session.learner(), of.seeds(number).len());
+            let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
             let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
             let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
             Ok((flow, batch.recycle()))
         })?;
         self.devices = self.strategy.records();
+        let is_done = session.num_done() >= last;
+        if let Some(view) = self.view.filter(|_| is_done) {
+            self.ranks = view.end_epoch(session)?;
+        }
         Ok(flow)
     }
 
@@ -248,10 +319,22 @@ impl<'a> BatchRun for LinkRun<'a> {
     }
 
     fn score(&mut self, learner: &mut LinkLearner<'a>, part: Part) -> Result<Option<Scored>> {
-        let (metric, max) = (self.metric.clone(), self.config.eval_nodes);
+        let (metric, max, view) = (self.metric.clone(), self.config.eval_nodes, self.view);
+        let (number, metrics) = (1 + part as usize, std::slice::from_ref(&metric));
         let ranking = self.ranking(&learner.model, max)?;
-        let (scores, _) = rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
-        let score = scores.get(&metric.name()).copied();
+        let (scores, _) = match view.map(|view| &view.ranks) {
+            None => rayon::scope(|_| ranking.scores(number, metrics)),
+            Some(ranks) => {
+                let gather = |own: &[Vec<f64>]| ranks.gather_lists(own);
+                let share = QueryShare { number: ranks.rank(), of: ranks.size(), gather: &gather };
+                ranking.scores_by_share(number, metrics, &share)?
+            }
+        };
+        let mut score = scores.get(&metric.name()).copied();
+        if let (Some(view), Some(score)) = (view, &mut score) {
+            // decisions are the same on all ranks, whose processors may round differently
+            [*score, _] = view.ranks.agree([*score, 0.0])?;
+        }
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }
 
@@ -270,7 +353,7 @@ impl<'a> BatchRun for LinkRun<'a> {
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
         let record = self.of.inputs.complete(record, counts, false);
-        EpochRecord { devices: self.devices.clone(), ..record }
+        EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), ..record }
     }
 
     fn nvidia(&self) -> Vec<NvidiaRecord> {
@@ -278,6 +361,9 @@ impl<'a> BatchRun for LinkRun<'a> {
     }
 
     fn note(&mut self) -> Option<String> {
-        self.inference.note()
+        match &mut self.inference {
+            Inference::Alone(inference) => inference.note(),
+            Inference::OverRanks(_) => None,
+        }
     }
 }

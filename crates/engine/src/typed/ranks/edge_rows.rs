@@ -2,10 +2,15 @@
 //!
 //! The owner of a node draws the edges into it, numbers them over all ranks, and sends their rows
 //! when the block is extracted ([`graphmill_distributed::edges`]). Inference reads own rows alone.
+//! A rank that learns links draws from all edges, and reads rows by their positions among these.
 
 use std::sync::Arc;
 
-use graphmill_data::partition::{TypedPart, TypedPartitionDir};
+use graphmill_core::NodeId;
+use graphmill_data::{
+    partition::{TypedPart, TypedPartitionDir},
+    typed::EdgeData,
+};
 use graphmill_distributed::{
     NodeOwnership,
     edges::{EDGE_ROWS, EdgeOwnership, EdgeRows},
@@ -13,7 +18,7 @@ use graphmill_distributed::{
 };
 use graphmill_loader::{Feature, feature::Host};
 
-use crate::{Result, TrainConfig, distributed::Ranks, typed::tables::Tables};
+use crate::{Result, TrainConfig, distributed::Ranks, tiers::Selected, typed::tables::Tables};
 
 /// Feature rows of each edge type, `None` for a type without features; no types if the model does
 /// not read them.
@@ -40,9 +45,7 @@ impl RankEdges {
     ) -> Result<Self> {
         let mut edges = Self::default();
         for r in 0..dir.schema().num_relations() {
-            let of_rank =
-                |rank| -> usize { book.parts_of(rank).map(|part| dir.num_edges_into(part as u16, r)).sum() };
-            let counts: Vec<usize> = (0..ranks.size()).map(of_rank).collect();
+            let counts = counts(dir, book, r);
             let features = dir.edge_features(parts, r, config.verify.at_opening())?;
             let own = features.map(|features| Arc::new(Host::new(&features)) as Arc<dyn Feature>);
             let mut first = 0;
@@ -62,8 +65,41 @@ impl RankEdges {
         Ok(edges)
     }
 
+    /// Rows of all edges by their positions in `whole`, the edge types with all edges. `owners` are
+    /// those of the nodes of each type of `dir`. 4 bytes for each edge of a type with features.
+    pub(super) fn by_position(
+        &self,
+        (dir, owners): (&TypedPartitionDir, &[Arc<NodeOwnership>]),
+        whole: &[EdgeData],
+    ) -> Tables {
+        let table = |(r, rows): (usize, &Option<Arc<dyn Feature>>)| {
+            let (rows, owners) = (rows.clone()?, &owners[dir.schema().relations()[r].dst]);
+            // number of the next edge of each rank, whose edges are in the order of the whole graph
+            let (mut numbers, mut first) = (counts(dir, owners, r), 0);
+            numbers.iter_mut().for_each(|count| {
+                first += *count;
+                *count = first - *count;
+            });
+            let mut ids = Vec::with_capacity(whole[r].num_edges());
+            for (v, ends) in (0..).zip(whole[r].indptr.windows(2)) {
+                let number = &mut numbers[owners.owner(v)];
+                let end = *number + (ends[1] - ends[0]) as usize;
+                ids.extend(*number as NodeId..end as NodeId);
+                *number = end;
+            }
+            Some(Arc::new(Selected::new(rows, ids)) as Arc<dyn Feature>)
+        };
+        self.all.iter().enumerate().map(table).collect()
+    }
+
     /// Number of this rank's first edge of type `r`, if blocks name their edges.
     pub(super) fn first(&self, r: usize) -> Option<u32> {
         self.first.get(r).copied()
     }
+}
+
+/// Numbers of edges of type `r` into the nodes of each rank.
+fn counts(dir: &TypedPartitionDir, book: &NodeOwnership, r: usize) -> Vec<usize> {
+    let of_rank = |rank| book.parts_of(rank).map(|part| dir.num_edges_into(part as u16, r)).sum();
+    (0..book.size()).map(of_rank).collect()
 }

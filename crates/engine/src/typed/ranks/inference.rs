@@ -6,7 +6,8 @@
 //! layers above read, and fetches the rows of their remote neighbours from the owners, chunk by
 //! chunk, as feature rows. The last layer computes the rows of the wanted nodes alone. An owner has
 //! all neighbours of its nodes, so no draws pass between ranks, unless walks or times decide which
-//! nodes are neighbours: then whole neighbourhoods are drawn as batches.
+//! nodes are neighbours: then whole neighbourhoods are drawn as batches. A rank that learns links
+//! has the neighbours of all nodes.
 //!
 //! # Source
 //!
@@ -31,7 +32,7 @@ use graphmill_loader::{
 use graphmill_nn::{
     Matrix, Pass,
     backend::{Cpu, ops::Gather},
-    typed::{TypedActivations, TypedModel},
+    typed::{TypedActivations, TypedModel, TypedStep},
 };
 
 use super::TypedRankView;
@@ -46,6 +47,9 @@ use crate::{
         tables::borrowed,
     },
 };
+
+/// Own nodes of a type whose rows are computed.
+type Wanted<'n> = (usize, &'n [NodeId]);
 
 /// Inference over the ranks of a view. Reuses its buffers between calls.
 pub(in crate::typed) struct RankInference<'a> {
@@ -127,39 +131,63 @@ impl<'a> RankInference<'a> {
         let mut mine: Vec<NodeId> = Vec::with_capacity(num_wanted);
         mine.extend(wanted.iter().filter(|&&v| owners.is_own(v)));
         few.number(&mut mine);
+        let of_type = (view.task.node_type, few.ids());
         let scores = match self.samplers.by_batches().is_some() {
-            true => self.scores_by_batches(model, &pass, few.ids(), &mine)?,
-            false => self.scores_by_layers(model, &pass, few.ids(), &mine)?,
+            true => self.scores_by_batches(model, &pass, of_type, &mine)?,
+            false => self.scores_by_layers(model, &pass, of_type, &mine)?,
         };
         let width = view.task.labels.classes();
-        let gathered = view.ranks.gather(bytemuck::cast_slice(scores.view().host()))?;
         out.resize(wanted.len(), width);
-        let mut next = vec![0; gathered.len()];
-        for (row, &v) in out.view_mut().host().chunks_exact_mut(width.max(1)).zip(wanted) {
-            let owner = owners.owner(v);
-            row.copy_from_slice(bytemuck::cast_slice(&gathered[owner][next[owner]..next[owner] + width]));
-            next[owner] += width;
+        view.ranks.gather_rows(owners, scores.view().host(), wanted, (out.view_mut().host(), width))
+    }
+
+    /// Computes the rows of the last layer for all nodes of the types `types`, by a model without
+    /// scores: its embeddings, one type after the other, the same on all ranks. All ranks call this
+    /// with the same arguments.
+    ///
+    /// # Errors
+    /// A rank did not take part, or features cannot be read.
+    pub(in crate::typed) fn embed(
+        &mut self,
+        model: &TypedModel,
+        types: impl IntoIterator<Item = usize>,
+        out: &mut Matrix,
+    ) -> Result<()> {
+        let (view, backend) = (self.view, Cpu::default());
+        let pass = Pass { backend: &backend, training: false, key: 0 };
+        let own: Vec<(usize, Vec<NodeId>)> =
+            types.into_iter().map(|t| (t, self.own[t].ids().to_vec())).collect();
+        let wanted: Vec<Wanted> = own.iter().map(|(t, nodes)| (*t, &nodes[..])).collect();
+        let rows = match self.samplers.by_batches().is_some() {
+            true => self.rows_by_batches(model, &pass, &wanted, self.hidden)?,
+            false => self.rows_by_layers(model, &pass, &wanted)?,
+        };
+        let counts = wanted.iter().map(|(t, _)| view.owners[*t].num_nodes());
+        out.resize(counts.sum(), self.hidden);
+        let mut first = 0;
+        for ((t, _), rows) in wanted.iter().zip(&rows) {
+            let owners = &view.owners[*t];
+            let all: Vec<NodeId> = (0..owners.num_nodes() as NodeId).collect();
+            let to = out.rows_mut(first..first + all.len()).host();
+            view.ranks.gather_rows(owners, rows.view().host(), &all, (to, self.hidden))?;
+            first += all.len();
         }
         Ok(())
     }
 
-    /// Scores of the nodes `few[i]` for each `i` of `mine`, layer by layer.
-    fn scores_by_layers(
-        &mut self,
-        model: &TypedModel,
-        pass: &Pass,
-        few: &[NodeId],
-        mine: &[NodeId],
-    ) -> Result<Matrix> {
+    /// Rows of the last layer for own nodes, layer by layer.
+    fn rows_by_layers(&mut self, model: &TypedModel, pass: &Pass, wanted: &[Wanted]) -> Result<Vec<Matrix>> {
         let (view, layers) = (self.view, model.num_layers());
-        self.input_rows(model, pass)?;
-        let mut rows = Matrix::default();
+        let types: Vec<usize> = wanted.iter().map(|(t, _)| *t).collect();
+        self.input_rows(model, pass, &types)?;
+        let mut rows = Vec::with_capacity(wanted.len());
         for l in 0..layers {
-            let is_last = l + 1 == layers;
-            let read = self.read_by(layers - 1 - l);
-            if is_last {
-                rows = self.layer_rows(model, pass, l, view.task.node_type, few)?;
+            if l + 1 == layers {
+                for &(t, nodes) in wanted {
+                    rows.push(self.layer_rows(model, pass, l, t, nodes)?);
+                }
             } else {
+                let read = self.read_by(&types, layers - 1 - l);
                 for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
                     let ids = self.own[t].ids().to_vec();
                     let made = self.layer_rows(model, pass, l, t, &ids)?;
@@ -170,7 +198,19 @@ impl<'a> RankInference<'a> {
             // overwrites
             view.ranks.meet()?;
         }
-        let mut scores = Matrix::zeros(mine.len(), view.task.labels.classes());
+        Ok(rows)
+    }
+
+    /// Scores of the nodes `few[i]` of type `t` for each `i` of `mine`, layer by layer.
+    fn scores_by_layers(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        (t, few): Wanted,
+        mine: &[NodeId],
+    ) -> Result<Matrix> {
+        let rows = self.rows_by_layers(model, pass, &[(t, few)])?.pop().unwrap_or_default();
+        let mut scores = Matrix::zeros(mine.len(), self.view.task.labels.classes());
         if model.has_head() {
             let mut x = Matrix::default();
             for (i, ids) in mine.chunks(self.chunk).enumerate() {
@@ -186,16 +226,34 @@ impl<'a> RankInference<'a> {
         Ok(scores)
     }
 
-    /// Scores as [`RankInference::scores_by_layers`], from whole neighbourhoods: rows of inner
-    /// layers depend on the time of the node that is scored. Owners send neighbours, the rows of
-    /// nodes and edges, and learned rows.
+    /// Scores as [`RankInference::scores_by_layers`], from whole neighbourhoods.
     fn scores_by_batches(
         &mut self,
         model: &TypedModel,
         pass: &Pass,
-        few: &[NodeId],
+        of_type: Wanted,
         mine: &[NodeId],
     ) -> Result<Matrix> {
+        let width = self.view.task.labels.classes();
+        let rows = self.rows_by_batches(model, pass, &[of_type], width)?.pop().unwrap_or_default();
+        let mut scores = Matrix::zeros(mine.len(), width);
+        if !mine.is_empty() {
+            Gather { src: rows.view(), ids: mine, dst: scores.view_mut() }.run(pass.backend);
+        }
+        Ok(scores)
+    }
+
+    /// Scores of own nodes, or rows of the last layer of a model without scores, of `width` values,
+    /// from whole neighbourhoods: rows of inner layers depend on the time of the node that is
+    /// scored, or on its walks. Owners send neighbours, the rows of nodes and edges, and learned
+    /// rows.
+    fn rows_by_batches(
+        &mut self,
+        model: &TypedModel,
+        pass: &Pass,
+        wanted: &[Wanted],
+        width: usize,
+    ) -> Result<Vec<Matrix>> {
         let view = self.view;
         for (t, learned) in model.learned_rows() {
             let own: Vec<NodeId> = (0..view.owners[t].num_own() as NodeId).collect();
@@ -210,40 +268,49 @@ impl<'a> RankInference<'a> {
         let learned: Vec<(usize, OwnedAndRemoteRows)> = learned.collect();
         let mut tables = borrowed(&view.tables);
         learned.iter().for_each(|(t, rows)| tables[*t] = Some(rows));
-        let (edges, t) = (borrowed(&view.edges.all), view.task.node_type);
-        let mut rows = Matrix::zeros(few.len(), view.task.labels.classes());
-        for (number, nodes) in few.chunks(self.chunk).enumerate() {
-            let Some((sampler, key)) = self.samplers.by_batches() else { break };
-            let seeds = std::mem::take(&mut self.memory).refill(number as u64, &view.task.seeds(nodes));
-            let request = TypedRequest { aggregation: model.aggregation(), ..view.task.request(key) };
-            let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
-            let batch = batch.extract(&tables)?.with_edges(&edges)?;
-            model.forward(pass, &step(&batch, t), &mut self.acts)?;
-            let from = number * self.chunk;
-            pass.backend.copy(self.acts.logits(), rows.rows_mut(from..from + nodes.len()));
-            self.memory = batch.recycle();
+        let edges = borrowed(&view.edges.all);
+        let mut all = Vec::with_capacity(wanted.len());
+        for &(t, nodes) in wanted {
+            let mut rows = Matrix::zeros(nodes.len(), width);
+            let mut lists: Vec<&[NodeId]> = vec![&[]; self.own.len()];
+            for (number, nodes) in nodes.chunks(self.chunk).enumerate() {
+                let Some((sampler, key)) = self.samplers.by_batches() else { break };
+                lists[t] = nodes;
+                let seeds = std::mem::take(&mut self.memory).refill(number as u64, &lists);
+                let request = TypedRequest { aggregation: model.aggregation(), ..view.task.request(key) };
+                let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+                let batch = batch.extract(&tables)?.with_edges(&edges)?;
+                let is_scored = model.target().is_some();
+                let num_targets = if is_scored { nodes.len() } else { 0 };
+                model.forward(pass, &TypedStep { num_targets, ..step(&batch, t) }, &mut self.acts)?;
+                let made = match is_scored {
+                    true => self.acts.logits(),
+                    false => self.acts.rows(t).rows(0..nodes.len()),
+                };
+                let from = number * self.chunk;
+                pass.backend.copy(made, rows.rows_mut(from..from + nodes.len()));
+                self.memory = batch.recycle();
+            }
+            all.push(rows);
         }
-        let mut scores = Matrix::zeros(mine.len(), rows.num_cols());
-        if !mine.is_empty() {
-            Gather { src: rows.view(), ids: mine, dst: scores.view_mut() }.run(pass.backend);
-        }
-        Ok(scores)
+        Ok(all)
     }
 
-    /// Types whose rows the layers above read, if there are `above` of them.
-    fn read_by(&self, above: usize) -> Vec<bool> {
+    /// Types whose rows the layers above read for nodes of `types`, if there are `above` of them.
+    fn read_by(&self, types: &[usize], above: usize) -> Vec<bool> {
         let (task, samplers) = (&self.view.task, self.samplers.layers());
         let follows = |hop: usize, r: usize| {
             // a hop next to the seeds is that of the last layer
             samplers[samplers.len() - 1 - hop].follows(task.graph.schema(), 0, r)
         };
-        task.graph.schema().reached(&[task.node_type], above, follows)
+        task.graph.schema().reached(types, above, follows)
     }
 
-    /// Publishes the input rows of own nodes of the types that the first layer reads.
-    fn input_rows(&mut self, model: &TypedModel, pass: &Pass) -> Result<()> {
+    /// Publishes the input rows of own nodes of the types that the first layer reads for nodes of
+    /// `types`.
+    fn input_rows(&mut self, model: &TypedModel, pass: &Pass, types: &[usize]) -> Result<()> {
         let (mut features, mut rows) = (Matrix::default(), Matrix::default());
-        let read = self.read_by(self.samplers.layers().len());
+        let read = self.read_by(types, self.samplers.layers().len());
         for (t, _) in read.iter().enumerate().filter(|(_, is_read)| **is_read) {
             let (ids, mut filled) = (self.own[t].ids(), 0);
             let count = ids.len();

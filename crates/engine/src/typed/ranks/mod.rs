@@ -10,7 +10,7 @@
 //! ([`crate::distributed`]): the owner of a node draws its neighbours by each relation, keyed by
 //! relation, hop and node. The gradients of dense parameters are summed over ranks. Learned rows of
 //! types without features are at the owners of their nodes. A rank that trains on subgraphs draws
-//! them from its own part.
+//! them from its own part. A rank that learns links has all edges and draws for itself.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -20,10 +20,12 @@
 //! | `edge_rows.rs` | feature rows of edges at the owners of their destinations |
 //! | `subgraphs.rs` | subgraphs of a rank's own nodes |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
+//! | `links.rs` | links, which every rank finds in the edges of all parts |
 
 mod edge_rows;
 mod exchange;
 mod inference;
+mod links;
 mod own_rows;
 mod subgraphs;
 mod view;
@@ -36,11 +38,11 @@ use graphmill_distributed::Messenger;
 use edge_rows::RankEdges;
 pub(super) use exchange::exchange;
 pub(super) use inference::RankInference;
-pub(super) use own_rows::{RowOwners, own_nodes};
+pub(super) use own_rows::{JoinedRows, RowOwners, own_nodes};
 use subgraphs::RankSubgraphs;
 pub(super) use view::{RankRows, TypedRankView};
 
-use crate::{Error, Result, RunContext, TrainConfig, config::link::LINK, distributed, record::Summary};
+use crate::{Error, Result, RunContext, TrainConfig, distributed, record::Summary};
 
 /// Trains on a partitioned dataset of several types, as one of several ranks. All ranks call this
 /// with the same arguments except `context`: rank 0 has the run directory, and [`RunContext::run`]
@@ -72,22 +74,24 @@ fn train_and_meet(
 ) -> Result<Summary> {
     let config = &distributed::agree(config, post)?;
     check(config)?;
-    let view = TypedRankView::open(config, dir, post.clone())?;
-    let outcome = super::trainer::train_as_rank(config, &view, context);
+    let (outcome, ranks) = match links::learned(config, dir)? {
+        None => {
+            let view = TypedRankView::open(config, dir, post.clone())?;
+            (super::trainer::train_as_rank(config, &view, context), view.ranks)
+        }
+        Some(whole) => {
+            let (view, of) = links::open(config, (dir, whole), post.clone())?;
+            (super::links::train_as_rank(config, (&view, of), context), view.ranks)
+        }
+    };
     if matches!(outcome, Ok(_) | Err(Error::Interrupted { .. })) {
-        view.ranks.meet()?;
+        ranks.meet()?;
     }
     outcome
 }
 
 /// Refuses options that ranks on several types cannot follow.
 fn check(config: &TrainConfig) -> Result<()> {
-    if config.task == LINK {
-        return Err(Error::usage(format!(
-            "--task {LINK}: ranks learn links of graphs of one type, and this partition has several types or \
-             tasks, times, or edge features; train on the dataset before graphmill partition"
-        )));
-    }
     distributed::check(config)?;
     if !config.cuda_devices().is_empty() {
         return Err(Error::usage(

@@ -26,7 +26,11 @@ use std::sync::Arc;
 
 use graphmill_core::{Error as CoreError, NodeId};
 use graphmill_distributed::NodeOwnership;
-use graphmill_nn::{Matrix, typed::LearnedRows};
+use graphmill_loader::typed::TypedExtracted;
+use graphmill_nn::{
+    Matrix,
+    typed::{LearnedRows, TypedModel},
+};
 
 use crate::{Result, checkpoint::tensors::Tensor, distributed::Ranks};
 
@@ -36,6 +40,9 @@ pub(in crate::typed) struct RowOwners {
     pub(in crate::typed) ranks: Arc<Ranks>,
     pub(in crate::typed) owners: Vec<Arc<NodeOwnership>>,
 }
+
+/// Learned rows of all ranks and their moments, while a checkpoint is written.
+pub(in crate::typed) type JoinedRows = [Vec<Tensor>; 2];
 
 /// Own nodes of the types without features, of which `dims` are the widths; empty for others.
 pub(in crate::typed) fn own_nodes(owners: &[Arc<NodeOwnership>], dims: &[usize]) -> Arc<[Vec<NodeId>]> {
@@ -47,18 +54,22 @@ pub(in crate::typed) fn own_nodes(owners: &[Arc<NodeOwnership>], dims: &[usize])
 }
 
 impl RowOwners {
+    /// Fetches the learned rows of a batch to its features. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(in crate::typed) fn fetch_batch(&self, model: &TypedModel, batch: &mut TypedExtracted) -> Result<()> {
+        let TypedExtracted { sampled, features, .. } = batch;
+        let mut learned = model.learned_rows();
+        learned.try_for_each(|(t, rows)| self.fetch(t, rows, &sampled.input_nodes[t], &mut features[t]))
+    }
+
     /// Fetches the rows of `nodes` of type `t`, which may repeat, to `out`. All ranks call this at
     /// the same time, each with its own part `rows`.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(in crate::typed) fn fetch(
-        &self,
-        t: usize,
-        rows: &LearnedRows,
-        nodes: &[NodeId],
-        out: &mut Matrix,
-    ) -> Result<()> {
+    fn fetch(&self, t: usize, rows: &LearnedRows, nodes: &[NodeId], out: &mut Matrix) -> Result<()> {
         let (owners, table) = (&self.owners[t], rows.table());
         let width = table.num_cols();
         let mut asked = vec![Vec::new(); self.ranks.size()];

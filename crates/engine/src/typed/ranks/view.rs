@@ -1,5 +1,6 @@
 //! A rank's part of a partitioned dataset of several types: all nodes, the edges into its own nodes
-//! by each relation, their feature rows, and the task with the targets of all nodes.
+//! by each relation, their feature rows, and the task with the targets of all nodes. Of a task on
+//! links, it has the edges into all nodes (`links.rs`).
 //!
 //! Memory besides the parts, per node of the whole graph: 8 bytes for the row starts of each
 //! relation into its type, 2 for the owners, and those of its targets.
@@ -19,15 +20,23 @@ use graphmill_distributed::{
     times::TimesOverRanks,
     walks::StepsOverRanks,
 };
-use graphmill_loader::{Feature, HopSampler, feature::Host, sampler::PathSource, typed::TypedSampler};
+use graphmill_loader::{
+    Feature, HopSampler,
+    feature::{Host, LinkTraffic},
+    sampler::PathSource,
+    typed::TypedSampler,
+};
 
 use super::{RankEdges, RankSubgraphs};
 use crate::{
     Error, Result, TrainConfig,
+    batchwise::{BatchLearner, EpochCounts, Session},
     distributed::{LAYERS, Ranks},
-    record::{DatasetRecord, TypeCount},
+    record::{DatasetRecord, RankRecord, TypeCount},
     typed::{
-        build, edges,
+        build,
+        counts::TypeCounts,
+        edges,
         tables::{self, Tables},
         task::{TypedTask, choose, features, is_stored, unread_columns},
     },
@@ -56,7 +65,8 @@ pub(in crate::typed) struct TypedRankView {
     pub(in crate::typed) owners: Vec<Arc<NodeOwnership>>,
     /// Types of the dataset, with the widths of their features and the tasks on nodes.
     pub(in crate::typed) data: TypedDataset,
-    /// The task, on the graph of all nodes with the edges into own ones.
+    /// The task, on the graph of all nodes with the edges into own ones or, of links, with those of
+    /// the whole graph that batches read.
     pub(in crate::typed) task: TypedTask,
     /// Rows of all nodes of each type: own ones, and those of other ranks over the network.
     pub(in crate::typed) tables: Tables,
@@ -72,16 +82,36 @@ pub(in crate::typed) struct TypedRankView {
     pub(in crate::typed) partition: String,
     /// Columns that training does not read, in words.
     pub(in crate::typed) unread: Option<String>,
+    /// True if the rank has the edges into all nodes, so that it draws neighbours itself.
+    has_all_edges: bool,
 }
 
-impl TypedRankView {
-    /// Opens this rank's parts, and serves their rows to the other ranks. All ranks call this at
-    /// the same time.
+/// The parts of a rank, and what all ranks know of the dataset.
+pub(super) struct Opened {
+    pub(super) ranks: Arc<Ranks>,
+    /// Owners of the nodes of each type.
+    pub(super) owners: Vec<Arc<NodeOwnership>>,
+    pub(super) parts: Vec<TypedPart>,
+    /// Types of the dataset, with the widths of their features and the tasks on nodes.
+    pub(super) data: TypedDataset,
+}
+
+/// The task of a view, with what is known of its edges.
+pub(super) struct Viewed {
+    pub(super) task: TypedTask,
+    pub(super) edges: RankEdges,
+    pub(super) record: DatasetRecord,
+    pub(super) unread: Option<String>,
+    pub(super) has_all_edges: bool,
+}
+
+impl Opened {
+    /// Opens this rank's parts. All ranks call this at the same time.
     ///
     /// # Errors
     /// A part cannot be read, the ranks have opened different partitions, there are fewer parts
-    /// than ranks, the task is not one to train on over ranks, or a rank did not take part.
-    pub(super) fn open(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Self> {
+    /// than ranks, or a rank did not take part.
+    pub(super) fn new(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Self> {
         let (rank, size) = (post.rank(), post.size());
         let book = NodeOwnership::new(dir.book.clone(), rank, size).map_err(Error::name)?;
         let types = dir.schema().num_types();
@@ -98,33 +128,33 @@ impl TypedRankView {
                  machines"
             )));
         }
-        let mut data = types_of(dir, &parts);
-        let graph = dir.graph_of(&parts)?;
-        if choose(&data, &config.task)?.time.is_some() {
-            add_times(&mut data, dir, &parts)?;
-        }
-        let task = TypedTask::on_graph(&data, &config.task, graph)?;
-        let seeds = [task.node_type];
-        let mut task = task.with_added(config, &seeds)?;
-        let mut edges = RankEdges::default();
-        if edges::reads(&config.model) {
-            edges = RankEdges::open(config, (dir, &parts), (&ranks, ranks.book()))?;
-            edges::check_features(config, &data, &edges.all)?;
-            task.edges.clone_from(&edges.all);
-        }
-        task.times = task.times.map(|times| {
-            let of = (times.graph().clone(), config.own.get());
-            let rows = TimesOverRanks::serve(ranks.post().clone(), owners.clone(), of, edges.first.clone());
-            times.with_rows(Arc::new(rows))
-        });
-        let mut view = Self {
+        let data = types_of(dir, &parts);
+        Ok(Self { ranks, owners, parts, data })
+    }
+
+    /// Serves the rows of this rank's nodes to the other ranks. All ranks call this at the same
+    /// time.
+    ///
+    /// # Errors
+    /// Rows cannot be read, or a rank did not take part.
+    pub(super) fn view(
+        self,
+        config: &TrainConfig,
+        dir: &TypedPartitionDir,
+        of: Viewed,
+    ) -> Result<TypedRankView> {
+        let Self { ranks, owners, parts, data } = self;
+        let Viewed { task, edges, record, unread, has_all_edges } = of;
+        let types = owners.len();
+        let mut view = TypedRankView {
             tables: Vec::with_capacity(types),
             rows: Vec::with_capacity(types),
             edges,
             layers: (0..types).map(|_| Default::default()).collect(),
-            record: record(dir, &data, &task),
+            record,
             partition: dir.checksum().to_string(),
-            unread: parts.first().and_then(|part| unread_columns(&part.dataset, &task)),
+            unread,
+            has_all_edges,
             ranks,
             owners,
             data,
@@ -143,6 +173,39 @@ impl TypedRankView {
         // no rank requests rows before all ranks serve them
         view.ranks.meet()?;
         Ok(view)
+    }
+}
+
+impl TypedRankView {
+    /// Opens this rank's parts for a task on nodes, and serves their rows to the other ranks. All
+    /// ranks call this at the same time.
+    ///
+    /// # Errors
+    /// Those of [`Opened::new`], or the task is not one to train on over ranks.
+    pub(super) fn open(config: &TrainConfig, dir: &TypedPartitionDir, post: Arc<Messenger>) -> Result<Self> {
+        let mut opened = Opened::new(config, dir, post)?;
+        let Opened { ranks, owners, parts, data } = &mut opened;
+        let graph = dir.graph_of(parts)?;
+        if choose(data, &config.task)?.time.is_some() {
+            add_times(data, dir, parts)?;
+        }
+        let task = TypedTask::on_graph(data, &config.task, graph)?;
+        let seeds = [task.node_type];
+        let mut task = task.with_added(config, &seeds)?;
+        let mut edges = RankEdges::default();
+        if edges::reads(&config.model) {
+            edges = RankEdges::open(config, (dir, parts), (ranks, ranks.book()))?;
+            edges::check_features(config, data, &edges.all)?;
+            task.edges.clone_from(&edges.all);
+        }
+        task.times = task.times.map(|times| {
+            let of = (times.graph().clone(), config.own.get());
+            let rows = TimesOverRanks::serve(ranks.post().clone(), owners.clone(), of, edges.first.clone());
+            times.with_rows(Arc::new(rows))
+        });
+        let record = record(dir, data, &task);
+        let unread = parts.first().and_then(|part| unread_columns(&part.dataset, &task));
+        opened.view(config, dir, Viewed { task, edges, record, unread, has_all_edges: false })
     }
 
     /// Serves the own rows of type `t`, of features and between layers; with `on_disk`, feature
@@ -178,13 +241,16 @@ impl TypedRankView {
         Ok(Some(RankRows { own, others, resident, on_disk }))
     }
 
-    /// Sampler of this rank, which draws for the other ranks too, or subgraphs of its own part. All
-    /// ranks call this at the same time.
+    /// Sampler of this rank, which draws for the other ranks too, or subgraphs of its own part, or
+    /// for itself from all edges. All ranks call this at the same time.
     ///
     /// # Errors
     /// An option is impossible, the draws read more than single lists of neighbours or single
     /// neighbours, or the rank has no training nodes for its subgraphs.
     pub(in crate::typed) fn sampler(&self, config: &TrainConfig) -> Result<Box<dyn TypedSampler>> {
+        if self.has_all_edges {
+            return build::sampler(config, &self.task);
+        }
         if build::draws_subgraphs(config) {
             let own = RankSubgraphs::new(config, &self.task, &self.owners, &self.edges)?;
             return Ok(Box::new(own.agreed(&self.ranks)?));
@@ -225,6 +291,22 @@ impl TypedRankView {
             ))
         };
         by_relation.or_else(by_steps).unwrap_or_else(refused).map_err(Error::usage)
+    }
+
+    /// Ends an epoch whose batches are trained on: replaces its totals and counts on this rank by
+    /// those of all ranks, and returns the work of each. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(in crate::typed) fn end_epoch<L: BatchLearner<Counts = TypeCounts>>(
+        &self,
+        session: &mut Session<L>,
+    ) -> Result<Vec<RankRecord>> {
+        self.ranks.count_bytes(false)?;
+        let (sums, counts) = session.totals();
+        let records = self.ranks.end_epoch(sums, LinkTraffic::default())?;
+        counts.add_up(&self.ranks)?;
+        Ok(records)
     }
 
     /// Owners of the seeds.

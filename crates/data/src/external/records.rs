@@ -206,7 +206,8 @@ impl Reader {
     }
 }
 
-/// Writer of a sorted file.
+/// Writer of a sorted file, which is not synced: an import that keeps it syncs it, and any other
+/// work that is repeated after a loss of power writes it again.
 struct Writer {
     path: PathBuf,
     out: BufWriter<File>,

@@ -3,7 +3,7 @@
 //! Memory holds 8 bytes per node, two windows of each column, and 8 bytes per edge among the own
 //! nodes of a part by one edge type.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use graphmill_core::{
     Error, NodeId, Result,
@@ -141,7 +141,8 @@ impl PartWriter<'_> {
             ids.extend(order.iter().map(|v| first as NodeId + v));
         }
         files::write(&mut m.files, dir, &format!("{name}/{NODES}"), &ids, &[ids.len()])?;
-        let make = |path: &Path| fs::create_dir(path).map_err(|e| Error::io(path, "create the directory", e));
+        let make =
+            |path: &Path| Real.create_dir(path).map_err(|e| Error::io(path, "create the directory", e));
         make(&path.join(NEIGHBORS))?;
         let mut counts = Vec::with_capacity(self.data.edges.len());
         for (r, edges) in self.data.edges.iter().enumerate() {

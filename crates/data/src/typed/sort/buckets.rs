@@ -17,7 +17,8 @@ const BUCKETS: u64 = 256;
 /// Bytes of a bucket that are written at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Records in a file, by range of destinations and in the order of the input within a range.
+/// Records in a file, by range of destinations and in the order of the input within a range. The
+/// file is not synced: an import that is repeated after a loss of power writes it again.
 #[derive(Debug)]
 pub(super) struct Buckets {
     path: PathBuf,

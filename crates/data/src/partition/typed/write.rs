@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use graphmill_core::{
-    Error, NodeId, Result,
+    Error, NodeId, Result, memory,
     progress::{Progress, Quiet, Unit},
 };
 
@@ -149,7 +149,7 @@ impl PartWriter<'_> {
             let own = &self.orders[schema.ends(r).1];
             let of = path.join(NEIGHBORS).join(r.to_string());
             make(&of)?;
-            let mut indptr = Vec::with_capacity(own.len() + 1);
+            let mut indptr = memory::reserve(own.len() + 1)?;
             indptr.push(0u64);
             own.iter().for_each(|&v| indptr.push(indptr[indptr.len() - 1] + edges.row(v).len() as u64));
             files::write(&mut m.files, dir, &neighbors(self.part, r, "indptr"), &indptr, &[indptr.len()])?;

@@ -72,7 +72,7 @@ impl Buckets {
     /// Reads a block into `to`.
     fn read(&mut self, (offset, length): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
         let start = to.len();
-        to.resize(start + length, 0);
+        memory::resize(to, start + length, 0)?;
         let read =
             self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(&mut to[start..]));
         read.map_err(|e| Error::io(&self.path, "read", e))

@@ -1,5 +1,5 @@
-//! Every kind of writer on a disk that forgets: a loss of power leaves what was there before or what
-//! is there afterwards, and never a part of it.
+//! Every kind of writer on a disk that forgets: a loss of power leaves what was there before or
+//! what is there afterwards, and never a part of it.
 
 use std::path::Path;
 
@@ -97,4 +97,21 @@ fn exports() {
     }
     let tables = |root: &Path| drop(export_typed("csv", &typed(), root.join("tables"), &replace).unwrap());
     assert_atomic("tables", |_| {}, tables);
+}
+
+#[cfg(feature = "download")]
+#[test]
+fn downloads() {
+    use crate::{
+        download::{SHA, bytes, entry, get},
+        server::{Reply, Server},
+    };
+    let root = tempfile::tempdir().unwrap();
+    let server = Server::start(|request, _| Reply::file(request, &bytes(10_000), "\"a\""));
+    let work = || drop(get(&entry("f.bin", Some(SHA)), &root.path().join("new/set"), &server).unwrap());
+    let disk = ForgettingDisk::record(root.path(), work).unwrap();
+    // the file has its name only once it is whole
+    assert_eq!(disk.mixture("new/set/f.bin").unwrap(), None);
+    assert!(disk.is_durable("new").unwrap());
+    assert!(!disk.ignoring_syncs().is_durable("new").unwrap());
 }

@@ -3,7 +3,6 @@
 use graphmill_core::{
     Error, Graph, NodeId, Result,
     builder::{duplicates::sort_and_merge, item::Item},
-    memory,
 };
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +114,7 @@ impl Csc {
     fn close(&mut self, row: u64) -> Result<()> {
         while self.row < row {
             let many = (row - self.row).min(1 << 16);
-            memory::resize(&mut self.starts, many as usize, 0)?;
+            self.starts.resize(many as usize, 0);
             self.starts.fill(self.edges);
             self.indptr.extend(&self.starts)?;
             self.row += many;

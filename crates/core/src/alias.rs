@@ -37,7 +37,7 @@ use rayon::prelude::*;
 
 pub use rows::{Aim, NOTHING, RowAlias, Rows, TableStore};
 
-use crate::{Error, Result, keyed::Stream, search::position};
+use crate::{Error, Result, keyed::Stream, memory, search::position};
 
 /// Number of outcomes in a run.
 const RUN: usize = 1 << 16;
@@ -116,7 +116,7 @@ impl Alias {
             let what = if sum == 0.0 { "sum to 0: nothing" } else { "sum to infinity: none" };
             return Err(Error::invalid(format!("{} weights {what} could be drawn", weights.len())));
         }
-        let mut cells = vec![Cell::default(); weights.len()];
+        let mut cells = memory::filled(Cell::default(), weights.len())?;
         cells.par_chunks_mut(run).zip(weights.par_chunks(run)).for_each_init(
             Scratch::default,
             |scratch, (cells, weights)| {

@@ -147,7 +147,7 @@ fn build_of<I: Item>(
         })
         .collect();
     let (sources, weights): (Vec<_>, Vec<_>) = parts?.into_iter().unzip();
-    let indptr = running_sum(&degree, |degree| degree.load(Relaxed));
+    let indptr = running_sum(&degree, |degree| degree.load(Relaxed))?;
     drop(degree);
     let edges = indptr[num_nodes] as usize;
     let graph = Graph::new(indptr.into(), joined(edges, sources)?.into())?;
@@ -170,7 +170,7 @@ fn joined<T: bytemuck::Pod + Send + Sync>(len: usize, parts: Vec<Vec<T>>) -> Res
 }
 
 /// Prefix sums `0, x0, x0 + x1, ..`: one entry more than there are items. Parallel over chunks.
-fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u64> {
+fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Result<Vec<u64>> {
     const CHUNK_LEN: usize = 1 << 14;
     let sums: Vec<u64> = items.par_chunks(CHUNK_LEN).map(|piece| piece.iter().map(&value).sum()).collect();
     let mut starts = Vec::with_capacity(sums.len());
@@ -179,7 +179,7 @@ fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u6
         starts.push(start);
         start += sum;
     }
-    let mut out = vec![0; items.len() + 1];
+    let mut out: Vec<u64> = memory::zeroed(items.len() + 1)?;
     out[1..].par_chunks_mut(CHUNK_LEN).zip(items.par_chunks(CHUNK_LEN)).zip(starts).for_each(
         |((out, piece), mut sum)| {
             for (out, item) in out.iter_mut().zip(piece) {
@@ -188,7 +188,7 @@ fn running_sum<T: Sync>(items: &[T], value: impl Fn(&T) -> u64 + Sync) -> Vec<u6
             }
         },
     );
-    out
+    Ok(out)
 }
 
 #[cfg(test)]

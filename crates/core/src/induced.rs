@@ -4,21 +4,21 @@
 
 use rayon::prelude::*;
 
-use crate::{Graph, NodeId, Result};
+use crate::{Graph, NodeId, Result, memory};
 
 /// Builds the graph of the same nodes with only the edges between `nodes`, on which an inductive
 /// run trains. Edge weights are dropped. O(V + in-degrees of `nodes`), parallel.
 ///
 /// # Errors
-/// None in practice: `nodes` are below `V`.
+/// Memory runs out.
 pub fn induced_graph(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
-    let mut inside = vec![false; graph.num_nodes()];
+    let mut inside = memory::filled(false, graph.num_nodes())?;
     nodes.iter().for_each(|&v| inside[v as usize] = true);
     let kept = |v: usize| {
         let row = if inside[v] { graph.in_neighbors(v as NodeId) } else { &[] };
         row.iter().copied().filter(|&u| inside[u as usize])
     };
-    let mut indptr = vec![0u64; graph.num_nodes() + 1];
+    let mut indptr: Vec<u64> = memory::zeroed(graph.num_nodes() + 1)?;
     indptr[1..]
         .par_iter_mut()
         .enumerate()
@@ -27,7 +27,7 @@ pub fn induced_graph(graph: &Graph, nodes: &[NodeId]) -> Result<Graph> {
     for v in 1..indptr.len() {
         indptr[v] += indptr[v - 1];
     }
-    let mut indices = vec![0; indptr[indptr.len() - 1] as usize];
+    let mut indices: Vec<NodeId> = memory::zeroed(indptr[indptr.len() - 1] as usize)?;
     fill(&indptr, &mut indices, 0, &|v, row| row.iter_mut().zip(kept(v)).for_each(|(slot, u)| *slot = u));
     Graph::new(indptr.into(), indices.into())
 }

@@ -99,6 +99,35 @@ pub fn zeroed<T: Zeroable>(count: usize) -> Result<Vec<T>> {
         .map_err(|()| Error::Memory(format!("cannot reserve memory for {count} values")))
 }
 
+/// Allocates `count` copies of `value`.
+///
+/// # Errors
+/// They exceed the machine's memory, or the system refuses.
+pub fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>> {
+    let mut data = reserve(count)?;
+    data.resize(count, value);
+    Ok(data)
+}
+
+/// Changes the length of `data` to `len`, with copies of `value` at the end.
+///
+/// # Errors
+/// They exceed the machine's memory, or the system refuses; then `data` is unchanged.
+pub fn resize<T: Clone>(data: &mut Vec<T>, len: usize, value: T) -> Result<()> {
+    grow(data, len.saturating_sub(data.len()))?;
+    data.resize(len, value);
+    Ok(())
+}
+
+/// Reserves capacity for `more` elements behind those of `data`.
+///
+/// # Errors
+/// All of them exceed the machine's memory, or the system refuses; then `data` is unchanged.
+pub fn grow<T>(data: &mut Vec<T>, more: usize) -> Result<()> {
+    check::<T>(data.len().saturating_add(more))?;
+    data.try_reserve(more).map_err(|e| Error::Memory(format!("cannot reserve memory for {more} values: {e}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +137,17 @@ mod tests {
         assert!(zeroed::<u64>(usize::MAX).is_err());
         assert!(reserve::<u64>(usize::MAX / 16).is_err());
         assert_eq!(zeroed::<u8>(3).unwrap(), [0, 0, 0]);
+        assert!(filled(-1i64, usize::MAX / 8).is_err());
+        assert_eq!(filled(-1, 3).unwrap(), [-1; 3]);
+        let mut data = vec![7u64];
+        for length in [usize::MAX, usize::MAX / 16] {
+            assert!(resize(&mut data, length, 0).is_err() && grow(&mut data, length).is_err());
+        }
+        assert_eq!(data, [7]);
+        resize(&mut data, 3, 9).unwrap();
+        assert_eq!(data, [7, 9, 9]);
+        resize(&mut data, 1, 9).unwrap();
+        assert_eq!(data, [7]);
     }
     #[test]
     fn fields_are_read_with_their_unit() {

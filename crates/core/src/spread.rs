@@ -35,7 +35,7 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use crate::{Graph, NodeId, rank::out_degrees_of, typed::TypedGraph};
+use crate::{Graph, NodeId, Result, memory, rank::out_degrees_of, typed::TypedGraph};
 
 /// Edges by which rows of nodes spread.
 #[derive(Clone, Debug)]
@@ -120,6 +120,9 @@ impl<'p> Spread<'p> {
     /// row in the graph, and of the relations, so that results do not depend on the number of
     /// threads.
     ///
+    /// # Errors
+    /// Memory for the rows between two edges runs out.
+    ///
     /// # Panics
     /// `width` is 0 or the number of values is not `V * width`.
     pub fn step(
@@ -129,11 +132,11 @@ impl<'p> Spread<'p> {
         width: usize,
         alpha: f32,
         range: RangeInclusive<f32>,
-    ) {
+    ) -> Result<()> {
         let values = self.source.len() * width;
         assert!([from.len(), start.len(), to.len()] == [values; 3], "V rows of `width` values");
-        let means: Vec<Vec<f32>> =
-            self.paths.between.iter().map(|[to, _]| self.means(to, from, width)).collect();
+        let means = self.paths.between.iter().map(|[to, _]| self.means(to, from, width));
+        let means = means.collect::<Result<Vec<Vec<f32>>>>()?;
         // graphs with the rows of their sources, which have scales unless they are means
         let mut near: Vec<(&Graph, &[f32], bool)> =
             self.paths.edges.iter().map(|&graph| (graph, from, true)).collect();
@@ -158,11 +161,12 @@ impl<'p> Spread<'p> {
                 }
             },
         );
+        Ok(())
     }
 
     /// Mean of the scaled rows of the in-neighbours of each node between; 0 without any.
-    fn means(&self, to: &[&Graph], from: &[f32], width: usize) -> Vec<f32> {
-        let mut means = vec![0.0; to[0].num_nodes() * width];
+    fn means(&self, to: &[&Graph], from: &[f32], width: usize) -> Result<Vec<f32>> {
+        let mut means: Vec<f32> = memory::zeroed(to[0].num_nodes().saturating_mul(width))?;
         means.par_chunks_exact_mut(width).enumerate().for_each(|(m, mean)| {
             let near = || to.iter().flat_map(|graph| graph.in_neighbors(m as NodeId));
             for &u in near() {
@@ -171,7 +175,7 @@ impl<'p> Spread<'p> {
             let count = near().count().max(1) as f32;
             mean.iter_mut().for_each(|x| *x /= count);
         });
-        means
+        Ok(means)
     }
 }
 
@@ -280,7 +284,7 @@ mod tests {
             prop_assert_eq!(paths.num_nodes(), 7);
             let start: Vec<f32> = values.iter().map(|x| 1.0 - x).collect();
             let mut found = vec![0.0; 14];
-            Spread::new(&paths).step([&values, &start], &mut found, 2, alpha, f32::MIN..=f32::MAX);
+            Spread::new(&paths).step([&values, &start], &mut found, 2, alpha, f32::MIN..=f32::MAX).unwrap();
             let rows: Vec<Vec<f64>> =
                 values.chunks(2).map(|row| row.iter().map(|&x| x.into()).collect()).collect();
             let spread = product(&expected, &rows);

@@ -8,7 +8,7 @@
 //!
 //! 8 bytes and the columns of each edge that remains. Columns of nodes are shared.
 
-use graphmill_core::{Buffer, Error, NodeId, Result};
+use graphmill_core::{Buffer, Error, NodeId, Result, memory};
 use rayon::prelude::*;
 
 use crate::{
@@ -74,7 +74,7 @@ impl Bound<'_> {
         if all.iter().all(|time| time.is_none()) {
             return Ok(edges.clone());
         }
-        let (indptr, positions) = self.positions(edges);
+        let (indptr, positions) = self.positions(edges)?;
         let scratch = Scratch::in_memory();
         let rows = RowOrder { len: positions.len(), at: &|i| positions[i] as usize };
         Ok(EdgeData {
@@ -89,7 +89,7 @@ impl Bound<'_> {
     }
 
     /// Row starts of the destinations, and the positions of the edges that existed.
-    fn positions(&self, edges: &EdgeData) -> (Vec<u64>, Vec<u64>) {
+    fn positions(&self, edges: &EdgeData) -> Result<(Vec<u64>, Vec<u64>)> {
         let by = |times: Option<&Buffer<i64>>, i: usize, bound: i64| times.is_none_or(|of| of[i] <= bound);
         let chunks: Vec<(Vec<u64>, Vec<u64>)> = (0..edges.indptr.len().saturating_sub(1))
             .into_par_iter()
@@ -110,12 +110,14 @@ impl Bound<'_> {
                 (lens, positions)
             })
             .collect();
-        let mut indptr = vec![0];
+        let mut indptr = memory::reserve(edges.indptr.len().max(1))?;
+        indptr.push(0);
         for len in chunks.iter().flat_map(|(lens, _)| lens) {
             indptr.push(indptr[indptr.len() - 1] + len);
         }
-        let positions: Vec<&[u64]> = chunks.iter().map(|(_, positions)| &positions[..]).collect();
-        (indptr, positions.concat())
+        let mut positions = memory::reserve(indptr[indptr.len() - 1] as usize)?;
+        chunks.iter().for_each(|(_, some)| positions.extend_from_slice(some));
+        Ok((indptr, positions))
     }
 }
 

@@ -6,9 +6,14 @@
 //! fixed, so that the next process of the same owner finds what a killed one left. Both use the
 //! same steps of [`Disk`].
 //!
+//! Every change that a loss of power must not undo goes through this module: what [`Real`] does,
+//! [`create_fresh`], [`sync`] and hard links are seen by tests ([`ForgettingDisk::record`]). Files
+//! of a scratch whose loss only repeats work are written and removed in any way.
+//!
 //! Symbolic links are never followed: a link at a temporary name, or at a name to be removed, is
 //! unlinked, and its target stays unchanged.
 
+mod directories;
 mod disk;
 mod forgetting;
 mod lock;
@@ -20,8 +25,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(crate) use disk::parent;
-pub use disk::{CrashingDisk, Disk, Real, WithoutExchange, create_fresh};
+pub(crate) use directories::Directories;
+pub use directories::create_dirs;
+pub use disk::{CrashingDisk, Disk, Real, WithoutExchange, create_fresh, sync};
+pub(crate) use disk::{hard_link, parent};
 pub use forgetting::ForgettingDisk;
 pub use lock::lock;
 #[cfg(test)]
@@ -115,15 +122,14 @@ pub fn write_dir_by_way_of(
     replace: bool,
     fill: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<()> {
-    fs::create_dir_all(parent(path))
-        .and_then(|()| Real.create_dir(fresh))
-        .map_err(|e| Error::io(path, "create the directory", e))?;
+    create_dirs(&mut Real, parent(path))?;
+    Real.create_dir(fresh).map_err(|e| Error::io(path, "create the directory", e))?;
     // held until the directory has its name; a file system without locks has no protection to lose
     let held = fs::File::open(fresh).map_err(|e| Error::io(fresh, "open", e))?;
     let _ = held.try_lock();
     let written = fill(fresh).and_then(|()| sync_dir(&mut Real, fresh)).and_then(|()| {
         // Only an empty directory can be removed this way, so no data of the user is lost.
-        match if replace { Ok(()) } else { fs::remove_dir(path) } {
+        match if replace { Ok(()) } else { Real.remove_dir(path) } {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "replace the directory", e)),
             _ => exchange(&mut Real, fresh, path, old),
         }

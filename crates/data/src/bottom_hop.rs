@@ -38,7 +38,9 @@ use std::{
 };
 
 use bytemuck::Pod;
-use graphmill_core::{Buffer, Error, Features, Graph, Result, block::Aggregation, features::FeatureData};
+use graphmill_core::{
+    Buffer, Error, Features, Graph, Result, block::Aggregation, features::FeatureData, memory,
+};
 use half::f16;
 use rayon::prelude::*;
 
@@ -169,8 +171,8 @@ impl<T: Value> Rows<'_, T> {
     /// Maps the table from its file in `dir`, or makes it.
     fn open(&self, dir: Option<&Path>) -> Result<Buffer<T>> {
         let Some(dir) = dir else {
-            let mut values = self.x.to_vec();
-            values.reserve_exact(self.x.len());
+            let mut values = memory::reserve(self.x.len().saturating_mul(2))?;
+            values.extend_from_slice(&self.x);
             let added = self.each_part(|part| {
                 values.extend_from_slice(part);
                 Ok(())

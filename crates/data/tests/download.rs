@@ -16,15 +16,15 @@ use graphmill_data::download::{
 use crate::server::{Reply, Server};
 
 /// SHA-256 of [`bytes`]`(10_000)`, computed by another program (Python's hashlib).
-const SHA: &str = "a6d19f40528653c8fa0c558cb84dcf627ba8977c4b24cc8887f46a2589bd0480";
+pub(crate) const SHA: &str = "a6d19f40528653c8fa0c558cb84dcf627ba8977c4b24cc8887f46a2589bd0480";
 
 /// Bytes without short repetitions.
-fn bytes(n: usize) -> Vec<u8> {
+pub(crate) fn bytes(n: usize) -> Vec<u8> {
     (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 /// Dataset of one file.
-fn entry(name: &str, sha256: Option<&str>) -> Entry {
+pub(crate) fn entry(name: &str, sha256: Option<&str>) -> Entry {
     let file = File {
         name: name.into(),
         url: String::new(),
@@ -46,7 +46,7 @@ fn options(server: &Server) -> Options {
     }
 }
 
-fn get(entry: &Entry, dir: &Path, server: &Server) -> Result<Report, Error> {
+pub(crate) fn get(entry: &Entry, dir: &Path, server: &Server) -> Result<Report, Error> {
     download(entry, dir, &options(server), &Quiet)
 }
 

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "download")]
 mod download;
+mod durability;
 mod export;
 mod native;
 #[cfg(feature = "object-storage")]

@@ -8,6 +8,7 @@ use super::{Cell, Scratch, build};
 use crate::{
     Buffer, Error, NodeId, Result,
     keyed::Stream,
+    memory,
     prefetch::prefetch,
     search::{pair_position, position},
 };
@@ -95,7 +96,7 @@ impl RowAlias {
                 "node {v} has 2^32 - 1 in-neighbours or more: too many for an alias table"
             )));
         }
-        let mut cells = vec![Cell { threshold: 0, other: NOTHING }; weights.len()];
+        let mut cells = memory::filled(Cell { threshold: 0, other: NOTHING }, weights.len())?;
         // the cells of each run of rows
         let nodes = indptr.len().saturating_sub(1);
         let mut parts = Vec::with_capacity(nodes.div_ceil(ROWS));

@@ -8,9 +8,9 @@ use crate::{Error, NodeId, Result};
 /// are kept ascend by weight. The result does not depend on the original order.
 ///
 /// # Errors
-/// A sum exceeds 32-bit floats.
+/// A sum exceeds 32-bit floats, or memory runs out.
 pub fn sort_and_merge<I: Item>(items: &mut Vec<I>, keep_duplicates: bool) -> Result<()> {
-    radix::sort(items);
+    radix::sort(items)?;
     if !I::WEIGHTED {
         if !keep_duplicates {
             items.dedup_by_key(|item| item.key());

@@ -22,6 +22,7 @@
 //! As much again as the keys.
 
 use super::item::Item;
+use crate::{Result, memory};
 
 /// Maximum number of bits of a digit.
 const DIGIT: u32 = 9;
@@ -30,9 +31,13 @@ const VALUES: usize = 1 << DIGIT;
 const MIN_RADIX_LEN: usize = 1 << 12;
 
 /// Sorts items by ascending key; the order of equal keys is unspecified.
-pub fn sort<I: Item>(keys: &mut Vec<I>) {
+///
+/// # Errors
+/// Memory runs out.
+pub fn sort<I: Item>(keys: &mut Vec<I>) -> Result<()> {
     if keys.len() < MIN_RADIX_LEN {
-        return keys.sort_unstable_by_key(|item| item.key());
+        keys.sort_unstable_by_key(|item| item.key());
+        return Ok(());
     }
     let both = |(any, all), item: &I| (any | item.key(), all & item.key());
     let (any, all) = keys.iter().fold((0, u64::MAX), both);
@@ -43,7 +48,7 @@ pub fn sort<I: Item>(keys: &mut Vec<I>) {
             counts[digit(key.key(), shift)] += 1;
         }
     }
-    let mut sorted = vec![I::zeroed(); keys.len()];
+    let mut sorted: Vec<I> = memory::zeroed(keys.len())?;
     for (mut places, &shift) in counts.into_iter().zip(&shifts) {
         let mut sum = 0;
         for place in &mut places {
@@ -56,6 +61,7 @@ pub fn sort<I: Item>(keys: &mut Vec<I>) {
         }
         std::mem::swap(keys, &mut sorted);
     }
+    Ok(())
 }
 
 #[inline(always)]
@@ -92,7 +98,7 @@ mod tests {
                 .collect();
             let mut expected = keys.clone();
             expected.sort_unstable();
-            sort(&mut keys);
+            sort(&mut keys).unwrap();
             prop_assert!(keys == expected);
         }
     }
@@ -104,7 +110,7 @@ mod tests {
         assert_eq!(digits(u64::MAX), [0, 9, 18, 27, 36, 45, 54, 63]);
         assert_eq!(digits(0x1ff_0000_0000 | 0b100), [2, 32]);
         let mut same = vec![5u64; MIN_RADIX_LEN];
-        sort(&mut same);
+        sort(&mut same).unwrap();
         assert!(same == vec![5; MIN_RADIX_LEN]);
     }
 }

@@ -1,7 +1,7 @@
 //! Typed graph: a CSC graph for each relation.
 
 use super::{Relation, Schema};
-use crate::{EdgeOptions, Error, Graph, NodeId, Result, build, build_weighted, search::position};
+use crate::{EdgeOptions, Error, Graph, NodeId, Result, build, build_weighted, memory, search::position};
 
 /// Directed typed graph.
 ///
@@ -64,7 +64,7 @@ impl TypedGraph {
         let mut all = schema.relations().to_vec();
         for relation in &added {
             let rows = schema.types().get(relation.dst).map_or(0, |node| node.count);
-            relations.push(Graph::new(vec![0; rows + 1].into(), Vec::new().into())?);
+            relations.push(Graph::new(memory::zeroed(rows + 1)?.into(), Vec::new().into())?);
         }
         all.extend(added);
         Ok(Self { schema: Schema::new(schema.types().to_vec(), all)?, relations })
@@ -99,11 +99,11 @@ impl TypedGraph {
     /// one relation after the other. Weights and types of edges are dropped. O(V + E).
     ///
     /// # Errors
-    /// None in practice: the parts are checked.
+    /// Memory runs out.
     pub fn union(&self) -> Result<Graph> {
         let schema = &self.schema;
-        let mut indptr = Vec::with_capacity(self.num_nodes() + 1);
-        let mut indices = Vec::with_capacity(self.num_edges());
+        let mut indptr = memory::reserve(self.num_nodes() + 1)?;
+        let mut indices = memory::reserve(self.num_edges())?;
         indptr.push(0u64);
         for t in 0..schema.num_types() {
             let into: Vec<usize> = schema.into_type(t).collect();

@@ -6,16 +6,41 @@ use std::{
     path::Path,
 };
 
+use super::forgetting::note;
+
 /// Creates the file `path` for reading and writing. A stale file or symbolic link of that name is
 /// unlinked first, so that no link is followed.
 ///
 /// # Errors
 /// The name cannot be freed, or the file cannot be created.
 pub fn create_fresh(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => OpenOptions::new().read(true).write(true).create_new(true).open(path),
+    match Real.remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
     }
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    note(path, |disk| disk.opened(path));
+    Ok(file)
+}
+
+/// Syncs the bytes of `file`, which has the name `path`.
+///
+/// # Errors
+/// As for [`File::sync_all`].
+pub fn sync(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    note(path, |disk| disk.synced(path));
+    Ok(())
+}
+
+/// Links the file `from` at the name `to`, which must be free.
+///
+/// # Errors
+/// As for [`std::fs::hard_link`].
+pub(crate) fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)?;
+    note(to, |disk| disk.linked(from, to));
+    Ok(())
 }
 
 /// Parent directory of `path`.
@@ -92,13 +117,16 @@ pub trait Disk {
     fn remove_dir(&mut self, path: &Path) -> io::Result<()>;
 }
 
-/// The operating system's file system.
+/// The operating system's file system. A test may record the changes
+/// ([`super::ForgettingDisk::record`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 
 impl Disk for Real {
     fn create_dir(&mut self, path: &Path) -> io::Result<()> {
-        fs::create_dir(path)
+        fs::create_dir(path)?;
+        note(path, |disk| disk.made(path));
+        Ok(())
     }
 
     fn write(&mut self, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
@@ -108,22 +136,28 @@ impl Disk for Real {
         let mut file = BufWriter::with_capacity(1 << 20, file);
         fill(&mut file)?;
         file.flush()?;
-        file.get_ref().sync_all()
+        sync(file.get_ref(), path)
     }
 
     fn append(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(bytes)?;
-        file.sync_data()
+        sync(&file, path)
     }
 
     /// Syncs a directory, on systems that support it.
     fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
-        if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+        if cfg!(unix) {
+            File::open(path)?.sync_all()?;
+        }
+        note(path, |disk| disk.synced_dir(path));
+        Ok(())
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        fs::rename(from, to)?;
+        note(to, |disk| disk.renamed(from, to));
+        Ok(())
     }
 
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "macos"))]
@@ -136,15 +170,21 @@ impl Disk for Real {
             // unknown to the system, to the file system, and to that of macOS
             Errno::NOSYS | Errno::INVAL | Errno::NOTSUP => io::Error::new(io::ErrorKind::Unsupported, e),
             e => e.into(),
-        })
+        })?;
+        note(one, |disk| disk.exchanged(one, other));
+        Ok(())
     }
 
     fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        fs::remove_file(path)?;
+        note(path, |disk| disk.removed(path));
+        Ok(())
     }
 
     fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        fs::remove_dir(path)?;
+        note(path, |disk| disk.removed(path));
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 #[cfg(unix)]
 use rustix::{fs::OFlags, io::Errno};
 
-use super::disk::parent;
+use super::{disk::parent, forgetting::note};
 
 /// Number of attempts to open a file that other processes remove or rename at the same time.
 const ATTEMPTS: usize = 100;
@@ -40,6 +40,7 @@ pub(crate) fn lock_by(path: &Path, try_lock: &TryLock) -> io::Result<Option<File
         }
         // The process that held the lock may have removed or renamed the file since it was opened.
         if is_still(&file, path)? {
+            note(path, |disk| disk.locked(path));
             return Ok(Some(file));
         }
     }

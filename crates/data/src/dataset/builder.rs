@@ -3,6 +3,7 @@
 use graphmill_core::{
     EdgeOptions, Error, Features, Graph, Labels, NodeId, Result, Split, build, build_weighted,
     keyed::{self, Stream},
+    memory,
 };
 
 use super::Dataset;
@@ -160,8 +161,10 @@ impl DatasetBuilder {
                 return Err(Error::invalid(message));
             }
         };
-        let labels =
-            self.labels.unwrap_or_else(|| Labels::Single { class: vec![-1; nodes].into(), classes: 0 });
+        let labels = match self.labels {
+            Some(labels) => labels,
+            None => Labels::Single { class: memory::filled(-1, nodes)?.into(), classes: 0 },
+        };
         let parts = match self.split {
             Parts::Nodes(parts) => parts,
             Parts::Random { train, valid, seed } => {

@@ -6,7 +6,7 @@ use graphmill_core::{Buffer, Error, Result};
 use rayon::prelude::*;
 
 use crate::{
-    checksum,
+    atomic, checksum,
     npy::{self, Dtype, Element},
     signed::FileEntry,
     verification::{self, Verify, leaves},
@@ -178,7 +178,7 @@ pub(crate) fn add<T: Element>(
     let is_same = |entry: &FileEntry| entry.shape == shape && entry.dtype == T::DTYPE.to_string();
     match npy::written(data).filter(|written| is_same(&written.entry)) {
         // A file system without hard links gets a copy.
-        Some(written) if fs::hard_link(&written.path, dir.join(name)).is_ok() => {
+        Some(written) if atomic::hard_link(&written.path, &dir.join(name)).is_ok() => {
             entries.insert(name.into(), written.entry.clone());
             match &written.leaves {
                 Some(leaves) => leaves::write(dir, name, leaves),

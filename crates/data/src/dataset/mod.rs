@@ -28,7 +28,7 @@ pub use stored_table::{StoredSparse, StoredTable};
 pub use work::Work;
 
 use graphmill_core::{
-    Buffer, ClassColumn, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split,
+    Buffer, ClassColumn, Error, FeatureData, Features, Graph, Labels, NodeId, Result, Split, memory,
     node_order::inverse,
     search::{pair_position, position},
 };
@@ -230,7 +230,7 @@ impl Dataset {
     /// Finds the first fault of the split, node by node.
     fn first_fault_of_split(&self) -> Result<()> {
         let nodes = self.num_nodes();
-        let mut owner = vec![u8::MAX; nodes];
+        let mut owner = memory::filled(u8::MAX, nodes)?;
         let parts = self.split.parts();
         for (which, (part, ids)) in parts.iter().enumerate() {
             for (i, &v) in ids.iter().enumerate() {

@@ -13,6 +13,7 @@ use super::{
     transfer::{self, Job},
     unpack,
 };
+use crate::atomic;
 
 /// Reference that a file was verified against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,7 +77,7 @@ pub fn download(entry: &Entry, dir: &Path, options: &Options, progress: &dyn Pro
     if let Some(how) = &entry.manual {
         return Err(Error::Manual { name: entry.name.clone(), how: how.clone() });
     }
-    fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
+    atomic::create_dirs(&mut atomic::Real, dir)?;
     let mut sums = Sums::read(dir)?;
     check_free_space(entry, dir)?;
     let client = Client::new(options.idle, options.proxy);

@@ -29,7 +29,7 @@ use super::{
     checksum::{self, hex},
     http::{self, Client, Reply, Version},
 };
-use crate::atomic::{self, suffixed};
+use crate::atomic::{self, Disk, Real, suffixed};
 
 /// Longest delay between two attempts.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -300,14 +300,14 @@ impl Part {
             return Err(Error::refused(job.url, message));
         }
         let Self { path, note, file, length, .. } = self;
-        file.sync_all().map_err(|e| Error::io(&path, "write", e))?;
+        atomic::sync(&file, &path).map_err(|e| Error::io(&path, "write", e))?;
         drop(file);
-        fs::rename(&path, job.path).map_err(|e| Error::io(job.path, "rename the finished file to", e))?;
-        match fs::remove_file(&note) {
+        Real.rename(&path, job.path).map_err(|e| Error::io(job.path, "rename the finished file to", e))?;
+        match Real.remove_file(&note) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io(&note, "remove", e)),
             _ => {}
         }
-        atomic::sync_dir(&mut atomic::Real, atomic::parent(job.path))?;
+        atomic::sync_dir(&mut Real, atomic::parent(job.path))?;
         Ok(Arrived { bytes: length, sha256, resumed })
     }
 }

@@ -139,7 +139,7 @@ fn write(
     let place = format!("member '{}'", name(&member.path));
     let mut entry = zip.by_index(member.index).map_err(|e| damaged(archive, &place, e))?;
     let parent = atomic::parent(&member.path);
-    fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
+    atomic::create_dirs(&mut atomic::Real, parent)?;
     // A read error belongs to the archive, a write error to the disk; only here can they be
     // distinguished.
     let (mut broken, mut stopped) = (None, false);

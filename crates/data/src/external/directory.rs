@@ -10,7 +10,7 @@ use std::{
 use graphmill_core::{Error, Result, location::Location};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic::{self, Real, TEMPORARY_SUFFIX, TryLock};
+use crate::atomic::{self, Disk, Real, TEMPORARY_SUFFIX, TryLock};
 
 /// Work to which the directory belongs.
 #[derive(Serialize, Deserialize)]
@@ -67,12 +67,10 @@ fn make(path: &Path) -> Result<bool> {
     let in_the_way = |what: &str| {
         Err(Location::new(path, "directory").error(format!("a {what} of this name exists; move it away")))
     };
-    let made = match path.parent() {
-        Some(parent) => fs::create_dir_all(parent).and_then(|()| fs::create_dir(path)),
-        None => fs::create_dir(path),
-    };
-    match made {
-        Ok(()) => Ok(true),
+    let parent = atomic::parent(path);
+    atomic::create_dirs(&mut Real, parent)?;
+    match Real.create_dir(path) {
+        Ok(()) => atomic::sync_dir(&mut Real, parent).map(|()| true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => match fs::symlink_metadata(path) {
             Ok(found) if found.is_symlink() => in_the_way("symbolic link"),
             Ok(found) if !found.is_dir() => in_the_way("file"),
@@ -191,7 +189,11 @@ fn restore(dir: &Path) -> Result<()> {
     let place: Option<PathBuf> = fs::read(&note).ok().and_then(|text| serde_json::from_slice(&text).ok());
     match place {
         Some(place) if !atomic::is_there(&place)? => {
-            fs::rename(&old, &place).map_err(|e| Error::io(&place, "move the replaced dataset back to", e))
+            let moved = |e| Error::io(&place, "move the replaced dataset back to", e);
+            Real.rename(&old, &place).map_err(moved)?;
+            // before the note is removed, without which the dataset at `old` would be removed, too
+            atomic::sync_dir(&mut Real, atomic::parent(&place))?;
+            atomic::sync_dir(&mut Real, dir)
         }
         // The new directory is already in place.
         _ => atomic::remove_all(&mut Real, &old),

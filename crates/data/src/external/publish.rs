@@ -44,7 +44,7 @@ mod tests {
     use graphmill_core::progress::Quiet;
 
     use super::*;
-    use crate::external::remove_left;
+    use crate::{atomic::ForgettingDisk, external::remove_left};
 
     fn open(dir: &Path, work: &str) -> Scratch {
         Scratch::open(&dir.join("d.importing"), work, 0, Box::new(Quiet)).unwrap()
@@ -132,5 +132,37 @@ mod tests {
         open(dir.path(), "three").publish(&path, true, fill("new")).unwrap();
         assert_eq!(fs::read(path.join("f")).unwrap(), b"new");
         assert!(!old.exists());
+    }
+
+    #[test]
+    fn a_loss_of_power_keeps_a_dataset_that_is_restored() {
+        let [root, states] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let path = root.path().join("d");
+        let scratch = open(root.path(), "one");
+        scratch.publish(&path, false, fill("old")).unwrap();
+        scratch.save(REPLACED, &path).unwrap();
+        fs::rename(&path, root.path().join("d.importing/scratch-replaced")).unwrap();
+        drop(scratch);
+        let lost = |ignores_syncs: bool| {
+            let disk = ForgettingDisk::record(root.path(), || drop(open(root.path(), "two"))).unwrap();
+            let disk = if ignores_syncs { disk.ignoring_syncs() } else { disk };
+            let mut lost = 0;
+            let see = &mut |state: &Path, _| {
+                let old = state.join("d.importing/scratch-replaced");
+                let is_restored = fs::read(state.join("d/f")).is_ok_and(|text| text == b"old");
+                let is_noted = old.join("f").exists() && old.with_extension("json").exists();
+                lost += usize::from(!is_restored && !is_noted);
+            };
+            disk.losses(states.path(), see).unwrap();
+            lost
+        };
+        assert_eq!(lost(false), 0);
+        assert_eq!(fs::read(path.join("f")).unwrap(), b"old");
+        // as it was, to prove that the test notices a missing sync
+        let scratch = open(root.path(), "one");
+        scratch.save(REPLACED, &path).unwrap();
+        fs::rename(&path, root.path().join("d.importing/scratch-replaced")).unwrap();
+        drop(scratch);
+        assert!(lost(true) > 0);
     }
 }

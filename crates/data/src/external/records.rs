@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 use rayon::prelude::*;
 
 use super::Scratch;
@@ -183,12 +183,15 @@ impl Cursor<'_> {
 pub(crate) struct Reader {
     path: PathBuf,
     input: BufReader<File>,
+    /// Bytes behind those that were read.
+    rest: u64,
 }
 
 impl Reader {
     fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        Ok(Self { path: path.to_path_buf(), input: BufReader::with_capacity(BUFFER, file) })
+        let rest = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+        Ok(Self { path: path.to_path_buf(), input: BufReader::with_capacity(BUFFER, file), rest })
     }
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
@@ -200,13 +203,18 @@ impl Reader {
         let io = |e| Error::io(&self.path, "read", e);
         self.input.read_exact(&mut head[1..]).map_err(io)?;
         let [number @ .., a, b, c, d] = head;
-        let mut key = vec![0; u32::from_le_bytes([a, b, c, d]) as usize];
+        let length = u32::from_le_bytes([a, b, c, d]);
+        // a damaged length is found before its bytes are allocated
+        let rest = self.rest.checked_sub(head.len() as u64 + u64::from(length));
+        self.rest = rest.ok_or_else(|| io(std::io::ErrorKind::UnexpectedEof.into()))?;
+        let mut key = memory::zeroed(length as usize)?;
         self.input.read_exact(&mut key).map_err(io)?;
         Ok(Some((key, u64::from_le_bytes(number))))
     }
 }
 
-/// Writer of a sorted file.
+/// Writer of a sorted file, which is not synced: an import that keeps it syncs it, and any other
+/// work that is repeated after a loss of power writes it again.
 struct Writer {
     path: PathBuf,
     out: BufWriter<File>,
@@ -235,6 +243,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_damaged_length_is_found_before_its_bytes_are_allocated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sorted");
+        let mut writer = Writer::create(&path).unwrap();
+        writer.write(b"key", 7).unwrap();
+        writer.finish().unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let next = |path: &Path| Reader::open(path).unwrap().next();
+        assert_eq!(next(&path).unwrap(), Some((b"key".to_vec(), 7)));
+        for length in [4, u32::MAX] {
+            bytes[8..12].copy_from_slice(&length.to_le_bytes());
+            std::fs::write(&path, &bytes).unwrap();
+            let error = next(&path).unwrap_err().to_string();
+            assert!(error.contains("sorted: cannot read: "), "{error}");
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]

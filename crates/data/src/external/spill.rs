@@ -236,7 +236,7 @@ impl<I: Item> Spill<I> {
     pub(super) fn sync(&mut self) -> Result<()> {
         self.close_blocks()?;
         let blocks = lock(&self.file);
-        blocks.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))?;
+        atomic::sync(&blocks.file, &self.path).map_err(|e| Error::io(&self.path, "sync", e))?;
         self.synced = self.edges;
         let state = State {
             splitters: self.dealer.splitters().to_vec(),

@@ -124,7 +124,7 @@ impl<T: Element> Writer<T> {
     /// Syncs all values written so far.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.write_chunk()?;
-        self.file.sync_data().map_err(|e| Error::io(&self.path, "sync", e))
+        atomic::sync(&self.file, &self.path).map_err(|e| Error::io(&self.path, "sync", e))
     }
 
     /// Writes the header for `shape` (whose product is the number of values) and syncs the file.
@@ -150,7 +150,7 @@ impl<T: Element> Writer<T> {
         if !self.chunk.is_empty() {
             self.tree.add(&self.chunk);
         }
-        self.file.sync_all().map_err(|e| Error::io(&self.path, "sync", e))?;
+        atomic::sync(&self.file, &self.path).map_err(|e| Error::io(&self.path, "sync", e))?;
         let checksum = self.tree.finish();
         let entry = FileEntry { dtype: T::DTYPE.to_string(), shape: shape.to_vec(), bytes, checksum };
         Ok((entry, self.tree.into_leaves()))

@@ -23,7 +23,10 @@ use super::{
     Object,
     source::{Source, is_address},
 };
-use crate::external::Scratch;
+use crate::{
+    atomic::{self, Real},
+    external::Scratch,
+};
 
 /// Directory of the copies in the scratch, and the record of their progress.
 const DIRECTORY: &str = "source";
@@ -171,7 +174,7 @@ impl Copy<'_> {
     fn rest(&mut self, object: &Object, path: &Path, start: u64) -> Result<()> {
         let failed = |e| Error::io(path, "write", e);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
+            atomic::create_dirs(&mut Real, parent)?;
         }
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
@@ -190,7 +193,7 @@ impl Copy<'_> {
             at += read as u64;
             self.scratch.done(self.before + at);
             if at - recorded >= RECORDED_BYTES {
-                file.sync_data().map_err(failed)?;
+                atomic::sync(&file, path).map_err(failed)?;
                 self.record(self.before + at)?;
                 recorded = at;
             }
@@ -203,7 +206,7 @@ impl Copy<'_> {
                 io::Error::new(io::ErrorKind::UnexpectedEof, message),
             ));
         }
-        file.sync_data().map_err(failed)
+        atomic::sync(&file, path).map_err(failed)
     }
 
     fn record(&mut self, bytes: u64) -> Result<()> {

@@ -180,7 +180,7 @@ fn assign(graph: &Graph, block_of: &[u32], parts: u16, limit: u64) -> Result<Vec
 
 /// Nodes of every block, concatenated, and the start of each block.
 fn by_block(block_of: &[u32], count: usize) -> Result<(Vec<NodeId>, Vec<usize>)> {
-    let mut starts = vec![0; count + 1];
+    let mut starts: Vec<usize> = memory::zeroed(count + 1)?;
     block_of.iter().for_each(|&block| starts[block as usize + 1] += 1);
     for block in 0..count {
         starts[block + 1] += starts[block];

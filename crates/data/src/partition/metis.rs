@@ -77,7 +77,7 @@ impl Partitioner for Metis {
         let weights: Vec<i32> = if several {
             trains.iter().flat_map(|&trains| [1, i32::from(trains)]).collect()
         } else {
-            vec![1; nodes]
+            memory::filled(1, nodes)?
         };
         let all_train = train.len() == nodes;
         let slack = if all_train { self.0.slack.min(self.0.train_slack) } else { self.0.slack };
@@ -151,7 +151,7 @@ impl Call {
 
     /// Part of every node.
     fn parts(&self) -> Result<Vec<i32>, String> {
-        let mut found = vec![0; self.starts.len() - 1];
+        let mut found = memory::zeroed(self.starts.len() - 1).map_err(|e| e.to_string())?;
         metis::Graph::new(self.constraints, self.parts, &self.starts, &self.neighbors)
             .map_err(|e| e.to_string())?
             .set_vwgt(&self.weights)

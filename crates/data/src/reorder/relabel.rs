@@ -21,7 +21,7 @@
 use std::{ops::Range, time::Instant};
 
 use graphmill_core::{
-    Buffer, Error, Features, Graph, Labels, NodeId, Result, SparseRows, Split, features::FeatureData,
+    Buffer, Error, Features, Graph, Labels, NodeId, Result, SparseRows, Split, features::FeatureData, memory,
     node_order::inverse, progress::Unit,
 };
 use rayon::prelude::*;
@@ -111,7 +111,7 @@ pub fn relabel(dataset: &Dataset, order: &[NodeId], scratch: &Scratch) -> Result
 /// O(V log ranges).
 pub(super) fn within(order: &[NodeId], ranges: &[Range<usize>]) -> Result<Vec<NodeId>> {
     let mut next: Vec<usize> = ranges.iter().map(|range| range.start).collect();
-    let mut whole = vec![0; order.len()];
+    let mut whole: Vec<NodeId> = memory::zeroed(order.len())?;
     for &v in order {
         let number = ranges.partition_point(|range| range.end <= v as usize);
         // An order that is not a permutation is rejected here or later.
@@ -128,7 +128,7 @@ const PARALLEL_SORT_LEN: usize = 1 << 16;
 
 fn topology(graph: &Graph, order: &[NodeId], rank: &[NodeId], scratch: &Scratch) -> Result<Graph> {
     scratch.stage("relabelling the edges", None, Unit::Edges);
-    let starts = indptr(graph.indptr(), order);
+    let starts = indptr(graph.indptr(), order)?;
     let of_ids = scratch.column("indices")?;
     let Some(weight) = graph.edge_weight() else {
         let row = |i: usize, ids: &mut [NodeId], _: &mut [f32]| {
@@ -194,7 +194,7 @@ pub(crate) fn features(features: &Features, order: &[NodeId], scratch: &Scratch)
         FeatureData::F32(data) => FeatureData::F32(gather(data, dim, order, scratch.rows("features", dim)?)?),
         FeatureData::F16(data) => FeatureData::F16(gather(data, dim, order, scratch.rows("features", dim)?)?),
         FeatureData::Csr(rows) => {
-            let starts = indptr(rows.indptr(), order);
+            let starts = indptr(rows.indptr(), order)?;
             let row = |i: usize, columns: &mut [u32], values: &mut [f32]| {
                 let old = rows.row(order[i] as usize);
                 columns.copy_from_slice(old.0);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use graphmill_core::{Buffer, NodeId, Result};
+use graphmill_core::{Buffer, NodeId, Result, memory};
 use rayon::prelude::*;
 
 use crate::{external::Rows, npy::Element};
@@ -59,15 +59,18 @@ pub(crate) fn fill_rows<T: Element>(
 }
 
 /// Row starts in a new order. Parallel except for the prefix sum.
-pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Vec<u64> {
+///
+/// # Errors
+/// Memory runs out.
+pub(crate) fn indptr(of: &[u64], order: &[NodeId]) -> Result<Vec<u64>> {
     let length = |&v: &NodeId| of[v as usize + 1] - of[v as usize];
-    let mut starts: Vec<u64> = Vec::with_capacity(order.len() + 1);
+    let mut starts: Vec<u64> = memory::reserve(order.len() + 1)?;
     starts.push(0);
     starts.par_extend(order.par_iter().with_min_len(MIN_TASK_LEN).map(length));
     for v in 1..starts.len() {
         starts[v] += starts[v - 1];
     }
-    starts
+    Ok(starts)
 }
 
 /// Contents of rows of different lengths: ids, and optionally one value each.

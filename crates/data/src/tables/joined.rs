@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
+use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, memory};
 
 use super::{
     changed::ChangedTargets,
@@ -78,7 +78,7 @@ fn joined(
             }
             (targets, split)
         }
-        None if task.seeds.is_none() => (unknown(&task, after - before), Default::default()),
+        None if task.seeds.is_none() => (unknown(&task, after - before)?, Default::default()),
         None => return Ok(task),
     };
     let differs =
@@ -107,11 +107,13 @@ fn joined(
 }
 
 /// Targets of `rows` rows of a task that have none.
-fn unknown(task: &Task, rows: usize) -> TargetPart {
-    match &task.targets {
-        Targets::Values { width, .. } => TargetPart::Values(vec![f32::NAN; rows * width], Vec::new()),
-        _ => TargetPart::Classes(vec![-1; rows * task.columns().len().max(1)], Vec::new()),
-    }
+fn unknown(task: &Task, rows: usize) -> Result<TargetPart> {
+    Ok(match &task.targets {
+        Targets::Values { width, .. } => {
+            TargetPart::Values(memory::filled(f32::NAN, rows * width)?, Vec::new())
+        }
+        _ => TargetPart::Classes(memory::filled(-1, rows * task.columns().len().max(1))?, Vec::new()),
+    })
 }
 
 /// A column of values followed by others; `name` is unique within the scratch.

@@ -13,6 +13,7 @@ use graphmill_core::{Buffer, Error, Result};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    atomic,
     external::{Scratch, SortedRecords},
     npy::{self, Element, Writer},
     signed::FileEntry,
@@ -116,7 +117,7 @@ impl Kept {
             return Ok(None);
         };
         let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
-        file.sync_all().map_err(|e| Error::io(path, "sync", e))?;
+        atomic::sync(&file, path).map_err(|e| Error::io(path, "sync", e))?;
         let bytes = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
         let below = path.strip_prefix(&directory).unwrap_or(path);
         Ok(Some(KeptRecords { file: below.to_path_buf(), bytes }))

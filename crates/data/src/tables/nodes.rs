@@ -1,6 +1,6 @@
 //! Node tables: keys, targets, splits and features.
 
-use graphmill_core::{NodeId, Result};
+use graphmill_core::{NodeId, Result, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -424,8 +424,8 @@ impl<'a> NodePlan<'a> {
             encoding.target = Some(TargetEncoding::new(self.spec.label.clone(), planned, rule));
         }
         let rows = count - keys.rows.base as usize;
-        let task =
-            read.targets.take().map(|targets| self.task(targets, rows, std::mem::take(&mut read.split)));
+        let split = std::mem::take(&mut read.split);
+        let task = read.targets.take().map(|targets| self.task(targets, rows, split)).transpose()?;
         let time = times.map(Rows::finish).transpose()?;
         let part = NodePart { name: kind.clone(), count, time, features, keys: writer.finish()? };
         Ok((part, task, encoding))
@@ -445,19 +445,19 @@ impl<'a> NodePlan<'a> {
     }
 
     /// Task of the `count` nodes of this import, whose targets are those of the first of them.
-    fn task(&self, mut targets: TargetPart, count: usize, split: [Vec<NodeId>; 3]) -> TaskPart {
+    fn task(&self, mut targets: TargetPart, count: usize, split: [Vec<NodeId>; 3]) -> Result<TaskPart> {
         match &mut targets {
-            TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
-            TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
+            TargetPart::Classes(class, columns) => memory::resize(class, count * columns.len(), -1)?,
+            TargetPart::Values(values, names) => memory::resize(values, count * names.len(), f32::NAN)?,
         }
-        TaskPart {
+        Ok(TaskPart {
             name: self.targets.names.join("-"),
             on: TaskOn::Nodes(self.spec.kind.clone()),
             seeds: None,
             time: None,
             targets,
             split,
-        }
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! theirs. It loses all edges, its rows of tasks, its label and its part of the split. The rest
 //! keeps its order.
 
-use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split};
+use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, memory};
 
 use super::{
     faults::Faults,
@@ -54,13 +54,13 @@ impl RemovedEdges<'_> {
 }
 
 /// Set of nodes of one type, empty if `lists` are.
-fn set(count: usize, lists: &[&[NodeId]]) -> Vec<bool> {
+fn set(count: usize, lists: &[&[NodeId]]) -> Result<Vec<bool>> {
     if lists.iter().all(|list| list.is_empty()) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let mut set = vec![false; count];
+    let mut set = memory::filled(false, count)?;
     lists.iter().flat_map(|list| list.iter()).for_each(|&v| set[v as usize] = true);
-    set
+    Ok(set)
 }
 
 impl Removals {
@@ -130,8 +130,8 @@ impl Removals {
         let of_sources = [&self.nodes[source][..], changed(source, is_foreign(&edges.edge_type))];
         let of_destinations = [&self.nodes[destination][..], changed(destination, of_reverse)];
         Ok(RemovedEdges {
-            sources: set(data.nodes[source].count, &of_sources),
-            destinations: set(data.nodes[destination].count, &of_destinations),
+            sources: set(data.nodes[source].count, &of_sources)?,
+            destinations: set(data.nodes[destination].count, &of_destinations)?,
             pairs: &self.pairs[e],
             opposite: reverse.map_or(&[], |r| &self.pairs[r]),
         })

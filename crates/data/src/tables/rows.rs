@@ -1,6 +1,6 @@
 //! Encoding of the rows of a table.
 
-use graphmill_core::{Buffer, Error, NodeId, Result};
+use graphmill_core::{Buffer, Error, NodeId, Result, memory};
 
 use super::{
     column::{Batch, Cell},
@@ -116,7 +116,7 @@ impl Encoder {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         let used: Vec<usize> = (0..batch.rows).filter(|&row| is_used(batch.first + row as u64)).collect();
         self.buffer.clear();
-        self.buffer.resize(used.len() * self.width, 0.0);
+        memory::resize(&mut self.buffer, used.len() * self.width, 0.0)?;
         let mut start = 0;
         let mut list = Vec::new();
         for (c, (position, encoding)) in self.columns.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use graphmill_core::{Buffer, Error, Features, Graph, Labels, Result, Split, location::Location};
+use graphmill_core::{Buffer, Error, Features, Graph, Labels, Result, Split, location::Location, memory};
 
 use super::{
     EdgeData, EdgeType, FeatureTable, NodeData, Targets, Task, TaskKind, TaskOn, TypedDataset, Verify,
@@ -99,7 +99,7 @@ impl TypedDataset {
         }
         let (labels, split, metric) = match &self.tasks[..] {
             [] => {
-                let class = vec![-1; nodes.count].into();
+                let class = memory::filled(-1, nodes.count)?.into();
                 (Labels::Single { class, classes: 0 }, Split::default(), None)
             }
             [task] => match (&task.targets, task.kind()) {

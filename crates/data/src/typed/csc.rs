@@ -18,7 +18,7 @@
 //!
 //! 12 bytes per edge: the resulting order takes 8, and the chunks 4.
 
-use graphmill_core::{Error, NodeId, Result, search::position};
+use graphmill_core::{Error, NodeId, Result, memory, search::position};
 use rayon::prelude::*;
 
 /// Edges of a chunk: positions within it take 32 bits.
@@ -53,22 +53,26 @@ pub(super) fn check_ids(ids: &[NodeId], count: usize, end: &str, node_type: &str
 
 /// Orders edges by destination, and by position among those of one destination. All destinations
 /// are below `nodes`.
-pub(super) fn order(destinations: &[NodeId], nodes: usize) -> Order {
+///
+/// # Errors
+/// Memory runs out.
+pub(super) fn order(destinations: &[NodeId], nodes: usize) -> Result<Order> {
     let ranges = (destinations.len() / RANGE_LEN).clamp(1, MAX_RANGES.min(nodes.max(1)));
     order_by(destinations, nodes, ranges, CHUNK_LEN)
 }
 
-fn order_by(destinations: &[NodeId], nodes: usize, ranges: usize, chunk_len: usize) -> Order {
+fn order_by(destinations: &[NodeId], nodes: usize, ranges: usize, chunk_len: usize) -> Result<Order> {
     let width = nodes.div_ceil(ranges).max(1);
-    let chunks: Vec<(Vec<u32>, Vec<u32>)> = destinations
+    let chunks: Result<Vec<(Vec<u32>, Vec<u32>)>> = destinations
         .par_chunks(chunk_len)
         .map(|chunk| {
             let starts = starts(chunk.iter().map(|&v| v as usize / width), ranges);
-            let order = place(chunk.iter().map(|&v| v as usize / width), &starts);
-            (starts, order)
+            let order = place(chunk.iter().map(|&v| v as usize / width), &starts)?;
+            Ok((starts, order))
         })
         .collect();
-    let rows: Vec<(Vec<u64>, Vec<u64>)> = (0..ranges)
+    let chunks = chunks?;
+    let rows: Result<Vec<(Vec<u64>, Vec<u64>)>> = (0..ranges)
         .into_par_iter()
         .with_max_len(1)
         .map(|range| {
@@ -81,30 +85,31 @@ fn order_by(destinations: &[NodeId], nodes: usize, ranges: usize, chunk_len: usi
                 })
             };
             let row = |e: usize| destinations[e] as usize - first;
-            let mut ends = vec![0u64; count + 1];
+            let mut ends: Vec<u64> = memory::zeroed(count + 1)?;
             edges().for_each(|e| ends[row(e) + 1] += 1);
             for v in 0..count {
                 ends[v + 1] += ends[v];
             }
-            let mut next = ends.clone();
-            let mut order = vec![0u64; ends[count] as usize];
+            let mut next: Vec<u64> = memory::reserve(ends.len())?;
+            next.extend_from_slice(&ends);
+            let mut order: Vec<u64> = memory::zeroed(ends[count] as usize)?;
             for e in edges() {
                 let at = &mut next[row(e)];
                 order[*at as usize] = e as u64;
                 *at += 1;
             }
-            (ends, order)
+            Ok((ends, order))
         })
         .collect();
-    let mut indptr = Vec::with_capacity(nodes + 1);
+    let mut indptr = memory::reserve(nodes + 1)?;
     indptr.push(0);
-    let mut order = Vec::with_capacity(destinations.len());
-    for (ends, range) in rows {
+    let mut order: Vec<u64> = memory::reserve(destinations.len())?;
+    for (ends, range) in rows? {
         let before = order.len() as u64;
         indptr.extend(ends[1..].iter().map(|end| before + end));
         order.extend_from_slice(&range);
     }
-    Order { indptr, order }
+    Ok(Order { indptr, order })
 }
 
 /// Start of each key's run in a counting sort, and the number of items.
@@ -118,14 +123,14 @@ fn starts(keys: impl Iterator<Item = usize>, count: usize) -> Vec<u32> {
 }
 
 /// Positions of the items, sorted by key.
-fn place(keys: impl Iterator<Item = usize>, starts: &[u32]) -> Vec<u32> {
+fn place(keys: impl Iterator<Item = usize>, starts: &[u32]) -> Result<Vec<u32>> {
     let mut next = starts.to_vec();
-    let mut order = vec![0; starts[starts.len() - 1] as usize];
+    let mut order: Vec<u32> = memory::zeroed(starts[starts.len() - 1] as usize)?;
     for (i, key) in keys.enumerate() {
         order[next[key] as usize] = i as u32;
         next[key] += 1;
     }
-    order
+    Ok(order)
 }
 
 /// Destination of each edge of a CSC graph. Parallel.
@@ -146,7 +151,7 @@ mod tests {
             destinations in prop::collection::vec(0u32..17, 0..200), ranges in 1usize..20,
             chunk_len in 1usize..50,
         ) {
-            let found = order_by(&destinations, 17, ranges, chunk_len);
+            let found = order_by(&destinations, 17, ranges, chunk_len).unwrap();
             let mut expected: Vec<u64> = (0..destinations.len() as u64).collect();
             expected.sort_by_key(|&e| destinations[e as usize]);
             prop_assert_eq!(&found.order, &expected);
@@ -159,8 +164,8 @@ mod tests {
 
     #[test]
     fn empty_graphs_have_empty_rows() {
-        assert_eq!(order(&[], 0).indptr, [0]);
-        assert_eq!(order(&[], 2).indptr, [0, 0, 0]);
+        assert_eq!(order(&[], 0).unwrap().indptr, [0]);
+        assert_eq!(order(&[], 2).unwrap().indptr, [0, 0, 0]);
         let error = check_ids(&[0, 3], 3, "source", "paper").unwrap_err().to_string();
         assert!(error.contains("edge 1 has the source 3, but there are 3 nodes of type 'paper'"), "{error}");
     }

@@ -1,10 +1,6 @@
 //! Writing of a typed dataset: arrays, documents and the manifest, moved into place at once.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
 use graphmill_core::{Buffer, Error, Labels, Result};
 
@@ -20,7 +16,7 @@ use super::{
     values::each_buffer,
 };
 use crate::{
-    atomic::{self, Disk, Real},
+    atomic::{self, Directories, Disk, Real},
     checksum,
     dataset::{
         Normalization, files,
@@ -33,11 +29,9 @@ use crate::{
 impl TypedDataset {
     /// Writes all files to the fresh directory `dir`.
     pub(super) fn write_files(&self, dir: &Path) -> Result<()> {
-        let mut target = Directory { dir, made: BTreeSet::new() };
+        let mut target = Directory { dir, made: Directories::default() };
         let (_, text) = self.manifest(&mut target)?.signed()?;
-        for made in target.made.iter().rev() {
-            atomic::sync_dir(&mut Real, made)?;
-        }
+        target.made.sync()?;
         write_text(&dir.join(FILE_NAME), text.as_bytes())
     }
 
@@ -139,7 +133,7 @@ trait Target {
 struct Directory<'a> {
     dir: &'a Path,
     /// Directories made within it.
-    made: BTreeSet<PathBuf>,
+    made: Directories,
 }
 
 impl Target for Directory<'_> {
@@ -150,10 +144,7 @@ impl Target for Directory<'_> {
         data: &Buffer<T>,
         shape: &[usize],
     ) -> Result<()> {
-        let place = self.dir.join(&path);
-        let parent = atomic::parent(&place);
-        fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
-        self.made.extend([parent.to_path_buf(), atomic::parent(parent).to_path_buf()]);
+        self.made.create(atomic::parent(&self.dir.join(&path)))?;
         files::add(&mut manifest.files, self.dir, &path, data, shape)
     }
 

@@ -158,6 +158,21 @@ fn a_loss_of_power_leaves_the_old_or_the_new_checkpoint() {
     }
 }
 
+/// The directory of a new run, with its missing parents, is as durable as its first checkpoint.
+#[test]
+fn a_loss_of_power_leaves_a_new_run_with_its_checkpoint() {
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let run = RunDir::create(&home.path().join("runs/new")).unwrap();
+        run.write_config(&TrainConfig::default()).unwrap();
+        run.append_epoch(&EpochRecord { epoch: 1, ..EpochRecord::default() }).unwrap();
+        Made::new(1).write(&mut Real, &run.checkpoint()).unwrap();
+    };
+    let disk = ForgettingDisk::record(home.path(), start).unwrap();
+    assert!(disk.is_durable("runs").unwrap());
+    assert!(!disk.ignoring_syncs().is_durable("runs").unwrap());
+}
+
 /// The lines of `metrics.jsonl` are durable before a checkpoint that counts them.
 #[test]
 fn a_loss_of_power_leaves_the_epochs_of_the_checkpoint() {

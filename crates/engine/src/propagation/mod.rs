@@ -238,7 +238,7 @@ fn spread(
     for _ in 0..steps {
         known.watch.check()?;
         let from = [now.view().host(), start.view().host()];
-        over.step(from, next.view_mut().host(), width, alpha, range.clone());
+        over.step(from, next.view_mut().host(), width, alpha, range.clone())?;
         std::mem::swap(&mut now, &mut next);
     }
     Ok(now)

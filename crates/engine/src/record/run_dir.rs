@@ -52,7 +52,7 @@ impl RunDir {
         let mut created: Vec<_> =
             parts.chain([&*lock]).filter(|p| !p.exists()).map(Path::to_path_buf).collect();
         created.sort();
-        fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
+        atomic::create_dirs(&mut Real, path)?;
         let mut run = Self::lock(path)?;
         run.created = created;
         if let Some(name) = NAMES.iter().find(|name| path.join(name).is_symlink()) {

@@ -538,4 +538,19 @@ mod tests {
             assert!(error.contains(&format!("--out {unknown}: ")) && error.contains(".npy"), "{error}");
         }
     }
+
+    #[test]
+    fn a_loss_of_power_leaves_the_old_or_the_new_predictions() {
+        let root = tempfile::tempdir().unwrap();
+        let [old, .., new] = all();
+        for name in TABLE.iter().map(|entry| format!("p.{}", entry.name)) {
+            let path = root.path().join(&name);
+            let target = Target::new(&path).unwrap();
+            target.write(&old).unwrap();
+            let write = || target.write(&new).unwrap();
+            let disk = atomic::ForgettingDisk::record(root.path(), write).unwrap();
+            assert_eq!(disk.mixture(&name).unwrap(), None, "{name}");
+            assert!(disk.ignoring_syncs().mixture(&name).unwrap().is_some(), "{name}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The loop of a sweep: rung by rung, trial by trial.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use graphmill_data::atomic;
 
@@ -53,7 +53,7 @@ pub fn sweep(
     report: &mut dyn FnMut(Step),
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<SweepRecord> {
-    fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create", e))?;
+    atomic::create_dirs(&mut atomic::Real, dir)?;
     let at = dir.join(".sweep.lock");
     let Some(_lock) = atomic::lock(&at).map_err(|e| Error::io(&at, "open", e))? else {
         let message = "another process runs a sweep here; wait for it to end, or pass another --out";

@@ -17,6 +17,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use graphmill_data::atomic::{Real, create_dirs, sync, sync_dir};
 use graphmill_engine::{
     Error, Result,
     record::{EpochRecord, Summary as RunSummary, utilisation},
@@ -43,7 +44,7 @@ impl Events {
     /// # Errors
     /// The directory or the file cannot be created.
     pub(crate) fn create(dir: &Path, before: &[EpochRecord]) -> Result<Self> {
-        fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
+        create_dirs(&mut Real, dir)?;
         let entries = fs::read_dir(dir).map_err(|e| Error::io(dir, "read the directory", e))?;
         let is_ours = |name: &str| name.starts_with(NAME);
         let files = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_ours)).count();
@@ -56,16 +57,24 @@ impl Events {
         let start = SessionLog { status: SessionLog::START };
         events.write(first, |event| event.session_log = Some(start))?;
         if files == 0 {
-            before.iter().try_for_each(|record| events.epoch(record))?;
+            before.iter().try_for_each(|record| events.scalars(record))?;
         }
+        events.sync()?;
+        sync_dir(&mut Real, dir)?;
         Ok(events)
     }
 
-    /// Adds the scalars of an epoch. Missing values are omitted.
+    /// Adds the scalars of an epoch. Missing values are omitted. They are durable afterwards:
+    /// a resumed run does not add earlier epochs.
     ///
     /// # Errors
     /// Writing fails.
     pub(crate) fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
+        self.scalars(record)?;
+        self.sync()
+    }
+
+    fn scalars(&mut self, record: &EpochRecord) -> Result<()> {
         let value = |(tag, value)| scalar(tag, value);
         let value = scalars(record).into_iter().map(value).collect();
         self.write(record.epoch, |event| event.summary = Some(Summary { value }))
@@ -90,7 +99,12 @@ impl Events {
             self.write(summary.best.epoch, |event| event.summary = Some(Summary { value }))?;
         }
         let end = HparamsEnd { status: HparamsEnd::SUCCESS, end_time: now() };
-        self.hparams(hparams::END, Hparams { end: Some(end), ..Hparams::default() })
+        self.hparams(hparams::END, Hparams { end: Some(end), ..Hparams::default() })?;
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<()> {
+        sync(&self.file, &self.path).map_err(|e| Error::io(&self.path, "sync", e))
     }
 
     fn hparams(&mut self, tag: &str, data: Hparams) -> Result<()> {

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use graphmill_data::atomic::ForgettingDisk;
 use graphmill_engine::{
     TrainConfig,
     record::{Stages, WorkerRecord, WorkerStages},
@@ -147,6 +148,18 @@ fn scalars_round_trip() {
         assert!(!second.contains_key(absent), "{absent}");
     }
     assert!(!steps[&1].contains_key("valid/score"));
+}
+
+#[test]
+fn recorded_epochs_survive_a_loss_of_power() {
+    let root = tempfile::tempdir().unwrap();
+    let work = || {
+        let mut events = Events::create(&root.path().join("run/tensorboard"), &[epoch(1)]).unwrap();
+        events.epoch(&epoch(2)).unwrap();
+    };
+    let disk = ForgettingDisk::record(root.path(), work).unwrap();
+    assert!(disk.is_durable("run").unwrap());
+    assert!(!disk.ignoring_syncs().is_durable("run").unwrap());
 }
 
 #[test]

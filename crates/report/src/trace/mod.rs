@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use graphmill_data::atomic::{Real, create_fresh, suffixed, sync_dir};
+use graphmill_data::atomic::{Disk, Real, create_fresh, suffixed, sync, sync_dir};
 use graphmill_engine::{
     Error, Result,
     timeline::{Log, Timeline},
@@ -143,8 +143,8 @@ impl Trace {
         let beside = suffixed(&self.path, ".tmp");
         out.write_all(b"\n]}\n")
             .and_then(|()| out.flush())
-            .and_then(|()| out.get_ref().sync_all())
-            .and_then(|()| fs::rename(&beside, &self.path))
+            .and_then(|()| sync(out.get_ref(), &beside))
+            .and_then(|()| Real.rename(&beside, &self.path))
             .map_err(|e| Error::io(&self.path, "write", e))?;
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
         Ok(sync_dir(&mut Real, dir.unwrap_or(Path::new(".")))?)

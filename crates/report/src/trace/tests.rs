@@ -3,6 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use graphmill_data::atomic::ForgettingDisk;
 use graphmill_engine::timeline::Stage;
 use serde_json::Value;
 
@@ -96,6 +97,17 @@ fn overlaps_beyond_rounding_are_kept() {
     drop(trace);
     let tracks = slices(&events(&path));
     assert!(tracks[&2][1].0 < tracks[&2][0].1, "{tracks:?}");
+}
+
+#[test]
+fn a_loss_of_power_leaves_the_old_or_the_new_trace() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("trace.json");
+    std::fs::write(&path, "old").unwrap();
+    let work = || Trace::create(&path, Arc::new(Timeline::begin())).unwrap().finish().unwrap();
+    let disk = ForgettingDisk::record(root.path(), work).unwrap();
+    assert_eq!(disk.mixture("trace.json").unwrap(), None);
+    assert!(disk.ignoring_syncs().mixture("trace.json").unwrap().is_some());
 }
 
 #[test]

@@ -230,9 +230,9 @@ fn labels<W: Write + Seek>(archive: &mut Archive<W>, labels: &Labels, nodes: usi
         Labels::Multi { member, classes: 1 } => {
             let count = member.iter().filter(|&&m| m == 1).count();
             archive.start("labels_data", "|u1", &[count])?;
-            archive.write(&vec![1u8; count])?;
+            archive.write(&memory::filled(1u8, count).map_err(io::Error::other)?)?;
             archive.start("labels_indices", "<i4", &[count])?;
-            archive.write(&vec![0i32; count])?;
+            archive.write(&memory::filled(0i32, count).map_err(io::Error::other)?)?;
             archive.start("labels_indptr", "<i8", &[nodes + 1])?;
             archive.write(&[0u64])?;
             let mut sum = 0u64;

@@ -18,12 +18,7 @@
 mod columns;
 mod task;
 
-use std::{
-    collections::BTreeSet,
-    fs::{self, File},
-    io::BufWriter,
-    path::Path,
-};
+use std::{collections::BTreeSet, fs, io::BufWriter, path::Path};
 
 use csv::Writer;
 use graphmill_core::{Error, Result};
@@ -31,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::ExportOptions;
 use crate::{
-    atomic::{self, Disk, Real},
+    atomic::{self, Directories, Disk, Real},
     typed::{EdgeData, FeatureTable, NodeData, TableData, TaskOn, TypedDataset, file_name, unique_name},
 };
 use columns::{Columns, write_key, write_value};
@@ -59,7 +54,9 @@ pub(super) fn write(data: &TypedDataset, dst: &Path, options: &ExportOptions) ->
         }
     }
     atomic::write_dir(dst, options.replace, |dir| {
-        let schema = Export { data, dir, names: BTreeSet::new() }.write()?;
+        let mut export = Export { data, dir, names: BTreeSet::new(), made: Directories::default() };
+        let schema = export.write()?;
+        export.made.sync()?;
         let text = serde_json::to_string_pretty(&schema).map_err(|e| Error::invalid(e.to_string()))? + "\n";
         write_file(&dir.join(SCHEMA), text.as_bytes())
     })?;
@@ -100,6 +97,8 @@ struct Export<'a> {
     dir: &'a Path,
     /// Files written.
     names: BTreeSet<String>,
+    /// Directories of the files.
+    made: Directories,
 }
 
 impl Export<'_> {
@@ -120,8 +119,7 @@ impl Export<'_> {
 
     /// Relative path of a new file for a type or task.
     fn path(&mut self, directory: &str, name: String) -> Result<String> {
-        let path = self.dir.join(directory);
-        fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create the directory", e))?;
+        self.made.create(&self.dir.join(directory))?;
         Ok(unique_name(format!("{directory}/{name}"), &mut self.names) + ".csv")
     }
 
@@ -138,7 +136,7 @@ impl Export<'_> {
             csv::ErrorKind::Io(e) => Error::io(&path, "write", e),
             other => Error::format(&path, "table", format!("{other:?}")),
         };
-        let file = File::create_new(&path).map_err(|e| Error::io(&path, "create", e))?;
+        let file = atomic::create_fresh(&path).map_err(|e| Error::io(&path, "create", e))?;
         let mut out = Writer::from_writer(BufWriter::with_capacity(1 << 20, file));
         out.write_record(header).map_err(io)?;
         let mut fields = vec![String::new(); header.len()];
@@ -149,7 +147,7 @@ impl Export<'_> {
         }
         let file = out.into_inner().map_err(|e| Error::io(&path, "write", e.into_error()))?;
         let file = file.into_inner().map_err(|e| Error::io(&path, "write", e.into_error()))?;
-        file.sync_all().map_err(|e| Error::io(&path, "sync", e))
+        atomic::sync(&file, &path).map_err(|e| Error::io(&path, "sync", e))
     }
 
     fn nodes(&mut self, nodes: &NodeData) -> Result<Value> {

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt, path::Path};
 
-use graphmill_core::{Labels, Result, location::Location};
+use graphmill_core::{Labels, Result, location::Location, memory};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
@@ -27,13 +27,13 @@ pub(super) fn read(
     number: impl Fn(&str) -> Result<Option<usize>, String>,
 ) -> Result<Labels> {
     let text = json::map(path)?;
-    let (seen, bytes) = (vec![false; nodes], text.len());
+    let (seen, bytes) = (memory::filled(false, nodes)?, text.len());
     let mut map = ClassMap { nodes, number, bytes, seen, class: Vec::new(), sets: None };
     let mut reader = serde_json::Deserializer::from_slice(&text);
     let at = Location::new(path, "class map");
     map.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| json::error(path, &e))?;
     let Some((member, classes)) = map.sets else {
-        map.class.resize(nodes, -1);
+        memory::resize(&mut map.class, nodes, -1)?;
         return labels::single(&map.class, &at);
     };
     labels::multi(member, classes, &at)
@@ -80,7 +80,7 @@ impl<'de, N: Fn(&str) -> Result<Option<usize>, String>> Visitor<'de> for &mut Cl
                 (Entry::Missing, _) => {}
                 (Entry::Class(-1), Some(_)) => {}
                 (Entry::Class(class), None) => {
-                    self.class.resize(self.nodes, -1);
+                    memory::resize(&mut self.class, self.nodes, -1).map_err(de::Error::custom)?;
                     self.class[v] = class;
                 }
                 (Entry::Set(set), None) if self.class.is_empty() => {
@@ -93,7 +93,7 @@ impl<'de, N: Fn(&str) -> Result<Option<usize>, String>> Visitor<'de> for &mut Cl
                         ));
                     }
                     let size = set.len().saturating_mul(self.nodes);
-                    let mut member: Vec<u8> = match graphmill_core::memory::reserve(size) {
+                    let mut member: Vec<u8> = match memory::reserve(size) {
                         Ok(member) => member,
                         Err(e) => return wrong(e.to_string()),
                     };

@@ -5,14 +5,14 @@
 //! value is an error, because neither 0 nor 1 could represent it. [`take_missing`] converts the
 //! rows of unlabelled nodes to empty sets and returns these nodes.
 
-use graphmill_core::{Labels, NodeId, Result, location::Location, search::position};
+use graphmill_core::{Labels, NodeId, Result, location::Location, memory, search::position};
 
 /// Missing value of a set of classes.
 pub(super) const MISSING: u8 = u8::MAX;
 
 /// Creates one class per node, -1 if unknown; the largest class determines their number.
 pub(super) fn single<T: Copy + Into<i64>>(class: &[T], at: &Location) -> Result<Labels> {
-    let mut checked = Vec::with_capacity(class.len());
+    let mut checked = memory::reserve(class.len())?;
     for (v, &c) in class.iter().enumerate() {
         let c: i64 = c.into();
         match i32::try_from(c) {
@@ -83,8 +83,11 @@ pub(super) fn columns(shape: &[usize], at: &Location) -> Result<usize> {
 }
 
 /// Creates labels of `nodes` unlabelled nodes.
-pub(super) fn unknown(nodes: usize) -> Labels {
-    Labels::Single { class: vec![-1; nodes].into(), classes: 0 }
+///
+/// # Errors
+/// Memory runs out.
+pub(super) fn unknown(nodes: usize) -> Result<Labels> {
+    Ok(Labels::Single { class: memory::filled(-1, nodes)?.into(), classes: 0 })
 }
 
 #[cfg(test)]

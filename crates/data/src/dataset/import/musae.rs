@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location};
+use graphmill_core::{Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location, memory};
 use serde::{
     Deserialize,
     de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
@@ -219,7 +219,7 @@ impl Target {
             rows.push((id, class.unwrap_or_default().to_string(), line));
         }
         rows.sort_unstable();
-        let mut classes = Vec::with_capacity(rows.len());
+        let mut classes = memory::reserve(rows.len())?;
         let mut last: Option<(u64, String, u64)> = None;
         for (id, class, line) in rows {
             let at = || Location::new(path, format!("line {line}"));
@@ -294,7 +294,7 @@ fn number_classes(targets: &[Target]) -> Labels {
 /// Adds a row for each of `nodes` nodes, and returns the number of duplicate feature ids.
 fn read_features(path: &Path, nodes: usize, features: &mut Csr) -> Result<u64> {
     let text = json::map(path)?;
-    let mut lists = Lists { rows: vec![None; nodes], columns: features.columns, repeats: 0 };
+    let mut lists = Lists { rows: memory::filled(None, nodes)?, columns: features.columns, repeats: 0 };
     let mut input = serde_json::Deserializer::from_slice(&text);
     let read = lists.deserialize(&mut input).and_then(|()| input.end());
     read.map_err(|e| json::error(path, &e))?;

@@ -73,7 +73,7 @@ fn shchur(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) -> Result<R
         let member = dense.into_iter().map(|x| if x == 0.0 || x == 1.0 { x as u8 } else { 2 }).collect();
         labels::multi(member, sets.columns, &at("labels_data"))?
     } else {
-        labels::unknown(num_nodes)
+        labels::unknown(num_nodes)?
     };
     let labels = match labels {
         Labels::Single { class, classes } if npz.contains("class_names") => {

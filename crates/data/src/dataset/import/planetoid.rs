@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, location::Location};
+use graphmill_core::{Buffer, Error, Labels, NodeId, Result, Split, location::Location, memory};
 
 use super::{
     ImportOptions, ImportReport, Raw,
@@ -60,7 +60,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         )));
     }
     let mut class = ally;
-    class.resize(num_nodes, -1);
+    memory::resize(&mut class, num_nodes, -1)?;
     for (i, &v) in tests.iter().enumerate() {
         class[v] = ty[i];
     }
@@ -68,7 +68,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let at = Location::new(&tx_path, "pickle");
     let mut report = ImportReport::default();
     let features = features::from_csr(
-        with_tests(allx, &tx, &tests, num_nodes),
+        with_tests(allx, &tx, &tests, num_nodes)?,
         num_nodes,
         options.dense_features,
         &at,
@@ -118,8 +118,8 @@ fn read_graph(path: &Path, num_nodes: usize, mut edges: Edges) -> Result<Edges> 
 
 /// Rows of all nodes: those of `allx`, then row `i` of `tx` for node `tests[i]`; other rows are
 /// empty.
-fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Csr {
-    let mut row_of = vec![None; num_nodes - allx.rows];
+fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Result<Csr> {
+    let mut row_of = memory::filled(None, num_nodes - allx.rows)?;
     tests.iter().enumerate().for_each(|(i, &v)| row_of[v - allx.rows] = Some(i));
     for row in row_of {
         if let Some(i) = row {
@@ -130,7 +130,7 @@ fn with_tests(mut allx: Csr, tx: &Csr, tests: &[usize], num_nodes: usize) -> Csr
         allx.indptr.push(allx.indices.len() as u64);
     }
     allx.rows = num_nodes;
-    allx
+    Ok(allx)
 }
 
 /// Prefix `src` itself, or the dataset `ind.NAME` in the directory `src`.
@@ -182,7 +182,7 @@ fn one_hot(path: &Path, rows: Option<usize>, classes: Option<usize>) -> Result<(
             let message = format!("shape [{found}, {width}] found, [{rows}, {classes}] expected");
             return Err(at.error(message));
         }
-        let mut class = Vec::with_capacity(found);
+        let mut class = memory::reserve(found)?;
         for (i, row) in values.chunks_exact(width.max(1)).enumerate() {
             match row.iter().map(|&x| usize::from(x)).sum::<usize>() {
                 0 => class.push(-1),

@@ -66,7 +66,7 @@ pub(super) fn read(npz: &mut Npz, options: &ImportOptions, scratch: &Scratch) ->
          --task link`, or add features and labels by `graphmill import tables` or `import edges \
          --features X.npy --labels Y.csv`",
     );
-    let labels = labels::unknown(num_nodes);
+    let labels = labels::unknown(num_nodes)?;
     Ok(Raw { num_nodes, edges, omit_unit_weights: true, labels, ..Raw::default() })
 }
 

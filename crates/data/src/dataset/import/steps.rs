@@ -137,7 +137,7 @@ fn given_split(mut splits: Vec<Split>, rule: Option<&SplitRule>) -> Result<Split
 /// E).
 fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &Scratch) -> Result<Dataset> {
     let component = weak_components(&dataset.graph);
-    let mut size = vec![0u32; component.len()];
+    let mut size: Vec<u32> = memory::zeroed(component.len())?;
     for &c in &component {
         size[c as usize] += 1;
     }
@@ -147,7 +147,7 @@ fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &S
     let kept: Vec<NodeId> =
         (0..component.len() as NodeId).filter(|&v| component[v as usize] as usize == largest).collect();
     const GONE: NodeId = NodeId::MAX;
-    let mut number = vec![GONE; component.len()];
+    let mut number = memory::filled(GONE, component.len())?;
     for (i, &v) in kept.iter().enumerate() {
         number[v as usize] = i as NodeId;
     }
@@ -155,7 +155,7 @@ fn largest_component(dataset: Dataset, unlabelled: &mut Vec<NodeId>, scratch: &S
     unlabelled.iter_mut().for_each(|v| *v = number[*v as usize]);
     // A component contains all its in-neighbours, and renumbering keeps their order.
     let graph = &dataset.graph;
-    let mut indptr = Vec::with_capacity(kept.len() + 1);
+    let mut indptr = memory::reserve(kept.len() + 1)?;
     indptr.push(0);
     let mut indices = scratch.column::<NodeId>("component-indices")?;
     let mut weights = graph.edge_weight().map(|_| scratch.column::<f32>("component-weights")).transpose()?;

@@ -12,7 +12,7 @@
 use std::{collections::HashMap, io::Read, ops::Range, path::Path};
 
 use flate2::read::MultiGzDecoder;
-use graphmill_core::{Buffer, Error, Result, location::Location};
+use graphmill_core::{Buffer, Error, Result, location::Location, memory};
 use half::bf16;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -208,7 +208,7 @@ impl Storages<'_> {
             Item::Float(x) => single(Number::Float(*x)),
             Item::Bool(x) => single(Number::Uint((*x).into())),
             Item::List(items) => {
-                let mut all = Vec::with_capacity(items.len());
+                let mut all = memory::reserve(items.len())?;
                 for item in items {
                     match item {
                         Item::Int(_) | Item::Float(_) | Item::Bool(_) => {
@@ -258,7 +258,7 @@ impl Storages<'_> {
             if is_contiguous(&tensor.shape, &tensor.stride) {
                 &storage[tensor.offset * size..(tensor.offset + count) * size]
             } else {
-                bytes.reserve_exact(count * size);
+                memory::grow(&mut bytes, count * size).map_err(|e| e.to_string())?;
                 gather(&tensor.shape, &tensor.stride, tensor.offset, &mut |element| {
                     bytes.extend_from_slice(&storage[element * size..(element + 1) * size]);
                 });

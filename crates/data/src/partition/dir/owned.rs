@@ -1,6 +1,6 @@
 //! Graph of the owner of some parts: all nodes, and the edges into its own.
 
-use graphmill_core::{Buffer, Graph, NodeId, Result};
+use graphmill_core::{Buffer, Graph, NodeId, Result, memory};
 
 use super::{Part, PartitionDir};
 
@@ -16,7 +16,7 @@ impl PartitionDir {
             let number = self.book.of()[v];
             parts.iter().position(|part| part.number == number)
         };
-        let mut indptr = Vec::with_capacity(self.num_nodes() + 1);
+        let mut indptr = memory::reserve(self.num_nodes() + 1)?;
         indptr.push(0u64);
         let mut edges = 0;
         for v in 0..self.num_nodes() {
@@ -28,8 +28,8 @@ impl PartitionDir {
             return Graph::of_sound_edges(indptr.into(), indices.clone(), weights.cloned());
         }
         let mut next = vec![0; parts.len()];
-        let mut indices: Vec<NodeId> = Vec::with_capacity(edges as usize);
-        let mut weights: Vec<f32> = Vec::with_capacity(if self.is_weighted() { edges as usize } else { 0 });
+        let mut indices: Vec<NodeId> = memory::reserve(edges as usize)?;
+        let mut weights: Vec<f32> = memory::reserve(if self.is_weighted() { edges as usize } else { 0 })?;
         for v in 0..self.num_nodes() {
             let Some(p) = of_part(v) else { continue };
             let neighbors = &parts[p].neighbors;

@@ -152,7 +152,7 @@ fn degrees(graph: &Graph) -> Result<Vec<u32>> {
 /// Writes the whole graph, which [`PartitionDir::topology`] opens.
 fn write_topology(graph: &Graph, dir: &Path, m: &mut Manifest) -> Result<()> {
     let path = dir.join(TOPOLOGY);
-    fs::create_dir(&path).map_err(|e| Error::io(&path, "create the directory", e))?;
+    Real.create_dir(&path).map_err(|e| Error::io(&path, "create the directory", e))?;
     let name = |file: &str| format!("{TOPOLOGY}/{file}");
     files::write(&mut m.files, dir, &name(INDPTR), graph.indptr(), &[graph.num_nodes() + 1])?;
     files::write(&mut m.files, dir, &name(INDICES), graph.indices(), &[graph.num_edges()])?;
@@ -190,7 +190,7 @@ impl PartWriter<'_> {
         };
         files::write(&mut m.files, dir, &format!("{name}/{NODES}"), self.nodes, &[self.nodes.len()])?;
         let neighbors = path.join(NEIGHBORS);
-        fs::create_dir(&neighbors).map_err(|e| Error::io(&neighbors, "create the directory", e))?;
+        Real.create_dir(&neighbors).map_err(|e| Error::io(&neighbors, "create the directory", e))?;
         let graph = &self.dataset.graph;
         let mut starts: Vec<u64> = memory::reserve(self.nodes.len() + 1)?;
         starts.push(0);

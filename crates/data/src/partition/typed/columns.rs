@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use graphmill_core::{
-    Buffer, Error, Features, Graph, NodeId, Result, features::FeatureData, typed::TypedGraph,
+    Buffer, Error, Features, Graph, NodeId, Result, features::FeatureData, memory, typed::TypedGraph,
 };
 use half::f16;
 
@@ -34,7 +34,7 @@ impl TypedPartitionDir {
 
     /// Graph of relation `r` with the edges into nodes of `parts`.
     fn relation_of(&self, parts: &[TypedPart], r: usize) -> Result<Graph> {
-        let mut indptr = Vec::with_capacity(self.range(self.schema.relations()[r].dst).len() + 1);
+        let mut indptr = memory::reserve(self.range(self.schema.relations()[r].dst).len() + 1)?;
         let mut end = 0u64;
         indptr.push(end);
         self.for_each_row(parts, r, |row| {
@@ -151,7 +151,7 @@ impl TypedPartitionDir {
         if let [one] = of_parts {
             return Ok(one.clone());
         }
-        let mut all = Vec::with_capacity(of_parts.iter().map(|of| of.len()).sum());
+        let mut all = memory::reserve(of_parts.iter().map(|of| of.len()).sum())?;
         self.for_each_row(parts, r, |row| {
             if let Some((part, row)) = row {
                 all.extend_from_slice(&of_parts[part][row.start * width..row.end * width]);

@@ -3,10 +3,10 @@
 //! Memory holds 8 bytes per node, two windows of each column, and 8 bytes per edge among the own
 //! nodes of a part by one edge type.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use graphmill_core::{
-    Error, NodeId, Result,
+    Error, NodeId, Result, memory,
     progress::{Progress, Quiet, Unit},
 };
 
@@ -162,14 +162,15 @@ impl PartWriter<'_> {
             ids.extend(order.iter().map(|v| first as NodeId + v));
         }
         files::write(&mut m.files, dir, &format!("{name}/{NODES}"), &ids, &[ids.len()])?;
-        let make = |path: &Path| fs::create_dir(path).map_err(|e| Error::io(path, "create the directory", e));
+        let make =
+            |path: &Path| Real.create_dir(path).map_err(|e| Error::io(path, "create the directory", e));
         make(&path.join(NEIGHBORS))?;
         let mut counts = Vec::with_capacity(self.data.edges.len());
         for (r, edges) in self.data.edges.iter().enumerate() {
             let own = &self.orders[schema.ends(r).1];
             let of = path.join(NEIGHBORS).join(r.to_string());
             make(&of)?;
-            let mut indptr = Vec::with_capacity(own.len() + 1);
+            let mut indptr = memory::reserve(own.len() + 1)?;
             indptr.push(0u64);
             own.iter().for_each(|&v| indptr.push(indptr[indptr.len() - 1] + edges.row(v).len() as u64));
             files::write(&mut m.files, dir, &neighbors(self.part, r, "indptr"), &indptr, &[indptr.len()])?;

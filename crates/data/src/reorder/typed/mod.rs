@@ -252,7 +252,7 @@ impl RowOrder<'_> {
             })),
             TableData::Sparse(rows) => {
                 let order: Vec<NodeId> = (0..self.len).map(|i| (self.at)(i) as NodeId).collect();
-                let starts = indptr(rows.indptr(), &order);
+                let starts = indptr(rows.indptr(), &order)?;
                 let row = |i: usize, columns: &mut [u32], values: &mut [f32]| {
                     let old = rows.row(order[i] as usize);
                     columns.copy_from_slice(old.0);

@@ -127,7 +127,7 @@ pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<
 }
 
 /// Copy of standard input in a file, because tables are read several times. The file is removed
-/// when this is dropped.
+/// when this is dropped, and is not synced: after a loss of power its input is gone as well.
 #[derive(Debug)]
 pub(crate) struct Spool {
     path: PathBuf,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use graphmill_core::{Error, Result, location::Location};
+use graphmill_core::{Error, Result, location::Location, memory};
 use parquet::{
     arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReaderBuilder},
     errors,
@@ -68,7 +68,8 @@ impl ChunkReader for Parts {
         match self {
             Self::Local(file) => file.get_bytes(start, length),
             Self::Object(blocks) => {
-                let mut bytes = vec![0; length];
+                let refused = |e: Error| errors::ParquetError::External(e.into());
+                let mut bytes: Vec<u8> = memory::zeroed(length).map_err(refused)?;
                 blocks.read_exact_at(&mut bytes, start)?;
                 Ok(bytes.into())
             }

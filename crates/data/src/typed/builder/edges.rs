@@ -138,7 +138,7 @@ impl EdgeBuilder {
                 columns.check(src.len())?;
                 csc::check_ids(&src, sources, "source", &edge_type.source)?;
                 csc::check_ids(&dst, destinations, "destination", &edge_type.destination)?;
-                let mut sorted = csc::order(&dst, destinations);
+                let mut sorted = csc::order(&dst, destinations)?;
                 let columns = columns.gather(&sorted.order)?;
                 let indices = gather(&src, 1, &sorted.order)?;
                 let indptr = std::mem::take(&mut sorted.indptr);
@@ -196,7 +196,7 @@ fn reversed(edges: &EdgeData, name: &str, columns: Columns, counts: [usize; 2]) 
         )));
     }
     let sources_of_reverse = csc::destinations(indptr);
-    let sorted = csc::order(&edges.indices, sources);
+    let sorted = csc::order(&edges.indices, sources)?;
     let Columns { weights, time, features } = columns.gather(&sorted.order)?;
     Ok(EdgeData {
         edge_type: edges.edge_type.reversed(name),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use graphmill_core::{Buffer, ClassColumn, Error, Labels, NodeId, Result, Split};
+use graphmill_core::{Buffer, ClassColumn, Error, Labels, NodeId, Result, Split, memory};
 
 use crate::typed::{EdgeType, Negatives, Seeds, Targets, Task, TaskOn, csc::Order, values::gather};
 
@@ -187,7 +187,7 @@ fn moved(split: &Split, order: &[u64]) -> Result<Split> {
         let message = format!("{} rows: rows are numbered by 32 bits; list the rows as seeds", order.len());
         return Err(Error::invalid(message));
     }
-    let mut place = vec![0 as NodeId; order.len()];
+    let mut place: Vec<NodeId> = memory::zeroed(order.len())?;
     order.iter().enumerate().for_each(|(i, &row)| place[row as usize] = i as NodeId);
     let part = |name: &str, ids: &[NodeId]| -> Result<Buffer<NodeId>> {
         if let Some(row) = ids.iter().find(|row| **row as usize >= order.len()) {

@@ -50,8 +50,8 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     let mut truster = number(&mut users, &trust[0])?;
     let mut trusted = number(&mut users, &trust[1])?;
     let (user_count, product_count) = (users.len(), products.len());
-    let (user_keys, user_number) = users.finish();
-    let (product_keys, product_number) = products.finish();
+    let (user_keys, user_number) = users.finish()?;
+    let (product_keys, product_number) = products.finish()?;
     [&mut rater, &mut truster, &mut trusted].into_iter().for_each(|ids| renumber(ids, &user_number));
     renumber(&mut product, &product_number);
     raw.add_nodes("user", user_count, Some(user_keys));

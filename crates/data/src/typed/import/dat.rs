@@ -274,7 +274,7 @@ pub(super) fn add_node_tasks(
         let count = raw.nodes[position].count;
         let labels = match multi || test_multi {
             true => multi_labels(count, &pairs, &Location::new(files.path(), "label.dat"))?,
-            false => single_labels(count, &pairs, 0),
+            false => single_labels(count, &pairs, 0)?,
         };
         let classes = labels.classes();
         let (train, valid) = hold_out(train_ids, options.valid_fraction.unwrap_or(0.2), options.split_seed);

@@ -85,7 +85,7 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
                 _ => tables.push(source.table(&chunks, rows)?),
             }
         }
-        edges.features = loose::join(tables, rows);
+        edges.features = loose::join(tables, rows)?;
         raw.edges.push(edges);
     }
     for i in 0..raw.nodes.len() {
@@ -196,7 +196,7 @@ impl Source<'_> {
                 tables.push(self.table(&chunks, count)?);
             }
         }
-        raw.nodes[i].features = loose::join(tables, count);
+        raw.nodes[i].features = loose::join(tables, count)?;
         let Some(class) = class else { return Ok(()) };
         let name = raw.nodes[i].name.clone();
         let label = |(v, x): (usize, &f64)| match x {

@@ -70,7 +70,7 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
         for file in own().filter(|file| !NOT_FEATURES.contains(&file.name.as_str())) {
             parts.push(loose::features(&files, &file.path, &file.format, nodes.count)?);
         }
-        nodes.features = loose::join(parts, nodes.count);
+        nodes.features = loose::join(parts, nodes.count)?;
         if let Some(file) = own().find(|file| ["year", "time", "timestamp"].contains(&file.name.as_str())) {
             nodes.time = Some(times(&files, file, nodes.count)?.into());
         }
@@ -101,7 +101,7 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
                 _ => parts.push(loose::features(&files, &file.path, &file.format, edges.src.len())?),
             }
         }
-        edges.features = loose::join(parts, edges.src.len());
+        edges.features = loose::join(parts, edges.src.len())?;
         raw.edges.push(edges);
     }
     let tasks = metadata.tasks.as_deref().unwrap_or_default();

@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use graphmill_core::{Result, location::Location};
+use graphmill_core::{Result, location::Location, memory};
 
 use super::{
     TypedOptions, arrays,
@@ -142,11 +142,12 @@ fn from_coo(npz: &mut Npz, at: &Location) -> Result<Csr> {
         return Err(at.error(format!("entry {i} is in row {}, but there are {rows} rows", row[i])));
     }
     crate::dataset::import::claims::nodes(rows as usize, row.len() as u64, at)?;
-    let mut indptr = vec![0u64; rows as usize + 1];
+    let mut indptr: Vec<u64> = memory::zeroed(rows as usize + 1)?;
     row.iter().for_each(|&i| indptr[i as usize + 1] += 1);
     (0..rows as usize).for_each(|i| indptr[i + 1] += indptr[i]);
-    let mut next = indptr.clone();
-    let (mut indices, mut values) = (vec![0u32; col.len()], vec![0f32; col.len()]);
+    let mut next: Vec<u64> = memory::reserve(indptr.len())?;
+    next.extend_from_slice(&indptr);
+    let (mut indices, mut values) = (memory::zeroed(col.len())?, memory::zeroed(col.len())?);
     for ((i, j), x) in row.into_iter().zip(col).zip(data) {
         let at = next[i as usize] as usize;
         next[i as usize] += 1;
@@ -184,7 +185,7 @@ fn read_tasks(files: &Files, raw: &mut RawTyped, read: &mut Vec<String>) -> Resu
         ));
     }
     let pairs: Vec<(u32, u32)> = (0..).zip(classes.iter().copied()).collect();
-    let labels = single_labels(classes.len(), &pairs, 0);
+    let labels = single_labels(classes.len(), &pairs, 0)?;
     let sizes: Vec<String> = files
         .names()
         .iter()

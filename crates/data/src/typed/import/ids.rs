@@ -1,5 +1,7 @@
 //! Arbitrary ids of a source, numbered from 0: integers ascending, texts by first occurrence.
 
+use graphmill_core::{Result, memory};
+
 use super::lines::Interner;
 use crate::typed::Keys;
 
@@ -34,20 +36,23 @@ impl Ids {
 
     /// Keys of the nodes, and the final number of each preliminary one. Ids that are all integers
     /// ascend.
-    pub(super) fn finish(self) -> (Keys, Vec<u32>) {
+    ///
+    /// # Errors
+    /// Memory runs out.
+    pub(super) fn finish(self) -> Result<(Keys, Vec<u32>)> {
         let integer = |text: &str| text.parse::<i64>().ok().filter(|x| x.to_string() == text);
         let integers: Option<Vec<i64>> = self.names.texts().iter().map(|text| integer(text)).collect();
         let Some(integers) = integers else {
-            return (Keys::texts(self.names.texts()), (0..self.names.len() as u32).collect());
+            return Ok((Keys::texts(self.names.texts()), (0..self.names.len() as u32).collect()));
         };
         let mut order: Vec<u32> = (0..integers.len() as u32).collect();
         order.sort_unstable_by_key(|&i| integers[i as usize]);
-        let mut number = vec![0; order.len()];
+        let mut number: Vec<u32> = memory::zeroed(order.len())?;
         for (new, &old) in order.iter().enumerate() {
             number[old as usize] = new as u32;
         }
         let sorted: Vec<i64> = order.iter().map(|&i| integers[i as usize]).collect();
-        (Keys::Integers(sorted.into()), number)
+        Ok((Keys::Integers(sorted.into()), number))
     }
 }
 
@@ -64,7 +69,7 @@ mod tests {
     fn integers_ascend_and_texts_keep_their_order() {
         let mut ids = Ids::default();
         let mut column: Vec<u32> = ["10", " 9", "10", "-3"].iter().map(|id| ids.id(id).unwrap()).collect();
-        let (keys, number) = ids.finish();
+        let (keys, number) = ids.finish().unwrap();
         renumber(&mut column, &number);
         assert_eq!(column, [2, 1, 2, 0]);
         let Keys::Integers(keys) = keys else { panic!() };
@@ -72,6 +77,6 @@ mod tests {
         let mut ids = Ids::default();
         assert!(ids.id(" ").is_err());
         assert_eq!((ids.id("b"), ids.id("01"), ids.len()), (Ok(0), Ok(1), 2));
-        assert_eq!(ids.finish().0.get(1).to_string(), "01");
+        assert_eq!(ids.finish().unwrap().0.get(1).to_string(), "01");
     }
 }

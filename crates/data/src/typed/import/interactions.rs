@@ -48,8 +48,8 @@ pub(super) fn read(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
     };
     let mut parts = [part("train")?, part("valid")?, part("test")?];
     let matrix = files.find("s_adj_mat.npz").filter(|_| parts[0].users.is_empty());
-    let (user_keys, user_numbers, mut user_count) = numbers(users);
-    let (item_keys, item_numbers, mut item_count) = numbers(items);
+    let (user_keys, user_numbers, mut user_count) = numbers(users)?;
+    let (item_keys, item_numbers, mut item_count) = numbers(items)?;
     for part in &mut parts {
         renumber(&mut part.users, &user_numbers);
         renumber(&mut part.items, &item_numbers);
@@ -111,18 +111,18 @@ fn read_lists(files: &Files, name: &str, users: &mut Ids, items: &mut Ids) -> Re
 }
 
 /// Keys of ids, their final numbers, and the number of nodes: whole numbers from 0 stay unchanged
-/// if they are dense.
-fn numbers(ids: Ids) -> (Option<Keys>, Vec<u32>, usize) {
+/// if they are dense. Fails if memory runs out.
+fn numbers(ids: Ids) -> Result<(Option<Keys>, Vec<u32>, usize)> {
     let preliminary = ids.len();
-    let (keys, number) = ids.finish();
+    let (keys, number) = ids.finish()?;
     if let Keys::Integers(values) = &keys {
         let last = values.last().copied().unwrap_or(-1);
         if values.first().is_none_or(|&first| first >= 0) && last < (2 * preliminary as i64).max(1 << 16) {
             let unchanged = number.iter().map(|&new| values[new as usize] as u32).collect();
-            return (None, unchanged, (last + 1) as usize);
+            return Ok((None, unchanged, (last + 1) as usize));
         }
     }
-    (Some(keys), number, preliminary)
+    Ok((Some(keys), number, preliminary))
 }
 
 /// Reads the training pairs of a symmetric matrix of users and then items: every row before the

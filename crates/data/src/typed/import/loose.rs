@@ -1,7 +1,7 @@
 //! Arrays of descriptions that name a file and its format: `numpy`, `torch`, `csv` or (with
 //! the feature of that name) `parquet`.
 
-use graphmill_core::{Buffer, Result, location::Location};
+use graphmill_core::{Buffer, Result, location::Location, memory};
 
 use super::{
     arrays,
@@ -140,12 +140,15 @@ pub(super) fn features(files: &Files, path: &str, format: &str, rows: usize) -> 
 }
 
 /// Joins feature tables of the same rows, column by column. A single table is returned unchanged.
-pub(super) fn join(mut tables: Vec<FeatureTable>, rows: usize) -> Option<FeatureTable> {
+///
+/// # Errors
+/// Memory runs out.
+pub(super) fn join(mut tables: Vec<FeatureTable>, rows: usize) -> Result<Option<FeatureTable>> {
     if tables.len() < 2 {
-        return tables.pop();
+        return Ok(tables.pop());
     }
-    let width = tables.iter().map(|table| table.width).sum();
-    let mut values: Vec<f32> = Vec::with_capacity(rows * width);
+    let width: usize = tables.iter().map(|table| table.width).sum();
+    let mut values: Vec<f32> = memory::reserve(rows.saturating_mul(width))?;
     let mut row = vec![0f64; width];
     for i in 0..rows {
         for table in &tables {
@@ -153,7 +156,7 @@ pub(super) fn join(mut tables: Vec<FeatureTable>, rows: usize) -> Option<Feature
             values.extend(row[..table.width].iter().map(|&x| x as f32));
         }
     }
-    Some(FeatureTable::dense(width, values))
+    Ok(Some(FeatureTable::dense(width, values)))
 }
 
 /// Labels of rows: whole numbers are classes, rows of zeros and ones are sets, other numbers are

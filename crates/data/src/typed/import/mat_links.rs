@@ -11,6 +11,7 @@ use graphmill_core::{
     Error, Result,
     keyed::{Stream, key},
     location::Location,
+    memory,
 };
 
 use super::{
@@ -109,7 +110,7 @@ fn draw_negatives(nodes: usize, links: &[(u32, u32)], count: usize, seed: u64) -
         ));
     }
     let mut stream = Stream::new(key(&[seed, NEGATIVES]));
-    let (mut drawn, mut seen) = (Vec::with_capacity(2 * count), HashSet::new());
+    let (mut drawn, mut seen) = (memory::reserve(2 * count).map_err(|e| e.to_string())?, HashSet::new());
     while seen.len() < count {
         let [u, v] = [(); 2].map(|()| stream.below(nodes as u64) as u32);
         let pair = (u.min(v), u.max(v));

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use graphmill_core::{Labels, Result};
+use graphmill_core::{Labels, Result, memory};
 
 use super::{
     TypedOptions,
@@ -167,7 +167,7 @@ pub(super) fn labels_of(files: &Files, path: &str, count: usize) -> Result<Label
         let classes = class.iter().max().map_or(0, |&most| (most + 1) as usize);
         return Ok(Labels::Single { class: class.into(), classes });
     }
-    let mut member = Vec::with_capacity(count * width);
+    let mut member = memory::reserve(count * width)?;
     for (v, row) in rows.iter().enumerate() {
         for x in row {
             match x {

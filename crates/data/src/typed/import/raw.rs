@@ -6,6 +6,7 @@ use graphmill_core::{
     Buffer, Labels, NodeId, Result, Split,
     keyed::{Stream, key},
     location::Location,
+    memory,
 };
 use serde::Serialize;
 
@@ -225,14 +226,17 @@ pub(super) fn link_task(
 
 /// Labels of `count` nodes from `(node, class)`; nodes without one are unlabelled. `classes` is
 /// the smallest number of classes.
-pub(super) fn single_labels(count: usize, pairs: &[(u32, u32)], classes: usize) -> Labels {
-    let mut class = vec![-1i32; count];
+///
+/// # Errors
+/// Memory runs out.
+pub(super) fn single_labels(count: usize, pairs: &[(u32, u32)], classes: usize) -> Result<Labels> {
+    let mut class = memory::filled(-1i32, count)?;
     let mut most = classes;
     for &(v, c) in pairs {
         class[v as usize] = c as i32;
         most = most.max(c as usize + 1);
     }
-    Labels::Single { class: class.into(), classes: most }
+    Ok(Labels::Single { class: class.into(), classes: most })
 }
 
 /// Sets of classes of `count` nodes from `(node, class)`.
@@ -242,7 +246,7 @@ pub(super) fn single_labels(count: usize, pairs: &[(u32, u32)], classes: usize) 
 pub(super) fn multi_labels(count: usize, pairs: &[(u32, u32)], at: &Location) -> Result<Labels> {
     let classes = pairs.iter().map(|&(_, c)| c as usize + 1).max().unwrap_or(1);
     claims::dense(count, classes, pairs.len(), at)?;
-    let mut member = vec![0u8; count * classes];
+    let mut member: Vec<u8> = memory::zeroed(count * classes)?;
     pairs.iter().for_each(|&(v, c)| member[v as usize * classes + c as usize] = 1);
     Ok(Labels::Multi { member: member.into(), classes })
 }

@@ -120,7 +120,7 @@ fn read_task(files: &Files, entities: &Interner, options: &TypedOptions, raw: &m
         let message = format!("'{}' is also in the test set", entities.texts()[*v as usize]);
         return Err(wrong(files, training, message));
     }
-    let labels = single_labels(entities.len(), &[train, test].concat(), classes.len());
+    let labels = single_labels(entities.len(), &[train, test].concat(), classes.len())?;
     let (train, valid) = hold_out(train_ids, options.valid_fraction.unwrap_or(0.2), options.split_seed);
     let name = label.trim_start_matches("label_");
     let mut task = node_task(name, ENTITY, labels, [train, valid, test_ids]);

@@ -84,7 +84,7 @@ pub(super) fn add(
         raw.report.count(&format!("{}: events before an earlier line, put in order", events.name), late);
     }
     let count = ids.len();
-    let (keys, number) = ids.finish();
+    let (keys, number) = ids.finish()?;
     for events in &mut all {
         renumber(&mut events.src, &number);
         renumber(&mut events.dst, &number);

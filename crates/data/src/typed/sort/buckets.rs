@@ -17,7 +17,8 @@ const BUCKETS: u64 = 256;
 /// Bytes of a bucket that are written at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Records in a file, by range of destinations and in the order of the input within a range.
+/// Records in a file, by range of destinations and in the order of the input within a range. The
+/// file is not synced: an import that is repeated after a loss of power writes it again.
 #[derive(Debug)]
 pub(super) struct Buckets {
     path: PathBuf,
@@ -71,7 +72,7 @@ impl Buckets {
     /// Reads a block into `to`.
     fn read(&mut self, (offset, length): (u64, usize), to: &mut Vec<u8>) -> Result<()> {
         let start = to.len();
-        to.resize(start + length, 0);
+        memory::resize(to, start + length, 0)?;
         let read =
             self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(&mut to[start..]));
         read.map_err(|e| Error::io(&self.path, "read", e))

@@ -44,13 +44,13 @@ impl RowRules {
     }
 
     /// Orders the rows by time, and counts or drops parallel edges. Returns their number.
-    fn apply(self, sorted: &mut csc::Order, records: Records) -> u64 {
+    fn apply(self, sorted: &mut csc::Order, records: Records) -> Result<u64> {
         let Self { by_time, counts_parallel, drops_parallel } = self;
         if !self.needs_row() {
-            return 0;
+            return Ok(0);
         }
         let mut rest = &mut sorted.order[..];
-        let mut rows = Vec::with_capacity(sorted.indptr.len());
+        let mut rows = memory::reserve(sorted.indptr.len())?;
         for ends in sorted.indptr.windows(2) {
             let (row, others) = rest.split_at_mut((ends[1] - ends[0]) as usize);
             rest = others;
@@ -82,7 +82,7 @@ impl RowRules {
         let others = sorted.order.len() as u64 - kept;
         if drops_parallel && others > 0 {
             let mut end = 0;
-            let mut order = Vec::with_capacity(kept as usize);
+            let mut order = memory::reserve(kept as usize)?;
             for (row, &first) in first.iter().enumerate() {
                 let start = sorted.indptr[row] as usize;
                 order.extend_from_slice(&sorted.order[start..start + first as usize]);
@@ -94,7 +94,7 @@ impl RowRules {
             }
             sorted.order = order;
         }
-        others
+        Ok(others)
     }
 }
 
@@ -149,7 +149,7 @@ impl<'a> Records<'a> {
         let rows = parallel::map(self.bytes.len() / self.layout.length, |e| {
             number::<NodeId>(self.get(e), 0) - range.start as NodeId
         })?;
-        Ok(csc::order(&rows, (range.end - range.start) as usize))
+        csc::order(&rows, (range.end - range.start) as usize)
     }
 
     /// Adds the values at a place of the records to a column, in the given order.
@@ -163,7 +163,7 @@ impl<F: Element> Output<F> {
     pub(super) fn add(&mut self, records: &[u8], range: Range<u64>) -> Result<()> {
         let records = Records { bytes: records, layout: self.layout };
         let mut sorted = records.order(&range)?;
-        self.parallel += self.rules.apply(&mut sorted, records);
+        self.parallel += self.rules.apply(&mut sorted, records)?;
         let csc::Order { indptr, order } = sorted;
         for ends in indptr[1..].chunks(ROWS) {
             let ends: Vec<u64> = ends.iter().map(|end| self.edges + end).collect();

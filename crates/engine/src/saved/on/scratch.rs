@@ -8,7 +8,8 @@
 //! It lies in the system's directory of temporary files, or, if that cannot be written, in the
 //! working directory: a container may have no directory for temporary files.
 //!
-//! Making one costs one listing of both directories for each process.
+//! Making one costs one listing of both directories for each process. Nothing in it is synced:
+//! after a loss of power its process is gone, and the command runs again from the beginning.
 
 use std::{
     fs::{self, File, TryLockError},

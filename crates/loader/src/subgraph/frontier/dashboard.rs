@@ -89,11 +89,13 @@ impl Dashboard {
     /// Writes the pins of all tiles from the first cell on.
     #[inline(always)]
     fn clean_up<S: Simd>(&mut self) -> Result<()> {
-        self.capacity = (self.live as f64 * self.eta) as usize;
-        let lines = self.capacity.div_ceil(LINE) + SLACK;
-        if self.cells.len() < lines || self.capacity > u32::MAX as usize {
-            grow(&mut self.cells, lines, self.live, self.capacity)?;
+        let capacity = (self.live as f64 * self.eta) as usize;
+        let lines = capacity.div_ceil(LINE) + SLACK;
+        if self.cells.len() < lines || capacity > u32::MAX as usize {
+            grow(&mut self.cells, lines, self.live, capacity)?;
         }
+        // only now, because look-ups rely on as many cells
+        self.capacity = capacity;
         let (mut at, cells) = (0, &mut self.cells[..]);
         for (pin, tile) in self.tiles[..self.count].iter_mut().enumerate() {
             tile.start = at as u32;
@@ -256,5 +258,6 @@ mod tests {
         let mut board = Dashboard::default();
         let error = board.start::<Portable>(2.0, vec![1 << 31; 2].into_iter()).unwrap_err().to_string();
         assert!(error.contains("4294967296") && error.contains("degree cap"), "{error}");
+        assert!(board.capacity <= board.cells.len() * LINE, "no cell is looked up that does not exist");
     }
 }

@@ -149,6 +149,15 @@ impl Simd for Portable {
     }
 }
 
+/// Returns true if `len` cells from `start` on, and [`SLACK`] lines after them, lie in `lines`;
+/// without a sum, which could wrap.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn holds(lines: &[Line], start: usize, len: usize) -> bool {
+    let cells = lines.len().checked_sub(SLACK).map(|lines| lines * LINE);
+    cells.and_then(|cells| cells.checked_sub(start)).is_some_and(|rest| len <= rest)
+}
+
 /// Implements [`Level::Avx2`], only within functions that have the feature.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Avx2;
@@ -162,7 +171,7 @@ impl Simd for Avx2 {
             _mm256_setr_epi16, _mm256_store_si256,
         };
         const WIDE: usize = 16;
-        assert!(start + len + SLACK * LINE <= lines.len() * LINE);
+        assert!(holds(lines, start, len));
         // SAFETY: the type is used only within functions that have AVX2. Pointers are aligned to 32
         // bytes, because lines are aligned to 64. The last vector written is that of cell `start +
         // len
@@ -217,7 +226,7 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn fill(lines: &mut [Line], start: usize, len: usize, pin: u16) {
         use std::arch::x86_64::{__m512i, _mm512_mask_storeu_epi16, _mm512_set1_epi16, _mm512_store_si512};
-        assert!(start + len + SLACK * LINE <= lines.len() * LINE);
+        assert!(holds(lines, start, len));
         // SAFETY: the type is used only within functions that have AVX-512 BW. Pointers are aligned
         // as lines are. The last line written is that of cell `start + len - 1`, or the one after
         // that of `start`: the assertion ensures that both exist.
@@ -316,6 +325,15 @@ mod tests {
                 assert_eq!(all, added(&children, more));
             }
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn cells_whose_sums_would_wrap_are_outside() {
+        let lines = vec![Line([0; LINE]); 1 + SLACK];
+        assert!(holds(&lines, 0, LINE) && holds(&lines, LINE, 0) && !holds(&lines, 1, LINE));
+        assert!(!holds(&lines, usize::MAX, 1) && !holds(&lines, 1, usize::MAX));
+        assert!(!holds(&lines[1..], 1, 0));
     }
 
     #[test]

@@ -72,9 +72,9 @@ const LANES: usize = 16;
 
 /// Computes `c = beta c + a b` serially: `m x k` by `k x n`; the rows of `c` are `stride` apart.
 pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c: &mut [f32], stride: usize) {
-    assert!((m - 1) * a.rs + (k - 1) * a.cs < a.data.len());
-    assert!((k - 1) * b.rs + (n - 1) * b.cs < b.data.len());
-    assert!((m - 1) * stride + n <= c.len() && n <= stride);
+    assert!(is_inside(a.data.len(), [m, k], [a.rs, a.cs]));
+    assert!(is_inside(b.data.len(), [k, n], [b.rs, b.cs]));
+    assert!(is_inside(c.len(), [m, n], [stride, 1]) && n <= stride);
     // The kernels write columns of the result, so they compute its transpose, unless it is a
     // column.
     let [rs, cs] = [stride as isize, 1];
@@ -104,6 +104,14 @@ pub(super) fn product(a: Factor, b: Factor, [m, n, k]: [usize; 3], beta: f32, c:
             Parallelism::None,
         );
     }
+}
+
+/// Returns true if a matrix of this shape with these strides has elements, and all within `len`
+/// values.
+fn is_inside(len: usize, [rows, columns]: [usize; 2], [rs, cs]: [usize; 2]) -> bool {
+    let last = |count: usize, stride: usize| count.checked_sub(1)?.checked_mul(stride);
+    let last = last(rows, rs).zip(last(columns, cs)).and_then(|(row, column)| row.checked_add(column));
+    last.is_some_and(|last| last < len)
 }
 
 /// [`product`], with rows whose bits do not depend on their number. The library sums a single row
@@ -371,4 +379,28 @@ fn by_inner(a: Factor, b: Factor, k: usize, m: usize, n: usize, beta: f32, c: &m
         let (a, b) = (a.from(0, inner.start), b.from(inner.start, 0));
         product(a, b, [size / n, n, inner.len()], 0.0, partial, n);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrices_outside_of_their_values_are_refused() {
+        // 2 x 3 with rows of 4 values
+        assert!(is_inside(7, [2, 3], [4, 1]) && !is_inside(6, [2, 3], [4, 1]));
+        for shape in [[0, 3], [2, 0], [0, 0]] {
+            assert!(!is_inside(7, shape, [4, 1]), "{shape:?} has no element");
+        }
+        // products and sums that wrap
+        assert!(!is_inside(7, [usize::MAX, 1], [2, 1]));
+        assert!(!is_inside(7, [3, 2], [usize::MAX / 2, 2]));
+    }
+
+    #[test]
+    #[should_panic(expected = "is_inside")]
+    fn an_empty_product_is_refused() {
+        let a = Factor { data: &[1.0], rs: 1, cs: 1 };
+        product(a, a, [0, 1, 1], 0.0, &mut [0.0], 1);
+    }
 }

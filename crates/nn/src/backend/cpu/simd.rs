@@ -95,7 +95,7 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// Loads `x[at..]` up to a vector's length, then `fill`.
     #[inline(always)]
     fn load_or(self, x: &[f32], at: usize, fill: Self::F) -> Self::F {
-        if at + Self::LANES <= x.len() {
+        if holds(x.len(), at, Self::LANES) {
             // SAFETY: by the condition above.
             unsafe { self.load_full(x.as_ptr().add(at)) }
         } else {
@@ -106,13 +106,19 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// Stores to `x[at..]`, up to a vector's length.
     #[inline(always)]
     fn store(self, x: &mut [f32], at: usize, v: Self::F) {
-        if at + Self::LANES <= x.len() {
+        if holds(x.len(), at, Self::LANES) {
             // SAFETY: by the condition above.
             unsafe { self.store_full(x.as_mut_ptr().add(at), v) }
         } else {
             self.store_part(&mut x[at..], v);
         }
     }
+}
+
+/// Returns true if `count` of `len` values lie from `at` on; without a sum, which could wrap.
+#[inline(always)]
+fn holds(len: usize, at: usize, count: usize) -> bool {
+    len.checked_sub(count).is_some_and(|last| at <= last)
 }
 
 /// Element type of a feature table, read as f32.
@@ -336,5 +342,20 @@ impl Simd for Portable {
             max = if a[i] > max { a[i] } else { max };
         }
         max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_whose_sums_would_wrap_are_outside() {
+        for (len, at) in [(8, 0), (9, 1), (20, 12)] {
+            assert!(holds(len, at, 8));
+        }
+        for (len, at) in [(7, 0), (8, 1), (0, 0), (8, usize::MAX), (8, usize::MAX - 7)] {
+            assert!(!holds(len, at, 8), "{len} values from {at} on");
+        }
     }
 }

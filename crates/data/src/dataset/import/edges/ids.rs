@@ -1,6 +1,6 @@
 //! Mapping from the ids in files to node numbers.
 
-use graphmill_core::{Buffer, NodeId, Result, location::Location, progress::Unit};
+use graphmill_core::{Buffer, NodeId, Result, location::Location, memory, progress::Unit};
 use rayon::prelude::*;
 
 use super::super::{claims, splits};
@@ -140,7 +140,7 @@ impl Sparse {
         if ids.len() > NodeId::MAX as usize {
             return Err(at.error("more ids than 32 bits can number"));
         }
-        let index = Index::new(ids);
+        let index = Index::new(ids)?;
         self.scratch.stage("numbering ids", Some(count), Unit::Edges);
         let pairs = self.pairs.finish()?;
         let weights = self.weights.map(Rows::finish).transpose()?.unwrap_or_default();
@@ -167,19 +167,19 @@ pub(super) struct Index {
 }
 
 impl Index {
-    fn new(ids: Vec<u64>) -> Self {
+    fn new(ids: Vec<u64>) -> Result<Self> {
         // About two ids per entry if they are evenly spread.
         let bits = (usize::BITS - ids.len().leading_zeros()).saturating_sub(1).clamp(1, 26);
         let most = ids.last().copied().unwrap_or(0);
         let shift = (64 - most.leading_zeros()).saturating_sub(bits);
-        let mut starts = Vec::with_capacity((most >> shift) as usize + 2);
+        let mut starts = memory::reserve((most >> shift) as usize + 2)?;
         for top in 0..=(most >> shift) {
             let from = starts.last().map_or(0, |&start: &u32| start as usize);
             let more = ids[from..].iter().take_while(|&&id| id >> shift < top).count();
             starts.push((from + more) as u32);
         }
         starts.push(ids.len() as u32);
-        Self { ids, shift, starts }
+        Ok(Self { ids, shift, starts })
     }
 
     fn number(&self, id: u64) -> Option<NodeId> {
@@ -232,7 +232,7 @@ mod tests {
             others in prop::collection::vec(any::<u64>(), 20),
         ) {
             let sorted: Vec<u64> = ids.iter().copied().collect();
-            let index = Index::new(sorted.clone());
+            let index = Index::new(sorted.clone()).unwrap();
             for id in others.into_iter().chain(sorted.clone()).chain(0..200) {
                 prop_assert_eq!(index.number(id), sorted.binary_search(&id).ok().map(|i| i as u32));
             }

@@ -113,7 +113,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let labels = match (labels, &files.pairs) {
         (Some((labels, _)), _) => labels,
         (None, Some(path)) => pairs::read(path, &ids, options.first_id, &mut report)?,
-        (None, None) => labels::unknown(num_nodes),
+        (None, None) => labels::unknown(num_nodes)?,
     };
     let labels = meta.with_classes(labels)?;
     let features = features.map_or_else(Features::default, |(features, _)| features);

@@ -123,7 +123,7 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
         .ignore_unread(if directory.as_os_str().is_empty() { Path::new(".") } else { directory }, |name| {
             own == Some(name) || named.contains(&name)
         })?;
-    let labels = known.unwrap_or_else(|| labels::unknown(num_nodes));
+    let labels = known.map_or_else(|| labels::unknown(num_nodes), Ok)?;
     let directory = yaml.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let name = source.metadata.dataset_name.clone().unwrap_or_else(|| directory.into_owned());
     let splits = split.into_iter().collect();
@@ -315,7 +315,7 @@ fn enter(known: &mut Option<Labels>, new: Labels, ids: &[u64], nodes: usize, at:
         (None, new) => {
             let empty = match &new {
                 Labels::Single { .. } | Labels::Columns { .. } | Labels::Values { .. } => {
-                    labels::unknown(nodes)
+                    labels::unknown(nodes)?
                 }
                 Labels::Multi { member, classes } => {
                     let size = nodes.saturating_mul(*classes);

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt, path::Path};
 
-use graphmill_core::{NodeId, Result, location::Location};
+use graphmill_core::{NodeId, Result, location::Location, memory};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use super::super::json;
@@ -55,7 +55,7 @@ impl Numbering {
         let mut reader = serde_json::Deserializer::from_slice(&text);
         map.deserialize(&mut reader).and_then(|()| reader.end()).map_err(|e| json::error(path, &e))?;
         let len = map.of.len();
-        let mut count = vec![0u32; len];
+        let mut count: Vec<u32> = memory::zeroed(len)?;
         for &row in map.of.values() {
             if let Some(count) = count.get_mut(row as usize) {
                 *count += 1;
@@ -72,8 +72,8 @@ impl Numbering {
             )));
         }
         let mut of = map.of;
-        let mut met = vec![false; len];
-        let mut rows = Vec::with_capacity(keys.len());
+        let mut met = memory::filled(false, len)?;
+        let mut rows = memory::reserve(keys.len())?;
         for key in keys {
             let row = of.get(&*key).copied().unwrap_or(NO_ROW);
             if row == NO_ROW {

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use graphmill_core::{Error, Result, location::Location};
+use graphmill_core::{Error, Result, location::Location, memory};
 use parquet::{
     column::reader::ColumnReader,
     errors::ParquetError,
@@ -116,7 +116,7 @@ fn read_footer(
     let [a, b, c, d, word @ ..] = tail;
     let length = u32::from_le_bytes([a, b, c, d]);
     let (b"PAR1", Some(start)) = (&word, end.checked_sub(length.into())) else { return Ok(None) };
-    let mut footer = vec![0; length as usize];
+    let mut footer: Vec<u8> = memory::zeroed(length as usize).map_err(io::Error::other)?;
     read(&mut footer, start)?;
     Ok(Some(footer))
 }

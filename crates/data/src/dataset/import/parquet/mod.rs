@@ -134,7 +134,10 @@ pub(super) fn read(src: &Path, options: &ImportOptions, scratch: &Scratch) -> Re
     let (edges, num_nodes) = edges::read(&table, &ids, bytes, options, scratch, &mut report)?;
     let name = src.file_name().unwrap_or_default().to_string_lossy();
     let name = if src.is_dir() { &name } else { name.split('.').next().unwrap_or_default() }.to_string();
-    let nodes = nodes.unwrap_or_else(|| Nodes { labels: labels::unknown(num_nodes), ..Nodes::default() });
+    let nodes = match nodes {
+        Some(nodes) => nodes,
+        None => Nodes { labels: labels::unknown(num_nodes)?, ..Nodes::default() },
+    };
     let Nodes { features, labels, splits, .. } = nodes;
     Ok(Raw { name, num_nodes, edges, features, labels, splits, report, ..Raw::default() })
 }

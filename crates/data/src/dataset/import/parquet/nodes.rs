@@ -1,6 +1,6 @@
 //! Node table of a Parquet import: ids, labels, split and features.
 
-use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, location::Location};
+use graphmill_core::{Buffer, Features, Labels, NodeId, Result, Split, location::Location, memory};
 use parquet::data_type::ByteArray;
 
 use super::{
@@ -159,7 +159,7 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
     let at = Location::new(&table.files[0], "labels");
     nodes.labels = match columns.label {
         Some(_) => found.finish(nodes.count, &at)?,
-        None => labels::unknown(nodes.count),
+        None => labels::unknown(nodes.count)?,
     };
     if parts.iter().any(|part| !part.is_empty()) {
         let part = |ids: &Vec<u64>, name: &'static str| -> Result<Buffer<NodeId>> {
@@ -223,7 +223,7 @@ fn interleave(
         }
         return Ok(dim);
     }
-    block.reserve(rows * columns.len());
+    memory::grow(block, rows * columns.len())?;
     for row in 0..rows {
         for (cells, name) in columns {
             block.push(value(cells.numbers[row], row, name)?);
@@ -312,7 +312,7 @@ impl LabelColumn {
     fn finish(self, nodes: usize, at: &Location) -> Result<Labels> {
         match self.width {
             Some(width) => labels::multi(self.member, width, at),
-            None if self.before > 0 => Ok(labels::unknown(nodes)),
+            None if self.before > 0 => labels::unknown(nodes),
             None => labels::single(&self.class, at),
         }
     }

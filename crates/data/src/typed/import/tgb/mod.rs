@@ -21,7 +21,7 @@ mod tests;
 
 use std::path::Path;
 
-use graphmill_core::Result;
+use graphmill_core::{Result, memory};
 
 use self::{
     columns::{Columns, airports},
@@ -187,7 +187,7 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
     if raw.tasks[0].negatives.iter().any(Option::is_some) {
         raw.tasks[0].metric = Some("mrr".into());
     }
-    add_features(&mut raw, &numbering, &airport_rows);
+    add_features(&mut raw, &numbering, &airport_rows)?;
     if let Some(first) = first_item {
         events::separate_keys(&mut raw, first as u64);
     }
@@ -196,10 +196,11 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
 }
 
 /// Adds feature rows, each with its preliminary id, to the nodes; the other rows are zeros.
-fn add_features(raw: &mut RawTyped, numbering: &Numbering, rows: &[(u32, Vec<f32>)]) {
-    let (Some((_, first)), Some(nodes)) = (rows.first(), raw.nodes.first_mut()) else { return };
+fn add_features(raw: &mut RawTyped, numbering: &Numbering, rows: &[(u32, Vec<f32>)]) -> Result<()> {
+    let (Some((_, first)), Some(nodes)) = (rows.first(), raw.nodes.first_mut()) else { return Ok(()) };
     let width = first.len();
-    let (mut table, mut has_row) = (vec![0.0; nodes.count * width], vec![false; nodes.count]);
+    let mut table: Vec<f32> = memory::zeroed(nodes.count.saturating_mul(width))?;
+    let mut has_row = memory::filled(false, nodes.count)?;
     for (id, row) in rows {
         let Some(node) = numbering.source(*id).map(|node| node as usize) else { continue };
         table[node * width..][..width].copy_from_slice(row);
@@ -208,6 +209,7 @@ fn add_features(raw: &mut RawTyped, numbering: &Numbering, rows: &[(u32, Vec<f32
     nodes.features = Some(FeatureTable::dense(width, table));
     let missing = has_row.iter().filter(|has_row| !**has_row).count() as u64;
     raw.report.count("nodes without a row of features, which have zeros", missing);
+    Ok(())
 }
 
 /// Reads a log of users and items, and returns the id of the first item.

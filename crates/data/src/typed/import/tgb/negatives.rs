@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graphmill_core::Result;
+use graphmill_core::{Result, memory};
 
 use super::super::{files::Files, ids::Ids, lines::wrong, streams::Numbering};
 use crate::{
@@ -98,7 +98,7 @@ impl Given {
                 rows.len()
             ));
         }
-        let mut nodes = Vec::with_capacity(self.nodes.len());
+        let mut nodes = memory::reserve(self.nodes.len()).map_err(|e| e.to_string())?;
         for &id in &self.nodes {
             nodes.push(numbering.destination(id).ok_or("a negative is not a destination")?);
         }

@@ -19,7 +19,7 @@ use std::{
 
 use bytemuck::Pod;
 use graphmill_core::{
-    Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location, progress::Unit,
+    Buffer, Error, Features, Labels, NodeId, Result, Split, location::Location, memory, progress::Unit,
 };
 
 use super::super::super::{ImportOptions, ImportReport, Raw, blocks::Blocks, features, labels, splits};
@@ -205,14 +205,14 @@ fn read_features(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> R
 fn read_labels(path: &Path, nodes: usize, meta: &Meta, scratch: &Scratch) -> Result<Labels> {
     if !path.is_file() {
         scratch.note("label.bin is missing: all nodes are unlabelled");
-        return Ok(labels::unknown(nodes));
+        return labels::unknown(nodes);
     }
     let classes = meta.get("NUM_CLASS")?;
     let at = Location::new(path, "labels");
     if classes > i32::MAX as usize {
         return Err(Location::new(&meta.path, "NUM_CLASS").error(format!("{classes} classes")));
     }
-    let mut class = Vec::with_capacity(nodes);
+    let mut class = memory::reserve(nodes)?;
     for (v, &label) in map::<u64>(path, nodes)?.iter().enumerate() {
         class.push(match label {
             label if label < classes as u64 => label as i32,

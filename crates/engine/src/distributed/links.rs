@@ -40,6 +40,7 @@ use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
     config::{
+        Devices,
         link::{LINK, LinkOptions},
         link_task::is_link,
     },
@@ -56,6 +57,14 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |option: String, why: &str| {
         Err(Error::usage(format!("{option}: it is not available for links over several ranks; {why}")))
     };
+    if *config.devices != Devices::Cpu {
+        return refuse(format!("--devices {}", config.devices), "train in one process, or leave it out");
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        let why =
+            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
+        return refuse("a cache".into(), why);
+    }
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(format!("--graph-stores {}", config.graph_stores), why);

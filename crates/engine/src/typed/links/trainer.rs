@@ -29,7 +29,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::link::LinkOptions,
+    config::{Devices, link::LinkOptions},
     link::{self, LinkMetric},
     record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, Summary},
     relational::{Ranking, ends, metric},
@@ -90,6 +90,18 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config)?;
+    if *config.devices != Devices::Cpu {
+        return Err(Error::usage(format!(
+            "--devices {} with links of several types: pairs are scored on the processor; leave it out",
+            config.devices
+        )));
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        return Err(Error::usage(
+            "a cache with links of several types: the host holds all rows; leave out --host-budget and \
+             --cache-ratio",
+        ));
+    }
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \

@@ -2,10 +2,10 @@
 //!
 //! A path is a JSON pointer (`~1` for a slash) whose parts may also select several values: `*` all
 //! elements of a list, `2:` those from the third on, `-1` the last one, `case=copy` those whose
-//! field `case` is `copy`; `sample+train` at the end is the sum of two fields. A word before the
-//! path reduces several numbers to one: `min`, `max`, `median`, `mean`, `sum`; without it there
-//! must be exactly one. Figures and numbers can be added and divided: `sum /hops/* + /rows / 8` is
-//! the sum of all hops and of rows, divided by 8.
+//! field `case` is `copy`, `case=copy*` those where it begins so; `sample+train` at the end is the
+//! sum of two fields. A word before the path reduces several numbers to one: `min`, `max`,
+//! `median`, `mean`, `sum`; without it there must be exactly one. Figures and numbers can be added
+//! and divided: `sum /hops/* + /rows / 8` is the sum of all hops and of rows, divided by 8.
 
 use anyhow::{Result, bail, ensure};
 use serde_json::Value;
@@ -74,7 +74,10 @@ fn select<'d>(path: &str, document: &'d Value) -> Vec<&'d Value> {
 fn step<'d>(value: &'d Value, part: &str) -> Vec<&'d Value> {
     if let Some((field, wanted)) = part.split_once('=') {
         let fits = |value: &&Value| match &value[field] {
-            Value::String(text) => text == wanted,
+            Value::String(text) => match wanted.strip_suffix('*') {
+                Some(prefix) => text.starts_with(prefix),
+                None => text == wanted,
+            },
             Value::Null => false,
             Value::Bool(flag) => wanted.parse() == Ok(*flag),
             other => other.as_f64().is_some() && other.as_f64() == wanted.parse().ok(),
@@ -130,20 +133,22 @@ mod tests {
             "results": [
                 {"case": "a", "unit": "edges/s", "median": 7.0},
                 {"case": "a", "unit": "seeds/s", "median": 3.0},
-                {"case": "b", "unit": "GB/s", "median": 1.0, "n": 4},
+                {"case": "back", "unit": "GB/s", "median": 1.0, "n": 4},
             ],
             "epochs": [{"s": 5.0}, {"s": 2.0}, {"s": 4.0}, {"s": null}],
         });
         let value = |text: &str| evaluate(text, &document);
         assert_eq!(value("/results/case=a/unit=seeds~1s/median").unwrap(), 3.0);
         assert_eq!(value("/results/n=4/median").unwrap(), 1.0);
+        assert_eq!(value("/results/case=b*/median").unwrap(), 1.0);
+        assert!(value("/results/case=b/median").is_err());
         assert_eq!(value("min /epochs/1:/s").unwrap(), 2.0);
         assert_eq!(value("median /epochs/*/s").unwrap(), 4.0);
         assert_eq!(value("sum /epochs/*/s").unwrap(), 11.0);
         assert_eq!(value("sum /epochs/*/s + /epochs/0/s / 2 / /epochs/1/s").unwrap(), 4.0);
         assert_eq!(value("8 / max /epochs/*/s").unwrap(), 1.6);
         assert_eq!(value("/epochs/1/s").unwrap(), 2.0);
-        assert_eq!(value("/results/case=b/median+n").unwrap(), 5.0);
+        assert_eq!(value("/results/case=back/median+n").unwrap(), 5.0);
         assert!(value("/epochs/-1/s").is_err(), "null is not a number");
         assert!(value("/results/case=a/median").unwrap_err().to_string().contains("2 values"));
         assert!(value("/x").is_err() && value("most /epochs/*/s").is_err());

@@ -5,7 +5,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Number of processes: one for each namespace.
 const COUNT: usize = 2;
@@ -29,8 +29,9 @@ impl Link {
     /// Creates the namespaces with links of this rate; `directory` gets the agent.
     ///
     /// # Errors
-    /// The process lacks the rights, or a program is missing.
+    /// The rate is not a number, the process lacks the rights, or a program is missing.
     pub(crate) fn new(megabits: &str, directory: &Path) -> Result<Self> {
+        let megabits: u64 = megabits.parse().with_context(|| format!("network: {megabits} megabits"))?;
         let path = directory.join("agent.sh");
         let script = "#!/bin/sh\nhost=$1; shift\ni=$(( ${host##*.} - 1 ))\n\
                       exec ip netns exec gm$i unshare -u sh -c \"hostname gm$i; $*\"\n";
@@ -41,8 +42,10 @@ impl Link {
         sh("ip link add gmbr type bridge; ip addr add 10.99.0.254/24 dev gmbr; ip link set gmbr up")?;
         for i in 0..COUNT {
             let address = i + 1;
-            // A queue of a few round trips; both directions are limited.
-            let limit = format!("root tbf rate {megabits}mbit burst 128kb latency 100ms");
+            // A queue of a few round trips; both directions are limited. Faster links need bursts
+            // of a millisecond, because the timer that refills a bucket runs about as often.
+            let burst = (megabits * 125).max(128 << 10);
+            let limit = format!("root tbf rate {megabits}mbit burst {burst} latency 100ms");
             sh(&format!(
                 "ip netns add gm{i}
                  ip link add gmv{i} type veth peer name eth0 netns gm{i}

@@ -12,6 +12,8 @@ use crate::{Error, Result};
 pub(crate) const AUTO: &str = "auto";
 /// Choice of `auto` if the hot rows are the same in all epochs.
 pub(crate) const POSTERIOR: &str = "posterior:2";
+/// Choice of `auto` in a run on links, whose seeds are not training nodes.
+pub(crate) const OF_LINKS: &str = "presc:2";
 
 /// Resolves a cache name: `auto` is `local` if successive batches of `order` lie close together,
 /// else [`POSTERIOR`].
@@ -47,6 +49,12 @@ pub(crate) fn follows_ids(name: &str) -> bool {
 /// training.
 pub(crate) fn counts_training(name: &str) -> bool {
     metric(name).is_some_and(|metric| metric.counted_epochs.is_some())
+}
+
+/// Returns true if the metric called `name` expects the same fanout for all neighbours, and seeds
+/// that are training nodes.
+pub(crate) fn expects_nodes(name: &str) -> bool {
+    metric(name).is_some_and(|metric| metric.has_one_fanout)
 }
 
 fn metric(name: &str) -> Option<&'static hotness::Metric> {

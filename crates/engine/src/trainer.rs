@@ -68,6 +68,7 @@ pub fn train(config: &TrainConfig, data: &Dataset, context: RunContext) -> Resul
 /// Trains on the links of a graph.
 fn train_links(config: &TrainConfig, data: &Dataset, context: RunContext) -> Result<Summary> {
     link::check(config, false)?;
+    link::check_tiers(config)?;
     let links = LinkTask::new(config, data)?;
     links.notes.iter().for_each(|note| context.observer.note(note));
     train_from(memory::placements(config, &links.data), config, &links.data, Some(&links), context)
@@ -97,7 +98,8 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let Parts { metric, sampler, order, strategy, optimizer, schedule, model, bottom, labels } = parts;
 
     inputs.files().prepare(config)?.iter().for_each(|note| context.observer.note(note));
-    let tables = Tables::new(&inputs, &*sampler, &*order, bottom)?.with_labels(labels);
+    let source = inputs.links.map(|links| links.source(config)).transpose()?;
+    let tables = Tables::new(&inputs, (&*sampler, &*order), source.as_ref(), bottom)?.with_labels(labels);
     let samplers = match inputs.view {
         // the graph of a rank has the lists of its own nodes only
         Some(_) => Samplers::default(),
@@ -113,20 +115,21 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
 
     let draws = samplers.each.first().map_or(&*sampler, |sampler| &**sampler);
     progress.check()?;
-    let source = inputs.links.map(|links| links.source(config)).transpose()?;
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, source.as_ref(), &model)?;
     let scorer = Scorer::new(&inputs, metric, &tables, &loader, &model)?;
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer)?;
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
-    let epochs = counted_epochs(config, strategy.reuses_rows())?;
-    let online = |epochs| OnlineCounts::new(epochs, &data.graph, inputs.presampling, &tables.late);
+    let reuses = strategy.draws_in_parts();
+    let epochs = counted_epochs(config, reuses && inputs.view.is_some())?;
+    let stores = reuses || inputs.links.is_some();
+    let online = |epochs| OnlineCounts::new(epochs, stores, &data.graph, inputs.presampling, &tables.late);
+    let online = epochs.map(online);
     let mut trainer = Trainer {
         inputs,
-        online: epochs.map(online),
         loader: &loader,
         strategy: strategy.make(setting)?,
-        position: RunPosition::new(&inputs, learner, schedule, context.run, began)?,
+        position: RunPosition::new(&inputs, learner, schedule, online, context.run, began)?,
         scorer,
         peers: Peers::new(inputs.view),
         order: Vec::new(),
@@ -157,8 +160,6 @@ struct Trainer<'a> {
     scorer: Scorer<'a>,
     /// The other ranks, if several train together.
     peers: Peers,
-    /// Counts of the first epochs, if they fill caches.
-    online: Option<OnlineCounts<'a>>,
     /// Order of the current epoch; its memory is reused.
     order: Vec<NodeId>,
     /// Time and memory of the current epoch.
@@ -189,7 +190,7 @@ impl Trainer<'_> {
         let is_resumed = resume && self.position.resume(&self.peers, self.observer)?;
         let earlier = if is_resumed { None } else { self.peers.earlier(self.inputs.config)? };
         earlier.iter().try_for_each(|earlier| self.position.start_from(earlier, self.observer))?;
-        if let (true, Some(online)) = (resume, &mut self.online) {
+        if let (true, Some(online)) = (resume, &mut self.position.online) {
             let (epoch, batch) = (self.position.state.epoch as u64, self.position.state.batch);
             let begin = |epoch| self.peers.begin_draws(epoch);
             online.replay(self.loader, (epoch, batch), &begin, self.inputs.progress)?;
@@ -210,7 +211,7 @@ impl Trainer<'_> {
     fn train(&mut self) -> Result<Flow> {
         self.fill_caches()?;
         let (loader, batches) = (self.loader, self.loader.num_batches());
-        let RunPosition { learner, state, schedule, checkpoints, .. } = &mut self.position;
+        let RunPosition { learner, state, schedule, checkpoints, online, .. } = &mut self.position;
         let (number, schedule) = (state.epoch as u64, *schedule);
         self.peers.begin_epoch(number)?;
         self.meter.begin_epoch(number, state.sums.seconds);
@@ -227,7 +228,7 @@ impl Trainer<'_> {
             observer: &mut *self.observer,
             peers: &self.peers,
             meter: &mut self.meter,
-            online: self.online.as_mut(),
+            online: online.as_mut(),
             stop: self.stop,
             batches,
             is_recorded: true,
@@ -257,8 +258,8 @@ impl Trainer<'_> {
 
     /// Fills the caches that wait for the counts of the first epochs, if these are complete.
     fn fill_caches(&mut self) -> Result<()> {
-        let Some(online) = &mut self.online else { return Ok(()) };
         let epoch = self.position.state.epoch;
+        let Some(online) = &mut self.position.online else { return Ok(()) };
         if !online.fill(epoch as u64)? {
             return Ok(());
         }

@@ -52,6 +52,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         (2, with(config(), "model=gcn sampler=labor edge_weights=out-degree")),
         (3, with(config(), "model=sage order=proximity order_sequences=4")),
         (2, with(config(), "model=sage order=proximity strategy=pipelined allocation=1,1,1")),
+        (3, with(config(), "model=sage order=balanced")),
         (1, with(config(), "model=sage sampler=labor labor_iterations=2")),
         (2, with(config(), "model=gcn sampler=labor labor_draws=ranges")),
     ];
@@ -125,9 +126,10 @@ fn ranks_exchange_multi_label_targets() {
     data.labels = graphmill_core::Labels::Multi { member: member.into(), classes: 40 };
     let temporary = tempfile::tempdir().unwrap();
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let config = TrainConfig { batch_size: 50, ..config() };
-    let many = over_ranks(&config, &dir, 3);
-    assert_alike(&alone(&config, &data), &many, "several labels");
+    for order in ["random", "balanced"] {
+        let config = TrainConfig { batch_size: 50, order: order.into(), ..config() };
+        assert_alike(&alone(&config, &data), &over_ranks(&config, &dir, 3), order);
+    }
 }
 
 #[test]

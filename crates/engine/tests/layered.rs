@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use graphmill_core::keyed;
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
-    Dataset, Error, RunContext, TrainConfig,
+    Dataset, Error, RunContext, RunDir, TrainConfig,
     config::{Fanout, Ratio},
     observer::Quiet,
     record::{EpochRecord, Summary},
@@ -391,6 +391,32 @@ fn historical_reuses_old_rows_and_learns() {
 fn of_subgraphs(options: &str) -> TrainConfig {
     let with_walks = "sampler=saint-rw batch_size=30 walk_length=2 sample_coverage=5 epochs=3 dropout=0";
     with(base(), &format!("{with_walks} reuse=layered super_batch=4 {options}"))
+}
+
+/// A checkpoint holds the pushed rows, in the middle of an epoch and at its end.
+#[test]
+fn a_resumed_historical_run_pulls_the_rows_that_were_pushed_before() {
+    let (data, temporary) = (small(), tempfile::tempdir().unwrap());
+    let subgraphs = of_subgraphs("reuse=none strategy=historical");
+    let neighbors = TrainConfig { strategy: "historical".into(), epochs: 3, ..base() };
+    for (i, mut config) in [neighbors, subgraphs].into_iter().enumerate() {
+        config.derive_options(&["fanout"]).unwrap();
+        let whole = trained(&config, &data).unwrap();
+        for updates in [2, 9, 11] {
+            let path = temporary.path().join(format!("{i}-{updates}"));
+            let left = std::sync::atomic::AtomicUsize::new(updates);
+            let stop = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
+            let run = RunDir::create(&path).unwrap();
+            let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &stop };
+            assert!(matches!(train(&config, &data, context), Err(Error::Interrupted { .. })));
+            drop(run);
+            let run = RunDir::reopen(&path).unwrap();
+            let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
+            let resumed = train(&config, &data, context).unwrap();
+            assert_eq!(bits(&resumed), bits(&whole), "{i} after {updates} updates");
+            assert_eq!((resumed.test.score, resumed.staleness), (whole.test.score, whole.staleness), "{i}");
+        }
+    }
 }
 
 /// With frozen parameters, reused rows outside of a subgraph equal those that the batch computes

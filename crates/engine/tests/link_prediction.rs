@@ -344,6 +344,47 @@ fn parts_are_disjoint_and_never_read() {
     }
 }
 
+/// Caches are filled by batches of links, and change where rows are read and no bit.
+#[test]
+fn caches_and_simulated_devices_change_no_bit() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = temporary.path().join("data");
+    data(300).save(&dir).unwrap();
+    let data = Dataset::open(&dir).unwrap();
+    let of = |options: &str| TrainConfig {
+        dataset: dir.to_str().unwrap().into(),
+        ..config(&format!("epochs=2 fused=off {options}"))
+    };
+    let (_, plain) = run(&of(""), &data, 2);
+    for options in [
+        "cache_ratio=0.3",
+        "cache_ratio=0.3 cache=lru strategy=pipelined",
+        "host_budget=4000",
+        "devices=virtual:1 cache_ratio=0.3",
+        "devices=virtual:2 cache_ratio=0.2 cache=weighted-reverse-pagerank",
+        "devices=virtual:1 cache_ratio=0.3 cache=presc-online:1 host_budget=4000 host_cache=degree",
+    ] {
+        let (summary, bits) = run(&of(options), &data, 2);
+        assert_eq!(bits, plain, "{options}");
+        let traffic = summary.epochs[1].traffic;
+        let near = if options.contains("devices") {
+            traffic.device.rows + traffic.peer.rows
+        } else {
+            traffic.host.rows
+        };
+        assert!(near > 0 && near < traffic.rows(), "{options}: {traffic:?}");
+    }
+    // a checkpoint holds the counts of batches with hard negatives
+    let counted = of("devices=virtual:1 cache_ratio=0.3 cache=presc-online:1 negatives=hard");
+    let (whole, expected) = run(&counted, &data, 2);
+    let path = temporary.path().join("run");
+    let stopped = run_in(&counted, &data, 2, Some((&path, false)), 3);
+    assert!(matches!(stopped, Err(Error::Interrupted { .. })));
+    let (resumed, bits) = run_in(&counted, &data, 2, Some((&path, true)), u64::MAX).unwrap();
+    assert_eq!(bits, expected);
+    assert_eq!(resumed.epochs[1].traffic.device.rows, whole.epochs[1].traffic.device.rows);
+}
+
 #[test]
 fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
     let data = data(100);
@@ -352,7 +393,8 @@ fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
         ("strategy=time-sharing devices=virtual:2", "use --strategy sequential or pipelined"),
         ("reuse=layered", "--reuse layered with links"),
         ("order=proximity", "use --order random or sequential"),
-        ("cache_ratio=0.5", "leave out --host-budget and --cache-ratio"),
+        ("devices=virtual:1 device_budget=100000000", "use --cache-ratio"),
+        ("devices=virtual:1 cache_ratio=0.5 cache=posterior:2", "use presc:2"),
         ("metric=accuracy", "unknown rank metric 'accuracy'"),
         ("metric=auc candidates=all", "use --candidates pairs, or --metric mrr"),
         ("metric=ndcg@5 candidates=pairs", "use --candidates all, or --metric hits@10"),

@@ -230,7 +230,8 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     let stores = "hot_prefetch=on graph_stores=1";
     let subgraphs = "hot_prefetch=on sampler=saint-rw batch_size=200 walk_length=3 shuffle_parts=1";
     let partly = "hot_prefetch=on devices=virtual:1 cache_ratio=0.2 cache=fifo";
-    let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs, partly];
+    let history = "reuse=none strategy=historical";
+    let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs, partly, history];
     for (number, options) in cases.into_iter().enumerate() {
         let config = settled(&format!("super_batch=3 {options}"));
         let whole = over_ranks(&config, &dir, 3);
@@ -442,7 +443,7 @@ fn ranks_share_the_history_of_all_nodes() {
         let one = alone(&with(frozen.clone(), "strategy=sequential graph_stores=0"), &data);
         let many = over_ranks(&frozen, &dir, size);
         assert_alike(&one, &many, options);
-        assert!(rows(&many[0])[1].iter().all(|&count| count > 0), "{options}: {:?}", rows(&many[0]));
+        assert!(rows(&many[0])[1][..3].iter().all(|&count| count > 0), "{options}: {:?}", rows(&many[0]));
     }
     let one = alone(&base, &data);
     let single = over_ranks(&base, &dir, 1).remove(0);

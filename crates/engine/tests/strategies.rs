@@ -313,6 +313,25 @@ fn runs_stopped_at_any_batch_resume_to_the_same_numbers_in_odd_rows() {
     runs_stopped_at_any_batch_resume_to_the_same_numbers(1);
 }
 
+/// A Sampler marks the rows that Trainers cache and copies its batches to their queue; a device that
+/// does all stages does neither.
+#[test]
+fn samplers_record_the_seconds_of_marks_and_copies() {
+    let data = small();
+    let workers = |strategy: &str| {
+        let options = format!("strategy={strategy} cache=degree cache_ratio=0.2 epochs=1");
+        let config = TrainConfig { devices: "virtual:2".parse().unwrap(), ..with(base(), &options) };
+        trained(&config, &data).0.epochs[0].workers.clone()
+    };
+    for worker in workers("factored") {
+        let parts = [worker.mark_seconds, worker.copy_seconds];
+        let samples = worker.worker.starts_with("sampler");
+        assert_eq!(parts.map(|part| part > 0.0), [samples; 2], "{worker:?}");
+        assert!(!samples || parts[0] + parts[1] < worker.stages.sample, "{worker:?}");
+    }
+    assert!(workers("time-sharing").iter().all(|worker| worker.mark_seconds + worker.copy_seconds == 0.0));
+}
+
 /// A different number of batches per update would change the ages of rows.
 #[test]
 fn resume_refuses_another_number_of_batches_per_update() {

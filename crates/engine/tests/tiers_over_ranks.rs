@@ -257,6 +257,7 @@ fn impossible_tiers_are_refused() {
     for (options, why) in [
         ("host_budget=9000 cache_ratio=0.9", "--cache-ratio 0.9: 810 rows of 48 bytes"),
         ("devices=virtual:1 device_budget=1000", "--device-budget 1000"),
+        ("reuse=layered cache=presc-online:1 cache_ratio=0.2", "use presc:1, which counts before training"),
     ] {
         let config = with(config(), options);
         for end in on_ranks(2, PATIENCE, |_, post| {

@@ -154,6 +154,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
         (3, "model=simple-hgn heads=2 head_layers=2"),
         (2, "model=rsage sampler=full batch_size=0"),
         (4, "model=rgcn batch_size=5"),
+        (3, "model=rsage order=balanced batch_size=20"),
         (1, "model=hgt heads=2 sampler=hgt fanout=20,20"),
         (3, "model=rsage sampler=metapath-walk num_walks=8"),
         (2, "model=hgt heads=2 sampler=metapath-walk walk_length=2 strategy=pipelined"),

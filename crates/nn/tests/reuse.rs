@@ -1,6 +1,8 @@
 //! Reused rows of the bottom layer: against exact passes, finite differences, and passes without
 //! reuse.
 
+#[path = "reuse/kept.rs"]
+mod kept;
 #[path = "reuse/projected.rs"]
 mod projected;
 

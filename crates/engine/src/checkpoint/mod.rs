@@ -4,7 +4,8 @@
 //! checkpoint/model.safetensors        all parameters, by name
 //! checkpoint/best.safetensors         all parameters of the best epoch; no tensors before the first
 //! checkpoint/optimizer.safetensors    the optimiser's state, by parameter index and kind
-//! checkpoint/history.safetensors      parameters that reused rows were computed with; optional
+//! checkpoint/history.safetensors      parameters that reused rows were computed with, pushed rows,
+//!                                     hard negatives, counts that fill caches; optional
 //! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!
@@ -92,7 +93,7 @@ pub struct Checkpoint<S> {
     pub optimizer: Vec<Tensor>,
     /// Number of updates that the optimiser has made.
     pub optimizer_steps: u64,
-    /// Older parameters that reused rows were computed with.
+    /// Older parameters that reused rows were computed with, and the other tensors of the run.
     pub history: Vec<Tensor>,
     /// Other state of the run.
     pub state: S,

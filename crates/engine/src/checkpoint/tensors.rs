@@ -51,6 +51,18 @@ impl Tensor {
         Self { name: name.into(), shape, data: matrix.view().host().to_vec().into() }
     }
 
+    /// Tensor of words, each in two values of 16 bits, which 32-bit floats hold exactly.
+    pub(crate) fn of_words(name: &str, words: &[u32]) -> Self {
+        let halves = words.iter().flat_map(|word| [word >> 16, word & 0xffff].map(|half| half as f32));
+        Self { name: name.into(), shape: [words.len(), 2], data: halves.collect::<Vec<f32>>().into() }
+    }
+
+    /// The words of [`Tensor::of_words`].
+    pub(crate) fn words(&self) -> Vec<u32> {
+        let word = |halves: &[f32]| (halves[0] as u32) << 16 | halves[1] as u32;
+        self.data.chunks_exact(2).map(word).collect()
+    }
+
     /// References to tensors for writing.
     pub(crate) fn borrow_all(tensors: &[Self]) -> Vec<TensorRef<'_>> {
         tensors.iter().map(Self::borrow).collect()
@@ -60,6 +72,12 @@ impl Tensor {
     pub fn borrow(&self) -> TensorRef<'_> {
         (self.name.clone(), self.shape, &self.data)
     }
+}
+
+/// Divides tensors into those whose names begin with `prefix`, and the others.
+pub(crate) fn divide(tensors: Vec<Tensor>, prefix: &str) -> [Vec<Tensor>; 2] {
+    let (own, others) = tensors.into_iter().partition(|tensor| tensor.name.starts_with(prefix));
+    [own, others]
 }
 
 /// Values of a tensor: in memory, or in a mapped file if they may be larger than memory.

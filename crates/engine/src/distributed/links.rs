@@ -42,6 +42,7 @@ use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
     config::{
+        Devices,
         link::{LINK, LinkOptions},
         link_task::is_link,
     },
@@ -69,6 +70,15 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
     link::check(config, false)?;
+    if *config.devices != Devices::Cpu {
+        let option = format!("--devices {}", config.devices);
+        return refuse(&option, "train in one process, or leave it out");
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        let why =
+            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
+        return refuse("a cache", why);
+    }
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);

@@ -77,7 +77,17 @@ impl RankDataset {
         }
         let (data, cost) = (&self.data, Some(&presampling.cost));
         let own_nodes = Some(own);
-        let batches = Batches { config, data, sampler, order, reuse: None, own: own_nodes, cost, progress };
+        let batches = Batches {
+            config,
+            data,
+            sampler,
+            order,
+            reuse: None,
+            own: own_nodes,
+            links: None,
+            cost,
+            progress,
+        };
         let (rows, filled_later, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
                 let (others, late, text) = self.host_rows(&batches)?;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use graphmill_core::progress::Progress;
+use graphmill_core::{NodeId, progress::Progress};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     MinibatchSampler,
     feature::Host,
     hotness::{self, Setting, Visits},
+    link::LinkSource,
     order::SeedOrder,
 };
 
@@ -42,18 +43,19 @@ pub(crate) fn scores_with(
     reuse: Option<&ReusePlan>,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
-    Ok(counted(name, config, data, sampler, order, (reuse, None), watch)?.0)
+    Ok(counted(name, config, data, sampler, order, (reuse, None, None), watch)?.0)
 }
 
-/// [`scores_with`] for a rank's shares of the batches, if `own` has their owners. Also returns the
-/// number of batches that were drawn.
+/// [`scores_with`] for a rank's shares of the batches, if `own` has their owners, or for batches of
+/// `links`, whose ends take the place of the training nodes. Also returns the number of batches
+/// that were drawn.
 pub(crate) fn counted(
     name: &str,
     config: &TrainConfig,
     data: &Dataset,
     sampler: &dyn MinibatchSampler,
     order: &dyn SeedOrder,
-    (reuse, own): (Option<&ReusePlan>, Option<&Arc<NodeOwnership>>),
+    (reuse, own, links): (Option<&ReusePlan>, Option<&Arc<NodeOwnership>>, Option<&LinkSource>),
     watch: &dyn Progress,
 ) -> Result<(Vec<f64>, u64)> {
     let upper;
@@ -66,10 +68,22 @@ pub(crate) fn counted(
         _ => config,
     };
     let unread = Host::new(&data.features);
-    let loader = Loader { own: own.cloned(), ..loader(config, data, sampler, order, &unread)? };
+    let loader = Loader { own: own.cloned(), links, ..loader(config, data, sampler, order, &unread)? };
     let visits = OrderedVisits::new(&loader, watch).with_reuse(reuse);
-    let setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    let ends = links.map(ends);
+    let mut setting = setting(config, data, &loader, &visits, config.epochs as u64);
+    if let Some(ends) = &ends {
+        setting.train = ends;
+    }
     Ok((scored(name, &setting, watch)?, visits.drawn()))
+}
+
+/// Distinct ends of the edges to learn, in ascending order.
+fn ends(links: &LinkSource) -> Vec<NodeId> {
+    let mut ends: Vec<NodeId> = links.edges.iter().flat_map(|&(u, v)| [u, v]).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
 }
 
 /// Scores of a setting, unless `watch` stops the drawing of batches.

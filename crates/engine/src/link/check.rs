@@ -3,7 +3,11 @@
 use graphmill_core::options::one_of;
 use graphmill_loader::sampler;
 
-use crate::{Error, Result, TrainConfig, config::Devices, strategy};
+use crate::{
+    Error, Result, TrainConfig,
+    cache_kind::{OF_LINKS, expects_nodes},
+    strategy,
+};
 
 /// Strategies that train on links.
 const STRATEGIES: &[&str] = &["sequential", "pipelined"];
@@ -35,18 +39,28 @@ pub fn check(config: &TrainConfig, on_nvidia: bool) -> Result<()> {
         let why = format!("it orders nodes, and the seeds are edges; use --order {}", one_of(ORDERS));
         return refuse(format!("--order {}", config.order), why);
     }
-    let trains = match &*config.devices {
-        Devices::Cpu => true,
-        Devices::Virtual(_) => false,
-        Devices::Cuda(_) => on_nvidia,
-    };
-    if !trains {
-        let why = "pairs are scored on the processor; leave it out";
+    if !on_nvidia && !config.cuda_devices().is_empty() {
+        let why = "pairs are scored on the processor; use --devices virtual:N, or leave it out";
         return refuse(format!("--devices {}", config.devices), why.into());
     }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        let why = "caches are filled by minibatches of nodes; leave out --host-budget and --cache-ratio";
-        return refuse("a cache".into(), why.into());
+    Ok(())
+}
+
+/// Refuses tiers of rows with which a run of one process on links of one type does not work.
+///
+/// # Errors
+/// Wrong usage: the first such option, with the reason and the remedy.
+pub fn check_tiers(config: &TrainConfig) -> Result<()> {
+    let refuse = |option: String, why: String| Err(Error::usage(format!("{option} with links: {why}")));
+    if config.device_budget.0 > 0 {
+        let why = "the memory of a step on pairs is not measured; use --cache-ratio";
+        return refuse(format!("--device-budget {}", config.device_budget.0), why.into());
+    }
+    for (flag, name) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
+        if expects_nodes(name) {
+            let why = format!("it expects batches of training nodes; use {OF_LINKS}, or leave it out");
+            return refuse(format!("--{flag} {name}"), why);
+        }
     }
     Ok(())
 }

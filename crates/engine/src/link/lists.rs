@@ -9,7 +9,7 @@ use graphmill_loader::link::NegativeLists;
 use crate::{Error, Result, checkpoint::tensors::Tensor};
 
 /// Prefix of the names of tensors that hold lists.
-const PREFIX: &str = "negatives.";
+pub(crate) const PREFIX: &str = "negatives.";
 /// Ends with the names of their tensors.
 const ENDS: [(End, &str); 2] =
     [(End::Source, "negatives.source"), (End::Destination, "negatives.destination")];
@@ -79,15 +79,9 @@ pub(crate) fn read(
     Ok(FileLists { lists: NegativeLists::of_triples(&triples), note })
 }
 
-/// Lists as tensors of a checkpoint: each word in two values of 16 bits, which 32-bit floats hold
-/// exactly.
+/// Lists as tensors of a checkpoint.
 pub(crate) fn tensors(lists: &NegativeLists) -> Vec<Tensor> {
-    let tensor = |(end, name): (End, &str)| {
-        let words = lists.words(end);
-        let data = words.iter().flat_map(|word| [word >> 16, word & 0xffff].map(|half| half as f32));
-        Tensor { name: name.into(), shape: [words.len(), 2], data: data.collect::<Vec<f32>>().into() }
-    };
-    ENDS.map(tensor).into()
+    ENDS.map(|(end, name)| Tensor::of_words(name, &lists.words(end))).into()
 }
 
 /// Restores lists from the tensors of a checkpoint; those of other names are left.
@@ -97,22 +91,15 @@ pub(crate) fn tensors(lists: &NegativeLists) -> Vec<Tensor> {
 pub(crate) fn restore(lists: &NegativeLists, tensors: &[Tensor]) -> Result<(), String> {
     for (end, name) in ENDS {
         let Some(tensor) = tensors.iter().find(|tensor| tensor.name == name) else { continue };
-        let word = |halves: &[f32]| (halves[0] as u32) << 16 | halves[1] as u32;
-        let words: Vec<u32> = tensor.data.chunks_exact(2).map(word).collect();
-        lists.set_words(end, &words).map_err(|error| error.to_string())?;
+        lists.set_words(end, &tensor.words()).map_err(|error| error.to_string())?;
     }
     Ok(())
-}
-
-/// Divides tensors of a checkpoint into those of lists and the others.
-pub(crate) fn divide(tensors: Vec<Tensor>) -> [Vec<Tensor>; 2] {
-    let (own, others) = tensors.into_iter().partition(|tensor| tensor.name.starts_with(PREFIX));
-    [own, others]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::tensors::divide;
 
     #[test]
     fn tensors_hold_all_lists() {
@@ -120,7 +107,7 @@ mod tests {
         lists.replace(End::Destination, [(0, 70_000, vec![u32::MAX - 1, 3]), (2, 1, vec![0x7f80_0001])]);
         let other = Tensor { name: "layer.0".into(), shape: [1, 1], data: vec![1.0].into() };
         let saved = tensors(&lists).into_iter().chain([other]).collect();
-        let [own, others] = divide(saved);
+        let [own, others] = divide(saved, PREFIX);
         assert_eq!((own.len(), others[0].name.as_str()), (2, "layer.0"));
         let copy = NegativeLists::default();
         restore(&copy, &own).unwrap();

@@ -25,7 +25,7 @@ pub mod task;
 #[cfg(test)]
 mod tests;
 
-pub use check::check;
+pub use check::{check, check_tiers};
 pub(crate) use evaluate::QueryShare;
 pub use evaluate::{LinkEvaluation, Scored};
 pub use metric::LinkMetric;

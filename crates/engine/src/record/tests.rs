@@ -49,6 +49,8 @@ fn full_epoch() -> EpochRecord {
         workers: vec![WorkerRecord {
             worker: "main".into(),
             stages: WorkerStages { sample: 1.0, extract: 1.0, train: 1.0, update: 1.0, embed: 1.0 },
+            mark_seconds: 1.0,
+            copy_seconds: 1.0,
             utilisation: 1.0,
         }],
         bottleneck: Some(Stage::Train),
@@ -187,6 +189,8 @@ fn worker_records_round_trip_and_are_optional() {
     let worker = WorkerRecord {
         worker: "main".into(),
         stages: WorkerStages { sample: 0.5, ..WorkerStages::default() },
+        mark_seconds: 0.1,
+        copy_seconds: 0.2,
         utilisation: 0.5,
     };
     let memory = vec![MemorySample { seconds: 0.5, bytes: 7 }];

@@ -103,13 +103,25 @@ pub struct Memory {
     pub bytes: u64,
 }
 
+/// Parts of the sample stage after the draws, in seconds (FGNN, Yang et al., EuroSys 2022, Table
+/// 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SampleParts {
+    /// Marking the rows that the caches of trainers hold.
+    pub mark: f64,
+    /// Copying batches to the queue of the trainers.
+    pub copy: f64,
+}
+
 /// Seconds of a worker's work in an epoch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Busy {
     /// Name of the worker.
     pub worker: String,
     /// Seconds by stage, in the order of [`Stage::ALL`].
     pub seconds: [f64; Stage::COUNT],
+    /// Parts of the seconds of the sample stage.
+    pub parts: SampleParts,
 }
 
 /// Stored events since the last [`Timeline::take`]; empty unless slices are stored.
@@ -164,7 +176,9 @@ impl Timeline {
     pub fn begin_epoch(&self, epoch: u64) {
         let mut state = self.lock();
         state.epoch = epoch;
-        state.tracks.iter_mut().for_each(|track| track.seconds = [0.0; Stage::COUNT]);
+        for track in &mut state.tracks {
+            *track = Busy { worker: std::mem::take(&mut track.worker), ..Busy::default() };
+        }
     }
 
     /// Track of the worker called `worker`: an existing one, or a new one.
@@ -172,7 +186,7 @@ impl Timeline {
         let mut state = self.lock();
         let known = state.tracks.iter().position(|track| track.worker == worker);
         Track(known.unwrap_or_else(|| {
-            state.tracks.push(Busy { worker: worker.to_string(), seconds: [0.0; Stage::COUNT] });
+            state.tracks.push(Busy { worker: worker.to_string(), ..Busy::default() });
             state.tracks.len() - 1
         }))
     }
@@ -182,6 +196,13 @@ impl Timeline {
         let seconds = from.elapsed().as_secs_f64();
         self.add(track, stage, batch, from, seconds);
         seconds
+    }
+
+    /// Adds parts of the sample stage of a worker, whose whole seconds [`Timeline::add`] records.
+    pub fn add_parts(&self, track: Track, parts: SampleParts) {
+        let of_track = &mut self.lock().tracks[track.0].parts;
+        of_track.mark += parts.mark;
+        of_track.copy += parts.copy;
     }
 
     /// [`Timeline::done`] with an explicit duration.

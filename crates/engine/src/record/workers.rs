@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::timeline::{Busy, Stage};
+use super::timeline::{Busy, SampleParts, Stage};
 
 /// Seconds of a worker by stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,12 @@ pub struct WorkerRecord {
     pub worker: String,
     /// Seconds by stage.
     pub stages: WorkerStages,
+    /// Seconds of the sample stage that marked the rows that the caches of trainers hold.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub mark_seconds: f64,
+    /// Seconds of the sample stage that copied batches to the queue of the trainers.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub copy_seconds: f64,
     /// Busy seconds as a fraction of the epoch's, from the order to the last update: 0 to 1.
     pub utilisation: f64,
 }
@@ -57,7 +63,8 @@ pub fn workers(busy: &[Busy], seconds: f64) -> Vec<WorkerRecord> {
         let [sample, extract, train, update, embed] = busy.seconds;
         let stages = WorkerStages { sample, extract, train, update, embed };
         let utilisation = (stages.total() / seconds).min(1.0);
-        WorkerRecord { worker: busy.worker.clone(), stages, utilisation }
+        let SampleParts { mark: mark_seconds, copy: copy_seconds } = busy.parts;
+        WorkerRecord { worker: busy.worker.clone(), stages, mark_seconds, copy_seconds, utilisation }
     };
     let did = |busy: &&Busy| busy.seconds.iter().sum::<f64>() > 0.0;
     busy.iter().filter(did).map(record).collect()
@@ -122,7 +129,11 @@ mod tests {
     use super::*;
 
     fn of(workers: &[(&str, [f64; Stage::COUNT])], seconds: f64) -> Vec<WorkerRecord> {
-        let busy = |&(worker, seconds): &(&str, [f64; Stage::COUNT])| Busy { worker: worker.into(), seconds };
+        let busy = |&(worker, seconds): &(&str, [f64; Stage::COUNT])| Busy {
+            worker: worker.into(),
+            seconds,
+            ..Busy::default()
+        };
         super::workers(&workers.iter().map(busy).collect::<Vec<_>>(), seconds)
     }
 

@@ -11,6 +11,7 @@
 //! | `basis.rs` | directions in which rows follow the parameters |
 //! | `embeddings.rs` | the rows and their age |
 //! | `plan.rs` | length, hot nodes and memory of the super-batches of a run |
+//! | `pushed.rs` | the table of the strategy `historical` |
 //! | `exchange.rs`, `shared_rows.rs` | the ranks that make rows together; their counts and rows |
 //! | `counts.rs`, `work.rs` | counts of the work that reuse saves and adds; its constants |
 //! | `totals.rs` | numbers of rows that an epoch requests, reuses and makes |
@@ -28,6 +29,7 @@ mod history;
 mod hot_queue;
 mod lookahead;
 mod plan;
+pub(crate) mod pushed;
 mod row_maker;
 mod row_slots;
 mod shared_rows;
@@ -42,6 +44,7 @@ pub use history::{History, ReusePosition, Snapshot, SuperBatchSpan};
 pub use hot_queue::{HotQueue, Ranking};
 pub use lookahead::Lookahead;
 pub use plan::{Preview, ReusePlan, RowShape};
+pub use pushed::PushedRows;
 pub use row_maker::{RowMaker, RowVersion};
 pub use row_slots::RowSlots;
 pub use shared_rows::GatheredRows;

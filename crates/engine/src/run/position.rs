@@ -11,12 +11,15 @@ use super::{
     start::Earlier,
 };
 use crate::{
-    Error, Result, RunDir, TrainConfig, checkpoint,
+    Error, Result, RunDir, TrainConfig,
+    checkpoint::{self, tensors::divide},
     config::link_task::seeds_are,
     learner::Learner,
     link::lists,
     record::{Best, EpochRecord, Origin, partition_of_older},
+    reuse::pushed,
     stage::Loader,
+    tiers::{OnlineCounts, presampling},
     timeline::Timeline,
 };
 
@@ -29,11 +32,13 @@ pub(crate) struct RunPosition<'a> {
     /// Records of the epochs that are done.
     pub(crate) records: Vec<EpochRecord>,
     pub(crate) checkpoints: CheckpointWriter<'a>,
+    /// Counts of the first epochs, if they fill caches.
+    pub(crate) online: Option<OnlineCounts<'a>>,
 }
 
 impl<'a> RunPosition<'a> {
     /// Position before the first epoch of a run that begins now and records itself in `run`, if
-    /// anywhere.
+    /// anywhere. `online` counts the reads of the first epochs, if they fill caches.
     ///
     /// # Errors
     /// The dataset's checksum cannot be computed.
@@ -41,6 +46,7 @@ impl<'a> RunPosition<'a> {
         inputs: &Inputs,
         learner: Learner<'a>,
         schedule: Schedule,
+        online: Option<OnlineCounts<'a>>,
         run: Option<&'a RunDir>,
         began: Instant,
     ) -> Result<Self> {
@@ -54,6 +60,7 @@ impl<'a> RunPosition<'a> {
             early: EarlyStop::new(patience),
             records: Vec::new(),
             checkpoints: CheckpointWriter::new(run, began),
+            online,
         })
     }
 
@@ -87,12 +94,18 @@ impl<'a> RunPosition<'a> {
         self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.epoch))?;
         peers.resume(&mut self.state.sums);
         let reuse = std::mem::take(&mut self.state.reuse);
-        let [hard, history] = lists::divide(saved.history);
+        let [hard, history] = divide(saved.history, lists::PREFIX);
+        let [pushed, history] = divide(history, pushed::PREFIX);
+        let [reads, history] = divide(history, presampling::PREFIX);
         let refuse =
             |what| Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"));
         if let Some(lists) = &self.learner.hard {
             lists::restore(lists, &hard).map_err(refuse)?;
         }
+        if let Some(online) = &mut self.online {
+            online.restore(&reads).map_err(refuse)?;
+        }
+        self.learner.pushed.restore(&pushed, self.state.dataset.nodes).map_err(refuse)?;
         self.learner.history.restore(reuse, history).map_err(refuse)?;
         Ok(true)
     }
@@ -198,7 +211,7 @@ impl<'a> RunPosition<'a> {
     /// # Errors
     /// The disk is full or cannot be written.
     pub(crate) fn save(&mut self) -> Result<()> {
-        self.state.save(&mut self.checkpoints, &self.learner)
+        self.state.save(&mut self.checkpoints, &self.learner, self.online.as_ref())
     }
 
     /// Saves the batches trained since the last checkpoint after a failure, if the model is that of

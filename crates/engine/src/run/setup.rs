@@ -73,7 +73,7 @@ impl<'d> Parts<'d> {
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
-        counted_epochs(config, strategy::draws_in_parts(config))?;
+        counted_epochs(config, !is_alone && strategy::draws_in_parts(config))?;
         let model = build::model(config, data)?;
         let bottom = bottom::aggregation(config, data, &model, is_alone)?;
         if data.split.train.is_empty() {
@@ -155,14 +155,15 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Tables of a run, alone or as one of several ranks. Rows that `sampler` and `order` read
-    /// often are cached. With `bottom`, aggregates follow the rows.
+    /// often are cached, in a run on links with the batches of `links`. With `bottom`, aggregates
+    /// follow the rows.
     ///
     /// # Errors
     /// An allocation fails, or another rank did not take part.
     pub(crate) fn new(
         inputs: &Inputs,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
+        (sampler, order): (&dyn MinibatchSampler, &dyn SeedOrder),
+        links: Option<&LinkSource>,
         bottom: Option<Aggregation>,
     ) -> Result<Self> {
         let Inputs { config, data, devices, placements, presampling, view, progress, .. } = *inputs;
@@ -182,7 +183,8 @@ impl Tables {
         if !devices.gpus().is_empty() {
             let reuse = plan_rows(config.cache_ratio.0.is_none())?;
             let reuse = reuse.as_ref();
-            let batches = Batches { config, data, sampler, order, reuse, own: None, cost, progress };
+            let (own, links) = (None, None);
+            let batches = Batches { config, data, sampler, order, reuse, own, links, cost, progress };
             let mut on = GpuTiers::new(devices, batches, placements.features, sampling_devices(inputs))?;
             let (feature, whole) = (on.feature.clone(), on.whole.clone());
             let (tiers, late) = (Some(on.description.clone()), std::mem::take(&mut on.late));
@@ -208,7 +210,7 @@ impl Tables {
             let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
             let reuse = reuse.as_ref();
             let own = None;
-            let batches = Batches { config, data: rows, sampler, order, reuse, own, cost, progress };
+            let batches = Batches { config, data: rows, sampler, order, reuse, own, links, cost, progress };
             let placements = match &stacked {
                 Some(of) => {
                     MemoryPlacements { features: of.placement(config, placements.features), ..placements }

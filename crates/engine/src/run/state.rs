@@ -16,10 +16,11 @@ use crate::{
     link::lists,
     record::{Best, DatasetRecord, EpochTotals},
     reuse,
+    tiers::OnlineCounts,
 };
 
-/// Position of a run. A checkpoint holds it, the model, the best model, the optimiser's state and
-/// older parameters that reused rows are made from.
+/// Position of a run. A checkpoint holds it, the model, the best model, the optimiser's state,
+/// older parameters that reused rows are made from, pushed rows, and counts that fill caches.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunState {
     /// Dataset that is trained on.
@@ -102,11 +103,16 @@ impl RunState {
         self.sums = EpochTotals::default();
     }
 
-    /// Writes a checkpoint of this position and the learner's model.
+    /// Writes a checkpoint of this position, the learner's model, and the counts that fill caches.
     ///
     /// # Errors
     /// The disk is full or cannot be written.
-    pub(crate) fn save(&mut self, checkpoints: &mut CheckpointWriter, learner: &Learner) -> Result<()> {
+    pub(crate) fn save(
+        &mut self,
+        checkpoints: &mut CheckpointWriter,
+        learner: &Learner,
+        online: Option<&OnlineCounts>,
+    ) -> Result<()> {
         self.seconds = checkpoints.seconds();
         if checkpoints.run().is_none() {
             return Ok(());
@@ -114,6 +120,8 @@ impl RunState {
         self.reuse = learner.history.position();
         let mut history = learner.history.tensors();
         history.extend(learner.hard.iter().flat_map(|hard| lists::tensors(hard)));
+        history.extend(learner.pushed.tensors());
+        history.extend(online.and_then(OnlineCounts::tensor));
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
     }
 }

@@ -54,7 +54,7 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
     let sampler = &*strategy::sampler_watched(config, data, watch)?;
     let order = &*build::order_of(config, data, None, watch)?;
     let (reuse, own, cost, progress) = (None, None, None, watch);
-    let batches = Batches { config, data, sampler, order, reuse, own, cost, progress };
+    let batches = Batches { config, data, sampler, order, reuse, own, links: None, cost, progress };
     let BuiltTiers { feature, .. } = plan.build(batches, residence)?;
     let unused = unused_policy(config, data).map_or(String::new(), |unused| format!("; {unused}"));
     Ok(Tiers { feature, description: format!("{plan}{unused}"), has_devices: plan.has_devices() })

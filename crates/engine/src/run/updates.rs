@@ -56,7 +56,7 @@ impl Updates<'_, '_> {
             if is_in_epoch {
                 self.peers.total(&mut self.state.sums)?;
             }
-            self.state.save(self.checkpoints, learner)?;
+            self.state.save(self.checkpoints, learner, self.online.as_deref())?;
             self.state.sums = own;
             self.meter.span("checkpoint", clock);
         }

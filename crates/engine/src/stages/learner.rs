@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphmill_core::{Labels, NodeId, keyed};
 use graphmill_loader::{Extracted, Sampled, link::NegativeLists};
 use graphmill_nn::{
-    Backend, Matrix, Pass, ProductOrder,
+    Backend, Matrix, Pass, ProductOrder, View,
     model::{Activations, Model, Part, StepInput},
     optim::{Optimizer, clip},
 };
@@ -16,7 +16,7 @@ use crate::{
     Result,
     link::step::{LinkObjective, LinkScratch},
     record::BatchOutcome,
-    reuse::{History, Reuse},
+    reuse::{History, PushedRows, Reuse},
     stage::Drawn,
 };
 
@@ -70,6 +70,17 @@ impl<'a> StepContext<'a> {
     /// The same context with new scratch memory and without reused rows.
     pub fn detached(&self) -> StepContext<'a> {
         StepContext { reuse: None, ..self.with_scratch(StepScratch::default()) }
+    }
+
+    /// Keeps the rows that the bottom layer computes, in every pass from now on.
+    pub fn keep_bottom_rows(&mut self) {
+        self.scratch.acts.keep_bottom_rows();
+    }
+
+    /// Rows that the bottom layer computed in the last pass, before norm, activation and dropout,
+    /// if they are kept.
+    pub fn bottom_rows(&self) -> Option<View<'_>> {
+        self.scratch.acts.kept_rows()
     }
 
     /// Returns the scratch memory.
@@ -203,6 +214,8 @@ pub struct Learner<'a> {
     pub staleness: u64,
     /// Versions of the bottom layer's parameters, if rows are reused.
     pub history: Arc<History>,
+    /// Bottom-layer rows that batches have pushed, if the strategy pulls them.
+    pub pushed: PushedRows,
     /// Lists of hard negatives by the ranking of the last epoch, in a run on links that draws them.
     pub hard: Option<Arc<NegativeLists>>,
     /// Sum of gradients over ranks, if several ranks share batches.
@@ -243,6 +256,7 @@ impl<'a> Learner<'a> {
             step: 0,
             staleness: 0,
             history: Arc::default(),
+            pushed: PushedRows::default(),
             hard: None,
             exchange: None,
             is_whole: true,

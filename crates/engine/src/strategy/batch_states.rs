@@ -1,7 +1,15 @@
 //! Kinds of batches that the workers of a [scheduler](super::scheduler) make, and the states of a
 //! batch with the data that workers add to it.
 
-use std::{convert::Infallible, marker::PhantomData, sync::Arc};
+use std::{
+    convert::Infallible,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
 
 use graphmill_core::{Matrix, NodeId, ObjectPool};
 use graphmill_loader::{Extracted, Feature, MiniBatch, MinibatchSampler, Sampled, Traffic, Workspace};
@@ -59,6 +67,11 @@ pub(crate) trait BatchKind: Sized {
     /// # Errors
     /// A tier cannot be read.
     fn extract(work: Self::Work<'_>, tables: &Self::Tables, batch: Self::Drawn) -> Result<Self::Extracted>;
+
+    /// Seconds that draws have spent on marks of the rows that trainers hold, since the last call.
+    fn marking(_tables: &Self::Tables) -> f64 {
+        0.0
+    }
 
     /// Bytes of a drawn batch on its way to a trainer.
     fn bytes(work: Self::Work<'_>, batch: &Self::Drawn) -> u64;
@@ -119,6 +132,8 @@ pub(crate) struct WorkerTables {
     pub(crate) rows: Option<Arc<dyn Feature>>,
     /// Cache of the trainers that will read the rows of its batches: it marks the rows held there.
     pub(crate) marks: Option<Arc<dyn Feature>>,
+    /// Nanoseconds of these marks that no record holds yet.
+    pub(crate) marking: AtomicU64,
     /// Pool of memory for gathered rows, for batches without such memory.
     pub(crate) spare: Option<Arc<ObjectPool<Matrix>>>,
 }
@@ -151,9 +166,15 @@ impl BatchKind for MinibatchStates {
         let mut drawn = loader.draw(work.order, work.number, number, space, memory)?;
         let cache = tables.marks.as_ref().and_then(|cache| cache.capabilities().marked);
         if let (Some(cache), Drawn::New(batch)) = (cache, &mut drawn) {
+            let clock = Instant::now();
             batch.mark(cache);
+            tables.marking.fetch_add(clock.elapsed().as_nanos() as u64, Relaxed);
         }
         Ok(drawn)
+    }
+
+    fn marking(tables: &WorkerTables) -> f64 {
+        1e-9 * tables.marking.swap(0, Relaxed) as f64
     }
 
     fn extract(work: Work<'_>, tables: &WorkerTables, mut batch: Drawn) -> Result<Drawn<Extracted>> {

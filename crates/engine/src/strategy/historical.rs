@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A batch computes the rows of its own nodes, which are the destinations of the layer above, and
-//! pushes them to a table. It pulls the rows of their neighbours, as they were pushed last. The age
-//! of rows is not bounded. A checkpoint does not hold them: a resumed run starts with an empty
-//! table.
+//! pushes them to a table: the rows of its forward pass, from the parameters before its update. It
+//! pulls the rows of their neighbours, as they were pushed last. The age of rows is not bounded. A
+//! checkpoint holds the table ([`PushedRows`](crate::reuse::PushedRows)).
 //!
 //! Over ranks, each rank pushes the rows of its shares of the batches, and all ranks have the same
 //! table. A node that another share of the batch computes is pulled as it was pushed last.
@@ -21,57 +21,66 @@
 //!
 //! # Cost
 //!
-//! Pushed rows are computed twice: once to train, and again with the updated parameters. Over ranks
-//! each batch sends its pushed rows to every rank. The strategy is a baseline and not fast.
+//! A copy of the pushed rows. Over ranks each batch sends them to every rank. A batch is drawn
+//! after the batch before it was trained on, on one workspace.
 //!
 //! # Memory
 //!
 //! The table holds a row per pushed node, of all ranks; each node of the graph has a slot and a
-//! version.
+//! version. A checkpoint has the rows of the table, and 24 bytes per row.
 //!
 //! # Deviations
 //!
 //! Only the bottom layer reuses rows, and rows that were never pushed are computed instead of zero.
+//! Rows are stored before norm, activation and dropout.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{Matrix, NodeId};
-use graphmill_loader::Workspace;
+use graphmill_core::NodeId;
+use graphmill_loader::{MiniBatch, Workspace};
 
 use super::{
-    interface::{Epoch, Flow, Strategy, StrategyContext},
-    sequential::Sequential,
+    interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext},
     worker::attempt,
 };
 use crate::{
     Error, Result,
     learner::Learner,
-    record::ReuseRecord,
-    reuse::{Embeddings, GatheredRows, History, Lookahead, Reuse, RowExchange, RowMaker, RowVersion},
+    record::{ReuseRecord, Stages},
+    reuse::{GatheredRows, History, Lookahead, Reuse, ReuseTotals, RowExchange},
     stage::Loader,
     timeline::Stage,
 };
 
 /// Strategy that reuses bottom-layer rows of any age.
 pub struct Historical<'a> {
-    inner: Sequential,
     /// The other ranks, if there are several.
     exchange: Option<&'a dyn RowExchange>,
+    num_nodes: usize,
     space: [Workspace; 1],
-    maker: Option<RowMaker>,
+    /// Memory of the last batch.
+    memory: MiniBatch,
     ahead: Arc<Lookahead>,
-    /// The pushed rows, in the order in which their nodes were first pushed.
-    rows: Arc<Embeddings>,
-    pushed: Vec<NodeId>,
-    /// Slot of each node's row, and the version of the parameters at its last push.
-    versions: Vec<Option<(u32, u64)>>,
     /// Updates of the run up to the end of the epoch: no row can be older.
     bound: u64,
-    record: ReuseRecord,
+    /// Totals of the epoch, which a checkpoint holds.
+    history: Arc<History>,
+    /// Number of rows of the table.
+    held: usize,
+}
+
+/// A batch whose upper blocks are drawn.
+struct Planned {
+    /// Destinations of the layer above, whose rows the batch pushes.
+    own: Vec<NodeId>,
+    /// Age of the oldest row that a rank pulls.
+    age: u64,
+    /// Rows that the batch requests and pulls.
+    totals: ReuseTotals,
 }
 
 impl<'a> Historical<'a> {
-    /// Strategy with an empty table.
+    /// Strategy before the first batch.
     ///
     /// # Errors
     /// The sampler draws all blocks at once, or the model has a single layer.
@@ -82,130 +91,136 @@ impl<'a> Historical<'a> {
                  bottom block separately; use --layers 2 or more, and a sampler such as neighbor",
             ));
         }
-        let nodes = context.data.num_nodes();
+        let num_nodes = context.data.num_nodes();
         Ok(Self {
-            inner: Sequential::new(nodes),
             exchange: context.exchange,
-            space: [Workspace::new(nodes)],
-            maker: None,
+            num_nodes,
+            space: [Workspace::new(num_nodes)],
+            memory: MiniBatch::default(),
             ahead: Arc::default(),
-            rows: Arc::default(),
-            pushed: Vec::new(),
-            versions: vec![None; nodes],
             bound: 0,
-            record: ReuseRecord::default(),
+            history: Arc::default(),
+            held: 0,
         })
     }
 
-    /// Draws a batch without its bottom block, and selects all pushed rows for it to pull. Returns
-    /// its own nodes, and the age of the oldest row that a rank pulls.
-    fn draw(&mut self, epoch: &Epoch, number: u64) -> Result<(Vec<NodeId>, u64)> {
+    /// Draws a batch without its bottom block, and selects all pushed rows for it to pull.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn plan(&mut self, epoch: &Epoch, number: u64) -> Result<Planned> {
+        let Learner { pushed, step, .. } = &*epoch.learner;
         let ahead = Arc::get_mut(&mut self.ahead).expect("no stage holds a completed batch");
         let batches = number..number + 1;
         ahead.draw(epoch.loader, epoch.order, epoch.number, batches, false, &mut self.space);
-        let (mut own, mut oldest) = (Vec::new(), epoch.learner.step);
+        let (mut own, mut oldest) = (Vec::new(), *step);
         let [mut asked, mut reused] = [0; 2];
         ahead.nodes(&mut |of_batch, others| {
             own.extend_from_slice(of_batch);
-            for (_, version) in others.iter().filter_map(|&v| self.versions[v as usize]) {
+            for version in others.iter().filter_map(|&v| pushed.version(v)) {
                 oldest = oldest.min(version);
                 reused += 1;
             }
             asked += others.len() as u64;
         });
-        ahead.slots.set(self.versions.len(), self.pushed.iter().copied());
-        let mut age = epoch.learner.step - oldest;
+        ahead.slots.set(self.num_nodes, pushed.nodes().iter().copied());
+        let mut age = step - oldest;
         if let Some(exchange) = self.exchange {
             let mut sums = [asked as f64, reused as f64];
             exchange.sum(&mut sums)?;
             [asked, reused] = sums.map(|sum| sum as u64);
             age = exchange.greatest(age as f64)? as u64;
         }
-        self.record.asked_rows += asked;
-        self.record.reused_rows += reused;
-        Ok((own, age))
+        let totals = ReuseTotals { requested: asked, reused, ..ReuseTotals::default() };
+        Ok(Planned { own, age, totals })
     }
 
-    /// Computes the rows of these nodes with the current model, and writes them and those of the
-    /// other ranks to the table.
-    fn push(&mut self, epoch: &Epoch, number: u64, nodes: &[NodeId]) -> Result<()> {
-        let Learner { model, context, step, .. } = &*epoch.learner;
-        let maker = self.maker.get_or_insert_with(|| RowMaker::new(model, self.versions.len()));
-        let history = History::default();
-        history.publish(*step, model, 0);
-        let Some(snapshot) = history.wait(*step) else { return Ok(()) };
-        let (mut fresh, width) = (Embeddings::default(), model.layer_out_dim(0));
-        fresh.rows.resize(nodes.len(), width);
-        let made = attempt(Stage::Embed, number, || {
-            maker.edges = 0;
-            let rank = self.exchange.map_or(0, RowExchange::rank);
-            let from =
-                RowVersion { batch: (epoch.number, number), version: *step, snapshot: &snapshot, rank };
-            maker.make(epoch.loader, context, from, nodes, 0, &mut fresh)?;
-            let rows = fresh.rows.view().host().to_vec();
-            let own = GatheredRows { nodes: nodes.to_vec(), rows, edges: maker.edges };
-            match self.exchange {
-                None => Ok(own),
-                Some(exchange) => exchange.gather_rows(&own, width),
-            }
-        })?;
-        self.record.made_rows += made.nodes.len() as u64;
-        self.record.made_edges += made.edges;
-        self.write(&made, width, *step);
-        Ok(())
+    /// Writes the rows that the last forward pass computed for these nodes, after `step` updates,
+    /// and those of the other ranks, to the table. Returns their number.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    fn push(&self, learner: &mut Learner, own: Vec<NodeId>, step: u64) -> Result<u64> {
+        let width = learner.model.layer_out_dim(0);
+        // a rank that owns no seed of the batch computed nothing
+        let rows = match learner.context.bottom_rows() {
+            Some(rows) if !own.is_empty() => rows.rows(0..own.len()).host().to_vec(),
+            _ => Vec::new(),
+        };
+        let own = GatheredRows { nodes: own, rows, edges: 0 };
+        let pushed = match self.exchange {
+            None => own,
+            Some(exchange) => exchange.gather_rows(&own, width)?,
+        };
+        learner.pushed.write(&pushed, width, self.num_nodes, step);
+        Ok(pushed.nodes.len() as u64)
     }
 
-    /// Writes rows of `width` values, made after `step` updates, to the table.
-    fn write(&mut self, GatheredRows { nodes, rows, .. }: &GatheredRows, width: usize, step: u64) {
-        for &v in nodes {
-            let new = self.pushed.len() as u32;
-            let (_, version) = self.versions[v as usize].get_or_insert_with(|| {
-                self.pushed.push(v);
-                (new, 0)
-            });
-            *version = step;
-        }
-        let table = Arc::get_mut(&mut self.rows).expect("no stage holds rows between batches");
-        if table.rows.num_rows() < self.pushed.len() {
-            let mut larger = Matrix::zeros((2 * self.pushed.len()).min(self.versions.len()), width);
-            let have = table.rows.view().host();
-            larger.view_mut().host()[..have.len()].copy_from_slice(have);
-            table.rows = larger;
-        }
-        let all = table.rows.view_mut().host();
-        for (&v, row) in nodes.iter().zip(rows.chunks_exact(width)) {
-            if let Some((slot, _)) = self.versions[v as usize] {
-                let at = slot as usize * width;
-                all[at..at + width].copy_from_slice(row);
-            }
-        }
+    /// Runs the stages of a batch that is drawn ahead, and pushes its rows before the update is
+    /// reported, so that a checkpoint holds them.
+    fn batch(&mut self, epoch: &mut Epoch, number: u64, planned: Planned) -> Result<Flow> {
+        let Planned { own, age, totals } = planned;
+        let Epoch { number: of, order, loader, learner, lr, after, timeline, .. } = epoch;
+        let (track, step) = (timeline.track("main"), learner.step);
+        let reading = Loader { ahead: Some(self.ahead.clone()), ..loader.clone() };
+        let memory = std::mem::take(&mut self.memory);
+        let [space] = &mut self.space;
+        space.set_parallel(true);
+        let mut spent = Stages::default();
+        let clock = Instant::now();
+        let draw = || reading.draw(order, *of, number, space, memory);
+        let drawn = attempt(Stage::Sample, number, draw)?;
+        spent.sample = timeline.done(track, Stage::Sample, number, clock);
+        let clock = Instant::now();
+        let batch = attempt(Stage::Extract, number, || reading.extract(drawn))?;
+        spent.extract = timeline.done(track, Stage::Extract, number, clock);
+        drop(reading);
+        let (clock, rate) = (Instant::now(), lr(number));
+        learner.context.reuse =
+            Some(Reuse { ahead: self.ahead.clone(), rows: learner.pushed.rows().clone() });
+        let trained = attempt(Stage::Train, number, || learner.train(&batch, rate));
+        learner.context.reuse = None;
+        let outcome = trained?;
+        learner.staleness = learner.staleness.max(age);
+        let made = self.push(learner, own, step)?;
+        self.history.add(ReuseTotals { made, ..totals });
+        spent.train = timeline.done(track, Stage::Train, number, clock);
+        let flow = after(learner, &[CompletedBatch::of(batch.batch(), outcome, spent)])?;
+        self.memory = batch.into();
+        Ok(flow)
     }
 }
 
 impl Strategy for Historical<'_> {
     fn run(&mut self, mut epoch: Epoch) -> Result<Flow> {
-        self.record = ReuseRecord { split: 1.0, super_batch: 1.0, ..ReuseRecord::default() };
-        let to = epoch.to;
+        self.history = epoch.learner.history.clone();
+        if epoch.from == 0 {
+            self.history.begin_epoch();
+        }
         self.bound = (epoch.number + 1) * epoch.loader.num_batches();
-        for number in epoch.from..to {
-            let (own, age) = self.draw(&epoch, number)?;
-            epoch.learner.staleness = epoch.learner.staleness.max(age);
-            epoch.learner.context.reuse = Some(Reuse { ahead: self.ahead.clone(), rows: self.rows.clone() });
-            let reading = Loader { ahead: Some(self.ahead.clone()), ..epoch.loader.clone() };
-            let flow = self.inner.run(Epoch { loader: &reading, from: number, ..epoch.until(number + 1) });
-            epoch.learner.context.reuse = None;
-            drop(reading);
-            if flow? == Flow::Stop {
+        epoch.learner.context.keep_bottom_rows();
+        for number in epoch.from..epoch.to {
+            let planned = self.plan(&epoch, number)?;
+            let flow = self.batch(&mut epoch, number, planned)?;
+            self.held = epoch.learner.pushed.nodes().len();
+            if flow == Flow::Stop {
                 return Ok(Flow::Stop);
             }
-            self.push(&epoch, number, &own)?;
         }
-        self.record.hot_nodes = self.pushed.len() as f64;
         Ok(Flow::Continue)
     }
 
     fn reuse(&mut self) -> Option<ReuseRecord> {
-        Some(std::mem::take(&mut self.record))
+        let ReuseTotals { requested, reused, made, .. } = self.history.position().totals;
+        Some(ReuseRecord {
+            super_batch: 1.0,
+            hot_nodes: self.held as f64,
+            asked_rows: requested,
+            reused_rows: reused,
+            made_rows: made,
+            split: 1.0,
+            ..ReuseRecord::default()
+        })
     }
 
     fn staleness_bound(&self) -> u64 {

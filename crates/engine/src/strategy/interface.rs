@@ -111,7 +111,8 @@ pub enum Flow {
 /// }
 /// ```
 pub trait Strategy: Send {
-    /// Prepares the first epoch. The loader and the shape of the model do not change afterwards.
+    /// Prepares the first epoch, and again an epoch before which caches of devices are filled. The
+    /// loader and the shape of the model do not change afterwards.
     ///
     /// # Errors
     /// Options contradict each other, an allocation fails, or a stage fails in a trial.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Result,
     record::Stages,
-    timeline::{Stage, Timeline, Track},
+    timeline::{SampleParts, Stage, Timeline, Track},
 };
 
 /// Closes the scheduler when its thread ends, always or only by a panic, so that no other thread
@@ -122,9 +122,16 @@ impl<K: BatchKind> Worker<K> {
             Some(pool) => pool.install(all),
             None => all(),
         };
+        // the batches are marked side by side
+        let mut parts = SampleParts { mark: K::marking(&self.tables) / count as f64, copy: 0.0 };
         if let Some(link) = &self.link {
+            let clock = Instant::now();
             let drawn = outcomes.iter().flatten();
             drawn.for_each(|drawn| link.transfer(K::bytes(work, drawn), Instant::now()));
+            parts.copy = clock.elapsed().as_secs_f64();
+        }
+        if parts != SampleParts::default() {
+            K::timeline(work).add_parts(track, parts);
         }
         let each = clock.elapsed().as_secs_f64() / count as f64;
         for (i, (number, outcome)) in (first..).zip(outcomes).enumerate() {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
-use graphmill_loader::{MinibatchSampler, order::SeedOrder};
+use graphmill_loader::{MinibatchSampler, link::LinkSource, order::SeedOrder};
 
 use crate::{
     Result, TrainConfig,
@@ -25,6 +25,8 @@ pub(crate) struct Batches<'b> {
     pub(crate) reuse: Option<&'b ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     pub(crate) own: Option<&'b Arc<NodeOwnership>>,
+    /// Edges to learn, in a run on links: their ends and those of negatives are the seeds.
+    pub(crate) links: Option<&'b LinkSource>,
     /// Collects the cost of counting them.
     pub(crate) cost: Option<&'b PresamplingCost>,
     /// Watches the counting, and may stop it.
@@ -38,11 +40,11 @@ impl Batches<'_> {
     /// # Errors
     /// An unknown metric, an impossible option, or the progress stops the work.
     pub(crate) fn scores(&self, policy: &str) -> Result<Vec<f64>> {
-        let Self { config, data, sampler, order, reuse, own, cost, progress } = *self;
+        let Self { config, data, sampler, order, reuse, own, links, cost, progress } = *self;
         progress.stage(&format!("ranking the nodes by {policy}"), None, Unit::Rows);
         let clock = Instant::now();
         let (mut scores, drawn_batches) =
-            counted(policy, config, data, sampler, order, (reuse, own), progress)?;
+            counted(policy, config, data, sampler, order, (reuse, own, links), progress)?;
         if let Some(cost) = cost.filter(|_| drawn_batches > 0) {
             let seconds = clock.elapsed().as_secs_f64();
             cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });

@@ -136,7 +136,7 @@ impl<'a> DeviceCaches<'a> {
         let Self { config, data, sampler, order, reuse, own, progress, .. } = self;
         let (own, cost) = (own.as_ref(), self.presampling.map(|presampling| &presampling.cost));
         let (sampler, order, reuse, progress) = (*sampler, *order, *reuse, *progress);
-        Batches { config, data, sampler, order, reuse, own, cost, progress }
+        Batches { config, data, sampler, order, reuse, own, links: None, cost, progress }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse

@@ -23,7 +23,7 @@ mod gpu_rows;
 mod joined;
 mod new_cache;
 mod plan;
-mod presampling;
+pub(crate) mod presampling;
 mod rescaled;
 mod selected;
 mod step;

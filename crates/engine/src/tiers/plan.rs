@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig, build,
-    cache_kind::{AUTO, is_metric, resolve_cache},
+    cache_kind::{AUTO, OF_LINKS, is_metric, resolve_cache},
+    config::link_task::is_link,
     memory::{self, MemoryPlacements},
     reuse::ReusePlan,
 };
@@ -110,7 +111,10 @@ impl Plan {
             RowFormat::Sparse => sparse_bytes(1, data.features.stored().div_ceil(rows.max(1))),
         };
         let slots = |ratio: f64| ((ratio * rows as f64).round() as usize).min(rows);
-        let policy = |name: &String| resolve_cache(name, &config.order, "lru").to_string();
+        let policy = |name: &String| match &**name {
+            AUTO if is_link(config) => OF_LINKS.to_string(),
+            name => resolve_cache(name, &config.order, "lru").to_string(),
+        };
         let host = |name: &String, ratio: Option<f64>| Cache {
             policy: policy(name),
             slots: ratio.map_or(rows, slots),

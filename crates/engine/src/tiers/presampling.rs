@@ -7,6 +7,10 @@
 //! the hottest rows. A resumed run draws the counted minibatches again, because draws are functions
 //! of their keys, so that it fills the same rows.
 //!
+//! If batches reuse rows, the nodes that are counted are those whose features a batch still reads.
+//! These may depend on parameters, so such a run stores its counts in its checkpoints instead. So
+//! does a run on links, whose hard negatives depend on parameters.
+//!
 //! # Source
 //!
 //! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
@@ -18,7 +22,8 @@
 //!
 //! # Memory
 //!
-//! 4 bytes per node of the graph until the caches are filled.
+//! 4 bytes per node of the graph until the caches are filled; with reused rows or links until the
+//! run ends, and 8 bytes per node in each checkpoint.
 
 use std::{sync::OnceLock, time::Instant};
 
@@ -28,10 +33,15 @@ use graphmill_loader::hotness;
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::Fill,
+    checkpoint::tensors::Tensor,
     hotness::OrderedVisits,
     record::{PresamplingCost, PresamplingRecord},
     stage::Loader,
 };
+
+/// Prefix of the names of counts in a checkpoint.
+pub(crate) const PREFIX: &str = "reads.";
+const COUNTS: &str = "reads.counts";
 
 /// Minibatches of a run that are counted for its caches: their cost, and the ranking by those of
 /// its first epochs.
@@ -53,11 +63,11 @@ impl LateCache {
 }
 
 /// Number of epochs that the caches of these options count; `None` if all caches are filled before
-/// training.
+/// training. `shares_reuse` is true if several ranks train on batches that reuse rows.
 ///
 /// # Errors
-/// The run fills its caches before training, or ends before they are filled.
-pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool) -> Result<Option<u64>> {
+/// The run cannot count its batches, or ends before the caches are filled.
+pub(crate) fn counted_epochs(config: &TrainConfig, shares_reuse: bool) -> Result<Option<u64>> {
     let (mut most, flags) = (None, [("cache", &config.cache), ("host-cache", &config.host_cache)]);
     for (flag, name) in flags {
         let refuse = |why: String| Err(Error::usage(format!("--{flag} {name}: {why}")));
@@ -70,9 +80,10 @@ pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool) -> Result<
                 config.epochs
             ));
         }
-        if reuses_rows {
+        if shares_reuse {
             return refuse(format!(
-                "batches that reuse rows read others than a resumed run would count; {before}"
+                "a checkpoint of several ranks does not hold the reads of each, and batches that reuse rows \
+                 cannot be drawn again to count them; {before}"
             ));
         }
         if most.is_some_and(|most| most != epochs) {
@@ -89,20 +100,42 @@ pub(crate) fn counted_epochs(config: &TrainConfig, reuses_rows: bool) -> Result<
 pub(crate) struct OnlineCounts<'a> {
     epochs: u64,
     counts: Vec<u32>,
+    /// True if checkpoints hold the counts, because a resumed run cannot repeat them.
+    is_stored: bool,
     graph: &'a Graph,
     presampling: &'a Presampling,
     caches: &'a [LateCache],
 }
 
 impl<'a> OnlineCounts<'a> {
-    /// Counts of no minibatches yet, of `epochs` epochs.
+    /// Counts of no minibatches yet, of `epochs` epochs. With `is_stored`, checkpoints hold them.
     pub(crate) fn new(
         epochs: u64,
+        is_stored: bool,
         graph: &'a Graph,
         presampling: &'a Presampling,
         caches: &'a [LateCache],
     ) -> Self {
-        Self { epochs, counts: vec![0; graph.num_nodes()], graph, presampling, caches }
+        Self { epochs, counts: vec![0; graph.num_nodes()], is_stored, graph, presampling, caches }
+    }
+
+    /// The counts for a checkpoint; `None` if a resumed run repeats them.
+    pub(crate) fn tensor(&self) -> Option<Tensor> {
+        self.is_stored.then(|| Tensor::of_words(COUNTS, &self.counts))
+    }
+
+    /// Restores the counts of a checkpoint, if it holds them.
+    ///
+    /// # Errors
+    /// A message: they are missing, or those of another graph.
+    pub(crate) fn restore(&mut self, tensors: &[Tensor]) -> std::result::Result<(), String> {
+        if !self.is_stored {
+            return Ok(());
+        }
+        let saved = tensors.iter().find(|tensor| tensor.name == COUNTS).map(Tensor::words);
+        let saved = saved.filter(|saved| saved.len() == self.counts.len());
+        self.counts = saved.ok_or("the reads of the first epochs, which fill its caches, are missing")?;
+        Ok(())
     }
 
     /// Counts the input nodes of a minibatch of an epoch, if it is among the first ones.
@@ -116,8 +149,9 @@ impl<'a> OnlineCounts<'a> {
         }
     }
 
-    /// Counts the minibatches before batch `batch` of an epoch again, for a run that resumes there.
-    /// `begin` prepares an epoch to be drawn, and returns false if this rank draws none.
+    /// Counts the minibatches before batch `batch` of an epoch again, for a run that resumes there,
+    /// unless the checkpoint held their counts. `begin` prepares an epoch to be drawn, and returns
+    /// false if this rank draws none.
     ///
     /// # Errors
     /// A batch cannot be drawn, `begin` fails, or `progress` stops the work.
@@ -128,6 +162,9 @@ impl<'a> OnlineCounts<'a> {
         begin: &dyn Fn(u64) -> Result<bool>,
         progress: &dyn Progress,
     ) -> Result<()> {
+        if self.is_stored {
+            return Ok(());
+        }
         let clock = Instant::now();
         let visits = OrderedVisits::new(loader, progress);
         let mut order = Vec::new();
@@ -156,7 +193,10 @@ impl<'a> OnlineCounts<'a> {
             return Ok(false);
         }
         let clock = Instant::now();
-        let ranking = by_scores(&hotness::by_counts(self.graph, &std::mem::take(&mut self.counts)))?;
+        let ranking = by_scores(&hotness::by_counts(self.graph, &self.counts))?;
+        if !self.is_stored {
+            self.counts = Vec::new();
+        }
         self.caches.iter().try_for_each(|LateCache(fill)| fill(&ranking))?;
         let _ = self.presampling.ranking.set(ranking);
         let seconds = clock.elapsed().as_secs_f64();

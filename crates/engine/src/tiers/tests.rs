@@ -377,6 +377,17 @@ fn online_caches_are_filled_by_the_first_epochs_of_training() {
         (TrainConfig { devices: devices(1), strategy: s("time-sharing"), ..base.clone() }, "one"),
         (TrainConfig { devices: devices(2), strategy: s("factored"), ..base.clone() }, "one"),
         (TrainConfig { devices: devices(2), ..base.clone() }, "two"),
+        (TrainConfig { devices: devices(1), reuse: s("layered"), ..base.clone() }, "reused"),
+        (
+            TrainConfig {
+                devices: devices(2),
+                strategy: s("time-sharing"),
+                reuse: s("layered"),
+                ..base.clone()
+            },
+            "reused",
+        ),
+        (TrainConfig { devices: devices(1), strategy: s("historical"), ..base.clone() }, "pushed"),
         (
             TrainConfig {
                 devices: devices(1),
@@ -424,12 +435,21 @@ fn a_resumed_run_fills_the_rows_that_it_would_have_counted() {
     for config in [
         TrainConfig { devices: devices(1), ..base.clone() },
         TrainConfig { devices: devices(1), strategy: "time-sharing".into(), ..base.clone() },
+        TrainConfig { devices: devices(1), reuse: "layered".into(), ..base.clone() },
+        TrainConfig {
+            devices: devices(1),
+            strategy: "time-sharing".into(),
+            reuse: "layered".into(),
+            ..base.clone()
+        },
+        TrainConfig { devices: devices(1), strategy: "historical".into(), ..base.clone() },
     ] {
+        let reuses = config.reuse != "none" || config.strategy == "historical";
         let whole = hits(&config, &run(&config, &data));
         let batches = data.split.train.len().div_ceil(200);
         // while batches are counted, and after the cache is filled
         for (i, updates) in [batches + 2, 2 * batches, 3 * batches + 1].into_iter().enumerate() {
-            let path = temp.path().join(format!("{}-{i}", config.strategy));
+            let path = temp.path().join(format!("{}-{}-{i}", config.strategy, config.reuse));
             let left = std::sync::atomic::AtomicUsize::new(updates);
             let stop = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
             let dir = crate::RunDir::create(&path).unwrap();
@@ -440,8 +460,10 @@ fn a_resumed_run_fills_the_rows_that_it_would_have_counted() {
             let context = RunContext { run: Some(&dir), resume: true, observer: &mut Quiet, stop: &|| false };
             let resumed = train(&config, &data, context).unwrap();
             assert_eq!(hits(&config, &resumed), whole, "{} after {updates} updates", config.strategy);
-            let drawn = updates.min(2 * batches) as u64;
-            assert_eq!(resumed.presampling.unwrap().drawn_batches, drawn, "the counts are repeated");
+            // counts of reused rows are in the checkpoint
+            let drawn = if reuses { 0 } else { updates.min(2 * batches) as u64 };
+            let counted = resumed.presampling.unwrap_or_default();
+            assert_eq!(counted.drawn_batches, drawn, "the counts are repeated");
         }
     }
 }
@@ -456,8 +478,6 @@ fn online_counts_are_refused_if_no_cache_could_be_filled() {
     };
     let error = refused(TrainConfig { epochs: 2, ..base.clone() });
     assert!(error.starts_with("--cache presc-online:2: --epochs 2 ends before a cache is filled"), "{error}");
-    let error = refused(TrainConfig { reuse: "layered".into(), ..base.clone() });
-    assert!(error.contains("use presc:2, which counts before training"), "{error}");
     let error = refused(TrainConfig { host_cache: "presc-online:3".into(), ..base.clone() });
     assert!(error.contains("count different numbers of epochs"), "{error}");
     let error = refused(TrainConfig { cache: "presc-online:x".into(), ..base });

@@ -222,6 +222,8 @@ fn stages(workers: &[WorkerRecord], columns: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_engine::timeline::Busy;
+
     use super::*;
 
     #[test]
@@ -235,8 +237,7 @@ mod tests {
 
     #[test]
     fn the_bottleneck_takes_the_longest_form_that_fits() {
-        let busy =
-            |worker: &str, seconds| graphmill_engine::timeline::Busy { worker: worker.into(), seconds };
+        let busy = |worker: &str, seconds| Busy { worker: worker.into(), seconds, ..Busy::default() };
         let sampler = busy("sampler 0", [3.4, 1.2, 0.0, 0.0, 0.0]);
         let workers = workers(&[sampler, busy("trainer 0", [0.0, 0.0, 9.7, 0.0, 0.0])], 10.0);
         let text = "sample 34% · extract 12% · train 97%";

@@ -87,11 +87,11 @@ pub struct OrderSource<'a> {
 /// Source of what an order reads besides the training nodes, over several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverRanks {
-    /// Nothing: the order reads the training nodes alone.
+    /// At most the labels of the training nodes, which every rank has.
     TrainingNodes,
     /// The searches that a partition stores ([`OrderSource::searches`]).
     StoredSearches,
-    /// Edges or labels of which a rank holds only a part, so the order is not available.
+    /// Edges, or labels of other nodes, of which a rank has only a part: the order is refused.
     Unavailable,
 }
 
@@ -116,7 +116,7 @@ pub struct OrderKind {
 }
 
 impl OrderKind {
-    /// Creates an order that reads the training nodes alone.
+    /// Creates an order that reads the training nodes and their labels alone.
     pub const fn new(make: Make) -> Self {
         Self { make, over_ranks: OverRanks::TrainingNodes, of_labels: None, is_local: false }
     }
@@ -153,7 +153,6 @@ pub static TABLE: Table<OrderKind> = Table::new(
             options: &[],
             make: OrderKind {
                 of_labels: Some(|seed, train, labels| Box::new(balanced::Balanced::new(train, labels, seed))),
-                over_ranks: OverRanks::Unavailable,
                 ..OrderKind::new(|with, source| {
                     Ok(Box::new(balanced::Balanced::new(source.train, source.labels, with.seed)))
                 })

@@ -45,6 +45,8 @@ pub(super) struct SavedStage {
     /// Aggregates of reused rows in the bottom layer ([`super::Reused::aggregates`]), `H x dim`
     /// each.
     pub(super) reused: Vec<Matrix>,
+    /// Computed rows before norm, activation and dropout, `D x O`, if they are kept.
+    pub(super) kept: Option<Matrix>,
     /// For projected reused rows: the basis times the weights, the rows' coordinates, and the
     /// gradient of the former.
     pub(super) projected: [Matrix; 3],
@@ -90,6 +92,20 @@ impl Activations {
     /// reused rows in the bottom layer.
     pub fn output(&self, l: usize) -> View<'_> {
         self.stages[l].rows.out.view()
+    }
+
+    /// Keeps a copy of the rows that the bottom layer computes, in every forward pass from now on.
+    pub fn keep_bottom_rows(&mut self) {
+        if self.stages.is_empty() {
+            self.stages.push(StageActs::default());
+        }
+        self.stages[0].saved.kept.get_or_insert_with(Matrix::default);
+    }
+
+    /// Rows that the bottom layer computed in the last forward pass, before norm, activation and
+    /// dropout, as [`super::Model::bottom_rows`] computes them; `None` if they are not kept.
+    pub fn kept_rows(&self) -> Option<View<'_>> {
+        self.stages.first()?.saved.kept.as_ref().map(Matrix::view)
     }
 
     /// Mutable output rows of layer `l`. Between [`super::Model::forward_layer`] calls, a strategy

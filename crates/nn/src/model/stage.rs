@@ -89,7 +89,8 @@ impl Stage {
         mut out: ViewMut,
     ) {
         let epilogue = self.epilogue(pass, site::OUTPUT);
-        let conv_epilogue = if self.is_plain() { epilogue } else { Epilogue::NONE };
+        let finishes = self.is_plain() && saved.kept.is_none();
+        let conv_epilogue = if finishes { epilogue } else { Epilogue::NONE };
         let computed = input.block.num_dst;
         let mut before_norm = std::mem::take(&mut saved.before_norm);
         let mut rows = if self.norm.is_some() {
@@ -100,6 +101,14 @@ impl Stage {
         };
         let to = rows.reborrow().rows(0..computed);
         self.rows(pass, input, conv_epilogue, (&mut saved.conv, &mut saved.own), to);
+        if let Some(kept) = &mut saved.kept {
+            let to = rows.reborrow().rows(0..computed);
+            kept.resize(to.num_rows(), to.num_cols());
+            pass.backend.copy(to.as_view(), kept.view_mut());
+            if self.is_plain() {
+                epilogue.apply(pass.backend, None, to);
+            }
+        }
         if let Some(reused) = reused {
             self.append_reused(pass, reused, computed, saved, rows);
         }

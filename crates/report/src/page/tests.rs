@@ -13,7 +13,7 @@ use super::*;
 /// Workers of the stages: sequential or concurrent.
 fn busy(stages: Stages, pipelined: bool) -> Vec<Busy> {
     let Stages { sample, extract, train, .. } = stages;
-    let worker = |name: &str, seconds| Busy { worker: name.into(), seconds };
+    let worker = |name: &str, seconds| Busy { worker: name.into(), seconds, ..Busy::default() };
     if !pipelined {
         return vec![worker("main", [sample, extract, train, 0.0, 0.0])];
     }

@@ -26,6 +26,8 @@ const ROW: f64 = 24.0;
 #[derive(Clone, Debug, Default)]
 struct Sum {
     seconds: [f64; Stage::COUNT],
+    /// Seconds of the sample stage that marked cached rows, and that copied batches to the queue.
+    parts: [f64; 2],
     utilisation: f64,
 }
 
@@ -37,15 +39,25 @@ impl Sum {
         let mut sum = Self::default();
         for (epoch, record) in epochs.iter().filter_map(|e| Some((e, find(e, worker)?))) {
             sum.seconds.iter_mut().zip(record.stages.seconds()).for_each(|(sum, part)| *sum += part);
+            sum.parts[0] += record.mark_seconds;
+            sum.parts[1] += record.copy_seconds;
             sum.utilisation += record.utilisation * epoch.seconds / all.max(f64::MIN_POSITIVE);
         }
         sum
     }
 
-    /// Stages of the worker: `sample 1.20 s, train 3.40 s`.
+    /// Stages of the worker: `sample 1.20 s (of this mark 0.10 s), train 3.40 s`.
     fn stages(&self) -> String {
-        let did = Stage::ALL.iter().zip(self.seconds).filter(|(_, part)| *part > 0.0);
-        did.map(|(stage, part)| format!("{} {}", stage.name(), seconds(part))).collect::<Vec<_>>().join(", ")
+        let parts = ["mark", "copy"].iter().zip(self.parts).filter(|(_, part)| *part > 0.0);
+        let parts: Vec<_> = parts.map(|(name, part)| format!("{name} {}", seconds(part))).collect();
+        let of_stage = |stage: Stage| match stage {
+            Stage::Sample if !parts.is_empty() => format!(" (of this {})", parts.join(", ")),
+            _ => String::new(),
+        };
+        let did = Stage::ALL.into_iter().zip(self.seconds).filter(|(_, part)| *part > 0.0);
+        let text =
+            |(stage, part): (Stage, f64)| format!("{} {}{}", stage.name(), seconds(part), of_stage(stage));
+        did.map(text).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -197,6 +209,7 @@ mod tests {
             worker: worker.into(),
             stages: WorkerStages { train, ..WorkerStages::default() },
             utilisation: train / seconds,
+            ..WorkerRecord::default()
         };
         let workers = workers.iter().map(record).collect();
         EpochRecord { epoch, seconds, workers, bottleneck, ..EpochRecord::default() }
@@ -214,6 +227,19 @@ mod tests {
         let page = utilisation(&epochs);
         assert!(page.contains("train in 1 of 2 epochs") && page.contains("epoch 2: a 50.0 %, train 1.50 s"));
         assert!(page.contains("62.5 %") && !page.contains("epoch 2: b"), "{page}");
+    }
+
+    #[test]
+    fn parts_of_the_sample_stage_are_named() {
+        let sampler = WorkerRecord {
+            worker: "sampler 0".into(),
+            stages: WorkerStages { sample: 2.0, ..WorkerStages::default() },
+            mark_seconds: 0.5,
+            ..WorkerRecord::default()
+        };
+        let epoch = EpochRecord { epoch: 1, seconds: 4.0, workers: vec![sampler], ..EpochRecord::default() };
+        let sum = Sum::of("sampler 0", &[epoch]);
+        assert_eq!(sum.stages(), format!("sample {} (of this mark {})", seconds(2.0), seconds(0.5)));
     }
 
     #[test]

@@ -101,7 +101,12 @@ fn epoch(epoch: usize) -> EpochRecord {
         lr: 0.0,
         seconds: 2.5,
         stages: Stages { train: 1.5, ..Stages::default() },
-        workers: vec![WorkerRecord { worker: "main".into(), stages, utilisation: 0.8 }],
+        workers: vec![WorkerRecord {
+            worker: "main".into(),
+            stages,
+            utilisation: 0.8,
+            ..WorkerRecord::default()
+        }],
         hit_rate: Some(0.25),
         ..EpochRecord::default()
     }

@@ -355,6 +355,13 @@ impl<'a> Layered<'a> {
 
 impl Strategy for Layered<'_> {
     fn prepare(&mut self, loader: &Loader, learner: &Learner) -> Result<()> {
+        if self.maker.is_some() || self.is_declined {
+            // only the caches of the devices have changed
+            return match self.reuses() {
+                true => self.assign_memory(loader, learner),
+                false => self.inner.prepare(loader, learner),
+            };
+        }
         let config = self.context.config;
         let position = learner.history.position();
         if position.length > 0 && position.round != self.round() {

@@ -322,7 +322,7 @@ fn ranking(context: &StrategyContext, metric: &str) -> Result<Ranking> {
         return Ok(Ranking::Requests);
     }
     let StrategyContext { config, data, sampler, order, progress, .. } = *context;
-    let (mut scores, _) = counted(metric, config, data, sampler, order, (None, context.own), progress)
+    let (mut scores, _) = counted(metric, config, data, sampler, order, (None, context.own, None), progress)
         .map_err(|e| Error::of_option("--hot-metric", metric, e))?;
     if let Some(exchange) = context.exchange {
         exchange.sum(&mut scores)?;

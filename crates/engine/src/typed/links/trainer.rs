@@ -33,7 +33,7 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::link::LinkOptions,
+    config::{Devices, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
     record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, NvidiaRecord, RankRecord, Summary},
@@ -145,6 +145,18 @@ fn run(
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config, true)?;
+    if matches!(&*config.devices, Devices::Virtual(_)) {
+        return Err(Error::usage(format!(
+            "--devices {} with links of several types: pairs are scored on the processor; leave it out",
+            config.devices
+        )));
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        return Err(Error::usage(
+            "a cache with links of several types: the host holds all rows; leave out --host-budget and \
+             --cache-ratio",
+        ));
+    }
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \

@@ -3,7 +3,7 @@
 
 use graphmill_engine::{
     allocate::samplers::num_samplers,
-    strategy::{RoundOptions, UpdateOptions},
+    strategy::{RoundOptions, UpdateOptions, reuse::NONE},
 };
 
 use graphmill_loader::feature::cached::Placement;
@@ -21,6 +21,8 @@ use crate::{
 pub struct Prediction {
     /// Name of the strategy, set from its row of the table.
     pub name: &'static str,
+    /// Value of `--reuse`: `none` or `layered`.
+    pub reuse: &'static str,
     /// Seconds of an epoch, if it fits.
     pub epoch_seconds: Option<f64>,
     /// Number of executors that sample.
@@ -47,10 +49,16 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// Name of the strategy, with its reuse if it reuses rows.
+    pub(crate) fn label(&self) -> String {
+        if self.reuse == NONE { self.name.into() } else { format!("{}, {}", self.name, self.reuse) }
+    }
+
     /// Prediction of a strategy that does not fit, with the `reason`.
     pub(crate) fn does_not_fit(reason: String) -> Self {
         Self {
             name: "",
+            reuse: NONE,
             epoch_seconds: None,
             samplers: 0,
             trainers: 0,
@@ -388,6 +396,7 @@ impl Costs<'_> {
         let part = if made > 0.0 { epoch.seconds / seconds } else { 1.0 };
         Prediction {
             name: "",
+            reuse: self.profile.reuse_name(),
             epoch_seconds: Some(seconds),
             samplers,
             trainers,

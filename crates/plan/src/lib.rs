@@ -16,8 +16,8 @@
 //! The host gathers the other rows for a few devices at once and sends them over each device's own
 //! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
-//! With `--reuse layered`, minibatches are measured with reused rows: the host makes these rows, on
-//! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
+//! With `--reuse layered`, minibatches are measured with reused rows; with `auto`, the default of a
+//! plan, also without. The host makes reused rows, on all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
 //! their tables take memory of each device that trains, and they cross its link.
 //!
 //! Devices that train wait for updates as the run's scheduler lets them: by rounds, or up to the
@@ -45,6 +45,7 @@
 //!         features: 53e9,
 //!         maps: 0.0,
 //!         batch_rows: 1.7e8,
+//!         next_rows: None,
 //!         batch: 1e7,
 //!         sample: 1.3e9,
 //!         train: 3.6e9,
@@ -52,6 +53,8 @@
 //!     },
 //!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
 //!     reuse: None,
+//!     layered: None,
+//!     without_reuse: None,
 //!     types: Vec::new(),
 //! };
 //! let report = plan(Hardware::find("v100x8")?, profile)?;
@@ -79,9 +82,10 @@ mod talk;
 mod text;
 mod typed;
 
-use graphmill_engine::{Error, Result};
+use graphmill_engine::{Error, Result, TrainConfig, strategy::reuse::AUTO};
 use graphmill_loader::sampler::draws;
 use graphmill_nn::layer;
+use recommend::best;
 use serde::Serialize;
 
 pub use devices::{Busy, Prediction};
@@ -106,7 +110,8 @@ pub struct Report {
     pub profile: Profile,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// Fastest strategy that fits; on a tie the simpler one.
+    /// Fastest strategy that fits; on a tie the simpler one. It reuses rows only if that is clearly
+    /// faster.
     pub recommended: Option<&'static str>,
     /// Command line of the recommended run.
     pub recommendation: Option<Recommendation>,
@@ -179,6 +184,14 @@ pub fn all_options() -> Vec<&'static str> {
     names
 }
 
+/// Sets `--reuse auto`, with which [`measure`] profiles a run without and with reused rows, unless
+/// the option is `given`.
+pub fn compare_reuse(config: &mut TrainConfig, given: &[&str]) {
+    if !given.contains(&"reuse") {
+        config.reuse = AUTO.into();
+    }
+}
+
 /// Predicts every strategy. The report depends only on the machine and the profile.
 ///
 /// # Errors
@@ -216,23 +229,18 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         )));
     }
     let strategies = strategies::on_devices(&hardware, &profile, speed, request);
-    let recommended = quickest(&strategies);
-    let best = strategies.iter().find(|row| Some(row.name) == recommended);
+    let best = best(&strategies);
+    let recommended = best.map(|row| row.name);
     let recommendation = best.map(|best| request.recommend(&hardware, &strategies, best));
     let sweep = request.device_counts.iter().map(|&count| {
         let mut hardware = hardware.clone();
         hardware.devices.count = count;
         let strategies = strategies::on_devices(&hardware, &profile, speed, request);
-        Sweep { devices: count, recommended: quickest(&strategies), strategies }
+        let (recommended, reuse) = best(&strategies).map(|row| (row.name, row.reuse)).unzip();
+        Sweep { devices: count, recommended, reuse, strategies }
     });
     let sweep = sweep.collect();
     Ok(Report { hardware, speed, profile, strategies, recommended, recommendation, sweep })
-}
-
-/// Fastest strategy that fits; on a tie the first.
-fn quickest(strategies: &[Prediction]) -> Option<&'static str> {
-    let fitting = strategies.iter().filter_map(|row| Some((row.name, row.epoch_seconds?)));
-    fitting.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use graphmill_engine::{
     learner::Learner,
     reuse::{Embeddings, Preview, ReusePlan, RowMaker, RowVersion},
     stage::{DrawAhead, Loader},
-    strategy::{Chosen, LayeredOptions, reuse::AUTO, reuse_plan},
+    strategy::{Chosen, LayeredOptions, reuse_plan},
 };
 use graphmill_loader::{MinibatchSampler, Seeds, Workspace, order::SeedOrder};
 use serde::{Deserialize, Serialize};
@@ -55,12 +55,6 @@ pub(crate) fn plan_of(
         return Ok(None);
     }
     chosen.check(config, sampler)?;
-    if config.reuse == AUTO {
-        return Err(Error::usage(format!(
-            "--reuse {AUTO}: it counts the work of the processor, and a plan is for devices; use --reuse \
-             layered or none"
-        )));
-    }
     let mut run = config.clone();
     run.devices = "virtual:1".parse().map_err(|e| Error::usage(format!("--devices virtual:1: {e}")))?;
     // as settled on devices

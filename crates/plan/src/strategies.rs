@@ -55,7 +55,7 @@ pub fn not_planned() -> Vec<(&'static str, &'static str)> {
     strategy::TABLE.iter().filter_map(reason).collect()
 }
 
-/// Predicts every strategy on the devices of one machine.
+/// Predicts every strategy on the devices of one machine, with each profile that is compared.
 pub(crate) fn on_devices(
     hardware: &Hardware,
     profile: &Profile,
@@ -63,13 +63,16 @@ pub(crate) fn on_devices(
     request: &Request,
 ) -> Vec<Prediction> {
     let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
-        let placement = request.placement(hardware, entry.name);
-        let costs = Costs { hardware, profile, speed, request, placement };
-        let fitting = costs.check_host().and_then(|()| on_devices(&costs));
-        Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
+        profile.compared().map(move |profile| {
+            let reuse = profile.reuse_name();
+            let placement = request.placement(hardware, entry.name, reuse);
+            let costs = Costs { hardware, profile, speed, request, placement };
+            let fitting = costs.check_host().and_then(|()| on_devices(&costs));
+            Prediction { name: entry.name, reuse, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
+        })
     };
     let of_types = !profile.types.is_empty();
-    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).map(predict).collect()
+    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).flat_map(predict).collect()
 }
 
 /// Predicts the epoch of every strategy that runs over several machines, on several types if

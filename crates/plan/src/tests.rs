@@ -22,6 +22,7 @@ fn profile() -> Profile {
             features: 53e9,
             maps: 0.0,
             batch_rows: 1.7e8,
+            next_rows: None,
             batch: 1e7,
             sample: 1.3e9,
             train: 3.6e9,
@@ -29,6 +30,8 @@ fn profile() -> Profile {
         },
         hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
         reuse: None,
+        layered: None,
+        without_reuse: None,
         types: Vec::new(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Profile, Report, memory::gb};
+use crate::{Prediction, Profile, Report, memory::gb, recommend};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,9 +38,10 @@ impl fmt::Display for Report {
             gb(bytes.train)
         )?;
         profile.write_types(f)?;
+        let wide = self.strategies.iter().map(|row| row.label().len()).fold(13, usize::max);
         writeln!(
             f,
-            "\n{:<13} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
+            "\n{:<wide$} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
             "strategy",
             "epoch, s",
             "Samplers",
@@ -55,7 +56,7 @@ impl fmt::Display for Report {
         for row in &self.strategies {
             let Some(epoch) = row.epoch_seconds else {
                 let reason = row.reason.as_deref().unwrap_or("too large");
-                writeln!(f, "{:<13} does not fit: {reason}", row.name)?;
+                writeln!(f, "{:<wide$} does not fit: {reason}", row.label())?;
                 continue;
             };
             let trainers = match row.standby {
@@ -65,8 +66,8 @@ impl fmt::Display for Report {
             let busy = |part: f64| format!("{:.0} %", 100.0 * part);
             writeln!(
                 f,
-                "{:<13} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
-                row.name,
+                "{:<wide$} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
+                row.label(),
                 digits(epoch),
                 row.samplers,
                 trainers,
@@ -80,6 +81,9 @@ impl fmt::Display for Report {
         }
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
+        }
+        if let Some(reason) = &profile.without_reuse {
+            writeln!(f, "no strategy is predicted with reused rows: {reason}")?;
         }
         self.write_sweep(f)?;
         let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
@@ -108,11 +112,12 @@ impl Report {
             write!(f, "{} devices:", sweep.devices)?;
             for row in &sweep.strategies {
                 match row.epoch_seconds {
-                    Some(epoch) => write!(f, " {} {} s,", row.name, digits(epoch))?,
-                    None => write!(f, " {} does not fit,", row.name)?,
+                    Some(epoch) => write!(f, " {} {} s,", row.label(), digits(epoch))?,
+                    None => write!(f, " {} does not fit,", row.label())?,
                 }
             }
-            writeln!(f, " best {}", sweep.recommended.unwrap_or("none"))?;
+            let best = recommend::best(&sweep.strategies).map(Prediction::label);
+            writeln!(f, " best {}", best.as_deref().unwrap_or("none"))?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use selected::Selected;
-pub(crate) use step::Step;
+pub use step::{Step, step_of_run};
 
 #[cfg(test)]
 mod tests;

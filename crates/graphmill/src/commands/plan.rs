@@ -123,6 +123,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     if let Some(parts) = args::get_path(matches, "partition") {
         return over_machines(matches, parts, &config, &given);
     }
+    if of_types.is_none() {
+        plan::compare_reuse(&mut config, &given);
+    }
     let request = request(matches, config.clone(), &given)?;
     let hardware = Hardware::find(
         matches.get_one::<String>("hardware").expect("clap rejects a command line without it"),

@@ -65,6 +65,8 @@
 
 #![forbid(unsafe_code)]
 
+mod by_core;
+mod cores;
 mod devices;
 mod file;
 mod hardware;
@@ -72,6 +74,7 @@ pub mod machines;
 mod measure;
 mod memory;
 pub mod network;
+mod prediction;
 mod profile;
 mod recommend;
 mod request;
@@ -88,15 +91,16 @@ use graphmill_nn::layer;
 use recommend::best;
 use serde::Serialize;
 
-pub use devices::{Busy, Prediction};
+pub use cores::Cores;
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
+pub use prediction::{Busy, Prediction};
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use recommend::{Recommendation, Sweep};
 pub use request::Request;
 pub use reuse::ReusedRows;
-pub use strategies::not_planned;
+pub use strategies::{NotPlanned, Refused, not_planned};
 pub use typed::measure_types;
 
 /// Result of [`plan`].
@@ -110,6 +114,8 @@ pub struct Report {
     pub profile: Profile,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
+    /// Strategies that are not predicted.
+    pub not_planned: Vec<NotPlanned>,
     /// Fastest strategy that fits; on a tie the simpler one. It reuses rows only if that is clearly
     /// faster.
     pub recommended: Option<&'static str>,
@@ -160,6 +166,7 @@ pub fn options() -> Vec<&'static str> {
         "hot_rank",
         "hot_gradient",
         "hot_prefetch",
+        "hot_split",
         "cache",
         "precision",
         "feature_precision",
@@ -229,9 +236,9 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         )));
     }
     let strategies = strategies::on_devices(&hardware, &profile, speed, request);
-    let best = best(&strategies);
-    let recommended = best.map(|row| row.name);
-    let recommendation = best.map(|best| request.recommend(&hardware, &strategies, best));
+    let chosen = best(&strategies);
+    let recommended = chosen.map(|row| row.name);
+    let recommendation = chosen.map(|chosen| request.recommend(&hardware, &strategies, chosen));
     let sweep = request.device_counts.iter().map(|&count| {
         let mut hardware = hardware.clone();
         hardware.devices.count = count;
@@ -240,7 +247,8 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         Sweep { devices: count, recommended, reuse, strategies }
     });
     let sweep = sweep.collect();
-    Ok(Report { hardware, speed, profile, strategies, recommended, recommendation, sweep })
+    let not_planned = not_planned();
+    Ok(Report { hardware, speed, profile, strategies, not_planned, recommended, recommendation, sweep })
 }
 
 #[cfg(test)]

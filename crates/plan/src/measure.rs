@@ -143,8 +143,8 @@ fn seconds_of_rounds(
         }
     }
     let mut mean = [0.0; 3];
-    for (sum, of) in rounds.iter_mut().flat_map(|of_batch| mean.iter_mut().zip(of_batch)) {
-        *sum += median(of) / batches as f64;
+    for of_batch in &mut rounds {
+        mean.iter_mut().zip(of_batch).for_each(|(sum, of)| *sum += median(of) / batches as f64);
     }
     Ok(mean)
 }

@@ -11,7 +11,12 @@ use graphmill_engine::{
 use graphmill_loader::feature::cached::Placement;
 use serde::Serialize;
 
-use crate::{devices::Prediction, hardware::Hardware, request::Request, strategies, text::digits};
+use crate::{
+    hardware::Hardware,
+    prediction::{Prediction, digits},
+    request::Request,
+    strategies,
+};
 
 /// Predictions for another number of devices.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::{Prediction, Profile, Report, memory::gb, recommend};
+use crate::{
+    Profile, Report,
+    memory::gb,
+    prediction::{Prediction, digits},
+    recommend::best,
+};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,6 +87,9 @@ impl fmt::Display for Report {
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
+        for row in &self.not_planned {
+            writeln!(f, "{}: not predicted, because {}", row.name, row.reason)?;
+        }
         if let Some(reason) = &profile.without_reuse {
             writeln!(f, "no strategy is predicted with reused rows: {reason}")?;
         }
@@ -116,21 +124,9 @@ impl Report {
                     None => write!(f, " {} does not fit,", row.label())?,
                 }
             }
-            let best = recommend::best(&sweep.strategies).map(Prediction::label);
+            let best = best(&sweep.strategies).map(Prediction::label);
             writeln!(f, " best {}", best.as_deref().unwrap_or("none"))?;
         }
         Ok(())
     }
-}
-
-/// Formats seconds with about three digits.
-pub(crate) fn digits(seconds: f64) -> String {
-    let decimals = match seconds {
-        x if x >= 100.0 => 0,
-        x if x >= 10.0 => 1,
-        x if x >= 1.0 => 2,
-        x if x >= 0.1 => 3,
-        _ => 4,
-    };
-    format!("{seconds:.decimals$}")
 }

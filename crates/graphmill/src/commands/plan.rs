@@ -21,7 +21,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Predict epoch times on another machine and the best strategy.\n\n\
              Measures a few minibatches here, scales them to the other machine's devices, links and memory, \
-             and predicts an epoch for each strategy.",
+             and predicts an epoch for each strategy, without and with --reuse layered unless --reuse is \
+             given. Reused rows are recommended only if they are clearly faster, because they change the \
+             result.",
         )
         .after_long_help(
             "Examples:\n  \

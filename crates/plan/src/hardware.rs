@@ -5,7 +5,7 @@
 //! devices = { count = 2, memory = "16G", bandwidth = 900e9 }   # or speed = 20: times the profile's executor
 //! link = { bandwidth = 12e9, latency = 10e-6 }                 # bytes a second, seconds
 //! peer_link = { bandwidth = 50e9 }                             # if devices have a link of their own
-//! host = { cores = 32, memory = "128G", disk = { bandwidth = 2e9 } }   # disk: if rows are beyond --host-budget
+//! host = { cores = 32, memory = "128G", disk = { bandwidth = 2e9 } }   # disk: for --host-budget
 //! ```
 
 use std::{collections::BTreeMap, path::Path};

@@ -25,8 +25,9 @@
 //!
 //! # Deviations
 //!
-//! The prediction omits the loading before the first epoch, evaluation, and the differences between
-//! batches.
+//! The prediction omits the loading before the first epoch, evaluation, the differences between
+//! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does not
+//! know the memory of devices, so all hot rows are reused with `--hot-split auto`.
 //!
 //! # Example
 //!
@@ -114,7 +115,7 @@ pub struct Report {
     pub profile: Profile,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// Strategies that are not predicted.
+    /// Strategies of one type that are not predicted, if the run is on one.
     pub not_planned: Vec<NotPlanned>,
     /// Fastest strategy that fits; on a tie the simpler one. It reuses rows only if that is clearly
     /// faster.
@@ -247,7 +248,7 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         Sweep { devices: count, recommended, reuse, strategies }
     });
     let sweep = sweep.collect();
-    let not_planned = not_planned();
+    let not_planned = if profile.types.is_empty() { not_planned() } else { Vec::new() };
     Ok(Report { hardware, speed, profile, strategies, not_planned, recommended, recommendation, sweep })
 }
 

@@ -42,7 +42,49 @@ impl fmt::Display for Report {
             gb(bytes.sample),
             gb(bytes.train)
         )?;
+        if let Some(Profile { seconds, reuse: Some(rows), .. }) = profile.layered.as_deref() {
+            let [sample, gather, train, make] =
+                [seconds.sample, seconds.gather, seconds.train, rows.make].map(|seconds| 1e3 * seconds);
+            writeln!(
+                f,
+                "with reused rows: sample {sample:.2} ms, gather {gather:.2} ms, train {train:.2} ms, and \
+                 {make:.2} ms of the host to make them"
+            )?;
+        }
         profile.write_types(f)?;
+        self.write_rows(f)?;
+        if self.strategies.iter().any(|row| row.standby > 0) {
+            writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
+        }
+        for row in &self.not_planned {
+            writeln!(f, "{}: not predicted, because {}", row.name, row.reason)?;
+        }
+        if let Some(reason) = &profile.without_reuse {
+            writeln!(f, "no strategy is predicted with reused rows: {reason}")?;
+        }
+        self.write_sweep(f)?;
+        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
+        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
+    }
+}
+
+impl Profile {
+    /// Writes a line for each node type of a run on several.
+    fn write_types(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for of in &self.types {
+            write!(f, "{}: {:.0} input nodes of a batch", of.name, of.nodes)?;
+            match of.row_bytes {
+                0.0 => writeln!(f, ", learned rows")?,
+                bytes => writeln!(f, ", rows of {bytes:.0} bytes, gather {:.2} ms", 1e3 * of.gather)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Writes the table of the strategies.
+    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wide = self.strategies.iter().map(|row| row.label().len()).fold(13, usize::max);
         writeln!(
             f,
@@ -84,36 +126,9 @@ impl fmt::Display for Report {
                 busy(row.busy.train)
             )?;
         }
-        if self.strategies.iter().any(|row| row.standby > 0) {
-            writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
-        }
-        for row in &self.not_planned {
-            writeln!(f, "{}: not predicted, because {}", row.name, row.reason)?;
-        }
-        if let Some(reason) = &profile.without_reuse {
-            writeln!(f, "no strategy is predicted with reused rows: {reason}")?;
-        }
-        self.write_sweep(f)?;
-        let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
-        writeln!(f, "\nrecommended: {}, {}\n  {}", best.strategy, best.reason, best.command)
-    }
-}
-
-impl Profile {
-    /// Writes a line for each node type of a run on several.
-    fn write_types(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for of in &self.types {
-            write!(f, "{}: {:.0} input nodes of a batch", of.name, of.nodes)?;
-            match of.row_bytes {
-                0.0 => writeln!(f, ", learned rows")?,
-                bytes => writeln!(f, ", rows of {bytes:.0} bytes, gather {:.2} ms", 1e3 * of.gather)?,
-            }
-        }
         Ok(())
     }
-}
 
-impl Report {
     /// Writes a line for each further number of devices.
     fn write_sweep(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for sweep in &self.sweep {

@@ -1,5 +1,7 @@
 //! Options of a run that change its memory, its caches or the overlap of its stages.
 
+use graphmill_engine::strategy::{HotSplit, LayeredOptions};
+
 use super::*;
 
 #[test]
@@ -52,6 +54,20 @@ fn rows_beyond_a_host_budget_are_read_from_the_disk() {
     let in_memory = seconds(1e8, &[]);
     assert!(seconds(1e8, &budget) > seconds(1e9, &budget) && seconds(1e9, &budget) > in_memory);
     assert_eq!(seconds(1e8, &[("host_budget", "100G")]), in_memory, "all rows fit the budget");
+}
+
+#[test]
+fn shares_of_hot_rows_are_profiled_and_timed_ones_refused() {
+    let (data, config) = small(600, vec![4, 3]);
+    let profiled = |hot_split| {
+        let mut config = TrainConfig { reuse: "layered".into(), ..config.clone() };
+        config.own.get_mut::<LayeredOptions>().hot_split = hot_split;
+        measure(&config, &data)
+    };
+    let table = |share| profiled(HotSplit::Share(share)).unwrap().reuse.unwrap().table;
+    assert!(table(0.25) < table(1.0));
+    let timed = profiled(HotSplit::Timed).unwrap_err();
+    assert!(timed.is_usage() && timed.to_string().contains("--hot-split timed"), "{timed}");
 }
 
 #[test]

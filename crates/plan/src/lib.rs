@@ -20,6 +20,9 @@
 //! plan, also without. The host makes reused rows, on all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
 //! their tables take memory of each device that trains, and they cross its link.
 //!
+//! With `--host-budget`, the rows that neither devices nor the host hold come from the host's disk,
+//! before they are gathered.
+//!
 //! Devices that train wait for updates as the run's scheduler lets them: by rounds, or up to the
 //! staleness of asynchronous updates.
 //!
@@ -192,7 +195,7 @@ pub fn all_options() -> Vec<&'static str> {
     names
 }
 
-/// Sets `--reuse auto`, with which [`measure`] profiles a run without and with reused rows, unless
+/// Sets `--reuse auto`, with which [`measure()`] profiles a run without and with reused rows, unless
 /// the option is `given`.
 pub fn compare_reuse(config: &mut TrainConfig, given: &[&str]) {
     if !given.contains(&"reuse") {

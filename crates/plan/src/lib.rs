@@ -195,8 +195,8 @@ pub fn all_options() -> Vec<&'static str> {
     names
 }
 
-/// Sets `--reuse auto`, with which [`measure()`] profiles a run without and with reused rows, unless
-/// the option is `given`.
+/// Sets `--reuse auto`, with which [`measure()`] profiles a run without and with reused rows,
+/// unless the option is `given`.
 pub fn compare_reuse(config: &mut TrainConfig, given: &[&str]) {
     if !given.contains(&"reuse") {
         config.reuse = AUTO.into();

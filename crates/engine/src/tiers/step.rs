@@ -36,8 +36,8 @@ impl Step {
 }
 
 /// Device memory of a training step of a run that has not begun, as its simulated devices reserve
-/// it: of steps that reuse rows by the plan `reuse`, and of a rank's shares of the batches, if `own`
-/// has the owners of the nodes. Costs a few steps.
+/// it: of steps that reuse rows by the plan `reuse`, and of a rank's shares of the batches, if
+/// `own` has the owners of the nodes. Costs a few steps.
 ///
 /// # Errors
 /// Those of training.

@@ -18,7 +18,7 @@ use std::fmt;
 use graphmill_distributed::{rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_loader::feature::{Access, LinkOptions};
 use graphmill_plan::{
-    gb,
+    Cores, gb,
     network::{Machines, REPLICATED_BYTES_PER_NODE, Wire},
 };
 use serde::Serialize;
@@ -140,6 +140,8 @@ pub fn user_item() -> Table {
                 talk,
                 wire,
                 network: LINK,
+                cores: Cores::default(),
+                cached: 0.0,
             };
             let epoch_seconds = model.pipelined().epoch_seconds;
             rows.push(Row {

@@ -9,15 +9,19 @@ fn a_recorded_profile_repeats_the_plan() {
     let plan = sandbox
         .ok_json("plan data --hardware v100x8 --hidden 8 --fanout 3,3 --batch-size 200 --cache degree");
     let strategies = plan["strategies"].as_array().unwrap();
-    let names: Vec<&str> = strategies.iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["sequential", "pipelined", "time-sharing", "factored"]);
+    let named = |reuse: &str| -> Vec<&str> {
+        let rows = strategies.iter().filter(|row| row["reuse"] == reuse);
+        rows.map(|row| row["name"].as_str().unwrap()).collect()
+    };
+    let names = ["sequential", "pipelined", "time-sharing", "factored"];
+    assert_eq!((named("none"), named("layered")), (names.to_vec(), names.to_vec()));
     for row in strategies {
         assert!(row["epoch_seconds"].as_f64().unwrap() > 0.0, "{row}");
         assert!(row["samplers"].as_u64().unwrap() >= 1 && row["trainers"].is_u64(), "{row}");
         assert_eq!(row["cache_ratio"], 1.0, "this dataset fits on a device: {row}");
         assert!(row["bottleneck"].is_string(), "{row}");
     }
-    let factored = &strategies[3];
+    let factored = strategies.iter().find(|row| row["name"] == "factored").unwrap();
     assert_eq!(factored["samplers"].as_u64().unwrap() + factored["trainers"].as_u64().unwrap(), 8);
     assert!(names.contains(&plan["recommended"].as_str().unwrap()));
     assert_eq!(plan["profile"]["batches"], 8);
@@ -31,6 +35,12 @@ fn a_recorded_profile_repeats_the_plan() {
     let command = best["command"].as_str().unwrap();
     assert!(command.starts_with("graphmill train data --strategy "), "{command}");
     assert!(command.contains(" --hidden=8 --fanout=3,3") || command.contains("--hidden=8"), "{command}");
+    assert!(command.contains(&format!(" --reuse {}", best["reuse"].as_str().unwrap())), "{command}");
+    let one = sandbox.ok_json(
+        "plan data --hardware v100x8 --hidden 8 --fanout 3,3 --batch-size 200 --cache degree --reuse none",
+    );
+    assert_eq!(one["strategies"].as_array().unwrap().len(), 4, "{one}");
+    assert!(one["profile"].get("layered").is_none() && plan["profile"]["layered"].is_object());
     sandbox.write(
         "small.toml",
         "devices = { count = 2, memory = '64K', speed = 1.0 }\nlink = { bandwidth = 1e9 }\n\
@@ -38,7 +48,7 @@ fn a_recorded_profile_repeats_the_plan() {
     );
     let text = sandbox.ok("plan --profile profile.json --hardware small.toml");
     assert!(text.starts_with("small: 2 devices of"), "{text}");
-    assert!(text.contains("factored      does not fit: a Sampler has"), "{text}");
+    assert!(text.contains("factored              does not fit: a Sampler has"), "{text}");
     assert!(text.contains("nothing fits this machine"), "{text}");
 }
 
@@ -110,5 +120,35 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     ] {
         let refused = sandbox.run(args);
         assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn machines_cache_rows_of_the_others() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --parts 2 --method hash --fanout 3,3 --batch-size 200");
+    let run = "plan data --partition parts --hidden 8 --fanout 3,3 --batch-size 200";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let without = plan("");
+    let names: Vec<&str> =
+        without["strategies"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sequential", "pipelined", "time-sharing", "factored"]);
+    let cached = plan("--cache degree --cache-ratio 0.2");
+    let rows = |plan: &serde_json::Value| plan["wire"]["rows"].as_f64().unwrap();
+    assert!(cached["cache"][1].as_f64().unwrap() > 0.0 && without["cache"][1] == 0.0, "{cached}");
+    assert!(rows(&cached) < rows(&without), "{cached}");
+    assert!(cached["memory_bytes"].as_f64() > without["memory_bytes"].as_f64());
+    let single = plan("--threads 1 --switching off");
+    assert_eq!(single["refused"][0]["name"], "factored", "{single}");
+    let text = sandbox.ok(&format!("{run} --threads 1 --switching off --cache-ratio 0.2"));
+    assert!(text.contains("its cache: 20.0 % of all rows") && text.contains("not possible: "), "{text}");
+    for (options, part) in [
+        ("--reuse layered", "do not count the rows that machines exchange for reuse"),
+        ("--cache degree", "--cache-ratio"),
+        ("--host-budget 100", "the own rows of a machine take"),
+    ] {
+        let refused = sandbox.run(&format!("{run} {options}"));
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{options}: {}", refused.stderr);
     }
 }

@@ -2,8 +2,8 @@
 //! roles, and the duration of an epoch.
 
 use graphmill_engine::{
-    allocate::samplers::num_samplers,
-    strategy::{RoundOptions, UpdateOptions},
+    allocate::{Cost, samplers::num_samplers, solve},
+    strategy::{RoundOptions, TimeSharingOptions, Toggle, UpdateOptions},
 };
 
 use graphmill_loader::feature::cached::Placement;
@@ -11,71 +11,11 @@ use graphmill_loader::feature::cached::Placement;
 use crate::{
     hardware::{Hardware, Link},
     memory::{cache_ratio, gb, left},
+    prediction::{Busy, Prediction},
     profile::Profile,
     request::Request,
     sim::{Batches, Epoch, Factored, Sharing, Trainer, Updates, factored, sharing},
 };
-
-/// Prediction of a strategy on a machine.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Prediction {
-    /// Name of the strategy, set from its row of the table.
-    pub name: &'static str,
-    /// Seconds of an epoch, if it fits.
-    pub epoch_seconds: Option<f64>,
-    /// Number of executors that sample.
-    pub samplers: usize,
-    /// Number of executors that train from the beginning of an epoch.
-    pub trainers: usize,
-    /// Number of executors that train after sampling.
-    pub standby: usize,
-    /// Share of the feature rows cached by a training executor.
-    pub cache_ratio: f64,
-    /// Share of the requested rows that the cache serves.
-    pub hit_rate: f64,
-    /// Stage with the largest share of its executors' time: `sample`, `extract` (by the host, the
-    /// link or the device), `train`; `memory` if the strategy does not fit.
-    pub bottleneck: &'static str,
-    /// Share of the epoch that executors spend on each stage.
-    pub busy: Busy,
-    /// Number of batches trained by standby Trainers.
-    pub switched: u64,
-    /// True if the strategy fits the machine's memories.
-    pub fits: bool,
-    /// Oversized data, if the strategy does not fit.
-    pub reason: Option<String>,
-}
-
-impl Prediction {
-    /// Prediction of a strategy that does not fit, with the `reason`.
-    pub(crate) fn does_not_fit(reason: String) -> Self {
-        Self {
-            name: "",
-            epoch_seconds: None,
-            samplers: 0,
-            trainers: 0,
-            standby: 0,
-            cache_ratio: 0.0,
-            hit_rate: 0.0,
-            bottleneck: "memory",
-            busy: Busy::default(),
-            switched: 0,
-            fits: false,
-            reason: Some(reason),
-        }
-    }
-}
-
-/// Share of the epoch, from 0 to 1, that the executors of a stage are busy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Busy {
-    /// Share of sampling on sampling executors.
-    pub sample: f64,
-    /// Share of extraction on training executors; concurrent with training if both overlap.
-    pub extract: f64,
-    /// Share of training on training executors.
-    pub train: f64,
-}
 
 /// Costs of the profile's minibatches on a machine.
 #[derive(Clone, Copy)]
@@ -93,16 +33,40 @@ pub(crate) struct Costs<'a> {
 }
 
 impl Costs<'_> {
-    /// Rejects a dataset that exceeds the host's memory.
+    /// Rejects a dataset that exceeds the host's memory, and rows on a disk of unknown speed.
     pub(crate) fn check_host(&self) -> Result<(), String> {
+        if self.host_ratio() < 1.0 && self.hardware.host.disk.is_none() {
+            return Err(format!(
+                "--host-budget leaves {} of the features on a disk, whose speed is unknown; set host.disk in \
+                 the file of the machine, or a larger budget",
+                gb((1.0 - self.host_ratio()) * self.profile.bytes.features)
+            ));
+        }
         self.host_left().map(|_| ())
     }
 
     /// Host memory left by the dataset, in bytes.
     fn host_left(&self) -> Result<f64, String> {
         let bytes = &self.profile.bytes;
-        let parts = [("features", bytes.features), ("topology", bytes.topology)];
+        let parts = [("features", self.host_ratio() * bytes.features), ("topology", bytes.topology)];
         left("the host", self.hardware.host.memory, &parts)
+    }
+
+    /// Share of the feature rows in the host's memory, by `--host-budget`.
+    fn host_ratio(&self) -> f64 {
+        let (bytes, budget) = (&self.profile.bytes, self.request.config.host_budget.0 as f64);
+        if budget == 0.0 || bytes.features <= budget {
+            return 1.0;
+        }
+        (budget - bytes.maps).max(0.0) / bytes.features
+    }
+
+    /// Seconds of reading the rows from a disk that neither the devices nor the host cache, if
+    /// devices cache the share `cached` together. The hottest rows are in both caches.
+    fn disk(&self, cached: f64) -> f64 {
+        let misses = 1.0 - self.profile.hit_rate(cached.max(self.host_ratio()));
+        let disk = self.hardware.host.disk.as_ref().filter(|_| self.host_ratio() < 1.0);
+        disk.map_or(0.0, |disk| self.transfer(disk, misses * self.profile.bytes.batch_rows))
     }
 
     /// Cores of the machine's host per core of the profile's.
@@ -127,24 +91,31 @@ impl Costs<'_> {
         let (own, peers) = self.hits(ratio, trainers);
         let hits = own + peers;
         let misses = 1.0 - hits;
+        let disk = self.disk(self.cached(ratio, trainers));
         // Each of several concurrent gathers has its share of the cores.
-        let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores();
+        let gather = misses * seconds.gather * self.hardware.host.gathers / self.cores() + disk;
         // Rows of other devices' caches cross a link without a gather by the host.
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
         let rows = self.profile.bytes.batch_rows;
         let copy = self.transfer(link, misses * rows + moved) + self.peer_transfer(peers * rows);
         if self.hardware.devices.shared {
-            // Only the link works concurrently with the cores, and transfers rows while they are
-            // gathered.
-            let cores = seconds.train + hits * seconds.near + misses * seconds.gather;
-            let train = cores / self.speed * self.waits(trainers) + self.reduce(trainers);
-            return Trainer { gather: 0.0, copy, train };
+            // Only the link and the disk work concurrently with the cores.
+            let cores = seconds.train / self.speed + self.gather_on_cores(hits);
+            let train = cores * self.waits(trainers) + self.reduce(trainers);
+            return Trainer { gather: 0.0, copy: copy + disk, train };
         }
         Trainer {
             gather,
             copy: copy + own * seconds.near / self.speed,
             train: seconds.train / self.speed * self.waits(trainers) + self.reduce(trainers),
         }
+    }
+
+    /// Seconds of gathering rows, of which caches serve the share `hits`, on cores that the devices
+    /// share.
+    fn gather_on_cores(&self, hits: f64) -> f64 {
+        let seconds = &self.profile.seconds;
+        (hits * seconds.near + (1.0 - hits) * seconds.gather) / self.speed
     }
 
     /// Seconds of `bytes` over a link.
@@ -170,12 +141,18 @@ impl Costs<'_> {
         }
     }
 
+    /// Share of the rows that the caches of `devices` devices hold together.
+    fn cached(&self, ratio: f64, devices: usize) -> f64 {
+        let replicated = self.replicated() * ratio;
+        (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0)
+    }
+
     /// Shares of the requested rows in a device's own cache and in those of the others, where the
     /// placement spreads rows over `devices` caches.
     fn hits(&self, ratio: f64, devices: usize) -> (f64, f64) {
-        let replicated = self.replicated() * ratio;
-        let of_all = (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0);
-        let (everywhere, all) = (self.profile.hit_rate(replicated), self.profile.hit_rate(of_all));
+        let of_all = self.cached(ratio, devices);
+        let everywhere = self.profile.hit_rate(self.replicated() * ratio);
+        let all = self.profile.hit_rate(of_all);
         let own = everywhere + (all - everywhere) / devices.max(1) as f64;
         (own, all - own)
     }
@@ -204,8 +181,28 @@ impl Costs<'_> {
         Batches { count: self.profile.batches, last: self.profile.last_batch }
     }
 
-    /// Share of the rows that a device caches beside these parts.
+    /// Share of the rows that a device caches beside these parts: that of `--cache-ratio`, or all
+    /// that fit.
     fn device_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
+        let most = self.largest_cache(owner, parts)?;
+        match self.request.config.cache_ratio.0 {
+            Some(ratio) if ratio > most => Err(format!(
+                "--cache-ratio {ratio}: {owner} has memory for {:.1} % of the rows; use a smaller ratio",
+                100.0 * most
+            )),
+            given => Ok(given.unwrap_or(most)),
+        }
+    }
+
+    /// The same of a device that trains only at times, whose cache may be smaller than
+    /// `--cache-ratio`.
+    fn standby_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
+        let most = self.largest_cache(owner, parts)?;
+        Ok(self.request.config.cache_ratio.0.map_or(most, |ratio| ratio.min(most)))
+    }
+
+    /// Share of the rows that fit a device beside these parts.
+    fn largest_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
         let rows = self.profile.reuse.map(|rows| ("reused rows", rows.table));
         let parts: Vec<(&str, f64)> = parts.iter().copied().chain(rows).collect();
         cache_ratio(owner, self.hardware.devices.memory, self.profile, &parts)
@@ -228,22 +225,8 @@ impl Costs<'_> {
     /// the best balance (the pair's minimum of `bgl_stages` in benchmarks/papers, for arbitrarily
     /// divisible cores), while one device trains.
     pub(crate) fn pipelined(&self) -> Result<Prediction, String> {
-        if let Some(all) = self.on_all_cores() {
-            let ratio = all.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
-            let Trainer { gather, copy, train } = all.trainer(ratio, 1);
-            // Sampling and training alternate.
-            let trainer = Trainer { gather, copy, train: train + all.sample_on_host() };
-            let setting = Factored {
-                samplers: 1,
-                sample: 0.0,
-                trainers: 1,
-                trainer,
-                standby: None,
-                queue: self.queue()?.max(1),
-                gathers: 1.0,
-                updates: Updates::UNBOUNDED,
-            };
-            return Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio));
+        if self.hardware.devices.shared {
+            return self.on_all_cores().unwrap_or(*self).pipelined_on_shared_cores();
         }
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let (sample, alone) = (self.sample_on_host(), self.trainer(ratio, 1));
@@ -270,9 +253,37 @@ impl Costs<'_> {
         Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio))
     }
 
-    /// Epoch of the time-sharing strategy: every device samples and trains.
+    /// Epoch of the pipelined strategy on cores that sampling, gathering and training share. As in
+    /// a run, extraction works beside them if the allocation of [`solve`] has groups of stages;
+    /// else all stages take turns.
+    fn pipelined_on_shared_cores(&self) -> Result<Prediction, String> {
+        let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
+        let (alone, sample) = (self.trainer(ratio, 1), self.sample_on_host());
+        let gather = self.gather_on_cores(self.profile.hit_rate(ratio));
+        let cores = self.hardware.host.cores;
+        let computed = |seconds: f64| {
+            let divided = seconds * cores as f64;
+            Cost { divided, fixed: 0.0, busy: divided }
+        };
+        let extract = Cost { fixed: alone.copy, ..computed(gather) };
+        let costs = [computed(sample), extract, computed((alone.train - gather).max(0.0))];
+        if solve(&costs, cores).groups.len() == 1 {
+            return self.sequential();
+        }
+        // a batch takes the longer of its extraction and of the work of all stages on the cores
+        let trainer = Trainer { gather: 0.0, copy: alone.copy + gather, train: alone.train + sample };
+        let queue = self.queue()?.max(1);
+        let setting = Factored { queue, ..Factored::turns(1, trainer, 1.0, Updates::UNBOUNDED) };
+        Ok(self.prediction(factored(self.batches(), setting), trainer, [1, 1, 0], ratio))
+    }
+
+    /// Epoch of the time-sharing strategy: every device samples and trains, one after the other, or
+    /// with `--overlap on` beside the extraction of its next batch.
     pub(crate) fn time_sharing(&self) -> Result<Prediction, String> {
         let devices = self.hardware.devices.count;
+        if self.request.config.own.get::<TimeSharingOptions>().overlap == Toggle::On {
+            return self.overlapping(devices);
+        }
         let ratio = self.device_cache("a device", &self.both())?;
         let trainer = self.trainer(ratio, devices);
         let setting = Sharing {
@@ -286,6 +297,21 @@ impl Costs<'_> {
         Ok(self.prediction(epoch, trainer, [devices, devices, 0], ratio))
     }
 
+    /// Epoch of devices that sample and train in turns beside the extraction of their next batch:
+    /// Trainers whose training includes the sampling of a batch.
+    fn overlapping(&self, devices: usize) -> Result<Prediction, String> {
+        let next = ("the rows of the next", self.profile.bytes.next_rows());
+        let [topology, step, sampling] = self.both();
+        let ratio = self.device_cache("a device", &[topology, step, sampling, next])?;
+        let (alone, sample) = (self.trainer(ratio, devices), self.sample());
+        let trainer = Trainer { train: sample + alone.train, ..alone };
+        let (gathers, updates) = (self.hardware.host.gathers, self.updates(devices));
+        let epoch = factored(self.batches(), Factored::turns(devices, trainer, gathers, updates));
+        let part = sample / trainer.train.max(f64::MIN_POSITIVE);
+        let epoch = Epoch { sample: part * epoch.train, train: (1.0 - part) * epoch.train, ..epoch };
+        Ok(self.prediction(epoch, trainer, [devices, devices, 0], ratio))
+    }
+
     /// Epoch of the factored strategy: some devices sample, the others train; a Sampler that has
     /// finished is a standby Trainer.
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
@@ -293,9 +319,9 @@ impl Costs<'_> {
         let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", bytes.maps)];
         left("a Sampler", self.hardware.devices.memory, &sampling)?;
         // a Trainer extracts the rows of a batch while it trains on another
-        let next = ("the rows of the next", bytes.batch_rows);
+        let next = ("the rows of the next", bytes.next_rows());
         let [topology, step, sample] = self.both();
-        let standby = self.device_cache("a Sampler that trains", &[topology, step, sample, next]);
+        let standby = self.standby_cache("a Sampler that trains", &[topology, step, sample, next]);
         let own = self.device_cache("a Trainer", &[step, next])?;
         // Durations as measured in an epoch in advance, with one Trainer.
         let alone = self.trainer(own, 1).overlapped();
@@ -388,6 +414,7 @@ impl Costs<'_> {
         let part = if made > 0.0 { epoch.seconds / seconds } else { 1.0 };
         Prediction {
             name: "",
+            reuse: self.profile.reuse_name(),
             epoch_seconds: Some(seconds),
             samplers,
             trainers,

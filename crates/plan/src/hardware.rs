@@ -5,7 +5,7 @@
 //! devices = { count = 2, memory = "16G", bandwidth = 900e9 }   # or speed = 20: times the profile's executor
 //! link = { bandwidth = 12e9, latency = 10e-6 }                 # bytes a second, seconds
 //! peer_link = { bandwidth = 50e9 }                             # if devices have a link of their own
-//! host = { cores = 32, memory = "128G" }
+//! host = { cores = 32, memory = "128G", disk = { bandwidth = 2e9 } }   # disk: for --host-budget
 //! ```
 
 use std::{collections::BTreeMap, path::Path};
@@ -91,6 +91,10 @@ pub struct Host {
     /// speed.
     #[serde(default = "one")]
     pub gathers: f64,
+    /// Disk of the rows beyond `--host-budget`: bandwidth of reading random rows, and latency of a
+    /// batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Link>,
 }
 
 fn one() -> f64 {
@@ -148,6 +152,7 @@ impl Hardware {
     fn check(&self) -> std::result::Result<(), (&'static str, String)> {
         let Self { devices, link, peer_link, host, .. } = self;
         let peers = peer_link.as_ref().unwrap_or(link);
+        let disk = host.disk.as_ref().unwrap_or(link);
         if !(1..=MAX_DEVICES).contains(&devices.count) {
             return Err(("devices.count", format!("{}: from 1 to {MAX_DEVICES}", devices.count)));
         }
@@ -160,6 +165,7 @@ impl Hardware {
             ("link.bandwidth", link.bandwidth),
             ("peer_link.bandwidth", peers.bandwidth),
             ("host.gathers", host.gathers),
+            ("host.disk.bandwidth", disk.bandwidth),
         ];
         if let Some((place, value)) = positive.into_iter().find(|(_, x)| !(x.is_finite() && *x > 0.0)) {
             return Err((place, format!("{value}: a number above 0")));
@@ -168,6 +174,7 @@ impl Hardware {
             ("devices.sync", devices.sync),
             ("link.latency", link.latency),
             ("peer_link.latency", peers.latency),
+            ("host.disk.latency", disk.latency),
         ];
         if let Some((place, value)) = from_zero.into_iter().find(|(_, x)| !(x.is_finite() && *x >= 0.0)) {
             return Err((place, format!("{value}: a number from 0")));
@@ -218,6 +225,7 @@ mod tests {
             ("'1G'", "'1 pound'", "is not a size"),
             ("'1G'", "true", "a size: bytes, or a word"),
             ("cores = 4", "cores = 4, colour = 1", "colour"),
+            ("cores = 4", "cores = 4, disk = { bandwidth = 0 }", "host.disk.bandwidth"),
             ("link", "lnk", "lnk"),
         ] {
             let message = read(&text.replacen(old, new, 1)).unwrap_err();

@@ -16,17 +16,21 @@
 //! The host gathers the other rows for a few devices at once and sends them over each device's own
 //! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
-//! With `--reuse layered`, minibatches are measured with reused rows: the host makes these rows, on
-//! all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
+//! With `--reuse layered`, minibatches are measured with reused rows; with `auto`, the default of a
+//! plan, also without. The host makes reused rows, on all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
 //! their tables take memory of each device that trains, and they cross its link.
+//!
+//! With `--host-budget`, the rows that neither devices nor the host hold come from the host's disk,
+//! before they are gathered.
 //!
 //! Devices that train wait for updates as the run's scheduler lets them: by rounds, or up to the
 //! staleness of asynchronous updates.
 //!
 //! # Deviations
 //!
-//! The prediction omits the loading before the first epoch, evaluation, and the differences between
-//! batches.
+//! The prediction omits the loading before the first epoch, evaluation, the differences between
+//! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does not
+//! know the memory of devices, so all hot rows are reused with `--hot-split auto`.
 //!
 //! # Example
 //!
@@ -45,6 +49,7 @@
 //!         features: 53e9,
 //!         maps: 0.0,
 //!         batch_rows: 1.7e8,
+//!         next_rows: None,
 //!         batch: 1e7,
 //!         sample: 1.3e9,
 //!         train: 3.6e9,
@@ -52,6 +57,8 @@
 //!     },
 //!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
 //!     reuse: None,
+//!     layered: None,
+//!     without_reuse: None,
 //!     types: Vec::new(),
 //! };
 //! let report = plan(Hardware::find("v100x8")?, profile)?;
@@ -62,6 +69,8 @@
 
 #![forbid(unsafe_code)]
 
+mod by_core;
+mod cores;
 mod devices;
 mod file;
 mod hardware;
@@ -69,6 +78,7 @@ pub mod machines;
 mod measure;
 mod memory;
 pub mod network;
+mod prediction;
 mod profile;
 mod recommend;
 mod request;
@@ -79,20 +89,22 @@ mod talk;
 mod text;
 mod typed;
 
-use graphmill_engine::{Error, Result};
+use graphmill_engine::{Error, Result, TrainConfig, strategy::reuse::AUTO};
 use graphmill_loader::sampler::draws;
 use graphmill_nn::layer;
+use recommend::best;
 use serde::Serialize;
 
-pub use devices::{Busy, Prediction};
+pub use cores::Cores;
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
+pub use prediction::{Busy, Prediction};
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use recommend::{Recommendation, Sweep};
 pub use request::Request;
 pub use reuse::ReusedRows;
-pub use strategies::not_planned;
+pub use strategies::{NotPlanned, Refused, not_planned};
 pub use typed::measure_types;
 
 /// Result of [`plan`].
@@ -106,7 +118,10 @@ pub struct Report {
     pub profile: Profile,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// Fastest strategy that fits; on a tie the simpler one.
+    /// Strategies of one type that are not predicted, if the run is on one.
+    pub not_planned: Vec<NotPlanned>,
+    /// Fastest strategy that fits; on a tie the simpler one. It reuses rows only if that is clearly
+    /// faster.
     pub recommended: Option<&'static str>,
     /// Command line of the recommended run.
     pub recommendation: Option<Recommendation>,
@@ -155,6 +170,7 @@ pub fn options() -> Vec<&'static str> {
         "hot_rank",
         "hot_gradient",
         "hot_prefetch",
+        "hot_split",
         "cache",
         "precision",
         "feature_precision",
@@ -177,6 +193,14 @@ pub fn all_options() -> Vec<&'static str> {
         }
     }
     names
+}
+
+/// Sets `--reuse auto`, with which [`measure()`] profiles a run without and with reused rows,
+/// unless the option is `given`.
+pub fn compare_reuse(config: &mut TrainConfig, given: &[&str]) {
+    if !given.contains(&"reuse") {
+        config.reuse = AUTO.into();
+    }
 }
 
 /// Predicts every strategy. The report depends only on the machine and the profile.
@@ -216,23 +240,19 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         )));
     }
     let strategies = strategies::on_devices(&hardware, &profile, speed, request);
-    let recommended = quickest(&strategies);
-    let best = strategies.iter().find(|row| Some(row.name) == recommended);
-    let recommendation = best.map(|best| request.recommend(&hardware, &strategies, best));
+    let chosen = best(&strategies);
+    let recommended = chosen.map(|row| row.name);
+    let recommendation = chosen.map(|chosen| request.recommend(&hardware, &strategies, chosen));
     let sweep = request.device_counts.iter().map(|&count| {
         let mut hardware = hardware.clone();
         hardware.devices.count = count;
         let strategies = strategies::on_devices(&hardware, &profile, speed, request);
-        Sweep { devices: count, recommended: quickest(&strategies), strategies }
+        let (recommended, reuse) = best(&strategies).map(|row| (row.name, row.reuse)).unzip();
+        Sweep { devices: count, recommended, reuse, strategies }
     });
     let sweep = sweep.collect();
-    Ok(Report { hardware, speed, profile, strategies, recommended, recommendation, sweep })
-}
-
-/// Fastest strategy that fits; on a tie the first.
-fn quickest(strategies: &[Prediction]) -> Option<&'static str> {
-    let fitting = strategies.iter().filter_map(|row| Some((row.name, row.epoch_seconds?)));
-    fitting.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
+    let not_planned = if profile.types.is_empty() { not_planned() } else { Vec::new() };
+    Ok(Report { hardware, speed, profile, strategies, not_planned, recommended, recommendation, sweep })
 }
 
 #[cfg(test)]

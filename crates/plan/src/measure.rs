@@ -1,7 +1,8 @@
 //! Profiling of a few minibatches on this machine, one stage after the other on all threads.
 //!
-//! Each time of a batch is the minimum of several rounds, because other load on the machine only
-//! ever increases it, and a stage's time is the mean over the batches, which differ in size.
+//! Each time of a batch is the median of several rounds: other load on the machine lengthens some
+//! of them, as it does in the run. A stage's time is the mean over the batches, which differ in
+//! size.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,7 +18,11 @@ use graphmill_engine::{
     memory::{placements, topology},
     reuse::ReusePlan,
     stage::{Drawn, Loader},
-    strategy,
+    strategy::{
+        self,
+        reuse::{AUTO, LAYERED, NONE},
+    },
+    tiers::step_of_run,
 };
 use graphmill_loader::{
     Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::SeedOrder,
@@ -31,8 +36,9 @@ use crate::{
 
 /// Numbers of warm-up batches and of timed batches.
 const BATCHES: [u64; 2] = [2, 8];
-/// Largest number of timed rounds of these batches, and the seconds after which no other begins.
-const PROFILED: (usize, f64) = (5, 2.0);
+/// Least and largest number of timed rounds of these batches, and the seconds after which no other
+/// begins.
+const PROFILED: ([usize; 2], f64) = ([3, 7], 2.0);
 /// Numbers of warm-up rounds and of timed rounds of a rank's share.
 const ROUNDS: [usize; 2] = [1, 5];
 /// Batches of a round: those of an epoch, including a short last one, if they are as few.
@@ -47,18 +53,47 @@ pub(crate) const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.
 const POLICY: &str = "posterior:2";
 
 /// Profiles a run with these options. Takes some minibatches, and sampling of about three epochs
-/// for the hit rates.
+/// for the hit rates. With `--reuse auto`, profiles it without reused rows and with `--reuse
+/// layered`, if that can run, so that a plan compares both.
 ///
 /// # Errors
 /// As for training; an unknown `--cache`.
 pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
+    if config.reuse != AUTO {
+        return measure_one(config, data);
+    }
+    let with = |reuse: &str| TrainConfig { reuse: reuse.into(), ..config.clone() };
+    let mut profile = measure_one(&with(NONE), data)?;
+    match measure_one(&with(LAYERED), data) {
+        Ok(layered) => {
+            profile.layered = Some(Box::new(Profile { bytes: beside(&profile, &layered), ..layered }))
+        }
+        // the sampler, the model or an option does not allow it
+        Err(error) if error.is_usage() => profile.without_reuse = Some(error.to_string()),
+        Err(error) => return Err(error),
+    }
+    Ok(profile)
+}
+
+/// Sizes of a profile with reused rows that was measured after one without. The process grows less
+/// the second time, because it keeps memory. Sampling takes as much as before, and a step takes
+/// less at most by the rows that it does not gather.
+fn beside(exact: &Profile, layered: &Profile) -> Sizes {
+    let (before, after) = (&exact.bytes, layered.bytes);
+    let saved = (before.next_rows() - after.next_rows()).max(0.0);
+    Sizes { sample: after.sample.max(before.sample), train: after.train.max(before.train - saved), ..after }
+}
+
+/// Profiles a run with the reuse of its options.
+fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let parts = Parts::new(config, data)?;
+    let (sampler, order) = (&*parts.sampler, &*parts.order);
+    let plan = reuse::plan_of(config, data, sampler, order)?;
+    let step = step_of_run(config, data, (sampler, order), plan.as_ref(), None)?;
     let before = memory::anonymous();
     let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
     let mut stages = Stages::new(config, data, &parts, None)?;
-    let plan = reuse::plan_of(config, data, &*parts.sampler, &*parts.order)?;
     let reused = plan.as_ref().map(|plan| stages.reuse_rows(plan)).transpose()?;
-    let parameters = 4.0 * stages.learner.model.num_params() as f64;
     let (mut held, mut sampling) = (Largest::default(), None);
     // The last batch may be short.
     let whole = stages.loader.num_batches().saturating_sub(1).max(1);
@@ -70,23 +105,9 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     for i in 0..BATCHES[0] {
         stages.batch(i % whole, config.lr, &mut see)?;
     }
-    let mut least = vec![[f64::INFINITY; 3]; BATCHES[1].min(whole) as usize];
-    let clock = Instant::now();
-    for _ in 0..PROFILED.0 {
-        for (i, least) in (0..).zip(&mut least) {
-            let seconds = stages.batch(i, config.lr, &mut see)?;
-            least.iter_mut().zip(seconds).for_each(|(least, seconds)| *least = least.min(seconds));
-        }
-        if clock.elapsed().as_secs_f64() >= PROFILED.1 {
-            break;
-        }
-    }
+    let [sample, gather, train] = seconds_of_rounds(&mut stages, BATCHES[1].min(whole), config.lr, &mut see)?;
     let sampling = sampling.unwrap_or_default();
     let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
-    let known = held.blocks + held.rows;
-    let trained = grown().max(known + 4.0 * parameters);
-    let mean = |stage: usize| least.iter().map(|batch| batch[stage]).sum::<f64>() / least.len() as f64;
-    let [sample, gather, train] = [0, 1, 2].map(mean);
     Ok(Profile {
         name: format!("{}, {} {} {}", data.name, config.model, config.sampler, config.fanout),
         batches: count,
@@ -99,15 +120,51 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
             features: parts.feature.row_bytes() as f64 * data.num_nodes() as f64,
             maps: MAPS * data.num_nodes() as f64,
             batch_rows: held.rows,
+            next_rows: Some(step.rows as f64),
             batch: held.blocks,
             sample: MARGIN * sampling.max(held.blocks),
-            train: MARGIN * trained,
-            parameters,
+            train: step.bytes as f64,
+            parameters: 4.0 * stages.learner.model.num_params() as f64,
         },
         hit_rates: hit_rates(config, data, plan.as_ref())?,
         reuse: reused.map(|(costs, _)| costs),
+        layered: None,
+        without_reuse: None,
         types: Vec::new(),
     })
+}
+
+/// Seconds of the stages of the first `batches` minibatches of the epoch: the mean over them, of
+/// each the median over the timed rounds.
+fn seconds_of_rounds(
+    stages: &mut Stages,
+    batches: u64,
+    lr: f64,
+    see: &mut dyn FnMut(&Sampled),
+) -> Result<[f64; 3]> {
+    let mut rounds: Vec<[Vec<f64>; 3]> = (0..batches).map(|_| Default::default()).collect();
+    let ([least, most], seconds) = PROFILED;
+    let clock = Instant::now();
+    for round in 1..=most {
+        for (i, of_batch) in (0..).zip(&mut rounds) {
+            let seconds = stages.batch(i, lr, see)?;
+            of_batch.iter_mut().zip(seconds).for_each(|(of, seconds)| of.push(seconds));
+        }
+        if round >= least && clock.elapsed().as_secs_f64() >= seconds {
+            break;
+        }
+    }
+    let mut mean = [0.0; 3];
+    for of_batch in &mut rounds {
+        mean.iter_mut().zip(of_batch).for_each(|(sum, of)| *sum += median(of) / batches as f64);
+    }
+    Ok(mean)
+}
+
+/// Median of some numbers, the lower one of two; 0 of none.
+fn median(of: &mut [f64]) -> f64 {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len().saturating_sub(1) / 2).copied().unwrap_or_default()
 }
 
 /// Seconds of the stages of every minibatch of an epoch (of a long epoch, of its first ones, as if
@@ -281,6 +338,13 @@ fn hit_rates(config: &TrainConfig, data: &Dataset, reuse: Option<&ReusePlan>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn medians_ignore_a_disturbed_round() {
+        assert_eq!(median(&mut [9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [3.0, 1.0]), 1.0);
+        assert_eq!((median(&mut [4.0]), median(&mut [])), (4.0, 0.0));
+    }
 
     #[test]
     fn the_last_batch_has_the_remaining_nodes() {

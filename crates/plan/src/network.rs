@@ -29,6 +29,8 @@ use graphmill_engine::partition::CrossRequests;
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
+use crate::cores::Cores;
+
 /// Share of a link's bytes that carries messages; the rest is headers of Ethernet, IP and TCP in
 /// packets of 1500 bytes.
 const PAYLOAD: f64 = 0.95;
@@ -104,6 +106,10 @@ pub struct Machines {
     pub wire: Wire,
     /// Link of every machine: bytes a second each way, and latency.
     pub network: LinkOptions,
+    /// Cores of every machine.
+    pub cores: Cores,
+    /// Share of the rows of all machines that a machine caches in front of the others.
+    pub cached: f64,
 }
 
 /// Predicted epoch of a strategy.
@@ -122,7 +128,7 @@ pub struct Epoch {
     pub samplers: usize,
     /// Number of machines that train: all of them.
     pub trainers: usize,
-    /// Share of the remote rows that a machine caches.
+    /// Share of the rows of all machines that a machine caches in front of the others.
     pub cache_ratio: f64,
 }
 
@@ -160,8 +166,7 @@ impl Machines {
         let (network, [sample, extract, train]) = (self.waits(), self.share);
         // A sum is sent twice, each time after the frames in flight.
         let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
-        let trips = self.trip() * (self.wire.hops.len() + 2) as f64;
-        let link = if several { sum(&network) - trips } else { 0.0 };
+        let link = self.link_seconds();
         let talk = if several { self.talk } else { 0.0 };
         let work = sum(&self.share) + talk;
         let stage = |own: f64, waits: f64| beside(own, waits, work - own);
@@ -179,8 +184,14 @@ impl Machines {
         self.epoch(seconds, &parts)
     }
 
+    /// Seconds in which the bytes of a minibatch pass the link of a machine; zero for a single one.
+    pub(crate) fn link_seconds(&self) -> f64 {
+        let trips = self.trip() * (self.wire.hops.len() + 2) as f64;
+        if self.count > 1 { sum(&self.network_seconds()) - trips } else { 0.0 }
+    }
+
     /// Seconds of the network in a minibatch; zero for a single machine.
-    fn waits(&self) -> [f64; 3] {
+    pub(crate) fn waits(&self) -> [f64; 3] {
         if self.count > 1 { self.network_seconds() } else { [0.0; 3] }
     }
 
@@ -191,7 +202,7 @@ impl Machines {
     }
 
     /// Creates an epoch of `seconds`, with the longest part as its bottleneck.
-    fn epoch(&self, seconds: f64, parts: &[(&'static str, f64)]) -> Epoch {
+    pub(crate) fn epoch(&self, seconds: f64, parts: &[(&'static str, f64)]) -> Epoch {
         Epoch {
             name: "",
             epoch_seconds: seconds,
@@ -199,7 +210,7 @@ impl Machines {
             bottleneck: longest(parts).0,
             samplers: self.count,
             trainers: self.count,
-            cache_ratio: 0.0,
+            cache_ratio: self.cached,
         }
     }
 }
@@ -243,6 +254,8 @@ mod tests {
             talk: 0.0,
             wire,
             network,
+            cores: Cores::default(),
+            cached: 0.0,
         }
     }
 

@@ -13,7 +13,11 @@
 
 use std::path::Path;
 
-use graphmill_engine::{Error, Result, typed::cost::TypeCost};
+use graphmill_engine::{
+    Error, Result,
+    strategy::reuse::{LAYERED, NONE},
+    typed::cost::TypeCost,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{file, reuse::ReusedRows};
@@ -50,6 +54,12 @@ pub struct Profile {
     /// minibatches that reuse rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReusedRows>,
+    /// Profile of the same run with `--reuse layered`, if a plan compares both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layered: Option<Box<Profile>>,
+    /// Reason why the run cannot reuse rows, if a plan would have compared both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_reuse: Option<String>,
     /// Costs by node type, if the run is on several types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<TypeCost>,
@@ -86,6 +96,10 @@ pub struct Sizes {
     pub maps: f64,
     /// Feature rows of a minibatch.
     pub batch_rows: f64,
+    /// Feature rows of the next minibatch on a device that extracts it while it trains, with their
+    /// margin; by default `batch_rows`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_rows: Option<f64>,
     /// Blocks of a minibatch in a queue.
     #[serde(default)]
     pub batch: f64,
@@ -113,6 +127,13 @@ fn whole() -> f64 {
     1.0
 }
 
+impl Sizes {
+    /// Feature rows of the next minibatch on a device that extracts it while it trains.
+    pub(crate) fn next_rows(&self) -> f64 {
+        self.next_rows.unwrap_or(self.batch_rows)
+    }
+}
+
 impl Profile {
     /// Reads a TOML or JSON file.
     ///
@@ -122,6 +143,16 @@ impl Profile {
         let profile: Self = file::read(path)?;
         profile.check().map_err(|(place, message)| Error::format(path, place, message))?;
         Ok(profile)
+    }
+
+    /// Profiles of a plan: this one, and that with reused rows if it compares both.
+    pub(crate) fn compared(&self) -> impl Iterator<Item = &Self> {
+        [Some(self), self.layered.as_deref()].into_iter().flatten()
+    }
+
+    /// Value of `--reuse` of the profiled run.
+    pub(crate) fn reuse_name(&self) -> &'static str {
+        if self.reuse.is_some() { LAYERED } else { NONE }
     }
 
     /// Share of the rows served by a cache that holds the share `ratio`, from 0 to 1.
@@ -138,8 +169,17 @@ impl Profile {
         before.rate
     }
 
-    /// Checks the fields; an error contains the field and its valid range.
+    /// Checks the fields, and those of the profile with reused rows; an error contains the field
+    /// and its valid range.
     pub(crate) fn check(&self) -> std::result::Result<(), (String, String)> {
+        if let Some(layered) = &self.layered {
+            if self.reuse.is_some() || layered.reuse.is_none() || layered.layered.is_some() {
+                let message = "it is the profile of the same run with reused rows, so it needs the field \
+                               reuse, and the outer profile does not have it; take both from one plan";
+                return Err(("layered".into(), message.into()));
+            }
+            layered.check().map_err(|(place, message)| (format!("layered.{place}"), message))?;
+        }
         if !(1..=MAX_BATCHES).contains(&self.batches) {
             return Err(("batches".into(), format!("{}: from 1 to {MAX_BATCHES}", self.batches)));
         }
@@ -161,6 +201,7 @@ impl Profile {
             ("bytes.features", bytes.features),
             ("bytes.maps", bytes.maps),
             ("bytes.batch_rows", bytes.batch_rows),
+            ("bytes.next_rows", bytes.next_rows()),
             ("bytes.batch", bytes.batch),
             ("bytes.sample", bytes.sample),
             ("bytes.train", bytes.train),

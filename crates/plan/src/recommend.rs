@@ -1,10 +1,22 @@
 //! Command line of the best run, and the options that no predicted run reads.
 
-use graphmill_engine::{Error, Result, TrainConfig, options::used::refuse_unused_by_all, strategy};
+use graphmill_engine::{
+    Error, Result, TrainConfig,
+    options::used::refuse_unused_by_all,
+    strategy::{
+        self,
+        reuse::{AUTO, LAYERED, NONE},
+    },
+};
 use graphmill_loader::feature::cached::Placement;
 use serde::Serialize;
 
-use crate::{devices::Prediction, hardware::Hardware, request::Request, strategies, text::digits};
+use crate::{
+    hardware::Hardware,
+    prediction::{Prediction, digits},
+    request::Request,
+    strategies,
+};
 
 /// Predictions for another number of devices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -13,8 +25,29 @@ pub struct Sweep {
     pub devices: usize,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// Fastest strategy that fits.
+    /// Fastest strategy that fits; it reuses rows only if that is clearly faster.
     pub recommended: Option<&'static str>,
+    /// Its value of `--reuse`.
+    pub reuse: Option<&'static str>,
+}
+
+/// Time of an epoch with reused rows relative to the fastest without, at most, if they are
+/// recommended: they change the result, and most predictions are within 15 % of a run.
+const CLEARLY_FASTER: f64 = 0.85;
+
+/// Fastest of the `rows` that fit; on a tie the first. It reuses rows only if no other row fits or
+/// it is clearly faster than these.
+pub(crate) fn best(rows: &[Prediction]) -> Option<&Prediction> {
+    match [false, true].map(|reuses| quickest(rows.iter().filter(|row| (row.reuse != NONE) == reuses))) {
+        [Some((exact, seconds)), Some((_, reused))] if reused > CLEARLY_FASTER * seconds => Some(exact),
+        [exact, reused] => reused.or(exact).map(|(row, _)| row),
+    }
+}
+
+/// Fastest of some rows that fit, with its seconds; on a tie the first.
+fn quickest<'r>(rows: impl Iterator<Item = &'r Prediction>) -> Option<(&'r Prediction, f64)> {
+    let fitting = rows.filter_map(|row| Some((row, row.epoch_seconds?)));
+    fitting.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Best run of a plan.
@@ -22,6 +55,8 @@ pub struct Sweep {
 pub struct Recommendation {
     /// Name of the strategy.
     pub strategy: &'static str,
+    /// Value of `--reuse`: `layered` changes the result, within its staleness bound.
+    pub reuse: &'static str,
     /// Command line that trains with it.
     pub command: String,
     /// Reason in words.
@@ -34,25 +69,37 @@ impl Request {
     /// # Errors
     /// A usage error with the reason and the nearest alternative.
     pub fn refuse_unused(&self, hardware: &Hardware) -> Result<()> {
-        let runs: Vec<TrainConfig> = strategies::rows(self.is_of_types())
-            .map(|entry| self.run(hardware, entry.name))
-            .collect::<Result<_>>()?;
+        let mut runs = Vec::new();
+        for entry in strategies::rows(self.is_of_types()) {
+            for reuse in self.reuses() {
+                runs.push(self.run(hardware, entry.name, reuse)?);
+            }
+        }
         // Hit rates are measured for caches of many sizes, so `cache` is always used.
         let names = self.given.iter().map(|(name, _)| *name).filter(|name| *name != "cache");
         refuse_unused_by_all(&runs, &names.collect::<Vec<_>>())
     }
 
-    /// Options of the run with this strategy on the machine.
-    fn run(&self, hardware: &Hardware, name: &str) -> Result<TrainConfig> {
-        let mut run = TrainConfig { strategy: name.into(), ..self.config.clone() };
+    /// Values of `--reuse` that the plan may compare.
+    fn reuses(&self) -> Vec<&str> {
+        match &*self.config.reuse {
+            AUTO if self.is_of_types() => vec![NONE],
+            AUTO => vec![NONE, LAYERED],
+            given => vec![given],
+        }
+    }
+
+    /// Options of the run with this strategy and this reuse on the machine.
+    fn run(&self, hardware: &Hardware, name: &str, reuse: &str) -> Result<TrainConfig> {
+        let mut run = TrainConfig { strategy: name.into(), reuse: reuse.into(), ..self.config.clone() };
         let devices = devices(hardware, name);
         run.devices = devices.parse().map_err(|e| Error::usage(format!("--devices {devices}: {e}")))?;
         Ok(run)
     }
 
     /// Spread of cached rows over the devices of the strategy's run.
-    pub(crate) fn placement(&self, hardware: &Hardware, name: &str) -> Placement {
-        match self.run(hardware, name) {
+    pub(crate) fn placement(&self, hardware: &Hardware, name: &str, reuse: &str) -> Placement {
+        match self.run(hardware, name, reuse) {
             Ok(run) if run.refuse_unused(&["placement"]).is_ok() => *run.placement,
             _ => Placement::Private,
         }
@@ -68,22 +115,36 @@ impl Request {
         let devices = devices(hardware, best.name);
         let mut command =
             format!("graphmill train {} --strategy {} --devices {devices}", quote(&self.dataset), best.name);
-        let run = self.run(hardware, best.name);
-        let reads = |name: &str| run.as_ref().is_ok_and(|run| run.refuse_unused(&[name]).is_ok());
+        if all.iter().any(|row| row.reuse != NONE) {
+            command += &format!(" --reuse {}", best.reuse);
+        }
+        let run = self.run(hardware, best.name, best.reuse);
+        let reads =
+            |name: &str| name != "reuse" && run.as_ref().is_ok_and(|run| run.refuse_unused(&[name]).is_ok());
         for (name, value) in self.given.iter().filter(|(name, _)| reads(name)) {
             command += &format!(" --{}={}", name.replace('_', "-"), quote(value));
         }
-        let seconds = best.epoch_seconds.unwrap_or_default();
-        let others = all.iter().filter(|row| row.name != best.name && row.fits);
-        let next = others.min_by(|a, b| {
-            a.epoch_seconds.unwrap_or(f64::MAX).total_cmp(&b.epoch_seconds.unwrap_or(f64::MAX))
-        });
-        let mut reason = format!("{} s an epoch", digits(seconds));
-        if let Some((name, other)) = next.and_then(|row| Some((row.name, row.epoch_seconds?))) {
-            reason += &format!(", {name} {} s", digits(other));
+        let mut reason = format!("{} s an epoch", digits(best.epoch_seconds.unwrap_or_default()));
+        let of_reuse = |same: bool| all.iter().filter(move |row| (row.reuse == best.reuse) == same);
+        if let Some((next, seconds)) = quickest(of_reuse(true).filter(|row| row.name != best.name)) {
+            reason += &format!(", {} {} s", next.name, digits(seconds));
         }
         reason += &format!("; the bottleneck is {}", best.bottleneck);
-        Recommendation { strategy: best.name, command, reason }
+        let other = quickest(of_reuse(false)).map(|(row, seconds)| (row.name, digits(seconds)));
+        reason += &match (best.reuse == NONE, other) {
+            (true, None) => String::new(),
+            (true, Some((name, seconds))) => {
+                format!("; {name} with --reuse {LAYERED} takes {seconds} s, which is not clearly less")
+            }
+            (false, other) => {
+                let without = other.map(|(name, seconds)| format!(" (without: {name} {seconds} s)"));
+                format!(
+                    "; --reuse {LAYERED}{} changes the result, within its staleness bound",
+                    without.unwrap_or_default()
+                )
+            }
+        };
+        Recommendation { strategy: best.name, reuse: best.reuse, command, reason }
     }
 }
 

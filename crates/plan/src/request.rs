@@ -32,8 +32,17 @@ impl Default for Request {
 
 impl Request {
     /// Options of a training run that the prediction reads besides those of a profile.
-    pub const OPTIONS: [&'static str; 6] =
-        ["num_samplers", "switching", "placement", "updates", "staleness", "batches_per_update"];
+    pub const OPTIONS: [&'static str; 9] = [
+        "num_samplers",
+        "switching",
+        "placement",
+        "updates",
+        "staleness",
+        "batches_per_update",
+        "overlap",
+        "cache_ratio",
+        "host_budget",
+    ];
 
     /// Request of a run with these options; `given` has the name and the value of each option on
     /// the command line.

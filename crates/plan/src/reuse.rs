@@ -11,7 +11,7 @@ use graphmill_engine::{
     learner::Learner,
     reuse::{Embeddings, Preview, ReusePlan, RowMaker, RowVersion},
     stage::{DrawAhead, Loader},
-    strategy::{Chosen, LayeredOptions, reuse::AUTO, reuse_plan},
+    strategy::{Chosen, HotSplit, LayeredOptions, reuse_plan},
 };
 use graphmill_loader::{MinibatchSampler, Seeds, Workspace, order::SeedOrder};
 use serde::{Deserialize, Serialize};
@@ -55,11 +55,11 @@ pub(crate) fn plan_of(
         return Ok(None);
     }
     chosen.check(config, sampler)?;
-    if config.reuse == AUTO {
-        return Err(Error::usage(format!(
-            "--reuse {AUTO}: it counts the work of the processor, and a plan is for devices; use --reuse \
-             layered or none"
-        )));
+    if config.own.get::<LayeredOptions>().hot_split == HotSplit::Timed {
+        return Err(Error::usage(
+            "--hot-split timed: a run changes the share by the time that its devices wait, which a profile \
+             does not measure; use a share from 0 to 1, or auto, which is predicted as 1",
+        ));
     }
     let mut run = config.clone();
     run.devices = "virtual:1".parse().map_err(|e| Error::usage(format!("--devices virtual:1: {e}")))?;

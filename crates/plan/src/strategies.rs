@@ -3,11 +3,13 @@
 
 use graphmill_core::table::Entry;
 use graphmill_engine::strategy::{self, Cost, Kind};
+use serde::Serialize;
 
 use crate::{
-    devices::{Costs, Prediction},
+    devices::Costs,
     hardware::Hardware,
     network::{Epoch, Machines},
+    prediction::Prediction,
     profile::Profile,
     request::Request,
 };
@@ -15,20 +17,20 @@ use crate::{
 /// Epoch on the devices of one machine, or the memory that does not fit.
 type OnDevices = fn(&Costs) -> Result<Prediction, String>;
 
-/// Epoch over several machines.
-type OverMachines = fn(&Machines) -> Epoch;
+/// Epoch over several machines, or the reason why the options do not allow it.
+type OverMachines = fn(&Machines) -> Result<Epoch, String>;
 
 /// The models of every formula, the simpler of two equally quick strategies first.
-const MODELS: &[(Cost, OnDevices, Option<OverMachines>)] = &[
-    (Cost::Sequential, |costs| costs.sequential(), Some(Machines::sequential)),
-    (Cost::Pipelined, |costs| costs.pipelined(), Some(Machines::pipelined)),
-    (Cost::TimeSharing, |costs| costs.time_sharing(), None),
-    (Cost::Factored, |costs| costs.factored(), None),
+const MODELS: &[(Cost, OnDevices, OverMachines)] = &[
+    (Cost::Sequential, |costs| costs.sequential(), |machines| Ok(machines.sequential())),
+    (Cost::Pipelined, |costs| costs.pipelined(), |machines| Ok(machines.pipelined())),
+    (Cost::TimeSharing, |costs| costs.time_sharing(), |machines| Ok(machines.time_sharing())),
+    (Cost::Factored, |costs| costs.factored(), Machines::factored),
 ];
 
 /// Strategies that are predicted, in the order of their models.
-fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, Option<OverMachines>)> {
-    let rows = |&(cost, on_devices, over_machines): &(Cost, OnDevices, Option<OverMachines>)| {
+fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, OverMachines)> {
+    let rows = |&(cost, on_devices, over_machines): &(Cost, OnDevices, OverMachines)| {
         let rows = strategy::TABLE.iter().filter(move |entry| entry.make.cost == cost);
         rows.map(move |entry| (entry, on_devices, over_machines))
     };
@@ -46,16 +48,26 @@ fn runs(entry: &Entry<Kind>, of_types: bool) -> bool {
     !of_types || entry.make.over_types.is_some_and(|order| !order.is_on_devices())
 }
 
-/// Strategies that are not predicted, each with the reason.
-pub fn not_planned() -> Vec<(&'static str, &'static str)> {
-    let reason = |entry: &'static Entry<Kind>| match entry.make.cost {
-        Cost::Unknown(reason) => Some((entry.name, reason)),
-        _ => None,
-    };
-    strategy::TABLE.iter().filter_map(reason).collect()
+/// Strategy that is not predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct NotPlanned {
+    /// Name of the strategy.
+    pub name: &'static str,
+    /// Reason.
+    pub reason: &'static str,
 }
 
-/// Predicts every strategy on the devices of one machine.
+/// Strategies that are not predicted, except names that stand for others.
+pub fn not_planned() -> Vec<NotPlanned> {
+    let own = strategy::TABLE.iter().filter(|entry| entry.make.alias.is_none());
+    let reason = |entry: &'static Entry<Kind>| match entry.make.cost {
+        Cost::Unknown(reason) => Some(NotPlanned { name: entry.name, reason }),
+        _ => None,
+    };
+    own.filter_map(reason).collect()
+}
+
+/// Predicts every strategy on the devices of one machine, with each profile that is compared.
 pub(crate) fn on_devices(
     hardware: &Hardware,
     profile: &Profile,
@@ -63,21 +75,44 @@ pub(crate) fn on_devices(
     request: &Request,
 ) -> Vec<Prediction> {
     let predict = |(entry, on_devices, _): (&'static Entry<Kind>, OnDevices, _)| {
-        let placement = request.placement(hardware, entry.name);
-        let costs = Costs { hardware, profile, speed, request, placement };
-        let fitting = costs.check_host().and_then(|()| on_devices(&costs));
-        Prediction { name: entry.name, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
+        profile.compared().map(move |profile| {
+            let reuse = profile.reuse_name();
+            let placement = request.placement(hardware, entry.name, reuse);
+            let costs = Costs { hardware, profile, speed, request, placement };
+            let fitting = costs.check_host().and_then(|()| on_devices(&costs));
+            Prediction { name: entry.name, reuse, ..fitting.unwrap_or_else(Prediction::does_not_fit) }
+        })
     };
     let of_types = !profile.types.is_empty();
-    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).map(predict).collect()
+    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).flat_map(predict).collect()
+}
+
+/// Strategies predicted over several machines, of runs on several types if `of_types`.
+pub(crate) fn rows_over_machines(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>> {
+    rows(of_types).filter(|entry| entry.make.over_ranks)
 }
 
 /// Predicts the epoch of every strategy that runs over several machines, on several types if
-/// `of_types`.
-pub(crate) fn over_machines(machines: &Machines, of_types: bool) -> Vec<Epoch> {
+/// `of_types`. Also returns the strategies that the options do not allow, with the reasons.
+pub(crate) fn over_machines(machines: &Machines, of_types: bool) -> (Vec<Epoch>, Vec<Refused>) {
     let is_run = |entry: &Entry<Kind>| entry.make.over_ranks && runs(entry, of_types);
-    let rows = planned().into_iter().filter(|(entry, ..)| is_run(entry));
-    rows.filter_map(|(entry, _, model)| Some(Epoch { name: entry.name, ..model?(machines) })).collect()
+    let (mut epochs, mut refused) = (Vec::new(), Vec::new());
+    for (entry, _, model) in planned().into_iter().filter(|(entry, ..)| is_run(entry)) {
+        match model(machines) {
+            Ok(epoch) => epochs.push(Epoch { name: entry.name, ..epoch }),
+            Err(reason) => refused.push(Refused { name: entry.name, reason }),
+        }
+    }
+    (epochs, refused)
+}
+
+/// Strategy that the options do not allow over several machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// Name of the strategy.
+    pub name: &'static str,
+    /// Reason.
+    pub reason: String,
 }
 
 #[cfg(test)]
@@ -87,11 +122,12 @@ mod tests {
     #[test]
     fn every_strategy_is_planned_or_has_a_reason() {
         let mut names: Vec<&str> = planned().iter().map(|(entry, ..)| entry.name).collect();
-        names.extend(not_planned().iter().map(|(name, _)| *name));
-        let mut engine: Vec<&str> = strategy::TABLE.iter().map(|entry| entry.name).collect();
+        names.extend(not_planned().iter().map(|row| row.name));
+        let own = strategy::TABLE.iter().filter(|entry| entry.make.alias.is_none());
+        let mut engine: Vec<&str> = own.map(|entry| entry.name).collect();
         names.sort_unstable();
         engine.sort_unstable();
         assert_eq!(names, engine, "every formula has a model in MODELS of plan/src/strategies.rs");
-        assert!(not_planned().iter().all(|(_, reason)| !reason.is_empty()));
+        assert!(not_planned().iter().all(|row| !row.reason.is_empty()));
     }
 }

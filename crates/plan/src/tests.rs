@@ -1,6 +1,13 @@
-use graphmill_engine::TrainConfig;
+use graphmill_data::{
+    Dataset,
+    generate::{GenerateOptions, generate},
+};
+use graphmill_engine::{TrainConfig, config::Fanout};
 
 use super::*;
+
+mod compared;
+mod options;
 
 /// Like papers100M: topology and features do not fit a device together.
 fn profile() -> Profile {
@@ -22,6 +29,7 @@ fn profile() -> Profile {
             features: 53e9,
             maps: 0.0,
             batch_rows: 1.7e8,
+            next_rows: None,
             batch: 1e7,
             sample: 1.3e9,
             train: 3.6e9,
@@ -29,6 +37,8 @@ fn profile() -> Profile {
         },
         hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
         reuse: None,
+        layered: None,
+        without_reuse: None,
         types: Vec::new(),
     }
 }
@@ -125,17 +135,22 @@ fn devices_of_unknown_speed_are_rejected() {
     assert!(plan(v100(), nonsense).unwrap_err().to_string().contains("batches 0"));
 }
 
-#[test]
-fn a_dataset_is_profiled() {
-    use graphmill_data::generate::{GenerateOptions, generate};
-    let options = GenerateOptions { nodes: 2000, classes: 4, dim: 16, ..GenerateOptions::default() };
-    let data = generate("sbm", &options).unwrap();
+/// Dataset of these numbers of nodes and classes, and options of a small run.
+fn small(nodes: usize, fanout: Vec<i64>) -> (Dataset, TrainConfig) {
+    let options = GenerateOptions { nodes, classes: 4, dim: 16, ..GenerateOptions::default() };
     let config = TrainConfig {
         hidden: 16,
         batch_size: 150,
-        fanout: graphmill_engine::config::Fanout(vec![4, 3]),
+        layers: fanout.len(),
+        fanout: Fanout(fanout),
         ..TrainConfig::default()
     };
+    (generate("sbm", &options).unwrap(), config)
+}
+
+#[test]
+fn a_dataset_is_profiled() {
+    let (data, config) = small(2000, vec![4, 3]);
     let profile = measure(&config, &data).unwrap();
     assert_eq!(profile.check(), Ok(()));
     let train = data.split.train.len();
@@ -143,6 +158,7 @@ fn a_dataset_is_profiled() {
     let Seconds { sample, gather, train, .. } = profile.seconds;
     assert!(sample > 0.0 && gather > 0.0 && train > 0.0, "{profile:?}");
     assert_eq!(profile.bytes.features, 2000.0 * 64.0);
+    assert!(profile.bytes.next_rows() > 0.0 && profile.layered.is_none());
     assert!(profile.bytes.batch_rows >= 150.0 * 64.0 && profile.bytes.train > profile.bytes.batch_rows);
     assert!(profile.hit_rates.is_sorted_by(|a, b| a.rate <= b.rate), "{profile:?}");
     assert_eq!(profile.hit_rate(1.0), 1.0);

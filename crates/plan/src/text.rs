@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-use crate::{Profile, Report, memory::gb};
+use crate::{
+    Profile, Report,
+    memory::gb,
+    prediction::{Prediction, digits},
+    recommend::best,
+};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,49 +42,25 @@ impl fmt::Display for Report {
             gb(bytes.sample),
             gb(bytes.train)
         )?;
-        profile.write_types(f)?;
-        writeln!(
-            f,
-            "\n{:<13} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
-            "strategy",
-            "epoch, s",
-            "Samplers",
-            "Trainers",
-            "cache, %",
-            "hit, %",
-            "bottleneck",
-            "sample",
-            "extract",
-            "train"
-        )?;
-        for row in &self.strategies {
-            let Some(epoch) = row.epoch_seconds else {
-                let reason = row.reason.as_deref().unwrap_or("too large");
-                writeln!(f, "{:<13} does not fit: {reason}", row.name)?;
-                continue;
-            };
-            let trainers = match row.standby {
-                0 => row.trainers.to_string(),
-                standby => format!("{}+{standby}", row.trainers),
-            };
-            let busy = |part: f64| format!("{:.0} %", 100.0 * part);
+        if let Some(Profile { seconds, reuse: Some(rows), .. }) = profile.layered.as_deref() {
+            let [sample, gather, train, make] =
+                [seconds.sample, seconds.gather, seconds.train, rows.make].map(|seconds| 1e3 * seconds);
             writeln!(
                 f,
-                "{:<13} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
-                row.name,
-                digits(epoch),
-                row.samplers,
-                trainers,
-                100.0 * row.cache_ratio,
-                100.0 * row.hit_rate,
-                row.bottleneck,
-                busy(row.busy.sample),
-                busy(row.busy.extract),
-                busy(row.busy.train)
+                "with reused rows: sample {sample:.2} ms, gather {gather:.2} ms, train {train:.2} ms, and \
+                 {make:.2} ms of the host to make them"
             )?;
         }
+        profile.write_types(f)?;
+        self.write_rows(f)?;
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
+        }
+        for row in &self.not_planned {
+            writeln!(f, "{}: not predicted, because {}", row.name, row.reason)?;
+        }
+        if let Some(reason) = &profile.without_reuse {
+            writeln!(f, "no strategy is predicted with reused rows: {reason}")?;
         }
         self.write_sweep(f)?;
         let Some(best) = &self.recommendation else { return writeln!(f, "\nnothing fits this machine") };
@@ -102,30 +83,65 @@ impl Profile {
 }
 
 impl Report {
+    /// Writes the table of the strategies.
+    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wide = self.strategies.iter().map(|row| row.label().len()).fold(13, usize::max);
+        writeln!(
+            f,
+            "\n{:<wide$} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
+            "strategy",
+            "epoch, s",
+            "Samplers",
+            "Trainers",
+            "cache, %",
+            "hit, %",
+            "bottleneck",
+            "sample",
+            "extract",
+            "train"
+        )?;
+        for row in &self.strategies {
+            let Some(epoch) = row.epoch_seconds else {
+                let reason = row.reason.as_deref().unwrap_or("too large");
+                writeln!(f, "{:<wide$} does not fit: {reason}", row.label())?;
+                continue;
+            };
+            let trainers = match row.standby {
+                0 => row.trainers.to_string(),
+                standby => format!("{}+{standby}", row.trainers),
+            };
+            let busy = |part: f64| format!("{:.0} %", 100.0 * part);
+            writeln!(
+                f,
+                "{:<wide$} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
+                row.label(),
+                digits(epoch),
+                row.samplers,
+                trainers,
+                100.0 * row.cache_ratio,
+                100.0 * row.hit_rate,
+                row.bottleneck,
+                busy(row.busy.sample),
+                busy(row.busy.extract),
+                busy(row.busy.train)
+            )?;
+        }
+        Ok(())
+    }
+
     /// Writes a line for each further number of devices.
     fn write_sweep(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for sweep in &self.sweep {
             write!(f, "{} devices:", sweep.devices)?;
             for row in &sweep.strategies {
                 match row.epoch_seconds {
-                    Some(epoch) => write!(f, " {} {} s,", row.name, digits(epoch))?,
-                    None => write!(f, " {} does not fit,", row.name)?,
+                    Some(epoch) => write!(f, " {} {} s,", row.label(), digits(epoch))?,
+                    None => write!(f, " {} does not fit,", row.label())?,
                 }
             }
-            writeln!(f, " best {}", sweep.recommended.unwrap_or("none"))?;
+            let best = best(&sweep.strategies).map(Prediction::label);
+            writeln!(f, " best {}", best.as_deref().unwrap_or("none"))?;
         }
         Ok(())
     }
-}
-
-/// Formats seconds with about three digits.
-pub(crate) fn digits(seconds: f64) -> String {
-    let decimals = match seconds {
-        x if x >= 100.0 => 0,
-        x if x >= 10.0 => 1,
-        x if x >= 1.0 => 2,
-        x if x >= 0.1 => 3,
-        _ => 4,
-    };
-    format!("{seconds:.decimals$}")
 }

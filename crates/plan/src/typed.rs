@@ -35,6 +35,7 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
             features: costs.features,
             maps: MAPS * costs.nodes as f64,
             batch_rows: rows,
+            next_rows: None,
             batch: blocks,
             sample: MARGIN * costs.sampling.max(blocks),
             train: costs.step,
@@ -42,6 +43,8 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
         },
         hit_rates: costs.hit_rates.iter().map(|&[ratio, rate]| crate::HitRate { ratio, rate }).collect(),
         reuse: None,
+        layered: None,
+        without_reuse: None,
         types: costs.types,
     })
 }

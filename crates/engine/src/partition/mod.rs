@@ -3,6 +3,7 @@
 //!
 //! - [`requests`]: requests between parts in an epoch, counted by drawing its minibatches.
 //! - [`locality`]: fraction of the training nodes' neighbourhoods that lies in their own parts.
+//! - [`rank_cache`]: share of the requested rows that a rank's cache serves.
 //! - [`plot::svg`]: a plot of both.
 
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@
 mod advice;
 mod locality;
 pub mod plot;
+mod rank_cache;
 mod requests;
 mod text;
 
@@ -28,6 +30,7 @@ use serde_json::json;
 
 pub use advice::Advice;
 pub use locality::locality;
+pub use rank_cache::{RankCache, rank_cache};
 pub use requests::{CrossRequests, Hop, requests};
 
 use crate::{Error, Result, TrainConfig};

@@ -1,12 +1,13 @@
 //! Requests between parts against counts of node sets, and the report of all methods.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use graphmill_core::progress::Quiet;
 use graphmill_data::generate::{GenerateOptions, generate};
+use graphmill_distributed::NodeOwnership;
 
 use super::*;
-use crate::config::Fanout;
+use crate::config::{Bytes, Fanout, Ratio};
 
 fn data() -> Dataset {
     let options = GenerateOptions { nodes: 1500, classes: 4, dim: 3, ..Default::default() };
@@ -123,4 +124,72 @@ fn every_method_has_statistics_and_bgl_beats_random() {
     assert!(wrong(options(&["random"], saint)).contains("whole subgraphs"));
     let several = run(&options(&["random", "bgl"], train), &data, Some(Path::new("x")), &Quiet);
     assert!(several.unwrap_err().to_string().contains("one method"));
+}
+
+/// Owners of the nodes of [`book`], as rank `rank` of three knows them.
+fn owners(data: &Dataset, rank: usize) -> Arc<NodeOwnership> {
+    Arc::new(NodeOwnership::new(book(data), rank, 3).unwrap())
+}
+
+#[test]
+fn caches_of_ranks_serve_the_hottest_remote_rows() {
+    let data = data();
+    let own = owners(&data, 1);
+    // one batch with all neighbours, so that draws are not random
+    let mut config = TrainConfig {
+        sampler: "full".into(),
+        fanout: Fanout(vec![-1, -1]),
+        batch_size: 0,
+        cache: "degree".into(),
+        ..Default::default()
+    };
+    config.derive_options(&["sampler", "fanout", "batch_size"]).unwrap();
+    let at = |ratio: Option<f64>| {
+        let config = TrainConfig { cache_ratio: Ratio(ratio), ..config.clone() };
+        rank_cache(&config, &data, &own).unwrap()
+    };
+    assert_eq!(at(None), RankCache::default(), "without a ratio and a budget nothing is cached");
+    let mut reached: BTreeSet<u32> = data.split.train.iter().copied().filter(|&v| own.is_own(v)).collect();
+    for _ in 0..2 {
+        let more: Vec<u32> = reached.iter().flat_map(|&v| data.graph.in_neighbors(v)).copied().collect();
+        reached.extend(more);
+    }
+    let scores = crate::hotness::scores("degree", &config, &data, &Quiet).unwrap();
+    let mut ranking = graphmill_core::node_order::by_scores(&scores).unwrap();
+    ranking.retain(|&v| !own.is_own(v));
+    let requested: Vec<u32> = reached.into_iter().filter(|&v| !own.is_own(v)).collect();
+    for ratio in [0.1, 0.4] {
+        let slots = (ratio * data.num_nodes() as f64).round() as usize;
+        let served = requested.iter().filter(|v| ranking[..slots].contains(v)).count();
+        let found = at(Some(ratio));
+        assert_eq!(found.hit_rate, served as f64 / requested.len() as f64, "{ratio}");
+        assert_eq!((found.ratio, found.bytes), (slots as f64 / 1500.0, slots as f64 * 12.0));
+    }
+    // all remote rows
+    let whole = at(Some(1.0));
+    assert_eq!((whole.hit_rate, whole.ratio), (1.0, ranking.len() as f64 / 1500.0));
+}
+
+#[test]
+fn budgets_and_policies_size_the_caches_of_ranks() {
+    let data = data();
+    let own = owners(&data, 0);
+    let at = |cache: &str, bytes: u64, ratio: Option<f64>| {
+        let config = TrainConfig {
+            cache: cache.into(),
+            host_budget: Bytes(bytes),
+            cache_ratio: Ratio(ratio),
+            fanout: Fanout(vec![4, 3]),
+            batch_size: 100,
+            ..Default::default()
+        };
+        rank_cache(&config, &data, &own).map_err(|error| error.to_string())
+    };
+    let (small, large) = (at("lru", 26_000, None).unwrap(), at("lru", 40_000, None).unwrap());
+    assert!(0.0 < small.hit_rate && small.hit_rate < large.hit_rate, "{small:?} {large:?}");
+    assert!(small.ratio < large.ratio);
+    let own_rows = at("lru", 100, None).unwrap_err();
+    assert!(own_rows.contains("the own rows of a machine take"), "{own_rows}");
+    let too_many = at("lru", 26_000, Some(0.6)).unwrap_err();
+    assert!(too_many.contains("--cache-ratio 0.6") && too_many.contains("--host-budget 26000"), "{too_many}");
 }

@@ -248,7 +248,9 @@ pub static TABLE: Table<Kind> = Table::new(
                 draws_in_parts: true,
                 without_reuse: Some("reuses rows itself, whatever their age"),
                 unused: options::unused_in_parts,
-                cost: Cost::Unknown("the profile does not count how many rows are reused"),
+                cost: Cost::Unknown(
+                    "which rows it reuses follows from all batches before, and a profile has only a few",
+                ),
                 ..Kind::new(|context| Ok(Box::new(historical::Historical::new(context)?)))
             },
         },

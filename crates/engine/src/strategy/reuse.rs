@@ -66,7 +66,7 @@ impl ReuseKind {
 /// Name of the row that reuses no rows.
 pub const NONE: &str = "none";
 /// Name of the row that reuses rows within super-batches.
-pub(super) const LAYERED: &str = "layered";
+pub const LAYERED: &str = "layered";
 
 /// Name of the row that reuses rows within super-batches if counts say that it pays.
 pub const AUTO: &str = "auto";

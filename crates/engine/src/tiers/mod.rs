@@ -41,7 +41,8 @@ pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use selected::Selected;
-pub(crate) use step::{Meter, Step};
+pub(crate) use step::Meter;
+pub use step::{Step, step_of_run};
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,18 @@
 //! Device memory of a training step, measured by running a few steps.
 
-use graphmill_core::memory::anonymous;
-use graphmill_loader::{Feature, MiniBatch, Workspace};
+use std::sync::Arc;
+
+use graphmill_core::{memory::anonymous, progress::Quiet};
+use graphmill_data::Dataset;
+use graphmill_distributed::NodeOwnership;
+use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Host, order::SeedOrder};
 use graphmill_nn::{Backend, ProductOrder, backend::Cpu, cost::BlockShape, model::Model};
 
 use super::batches::Batches;
-use crate::{Result, build, hotness::scores::loader, learner::Learner, memory, stage::Drawn};
+use crate::{
+    Result, TrainConfig, build, hotness::scores::loader, learner::Learner, memory, reuse::ReusePlan,
+    stage::Drawn,
+};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: u64 = 3;
@@ -14,18 +21,35 @@ const MARGIN: f64 = 1.1;
 
 /// Device memory of a training step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Step {
+pub struct Step {
     /// Bytes of the whole step.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Bytes of the gathered rows, included in `bytes`.
-    pub(crate) rows: u64,
+    pub rows: u64,
 }
 
 impl Step {
     /// Bytes of the step and of the rows of the next batch, which are gathered during the step.
-    pub(crate) fn with_next(self) -> u64 {
+    pub fn with_next(self) -> u64 {
         self.bytes.saturating_add(self.rows)
     }
+}
+
+/// Device memory of a training step of a run that has not begun, as its simulated devices reserve
+/// it: of steps that reuse rows by the plan `reuse`, and of a rank's shares of the batches, if
+/// `own` has the owners of the nodes. Costs a few steps.
+///
+/// # Errors
+/// Those of training.
+pub fn step_of_run(
+    config: &TrainConfig,
+    data: &Dataset,
+    (sampler, order): (&dyn MinibatchSampler, &dyn SeedOrder),
+    reuse: Option<&ReusePlan>,
+    own: Option<&Arc<NodeOwnership>>,
+) -> Result<Step> {
+    let batches = Batches { config, data, sampler, order, reuse, own, cost: None, progress: &Quiet };
+    bytes(&batches, &Host::new(&data.features))
 }
 
 /// Device whose memory is measured.
@@ -58,7 +82,7 @@ pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
 /// Those of training.
 pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
     let Batches { config, data, sampler, order, reuse, own, .. } = *batches;
-    let unread = graphmill_loader::feature::Host::new(&data.features);
+    let unread = Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
     loader.own = own.cloned();

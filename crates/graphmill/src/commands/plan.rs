@@ -21,7 +21,9 @@ pub(crate) fn command() -> Command {
         .long_about(
             "Predict epoch times on another machine and the best strategy.\n\n\
              Measures a few minibatches here, scales them to the other machine's devices, links and memory, \
-             and predicts an epoch for each strategy.",
+             and predicts an epoch for each strategy, without and with --reuse layered unless --reuse is \
+             given. Reused rows are recommended only if they are clearly faster, because they change the \
+             result.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -122,6 +124,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     if let Some(parts) = args::get_path(matches, "partition") {
         return over_machines(matches, parts, &config, &given);
+    }
+    if of_types.is_none() {
+        plan::compare_reuse(&mut config, &given);
     }
     let request = request(matches, config.clone(), &given)?;
     let hardware = Hardware::find(

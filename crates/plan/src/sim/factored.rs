@@ -56,6 +56,15 @@ pub struct Factored {
     pub updates: Updates,
 }
 
+impl Factored {
+    /// Devices that each train, as `trainer` says, beside the extraction of their next batch, with
+    /// sampling included in their training.
+    pub fn turns(trainers: usize, trainer: Trainer, gathers: f64, updates: Updates) -> Self {
+        let (samplers, sample, standby, queue) = (1, 0.0, None, u64::MAX);
+        Self { samplers, sample, trainers, trainer, standby, queue, gathers, updates }
+    }
+}
+
 enum Event {
     Sampled(usize),
     Copied(usize),

@@ -598,6 +598,10 @@ class PlanOptions(TypedDict, total=False):
     optimizer: Literal["sgd", "adam", "adamw"]
     #: Seed of every random choice
     seed: int
+    #: Host memory for feature rows; the rest stays on disk
+    host_budget: Word
+    #: Fraction of the rows in the nearest cache
+    cache_ratio: Word
     #: Hotness or policy of the nearest cache: random, degree, reverse-pagerank,
     #: weighted-reverse-pagerank, presc, presc-online, analytic, posterior, stored-order, optimal,
     #: fifo, lru, lfu, sieve, s3-fifo
@@ -682,6 +686,8 @@ class PlanOptions(TypedDict, total=False):
     num_samplers: int
     #: Let devices that have finished sampling train
     switching: Literal["on", "off"]
+    #: Extract the next batch of a device while it trains
+    overlap: Literal["on", "off"]
     #: Largest share of the nodes whose bottom-layer rows are reused
     hot_ratio: Word
     #: Batches per super-batch; 0 uses the fewest that save most work [default: 0]
@@ -694,6 +700,8 @@ class PlanOptions(TypedDict, total=False):
     hot_gradient: Literal["auto", "none", "projected", "kept"]
     #: Make reused rows during the previous super-batch
     hot_prefetch: Literal["auto", "on", "off"]
+    #: Share of the hot nodes whose rows are reused: auto, timed or a number
+    hot_split: Word
 
 
 class BenchOptions(TypedDict, total=False):

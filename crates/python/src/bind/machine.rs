@@ -14,7 +14,8 @@ use graphmill_engine::{
 };
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{
-    Hardware, Profile, Request, all_options, machines, measure, measure_types, plan_run, refuse_measured,
+    Hardware, Profile, Request, all_options, compare_reuse, machines, measure, measure_types, plan_run,
+    refuse_measured,
 };
 use pyo3::prelude::*;
 
@@ -121,6 +122,9 @@ pub(super) fn plan(
     derive(&mut config, &measured, &given)?;
     if let Measured::Before(_) = measured {
         refuse_measured("profile", &Request::OPTIONS, &given).map_err(error::engine)?;
+    }
+    if let Measured::Here(..) = measured {
+        compare_reuse(&mut config, &given);
     }
     let words = given.iter().filter_map(|name| Some((*name, key(name)?.word(&config)))).collect();
     let mut request = Request::new(config.clone(), words);

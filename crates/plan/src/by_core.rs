@@ -1,0 +1,165 @@
+//! Strategies by device over several machines, whose devices are their cores.
+//!
+//! # Algorithm
+//!
+//! A core samples, extracts and trains on a machine's share of a whole minibatch: its work takes as
+//! many times as long as on all cores together. It also waits for the hops of its sampling, for the
+//! rows of other machines, beside which own rows are read, and with its update for the sum of the
+//! gradients of all machines. The [simulations](crate::sim) of one machine give the epoch. All
+//! cores share the link of their machine, so an epoch takes at least the time of its bytes.
+//!
+//! # Source
+//!
+//! Ours; the strategies are those of [`crate::sim`].
+//!
+//! # Cost
+//!
+//! O(B log B) for B batches.
+//!
+//! # Deviations
+//!
+//! Stages of different cores do not slow each other down.
+
+use graphmill_engine::allocate::samplers::num_samplers;
+
+use crate::{
+    cores::Cores,
+    network::{Epoch, Machines},
+    sim::{self, Batches, Factored, Sharing, Trainer, factored, sharing},
+};
+
+impl Machines {
+    /// Seconds of a core to sample its machine's share of a batch, and those of its other stages.
+    fn of_core(&self) -> (f64, Trainer) {
+        let [hops, rows, sums] = self.waits();
+        let cores = self.cores.count as f64;
+        let [sample, extract, train] = self.share.map(|seconds| cores * seconds);
+        let talk = if self.count > 1 { cores * self.talk } else { 0.0 };
+        let train = train + talk + sums / self.cores.updates.round as f64;
+        (sample + hops, Trainer { gather: 0.0, copy: extract.max(rows), train })
+    }
+
+    fn all_batches(&self) -> Batches {
+        Batches { count: self.batches, last: 1.0 }
+    }
+
+    /// Epoch of `time-sharing`: every core samples and trains, with `--overlap on` beside the
+    /// extraction of its next batch.
+    pub fn time_sharing(&self) -> Epoch {
+        let (sample, trainer) = self.of_core();
+        let devices = self.cores.count;
+        let gathers = devices as f64;
+        let updates = self.cores.updates;
+        let epoch = if self.cores.overlap {
+            let trainer = Trainer { train: sample + trainer.train, ..trainer };
+            factored(self.all_batches(), Factored::turns(devices, trainer, gathers, updates))
+        } else {
+            sharing(self.all_batches(), Sharing { devices, sample, trainer, gathers, updates })
+        };
+        self.simulated(epoch)
+    }
+
+    /// Epoch of `factored`: some cores sample, the others train.
+    ///
+    /// # Errors
+    /// The reason why the cores cannot be divided like that.
+    pub fn factored(&self) -> Result<Epoch, String> {
+        let (sample, trainer) = self.of_core();
+        let Cores { count, num_samplers: given, switching, updates, .. } = self.cores;
+        let most = (count - 1).max(1);
+        if given > most {
+            return Err(format!("--num-samplers {given} leaves none of {count} cores to train"));
+        }
+        if count == 1 && !switching {
+            return Err("with --switching off a single core cannot sample and train".into());
+        }
+        let balanced = || num_samplers(count, sample, trainer.overlapped()).min(most);
+        let samplers = if given == 0 { balanced() } else { given };
+        let setting = Factored {
+            samplers,
+            sample,
+            trainers: count - samplers,
+            trainer,
+            standby: switching.then_some(trainer),
+            queue: self.batches,
+            gathers: count as f64,
+            updates,
+        };
+        Ok(self.simulated(factored(self.all_batches(), setting)))
+    }
+
+    /// Epoch of a simulation, or of the bytes that its machine's link carries, if that is longer.
+    fn simulated(&self, epoch: sim::Epoch) -> Epoch {
+        let link = self.batches as f64 * self.link_seconds();
+        let part = |share: f64| share * epoch.seconds;
+        let extract = part(epoch.gather + epoch.copy);
+        let parts = [
+            ("sample", part(epoch.sample)),
+            ("extract", extract),
+            ("train", part(epoch.train)),
+            ("network", if link > epoch.seconds { link } else { 0.0 }),
+        ];
+        self.epoch(epoch.seconds.max(link), &parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_loader::feature::LinkOptions;
+
+    use super::*;
+    use crate::{network::Wire, sim::Updates};
+
+    /// Two machines, over a link without bytes.
+    fn machines(cores: Cores) -> Machines {
+        let network = LinkOptions { bandwidth: 1e12, latency: 0.0, ..LinkOptions::default() };
+        let wire = Wire { hops: vec![0.0], rows: 0.0, sums: 0.0, skew: 1.0 };
+        let (alone, share) = ([0.02, 0.02, 0.16], [0.01, 0.01, 0.08]);
+        Machines { count: 2, batches: 100, alone, share, talk: 0.0, wire, network, cores, cached: 0.0 }
+    }
+
+    #[test]
+    fn cores_work_on_whole_shares_one_at_a_time() {
+        let one = machines(Cores::default()).time_sharing();
+        // a single core does what the machine does in turns
+        let turns = machines(Cores::default()).sequential();
+        assert!((one.epoch_seconds - turns.epoch_seconds).abs() < 1e-6, "{one:?} {turns:?}");
+        // with rounds of one batch, cores train one after the other
+        let four = Cores { count: 4, ..Cores::default() };
+        let waiting = machines(four).time_sharing();
+        assert!(waiting.epoch_seconds > 100.0 * 4.0 * 0.08, "{waiting:?}");
+        let round = Cores { updates: Updates { round: 4, staleness: 0 }, ..four };
+        let together = machines(round).time_sharing();
+        assert!(together.epoch_seconds < 0.4 * waiting.epoch_seconds, "{together:?} {waiting:?}");
+    }
+
+    #[test]
+    fn roles_follow_the_options() {
+        let updates = Updates { round: 3, staleness: 0 };
+        let four = Cores { count: 4, updates, ..Cores::default() };
+        let seconds = |cores: Cores| machines(cores).factored().unwrap().epoch_seconds;
+        let of_three = Cores { num_samplers: 3, switching: false, ..four };
+        assert!(seconds(four) < seconds(of_three), "one core of four trains");
+        let none = machines(Cores { num_samplers: 4, ..four }).factored().unwrap_err();
+        assert!(none.contains("--num-samplers 4 leaves none of 4 cores"), "{none}");
+        let single = machines(Cores { switching: false, ..Cores::default() }).factored().unwrap_err();
+        assert!(single.contains("--switching off"), "{single}");
+        let round = Cores { updates: Updates { round: 4, staleness: 0 }, ..four };
+        let overlapping = machines(Cores { overlap: true, ..round }).time_sharing();
+        let in_turns = machines(round).time_sharing();
+        assert!(overlapping.epoch_seconds < in_turns.epoch_seconds, "{overlapping:?} {in_turns:?}");
+    }
+
+    #[test]
+    fn the_bytes_of_all_cores_share_a_link() {
+        let four = Cores { count: 4, updates: Updates { round: 4, staleness: 0 }, ..Cores::default() };
+        let network = LinkOptions { bandwidth: 1e8, latency: 0.0, ..LinkOptions::default() };
+        let wire = Wire { hops: vec![0.0], rows: 4e7, sums: 0.0, skew: 1.0 };
+        let narrow = Machines { wire, network, ..machines(four) };
+        let epoch = narrow.time_sharing();
+        // each machine sends half of the bytes, at 95 MB/s
+        let link = 100.0 * 2e7 / 9.5e7;
+        assert!((epoch.epoch_seconds - link).abs() < 1e-6 * link, "{epoch:?} {link}");
+        assert_eq!(epoch.bottleneck, "network");
+    }
+}

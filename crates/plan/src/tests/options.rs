@@ -1,0 +1,91 @@
+//! Options of a run that change its memory, its caches or the overlap of its stages.
+
+use graphmill_engine::strategy::{HotSplit, LayeredOptions};
+
+use super::*;
+
+#[test]
+fn trainers_hold_the_rows_of_the_next_batch_as_measured() {
+    let next = |next_rows| {
+        let bytes = Sizes { next_rows, ..profile().bytes };
+        plan(v100(), Profile { bytes, ..profile() }).unwrap()
+    };
+    let (by_default, measured) = (next(None), next(Some(2e9)));
+    assert_eq!(next(Some(profile().bytes.batch_rows)).strategies, by_default.strategies);
+    assert!(of(&measured, "factored").cache_ratio < of(&by_default, "factored").cache_ratio - 0.03);
+    assert_eq!(of(&measured, "time-sharing"), of(&by_default, "time-sharing"));
+}
+
+#[test]
+fn overlapping_devices_extract_beside_their_training() {
+    let (turns, overlapping) = (planned(&[], profile()), planned(&[("overlap", "on")], profile()));
+    let (turns, beside) = (of(&turns, "time-sharing"), of(&overlapping, "time-sharing"));
+    assert!(beside.epoch_seconds < turns.epoch_seconds, "{beside:?} {turns:?}");
+    assert!(beside.cache_ratio < turns.cache_ratio, "the rows of the next batch take memory");
+    let busy = beside.busy;
+    assert!(busy.sample > 0.0 && busy.sample + busy.train <= 1.0 + 1e-9, "{busy:?}");
+    // no device is faster than its own work
+    let least = 149.5 * (0.0064 + 0.025) / 8.0;
+    assert!(beside.epoch_seconds.unwrap() >= least, "{beside:?}");
+}
+
+#[test]
+fn a_given_cache_ratio_is_that_of_the_devices() {
+    let report = planned(&[("cache_ratio", "0.05")], profile());
+    for name in ["sequential", "time-sharing", "factored"] {
+        assert_eq!(of(&report, name).cache_ratio, 0.05, "{name}");
+    }
+    let reason = of(&planned(&[("cache_ratio", "0.15")], profile()), "time-sharing").reason.clone().unwrap();
+    assert!(reason.contains("--cache-ratio 0.15: a device has memory for"), "{reason}");
+}
+
+#[test]
+fn rows_beyond_a_host_budget_are_read_from_the_disk() {
+    let budget = [("host_budget", "10G")];
+    let unknown = planned(&budget, profile());
+    let reason = of(&unknown, "sequential").reason.clone().unwrap();
+    assert!(unknown.recommended.is_none() && reason.contains("set host.disk"), "{reason}");
+    let seconds = |bandwidth: f64, given: &[(&'static str, &str)]| {
+        let mut hardware = v100();
+        hardware.host.disk = Some(Link { bandwidth, latency: 0.0 });
+        let report = plan_run(hardware, profile(), &request(given)).unwrap();
+        of(&report, "sequential").epoch_seconds.unwrap()
+    };
+    let in_memory = seconds(1e8, &[]);
+    assert!(seconds(1e8, &budget) > seconds(1e9, &budget) && seconds(1e9, &budget) > in_memory);
+    assert_eq!(seconds(1e8, &[("host_budget", "100G")]), in_memory, "all rows fit the budget");
+}
+
+#[test]
+fn shares_of_hot_rows_are_profiled_and_timed_ones_refused() {
+    let (data, config) = small(600, vec![4, 3]);
+    let profiled = |hot_split| {
+        let mut config = TrainConfig { reuse: "layered".into(), ..config.clone() };
+        config.own.get_mut::<LayeredOptions>().hot_split = hot_split;
+        measure(&config, &data)
+    };
+    let table = |share| profiled(HotSplit::Share(share)).unwrap().reuse.unwrap().table;
+    assert!(table(0.25) < table(1.0));
+    let timed = profiled(HotSplit::Timed).unwrap_err();
+    assert!(timed.is_usage() && timed.to_string().contains("--hot-split timed"), "{timed}");
+}
+
+#[test]
+fn shared_cores_overlap_only_what_waits() {
+    let mut hardware = v100();
+    hardware.devices = Devices { count: 1, speed: Some(1.0), sync: 0.0, shared: true, ..hardware.devices };
+    (hardware.host.cores, hardware.host.gathers) = (2, 1.0);
+    let seconds = |batch_rows: f64| {
+        let seconds = Seconds { sample_host: None, ..profile().seconds };
+        let bytes = Sizes { batch_rows, ..profile().bytes };
+        let report = plan(hardware.clone(), Profile { cores: 2.0, seconds, bytes, ..profile() }).unwrap();
+        ["sequential", "pipelined"].map(|name| of(&report, name).epoch_seconds.unwrap())
+    };
+    // transfers are too short for a group of their own, and sampling has no cores of its own
+    let [turns, pipelined] = seconds(1.7e8);
+    assert_eq!(pipelined, turns);
+    // a link that a batch waits for works beside the cores
+    let [turns, pipelined] = seconds(1.7e10);
+    let work = 149.5 * (0.0064 + 0.025);
+    assert!(pipelined < 0.85 * turns && pipelined > work, "{pipelined} {turns} {work}");
+}

@@ -363,6 +363,19 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
         append_tables(dir.join("base"), &tables, dir.join(name), work(1 << 26)).unwrap();
         assert_same(&dir.join(name), &dir.join("base"));
     }
+    // nor are their labels and parts of the split read; those of new nodes are
+    let faulty = "u99,1,c2,maybe,best,7\n";
+    let head = "id,age,country,label,part,since\n";
+    write("faulty.csv", &format!("{head}{faulty}new,1,c2,no,train,7\n"));
+    let labels = |changed| MoreTables { nodes: one("user=faulty.csv"), ..of(changed) };
+    let tables = labels(Changed::Keep);
+    let (made, _) = append_tables(dir.join("base"), &tables, dir.join("labels"), work(1 << 26)).unwrap();
+    assert_eq!(made.report.nodes[0].unchanged, 1);
+    error(&labels(Changed::Replace), &["line 2: column 'label': 'maybe' is not one of the classes"]);
+    write("faulty.csv", &format!("{head}{faulty}new,1,c2,perhaps,train,7\n"));
+    let new =
+        ["the tables have 1 fault:", "line 3: column 'label': 'perhaps' is not one of the classes no, yes"];
+    error(&labels(Changed::Keep), &new);
     let replaced = append(Changed::Replace, "replaced");
     assert_eq!(replaced.report.nodes[0].changed, 1);
     let data = typed::open(dir.join("replaced"), Verify::All).unwrap();

@@ -38,6 +38,7 @@ use graphmill_nn::{
 };
 
 use super::{
+    counts::work_of,
     learner::step,
     neighborhoods::Neighborhoods,
     tables::{Tables, borrowed},
@@ -45,6 +46,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    config::Work,
     inference::{Added, NodeSet, Output},
     label_inputs::LabelColumns,
 };
@@ -69,6 +71,8 @@ pub(super) struct TypedInference<'a> {
     sources: Vec<Matrix>,
     /// Rows of a chunk's edges, for each edge type, if the model reads them.
     edges: Vec<Vec<Matrix>>,
+    /// Work of the last call.
+    work: Work,
 }
 
 /// Nodes of each type, and their rows in ascending order of the nodes.
@@ -117,7 +121,13 @@ impl<'a> TypedInference<'a> {
             acts: TypedActivations::default(),
             sources: Vec::new(),
             edges: Vec::new(),
+            work: Work::default(),
         }
+    }
+
+    /// Work of the last [`TypedInference::run`] or [`TypedInference::embed_nodes`].
+    pub(super) fn work(&self) -> Work {
+        self.work
     }
 
     /// The same inference, which asks `watch` after every chunk whether to go on.
@@ -151,6 +161,7 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         if self.samplers.by_batches().is_some() {
             let seeds = (self.task.node_type, nodes);
             return rayon::scope(|_| self.compute_by_batches(model, seeds, Some(output), out));
@@ -225,6 +236,7 @@ impl<'a> TypedInference<'a> {
             let aggregation = model.aggregation();
             let request = TypedRequest { aggregation, ..self.task.request(key) };
             let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+            self.work += batch.blocks.iter().map(work_of).sum::<Work>();
             let mut batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
             if let Some(labels) = &self.labels {
                 let t = self.task.node_type;
@@ -324,6 +336,7 @@ impl<'a> TypedInference<'a> {
         all: &[Vec<NodeId>],
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         if self.samplers.by_batches().is_some() {
             return rayon::scope(|_| self.embed_by_batches(model, all, out));
         }
@@ -444,6 +457,7 @@ impl<'a> TypedInference<'a> {
                 let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
                 let request = self.task.request(BatchKey { seed: 0, epoch: 0, batch: number });
                 let mut batch = self.samplers.layers()[l].sample(&request, &mut self.workspace, seeds)?;
+                self.work += work_of(&batch.blocks[0]);
                 self.sources.resize_with(nodes.len(), Matrix::default);
                 for (t, x) in self.sources.iter_mut().enumerate() {
                     let ids = &mut batch.input_nodes[t];

@@ -39,6 +39,7 @@
 mod added;
 mod build;
 pub mod cost;
+mod counted_steps;
 mod counts;
 mod devices;
 mod edges;

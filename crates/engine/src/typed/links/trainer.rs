@@ -13,14 +13,13 @@ use graphmill_nn::Matrix;
 use super::{
     super::{
         build,
-        counts::{TypeCounts, total},
+        counts::{TypeCounts, add, total},
         devices::TypedDevices,
         inference::TypedInference,
         stages::EpochBatches,
         step::StepBytes,
         strategy::Strategy,
         tables::Tables,
-        trainer::add,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -29,10 +28,10 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::link::LinkOptions,
+    config::{Work, link::LinkOptions},
     link::{self, LinkMetric},
-    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, Summary},
-    relational::{Ranking, ends, metric},
+    record::{DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, Summary},
+    relational::{Ranking, VALID, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, Timed, attempt},
     timeline::Stage,
@@ -243,6 +242,14 @@ impl BatchRun for LinkRun<'_> {
         let (scores, _) = rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
         let score = scores.get(&metric.name()).copied();
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
+    }
+
+    fn work(&self, learner: &LinkLearner, epoch: &EpochTotals) -> Result<[Work; 2]> {
+        let (decoder, max) = (&*learner.model.decoder, self.config.eval_nodes);
+        let (edges, embeddings, ends) = (&self.of.edges, &self.embeddings, &self.ends[..]);
+        let pairs = Ranking { edges, decoder, embeddings, ends, max }.num_pairs(VALID, &self.metric);
+        let scoring = [self.inference.work(), Work::of_pairs(decoder, pairs)];
+        Ok([epoch.work(Some(decoder)), scoring.into_iter().sum()])
     }
 
     fn end_epoch(&mut self, learner: &mut LinkLearner) -> Result<()> {

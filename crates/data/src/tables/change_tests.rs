@@ -363,19 +363,6 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
         append_tables(dir.join("base"), &tables, dir.join(name), work(1 << 26)).unwrap();
         assert_same(&dir.join(name), &dir.join("base"));
     }
-    // nor are their labels and parts of the split read; those of new nodes are
-    let faulty = "u99,1,c2,maybe,best,7\n";
-    let head = "id,age,country,label,part,since\n";
-    write("faulty.csv", &format!("{head}{faulty}new,1,c2,no,train,7\n"));
-    let labels = |changed| MoreTables { nodes: one("user=faulty.csv"), ..of(changed) };
-    let tables = labels(Changed::Keep);
-    let (made, _) = append_tables(dir.join("base"), &tables, dir.join("labels"), work(1 << 26)).unwrap();
-    assert_eq!(made.report.nodes[0].unchanged, 1);
-    error(&labels(Changed::Replace), &["line 2: column 'label': 'maybe' is not one of the classes"]);
-    write("faulty.csv", &format!("{head}{faulty}new,1,c2,perhaps,train,7\n"));
-    let new =
-        ["the tables have 1 fault:", "line 3: column 'label': 'perhaps' is not one of the classes no, yes"];
-    error(&labels(Changed::Keep), &new);
     let replaced = append(Changed::Replace, "replaced");
     assert_eq!(replaced.report.nodes[0].changed, 1);
     let data = typed::open(dir.join("replaced"), Verify::All).unwrap();
@@ -389,4 +376,33 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     let unused = MoreTables { nodes: Names::None, edges: one("friend=edges.csv"), ..of(Changed::Keep) };
     error(&unused, &["changed has no effect without tables of nodes"]);
     error(&of(Changed::Fail), &["1 row with a key that the dataset has: line 2 'u99'", "changed = replace"]);
+}
+
+#[test]
+fn labels_of_rows_that_are_left_out_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    case().write(dir);
+    let append = |new: &str, changed, name: &str| {
+        // the label and the part of the split of the known node are no words of the dataset
+        let rows = format!("id,age,country,label,part,since\nu99,1,c2,maybe,best,7\n{new}");
+        fs::write(dir.join("new/faulty.csv"), rows).unwrap();
+        let tables = MoreTables {
+            changed,
+            base: dir.join("new"),
+            nodes: one("user=faulty.csv"),
+            ..MoreTables::default()
+        };
+        append_tables(dir.join("base"), &tables, dir.join(name), work(1 << 26))
+    };
+    let (made, _) = append("new,1,c2,no,train,7\n", Changed::Keep, "kept").unwrap();
+    assert_eq!(made.report.nodes[0].unchanged, 1);
+    let error = |new: &str, changed, parts: &[&str]| {
+        let found = append(new, changed, "failed").unwrap_err().to_string();
+        assert!(parts.iter().all(|part| found.contains(part)), "{found}");
+    };
+    let labels = "column 'label': 'maybe' is not one of the classes";
+    error("new,1,c2,no,train,7\n", Changed::Replace, &[labels]);
+    let new = "line 3: column 'label': 'perhaps' is not one of the classes";
+    error("new,1,c2,perhaps,train,7\n", Changed::Keep, &["the tables have 1 fault:", new]);
 }

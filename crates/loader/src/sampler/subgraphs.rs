@@ -500,12 +500,12 @@ mod tests {
                 counts[v as usize] += 1;
             }
         }
-        for v in 0..80 {
-            let (is_own, trains) = (v < 40 || v == 50, train.contains(&(v as NodeId)));
-            assert_eq!(counts[v] > 0, is_own, "node {v}");
-            let loss = losses[v] * train.len() as f64 / draws as f64;
+        for (v, ((loss, sum), count)) in (0..).zip(losses.iter().zip(&sums).zip(&counts)) {
+            let (is_own, trains) = (v < 40 || v == 50, train.contains(&v));
+            assert_eq!(*count > 0, is_own, "node {v}");
+            let loss = loss * train.len() as f64 / draws as f64;
             assert!((loss - if trains { 1.0 } else { 0.0 }).abs() < 0.2, "node {v}: {loss}");
-            let sum = sums[v] / counts[v].max(1) as f32;
+            let sum = sum / (*count).max(1) as f32;
             assert!((sum - if v < 40 { 1.0 } else { 0.0 }).abs() < 0.2, "node {v}: {sum}");
         }
     }

@@ -265,3 +265,29 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     add("run_dir", "finished", joined(&short(files(&place, &place)?)));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_the_same_in_every_run_and_directory() {
+        let made = || {
+            let dir = tempfile::tempdir().unwrap();
+            let mut seeds = all(dir.path()).unwrap();
+            seeds.sort();
+            // names of files are a part of a seed, and no path, time or number of this machine is
+            let place = dir.path().file_name().unwrap().to_string_lossy().into_owned();
+            for (target, name, bytes) in &seeds {
+                let is_in = bytes.windows(place.len()).any(|word| word == place.as_bytes());
+                assert!(!is_in, "{target}/{name} names its directory");
+            }
+            seeds
+        };
+        let (once, again) = (made(), made());
+        assert_eq!(once.len(), again.len());
+        for (one, other) in once.iter().zip(&again) {
+            assert!(one == other, "{}/{} differs from one run to the next", one.0, one.1);
+        }
+    }
+}

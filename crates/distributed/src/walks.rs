@@ -25,6 +25,11 @@ use crate::{
 /// Reply for a node without in-neighbours; ids of nodes are smaller.
 const NONE: u32 = u32::MAX;
 
+/// Bytes on the wire for a step of `walks` walks at the nodes of another rank, and for the reply.
+pub fn bytes_of_a_step(walks: usize) -> [u64; 2] {
+    [HEADER + 3 * walks, HEADER + walks].map(|words| 4 * words as u64)
+}
+
 /// Service that draws in-neighbours of own nodes by one relation. A request has the nodes, and then
 /// their random words.
 struct Draws {

@@ -291,9 +291,12 @@ fn subgraphs_of_reassigned_parts_learn_and_resume_after_a_stop() {
         let losses: Vec<f64> = many[0].epochs.iter().map(|epoch| epoch.valid_loss.unwrap()).collect();
         (losses, moved, bits(&many[0]))
     };
-    for (name, strategy) in
-        [("saint-rw", "sequential"), ("saint-node", "pipelined"), ("cluster", "sequential")]
-    {
+    for (name, strategy) in [
+        ("saint-rw", "sequential"),
+        ("saint-node", "pipelined"),
+        ("saint-edge", "sequential"),
+        ("cluster", "sequential"),
+    ] {
         let config = TrainConfig {
             sampler: s(name),
             strategy: s(strategy),

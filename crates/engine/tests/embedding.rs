@@ -21,6 +21,8 @@ use graphmill_engine::{
 };
 use graphmill_nn::{link::decoder, optim::rows};
 
+use crate::scoring_interval::interval;
+
 /// Pairs by their number: of ten, one validates and one tests.
 fn split(builder: &mut TypedBuilder, name: &str, on: EdgeType, pairs: &[(u32, u32)], metric: &str) {
     let part = |keep: fn(usize) -> bool| {
@@ -103,6 +105,21 @@ fn every_decoder_learns_with_every_optimizer_of_rows() {
             assert!(summary.test.score.is_some() && summary.best.valid_score.is_some());
         }
     }
+}
+
+#[test]
+fn rankings_are_spread_by_the_pairs_that_they_score() {
+    let dir = tempfile::tempdir().unwrap();
+    let circle = graph(&dir.path().join("circle"));
+    let options = [("eval_every", "auto"), ("epochs", "60"), ("num_negatives", "1"), ("decoder", "distmult")];
+    // an epoch scores 240 edges and a negative for each of both ends, and a score 30 edges among 60
+    // entities at both ends: 3600 / (1.4 x 960) x 9, rounded up
+    assert_eq!(interval(&train(&circle, &options).unwrap()), 25);
+    let all = [&options[..2], &[("one_vs_all", "true"), ("decoder", "complex")]].concat();
+    assert_eq!(interval(&train(&circle, &all).unwrap()), 1, "an epoch scores all candidates, too");
+    let shop = shop(&dir.path().join("shop"));
+    let gcn = [("model", "lightgcn"), ("eval_every", "auto"), ("epochs", "12"), ("max_batches", "1")];
+    assert!(interval(&train(&shop, &gcn).unwrap()) > 1);
 }
 
 #[test]

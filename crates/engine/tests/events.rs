@@ -394,6 +394,7 @@ fn unusable_options_and_datasets_are_refused_with_a_remedy() {
         (&[("event_heads", "3")], "--event-heads 3: it does not divide --hidden 8"),
         (&[("metric", "mrr")], "no destinations to rank events against"),
         (&[("new_nodes", "1")], "--new-nodes"),
+        (&[("eval_every", "auto")], "not counted in rows and edges; give a number of epochs"),
         (&[("decoder", "dot")], "--model tgn does not use it"),
         (&[("model", "gine"), ("event_heads", "2")], "it is for the attention of tgn, tgat and dygformer"),
         (

@@ -115,6 +115,32 @@ fn rows_of_other_ranks_have_a_bounded_age() {
     }
 }
 
+/// Each rank counts its shares and the rows that it makes, and the sum decides.
+#[test]
+fn ranks_decide_together_whether_reuse_pays() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (dim, chosen) in [(1000, "layered"), (6, "none")] {
+        let options =
+            GenerateOptions { nodes: 300, degree: Some(20.0), classes: 3, dim, ..GenerateOptions::default() };
+        let mut data = generate("sbm", &options).unwrap();
+        data.split.train = data.split.train[..140].to_vec().into();
+        let dir = partitioned(&data, &temporary.path().join(chosen));
+        let of = |reuse: &str| {
+            let options = "model=gcn hidden=64 fanout=5,5 batch_size=16 epochs=2 super_batch=8 hot_rank=2";
+            let mut config = with(config(), &format!("{options} reuse={reuse}"));
+            config.derive_options(&["fanout", "layers"]).unwrap();
+            over_ranks(&config, &dir, 2)
+        };
+        let (decided, layered, none) = (of("auto"), of("layered"), of("none"));
+        assert_ne!(bits(&layered[0]), bits(&none[0]));
+        let expected = if chosen == "layered" { &layered } else { &none };
+        for (rank, expected) in decided.iter().zip(expected) {
+            assert_eq!(bits(rank), bits(expected), "{dim} features");
+            assert_eq!(rank.epochs[0].reuse.is_some(), chosen == "layered", "{dim} features");
+        }
+    }
+}
+
 /// A budget of device memory changes where rows are read, not their bits. A number of hot nodes is
 /// given, because by default the budget limits it.
 #[test]

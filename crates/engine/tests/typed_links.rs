@@ -23,6 +23,8 @@ use graphmill_engine::{
 use graphmill_loader::typed::TABLE as SAMPLERS;
 use graphmill_nn::{link::decoder::TABLE as DECODERS, typed::TABLE as MODELS};
 
+use crate::scoring_interval::interval;
+
 const USERS: u32 = 60;
 const ITEMS: u32 = 45;
 
@@ -136,6 +138,16 @@ fn every_decoder_and_every_kind_of_negatives_trains() {
         let summary = train(dir.path(), &[("loss", loss), ("num_negatives", "4"), ("dropout", "0")]).unwrap();
         assert!(summary.epochs[1].loss < summary.epochs[0].loss, "{loss}");
     }
+}
+
+#[test]
+fn rankings_are_spread_by_the_pairs_that_they_score() {
+    let dir = tempfile::tempdir().unwrap();
+    shop(dir.path());
+    let few = [("eval_every", "auto"), ("epochs", "20"), ("max_batches", "1"), ("batch_size", "16")];
+    let of = |options: &[(&str, &str)]| train(dir.path(), &[&few[..], options].concat()).unwrap();
+    let [all, some] = [of(&[]), of(&[("eval_nodes", "2")])].map(|summary| interval(&summary));
+    assert!(all >= some && some > 1, "{all} {some}");
 }
 
 #[test]

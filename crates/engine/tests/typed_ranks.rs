@@ -29,6 +29,7 @@ use graphmill_loader::Fanout;
 use half::f16;
 
 use crate::ranks::{PATIENCE, assert_alike, close, on_ranks};
+use crate::scoring_interval::interval;
 use crate::set::with;
 
 const PARTS: u16 = 4;
@@ -179,6 +180,19 @@ fn ranks_give_the_losses_of_one_process_for_every_model() {
             assert_eq!((&epoch.node_types, &epoch.edge_types), (&whole.node_types, &whole.edge_types));
         }
     }
+}
+
+#[test]
+fn all_ranks_score_the_same_epochs() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let config = config("eval_every=auto epochs=6 batch_size=200 fanout=2,1");
+    let many = over_ranks(&config, &dir, 2);
+    let epochs = |summary: &Summary| {
+        summary.epochs.iter().map(|epoch| epoch.valid_score.map(f64::to_bits)).collect::<Vec<_>>()
+    };
+    assert!(interval(&many[0]) > 1);
+    assert!(many.iter().all(|rank| epochs(rank) == epochs(&many[0])));
 }
 
 #[test]

@@ -205,6 +205,41 @@ fn faults_of_new_nodes_say_how_to_fix_them() {
     assert!(knows(&record) && !knows(&earlier.to_string()));
 }
 
+#[test]
+fn new_nodes_of_a_type_without_a_key_are_refused() {
+    let sandbox = Sandbox::new();
+    let (mut people, mut visits) = (String::from("id,age,label\n"), String::from("person,cost\n"));
+    for i in 0..40 {
+        writeln!(people, "p{i},{},{}", 20 + i % 9, ["k", "l"][i % 2]).unwrap();
+        writeln!(visits, "p{i},{}.5", i % 7).unwrap();
+    }
+    sandbox.write("people.csv", people);
+    sandbox.write("visits.csv", visits);
+    let schema = "
+[[nodes]]
+type = 'person'
+files = 'people.csv'
+id = 'id'
+label = 'label'
+
+[[nodes]]
+type = 'visit'
+files = 'visits.csv'
+foreign_keys = [{ column = 'person', to = 'person', type = 'of', reverse = 'visits' }]
+";
+    sandbox.write("clinic.toml", schema);
+    sandbox.ok("import tables clinic clinic.toml");
+    sandbox.ok("train clinic --epochs 1 --hidden 4 --fanout 3,3 --out run");
+    sandbox.write("person.csv", "id,age,label\nnew,30,\n");
+    sandbox.write("visit.csv", "person,cost\nnew,3.5\n");
+    let failed = sandbox.run("predict run --on person=person.csv --on visit=visit.csv --out -");
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    let message = "nodes 'visit': the import read no column of their keys, so new nodes have none; import \
+                   the tables again with such a column (id), or leave the table out";
+    assert!(failed.stderr.contains(message), "{}", failed.stderr);
+    sandbox.ok("predict run --on person=person.csv --out -");
+}
+
 /// Progress of work that is stopped.
 struct Stopped;
 

@@ -4,12 +4,12 @@
 //!
 //! A batch ends when its slowest share ends, and the slowest share changes from batch to batch. All
 //! machines send requests and replies simultaneously, so a hop takes two latencies and the bytes of
-//! the busiest machine, outgoing or incoming. In `sequential` everything is added up. `pipelined`
-//! takes the maximum of its parts: the work of all stages, which share the cores; the link with all
-//! traffic; or one stage with its waiting time and its own work, which concurrent stages slow down.
-//! Serving requests, sending and receiving also cost processor time. Sums are sent before queued
-//! frames and wait only for those already in flight, and own rows are read while remote rows are in
-//! transit.
+//! the busiest machine, outgoing or incoming, and so does a step of walks along metapaths. In
+//! `sequential` everything is added up. `pipelined` takes the maximum of its parts: the work of all
+//! stages, which share the cores; the link with all traffic; or one stage with its waiting time and
+//! its own work, which concurrent stages slow down. Serving requests, sending and receiving also
+//! cost processor time. Sums are sent before queued frames and wait only for those already in
+//! flight, and own rows are read while remote rows are in transit.
 //!
 //! # Source
 //!
@@ -24,8 +24,10 @@
 //! The model omits the loading before the first epoch, evaluation, and the overlap of sums with the
 //! backward pass.
 
-use graphmill_distributed::{messenger::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop};
-use graphmill_engine::partition::CrossRequests;
+use graphmill_distributed::{
+    messenger::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop, walks::bytes_of_a_step,
+};
+use graphmill_engine::partition::{CrossRequests, Hop};
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
@@ -61,14 +63,19 @@ impl Wire {
         let batches = counted.batches.max(1) as f64;
         // Pairs of requesting and serving machines in each batch.
         let pairs = (parts * (parts - 1)) as f64;
-        let (empty, no_rows) = (bytes_of_a_hop(0, 0, false), bytes_of_rows(1, 0));
+        let no_rows = bytes_of_rows(1, 0);
         let headers = |bytes: [u64; 2]| pairs * (bytes[0] + bytes[1]) as f64;
-        let hop = |requests: u64, edges: u64| {
-            headers(empty) + (8.0 * requests as f64 + 4.0 * edges as f64) / batches
+        let hop = |of: &Hop| {
+            let (requests, edges) = (of.requests as f64, of.edges as f64);
+            match of.is_step {
+                // a walk sends its node and a random word, and receives a neighbour
+                true => headers(bytes_of_a_step(0)) + 16.0 * requests / batches,
+                false => headers(bytes_of_a_hop(0, 0, false)) + (8.0 * requests + 4.0 * edges) / batches,
+            }
         };
         let rows = counted.remote_rows as f64 / batches;
         Self {
-            hops: counted.hops.iter().map(|of| hop(of.requests, of.edges)).collect(),
+            hops: counted.hops.iter().map(hop).collect(),
             rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
             skew: counted.skew,
@@ -257,6 +264,20 @@ mod tests {
             cores: Cores::default(),
             cached: 0.0,
         }
+    }
+
+    #[test]
+    fn a_step_of_walks_takes_its_own_trip_and_bytes() {
+        let of = |is_step, count: usize| {
+            let hop = Hop { nodes: 20, requests: 10, edges: 10, is_step };
+            let counted = CrossRequests { batches: 1, hops: vec![hop; count], ..CrossRequests::default() };
+            Wire::new(&counted, 2, 4, 0)
+        };
+        let walks = bytes_of_a_step(5).iter().sum::<u64>() as f64;
+        assert_eq!(of(true, 3).hops, [2.0 * walks; 3], "two machines with five walks each");
+        assert_ne!(of(true, 1).hops, of(false, 1).hops);
+        let seconds = |wire| Machines { wire, ..machines(0.0, 1e-3) }.network_seconds()[0];
+        assert!((seconds(of(true, 6)) - 3.0 * seconds(of(true, 2))).abs() < 1e-12);
     }
 
     #[test]

@@ -377,3 +377,32 @@ fn unknown_ends_are_refused_or_dropped_and_known_nodes_kept() {
     error(&unused, &["changed has no effect without tables of nodes"]);
     error(&of(Changed::Fail), &["1 row with a key that the dataset has: line 2 'u99'", "changed = replace"]);
 }
+
+#[test]
+fn labels_of_rows_that_are_left_out_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    case().write(dir);
+    let append = |new: &str, changed, name: &str| {
+        // the label and the part of the split of the known node are no words of the dataset
+        let rows = format!("id,age,country,label,part,since\nu99,1,c2,maybe,best,7\n{new}");
+        fs::write(dir.join("new/faulty.csv"), rows).unwrap();
+        let tables = MoreTables {
+            changed,
+            base: dir.join("new"),
+            nodes: one("user=faulty.csv"),
+            ..MoreTables::default()
+        };
+        append_tables(dir.join("base"), &tables, dir.join(name), work(1 << 26))
+    };
+    let (made, _) = append("new,1,c2,no,train,7\n", Changed::Keep, "kept").unwrap();
+    assert_eq!(made.report.nodes[0].unchanged, 1);
+    let error = |new: &str, changed, parts: &[&str]| {
+        let found = append(new, changed, "failed").unwrap_err().to_string();
+        assert!(parts.iter().all(|part| found.contains(part)), "{found}");
+    };
+    let labels = "column 'label': 'maybe' is not one of the classes";
+    error("new,1,c2,no,train,7\n", Changed::Replace, &[labels]);
+    let new = "line 3: column 'label': 'perhaps' is not one of the classes";
+    error("new,1,c2,perhaps,train,7\n", Changed::Keep, &["the tables have 1 fault:", new]);
+}

@@ -200,6 +200,12 @@ impl NodeKeys {
         self.rows.base = count;
     }
 
+    /// Returns true if the row has the key of a node of the dataset that the table extends. Call it
+    /// after [`NodeKeys::finish`].
+    pub(super) fn is_known(&self, row: u64) -> bool {
+        self.known.binary_search_by_key(&row, |of| of.0).is_ok()
+    }
+
     /// Adds the key of the next row.
     pub(super) fn push(&mut self, key: &str) -> Result<()> {
         let number = self.next_row()?;

@@ -262,6 +262,9 @@ impl<'a> NodePlan<'a> {
         let mut key = String::new();
         let all = vec![true; table.columns.len()];
         let mut repeated_examples: Vec<String> = Vec::new();
+        // which rows are left out is known once all keys are
+        let leaves_out = self.changed == Changed::Keep;
+        let mut of_labels = Faults::default();
         table.scan(&all, faults, |batch, faults| {
             for row in 0..batch.rows {
                 if self.spec.is_numbered() {
@@ -285,11 +288,15 @@ impl<'a> NodePlan<'a> {
                 if count(&keys) > before && repeated_examples.len() < EXAMPLES {
                     repeated_examples.push(format!("{} ({})", super::keys::shown(&key), place()));
                 }
+                let faults = if leaves_out { &mut of_labels } else { &mut *faults };
                 self.targets.read(table, batch, row, &mut info, faults);
             }
             Ok(())
         })?;
         keys.finish()?;
+        if of_labels.total() > 0 {
+            self.targets.check_new(table, &keys, faults)?;
+        }
         let mut other = keys.known.len() as u64;
         match self.changed {
             Changed::Fail => self.refuse_known(table, &keys, faults)?,
@@ -316,9 +323,7 @@ impl<'a> NodePlan<'a> {
             return Ok(());
         }
         table.scan(&vec![true; table.columns.len()], &mut Faults::default(), |batch, _| {
-            let number = |row: usize| batch.first + row as u64;
-            let known = |row: &usize| keys.known.binary_search_by_key(&number(*row), |of| of.0).is_ok();
-            for row in (0..batch.rows).filter(known) {
+            for row in (0..batch.rows).filter(|row| keys.is_known(batch.first + *row as u64)) {
                 self.key.read(batch, row, &mut key);
                 rows.add(|| format!("{} '{}'", batch.places.of(row), super::keys::shown(&key)));
             }

@@ -249,6 +249,24 @@ impl TargetPlan {
         }
     }
 
+    /// Adds the faults of the rows that are not nodes of the dataset that the table extends.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub(super) fn check_new(
+        &self,
+        table: &Table,
+        keys: &NodeKeys,
+        faults: &mut Faults,
+    ) -> graphmill_core::Result<()> {
+        table.scan(&vec![true; table.columns.len()], &mut Faults::default(), |batch, _| {
+            for row in (0..batch.rows).filter(|row| !keys.is_known(batch.first + *row as u64)) {
+                self.read(table, batch, row, &mut RowInfo::default(), faults);
+            }
+            Ok(())
+        })
+    }
+
     /// Number of classes or values of each row.
     pub(super) fn width(&self) -> usize {
         self.names.len().max(1)

@@ -12,8 +12,11 @@ use graphmill_nn::{
 use super::{learner::BatchLearner, session::Session};
 use crate::{
     Result,
+    config::Work,
     distributed::Ranks,
-    record::{Baseline, DatasetRecord, EpochRecord, LinkRelation, NvidiaRecord, PresamplingRecord},
+    record::{
+        Baseline, DatasetRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, PresamplingRecord,
+    },
     strategy::Flow,
 };
 
@@ -100,6 +103,12 @@ pub(crate) trait BatchRun {
     /// # Errors
     /// Rows cannot be read.
     fn score(&mut self, learner: &mut Self::Learner, part: Part) -> Result<Option<Scored>>;
+
+    /// Work of an epoch with these totals, and of the last score, each over all ranks.
+    ///
+    /// # Errors
+    /// The work is not counted, or a rank did not take part.
+    fn work(&self, learner: &Self::Learner, epoch: &EpochTotals) -> Result<[Work; 2]>;
 
     /// Ends an epoch that another one follows, after its score and before its checkpoint.
     ///

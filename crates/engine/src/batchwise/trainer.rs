@@ -17,13 +17,13 @@ use super::{
 use crate::{
     Result, RunContext, TrainConfig,
     build::schedule,
-    config::link_task::seeds_are,
+    config::{EvalEvery, link_task::seeds_are},
     observer::Start,
     record::{
         Best, EpochRecord, MachineRecord, Origin, ScoredRows, Summary, TestScore, TypedOrigin,
         ValidationScore,
     },
-    run::{Earlier, Meter},
+    run::{Earlier, Meter, scoring::choose_interval},
     strategy::Flow,
     verification::FeatureFiles,
 };
@@ -41,7 +41,6 @@ pub(crate) fn train<R: BatchRun>(
     context: RunContext,
     began: Instant,
 ) -> Result<(Summary, R::Learner)> {
-    config.eval_every.refuse_auto("the work of scoring is known for nodes of graphs of one type")?;
     let schedule = schedule(config)?;
     let mut position = Position::new(config, run.dataset(), learner, schedule, context.run, began);
     position.state.run.partition = run.partition();
@@ -168,7 +167,8 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         let Self { run, session } = self;
         let (config, scored) = (session.config, run.num_scored(Part::Valid));
         let done = session.position.state.run.epoch + 1;
-        let every = config.eval_every.fixed().unwrap_or(1);
+        let chosen = session.position.state.run.eval_interval;
+        let every = config.eval_every.fixed().or(chosen).unwrap_or(1);
         let is_turn = done.is_multiple_of(every) || done == config.epochs;
         if !is_turn || scored == 0 {
             return Ok((None, scored == 0));
@@ -178,6 +178,9 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
         run.note().into_iter().for_each(|note| session.observer.note(&note));
         if score.is_err() {
             session.position.rescue(session.observer);
+        } else if config.eval_every == EvalEvery::Auto && chosen.is_none() {
+            let work = run.work(&session.position.learner, &session.position.state.run.sums)?;
+            session.position.state.run.eval_interval = Some(choose_interval(work, session.observer));
         }
         let Some(scored) = score? else {
             let best = session.position.state.run.best;

@@ -1,8 +1,9 @@
 //! Epochs whose validation nodes are scored.
 
-use std::{fmt, iter::Sum, num::NonZero, str::FromStr};
+use std::{fmt, iter::Sum, num::NonZero, ops::AddAssign, str::FromStr};
 
 use graphmill_core::by_word;
+use graphmill_nn::link::decoder::Decoder;
 use serde::{Serialize, Serializer};
 
 use crate::{Error, Result};
@@ -18,8 +19,9 @@ const TRAINING_WORK: f64 = 1.4;
 /// Interval of scoring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvalEvery {
-    /// The shortest that keeps scoring under a tenth of the run, by counts of rows and edges. It
-    /// does not depend on measured times, so that the best epoch is the same on every machine.
+    /// The shortest that keeps scoring under a tenth of the run, by counts of rows, edges and
+    /// pairs. It does not depend on measured times, so that the best epoch is the same on every
+    /// machine.
     Auto,
     /// A fixed number of epochs.
     Epochs(NonZero<usize>),
@@ -46,16 +48,35 @@ impl EvalEvery {
     }
 }
 
-/// Rows that the layers compute, and edges that they aggregate, each summed over the layers.
+/// Rows that the layers compute, and edges that they aggregate, each summed over the layers, and
+/// pairs of rows that a decoder scores.
+///
+/// A pair reads a row and multiplies it, as an edge does, so both count the same. Products of many
+/// queries with many candidates take less: with a full ranking, the share of scoring is smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) rows: u64,
     pub(crate) edges: u64,
+    pub(crate) pairs: u64,
 }
 
 impl Work {
+    /// Work of a block with these numbers of destinations and edges.
+    pub(crate) fn of_block(rows: usize, edges: usize) -> Self {
+        Self { rows: rows as u64, edges: edges as u64, pairs: 0 }
+    }
+
+    /// Work of scoring this number of pairs. A decoder without a formula over one pair computes a
+    /// row for each.
+    pub(crate) fn of_pairs(decoder: &dyn Decoder, pairs: u64) -> Self {
+        match decoder.pair_score() {
+            Some(_) => Self { pairs, ..Self::default() },
+            None => Self { rows: pairs, ..Self::default() },
+        }
+    }
+
     fn units(self) -> f64 {
-        ROW_WORK * self.rows as f64 + self.edges as f64
+        ROW_WORK * self.rows as f64 + self.edges as f64 + self.pairs as f64
     }
 
     /// Number of epochs of this work between two that are scored, whose work is `scoring`, so that
@@ -69,15 +90,28 @@ impl Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rows from {} edges", self.rows, self.edges)
+        let Self { rows, edges, pairs } = *self;
+        match (rows, edges, pairs) {
+            (_, _, 0) => write!(f, "{rows} rows from {edges} edges"),
+            (0, 0, _) => write!(f, "{pairs} pairs"),
+            _ => write!(f, "{rows} rows from {edges} edges, and {pairs} pairs"),
+        }
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.edges += other.edges;
+        self.pairs += other.pairs;
     }
 }
 
 impl Sum for Work {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
-        parts.fold(Self::default(), |sum, part| Self {
-            rows: sum.rows + part.rows,
-            edges: sum.edges + part.edges,
+        parts.fold(Self::default(), |mut sum, part| {
+            sum += part;
+            sum
         })
     }
 }
@@ -116,20 +150,39 @@ by_word!(EvalEvery);
 
 #[cfg(test)]
 mod tests {
+    use graphmill_nn::link::decoder::{DecoderConfig, TABLE as DECODERS};
+
     use super::*;
 
     #[test]
     fn scoring_keeps_to_its_share() {
-        let work = |rows, edges| Work { rows, edges };
+        let work = |rows, edges| Work { rows, edges, pairs: 0 };
         // training on the same rows is 1.4 times as expensive
         assert_eq!(work(100, 1000).interval(work(100, 1000)), 7);
         assert_eq!(work(100, 1000).interval(work(1, 10)), 1);
         assert_eq!(work(1, 0).interval(work(40, 0)), 258);
         assert_eq!(work(0, 0).interval(work(0, 0)), 1);
+        // a pair counts as an edge
+        let pairs = |pairs| Work { pairs, ..Work::default() };
+        assert_eq!(pairs(2000).interval(pairs(2000)), work(0, 2000).interval(work(0, 2000)));
+        assert_eq!(
+            [pairs(3), work(2, 5)].into_iter().sum::<Work>().to_string(),
+            "2 rows from 5 edges, and 3 pairs"
+        );
         for scoring in [10, 300, 7000] {
             let (epoch, score) = (work(10, 50), work(scoring, 0));
             let training = TRAINING_WORK * epoch.units() * epoch.interval(score) as f64;
             assert!(score.units() <= MAX_SHARE * (training + score.units()) * (1.0 + 1e-12));
+        }
+    }
+
+    #[test]
+    fn pairs_of_a_network_count_as_rows() {
+        let config = DecoderConfig { dim: 4, ..DecoderConfig::default() };
+        for entry in DECODERS.iter() {
+            let work = Work::of_pairs(&*(entry.make.make)(&config).unwrap(), 7);
+            let expected = if entry.name == "mlp" { (7, 0, 0) } else { (0, 0, 7) };
+            assert_eq!((work.rows, work.edges, work.pairs), expected, "{}", entry.name);
         }
     }
 

@@ -379,8 +379,8 @@ pub struct TrainConfig {
     pub threads: usize,
     /// Score the validation nodes every N epochs.
     ///
-    /// Raise it if scoring takes long beside training. With auto, for nodes of graphs of one type,
-    /// scoring takes under a tenth of the work. Range: from 1. Example: --eval-every 5.
+    /// Raise it if scoring takes long beside training. With auto, scoring takes under a tenth of
+    /// the work, by counts. Range: from 1. Example: --eval-every 5.
     #[arg(long, value_name = "N", help_heading = "Execution")]
     pub eval_every: EvalEvery,
     /// Validation and test nodes to score; 0 for all.

@@ -102,11 +102,6 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
     }
-    if !chosen.is_some_and(|chosen| chosen.is_over_ranks()) {
-        let names =
-            strategy::reuse::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
-        return refuse("reuse", &config.reuse, &format!("use {}", one_of(&names.collect::<Vec<_>>())));
-    }
     let is_available = |entry: &Entry<OrderKind>| entry.make.over_ranks != OverRanks::Unavailable;
     if !order::TABLE.get(&config.order).is_some_and(is_available) {
         let names = order::TABLE.iter().filter(|entry| is_available(entry)).map(|entry| entry.name);
@@ -121,12 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_about_reuse_is_refused_with_what_ranks_can_do() {
+    fn every_reuse_and_no_strategy_without_ranks_is_available() {
         let of = |reuse: &str| check(&TrainConfig { reuse: reuse.into(), ..TrainConfig::default() });
-        of("layered").unwrap();
-        let message = of("auto").unwrap_err().to_string();
-        let expected = "--reuse auto: it is not available over several ranks; use none or layered";
-        assert_eq!(message, expected);
+        strategy::reuse::TABLE.iter().for_each(|entry| of(entry.name).unwrap());
+        let Some(other) = strategy::TABLE.iter().find(|entry| !entry.make.over_ranks) else { return };
+        let message = check(&TrainConfig { strategy: other.name.into(), ..TrainConfig::default() });
+        let expected = format!("--strategy {}: it is not available over several ranks; use ", other.name);
+        let message = message.unwrap_err().to_string();
+        assert!(message.starts_with(&expected), "{message}");
     }
 
     #[test]

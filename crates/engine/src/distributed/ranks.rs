@@ -29,6 +29,7 @@ use super::{
 use crate::{
     Error, Result, RunDir,
     checkpoint::{self, Checkpoint, Files},
+    config::Work,
     record::{EpochTotals, RankRecord},
 };
 
@@ -49,15 +50,15 @@ pub(super) mod class {
 }
 
 /// Counters that each rank adds up separately.
-type Counters = [u64; 12];
+type Counters = [u64; 14];
 
 /// Seeds, bytes sent for samples, features and sums, and the bits of the seconds of each stage.
 type More = [u64; 12];
 
-/// Edges, edges of bottom blocks, and the rows and bytes of each tier, from the nearest to the
-/// farthest.
-fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
-    let EpochTotals { edges, bottom_edges, traffic, .. } = sums;
+/// Edges, edges of bottom blocks, the rows and bytes of each tier, from the nearest to the
+/// farthest, and the rows and pairs that were computed.
+fn counters(sums: &mut EpochTotals) -> [&mut u64; 14] {
+    let EpochTotals { edges, bottom_edges, traffic, rows, pairs, .. } = sums;
     let Traffic { device, peer, host, disk, remote } = traffic;
     [
         edges,
@@ -72,6 +73,8 @@ fn counters(sums: &mut EpochTotals) -> [&mut u64; 12] {
         &mut disk.bytes,
         &mut remote.rows,
         &mut remote.bytes,
+        rows,
+        pairs,
     ]
 }
 
@@ -382,6 +385,20 @@ impl Ranks {
         self.add_up(sums, More::default()).map(drop)
     }
 
+    /// Sum of the work of all ranks.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn sum_work(&self, own: Work) -> Result<Work> {
+        let gathered = self.gather(&to_words([own.rows, own.edges, own.pairs]))?;
+        let of = |words: &Vec<u32>| {
+            let mut numbers = of_words(words);
+            let [rows, edges, pairs] = [(); 3].map(|()| numbers.next().unwrap_or(0));
+            Work { rows, edges, pairs }
+        };
+        Ok(gathered.iter().map(of).sum())
+    }
+
     /// Returns the record of each rank for the epoch, whose totals on this rank are `sums`, and
     /// replaces `sums` by the totals of all ranks.
     ///
@@ -398,7 +415,7 @@ impl Ranks {
         let all = self.add_up(sums, more)?;
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Counters::default();
         let record = |(rank, (of_sums, more)): (usize, (Counters, More))| {
-            let [sampled_edges, _, device, _, peer, _, host, _, disk_rows, _, remote_rows, _] = of_sums;
+            let [sampled_edges, _, device, _, peer, _, host, _, disk_rows, _, remote_rows, ..] = of_sums;
             let device_rows = device + peer;
             let [seeds, sample_bytes, feature_bytes, sum_bytes, stages @ ..] = more;
             RankRecord {

@@ -78,6 +78,19 @@ impl<'a> Batches<'a> {
         all
     }
 
+    /// Number of pairs that a loss of these queries scores.
+    pub(super) fn num_pairs(&self, queries: &QueryBatch) -> u64 {
+        if self.negatives.is_some() {
+            return queries.candidates.len() as u64;
+        }
+        // all candidates of each query
+        let all = (0..queries.len()).map(|i| {
+            let relation = queries.relation.get(i).map_or(0, |&relation| relation as usize);
+            self.edges.relations[relation].candidates[queries.end[i] as usize].len() as u64
+        });
+        all.sum()
+    }
+
     /// Number of seeds of an epoch: edges or walks.
     pub(super) fn num_seeds(&self) -> usize {
         self.walks.as_ref().map_or(self.edges.parts[0].len(), Walks::len)

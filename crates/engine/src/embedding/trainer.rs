@@ -14,10 +14,10 @@ use super::{batch::Batches, held_rows::directory, learner::TableLearner, model::
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::{embedding::EmbeddingOptions, link::LinkOptions},
+    config::{Work, embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
-    record::{DatasetRecord, LinkRelation, Stages, Summary, Traffic},
-    relational::{Buckets, LinkEdges, Ranking, Visits, ends, metric},
+    record::{DatasetRecord, EpochTotals, LinkRelation, Stages, Summary, Traffic},
+    relational::{Buckets, LinkEdges, Ranking, VALID, Visits, ends, metric},
     strategy::{Flow, attempt},
     timeline::Stage,
 };
@@ -177,7 +177,8 @@ impl BatchRun for TableRun<'_> {
             spent.train = timeline.done(track, Stage::Train, number, clock);
 
             let done = Completed { number, outcome, traffic: Traffic::default(), spent };
-            if session.complete(done, |_, _| {})? == Flow::Stop {
+            let pairs = self.batches.num_pairs(&self.queries);
+            if session.complete(done, |sums, _| sums.pairs += pairs)? == Flow::Stop {
                 return Ok(Flow::Stop);
             }
         }
@@ -196,6 +197,21 @@ impl BatchRun for TableRun<'_> {
         });
         learner.release();
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
+    }
+
+    fn work(&self, learner: &TableLearner, epoch: &EpochTotals) -> Result<[Work; 2]> {
+        let model = &learner.model;
+        let (decoder, embeddings) = (&*model.decoder, model.last_embeddings());
+        let (edges, ends, max) = (self.edges, &self.ends[..], self.config.eval_nodes);
+        let pairs = Ranking { edges, decoder, embeddings, ends, max }.num_pairs(VALID, &self.metric);
+        let (mut training, mut scoring) = (epoch.work(Some(decoder)), Work::of_pairs(decoder, pairs));
+        if let Some(propagation) = &model.propagation {
+            let (layers, edges) = (propagation.num_layers() as u64, propagation.num_edges() as u64);
+            // a batch reads the last hop of its own rows alone
+            training.edges += self.num_batches() * layers.saturating_sub(1) * edges;
+            scoring.edges += layers * edges;
+        }
+        Ok([training, scoring])
     }
 
     fn end_epoch(&mut self, learner: &mut TableLearner) -> Result<()> {

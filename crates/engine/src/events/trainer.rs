@@ -17,12 +17,16 @@ use super::{
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::SelectBy,
-    record::{DatasetRecord, Stages, Summary, Traffic},
+    config::{SelectBy, Work},
+    record::{DatasetRecord, EpochTotals, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
     timeline::Stage,
     verification::FeatureFiles,
 };
+
+/// Reason for which `--eval-every auto` is refused.
+const UNCOUNTED: &str = "a score of events also passes over the memory of nodes and the histories of pairs, \
+                         whose work is not counted in rows and edges";
 
 /// Trains a model of events on a task on edges with times, and evaluates it. Runs on the current
 /// rayon pool.
@@ -34,6 +38,7 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no such task, or it is not split by time.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    config.eval_every.refuse_auto(UNCOUNTED)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     unverified.iter().for_each(|note| context.observer.note(note));
     let stream = EventStream::new(config, data)?;
@@ -176,6 +181,11 @@ impl<'a> BatchRun for EventRun<'a> {
             };
             Scored { score, loss, judged }
         }))
+    }
+
+    fn work(&self, _: &EventLearner<'a>, _: &EpochTotals) -> Result<[Work; 2]> {
+        self.config.eval_every.refuse_auto(UNCOUNTED)?;
+        Ok(Default::default())
     }
 
     fn by_class(&self) -> Option<ClassReport> {

@@ -50,6 +50,8 @@ pub(crate) struct Layers<'a> {
     transformed: Vec<Matrix>,
     pub(super) gathered: Gathered,
     stream: StreamBuffers,
+    /// Rows computed and edges aggregated.
+    pub(crate) work: Work,
 }
 
 /// Buffers of one chunk of streamed rows.
@@ -85,6 +87,7 @@ impl<'a> Layers<'a> {
             transformed: Vec::new(),
             gathered: Gathered::default(),
             stream: StreamBuffers::default(),
+            work: Work::default(),
         }
     }
 
@@ -139,6 +142,7 @@ impl<'a> Layers<'a> {
             let neighbors =
                 Neighbors { graph: self.graph, symmetric: self.symmetric, selection: &self.neighbors };
             neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block)?;
+            self.work += Work::of_block(ids.len(), block.num_edges());
             dst_ids.clear();
             dst_ids.extend_from_slice(ids);
             if let Some(sources) = sources {
@@ -192,6 +196,7 @@ impl<'a> Layers<'a> {
             let ids = &rest[..chunk_len(graph, rest, *chunk)];
             let block = &mut self.block;
             neighbors.fill(model.num_layers() - 1 - l, ids, model.aggregation(), &mut self.scratch, block)?;
+            self.work += Work::of_block(ids.len(), block.num_edges());
             relabel.start(ids);
             others.clear();
             relabel.relabel(&mut block.indices, ids, others);
@@ -283,15 +288,6 @@ impl<'a> Layers<'a> {
         }
         added.add_rows(ids, |v| self.graph.in_neighbors(v));
         Ok(())
-    }
-
-    /// Work of computing a layer's rows of these nodes.
-    pub(super) fn work_of(&self, nodes: &NodeSet) -> Work {
-        let edges = match nodes.is_all() {
-            true => self.graph.num_edges(),
-            false => nodes.ids().iter().map(|&v| self.graph.in_degree(v)).sum(),
-        };
-        Work { rows: nodes.len() as u64, edges: edges as u64 }
     }
 
     /// Needed nodes of each layer: `needed[l]` are the nodes whose input rows of graph layer `l`

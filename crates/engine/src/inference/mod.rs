@@ -112,14 +112,9 @@ impl<'a> Inference<'a> {
         self
     }
 
-    /// Work of all layers for the rows of `wanted`.
-    ///
-    /// # Errors
-    /// The watcher stops the work.
-    pub(crate) fn work(&mut self, model: &Model, wanted: &[NodeId]) -> Result<Work> {
-        let (layers, count) = (&mut self.layers, model.num_layers());
-        let needed = layers.needed(wanted, count, count, model.aggregation())?;
-        Ok(needed[1..].iter().map(|nodes| layers.work_of(nodes)).sum())
+    /// Work of the layers since the last call.
+    pub(crate) fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.layers.work)
     }
 
     /// Writes the rows of `wanted` (each below `V`) to `out`, one per entry in its order.

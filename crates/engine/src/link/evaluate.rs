@@ -22,15 +22,9 @@
 //!
 //! The embeddings, `V x F`, and a block of scores.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    ops::Range,
-};
+use std::collections::BTreeMap;
 
-use graphmill_core::{
-    End, NodeId,
-    keyed::{Stream, key},
-};
+use graphmill_core::{End, NodeId};
 use graphmill_data::typed::CandidateLists;
 use graphmill_loader::link::{Corrupt, KnownEdges};
 use graphmill_nn::{
@@ -47,20 +41,17 @@ use graphmill_nn::{
 
 use super::{
     metric::LinkMetric,
+    random_pairs::RandomPairs,
     split::Edge,
     task::{GivenNegatives, LinkPart, LinkTask},
 };
 use crate::{
-    Error, Result, TrainConfig,
+    Result, TrainConfig,
     config::link::{Candidates, LinkOptions},
 };
 
-/// Part of the key of random pairs.
-const PAIRS: u64 = 0x7061_6972_7320_3132;
 /// Pairs that are scored at once.
 const CHUNK: usize = 1 << 16;
-/// Draws of a random pair before the graph counts as complete.
-const MAX_TRIES: usize = 10_000;
 
 /// Edges of a part, prepared for evaluation.
 #[derive(Clone, Debug)]
@@ -298,6 +289,20 @@ impl LinkEvaluation {
         self.edges.is_empty()
     }
 
+    /// Number of pairs that [`LinkEvaluation::score`] scores on a graph of this number of nodes.
+    pub(crate) fn num_pairs(&self, metric: &LinkMetric, nodes: usize) -> u64 {
+        let edges = self.len() as u64;
+        match &self.against {
+            Against::All(_) if metric.is_pooled() => 0,
+            Against::All(ends) => {
+                let queries = |&end: &End| queries(&sorted(&self.edges, end)).count() as u64;
+                ends.iter().map(queries).sum::<u64>() * nodes as u64
+            }
+            Against::Pairs(pairs) => edges + pairs.len() as u64,
+            Against::Ends { lists, .. } => edges + lists.nodes.len() as u64,
+        }
+    }
+
     /// Value of a metric; `None` if it is not defined against these candidates.
     pub fn score(&self, scored: &Scored, known: &KnownEdges, metric: &LinkMetric) -> Option<f64> {
         self.scores(scored, known, std::slice::from_ref(metric)).pop_first().and_then(|(_, value)| value)
@@ -389,11 +394,8 @@ impl LinkEvaluation {
         (end, of_lists): (End, bool),
         (number, of): (usize, usize),
     ) -> Vec<Vec<f64>> {
-        let mut edges: Vec<(NodeId, NodeId)> =
-            self.edges.iter().map(|&edge| (end_of(edge, end.other()), end_of(edge, end))).collect();
-        edges.sort_unstable();
-        edges.dedup();
-        let queries: Vec<&[(NodeId, NodeId)]> = edges.chunk_by(|a, b| a.0 == b.0).collect();
+        let edges = sorted(&self.edges, end);
+        let queries: Vec<&[(NodeId, NodeId)]> = queries(&edges).collect();
         let queries = &queries[number * queries.len() / of..(number + 1) * queries.len() / of];
         let nodes: Vec<NodeId> = queries.iter().map(|query| query[0].0).collect();
         let ends = |query: &[(NodeId, NodeId)]| query.iter().map(|edge| edge.1).collect::<Vec<_>>();
@@ -408,6 +410,20 @@ impl LinkEvaluation {
             true => targets.indptr.windows(2).map(|ends| ranks[ends[0]..ends[1]].to_vec()).collect(),
         }
     }
+}
+
+/// Distinct edges in ascending order, each with the other end first.
+fn sorted(edges: &[Edge], end: End) -> Vec<(NodeId, NodeId)> {
+    let mut edges: Vec<_> =
+        edges.iter().map(|&edge| (end_of(edge, end.other()), end_of(edge, end))).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}
+
+/// Queries of edges by [`sorted`]: those of the same first node.
+fn queries(edges: &[(NodeId, NodeId)]) -> impl Iterator<Item = &[(NodeId, NodeId)]> {
+    edges.chunk_by(|a, b| a.0 == b.0)
 }
 
 /// Mean of a metric over ranks.
@@ -428,53 +444,4 @@ fn ranks_among(positive: &[f32], negative: &[f32]) -> Vec<Vec<f64>> {
         1.0 + (sorted.len() - at_most) as f64 + (at_most - below) as f64 / 2.0
     };
     positive.iter().map(|&score| vec![rank(score)]).collect()
-}
-
-/// Key of the part of this name.
-fn part_key(name: &str) -> u64 {
-    name.bytes().fold(0, |key, byte| key << 8 | u64::from(byte))
-}
-
-/// Pairs to draw at random.
-pub(crate) struct RandomPairs<'a> {
-    /// Name of the dataset.
-    pub(crate) name: &'a str,
-    /// Nodes that may be sources and destinations.
-    pub(crate) candidates: [Range<NodeId>; 2],
-    /// True if a pair and its reverse are the same.
-    pub(crate) undirected: bool,
-    /// Returns true for known edges.
-    pub(crate) is_known: &'a dyn Fn(Edge) -> bool,
-}
-
-impl RandomPairs<'_> {
-    /// Draws distinct random pairs of two nodes without a known edge, in either direction if the
-    /// graph is undirected. They are functions of the `seed` and the `part` of this name.
-    ///
-    /// # Errors
-    /// Almost all pairs have an edge.
-    pub(crate) fn draw(&self, count: usize, (part, seed): (&str, u64)) -> Result<Vec<Edge>> {
-        let [sources, destinations] = &self.candidates;
-        let mut stream = Stream::new(key(&[seed, PAIRS, part_key(part)]));
-        let (mut pairs, mut seen) = (Vec::with_capacity(count), HashSet::new());
-        for _ in 0..count {
-            let mut draw = || {
-                [sources, destinations].map(|of| of.start + stream.below(of.len() as u64) as NodeId).into()
-            };
-            let found = (0..MAX_TRIES).map(|_| draw()).find(|&(u, v): &Edge| {
-                let name = if self.undirected { (u.min(v), u.max(v)) } else { (u, v) };
-                u != v && !(self.is_known)((u, v)) && seen.insert(name)
-            });
-            pairs.push(found.ok_or_else(|| {
-                Error::dataset(
-                    self.name,
-                    format!(
-                        "it has fewer than {count} pairs of nodes without an edge to compare {count} edges \
-                         with; use --candidates all, or --eval-nodes with fewer edges"
-                    ),
-                )
-            })?);
-        }
-        Ok(pairs)
-    }
 }

@@ -26,6 +26,10 @@ pub struct Hop {
     pub requests: u64,
     /// Edges in the responses.
     pub edges: u64,
+    /// True for a step of walks along metapaths: its nodes are walks, each of which costs a request
+    /// of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_step: bool,
 }
 
 /// Requests between parts.
@@ -44,7 +48,8 @@ pub struct CrossRequests {
     pub batches_per_epoch: u64,
     /// Number of drawn minibatches, from which figures per epoch are extrapolated.
     pub batches: u64,
-    /// Counts in the drawn minibatches by hop, from the seeds outward.
+    /// Counts in the drawn minibatches by hop, from the seeds outward, or by step of walks along
+    /// metapaths: each is an exchange.
     pub hops: Vec<Hop>,
     /// Distinct input nodes in the drawn minibatches, summed over parts.
     pub rows: u64,

@@ -2,9 +2,11 @@
 
 use graphmill_core::Block;
 use graphmill_loader::Sampled;
+use graphmill_nn::link::decoder::Decoder;
 use serde::{Deserialize, Serialize};
 
 use super::{EpochRecord, Stages, Traffic};
+use crate::config::Work;
 
 /// Result of training on one batch.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,9 @@ pub struct EpochTotals {
     /// Number of rows that the layers computed, one for each destination of a block.
     #[serde(default)]
     pub rows: u64,
+    /// Number of pairs that the decoder of links scored.
+    #[serde(default)]
+    pub pairs: u64,
     /// Seconds from the order to the last update, including checkpoints.
     pub seconds: f64,
     /// Seconds by stage.
@@ -57,6 +62,7 @@ impl EpochTotals {
         self.add_counts(outcome, traffic, spent);
         self.edges += batch.num_edges() as u64;
         self.rows += batch.blocks.iter().map(|block| block.num_dst as u64).sum::<u64>();
+        self.pairs += batch.seeds.links.as_ref().map_or(0, |links| links.source.len() as u64);
         self.bottom_edges += batch.blocks.first().map_or(0, Block::num_edges) as u64;
     }
 
@@ -72,6 +78,13 @@ impl EpochTotals {
         if let Some(norm) = outcome.grad_norm {
             self.grad_norm = Some(self.grad_norm.map_or(norm, |largest: f64| largest.max(norm)));
         }
+    }
+
+    /// Work of training, with this decoder if the run learns links.
+    pub(crate) fn work(&self, decoder: Option<&dyn Decoder>) -> Work {
+        let Self { rows, edges, pairs, .. } = *self;
+        let pairs = decoder.map_or(Work::default(), |decoder| Work::of_pairs(decoder, pairs));
+        [Work { rows, edges, pairs: 0 }, pairs].into_iter().sum()
     }
 
     /// Mean loss over the seeds.

@@ -14,7 +14,7 @@ use crate::{
     Error, Result, TrainConfig,
     config::link::{LINK, LinkOptions},
     link::{
-        evaluate::RandomPairs,
+        RandomPairs,
         split::{self, Edge, TimedEdges},
     },
     record::{DatasetRecord, LinkRelation, TypeCount},

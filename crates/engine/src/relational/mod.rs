@@ -24,7 +24,7 @@ pub(crate) use self::{
     buckets::{Buckets, Visits},
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
-    ranking::Ranking,
+    ranking::{Ranking, VALID},
     saved::{Embedded, find_relation},
 };
 use crate::{Error, Result, TrainConfig, config::link::LinkOptions, link::LinkMetric};

@@ -20,7 +20,7 @@
 //!
 //! The rows of a chunk of queries, and a block of scores.
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, ops::Range};
 
 use graphmill_core::{End, NodeId};
 use graphmill_loader::link::{KnownTriples, NegativeLists};
@@ -41,6 +41,8 @@ use crate::{
     link::{LinkMetric, QueryShare, Scored, split::Edge},
 };
 
+/// Number of the part that validates.
+pub(crate) const VALID: usize = 1;
 /// Queries that are ranked at once.
 const CHUNK: usize = 1 << 14;
 /// Candidates that are read at once.
@@ -133,6 +135,21 @@ impl Ranking<'_> {
             }
         }
         Ok((scores, count))
+    }
+
+    /// Number of pairs that [`Ranking::scores`] scores for a metric on a part.
+    pub(crate) fn num_pairs(&self, part: usize, metric: &LinkMetric) -> u64 {
+        if metric.is_pooled() {
+            let pairs = self.edges.pairs[part - 1].as_ref().map_or(0, |pairs| pairs.len());
+            return (self.sample(&self.edges.parts[part]).len() + pairs) as u64;
+        }
+        let queries = if metric.is_of_lists() { self.lists(part) } else { self.single(part) };
+        queries.iter().map(|query| self.candidates(query).len() as u64).sum()
+    }
+
+    /// Candidates of a query.
+    fn candidates(&self, query: &Query) -> &Range<NodeId> {
+        &self.edges.relations[query.relation as usize].candidates[query.end as usize]
     }
 
     /// Edges of a part, at most `max` of them.
@@ -247,10 +264,7 @@ impl Ranking<'_> {
     /// Calls `work` with the numbers of queries of the same end and candidates, the first candidate
     /// and their ranking.
     fn for_each_chunk(&self, queries: &[Query], mut work: impl FnMut(&[usize], NodeId, &FullRanking)) {
-        let candidates = |i: usize| {
-            let Query { end, relation, .. } = queries[i];
-            (end, &self.edges.relations[relation as usize].candidates[end as usize])
-        };
+        let candidates = |i: usize| (queries[i].end, self.candidates(&queries[i]));
         let mut groups: BTreeMap<(usize, NodeId, NodeId), Vec<usize>> = BTreeMap::new();
         for i in 0..queries.len() {
             let (end, range) = candidates(i);

@@ -1,6 +1,6 @@
 //! Work that reuse saves and adds, and the constants that weigh it ([`super::counts`] counts it).
 
-use std::fmt;
+use std::{fmt, iter::Sum};
 
 use graphmill_core::units::decimal_bytes;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub(super) const REQUEST_BYTES: f64 = 3.0 * 64.0;
 /// Bytes moved per node of the graph: its count is cleared, compared and added.
 pub(super) const NODE_BYTES: f64 = 6.0;
 
-/// Work of a batch, in bytes moved.
+/// Work of a batch, in bytes moved; over all ranks, if there are several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReuseWork {
@@ -33,6 +33,16 @@ impl ReuseWork {
     /// Returns true if reuse saves enough.
     pub fn pays(self) -> bool {
         self.saved as f64 > MARGIN * self.added as f64
+    }
+}
+
+impl Sum for ReuseWork {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            bottom: sum.bottom.saturating_add(part.bottom),
+            saved: sum.saved.saturating_add(part.saved),
+            added: sum.added.saturating_add(part.added),
+        })
     }
 }
 

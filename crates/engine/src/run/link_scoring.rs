@@ -10,7 +10,7 @@ use graphmill_nn::{Matrix, Pass, backend::Cpu, model::Model};
 
 use crate::{
     Result, TrainConfig, build,
-    config::link::LinkOptions,
+    config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{
         LinkEvaluation, LinkTask, Numbering, QueryShare, Scored,
@@ -128,6 +128,15 @@ impl<'a> LinkScorer<'a> {
         let gather = |own: &[Vec<f64>]| ranks.gather_lists(own);
         let share = QueryShare { number: ranks.rank(), of: ranks.size(), gather: &gather };
         edges.score_by_share(&scored, known, metric, &share)
+    }
+
+    /// Work of scoring the pairs of [`LinkScorer::score`] on the edges that validate, by all ranks,
+    /// and of [`LinkScorer::loss`].
+    pub(crate) fn work(&self, model: &Model) -> Work {
+        let Some(decoder) = model.decoder() else { return Work::default() };
+        let of_loss = self.source.edges.len() * (1 + self.source.num_negatives);
+        let scored = self.valid.num_pairs(&self.task.metric, self.task.data.num_nodes());
+        Work::of_pairs(decoder, scored + of_loss as u64)
     }
 
     /// Replaces the lists of hard negatives by the best non-edges of each node, by the embeddings

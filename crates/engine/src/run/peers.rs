@@ -7,6 +7,7 @@ use graphmill_loader::feature::LinkTraffic;
 use crate::{
     Result, RunDir, TrainConfig,
     checkpoint::Checkpoint,
+    config::Work,
     distributed::{AssignedParts, RankDataset, Ranks},
     record::{EpochTotals, RankRecord},
     run::{Earlier, RunState},
@@ -121,6 +122,14 @@ impl Peers {
     /// A rank did not take part.
     pub(crate) fn total(&self, totals: &mut EpochTotals) -> Result<()> {
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.total(totals))
+    }
+
+    /// Sum of the work of all ranks.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn sum_work(&self, own: Work) -> Result<Work> {
+        self.ranks.as_ref().map_or(Ok(own), |ranks| ranks.sum_work(own))
     }
 
     /// Returns rank 0's numbers. Decisions use them, because different processors round

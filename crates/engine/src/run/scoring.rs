@@ -27,7 +27,7 @@ use crate::{
     },
     learner::Learner,
     propagation::Known,
-    record::{Baseline, EpochTotals, TestScore, ValidationScore},
+    record::{Baseline, TestScore, ValidationScore},
     stage::Loader,
     tiers::AllRows,
 };
@@ -85,9 +85,6 @@ impl<'a> Scorer<'a> {
         model: &Model,
     ) -> Result<Self> {
         let Inputs { config, data, devices, view, .. } = *inputs;
-        if inputs.links.is_some() || view.is_some() {
-            config.eval_every.refuse_auto("the work of scoring links, and over ranks, is not known")?;
-        }
         let backend = match view {
             // rows between layers are served from host memory
             Some(_) => devices.cpu(),
@@ -147,15 +144,16 @@ impl<'a> Scorer<'a> {
             return Ok(Verdict { scored: None, is_best: self.valid.is_empty() });
         }
         observer.evaluate(self.valid.len());
+        self.inference.take_work();
         let valid = std::mem::take(&mut self.valid);
         let score = self.score(&position.learner.model, Part::Valid, &valid);
+        self.valid = valid;
         let is_interval_due =
             self.config.eval_every == EvalEvery::Auto && position.state.eval_interval.is_none();
         if is_interval_due && score.is_ok() {
-            let scoring = self.inference.work(&position.learner.model, &valid)?;
-            position.state.eval_interval = Some(interval(&position.state, scoring, observer));
+            let work = self.work(&position.learner.model, &position.state, peers)?;
+            position.state.eval_interval = Some(choose_interval(work, observer));
         }
-        self.valid = valid;
         if score.is_err() {
             position.rescue(observer);
         }
@@ -177,6 +175,18 @@ impl<'a> Scorer<'a> {
         };
         let is_best = position.observe(judged, loss);
         Ok(Verdict { scored: Some(ValidationScore { score, loss }), is_best })
+    }
+
+    /// Work of the epoch so far, and that of the last score of the validation nodes or edges, each
+    /// over all ranks.
+    fn work(&mut self, model: &Model, state: &RunState, peers: &Peers) -> Result<[Work; 2]> {
+        let mut sums = state.sums;
+        peers.total(&mut sums)?;
+        let mut scoring = peers.sum_work(self.inference.take_work())?;
+        if let Judge::Links(links) = &self.judge {
+            scoring += links.work(model);
+        }
+        Ok([sums.work(model.decoder()), scoring])
     }
 
     /// Ranks the hard negatives of the next epoch by the model, if the run draws some.
@@ -303,9 +313,7 @@ fn infer(
 }
 
 /// Epochs between two that are scored, by the work of the first epoch and of its score.
-fn interval(state: &RunState, scoring: Work, observer: &mut dyn Observer) -> usize {
-    let EpochTotals { rows, edges, .. } = state.sums;
-    let epoch = Work { rows, edges };
+pub(crate) fn choose_interval([epoch, scoring]: [Work; 2], observer: &mut dyn Observer) -> usize {
     let interval = epoch.interval(scoring);
     observer.note(&format!(
         "--eval-every auto: scores the first epoch, every {interval} epochs, and the last; an epoch computes \

@@ -28,7 +28,7 @@ mod sets;
 use std::path::Path;
 
 use columns::ColumnScratch;
-use graphmill_core::{Labels, NodeId};
+use graphmill_core::{Labels, NodeId, error::nearest};
 use graphmill_data::{Dataset, npy};
 use graphmill_nn::{
     Backend, View, ViewMut,
@@ -44,6 +44,9 @@ use crate::{
 
 /// Name of the loss of classes.
 const CROSS_ENTROPY: &str = "cross-entropy";
+
+/// Words for the weights of the classes; other values are lists and files.
+const WEIGHT_WORDS: [&str; 2] = ["none", "balanced"];
 
 /// Least number of nodes whose labels a task gathers.
 const MIN_TASK_LEN: usize = 1 << 12;
@@ -321,6 +324,10 @@ fn read_weights(given: &str, classes: usize) -> Result<Vec<f32>> {
         Error::usage(format!("--class-weights {given}: {message}; {remedy}"))
     };
     let path = Path::new(given);
+    let is_word = path.extension().is_none() && path.components().count() == 1;
+    if let Some(near) = nearest(given, WEIGHT_WORDS).filter(|_| is_word && !path.is_file()) {
+        return Err(Error::usage(format!("--class-weights {given}: did you mean '{near}'?")));
+    }
     let weights: Vec<f32> = if given.ends_with(".npy") {
         npy::open(path)?.read_as::<f32>()?
     } else {
@@ -424,6 +431,13 @@ mod tests {
         std::fs::write(&path, "1\n2.5\n").unwrap();
         assert_eq!(read_weights(path.to_str().unwrap(), 2).unwrap(), [1.0, 2.5]);
         assert_eq!(read_weights("0.5,4", 2).unwrap(), [0.5, 4.0]);
+        let misspelt = read_weights("balancd", 2).unwrap_err().to_string();
+        assert_eq!(misspelt, "--class-weights balancd: did you mean 'balanced'?");
+        // a file has a path or an extension, or is there
+        for name in ["./balancd", "balancd.txt"] {
+            let error = read_weights(name, 2).unwrap_err().to_string();
+            assert!(error.contains("is not a number"), "{error}");
+        }
         for (given, message) in [
             ("1,2,3", "3 weights for 2 classes"),
             ("1,-2", "the weight -2 is not a number from 0"),

@@ -93,11 +93,6 @@ impl Chosen {
         self.strategy.make.draws_in_parts || self.reuse.make.draws_in_parts
     }
 
-    /// Returns true if both run over several ranks.
-    pub fn is_over_ranks(&self) -> bool {
-        self.strategy.make.over_ranks && self.reuse.make.over_ranks
-    }
-
     /// Number of devices that do not train in a synchronous round.
     pub fn non_trainers(&self, config: &TrainConfig) -> usize {
         (self.strategy.make.non_trainers)(config)

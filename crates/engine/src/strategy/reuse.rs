@@ -25,8 +25,6 @@ pub struct ReuseKind {
     pub draws_in_parts: bool,
     /// True if it needs a layer above the bottom one, and blocks that are drawn hop by hop.
     pub needs_layers: bool,
-    /// True if it runs over several ranks.
-    pub over_ranks: bool,
     /// Resolves options that follow from others, so that a resumed run has the same values.
     pub derive_options: fn(&mut TrainConfig),
     /// Returns the reason and the fix if it cannot run with the other options.
@@ -42,7 +40,6 @@ impl ReuseKind {
         wrap: None,
         draws_in_parts: false,
         needs_layers: false,
-        over_ranks: true,
         derive_options: |_| {},
         refuses: |_| None,
         unused: |_, _| None,
@@ -98,8 +95,6 @@ pub static TABLE: Table<ReuseKind> = Table::new(
             source: "",
             options: &[OptionGroup::of::<LayeredOptions>()],
             make: ReuseKind {
-                // a decision of all ranks would have to add up their counts
-                over_ranks: false,
                 refuses: layered::refuses_to_decide,
                 ..ReuseKind::of_layers(|context, inner| Ok(Box::new(Layered::if_it_pays(context, inner))))
             },

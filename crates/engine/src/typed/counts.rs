@@ -1,9 +1,17 @@
 //! Counts by type of an epoch.
 
+use graphmill_core::typed::TypedBlock;
 use graphmill_distributed::numbers::{of_words, to_words};
+use graphmill_loader::typed::TypedExtracted;
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, batchwise::EpochCounts, distributed::Ranks, record::Traffic};
+use crate::{
+    Result,
+    batchwise::EpochCounts,
+    config::Work,
+    distributed::Ranks,
+    record::{EpochTotals, Traffic},
+};
 
 /// Counts by type of an epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -15,6 +23,30 @@ pub(super) struct TypeCounts {
     /// Rows and bytes read of each node type.
     #[serde(default)]
     pub(super) traffic: Vec<Traffic>,
+}
+
+/// Work of a block.
+pub(super) fn work_of(block: &TypedBlock) -> Work {
+    Work::of_block(block.num_dst.iter().sum(), block.num_edges())
+}
+
+/// Adds the rows, edges and pairs of a batch, and its nodes, edges and traffic by type.
+pub(super) fn add(batch: &TypedExtracted, sums: &mut EpochTotals, counts: &mut TypeCounts) {
+    let TypedExtracted { sampled, traffic, .. } = batch;
+    let work: Work = sampled.blocks.iter().map(work_of).sum();
+    sums.rows += work.rows;
+    sums.edges += work.edges;
+    sums.pairs += sampled.seeds.links.as_ref().map_or(0, |links| links.source.len() as u64);
+    sums.bottom_edges += sampled.blocks.first().map_or(0, |block| block.num_edges()) as u64;
+    counts.nodes.resize(sampled.input_nodes.len(), 0);
+    counts.nodes.iter_mut().zip(&sampled.input_nodes).for_each(|(sum, nodes)| *sum += nodes.len() as u64);
+    counts.traffic.resize(traffic.len(), Traffic::default());
+    counts.traffic.iter_mut().zip(traffic).for_each(|(sum, of)| *sum += *of);
+    for block in &sampled.blocks {
+        counts.edges.resize(block.relations.len(), 0);
+        let edges = block.relations.iter().map(|slice| slice.indices.len() as u64);
+        counts.edges.iter_mut().zip(edges).for_each(|(sum, edges)| *sum += edges);
+    }
 }
 
 /// Traffic of a batch over all types.

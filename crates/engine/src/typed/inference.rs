@@ -43,12 +43,14 @@ use graphmill_nn::{
 
 use super::{
     computing::{Computing, InferenceDevice, layer_bytes, rows_bytes},
+    counts::work_of,
     neighborhoods::Neighborhoods,
     tables::{Tables, borrowed},
     task::TypedTask,
 };
 use crate::{
     Result, TrainConfig,
+    config::Work,
     inference::{Added, NodeSet, Output},
     label_inputs::LabelColumns,
 };
@@ -76,6 +78,8 @@ pub(super) struct TypedInference<'a> {
     sources: Vec<Matrix>,
     /// Rows of a chunk's edges, for each edge type, if the model reads them.
     edges: Vec<Vec<Matrix>>,
+    /// Work of the last call.
+    work: Work,
 }
 
 /// Nodes of each type, and their rows in ascending order of the nodes.
@@ -128,7 +132,13 @@ impl<'a> TypedInference<'a> {
             acts: TypedActivations::default(),
             sources: Vec::new(),
             edges: Vec::new(),
+            work: Work::default(),
         }
+    }
+
+    /// Work of the last [`TypedInference::run`] or [`TypedInference::embed_nodes`].
+    pub(super) fn work(&self) -> Work {
+        self.work
     }
 
     /// The same inference, which asks `watch` after every chunk whether to go on.
@@ -173,6 +183,7 @@ impl<'a> TypedInference<'a> {
         output: Output,
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         rayon::scope(|_| match self.samplers.by_batches() {
             Some(_) => self.compute_by_batches(model, (self.task.node_type, nodes), Some(output), out),
             None => self.compute(model, nodes, output, out),
@@ -303,6 +314,7 @@ impl<'a> TypedInference<'a> {
         all: &[Vec<NodeId>],
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         if self.samplers.by_batches().is_some() {
             rayon::scope(|_| self.embed_by_batches(model, all, out))?;
             return self.computing.check();
@@ -410,6 +422,7 @@ impl<'a> TypedInference<'a> {
                 let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
                 let request = self.task.request(BatchKey { seed: 0, epoch: 0, batch: number });
                 let mut batch = self.samplers.layers()[l].sample(&request, &mut self.workspace, seeds)?;
+                self.work += work_of(&batch.blocks[0]);
                 self.sources.resize_with(nodes.len(), Matrix::default);
                 for (t, x) in self.sources.iter_mut().enumerate() {
                     let ids = &mut batch.input_nodes[t];

@@ -43,6 +43,7 @@ mod added;
 mod build;
 mod computing;
 pub mod cost;
+mod counted_steps;
 mod counts;
 mod devices;
 mod edges;

@@ -1,7 +1,7 @@
 //! `graphmill partition` of datasets of several types: as [`crate::partition`], by the union of all
 //! relations over the ids that the types share, with figures by type.
 
-use std::{fmt, path::Path, time::Instant};
+use std::{fmt, path::Path, sync::Arc, time::Instant};
 
 use graphmill_core::{
     NodeId,
@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{build, task::TypedTask, visits::batch_size};
+use super::{build, counted_steps::CountedSteps, task::TypedTask, visits::batch_size};
 use crate::{
     Error, Result, TrainConfig,
     partition::{
@@ -250,7 +250,8 @@ pub(super) struct Counted {
 /// Draws at most `batches` minibatches of the first epoch (0: all), and counts requests between the
 /// parts, input nodes and edges. Parallel.
 ///
-/// A node is requested once for each relation whose neighbours are drawn.
+/// A node is requested once for each relation whose neighbours are drawn. Walks along metapaths
+/// are requested step by step.
 ///
 /// # Errors
 /// An impossible option.
@@ -275,9 +276,11 @@ pub(super) fn requests(
     let all = seeds.len().div_ceil(size) as u64;
     let drawn = if batches == 0 { all } else { all.min(batches) };
     watch.stage("drawing minibatches", Some(drawn), Unit::Rows);
-    let (parts, hops) = (u64::from(book.parts()), sampler.num_hops());
+    let parts = u64::from(book.parts());
     let parallel = (rayon::current_num_threads() as u64).clamp(1, (drawn * parts).max(1)) as usize;
-    let mut slots: Vec<Slot> = (0..parallel).map(|_| Slot::new(task, hops, parts as usize)).collect();
+    let owners = Arc::new(book.clone());
+    let slot = |_| Slot::new(task, &*sampler, &owners);
+    let mut slots: Vec<Slot> = (0..parallel).map(slot).collect();
     let mut next = 0;
     // flows of the current minibatch, and the sum of the largest flows of earlier minibatches
     let (mut flows, mut largest) = (vec![[0u64; 2]; parts as usize], 0);
@@ -302,12 +305,16 @@ pub(super) fn requests(
         watch.done(next / parts);
     }
     let mut sum = CrossRequests { batches: drawn, batches_per_epoch: all, ..CrossRequests::default() };
-    sum.hops.resize(hops, Hop::default());
     let schema = task.graph.schema();
     let (mut rows, mut edges) = (vec![[0; 2]; schema.num_types()], vec![0; schema.num_relations()]);
     for slot in &slots {
         edges.iter_mut().zip(&slot.edges).for_each(|(sum, of)| *sum += of);
-        for (sum, hop) in sum.hops.iter_mut().zip(&slot.hops) {
+        let hops = slot.steps.as_ref().map_or_else(|| slot.hops.clone(), |(steps, _)| steps.steps());
+        if sum.hops.len() < hops.len() {
+            let is_step = slot.steps.is_some();
+            sum.hops.resize(hops.len(), Hop { is_step, ..Hop::default() });
+        }
+        for (sum, hop) in sum.hops.iter_mut().zip(&hops) {
             sum.nodes += hop.nodes;
             sum.requests += hop.requests;
             sum.edges += hop.edges;
@@ -328,6 +335,8 @@ struct Slot {
     workspace: TypedWorkspace,
     memory: TypedSeeds,
     hops: Vec<Hop>,
+    /// Counted steps, and the sampler that takes them, if the sampler draws walks.
+    steps: Option<(Arc<CountedSteps>, Box<dyn TypedSampler>)>,
     /// Feature rows that each part receives and sends in the last minibatch.
     flows: Vec<[u64; 2]>,
     /// Input nodes of each type, and the remote ones.
@@ -337,15 +346,18 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(task: &TypedTask, hops: usize, parts: usize) -> Self {
+    fn new(task: &TypedTask, sampler: &dyn TypedSampler, owners: &Arc<PartitionBook>) -> Self {
         let schema = task.graph.schema();
         let mut workspace = TypedWorkspace::new(schema);
         workspace.set_parallel(false);
+        let steps = CountedSteps::new(&task.graph, owners.clone());
+        let by_steps = steps.sampler(sampler);
         Self {
             workspace,
             memory: TypedSeeds::default(),
-            hops: vec![Hop::default(); hops],
-            flows: vec![[0; 2]; parts],
+            hops: vec![Hop::default(); sampler.num_hops()],
+            steps: by_steps.map(|by_steps| (steps, by_steps)),
+            flows: vec![[0; 2]; usize::from(owners.parts())],
             rows: vec![[0; 2]; schema.num_types()],
             edges: vec![0; schema.num_relations()],
         }
@@ -368,14 +380,25 @@ impl Slot {
             return Ok(());
         }
         let seeds = std::mem::take(&mut self.memory).refill(key.batch, &task.seeds(&own));
-        let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut self.workspace, seeds)?;
-        self.count(task, sampler, &batch, (part, book));
+        let request = TypedRequest::new(&task.graph, key);
+        let batch = match &self.steps {
+            Some((steps, by_steps)) => {
+                steps.begin(part);
+                by_steps.sample(&request, &mut self.workspace, seeds)?
+            }
+            None => {
+                let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+                self.count_hops(task, sampler, &batch, (part, book));
+                batch
+            }
+        };
+        self.count_rows(task, &batch, (part, book));
         self.memory = batch.recycle();
         Ok(())
     }
 
-    /// Counts the requests of a part in one minibatch.
-    fn count(
+    /// Counts the requests of a part for neighbours in one minibatch.
+    fn count_hops(
         &mut self,
         task: &TypedTask,
         sampler: &dyn TypedSampler,
@@ -401,6 +424,12 @@ impl Slot {
                 }
             }
         }
+    }
+
+    /// Counts the input nodes of a part in one minibatch.
+    fn count_rows(&mut self, task: &TypedTask, batch: &TypedSampled, (part, book): (u16, &PartitionBook)) {
+        let schema = task.graph.schema();
+        let owner = |t: usize, v: NodeId| book.part_of(schema.global(t, v));
         for (t, nodes) in batch.input_nodes.iter().enumerate() {
             self.rows[t][0] += nodes.len() as u64;
             for &v in nodes.iter().filter(|&&v| owner(t, v) != part) {
@@ -469,6 +498,8 @@ mod tests {
         partition,
     };
 
+    use graphmill_loader::sampler::WalkOptions;
+
     use super::*;
     use crate::config::Fanout;
 
@@ -526,6 +557,43 @@ mod tests {
             .map(|(of, rows)| if rows.is_some() { of[1] } else { 0 })
             .sum();
         assert_eq!((found.remote_rows, found.batches), (remote, 1));
+    }
+
+    #[test]
+    fn every_step_of_walks_is_an_exchange() {
+        let data = data();
+        let mut config = TrainConfig {
+            model: "rsage".into(),
+            sampler: "metapath-walk".into(),
+            fanout: Fanout(vec![3, 2]),
+            batch_size: 0,
+            ..TrainConfig::default()
+        };
+        *config.own.get_mut::<WalkOptions>() = WalkOptions { num_walks: 4, restart_prob: 0.0 };
+        let task = TypedTask::new(&data, "").unwrap().with_edges(&config, &data).unwrap();
+        let book = |parts: u16| {
+            let part = |v: u32| (v % 7 % u32::from(parts)) as u16;
+            PartitionBook::new(parts, (0..300).map(part).collect::<Vec<_>>()).unwrap()
+        };
+        let of = |parts| requests(&config, 0, &task, &book(parts), &Quiet).unwrap();
+        let found = of(3).requests;
+        // two hops of three traversals of a path of two edge types
+        assert_eq!(found.hops.len(), 2 * 3 * 2);
+        assert!(found.hops.iter().all(|step| step.is_step && step.requests <= step.nodes));
+        let [first, second] = [found.hops[0], found.hops[1]];
+        assert_eq!((first.nodes, first.requests), (4 * task.split.train.len() as u64, 0), "seeds are own");
+        assert!(second.requests > 0 && second.requests >= second.edges, "{second:?}");
+        assert!(found.remote_rows > 0);
+        // one part requests nothing, and reads the rows of the whole batch
+        let alone = of(1);
+        assert!(alone.requests.hops.iter().all(|step| step.requests == 0));
+        let sampler = build::sampler(&config, &task).unwrap();
+        let seeds = TypedSeeds::default().refill(0, &task.seeds(&task.split.train));
+        let key = BatchKey { seed: config.seed, epoch: 0, batch: 0 };
+        let mut workspace = TypedWorkspace::new(task.graph.schema());
+        let batch = sampler.sample(&TypedRequest::new(&task.graph, key), &mut workspace, seeds).unwrap();
+        let rows: Vec<u64> = batch.input_nodes.iter().map(|nodes| nodes.len() as u64).collect();
+        assert_eq!(alone.rows.iter().map(|of| of[0]).collect::<Vec<_>>(), rows);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::SeedOrder,
     time::{TimeDraw, TimeOptions},
-    typed::{TypedExtracted, TypedSampler, unreached_types},
+    typed::{TypedSampler, unreached_types},
 };
 use graphmill_nn::{
     Matrix,
@@ -23,7 +23,7 @@ use graphmill_nn::{
 use super::{
     build,
     computing::InferenceDevice,
-    counts::{TypeCounts, total},
+    counts::{TypeCounts, add, total},
     devices::{TypedDevices, compute_devices},
     inference::TypedInference,
     label_columns,
@@ -43,14 +43,14 @@ use crate::{
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     build::target_scale_of,
-    config::SelectBy,
+    config::{SelectBy, Work},
     distributed::Ranks,
     inference::{
         DIAGNOSED_TRAIN_NODES, Output, class_report, diagnosed_parts, diagnostics, fixed_sample, score_labels,
     },
     record::{
         Baseline, DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, NvidiaRecord, PresamplingRecord,
-        RankRecord, Summary, Traffic,
+        RankRecord, Summary,
     },
     run::{
         Preparation, label_propagation,
@@ -199,6 +199,16 @@ pub(super) fn train_as_rank(
 pub(super) enum Inference<'a> {
     Alone(Box<TypedInference<'a>>),
     OverRanks(Box<RankInference<'a>>),
+}
+
+impl Inference<'_> {
+    /// Work of the last call: of this rank, if there are several.
+    pub(super) fn work(&self) -> Work {
+        match self {
+            Self::Alone(of) => of.work(),
+            Self::OverRanks(of) => of.work(),
+        }
+    }
 }
 
 /// Notes for the user about choices of the run.
@@ -417,6 +427,12 @@ impl<'a> BatchRun for TypedRun<'a> {
         }))
     }
 
+    fn work(&self, _: &TypedLearner<'a>, epoch: &EpochTotals) -> Result<[Work; 2]> {
+        let own = self.inference.work();
+        let scoring = self.view.map_or(Ok(own), |view| view.ranks.sum_work(own))?;
+        Ok([epoch.work(None), scoring])
+    }
+
     fn diagnosed(&self) -> &'static [&'static str] {
         match diagnosed_parts(&self.task.labels) {
             // training nodes would see their own labels
@@ -471,21 +487,5 @@ impl<'a> BatchRun for TypedRun<'a> {
 
     fn presampling(&self) -> Option<PresamplingRecord> {
         self.tiers.presampling
-    }
-}
-
-/// Adds the edges of a batch, and its nodes, edges and traffic by type.
-pub(super) fn add(batch: &TypedExtracted, sums: &mut EpochTotals, counts: &mut TypeCounts) {
-    let TypedExtracted { sampled, traffic, .. } = batch;
-    sums.edges += sampled.num_edges() as u64;
-    sums.bottom_edges += sampled.blocks.first().map_or(0, |block| block.num_edges()) as u64;
-    counts.nodes.resize(sampled.input_nodes.len(), 0);
-    counts.nodes.iter_mut().zip(&sampled.input_nodes).for_each(|(sum, nodes)| *sum += nodes.len() as u64);
-    counts.traffic.resize(traffic.len(), Traffic::default());
-    counts.traffic.iter_mut().zip(traffic).for_each(|(sum, of)| *sum += *of);
-    for block in &sampled.blocks {
-        counts.edges.resize(block.relations.len(), 0);
-        let edges = block.relations.iter().map(|slice| slice.indices.len() as u64);
-        counts.edges.iter_mut().zip(edges).for_each(|(sum, edges)| *sum += edges);
     }
 }

@@ -377,8 +377,8 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             summary: "subgraphs of edges drawn by the inverse degrees of their ends",
             source: "Zeng et al., GraphSAINT, ICLR 2020, section 3.2",
             options: &[TRAINING],
-            make: SamplerKind::subgraphs(|graph, _, with| {
-                Ok(Box::new(subgraph::edge::Edge::new(graph, with.checked_budget()?)?))
+            make: SamplerKind::subgraphs(|graph, roots, with| {
+                Ok(Box::new(subgraph::edge::Edge::new(graph, roots, with.checked_budget()?)?))
             }),
         },
         Entry {

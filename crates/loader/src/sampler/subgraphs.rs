@@ -426,7 +426,7 @@ mod tests {
     use crate::{
         BlockLayout, MiniBatch,
         sampler::find_subgraphs,
-        subgraph::{SubgraphContext, frontier::FrontierOptions},
+        subgraph::{SubgraphContext, edge::Edge, frontier::FrontierOptions},
     };
 
     /// Draws every node independently, with a probability that grows with its id: unlike walks, so
@@ -462,6 +462,52 @@ mod tests {
         let ring = (0..40u32).flat_map(|v| [(v, (v + 1) % 40), (v, (v + 2) % 40), (v, 0)]);
         let (src, dst): (Vec<u32>, Vec<u32>) = ring.filter(|(u, v)| u != v).unzip();
         build(40, &src, &dst, EdgeOptions { undirected: true, ..EdgeOptions::DIRECTED }).unwrap()
+    }
+
+    /// A rank's graph has all nodes, and edges between its own.
+    #[test]
+    fn edges_of_a_rank_bring_no_node_of_another_and_their_weights_are_unbiased() {
+        let ring = ring();
+        let (mut src, mut dst) = (Vec::new(), Vec::new());
+        for v in 0..40 {
+            src.extend_from_slice(ring.in_neighbors(v));
+            dst.resize(src.len(), v);
+        }
+        let graph = build(80, &src, &dst, EdgeOptions::DIRECTED).unwrap();
+        // own training nodes, one of them without edges, and nodes of another rank
+        let train: Vec<NodeId> = (0..30).chain([50]).collect();
+        let training = SubgraphTraining {
+            sample_coverage: 500.0,
+            estimator: Estimator::Unbiased,
+            ..SubgraphTraining::default()
+        };
+        let make = |graph: &Graph, roots: &[NodeId]| {
+            Ok(Box::new(Edge::new(graph, roots, 16)?) as Box<dyn SubgraphSampler>)
+        };
+        let subgraphs = Subgraphs::new(&graph, &train, &training, 3, &Quiet, make).unwrap();
+        let (mut losses, mut sums, mut counts) = (vec![0.0; 80], vec![0.0; 80], vec![0u32; 80]);
+        let mut workspace = Workspace::new(80);
+        let draws = 4000;
+        for batch in 0..draws {
+            let layout = BlockLayout { aggregation: Aggregation::Mean, ..BlockLayout::default() };
+            let request =
+                BatchRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch }).with_layout(layout);
+            let drawn = subgraphs.sample(&request, &mut workspace, Seeds::default()).unwrap();
+            let (block, rows) = (&drawn.blocks[0], drawn.input_nodes.len() as f64);
+            for (i, &v) in drawn.input_nodes.iter().enumerate() {
+                losses[v as usize] += f64::from(drawn.loss_weight[i]) / rows;
+                sums[v as usize] += block.edge_weight[block.edges(i)].iter().sum::<f32>();
+                counts[v as usize] += 1;
+            }
+        }
+        for (v, ((loss, sum), count)) in (0..).zip(losses.iter().zip(&sums).zip(&counts)) {
+            let (is_own, trains) = (v < 40 || v == 50, train.contains(&v));
+            assert_eq!(*count > 0, is_own, "node {v}");
+            let loss = loss * train.len() as f64 / draws as f64;
+            assert!((loss - if trains { 1.0 } else { 0.0 }).abs() < 0.2, "node {v}: {loss}");
+            let sum = sum / (*count).max(1) as f32;
+            assert!((sum - if v < 40 { 1.0 } else { 0.0 }).abs() < 0.2, "node {v}: {sum}");
+        }
     }
 
     fn biased(train: &[NodeId], training: SubgraphTraining) -> Subgraphs {

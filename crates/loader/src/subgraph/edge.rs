@@ -10,8 +10,9 @@
 //! the draw begins at a receiver or at a sender, in proportion to their numbers. Edge weights are
 //! ignored.
 //!
-//! A node without edges begins a draw as often as others and is drawn alone, because otherwise it
-//! would never train.
+//! A root without edges begins a draw as often as others and is drawn alone, because otherwise it
+//! would never train. Other nodes without edges are not drawn: they pass no messages. The graph of a
+//! rank has the nodes of other ranks as such nodes.
 //!
 //! # Source
 //!
@@ -47,7 +48,7 @@ use crate::prefetch::prefetch;
 /// Memory: 4 bytes per node; if edges are not stored both ways, 8 more and 4 per edge.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    /// Nodes with in-neighbours, and those without any edge, which are senders as well.
+    /// Nodes with in-neighbours, and roots without any edge, which are senders as well.
     receivers: Vec<NodeId>,
     /// Nodes with out-neighbours, and the reversed graph; `None` if every edge is stored both ways.
     sent: Option<(Vec<NodeId>, Graph)>,
@@ -56,12 +57,12 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Draws `budget / 2` of the edges of `graph`. O(V + E), parallel if edges are stored both
-    /// ways.
+    /// Draws `budget / 2` of the edges of `graph`, and of the `roots` (below `V`) without edges.
+    /// O(V + E), parallel if edges are stored both ways.
     ///
     /// # Errors
     /// The budget is below 2, or there are no edges.
-    pub fn new(graph: &Graph, budget: usize) -> Result<Self, String> {
+    pub fn new(graph: &Graph, roots: &[NodeId], budget: usize) -> Result<Self, String> {
         if budget < 2 {
             return Err(format!("a budget of {budget} nodes holds no edge; use 2 or more"));
         }
@@ -71,14 +72,20 @@ impl Edge {
                     .into(),
             );
         }
+        let mut is_root = vec![false; graph.num_nodes()];
+        if let Some(v) = roots.iter().find(|&&v| v as usize >= graph.num_nodes()) {
+            return Err(format!("cannot start from node {v}: the graph has {} nodes", graph.num_nodes()));
+        }
+        roots.iter().for_each(|&v| is_root[v as usize] = true);
+        let is_root = |v: NodeId| is_root[v as usize];
         let nodes = || (0..graph.num_nodes() as NodeId).into_par_iter();
         let (receivers, sent) = if is_symmetric(graph, false) {
-            (nodes().collect(), None)
+            (nodes().filter(|&v| graph.in_degree(v) > 0 || is_root(v)).collect(), None)
         } else {
             let sent = reverse(graph).map_err(|e| e.to_string())?;
             let (receives, sends) = (|v| graph.in_degree(v) > 0, |v| sent.in_degree(v) > 0);
-            let receivers = nodes().filter(|&v| receives(v) || !sends(v)).collect();
-            let senders = nodes().filter(|&v| sends(v) || !receives(v)).collect();
+            let receivers = nodes().filter(|&v| receives(v) || !sends(v) && is_root(v)).collect();
+            let senders = nodes().filter(|&v| sends(v) || !receives(v) && is_root(v)).collect();
             (receivers, Some((senders, sent)))
         };
         Ok(Self { receivers, sent, num_nodes: graph.num_nodes(), edges: budget / 2 })
@@ -169,8 +176,8 @@ mod tests {
     use super::*;
     use crate::subgraph::testing::{fits, graph_of};
 
-    fn check(graph: &Graph) {
-        let sampler = Edge::new(graph, 1000).unwrap();
+    fn check(graph: &Graph, roots: &[NodeId]) {
+        let sampler = Edge::new(graph, roots, 1000).unwrap();
         let n = graph.num_nodes();
         let mut sent = vec![0.0; n];
         graph.indices().iter().for_each(|&u| sent[u as usize] += 1.0);
@@ -181,7 +188,7 @@ mod tests {
                 // an edge and its reverse are counted together
                 weights[v.min(u as usize) * n + v.max(u as usize)] += weight;
             }
-            if graph.in_degree(v as u32) == 0 && sent[v] == 0.0 {
+            if graph.in_degree(v as u32) == 0 && sent[v] == 0.0 && roots.contains(&(v as u32)) {
                 weights[v * n + v] += 2.0;
             }
         }
@@ -200,15 +207,18 @@ mod tests {
     fn edges_are_drawn_by_the_inverse_degrees_of_their_ends() {
         let undirected = graph_of(&[&[1, 2, 3, 4], &[0, 2], &[0, 1, 3], &[0, 2], &[0], &[], &[]]);
         assert!(is_symmetric(&undirected, false));
-        check(&undirected);
+        check(&undirected, &[0, 1, 2, 3, 4, 5, 6]);
+        // a node without edges is drawn if it is a root; no other node needs to be one
+        check(&undirected, &[0, 6]);
         let directed = graph_of(&[&[1, 2, 3, 4], &[2, 2], &[3], &[], &[4], &[], &[]]);
         assert!(!is_symmetric(&directed, false));
-        check(&directed);
+        check(&directed, &[0, 1, 2, 3, 4, 5, 6]);
+        check(&directed, &[5]);
     }
 
     #[test]
     fn graphs_without_edges_are_rejected() {
-        assert!(Edge::new(&graph_of(&[&[], &[]]), 8000).unwrap_err().contains("no edges"));
-        assert!(Edge::new(&graph_of(&[&[0]]), 1).unwrap_err().contains("budget of 1"));
+        assert!(Edge::new(&graph_of(&[&[], &[]]), &[0], 8000).unwrap_err().contains("no edges"));
+        assert!(Edge::new(&graph_of(&[&[0]]), &[0], 1).unwrap_err().contains("budget of 1"));
     }
 }

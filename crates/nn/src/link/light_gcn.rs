@@ -103,6 +103,11 @@ impl LightGcn {
         self.all.num_edges()
     }
 
+    /// Number of hops.
+    pub fn num_layers(&self) -> usize {
+        self.layers
+    }
+
     /// Computes the propagated rows of all nodes: `V x F` to `V x F`.
     ///
     /// # Panics

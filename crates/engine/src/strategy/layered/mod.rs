@@ -306,16 +306,16 @@ impl<'a> Layered<'a> {
     /// Work that reuse saves and adds on the processor; `None` if it is not known.
     ///
     /// # Errors
-    /// A draw fails, and the run needs the counts.
+    /// A draw fails, and the run needs the counts; or a rank did not take part.
     fn count(&self, loader: &Loader, learner: &Learner) -> Result<Option<ReuseWork>> {
         let is_subgraph = loader.sampler.properties().subgraphs.is_some();
-        let is_known =
-            *self.context.config.devices == Devices::Cpu && self.context.exchange.is_none() && !is_subgraph;
+        let is_known = *self.context.config.devices == Devices::Cpu && !is_subgraph;
         let Some(maker) = self.maker.as_ref().filter(|_| is_known) else { return Ok(None) };
-        let plan = maker.reserved_plan();
-        let counted = attempt(Stage::Embed, 0, || reuse::count(&plan, loader, &learner.model));
+        let (plan, exchange) = (maker.reserved_plan(), self.context.exchange);
+        let counted = attempt(Stage::Embed, 0, || reuse::count(&plan, loader, &learner.model, exchange));
         // without a decision, a failed draw is repeated, and reported, at its batch
-        if self.decides { counted.map(Some) } else { Ok(counted.ok()) }
+        let own = if self.decides { Some(counted?) } else { counted.ok() };
+        exchange.map_or(Ok(own), |exchange| exchange.sum_work(own))
     }
 
     /// Returns false if the run decides by counts, and these say that reuse does not pay. Notes

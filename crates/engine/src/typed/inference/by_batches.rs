@@ -10,12 +10,13 @@ use graphmill_nn::{
 use super::{
     super::{
         computing::{layer_bytes, rows_bytes},
+        counts::work_of,
         learner::step,
         tables::borrowed,
     },
     TypedInference,
 };
-use crate::{Result, inference::Output};
+use crate::{Result, config::Work, inference::Output};
 
 impl TypedInference<'_> {
     /// Rows of nodes of type `t` from whole neighbourhoods: `output` of a model with scores, or the
@@ -40,6 +41,7 @@ impl TypedInference<'_> {
             let aggregation = model.aggregation();
             let request = TypedRequest { aggregation, ..self.task.request(key) };
             let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+            self.work += batch.blocks.iter().map(work_of).sum::<Work>();
             let mut batch = batch.extract(&tables)?.with_edges(&borrowed(&self.task.edges))?;
             if let Some(labels) = &self.labels {
                 let t = self.task.node_type;

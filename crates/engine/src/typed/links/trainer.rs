@@ -14,7 +14,7 @@ use super::{
     super::{
         build,
         computing::InferenceDevice,
-        counts::{TypeCounts, total},
+        counts::{TypeCounts, add, total},
         devices::{TypedDevices, compute_devices},
         inference::TypedInference,
         ranks::{RankInference, RowOwners, TypedRankView},
@@ -22,7 +22,7 @@ use super::{
         step::StepBytes,
         strategy::Strategy,
         tables::Tables,
-        trainer::{Inference, add},
+        trainer::Inference,
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -33,11 +33,13 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::{Devices, link::LinkOptions},
+    config::{Devices, Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
-    record::{DatasetRecord, DeviceRecord, EpochRecord, LinkRelation, NvidiaRecord, RankRecord, Summary},
-    relational::{Ranking, ends, metric},
+    record::{
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, RankRecord, Summary,
+    },
+    relational::{Ranking, VALID, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
     strategy::{Flow, Timed, attempt},
     timeline::Stage,
@@ -348,6 +350,16 @@ impl<'a> BatchRun for LinkRun<'a> {
             [*score, _] = view.ranks.agree([*score, 0.0])?;
         }
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
+    }
+
+    fn work(&self, learner: &LinkLearner<'a>, epoch: &EpochTotals) -> Result<[Work; 2]> {
+        let (decoder, max) = (&*learner.model.decoder, self.config.eval_nodes);
+        let (edges, embeddings, ends) = (&self.of.edges, &self.embeddings, &self.ends[..]);
+        let pairs = Ranking { edges, decoder, embeddings, ends, max }.num_pairs(VALID, &self.metric);
+        let own = self.inference.work();
+        let rows = self.view.map_or(Ok(own), |view| view.ranks.sum_work(own))?;
+        let scoring = [rows, Work::of_pairs(decoder, pairs)];
+        Ok([epoch.work(Some(decoder)), scoring.into_iter().sum()])
     }
 
     fn end_epoch(&mut self, learner: &mut LinkLearner<'a>) -> Result<()> {

@@ -38,9 +38,11 @@ use graphmill_nn::{
 use super::TypedRankView;
 use crate::{
     Result, TrainConfig,
+    config::Work,
     inference::NodeSet,
     typed::{
         build,
+        counts::work_of,
         inference::append,
         learner::step,
         neighborhoods::{EXACT_SEED, Neighborhoods},
@@ -70,6 +72,8 @@ pub(in crate::typed) struct RankInference<'a> {
     sources: Vec<Matrix>,
     /// Rows of a chunk's edges, for each edge type, if the model reads them.
     edges: Vec<Vec<Matrix>>,
+    /// Work of this rank in the last call.
+    work: Work,
 }
 
 impl<'a> RankInference<'a> {
@@ -106,7 +110,13 @@ impl<'a> RankInference<'a> {
             acts: TypedActivations::default(),
             sources: Vec::new(),
             edges: Vec::new(),
+            work: Work::default(),
         })
+    }
+
+    /// Work of this rank in the last [`RankInference::run`].
+    pub(in crate::typed) fn work(&self) -> Work {
+        self.work
     }
 
     /// Computes the scores of the nodes `wanted` of the task's type, in their order, the same on
@@ -120,6 +130,7 @@ impl<'a> RankInference<'a> {
         wanted: &[NodeId],
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         let (view, backend) = (self.view, Cpu::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
         let owners = view.of_seeds();
@@ -153,6 +164,7 @@ impl<'a> RankInference<'a> {
         types: impl IntoIterator<Item = usize>,
         out: &mut Matrix,
     ) -> Result<()> {
+        self.work = Work::default();
         let (view, backend) = (self.view, Cpu::default());
         let pass = Pass { backend: &backend, training: false, key: 0 };
         let own: Vec<(usize, Vec<NodeId>)> =
@@ -279,6 +291,7 @@ impl<'a> RankInference<'a> {
                 let seeds = std::mem::take(&mut self.memory).refill(number as u64, &lists);
                 let request = TypedRequest { aggregation: model.aggregation(), ..view.task.request(key) };
                 let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
+                self.work += batch.blocks.iter().map(work_of).sum::<Work>();
                 let batch = batch.extract(&tables)?.with_edges(&edges)?;
                 let is_scored = model.target().is_some();
                 let num_targets = if is_scored { nodes.len() } else { 0 };
@@ -350,6 +363,7 @@ impl<'a> RankInference<'a> {
             let seeds = std::mem::take(&mut self.memory).refill(number as u64, &lists);
             let request = view.task.request(BatchKey { seed: 0, epoch: 0, batch: number as u64 });
             let mut batch = self.samplers.layers()[l].sample(&request, &mut self.workspace, seeds)?;
+            self.work += work_of(&batch.blocks[0]);
             self.sources.resize_with(types, Matrix::default);
             for ((x, ids), below) in self.sources.iter_mut().zip(&batch.input_nodes).zip(&below) {
                 match ids.is_empty() {

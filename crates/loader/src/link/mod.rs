@@ -40,6 +40,7 @@
 
 mod batch;
 mod excluded;
+mod existing;
 mod known;
 mod lists;
 mod negatives;
@@ -49,6 +50,7 @@ mod walks;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
+pub use existing::{ExistingNodes, KnownAt};
 pub use known::{Known, KnownEdges};
 pub use lists::NegativeLists;
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};

@@ -8,6 +8,7 @@
 //! | `batch.rs` | seeds of a batch: ends of edges and of negatives, and excluded edges |
 //! | `learner.rs` | embeddings, scores, loss, update |
 //! | `position.rs` | files of a checkpoint |
+//! | `timed.rs` | rankings of rows with times, as of these times |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;
@@ -17,6 +18,7 @@ mod new_nodes;
 mod position;
 mod saved;
 mod task;
+mod timed;
 mod trainer;
 
 #[cfg(test)]

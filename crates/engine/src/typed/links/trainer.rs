@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Instant};
 
-use graphmill_core::{End, NodeId};
+use graphmill_core::{End, NodeId, progress::Quiet};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::SeedOrder,
@@ -25,6 +25,7 @@ use super::{
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
     task::TypedLinks,
+    timed::TimedRanking,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
@@ -238,9 +239,19 @@ impl BatchRun for LinkRun<'_> {
     }
 
     fn score(&mut self, learner: &mut LinkLearner, part: Part) -> Result<Option<Scored>> {
-        let (metric, max) = (self.metric.clone(), self.config.eval_nodes);
-        let ranking = self.ranking(&learner.model, max)?;
-        let (scores, _) = rayon::scope(|_| ranking.scores(1 + part as usize, std::slice::from_ref(&metric)));
+        let (metric, number) = (self.metric.clone(), 1 + part as usize);
+        let metrics = std::slice::from_ref(&metric);
+        let (scores, _) = if self.of.edges.times.is_some() {
+            let Self { config, of, sampler, tables, .. } = self;
+            TimedRanking { config, of, sampler: *sampler, tables, watch: &Quiet }.scores(
+                &learner.model,
+                number,
+                metrics,
+            )?
+        } else {
+            let ranking = self.ranking(&learner.model, self.config.eval_nodes)?;
+            rayon::scope(|_| ranking.scores(number, metrics))
+        };
         let score = scores.get(&metric.name()).copied();
         Ok(score.map(|score| Scored { score, loss: f64::NAN, judged: score }))
     }

@@ -449,6 +449,7 @@ impl<'a> NodePlan<'a> {
         match &mut targets {
             TargetPart::Classes(class, columns) => class.resize(count * columns.len(), -1),
             TargetPart::Values(values, names) => values.resize(count * names.len(), f32::NAN),
+            TargetPart::None { .. } => {}
         }
         TaskPart {
             name: self.targets.names.join("-"),

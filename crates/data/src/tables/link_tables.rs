@@ -165,15 +165,15 @@ impl<'a> LinkTablePlan<'a> {
         let mut report = self.report();
         let pairs = self.pairs(keys, &name, faults)?;
         let is_known = |i: usize| pairs.ids.iter().all(|ids| ids[i] != NONE);
-        let is_early = |i: usize| {
-            let ends = pairs.ids.iter().zip(nodes);
-            let exists =
-                |(ids, nodes): (&Buffer<NodeId>, &NodePart)| Some(nodes.time.as_ref()?[ids[i] as usize]);
-            ends.filter_map(exists).any(|exists| exists > pairs.times[i])
+        let exists_later = |end: usize, i: usize| {
+            let exists = nodes[end].time.as_ref();
+            exists.is_some_and(|exists| exists[pairs.ids[end][i] as usize] > pairs.times[i])
         };
         let known: Vec<usize> = (0..pairs.rows.len()).filter(|&i| is_known(i)).collect();
-        let (early, kept): (Vec<usize>, Vec<usize>) = known.into_iter().partition(|&i| is_early(i));
-        self.judge(&pairs, &early, dangling, &mut report, faults)?;
+        let (early, known): (Vec<usize>, Vec<usize>) = known.into_iter().partition(|&i| exists_later(0, i));
+        // nothing recommends a node that does not exist yet
+        let (later, kept): (Vec<usize>, Vec<usize>) = known.into_iter().partition(|&i| exists_later(1, i));
+        self.judge(&pairs, [&early, &later], dangling, &mut report, faults)?;
         let mut rows = scratch.column(&format!("{name}-pairs"))?;
         let mut times = scratch.column(&format!("{name}-time"))?;
         for kept in kept.chunks(1 << 16) {
@@ -276,33 +276,39 @@ impl<'a> LinkTablePlan<'a> {
         Ok(())
     }
 
-    /// Counts pairs that are left out, or adds faults for them. Those with the numbers `early` are
-    /// from before an end exists.
+    /// Counts pairs that are left out, or adds faults for them: those with the numbers `early` are
+    /// from before their source exists, and with the numbers `later` from before their destination
+    /// does.
     fn judge(
         &self,
         pairs: &Pairs,
-        early: &[usize],
+        [early, later]: [&[usize]; 2],
         dangling: Dangling,
         report: &mut TargetReport,
         faults: &mut Faults,
     ) -> Result<()> {
         let table = &self.table;
-        let mut first: Vec<u64> = early.iter().map(|&i| pairs.rows[i]).collect();
-        first.dedup();
-        first.truncate(5);
-        let early = FaultyRows { count: early.len() as u64, places: places(table, &first)? };
+        let of = |numbers: &[usize]| -> Result<FaultyRows> {
+            let mut first: Vec<u64> = numbers.iter().map(|&i| pairs.rows[i]).collect();
+            first.dedup();
+            first.truncate(5);
+            Ok(FaultyRows { count: numbers.len() as u64, places: places(table, &first)? })
+        };
+        let (early, later) = (of(early)?, of(later)?);
         report.labels.split_without_label = pairs.empty;
+        (report.early, report.early_examples) = (later.count, later.places);
         let is_dropped = dangling == Dangling::Drop;
         if is_dropped {
             report.dangling = pairs.missing.count;
             report.dangling_examples.clone_from(&pairs.missing.places);
-            (report.early, report.early_examples) = (early.count, early.places);
+            report.early += early.count;
+            report.early_examples.extend(early.places);
         } else {
             let fix = "complete them, or choose dangling = drop (drop these links)";
             pairs.missing.report(&table.name(), "without the key of a source", fix, faults);
             let fix = "remove these rows, correct the time of the node, or choose dangling = drop (drop \
                        these links)";
-            early.report(&table.name(), "with a time before that from which a node exists", fix, faults);
+            early.report(&table.name(), "with a time before that from which its source exists", fix, faults);
         }
         for (unknown, kind) in pairs.unknown.iter().zip([&self.on.source, &self.on.destination]) {
             let mut rows: Vec<u64> = unknown.examples.iter().map(|(i, _)| pairs.rows[*i as usize]).collect();

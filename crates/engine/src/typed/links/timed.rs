@@ -261,10 +261,10 @@ mod tests {
         for (l, block) in batch.blocks.iter().enumerate() {
             for (slice, relation) in block.relations.iter().zip(of.inputs.graph.schema().relations()) {
                 let [sources, ends] = [relation.src, relation.dst].map(|t| &batch.input_nodes[t]);
-                for v in 0..slice.num_dst {
+                for (v, &end) in ends.iter().enumerate().take(slice.num_dst) {
                     let time = if l == top { times[relation.dst][v] } else { latest };
                     for e in slice.edges(v) {
-                        let pair = (sources[slice.indices[e] as usize], ends[v]);
+                        let pair = (sources[slice.indices[e] as usize], end);
                         let (user, item) = if relation.src == 0 { pair } else { (pair.1, pair.0) };
                         let exists =
                             edges.iter().any(|&(u, i, at)| (u, i) == (user, item) && bound.admits(at, time));

@@ -5,8 +5,10 @@ mod downloads;
 mod imports;
 #[cfg(feature = "tables")]
 mod own_tables;
+#[cfg(feature = "tables")]
+mod relbench;
 #[cfg(feature = "parquet")]
-mod tables;
+pub(crate) mod tables;
 mod typed;
 mod typed_imports;
 
@@ -71,6 +73,8 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     tables::add(&mut add)?;
     #[cfg(feature = "tables")]
     own_tables::add(&mut add);
+    #[cfg(feature = "tables")]
+    relbench::add(&mut add);
     #[cfg(feature = "fetch")]
     downloads::add(&mut add)?;
     #[cfg(feature = "engine")]

@@ -42,6 +42,7 @@ mod sparse_ranks;
 mod stores;
 mod strategies;
 mod tiers_over_ranks;
+mod timed_links;
 mod times;
 mod typed;
 mod typed_label_inputs;

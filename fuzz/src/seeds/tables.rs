@@ -19,9 +19,15 @@ use super::Result;
 use crate::input::join;
 
 /// A column: its line of the schema, its values, and the levels of definition and repetition.
-struct Column(&'static str, Values, Option<Vec<i16>>, Option<Vec<i16>>);
+pub(crate) struct Column(
+    pub(crate) &'static str,
+    pub(crate) Values,
+    pub(crate) Option<Vec<i16>>,
+    pub(crate) Option<Vec<i16>>,
+);
 
-enum Values {
+/// Values of a column by their physical type.
+pub(crate) enum Values {
     Bool(Vec<bool>),
     I32(Vec<i32>),
     I64(Vec<i64>),
@@ -113,8 +119,11 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
     Ok(())
 }
 
-/// A table of these columns.
-fn table(columns: &[Column], writer: WriterPropertiesBuilder) -> Result<Vec<u8>> {
+/// A Parquet file of these columns.
+///
+/// # Errors
+/// The columns and their schema do not fit.
+pub(crate) fn table(columns: &[Column], writer: WriterPropertiesBuilder) -> Result<Vec<u8>> {
     let fields: String = columns.iter().map(|column| column.0).collect();
     let schema = Arc::new(parse_message_type(&format!("message t {{ {fields} }}"))?);
     let properties =

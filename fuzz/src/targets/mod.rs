@@ -79,6 +79,7 @@ table! {
     torch "a file of PyTorch, and every array and tensor in it"
     #[cfg(feature = "tables")] import_tables "people's own tables with a schema: CSV and JSON lines"
     #[cfg(feature = "tables")] tables_schema "schema.toml of own tables"
+    #[cfg(feature = "tables")] import_relbench "the importer of RelBench: metadata of tables and manifests"
     resume "what a killed import left in its directory"
     rules "words of the command line: split rules, normalisations"
     #[cfg(feature = "fetch")] fetch_unpack "archives, as a download unpacks them"

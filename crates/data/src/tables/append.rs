@@ -127,6 +127,7 @@ impl MoreTables {
             nodes: nodes?,
             edges: edges.filter_map(|(edges, files)| self.edge_table(edges, files, known)).collect(),
             targets: self.target_tables(data, known)?,
+            links: Vec::new(),
             base: self.base.clone(),
             memory: self.memory.clone(),
         })

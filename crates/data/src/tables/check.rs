@@ -2,7 +2,7 @@
 
 use graphmill_core::{Error, Result};
 
-use super::schema::{TableSchema, TargetTable};
+use super::schema::{Names, TableSchema, TargetTable};
 
 impl TableSchema {
     /// Checks the schema alone, without its tables.
@@ -86,13 +86,15 @@ impl TableSchema {
                     faults.push(format!("{place}: {name} is missing: name its column"));
                 }
             }
-            check_files(table, &place, faults);
+            check_files((&table.files, table.parts(), table.split.is_some()), &place, faults);
         }
+        self.check_links(known, faults);
         let labels = self.nodes.iter().map(|table| &table.label);
         let labels = labels.chain(self.edges.iter().map(|table| &table.label));
         let of_labels = labels.filter(|label| !label.is_empty()).map(|label| label.list().join("-"));
         let mut names: Vec<String> =
             of_labels.chain(self.targets.iter().map(TargetTable::task_name)).collect();
+        names.extend(self.links.iter().map(|table| table.name.clone()));
         names.sort_unstable();
         let mut twice: Vec<&str> =
             names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| &pair[0][..]).collect();
@@ -106,6 +108,33 @@ impl TableSchema {
         faults.extend(twice.into_iter().map(message));
     }
 
+    /// Adds the faults of the tables of links to `faults`.
+    fn check_links(&self, known: &[&str], faults: &mut Vec<String>) {
+        for table in &self.links {
+            let place = format!("links '{}'", table.name);
+            if table.name.is_empty() {
+                faults.push(format!("{place}: name is empty: name the task"));
+            }
+            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
+                match given {
+                    Some(name) if !known.contains(&name.as_str()) => {
+                        faults.push(unknown_type(&place, name, known));
+                    }
+                    None if known.len() > 1 => {
+                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
+                    }
+                    _ => {}
+                }
+            }
+            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
+                if columns.is_empty() {
+                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
+                }
+            }
+            check_files((&table.files, table.parts(), table.split.is_some()), &place, faults);
+        }
+    }
+
     /// First table that names nodes of the type `kind` by their keys, for a message.
     fn place_of_keys(&self, kind: &str) -> Option<String> {
         let is = |given: &Option<String>| match given {
@@ -115,30 +144,37 @@ impl TableSchema {
         let foreign = self.nodes.iter().find(|table| table.foreign_keys.iter().any(|key| key.to == kind));
         let edges = self.edges.iter().find(|table| is(&table.source) || is(&table.destination));
         let targets = self.targets.iter().find(|table| is(&table.on));
+        let links = self.links.iter().find(|table| is(&table.source) || is(&table.destination));
         foreign
             .map(|table| format!("foreign keys of '{}'", table.kind))
             .or_else(|| edges.map(|table| format!("edges '{}'", table.kind)))
             .or_else(|| targets.map(|table| format!("targets '{}'", table.task_name())))
+            .or_else(|| links.map(|table| format!("links '{}'", table.name)))
     }
 }
 
-/// Adds the faults of the files of a table of targets, which is called `place`.
-fn check_files(table: &TargetTable, place: &str, faults: &mut Vec<String>) {
-    if table.parts().is_none() {
-        if table.files.is_empty() {
+/// Adds the faults of the files of a table of a task, which is called `place`: those of all rows or
+/// of the parts, and true if there is a rule of the split.
+fn check_files(
+    (files, parts, has_rule): (&Names, Option<[&Names; 3]>, bool),
+    place: &str,
+    faults: &mut Vec<String>,
+) {
+    let Some([train, ..]) = parts else {
+        if files.is_empty() {
             faults.push(format!(
                 "{place}: files is missing: name the table, or the tables train, valid and test"
             ));
         }
         return;
-    }
-    if table.train.is_empty() {
+    };
+    if train.is_empty() {
         faults.push(format!("{place}: train is missing: name the file of the rows that train"));
     }
-    if !table.files.is_empty() {
+    if !files.is_empty() {
         faults.push(format!("{place}: files stands beside train, valid and test; leave one of them out"));
     }
-    if table.split.is_some() {
+    if has_rule {
         let message = "the files train, valid and test are the split already; leave the rule out";
         faults.push(format!("{place}: {message}"));
     }

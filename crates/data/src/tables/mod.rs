@@ -35,6 +35,9 @@ mod joined;
 mod kept;
 mod key_writer;
 mod keys;
+mod link_tables;
+#[cfg(test)]
+mod link_tests;
 mod memory;
 mod names;
 mod node_rows;
@@ -92,7 +95,8 @@ pub use relbench::{RelBench, RelBenchOptions, relbench};
 pub use report::{EdgeReport, EndReport, LabelReport, NodeReport, TableReport, TargetReport};
 pub use rule::{ColumnRule, Kind, Missing, Part, Scale};
 pub use schema::{
-    CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, Names, NodeTable, TableSchema, Target, TargetTable,
+    CATEGORY_LIMIT, Dangling, EdgeTable, ForeignKey, LinkTable, Names, NodeTable, TableSchema, Target,
+    TargetTable,
 };
 use source::Spool;
 use sources::Sources;
@@ -339,6 +343,12 @@ fn read(
             preprocessing.targets.insert(task.name.clone(), encoding);
             task
         }));
+        report.targets.push(counts);
+    }
+    for plan in &plans.links {
+        let of = (plan.ends.map(|t| keys[t]), plan.ends.map(|t| &nodes.parts[t]));
+        let (task, counts) = plan.read(of.0, of.1, schema.dangling, scratch, &mut faults)?;
+        tasks.push(task);
         report.targets.push(counts);
     }
     faults.check()?;

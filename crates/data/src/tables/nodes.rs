@@ -454,6 +454,7 @@ impl<'a> NodePlan<'a> {
         match &mut targets {
             TargetPart::Classes(class, columns) => memory::resize(class, count * columns.len(), -1)?,
             TargetPart::Values(values, names) => memory::resize(values, count * names.len(), f32::NAN)?,
+            TargetPart::None { .. } => {}
         }
         Ok(TaskPart {
             name: self.targets.names.join("-"),

@@ -81,6 +81,11 @@ pub(super) enum TargetPart {
     Classes(Vec<i32>, Vec<NamedClasses>),
     /// Values, NaN if unknown, row by row, and the names of their columns.
     Values(Vec<f32>, Vec<String>),
+    /// None: rows are links.
+    None {
+        /// Customary metric, if known.
+        metric: Option<String>,
+    },
 }
 
 /// Column of classes with their names.
@@ -145,6 +150,7 @@ pub(super) struct KeptTask {
 pub(super) enum KeptTargets {
     Classes(KeptColumn, Vec<NamedClasses>),
     Values(KeptColumn, Vec<String>),
+    None { metric: Option<String> },
 }
 
 impl FeaturePart {
@@ -242,6 +248,7 @@ impl TargetPart {
                 let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
                 KeptTargets::Values(kept.values(&format!("{name}-values"), &bits)?, names.clone())
             }
+            Self::None { metric } => KeptTargets::None { metric: metric.clone() },
         })
     }
 
@@ -252,6 +259,7 @@ impl TargetPart {
                 let bits: Buffer<u32> = kept.open(&values)?;
                 Self::Values(bits.iter().map(|&bits| f32::from_bits(bits)).collect(), names)
             }
+            KeptTargets::None { metric } => Self::None { metric },
         })
     }
 }

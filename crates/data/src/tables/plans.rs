@@ -9,12 +9,13 @@ use super::{
     finished::{FinishedNodes, keep_read, load_read},
     kept::Kept,
     keys::NodeKeys,
+    link_tables::LinkTablePlan,
     memory::MemoryTable,
     nodes::{NodePlan, NodeRead},
     outside::{self, KnownKeys},
     removals::{RemovalPlan, Removals},
     report::{EdgeReport, EndReport, NodeReport, TableReport},
-    schema::{Dangling, Names, TableSchema, TargetTable},
+    schema::{Dangling, Names, TableSchema},
     source::{Dialect, Table, TableFile},
     sources::{Sources, TargetFiles},
     target_tables::TargetTablePlan,
@@ -42,7 +43,8 @@ const MIN_RECORDED_BYTES: u64 = 8 << 20;
 impl Budget {
     /// Shares of `memory` for the tables of `schema`.
     pub(super) fn of(memory: u64, schema: &TableSchema) -> Self {
-        let tables = schema.nodes.len() + schema.edges.len() + schema.targets.len();
+        let tasks = schema.targets.len() + schema.links.len();
+        let tables = schema.nodes.len() + schema.edges.len() + tasks;
         let share = memory / 4 / tables.max(1) as u64;
         let cache = usize::try_from(share).unwrap_or(usize::MAX);
         Self { cache, keys: share, recorded: MIN_RECORDED_BYTES }
@@ -92,23 +94,29 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a table of targets, whose files may lack the label if they are parts of the split.
-    fn targets(&self, spec: &TargetTable, (files, by_files): (Vec<TableFile>, bool)) -> Result<Table> {
-        let (name, label) = (spec.task_name(), spec.label.list());
-        let optional: &[String] = if by_files { &label } else { &[] };
-        let lists = spec.parts().into_iter().flatten().filter(|names| !names.is_empty());
+    /// Opens the table of a task, whose files may lack the columns `optional` if they are parts of
+    /// the split. Messages call it `name`.
+    fn task(
+        &self,
+        (kind, name): (&str, &str),
+        (all, parts): (&Names, Option<[&Names; 3]>),
+        (files, optional): (Vec<TableFile>, &[String]),
+        dialect: (Option<char>, Option<char>),
+    ) -> Result<Table> {
+        let optional = if parts.is_some() { optional } else { &[] };
+        let lists = parts.into_iter().flatten().filter(|names| !names.is_empty());
         let lists: Vec<&Names> = lists.collect();
         let tables: Vec<&MemoryTable> =
             lists.iter().filter_map(|names| Some(self.in_memory(names)?.1)).collect();
         if tables.is_empty() {
-            return self.table(&name, &spec.files, (files, optional), (spec.separator, spec.quote));
+            return self.table(name, all, (files, optional), dialect);
         }
         if tables.len() == lists.len() {
-            return MemoryTable::open_all(&tables, &name, optional);
+            return MemoryTable::open_all(&tables, name, optional);
         }
         Err(Error::invalid(format!(
-            "targets '{name}': some of train, valid and test are tables in memory, and others are files; \
-             pass all of them in one way"
+            "{kind} '{name}': some of train, valid and test are tables in memory, and others are files; pass \
+             all of them in one way"
         )))
     }
 }
@@ -119,6 +127,7 @@ pub(super) struct Plans<'a> {
     pub(super) nodes: Vec<NodePlan<'a>>,
     pub(super) edges: Vec<EdgePlan>,
     pub(super) targets: Vec<TargetTablePlan<'a>>,
+    pub(super) links: Vec<LinkTablePlan<'a>>,
     /// Tables of nodes and edges that end.
     ends: Vec<RemovalPlan>,
 }
@@ -177,10 +186,20 @@ impl<'a> Plans<'a> {
         let mut targets = Vec::new();
         for (spec, TargetFiles { files, parts }) in schema.targets.iter().zip(sources.targets) {
             let name = spec.task_name();
-            let table = opener.targets(spec, (files, parts.is_some()))?;
+            let (all, label) = ((&spec.files, spec.parts()), spec.label.list());
+            let dialect = (spec.separator, spec.quote);
+            let table = opener.task(("targets", &name), all, (files, &label), dialect)?;
             let known = like.and_then(|like| like.targets.get(&name));
             let at = (targets.len(), spec);
             targets.push(TargetTablePlan::new(at, &types, (table, parts), known, kept, &mut faults)?);
+        }
+        let mut links = Vec::new();
+        for (spec, TargetFiles { files, parts }) in schema.links.iter().zip(sources.links) {
+            let (all, dst) = ((&spec.files, spec.parts()), spec.dst.list());
+            let dialect = (spec.separator, spec.quote);
+            let table = opener.task(("links", &spec.name), all, (files, &dst), dialect)?;
+            let at = (links.len(), spec);
+            links.push(LinkTablePlan::new(at, &types, (table, parts), kept, &mut faults)?);
         }
         let mut ends = Vec::new();
         for (spec, files) in base.ends.iter().zip(sources.ends) {
@@ -188,7 +207,7 @@ impl<'a> Plans<'a> {
             let table = opener.table(&name, &spec.files, (files, &[]), (spec.separator, spec.quote))?;
             ends.push(RemovalPlan::new((ends.len(), spec), table, kept, &mut faults)?);
         }
-        let mut plans = Self { schema, nodes, edges, targets, ends };
+        let mut plans = Self { schema, nodes, edges, targets, links, ends };
         plans.agree_on_times(&mut faults);
         faults.check()?;
         Ok(plans)
@@ -208,6 +227,9 @@ impl<'a> Plans<'a> {
         }
         columns.extend(of_edges);
         for plan in &mut self.targets {
+            columns.extend(plan.time_column());
+        }
+        for plan in &mut self.links {
             columns.extend(plan.time_column());
         }
         times::agree(columns, faults);
@@ -355,6 +377,7 @@ impl<'a> Plans<'a> {
             ..EdgeReport::default()
         });
         let targets = self.targets.iter().map(TargetTablePlan::report);
+        let targets = targets.chain(self.links.iter().map(LinkTablePlan::report));
         TableReport {
             nodes: nodes.collect(),
             edges: edges.collect(),

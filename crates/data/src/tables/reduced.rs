@@ -161,10 +161,16 @@ impl Removals {
             (TaskOn::Edges(edge_type), Some(Seeds::Pairs(ids))) => {
                 let e = data.edges.iter().position(|edges| edges.edge_type == *edge_type);
                 let removed = e.map_or(Ok(RemovedEdges::default()), |e| self.of_edges(data, known, e))?;
-                if removed.is_empty() {
+                // pairs need no edges
+                let ends = [&edge_type.source, &edge_type.destination].map(|kind| ended(kind));
+                if removed.is_empty() && ends.iter().all(|ended| ended.is_empty()) {
                     return Ok(());
                 }
-                ids.chunks_exact(2).map(|pair| !removed.has(pair[0], pair[1])).collect()
+                let stays = |pair: &[NodeId]| {
+                    let mut nodes = pair.iter().zip(ends);
+                    nodes.all(|(v, ended)| ended.binary_search(v).is_err())
+                };
+                ids.chunks_exact(2).map(|pair| stays(pair) && !removed.has(pair[0], pair[1])).collect()
             }
             _ => return Ok(()),
         };

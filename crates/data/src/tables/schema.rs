@@ -57,6 +57,9 @@ pub struct TableSchema {
     /// Tables of targets, one per task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetTable>,
+    /// Tables of links at times, one per task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkTable>,
     /// Directory against which paths are resolved.
     #[serde(skip)]
     pub base: PathBuf,
@@ -309,9 +312,66 @@ impl TargetTable {
 
     /// Files of the rows that train, validate and test; `None` if a rule divides the rows.
     pub fn parts(&self) -> Option<[&Names; 3]> {
-        let parts = [&self.train, &self.valid, &self.test];
-        parts.iter().any(|names| !names.is_empty()).then_some(parts)
+        parts([&self.train, &self.valid, &self.test])
     }
+}
+
+/// Table with a row per source and time: the destinations that the source is linked to from then on
+/// are to be ranked first. A row sees what existed at its time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkTable {
+    /// Name of the task, and of the edge type that it is on, which need not have edges.
+    pub name: String,
+    /// Files: paths, directories, patterns, or `-`.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub files: Names,
+    /// Files of the rows that train, instead of `files` and a rule of the split.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub train: Names,
+    /// Files of the rows that validate, beside those of `train`.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub valid: Names,
+    /// Files of the rows that test, beside those of `train`. Rows without destinations are left
+    /// out.
+    #[serde(default, skip_serializing_if = "Names::is_empty")]
+    pub test: Names,
+    /// Node type of the sources; the only node type if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Node type of the destinations; the only node type if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<String>,
+    /// Columns of the source's key.
+    pub src: Names,
+    /// Columns of the destination's key, or a column of lists of integer keys.
+    pub dst: Names,
+    /// Column of the time.
+    pub time: String,
+    /// Rule of the split, `time:COLUMN:A,B,C` by the column of the time; by default 60,20,20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Customary metric, such as `map@10`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// Separator of a CSV file; found if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+    /// Quote of a CSV file; `"` if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<char>,
+}
+
+impl LinkTable {
+    /// Files of the rows that train, validate and test; `None` if a rule divides the rows.
+    pub fn parts(&self) -> Option<[&Names; 3]> {
+        parts([&self.train, &self.valid, &self.test])
+    }
+}
+
+/// Files of the parts of a split, if there are some.
+fn parts(parts: [&Names; 3]) -> Option<[&Names; 3]> {
+    parts.iter().any(|names| !names.is_empty()).then_some(parts)
 }
 
 /// Column of a node table that names a node of another table.

@@ -11,7 +11,7 @@ use super::{
     source::{Spool, TableFile, find},
 };
 
-/// Files of a table of targets.
+/// Files of a table of a task.
 pub(super) struct TargetFiles {
     pub(super) files: Vec<TableFile>,
     /// Part of the split of each file, or of each table in memory, if files give the split.
@@ -26,6 +26,8 @@ pub(super) struct Sources {
     pub(super) edges: Vec<Vec<TableFile>>,
     /// Files of each table of targets.
     pub(super) targets: Vec<TargetFiles>,
+    /// Files of each table of links.
+    pub(super) links: Vec<TargetFiles>,
     /// Files of each table of ends.
     pub(super) ends: Vec<Vec<TableFile>>,
     /// True if all tables can be read again by another process.
@@ -52,29 +54,30 @@ impl Sources {
         let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
         let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
         let ends: Result<_> = ends.iter().map(|table| files(&table.files)).collect();
-        let targets: Result<_> = schema
-            .targets
-            .iter()
-            .map(|table| {
-                let Some(lists) = table.parts() else {
-                    return Ok(TargetFiles { files: files(&table.files)?, parts: None });
-                };
-                let (mut all, mut parts) = (Vec::new(), Vec::new());
-                for (part, names) in (0u8..).zip(lists) {
-                    let found = files(names)?;
-                    // A table in memory has no file.
-                    let is_there = found.is_empty() && !names.is_empty();
-                    parts.resize(parts.len() + if is_there { 1 } else { found.len() }, part);
-                    all.extend(found);
-                }
-                Ok(TargetFiles { files: all, parts: Some(parts) })
-            })
-            .collect();
-        Ok(Self { nodes: nodes?, edges: edges?, targets: targets?, ends: ends?, is_lasting })
+        let mut of_task = |names: &Names, lists: Option<[&Names; 3]>| -> Result<TargetFiles> {
+            let Some(lists) = lists else {
+                return Ok(TargetFiles { files: files(names)?, parts: None });
+            };
+            let (mut all, mut parts) = (Vec::new(), Vec::new());
+            for (part, names) in (0u8..).zip(lists) {
+                let found = files(names)?;
+                // A table in memory has no file.
+                let is_there = found.is_empty() && !names.is_empty();
+                parts.resize(parts.len() + if is_there { 1 } else { found.len() }, part);
+                all.extend(found);
+            }
+            Ok(TargetFiles { files: all, parts: Some(parts) })
+        };
+        let targets: Result<_> =
+            schema.targets.iter().map(|table| of_task(&table.files, table.parts())).collect();
+        let links: Result<_> =
+            schema.links.iter().map(|table| of_task(&table.files, table.parts())).collect();
+        let (nodes, edges, targets) = (nodes?, edges?, targets?);
+        Ok(Self { nodes, edges, targets, links: links?, ends: ends?, is_lasting })
     }
 
     fn all(&self) -> impl Iterator<Item = &TableFile> {
-        let targets = self.targets.iter().map(|table| &table.files);
+        let targets = self.targets.iter().chain(&self.links).map(|table| &table.files);
         self.nodes.iter().chain(&self.edges).chain(targets).chain(&self.ends).flatten()
     }
 

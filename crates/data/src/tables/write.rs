@@ -198,6 +198,8 @@ fn add_task(builder: &mut TypedBuilder, task: TaskPart) {
         }
         TargetPart::Values(values, names) if names.len() < 2 => to.values(1, values),
         TargetPart::Values(values, names) => to.values(names.len(), values).names(names),
+        TargetPart::None { metric: Some(metric) } => to.metric(metric),
+        TargetPart::None { metric: None } => to,
     };
 }
 

@@ -13,7 +13,7 @@ use super::{CandidateLists, EdgeType};
 pub enum TaskOn {
     /// Nodes of this type.
     Nodes(String),
-    /// Edges of this type.
+    /// Edges of this type. Pairs of link prediction may have a type without edges.
     Edges(EdgeType),
 }
 

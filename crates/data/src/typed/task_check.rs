@@ -5,7 +5,7 @@ use graphmill_core::{
     search::{pair_position, position},
 };
 
-use super::{Negatives, Seeds, Targets, Task, TaskOn, TypedDataset};
+use super::{Negatives, Seeds, Targets, Task, TaskKind, TaskOn, TypedDataset};
 
 /// Numbers of nodes that a task's seeds may name.
 struct Ends {
@@ -24,12 +24,17 @@ pub(super) fn check_task(data: &TypedDataset, task: &Task, report: &mut dyn FnMu
         TaskOn::Nodes(name) => {
             data.node_type(name).map(|nodes| (nodes.count, Ends { sources: nodes.count, destinations: 0 }))
         }
-        TaskOn::Edges(edge_type) => data.edge_type(edge_type).and_then(|edges| {
+        TaskOn::Edges(edge_type) => {
             let count = |name: &str| data.node_type(name).map(|nodes| nodes.count);
-            let ends =
-                Ends { sources: count(&edge_type.source)?, destinations: count(&edge_type.destination)? };
-            Ok((edges.num_edges(), ends))
-        }),
+            let ends = count(&edge_type.source)
+                .and_then(|sources| Ok(Ends { sources, destinations: count(&edge_type.destination)? }));
+            // pairs to predict need no edges
+            let is_of_pairs = task.kind() == Some(TaskKind::LinkPrediction) && task.seeds.is_some();
+            match is_of_pairs {
+                true => ends.map(|ends| (0, ends)),
+                false => data.edge_type(edge_type).and_then(|edges| Ok((edges.num_edges(), ends?))),
+            }
+        }
     };
     let (items, ends) = match found {
         Ok(found) => found,
@@ -174,7 +179,7 @@ fn split_fault(task: &Task, rows: usize, is_sound: bool) -> Option<String> {
 
 /// First fault of the negatives of a part with `positives` rows.
 fn negatives_fault(task: &Task, negatives: &Negatives, positives: usize, ends: &Ends) -> Option<String> {
-    if task.kind() != Some(super::TaskKind::LinkPrediction) {
+    if task.kind() != Some(TaskKind::LinkPrediction) {
         return Some("only link prediction has negatives".into());
     }
     let (each, nodes, count, what) = match negatives {

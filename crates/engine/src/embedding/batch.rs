@@ -111,7 +111,7 @@ impl<'a> Batches<'a> {
         };
         for &end in &self.ends {
             let negatives = match &self.negatives {
-                Some(negatives) => negatives.draw(of, end, &edges, self.num_negatives)?,
+                Some(negatives) => negatives.draw(of, end, (&edges, &[]), self.num_negatives)?,
                 None => Vec::new(),
             };
             for (i, &[source, relation, destination]) in edges.iter().enumerate() {

@@ -6,10 +6,11 @@ use std::{
 };
 
 use graphmill_core::{End, Graph, NodeId};
-use graphmill_data::typed::{EdgeType, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
+use graphmill_data::typed::{EdgeData, EdgeType, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::link::KnownTriples;
 use rayon::prelude::*;
 
+use super::times::RowTimes;
 use crate::{
     Error, Result, TrainConfig,
     config::link::{LINK, LinkOptions},
@@ -47,7 +48,8 @@ pub(crate) struct LinkEdges {
     pub(crate) types: Vec<(usize, Range<NodeId>)>,
     /// Edges that train, validate and test.
     pub(crate) parts: [Vec<Triple>; 3],
-    /// Training edges, which training takes as no negatives.
+    /// Training edges, which training takes as no negatives. If rows have times, those of one time
+    /// are a relation.
     pub(crate) learned: KnownTriples,
     /// Edges of all parts.
     pub(crate) known: KnownTriples,
@@ -57,6 +59,9 @@ pub(crate) struct LinkEdges {
     pub(crate) pairs: [Option<Vec<Edge>>; 2],
     /// Customary metric, if all tasks have the same.
     pub(crate) metric: Option<String>,
+    /// Times of the edges, if rows of the only task have times and the model reads them
+    /// ([`LinkEdges::read_times`]).
+    pub(crate) times: Option<RowTimes>,
 }
 
 impl LinkEdges {
@@ -99,7 +104,8 @@ impl LinkEdges {
             ));
         }
         let undirected = match &tasks[..] {
-            [Task { on: TaskOn::Edges(on), .. }] => data.edge_type(on)?.is_undirected(),
+            // pairs need no edges
+            [Task { on: TaskOn::Edges(on), .. }] => data.edge_type(on).is_ok_and(EdgeData::is_undirected),
             _ => false,
         };
         let pairs = match &tasks[..] {
@@ -110,7 +116,7 @@ impl LinkEdges {
         let metric = tasks[0].metric.clone().filter(|_| tasks.iter().all(|t| t.metric == tasks[0].metric));
         let task = if let [task] = &tasks[..] { task.name.clone() } else { LINK.into() };
         let types = types.into_iter().collect();
-        Ok(Self { task, relations, types, parts, learned, known, undirected, pairs, metric })
+        Ok(Self { task, relations, types, parts, learned, known, undirected, pairs, metric, times: None })
     }
 
     /// Splits the edges of edge type `r` by `--split-edges`.
@@ -152,6 +158,7 @@ impl LinkEdges {
             undirected,
             pairs: [None, None],
             metric: None,
+            times: None,
         })
     }
 
@@ -312,15 +319,17 @@ fn read(
     parts: &mut [Vec<Triple>; 3],
 ) -> Result<()> {
     let TaskOn::Edges(on) = &task.on else { return Ok(()) };
-    let edges = data.edge_type(on)?;
-    let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };
-    let pair = |row: NodeId| {
-        let row = row as usize;
-        match &task.seeds {
-            Some(Seeds::Pairs(pairs)) => (pairs[2 * row], pairs[2 * row + 1]),
-            _ => (edges.indices[row], destinations[row]),
+    let edges_as_pairs: Vec<NodeId>;
+    let pairs = match &task.seeds {
+        Some(Seeds::Pairs(pairs)) => &pairs[..],
+        _ => {
+            let edges = data.edge_type(on)?;
+            let ends = edges.indices.iter().zip(edges.destinations());
+            edges_as_pairs = ends.flat_map(|(&source, destination)| [source, destination]).collect();
+            &edges_as_pairs
         }
     };
+    let pair = |row: NodeId| (pairs[2 * row as usize], pairs[2 * row as usize + 1]);
     let [sources, targets] = candidates;
     for ((_, rows), part) in task.split.parts().into_iter().zip(parts) {
         part.extend(rows.iter().map(|&row| {

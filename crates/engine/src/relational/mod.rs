@@ -8,6 +8,7 @@
 //! | `negatives.rs` | negatives of the edges of each relation |
 //! | `ranking.rs` | ranks of edges among all candidates |
 //! | `saved.rs` | scores, best candidates and embeddings of a model that was trained |
+//! | `times.rs`, `timed.rs` | rows that have times: the times, and what is known at them |
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,8 @@ mod edges;
 mod negatives;
 mod ranking;
 mod saved;
+mod timed;
+mod times;
 
 use graphmill_core::End;
 use graphmill_loader::link::Corrupt;
@@ -24,8 +27,9 @@ pub(crate) use self::{
     buckets::{Buckets, Visits},
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
-    ranking::{Ranking, VALID},
-    saved::{Embedded, find_relation},
+    ranking::{Query, Ranking, VALID, values},
+    saved::{Embedded, find_relation, scores_by},
+    times::RowTimes,
 };
 use crate::{Error, Result, TrainConfig, config::link::LinkOptions, link::LinkMetric};
 
@@ -49,8 +53,8 @@ pub(crate) fn corrupt(config: &TrainConfig, edges: &LinkEdges) -> Corrupt {
 
 /// The metric of the run: that of the configuration, else of the tasks.
 pub(crate) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetric> {
-    let is_single = edges.relations.len() == 1;
-    let fits = |metric: LinkMetric| is_single || !metric.is_pooled();
+    let (is_single, has_times) = (edges.relations.len() == 1, edges.times.is_some());
+    let fits = |metric: LinkMetric| is_single && !has_times || !metric.is_pooled();
     let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(fits));
     let name = match config.metric.as_str() {
         "auto" => own.unwrap_or(DEFAULT_METRIC),
@@ -60,6 +64,11 @@ pub(crate) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetr
     if !is_single && metric.is_pooled() {
         let message = "it compares edges with pairs without an edge, and the edges of several relations are \
                        ranked among all candidates; use --metric mrr or hits@10, or choose one with --task";
+        return Err(Error::usage(format!("--metric {name}: {message}")));
+    }
+    if has_times && metric.is_pooled() {
+        let message = "it compares edges with pairs without an edge, and rows with times rank all candidates \
+                       of their time; use --metric map@10, recall@10 or mrr";
         return Err(Error::usage(format!("--metric {name}: {message}")));
     }
     Ok(metric)

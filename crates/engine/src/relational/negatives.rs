@@ -5,7 +5,9 @@ use std::{ops::Range, path::Path, sync::Arc};
 use graphmill_core::{End, NodeId, keyed::key};
 use graphmill_loader::{
     BatchKey,
-    link::{self, Known, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource},
+    link::{
+        self, Known, KnownAt, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource,
+    },
 };
 use rayon::prelude::*;
 
@@ -62,12 +64,14 @@ impl<'a> RelationNegatives<'a> {
         negatives.lists = negatives.read_lists(options)?;
         let [sources, destinations] = edges.learned_ends();
         let known = KnownEdges::new(edges.num_rows(), &sources, &destinations)?;
+        let node_time = edges.times.as_ref().and_then(|times| times.of_nodes(edges.num_rows()));
+        let node_time = node_time.as_deref();
         for &end in ends {
             for candidates in negatives.drawn_from(end) {
                 let has = |(of, range, _): &(End, Range<NodeId>, _)| *of == end && *range == candidates;
                 if !negatives.samplers.iter().any(has) {
                     let (candidates, lists) = (&candidates, negatives.lists.as_ref());
-                    let source = NegativeSource { known: &known, end, candidates, node_time: None, lists };
+                    let source = NegativeSource { known: &known, end, candidates, node_time, lists };
                     let sampler = make(&source)?;
                     negatives.samplers.push((end, candidates.clone(), sampler));
                 }
@@ -79,6 +83,10 @@ impl<'a> RelationNegatives<'a> {
     /// Lists that negatives are drawn from.
     fn read_lists(&mut self, options: &LinkOptions) -> Result<Option<Arc<NegativeLists>>> {
         match options.negatives.as_str() {
+            listed @ ("file" | "hard") if self.edges.times.is_some() => Err(Error::usage(format!(
+                "--negatives {listed}: its lists hold non-edges of any time, and the rows of the task have \
+                 times; use --negatives uniform, degree or in-batch"
+            ))),
             "file" => {
                 let candidates: Vec<_> =
                     self.edges.relations.iter().map(|relation| relation.candidates.clone()).collect();
@@ -131,27 +139,47 @@ impl<'a> RelationNegatives<'a> {
     }
 
     /// `each` negatives of each edge at this end, those of an edge together. The edges of a
-    /// relation whose ends are in the same bucket are drawn together.
+    /// relation whose ends are in the same bucket are drawn together. Negatives of an edge with a
+    /// time exist then, and are no destination of a row of its source at that time; `times` has the
+    /// time of each edge, or is empty.
     ///
     /// # Errors
     /// An edge has no negative.
-    pub(crate) fn draw(&self, of: BatchKey, end: End, edges: &[Triple], each: usize) -> Result<Vec<NodeId>> {
+    pub(crate) fn draw(
+        &self,
+        of: BatchKey,
+        end: End,
+        (edges, times): (&[Triple], &[i64]),
+        each: usize,
+    ) -> Result<Vec<NodeId>> {
         let mut out = vec![0; edges.len() * each];
         if each == 0 {
             return Ok(out);
         }
         let mut order: Vec<usize> = (0..edges.len()).collect();
-        let group = |&i: &usize| (edges[i][1], self.buckets.of(node(edges[i], end)));
+        let of_times = self.edges.times.as_ref().filter(|_| !times.is_empty());
+        // the edges of one time are a relation
+        let relation_of = |i: usize| of_times.map_or(edges[i][1], |of| of.number(times[i]));
+        let group = |&i: &usize| (relation_of(i), self.buckets.of(node(edges[i], end)));
         order.sort_by_key(group);
         let groups: Vec<&[usize]> = order.chunk_by(|a, b| group(a) == group(b)).collect();
         let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
-            let edge = edges[group[0]];
-            let relation = edge[1];
-            let candidates = &self.buckets.part(self.candidates(relation, end), node(edge, end));
+            let (edge, relation) = (edges[group[0]], relation_of(group[0]));
+            let candidates = &self.buckets.part(self.candidates(edge[1], end), node(edge, end));
             let positives: Vec<(NodeId, NodeId)> =
                 group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
             let of_relation = self.edges.learned.of_relation(relation);
-            let known: &dyn Known = self.any_row.as_ref().map_or(&of_relation, |of| &of.known);
+            let existing = of_times.and_then(|of| of.existing.as_ref());
+            let at_time = existing.map(|nodes| KnownAt { known: &of_relation, nodes, time: times[group[0]] });
+            let known: &dyn Known = match (&self.any_row, &at_time) {
+                (Some(of), _) => &of.known,
+                (None, Some(at_time)) => at_time,
+                (None, None) => &of_relation,
+            };
+            let latest: Vec<i64> = match of_times {
+                Some(_) => group.iter().map(|&i| times[i]).collect(),
+                None => Vec::new(),
+            };
             let bucket = self.buckets.of(node(edge, end)) as u64;
             let parts = [of.seed, of.epoch, of.batch, NEGATIVES, end as u64, relation.into(), bucket];
             // runs with one bucket keep the draws that they had before there were buckets
@@ -162,7 +190,7 @@ impl<'a> RelationNegatives<'a> {
                 end,
                 candidates,
                 positives: &positives,
-                latest: &[],
+                latest: &latest,
                 key: key(parts),
             };
             let mut drawn = vec![0; group.len() * each];

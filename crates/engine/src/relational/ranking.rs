@@ -63,13 +63,23 @@ pub(crate) struct Ranking<'a> {
     pub(crate) max: usize,
 }
 
-/// A query: a fixed end with the candidates to rank and to leave out.
-struct Query {
-    end: End,
-    relation: u32,
-    fixed: NodeId,
-    targets: Vec<NodeId>,
-    excluded: Vec<NodeId>,
+/// A query: a fixed end with the candidates to rank and to leave out, both ascending.
+pub(crate) struct Query {
+    pub(crate) end: End,
+    pub(crate) relation: u32,
+    pub(crate) fixed: NodeId,
+    pub(crate) targets: Vec<NodeId>,
+    pub(crate) excluded: Vec<NodeId>,
+}
+
+/// Metrics of the ranks of queries, by name; without those that have no value.
+pub(crate) fn values<'m>(
+    ranks: &[Vec<f64>],
+    metrics: impl IntoIterator<Item = &'m LinkMetric>,
+) -> BTreeMap<String, f64> {
+    let ranks: Vec<&[f64]> = ranks.iter().map(Vec::as_slice).collect();
+    let value = |metric: &LinkMetric| Some((metric.name(), metric.entry.make.of_ranks(&ranks, metric.k)?));
+    metrics.into_iter().filter_map(value).collect()
 }
 
 impl Ranking<'_> {
@@ -127,12 +137,7 @@ impl Ranking<'_> {
             let queries = if of_lists { self.lists(part) } else { self.single(part) };
             let ranks = ranks(&queries)?;
             count = ranks.iter().map(Vec::len).sum::<usize>() / if of_lists { 1 } else { self.ends.len() };
-            let ranks: Vec<&[f64]> = ranks.iter().map(Vec::as_slice).collect();
-            for metric in own {
-                if let Some(value) = metric.entry.make.of_ranks(&ranks, metric.k) {
-                    scores.insert(metric.name(), value);
-                }
-            }
+            scores.extend(values(&ranks, own));
         }
         Ok((scores, count))
     }
@@ -204,7 +209,7 @@ impl Ranking<'_> {
     }
 
     /// Ranks of the targets of each query.
-    fn ranks(&self, queries: &[Query]) -> Vec<Vec<f64>> {
+    pub(crate) fn ranks(&self, queries: &[Query]) -> Vec<Vec<f64>> {
         let mut ranks = vec![Vec::new(); queries.len()];
         self.for_each_chunk(queries, |numbers, first, ranking| {
             let (mut starts, mut targets) = (vec![0], Vec::new());

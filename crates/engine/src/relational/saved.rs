@@ -19,6 +19,51 @@ use crate::{
 /// Cutoffs of the metrics that a table of scores has.
 const CUTOFFS: [usize; 3] = [1, 10, 20];
 
+/// Metrics of a part by name, and the number of ranked edges.
+type OfPart = (BTreeMap<String, f64>, usize);
+
+/// Scores of `run` on the parts of `edges` that validate and test: the metric `chosen` and those of
+/// its kind, by `rank`.
+///
+/// # Errors
+/// Those of `rank`.
+pub(crate) fn scores_by(
+    run: &SavedRun,
+    data: &TypedDataset,
+    edges: &LinkEdges,
+    chosen: LinkMetric,
+    rank: &mut dyn FnMut(usize, &[LinkMetric]) -> Result<OfPart>,
+) -> Result<Scores> {
+    let mut metrics = vec![chosen.clone()];
+    let all = CUTOFFS.into_iter().flat_map(LinkMetric::all);
+    // lists only for tasks of lists: metrics of one kind are not comparable with the other
+    metrics.extend(all.filter(|metric| metric.is_of_lists() == chosen.is_of_lists()));
+    let (mut parts, mut test) = (Vec::new(), None);
+    for (number, part) in [(1, "valid"), (2, "test")] {
+        // training edges are known: their ranks say nothing about new edges
+        if edges.parts[number].is_empty() {
+            continue;
+        }
+        let (scores, nodes) = rank(number, &metrics)?;
+        if part == "test" {
+            test = scores.get(&chosen.name()).copied();
+        }
+        let scores: BTreeMap<String, Option<f64>> =
+            scores.into_iter().map(|(name, score)| (name, Some(score))).collect();
+        parts.push(PartScores { part, nodes, scores, by_class: None, diagnostics: None });
+    }
+    Ok(Scores {
+        run: run.dir.clone(),
+        dataset: data.name.clone(),
+        same_dataset: Some(true),
+        rescaled: None,
+        propagation: None,
+        metric: chosen.name(),
+        test,
+        parts,
+    })
+}
+
 /// Edges of a dataset, with the decoder of a model and its embeddings of their ends.
 pub(crate) struct Embedded {
     pub(crate) edges: LinkEdges,
@@ -47,36 +92,11 @@ impl Embedded {
         if chosen.is_pooled() {
             self.edges.draw_pairs(data, config)?;
         }
-        let mut metrics = vec![chosen.clone()];
-        let all = CUTOFFS.into_iter().flat_map(LinkMetric::all);
-        // lists only for tasks of lists: metrics of one kind are not comparable with the other
-        metrics.extend(all.filter(|metric| metric.is_of_lists() == chosen.is_of_lists()));
         let ends = ends(config, &self.edges);
         let ranking = self.ranking(&ends, config.eval_nodes);
-        let (mut parts, mut test) = (Vec::new(), None);
-        for (number, part) in [(1, "valid"), (2, "test")] {
+        scores_by(run, data, &self.edges, chosen, &mut |part, metrics| {
             watch.check()?;
-            // training edges are known: their ranks say nothing about new edges
-            if self.edges.parts[number].is_empty() {
-                continue;
-            }
-            let (scores, nodes) = rayon::scope(|_| ranking.scores(number, &metrics));
-            if part == "test" {
-                test = scores.get(&chosen.name()).copied();
-            }
-            let scores: BTreeMap<String, Option<f64>> =
-                scores.into_iter().map(|(name, score)| (name, Some(score))).collect();
-            parts.push(PartScores { part, nodes, scores, by_class: None, diagnostics: None });
-        }
-        Ok(Scores {
-            run: run.dir.clone(),
-            dataset: data.name.clone(),
-            same_dataset: Some(true),
-            rescaled: None,
-            propagation: None,
-            metric: chosen.name(),
-            test,
-            parts,
+            Ok(rayon::scope(|_| ranking.scores(part, metrics)))
         })
     }
 

@@ -1,7 +1,7 @@
 //! Neighbours that existed at the times of a task's rows.
 //!
-//! Each row of the task is a node at a time, and its neighbourhood holds what existed then, in
-//! training, scores and predictions. Nodes without a row see everything.
+//! Each row of the task is a node at a time, or a pair of nodes, and its neighbourhood holds what
+//! existed then, in training, scores and predictions. Nodes without a row see everything.
 
 use std::sync::Arc;
 
@@ -24,11 +24,48 @@ use crate::{Error, Result, TrainConfig};
 #[derive(Clone)]
 pub(super) struct TaskTimes {
     graph: Arc<TimedGraph>,
-    /// Time of each node of the task's type.
-    of_node: Arc<Vec<i64>>,
-    node_type: usize,
+    of_seeds: SeedsAt,
     /// Rows of the graph, if it has those of some nodes alone.
     rows: Option<Arc<dyn TimeSource>>,
+}
+
+/// Times of seeds that name none.
+#[derive(Clone)]
+enum SeedsAt {
+    /// Those of the rows of the nodes of a type, by its number; other nodes see everything.
+    Rows(usize, Arc<Vec<i64>>),
+    /// One time.
+    Time(i64),
+}
+
+impl SeedsAt {
+    /// Time of node `v` of the type `t`.
+    fn of(&self, t: usize, v: NodeId) -> i64 {
+        match self {
+            Self::Rows(node_type, times) if t == *node_type => {
+                times.get(v as usize).copied().unwrap_or(i64::MAX)
+            }
+            Self::Rows(..) => i64::MAX,
+            Self::Time(time) => *time,
+        }
+    }
+}
+
+/// The graph of a dataset with its times, for rows of the task `name`, which have times.
+///
+/// # Errors
+/// No edge and no node has a time, or columns of times do not fit the graph.
+fn timed(data: &TypedDataset, name: &str, graph: &TypedGraph) -> Result<Arc<TimedGraph>> {
+    let of_edges: Vec<_> = data.edges.iter().map(|edges| edges.time.clone()).collect();
+    let of_nodes: Vec<_> = data.nodes.iter().map(|nodes| nodes.time.clone()).collect();
+    if of_edges.iter().chain(&of_nodes).all(Option::is_none) {
+        let message = format!(
+            "the rows of task '{name}' have times, but no edge or node has one, so that predictions would \
+             see later edges; add times to the edges, or leave out those of the task"
+        );
+        return Err(Error::dataset(&data.name, message));
+    }
+    Ok(Arc::new(TimedGraph::new(graph.clone(), &of_edges, of_nodes)?))
 }
 
 impl TaskTimes {
@@ -44,16 +81,7 @@ impl TaskTimes {
         node_type: usize,
     ) -> Result<Option<Self>> {
         let Some(time) = &task.time else { return Ok(None) };
-        let of_edges: Vec<_> = data.edges.iter().map(|edges| edges.time.clone()).collect();
-        let of_nodes: Vec<_> = data.nodes.iter().map(|nodes| nodes.time.clone()).collect();
-        if of_edges.iter().chain(&of_nodes).all(Option::is_none) {
-            let message = format!(
-                "the rows of task '{}' have times, but no edge or node has one, so that predictions would \
-                 see later edges; add times to the edges, or leave out those of the task",
-                task.name
-            );
-            return Err(Error::dataset(&data.name, message));
-        }
+        let graph = timed(data, &task.name, graph)?;
         let mut of_node = vec![i64::MAX; data.nodes[node_type].count];
         match &task.seeds {
             Some(Seeds::Nodes(nodes)) => {
@@ -61,7 +89,7 @@ impl TaskTimes {
             }
             _ => of_node.copy_from_slice(time),
         }
-        if let Some(exists) = &of_nodes[node_type]
+        if let Some(exists) = graph.node_time(node_type)
             && let Some(v) = (0..of_node.len()).find(|&v| exists[v] > of_node[v])
         {
             let message = format!(
@@ -71,8 +99,18 @@ impl TaskTimes {
             );
             return Err(Error::dataset(&data.name, message));
         }
-        let graph = Arc::new(TimedGraph::new(graph.clone(), &of_edges, of_nodes)?);
-        Ok(Some(Self { graph, of_node: Arc::new(of_node), node_type, rows: None }))
+        let of_seeds = SeedsAt::Rows(node_type, Arc::new(of_node));
+        Ok(Some(Self { graph, of_seeds, rows: None }))
+    }
+
+    /// Times of the link task `name`, whose seeds bring the times of their rows; without them they
+    /// see everything.
+    ///
+    /// # Errors
+    /// No edge and no node of the graph has a time.
+    pub(super) fn of_links(data: &TypedDataset, name: &str, graph: &TypedGraph) -> Result<Self> {
+        let graph = timed(data, name, graph)?;
+        Ok(Self { graph, of_seeds: SeedsAt::Time(i64::MAX), rows: None })
     }
 
     /// The graph with its times.
@@ -85,9 +123,9 @@ impl TaskTimes {
         Self { rows: Some(rows), ..self }
     }
 
-    /// The same times, but `at` for every seed.
+    /// The same times, but `at` for every seed that names none.
     pub(super) fn at_time(self, at: i64) -> Self {
-        Self { of_node: Arc::new(vec![at; self.of_node.len()]), ..self }
+        Self { of_seeds: SeedsAt::Time(at), ..self }
     }
 
     /// The sampler of a configuration.
@@ -187,15 +225,19 @@ impl TypedSampler for SeedTimes {
         &self,
         request: &TypedRequest,
         _: &mut TypedWorkspace,
-        seeds: TypedSeeds,
+        mut seeds: TypedSeeds,
     ) -> graphmill_core::Result<TypedSampled> {
-        let TaskTimes { graph, of_node, node_type, rows } = &self.times;
-        let mut times: Vec<Vec<i64>> = vec![Vec::new(); seeds.nodes.len()];
-        let time_of = |&v: &NodeId| of_node.get(v as usize).copied().unwrap_or(i64::MAX);
-        for (t, (nodes, times)) in seeds.nodes.iter().zip(&mut times).enumerate() {
-            let of_type = |v: &NodeId| if t == *node_type { time_of(v) } else { i64::MAX };
-            times.extend(nodes.iter().map(of_type));
-        }
+        let TaskTimes { graph, of_seeds, rows } = &self.times;
+        let times = match seeds.times.is_empty() {
+            false => std::mem::take(&mut seeds.times),
+            true => {
+                let of_type = |(t, nodes): (usize, &Vec<NodeId>)| -> Vec<i64> {
+                    nodes.iter().map(|&v| of_seeds.of(t, v)).collect()
+                };
+                seeds.nodes.iter().enumerate().map(of_type).collect()
+            }
+        };
+        let links = seeds.links.take();
         let of = TimeRequest { positions: request.positions, ..TimeRequest::new(graph, request.key) };
         let of = if request.transposed { of.transposed() } else { of };
         let mut workspace = self.spare.take().unwrap_or_else(|| TimeWorkspace::new(graph.schema()));
@@ -206,6 +248,7 @@ impl TypedSampler for SeedTimes {
         };
         self.spare.put(workspace);
         let TimeBatch { mut sampled, edges, .. } = drawn?;
+        sampled.seeds.links = links;
         if request.positions {
             sampled.blocks.iter_mut().zip(edges).for_each(|(block, edges)| block.positions = edges);
         }

@@ -42,6 +42,7 @@
 
 mod batch;
 mod excluded;
+mod existing;
 mod known;
 mod lists;
 mod negatives;
@@ -51,6 +52,7 @@ mod walks;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
+pub use existing::{ExistingNodes, KnownAt};
 pub use known::{Known, KnownEdges};
 pub use lists::NegativeLists;
 pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};

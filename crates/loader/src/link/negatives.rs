@@ -10,7 +10,7 @@ use graphmill_core::{
 };
 use rayon::prelude::*;
 
-use super::{known::Known, lists::NegativeLists};
+use super::{existing::ExistingNodes, known::Known, lists::NegativeLists};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
 const MAX_TRIES: usize = 64;
@@ -230,10 +230,7 @@ impl NegativeSampler for InBatch {
 /// Uniform draws among the candidates that exist at the time of the edge. Edges of any time are
 /// known edges.
 struct Existing {
-    /// Candidates, ordered by the times from which they exist.
-    nodes: Vec<NodeId>,
-    /// Those times.
-    times: Vec<i64>,
+    nodes: ExistingNodes,
 }
 
 impl Existing {
@@ -245,7 +242,7 @@ impl Existing {
                  or store the nodes with times",
             ));
         };
-        if time.len() < candidates.end as usize {
+        let Some(time) = time.get(candidates.start as usize..candidates.end as usize) else {
             return Err(Error::invalid(format!(
                 "negatives that exist at the time of an edge: {} times of nodes for the candidates {} to {}; \
                  pass a time for each node",
@@ -253,11 +250,8 @@ impl Existing {
                 candidates.start,
                 candidates.end.saturating_sub(1)
             )));
-        }
-        let mut nodes: Vec<NodeId> = candidates.clone().collect();
-        nodes.par_sort_unstable_by_key(|&u| (time[u as usize], u));
-        let times = nodes.par_iter().map(|&u| time[u as usize]).collect();
-        Ok(Self { nodes, times })
+        };
+        Ok(Self { nodes: ExistingNodes::new(candidates.clone(), time) })
     }
 }
 
@@ -267,25 +261,16 @@ impl NegativeSampler for Existing {
         let fill = |(i, row): (usize, &mut [NodeId])| {
             let edge = request.positives[i];
             let latest = request.latest.get(i).copied().unwrap_or(i64::MAX);
-            let existing = &self.nodes[..self.times.partition_point(|&time| time <= latest)];
             let fits = |&u: &NodeId| request.known.is_negative(request.end, edge, u);
             let mut stream = Stream::new(key(&[request.key, i as u64]));
             for node in row {
-                let draw = |from: &[NodeId], stream: &mut Stream| {
-                    from.get(stream.below(from.len().max(1) as u64) as usize).copied()
-                };
-                let proposed = { (0..MAX_TRIES).filter_map(|_| draw(existing, &mut stream)) }.find(fits);
-                let found = proposed.or_else(|| {
-                    let left: Vec<NodeId> = existing.iter().copied().filter(fits).collect();
-                    draw(&left, &mut stream)
-                });
-                *node = found.ok_or_else(|| {
+                *node = self.nodes.draw(latest, fits, &mut stream).ok_or_else(|| {
                     Error::invalid(format!(
                         "no negative edge for {} -> {}: it has edges with all {} candidates that exist at \
                          time {latest}; replace the other end, or leave the edge out",
                         edge.0,
                         edge.1,
-                        existing.len()
+                        self.nodes.at(latest).len()
                     ))
                 })?;
             }

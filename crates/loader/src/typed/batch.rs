@@ -20,6 +20,9 @@ pub struct TypedSeeds {
     pub number: u64,
     /// Distinct nodes of each type by local id, `T` lists.
     pub nodes: Vec<Vec<NodeId>>,
+    /// Time of each seed, `T` lists, for samplers of graphs with times; empty if seeds have none. A
+    /// node may then occur at several times.
+    pub times: Vec<Vec<i64>>,
     /// Pairs to score, in a batch of links: their ends are numbers of seeds, those of one type
     /// after those of another. The edges to leave out are in `excluded`.
     pub links: Option<Box<LinkBatch>>,
@@ -52,8 +55,8 @@ impl TypedSeeds {
         Self::new(number, all)
     }
 
-    /// Replaces the seeds by those of batch `number`, a list for each type, without pairs of links,
-    /// and keeps the buffers.
+    /// Replaces the seeds by those of batch `number`, a list for each type, without times and pairs
+    /// of links, and keeps the buffers.
     #[must_use]
     pub fn refill(mut self, number: u64, nodes: &[&[NodeId]]) -> Self {
         self.number = number;
@@ -61,6 +64,7 @@ impl TypedSeeds {
             links.clear();
         }
         self.excluded.clear();
+        self.times.clear();
         self.nodes.resize_with(nodes.len(), Vec::new);
         for (to, from) in self.nodes.iter_mut().zip(nodes) {
             to.clear();

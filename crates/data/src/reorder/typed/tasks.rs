@@ -105,13 +105,18 @@ impl Arrangement<'_> {
             }
             TaskOn::Edges(edge_type) => {
                 let is_it = |edges: &EdgeData| edges.edge_type == *edge_type;
-                let e = self.data.edges.iter().position(is_it).ok_or_else(unknown)?;
-                let (source, destination) = self.schema.ends(e);
-                if let (None, Some(positions)) = (&task.seeds, &positions[e]) {
+                let e = self.data.edges.iter().position(is_it);
+                if let (None, Some(e)) = (&task.seeds, e)
+                    && let Some(positions) = &positions[e]
+                {
+                    let (source, destination) = self.schema.ends(e);
                     let rows = TaskRows::new(positions.clone(), self.data.edges[e].num_edges());
                     return Ok((Ends::Edges(source, destination), rows));
                 }
-                Ends::Edges(source, destination)
+                // pairs need no edges
+                let number = |name: &String| self.data.nodes.iter().position(|nodes| nodes.name == *name);
+                let source = number(&edge_type.source).ok_or_else(unknown)?;
+                Ends::Edges(source, number(&edge_type.destination).ok_or_else(unknown)?)
             }
         };
         let has = |t: usize, v: NodeId| self.ranks[t][v as usize] != NONE;

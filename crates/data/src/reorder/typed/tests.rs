@@ -59,7 +59,9 @@ fn dataset(users: usize, items: usize, pairs: &[(u32, u32)], seed: u64) -> Typed
     ]);
     let positives = vec![0, 0, draw(13, users as u64), 0];
     let lists = CandidateLists::new([vec![draw(14, items as u64)], vec![0, draw(15, items as u64)]]);
-    builder.task("ranked").on_edges(buys.clone()).positives([vec![], positives, vec![]]).negatives([
+    // pairs to predict need no edges
+    let sees = EdgeType::new("user", "sees", "item");
+    builder.task("ranked").on_edges(sees).positives([vec![], positives, vec![]]).negatives([
         None,
         Some(Negatives::Lists(lists)),
         None,
@@ -115,9 +117,10 @@ fn contents(data: &TypedDataset, name: &dyn Fn(usize, u32) -> String) -> Vec<Str
             .edges
             .iter()
             .position(|edges| task.on == crate::typed::TaskOn::Edges(edges.edge_type.clone()));
-        let [source, destination] = match e {
-            Some(e) => <[usize; 2]>::from(data.schema().unwrap().ends(e)),
-            None => [data.nodes.iter().position(|nodes| task.on.to_string() == nodes.name).unwrap(); 2],
+        let number = |name: &str| data.nodes.iter().position(|nodes| nodes.name == name).unwrap();
+        let [source, destination] = match &task.on {
+            crate::typed::TaskOn::Edges(on) => [number(&on.source), number(&on.destination)],
+            crate::typed::TaskOn::Nodes(on) => [number(on); 2],
         };
         let row_name = |row: usize| match (&task.seeds, e) {
             (Some(Seeds::Nodes(ids)), _) => format!("row {row} {}", name(source, ids[row])),

@@ -60,6 +60,10 @@ pub(super) struct DatabaseTask {
     pub(super) kind: Option<String>,
     /// Tables and columns that models of the task must not see.
     pub(super) hidden: Vec<(String, String)>,
+    /// Columns of source and destination of a recommendation, if they are recorded.
+    pub(super) recommends: Option<[String; 2]>,
+    /// Number of recommended nodes that the metrics of the task judge, if it is recorded.
+    pub(super) cutoff: Option<usize>,
 }
 
 /// Description of a directory, of which other fields are not read.
@@ -84,6 +88,7 @@ struct TaskManifest {
     time_col: Option<String>,
     #[serde(default)]
     remove_columns: Vec<(String, String)>,
+    eval_k: Option<usize>,
 }
 
 impl Database {
@@ -189,6 +194,8 @@ impl Database {
             target: None,
             kind: None,
             hidden: Vec::new(),
+            recommends: None,
+            cutoff: None,
         };
         let Some(manifest) = manifest::<TaskManifest>(dir)? else {
             let Relations { time, foreign: entities, .. } = relations(train, &recorded)?;
@@ -198,6 +205,7 @@ impl Database {
         // Tasks on a column of a table are asked at the time of each row.
         let own = table.filter(|_| manifest.kind == "autocomplete").map(|table| &table.relations);
         let column = manifest.entity_col.or_else(|| own?.key.clone());
+        let recommends = manifest.src_entity_col.clone().zip(manifest.dst_entity_col.clone());
         let ends = [
             (column, manifest.entity_table),
             (manifest.src_entity_col, manifest.src_entity_table),
@@ -209,6 +217,8 @@ impl Database {
             target: manifest.target_col,
             kind: Some(manifest.task_type),
             hidden: manifest.remove_columns,
+            recommends: recommends.map(<[String; 2]>::from),
+            cutoff: manifest.eval_k,
             ..empty
         })
     }

@@ -10,14 +10,15 @@
 //!   (`pkey_col`), the time (`time_col`) and the foreign keys (`fkey_col_to_pkey_table`) as JSON.
 //! - `tasks/NAME/train.parquet`, `val.parquet` and `test.parquet`: rows of an entity, a time and a
 //!   target, with the same metadata. The rows that test may lack the target.
+//! - Tasks that recommend nodes have rows of a source, a time and a list of destinations.
 //! - Later versions have `manifest.json` in the directory and in those of the tasks, and no
 //!   metadata.
 //!
 //! # Algorithm
 //!
 //! Each table is a node type. Each foreign key is an edge type with its reverse, from the time of
-//! the row that has the key. Each task with one target per row is a table of targets, whose split
-//! its files give.
+//! the row that has the key. Each task with one target per row is a table of targets, and each task
+//! that recommends nodes a table of links, whose splits their files give.
 //!
 //! # Cost
 //!
@@ -29,6 +30,7 @@
 //! feature: RelBench removes such columns when it loads the task.
 
 mod database;
+mod recommend;
 #[cfg(test)]
 mod tests;
 
@@ -41,14 +43,14 @@ use super::{
     faults::Faults,
     profile::{Profile, Shape},
     rule::ColumnRule,
-    schema::{CATEGORY_LIMIT, ForeignKey, Names, NodeTable, TableSchema, Target, TargetTable},
+    schema::{CATEGORY_LIMIT, ForeignKey, LinkTable, Names, NodeTable, TableSchema, Target, TargetTable},
     source::{Dialect, Table, TableFile},
 };
 
 /// Options of [`relbench`].
 #[derive(Clone, Debug, Default)]
 pub struct RelBenchOptions {
-    /// Names of the tasks; empty for all tasks with one target per row.
+    /// Names of the tasks; empty for all tasks that can be imported.
     pub tasks: Vec<String>,
     /// Kind of the target of a task, or without a name of all tasks. A name precedes.
     pub kinds: Vec<(Option<String>, Target)>,
@@ -70,7 +72,7 @@ pub struct RelBench {
 ///
 /// # Errors
 /// The directory is not one of RelBench; a foreign key leads to no table; a task or table of the
-/// options is unknown; a named task has no target per row; the kind of a target is ambiguous.
+/// options is unknown; a named task cannot be imported; the kind of a target is ambiguous.
 pub fn relbench(dir: impl AsRef<Path>, options: &RelBenchOptions) -> Result<RelBench> {
     let db = Database::read(dir.as_ref())?;
     let tasks = db.tasks()?;
@@ -85,22 +87,21 @@ pub fn relbench(dir: impl AsRef<Path>, options: &RelBenchOptions) -> Result<RelB
             "the kind of task '{name}' is given, but it is not imported; name it as a task, too"
         )));
     }
-    let (mut targets, mut notes, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut targets, mut links) = (Vec::new(), Vec::new());
+    let (mut notes, mut faults) = (Vec::new(), Vec::new());
     let mut hidden: Vec<(String, String)> = Vec::new();
     for task in &tasks {
         let is_named = options.tasks.contains(&task.name);
         if !is_named && !options.tasks.is_empty() {
             continue;
         }
-        let table = match target_table(&db, task, options, &mut faults)? {
+        let table = match task_table(&db, task, options, &mut faults)? {
             Ok(table) => table,
             Err(why) if is_named => {
-                let others =
-                    tasks.iter().filter(|other| other.name != task.name && is_on_nodes(&db, other).is_ok());
-                let others: Vec<&str> = others.map(|task| &task.name[..]).collect();
+                let others: Vec<&str> = names.iter().copied().filter(|other| *other != task.name).collect();
                 let others = if others.is_empty() { "none".into() } else { others.join(", ") };
                 let name = &task.name;
-                return Err(Error::invalid(format!("task '{name}': {why}; other tasks on nodes: {others}")));
+                return Err(Error::invalid(format!("task '{name}': {why}; other tasks: {others}")));
             }
             Err(why) => {
                 notes.push(format!("task '{}' is left out: {why}", task.name));
@@ -115,13 +116,16 @@ pub fn relbench(dir: impl AsRef<Path>, options: &RelBenchOptions) -> Result<RelB
                 hidden.push((of, column));
             }
         }
-        targets.push(table);
+        match table {
+            TaskTable::Targets(table) => targets.push(table),
+            TaskTable::Links(table) => links.push(table),
+        }
     }
     if !faults.is_empty() {
         return Err(Error::invalid(faults.join("\n")));
     }
     let nodes: Result<_> = db.tables.iter().map(|table| node_table(table, &hidden)).collect();
-    let mut schema = TableSchema { nodes: nodes?, targets, ..TableSchema::default() };
+    let mut schema = TableSchema { nodes: nodes?, targets, links, ..TableSchema::default() };
     add_rules(&mut schema, options)?;
     Ok(RelBench { schema, notes })
 }
@@ -152,9 +156,12 @@ fn node_table(table: &DatabaseTable, hidden: &[(String, String)]) -> Result<Node
 
 /// Columns of tables that models of a task must not see: those that RelBench removes, and the
 /// target, if its entity has it. Keys and times stay.
-fn hidden_columns(db: &Database, task: &DatabaseTask, targets: &TargetTable) -> Vec<(String, String)> {
-    let entity =
-        targets.on.iter().flat_map(|on| targets.label.list().into_iter().map(move |c| (on.clone(), c)));
+fn hidden_columns(db: &Database, task: &DatabaseTask, table: &TaskTable) -> Vec<(String, String)> {
+    let (on, label) = match table {
+        TaskTable::Targets(targets) => (targets.on.as_ref(), targets.label.list()),
+        TaskTable::Links(_) => (None, Vec::new()),
+    };
+    let entity = on.into_iter().flat_map(|on| label.iter().map(move |c| (on.clone(), c.clone())));
     let is_there = |(of, column): &(String, String)| {
         db.table(of).is_some_and(|table| {
             let role = |of: &Option<String>| of.as_ref() == Some(column);
@@ -164,23 +171,47 @@ fn hidden_columns(db: &Database, task: &DatabaseTask, targets: &TargetTable) -> 
     task.hidden.iter().cloned().chain(entity).filter(is_there).collect()
 }
 
-/// Entity of a task: column and table; or the reason for which its rows have no target of a node.
-fn is_on_nodes<'a>(db: &Database, task: &'a DatabaseTask) -> Result<(&'a str, &'a str), String> {
-    let mut entities = task.entities.iter();
-    let (column, to) = match (entities.next(), entities.next()) {
-        (Some((column, to)), None) => (&column[..], &to[..]),
-        (Some((_, of)), Some((_, to))) => {
-            return Err(format!("it recommends nodes, between '{of}' and '{to}', which is not imported"));
-        }
-        _ => return Err("its table records no entity".into()),
-    };
+/// Table of a task.
+enum TaskTable {
+    /// One target per row.
+    Targets(TargetTable),
+    /// Recommended nodes.
+    Links(LinkTable),
+}
+
+/// Table of a task, or the reason for which it has none. An ambiguous kind is added to `faults`.
+///
+/// # Errors
+/// A file cannot be read.
+fn task_table(
+    db: &Database,
+    task: &DatabaseTask,
+    options: &RelBenchOptions,
+    faults: &mut Vec<String>,
+) -> Result<Result<TaskTable, String>> {
+    if task.entities.len() > 1 {
+        return Ok(recommend::link_table(db, task)?.map(TaskTable::Links));
+    }
+    Ok(target_table(db, task, options, faults)?.map(TaskTable::Targets))
+}
+
+/// Refuses entities that are no nodes with keys.
+fn check_entity(db: &Database, to: &str) -> Result<(), String> {
     match db.table(to) {
         None => Err(db.no_table(to)),
         Some(table) if table.relations.key.is_none() => {
             Err(format!("its entities are rows of '{to}', which has no primary key"))
         }
-        Some(_) => Ok((column, to)),
+        Some(_) => Ok(()),
     }
+}
+
+/// Entity of a task with one: column and table; or the reason for which its rows have none.
+fn entity<'a>(db: &Database, task: &'a DatabaseTask) -> Result<(&'a str, &'a str), String> {
+    let Some((column, to)) = task.entities.iter().next() else {
+        return Err("its table records no entity".into());
+    };
+    check_entity(db, to).map(|()| (&column[..], &to[..]))
 }
 
 /// Table of targets of a task, or the reason for which it has none. An ambiguous kind is added to
@@ -195,7 +226,7 @@ fn target_table(
     faults: &mut Vec<String>,
 ) -> Result<Result<TargetTable, String>> {
     let name = &task.name;
-    let (id, on) = match is_on_nodes(db, task) {
+    let (id, on) = match entity(db, task) {
         Ok((id, on)) => (id.to_string(), on.to_string()),
         Err(why) => return Ok(Err(why)),
     };

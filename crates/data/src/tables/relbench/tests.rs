@@ -17,7 +17,7 @@ use super::{
     super::tests::{contents, import_into},
     *,
 };
-use crate::typed::EdgeType;
+use crate::typed::{EdgeType, Seeds, TaskOn};
 
 const DAY: i64 = 86_400;
 const DRIVERS: usize = 4;
@@ -195,6 +195,18 @@ id = "driverId"
 time = "date"
 label = "position"
 task = "regression"
+
+[[links]]
+name = "driver-race"
+train = "tasks/driver-race/train.parquet"
+valid = "tasks/driver-race/val.parquet"
+test = "tasks/driver-race/test.parquet"
+source = "drivers"
+src = "driverId"
+destination = "races"
+dst = "raceId"
+time = "date"
+metric = "map"
 "#;
 
 fn of_task(name: &str) -> RelBenchOptions {
@@ -207,9 +219,7 @@ fn a_directory_is_the_import_of_a_schema_by_hand() {
     write(dir.path());
     let [found, expected] = ["found", "expected"].map(|name| dir.path().join(name));
     let RelBench { mut schema, notes } = relbench(dir.path(), &RelBenchOptions::default()).unwrap();
-    let left_out = "task 'driver-race' is left out: it recommends nodes, between 'drivers' and 'races', \
-                    which is not imported";
-    assert_eq!(notes, [left_out]);
+    assert!(notes.is_empty(), "{notes:?}");
     schema.name = Some("f1".into());
     let done = import_into(&schema, &found, None).unwrap();
     let mut by_hand = TableSchema::parse(BY_HAND, Path::new("schema.toml")).unwrap();
@@ -218,7 +228,7 @@ fn a_directory_is_the_import_of_a_schema_by_hand() {
     assert!(contents(&found) == contents(&expected));
 
     let data = &done.dataset;
-    assert_eq!(data.to_string(), "f1: 21 nodes of 3 types, 40 edges of 4 types, 2 tasks");
+    assert_eq!(data.to_string(), "f1: 21 nodes of 3 types, 40 edges of 4 types, 3 tasks");
     let of = |source: &str, name: &str, to: &str| data.edge_type(&EdgeType::new(source, name, to)).unwrap();
     // results 3 and 8 have no driver, 5 and 11 no race
     let driven = of("results", "driverId", "drivers");
@@ -241,6 +251,13 @@ fn a_directory_is_the_import_of_a_schema_by_hand() {
         (&["0".into(), "1".into()][..], 24)
     );
     assert_eq!(task("driver-dnf").time.as_ref().unwrap()[23], 115 * DAY);
+    // two races of each row
+    let recommended = task("driver-race");
+    assert_eq!(recommended.on, TaskOn::Edges(EdgeType::new("drivers", "driver-race", "races")));
+    assert_eq!((parts("driver-race"), data.rows_of(recommended)), ([16, 16, 16], 48));
+    let Some(Seeds::Pairs(pairs)) = &recommended.seeds else { panic!("pairs") };
+    assert_eq!(pairs[..8], [0, 0, 0, 1, 1, 1, 1, 1]);
+    assert_eq!(recommended.time.as_ref().unwrap()[47], 115 * DAY);
 }
 
 #[test]
@@ -270,14 +287,19 @@ fn manifests_of_later_versions_describe_the_same_tables() {
     let manifest = json!({
         "name": "driver-race", "kind": "forecast", "task_type": "link_prediction", "time_col": "date",
         "src_entity_table": "drivers", "src_entity_col": "driverId", "dst_entity_table": "races",
-        "dst_entity_col": "raceId", "eval_k": 5,
+        "dst_entity_col": "raceId",
     });
-    write_json(new.join("tasks/driver-race/manifest.json"), manifest);
+    write_json(new.join("tasks/driver-race/manifest.json"), manifest.clone());
     let read = |dir: &Path| {
         let RelBench { schema, notes } = relbench(dir, &RelBenchOptions::default()).unwrap();
         (schema.to_string().replace(&dir.display().to_string(), "DIR"), notes)
     };
     assert_eq!(read(&new), read(&old));
+    let mut judged = manifest;
+    judged["eval_k"] = json!(5);
+    write_json(new.join("tasks/driver-race/manifest.json"), judged);
+    let schema = relbench(&new, &of_task("driver-race")).unwrap().schema;
+    assert_eq!((schema.links[0].metric.as_deref(), schema.targets.len()), (Some("map@5"), 0));
     // a task that completes a column names neither the key nor the time, and hides other columns
     let wet: ArrayRef = integers([0, 1, 0, 0, 1]);
     let columns = vec![("date", dates(100..105)), ("raceId", integers(0..5)), ("wet", wet)];
@@ -309,7 +331,7 @@ fn a_target_is_no_feature_and_options_choose_its_kind() {
     wet(integers([0, 1, 0, 0, 1]));
     let read = |options: &RelBenchOptions| relbench(dir.path(), options);
     let RelBench { schema, notes } = read(&RelBenchOptions::default()).unwrap();
-    assert_eq!(notes[1..], ["column 'races.wet' is not a feature: the task 'race-wet' hides it"]);
+    assert_eq!(notes, ["column 'races.wet' is not a feature: the task 'race-wet' hides it"]);
     assert_eq!(schema.nodes[1].ignore, ["wet"]);
     assert_eq!(schema.targets[2].task, Some(Target::Classification));
     // other tasks may read it
@@ -333,9 +355,7 @@ fn a_target_is_no_feature_and_options_choose_its_kind() {
     wet(Arc::new(lists));
     let error = read(&of_task("race-wet")).unwrap_err().to_string();
     assert!(
-        error.contains(
-            "task 'race-wet': its target 'wet' is a list per row; other tasks on nodes: driver-dnf"
-        ),
+        error.contains("task 'race-wet': its target 'wet' is a list per row; other tasks: driver-dnf"),
         "{error}"
     );
 }
@@ -377,9 +397,17 @@ fn faults_name_the_file_and_the_way_out() {
     assert!(error.contains("tasks/driver-dnf: train.parquet: the file is missing"), "{error}");
     let error = error_of(|_| (), &of_task("driver-dnff"));
     assert!(error.contains("unknown task 'driver-dnff', did you mean 'driver-dnf'?"), "{error}");
-    let error = error_of(|_| (), &of_task("driver-race"));
-    let part = "task 'driver-race': it recommends nodes, between 'drivers' and 'races', which is not \
-                imported; other tasks on nodes: driver-dnf, driver-position";
+    // no column says which of the nodes are recommended
+    let single = |dir: &Path| {
+        let mut rows = asked(110..112, Some(("raceId", integers([1; 2 * DRIVERS]))));
+        rows.foreign.push(("raceId", "races"));
+        PARTS.iter().for_each(|(part, _)| {
+            rows.write(&dir.join("tasks/driver-race").join(format!("{part}.parquet")), true);
+        });
+    };
+    let error = error_of(single, &of_task("driver-race"));
+    let part = "task 'driver-race': it recommends nodes, and 0 of the columns driverId and raceId have lists \
+                of them instead of one; other tasks: driver-dnf, driver-position";
     assert!(error.contains(part), "{error}");
     let columns = vec![("driver.code".to_string(), "ignore".parse().unwrap())];
     let error = error_of(|_| (), &RelBenchOptions { columns, ..RelBenchOptions::default() });

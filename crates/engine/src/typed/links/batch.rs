@@ -1,9 +1,12 @@
-//! Seeds of batches of links on several types.
+//! Seeds of batches of links on several types. An end of a row with a time is a seed at that time,
+//! so a node may be several seeds.
 //!
 //! ```text
 //! numbers of edges ─► positives, negatives ─► ends by type, pairs of their numbers ─► sampler
 //!                                                   excluded edges by relation ──────────┘
 //! ```
+
+use std::collections::HashMap;
 
 use graphmill_core::{End, NodeId};
 use graphmill_loader::{
@@ -53,7 +56,8 @@ impl<'a> LinkSeeds<'a> {
 
     /// Edges of each relation that the hops of a batch of these positives leave out.
     fn excluded(&self, positives: &[Triple]) -> Vec<ExcludedEdges> {
-        if self.exclude == Exclude::Nothing {
+        // rows with times read no edge from their time on
+        if self.exclude == Exclude::Nothing || self.of.edges.times.is_some() {
             return Vec::new();
         }
         let mut lists: Vec<Vec<Edge>> = vec![Vec::new(); self.of.inputs.graph.relations().len()];
@@ -74,6 +78,33 @@ impl<'a> LinkSeeds<'a> {
     }
 }
 
+/// Numbers of ends that have times. Ends without times are their own numbers.
+#[derive(Default)]
+struct TimedEnds {
+    /// Row and time of each number.
+    ends: Vec<(NodeId, i64)>,
+    numbers: HashMap<(NodeId, i64), NodeId>,
+}
+
+impl TimedEnds {
+    /// Number of `row` at `time`.
+    fn number(&mut self, row: NodeId, time: i64) -> NodeId {
+        let Self { ends, numbers } = self;
+        *numbers.entry((row, time)).or_insert_with(|| {
+            ends.push((row, time));
+            (ends.len() - 1) as NodeId
+        })
+    }
+
+    /// Row and time of an end.
+    fn of(&self, number: NodeId) -> (NodeId, Option<i64>) {
+        match self.ends.get(number as usize) {
+            Some(&(row, time)) => (row, Some(time)),
+            None => (number, None),
+        }
+    }
+}
+
 impl SeedSource for LinkSeeds<'_> {
     /// Ends of the training edges with these numbers and of their negatives.
     fn fill(&self, key: BatchKey, part: &[NodeId], mut memory: TypedSeeds) -> Result<TypedSeeds> {
@@ -81,20 +112,33 @@ impl SeedSource for LinkSeeds<'_> {
         let mut links = memory.links.take().unwrap_or_default();
         links.clear();
         let positives: Vec<Triple> = part.iter().map(|&number| edges.parts[0][number as usize]).collect();
+        let of_rows = edges.times.as_ref().map(|times| &times.of_parts[0]);
+        let times: Vec<i64> = match of_rows {
+            Some(times) => part.iter().map(|&number| times[number as usize]).collect(),
+            None => Vec::new(),
+        };
         let [by_source, by_destination] = self.each;
-        let sources = self.negatives.draw(key, End::Source, &positives, by_source)?;
-        let destinations = self.negatives.draw(key, End::Destination, &positives, by_destination)?;
+        let drawn = (&positives[..], &times[..]);
+        let sources = self.negatives.draw(key, End::Source, drawn, by_source)?;
+        let destinations = self.negatives.draw(key, End::Destination, drawn, by_destination)?;
         // ends by first appearance
-        let mut rows = Vec::new();
+        let (mut rows, mut ends) = (Vec::new(), TimedEnds::default());
         links.positives = positives.len();
-        positives.iter().for_each(|&[u, _, v]| links.push(u, v, &mut rows));
+        let mut push = |i: usize, [u, v]: [NodeId; 2]| {
+            let [u, v] = match times.get(i) {
+                Some(&time) => [u, v].map(|row| ends.number(row, time)),
+                None => [u, v],
+            };
+            links.push(u, v, &mut rows);
+        };
+        positives.iter().enumerate().for_each(|(i, &[u, _, v])| push(i, [u, v]));
         for (i, &[u, _, v]) in positives.iter().enumerate() {
             for k in 0..by_source.max(by_destination) {
                 if k < by_destination {
-                    links.push(u, destinations[i * by_destination + k], &mut rows);
+                    push(i, [u, destinations[i * by_destination + k]]);
                 }
                 if k < by_source {
-                    links.push(sources[i * by_source + k], v, &mut rows);
+                    push(i, [sources[i * by_source + k], v]);
                 }
             }
         }
@@ -105,11 +149,14 @@ impl SeedSource for LinkSeeds<'_> {
         }
         // those of one type after those of another
         let mut lists: Vec<Vec<NodeId>> = vec![Vec::new(); self.of.inputs.graph.schema().num_types()];
+        let mut at_times: Vec<Vec<i64>> = vec![Vec::new(); lists.len()];
         let mut placed = Vec::with_capacity(rows.len());
         for &row in &rows {
+            let (row, time) = ends.of(row);
             let (t, v) = edges.node(row);
             placed.push((t, lists[t].len()));
             lists[t].push(v);
+            at_times[t].extend(time);
         }
         let mut starts = vec![0; lists.len()];
         for t in 1..lists.len() {
@@ -119,6 +166,9 @@ impl SeedSource for LinkSeeds<'_> {
         links.renumber(&to);
         let lists: Vec<&[NodeId]> = lists.iter().map(Vec::as_slice).collect();
         let mut seeds = memory.refill(key.batch, &lists);
+        if of_rows.is_some() {
+            seeds.times = at_times;
+        }
         seeds.excluded = self.excluded(&positives);
         seeds.links = Some(links);
         Ok(seeds)

@@ -9,6 +9,7 @@
 //! | `shares.rs` | seeds of a rank: its share of a batch |
 //! | `learner.rs` | embeddings, scores, loss, update |
 //! | `position.rs` | files of a checkpoint |
+//! | `timed.rs` | rankings of rows with times, as of these times |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;
@@ -19,6 +20,7 @@ mod position;
 mod saved;
 mod shares;
 mod task;
+mod timed;
 mod trainer;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{
     saved::SavedTypedLinks,
 };
 use crate::{
-    Result,
+    Error, Result,
     relational::find_relation,
     saved::{
         keys::Names,
@@ -27,7 +27,8 @@ impl SavedTypedLinks<'_> {
     /// an edge of the relation.
     ///
     /// # Errors
-    /// The relation is unknown, or those of [`SavedTypedRun::predict_new`] but for the output.
+    /// The relation is unknown, the rows of the task have times, or those of
+    /// [`SavedTypedRun::predict_new`] but for the output.
     pub fn best_of_new(
         &self,
         data: &TypedDataset,
@@ -38,6 +39,13 @@ impl SavedTypedLinks<'_> {
     ) -> Result<BestOfNew> {
         self.run.check_new_nodes()?;
         let (of, model) = self.open(data, reading)?;
+        if of.inputs.times.is_some() {
+            return Err(Error::usage(format!(
+                "new nodes: the rows of task '{}' have times, and a table of new nodes gives none; import \
+                 the tables again with the new rows, and pass --dataset",
+                of.edges.task
+            )));
+        }
         let number = find_relation(&data.name, of.edges.relations.iter().map(|of| &of.name[..]), relation)?;
         let asked = &of.edges.relations[number];
         let [own, other] = [end.other(), end].map(|end| asked.types[end as usize]);

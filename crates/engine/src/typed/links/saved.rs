@@ -13,12 +13,14 @@ use super::{
     learner::LinkModel,
     position::assign,
     task::TypedLinks,
+    timed::TimedRanking,
 };
 use crate::{
     Result, TrainConfig,
     checkpoint::load_params,
+    link::LinkMetric,
     predictions::Target,
-    relational::Embedded,
+    relational::{Embedded, metric, scores_by},
     saved::{
         SavedRun, Scores, Selection, Written,
         links::{BestLinks, Reading},
@@ -86,7 +88,7 @@ impl<'r> SavedTypedLinks<'r> {
         self.embedded(of, model, watch)
     }
 
-    /// Computes the embeddings of the ends of links.
+    /// Computes the embeddings of the ends of links; if rows have times, as of the end of the data.
     pub(super) fn embedded(
         &self,
         of: TypedLinks,
@@ -108,7 +110,17 @@ impl<'r> SavedTypedLinks<'r> {
     /// # Errors
     /// The model cannot be read or does not fit the dataset, or `watch` stops the work.
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
-        self.load(data, Reading::Training, watch)?.scores(self.run, data, watch)
+        let (of, model) = self.open(data, Reading::Training)?;
+        if of.edges.times.is_none() {
+            return self.embedded(of, model, watch)?.scores(self.run, data, watch);
+        }
+        let chosen = self.run.blame_config(metric(self.config(), &of.edges))?;
+        let sampler = self.run.blame_config(build::sampler(self.config(), &of.inputs))?;
+        let tables = of.inputs.host_tables();
+        let ranking =
+            TimedRanking { config: self.config(), of: &of, sampler: &*sampler, tables: &tables, watch };
+        let rank = &mut |part: usize, metrics: &[LinkMetric]| ranking.scores(&model, part, metrics);
+        scores_by(self.run, data, &of.edges, chosen, rank)
     }
 
     /// Writes the `k` best candidates of each selected node with their scores, the best first, as

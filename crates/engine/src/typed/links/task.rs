@@ -5,10 +5,18 @@
 //! Edges that validate or test are removed from the graph, with their reverses, before a batch is
 //! drawn. Training edges that repeat one of them, or are its reverse, are not learned.
 //!
+//! If rows have times, each seed of a batch is a node at the time of its row, and its neighbourhood
+//! holds what existed then. The edges that a row predicts are those from its time on, which no seed
+//! of that time reads, so no edge is removed: earlier edges, also between the same nodes and also
+//! those that earlier rows predicted, are history. A stored edge between the ends of a row that the
+//! row would read although it is not earlier is refused: one without a time, or one of the row's
+//! own time with an inclusive bound.
+//!
 //! # Source
 //!
 //! Zhang and Chen, *Link prediction based on graph neural networks*, NeurIPS 2018, section 3.2
-//! (removed edges); Schlichtkrull et al., ESWC 2018, section 4 (encoder and decoder of relations).
+//! (removed edges); Schlichtkrull et al., ESWC 2018, section 4 (encoder and decoder of relations);
+//! Robinson et al., RelBench, NeurIPS 2024 (datasets and benchmarks), section 3 (rows at times).
 //!
 //! # Cost
 //!
@@ -18,14 +26,24 @@
 use std::sync::Arc;
 
 use graphmill_core::{NodeId, typed::TypedGraph};
-use graphmill_data::typed::{EdgeType, TypedDataset};
+use graphmill_data::{
+    partition::TypedPartitionDir,
+    typed::{EdgeData, EdgeType, TypedDataset},
+};
+use graphmill_loader::{
+    link::Corrupt,
+    time::{TimeBound, TimeOptions},
+};
 
-use super::super::{edges::tables as tables_of, tables::Tables, task::TypedTask};
+use super::super::{edges::tables as tables_of, tables::Tables, task::TypedTask, time::TaskTimes};
 use crate::{
     Error, Result, TrainConfig,
-    config::link::LinkOptions,
+    config::{
+        EvalEvery,
+        link::{ExcludedFromMessages, LinkOptions},
+    },
     link::split::{self, Edge},
-    relational::{LinkEdges, Relation, Triple},
+    relational::{LinkEdges, Relation, RowTimes, Triple},
     tiers::Selected,
 };
 
@@ -43,7 +61,8 @@ pub(in crate::typed) struct TypedLinks {
     pub(in crate::typed) edges: LinkEdges,
     /// Features of nodes and edges, and the graph that batches read.
     pub(in crate::typed) inputs: TypedTask,
-    /// Relations of the graph that hold the edges of each relation of the task.
+    /// Relations of the graph that hold the edges of each relation of the task; rows with times
+    /// need no such edges.
     pub(super) held: Vec<Held>,
     /// Facts for the user.
     pub(super) notes: Vec<String>,
@@ -69,6 +88,10 @@ impl TypedLinks {
         tables: Tables,
     ) -> Result<Self> {
         let mut edges = LinkEdges::new(data, config)?;
+        edges.read_times(data)?;
+        if let Some(times) = edges.times.clone() {
+            return at_times(config, data, edges, &times);
+        }
         let held = held(data, &edges)?;
         let [train, valid, test] = &edges.parts;
         let mut notes = vec![format!(
@@ -123,11 +146,113 @@ impl TypedLinks {
     }
 }
 
+/// The links of rows with `times`, and the graph with all edges and their times.
+///
+/// # Errors
+/// An option is for links without times; no edge and no node has a time; a row would read an edge
+/// that it predicts; or features exceed f32.
+fn at_times(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    edges: LinkEdges,
+    times: &RowTimes,
+) -> Result<TypedLinks> {
+    check(config)?;
+    let bound = config.own.get::<TimeOptions>().time_bound;
+    let on = &edges.relations[0].on;
+    if let Some(stored) = data.edges.iter().find(|stored| stored.edge_type == *on) {
+        refuse_visible(data, stored, &edges, times, bound)?;
+    }
+    let [train, valid, test] = edges.parts.each_ref().map(Vec::len);
+    let counts = times.counts();
+    let notes = vec![format!(
+        "rows have times: {train} edges at {} times train, {valid} at {} validate, {test} at {} test; \
+         batches and scores read what existed then",
+        counts[0], counts[1], counts[2]
+    )];
+    let graph = data.graph()?;
+    let times = TaskTimes::of_links(data, &edges.task, &graph)?;
+    let tables = tables_of(config, data)?;
+    let inputs =
+        TypedTask { edges: tables, times: Some(times), ..TypedTask::of_links(data, &edges.task, graph)? };
+    let held = data.edges.iter().position(|stored| stored.edge_type == *on);
+    let held = held.map(|forward| Held { forward, reverse: None });
+    Ok(TypedLinks { edges, inputs, held: held.into_iter().collect(), notes })
+}
+
+/// Refuses options that rows with times do not follow.
+fn check(config: &TrainConfig) -> Result<()> {
+    let options: LinkOptions = config.own.get();
+    if TypedPartitionDir::is_in(&config.dataset) {
+        return Err(Error::usage(
+            "the rows of the task have times, and ranks learn links without; train on the dataset before \
+             graphmill partition",
+        ));
+    }
+    let refuse =
+        |option: &str, why: &str| Err(Error::usage(format!("--{option} with rows that have times: {why}")));
+    if options.ends(false) != Corrupt::Destination {
+        let why = "a row has one source, and its destinations are ranked; use --corrupt destination";
+        return refuse("corrupt", why);
+    }
+    if config.eval_every == EvalEvery::Auto {
+        let why = "the work of scores at many times is not counted; give a number of epochs";
+        return refuse("eval-every auto", why);
+    }
+    if options.disjoint > 0.0 {
+        return refuse("disjoint", "no row reads the edges that it predicts; leave it out");
+    }
+    if options.exclude != ExcludedFromMessages::WithReverses {
+        return refuse("exclude", "no row reads an edge from its time on; leave it out");
+    }
+    Ok(())
+}
+
+/// Refuses edges of the task's type that a row reads although it predicts them.
+fn refuse_visible(
+    data: &TypedDataset,
+    stored: &EdgeData,
+    edges: &LinkEdges,
+    times: &RowTimes,
+    bound: TimeBound,
+) -> Result<()> {
+    let rows = edges.parts.iter().flatten().zip(times.of_parts.iter().flatten());
+    for (&edge, &time) in rows {
+        let (u, v) = local(edges, edge);
+        let row = stored.row(v);
+        let sources = &stored.indices[row.clone()];
+        let first = row.start + sources.partition_point(|&other| other < u);
+        let last = row.start + sources.partition_point(|&other| other <= u);
+        let (why, fix) = match &stored.time {
+            None if first < last => ("has no time", "add times to the edges"),
+            Some(of) if bound.admits(time, time) && of[first..last].contains(&time) => {
+                ("has the time of the row", "use --time-bound strict")
+            }
+            _ => continue,
+        };
+        return Err(Error::dataset(
+            &data.name,
+            format!(
+                "the edge {u} -> {v} of type {} {why}, so a row of task '{}' at time {time} would read the \
+                 edge that it predicts; {fix}",
+                stored.edge_type, edges.task
+            ),
+        ));
+    }
+    Ok(())
+}
+
 /// Relations of the graph that hold the edges of each relation of a task.
 fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<Held>> {
     let of = |on: &EdgeType| -> Result<usize> {
         let found = data.edges.iter().position(|edges| edges.edge_type == *on);
-        found.ok_or_else(|| Error::dataset(&data.name, format!("it has no edge type {on}")))
+        found.ok_or_else(|| {
+            let message = format!(
+                "its link task is on {on}, but it has no such edges, so that nothing is known before a row; \
+                 give the rows of the task times, or store the edges"
+            );
+            Error::dataset(&data.name, message)
+        })
     };
     let held = |relation: &Relation| {
         let forward = of(&relation.on)?;

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use graphmill_core::{End, NodeId};
+use graphmill_core::{End, NodeId, progress::Quiet};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::SeedOrder,
@@ -28,6 +28,7 @@ use super::{
     learner::{LinkLearner, LinkModel},
     shares::RankSeeds,
     task::TypedLinks,
+    timed::TimedRanking,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
@@ -37,7 +38,8 @@ use crate::{
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
     record::{
-        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, RankRecord, Summary,
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, RankRecord,
+        Summary,
     },
     relational::{Ranking, VALID, ends, metric},
     run::notices::{ALL_IN_HOST, opening},
@@ -335,13 +337,19 @@ impl<'a> BatchRun for LinkRun<'a> {
     fn score(&mut self, learner: &mut LinkLearner<'a>, part: Part) -> Result<Option<Scored>> {
         let (metric, max, view) = (self.metric.clone(), self.config.eval_nodes, self.view);
         let (number, metrics) = (1 + part as usize, std::slice::from_ref(&metric));
-        let ranking = self.ranking(&learner.model, max)?;
-        let (scores, _) = match view.map(|view| &view.ranks) {
-            None => rayon::scope(|_| ranking.scores(number, metrics)),
-            Some(ranks) => {
-                let gather = |own: &[Vec<f64>]| ranks.gather_lists(own);
-                let share = QueryShare { number: ranks.rank(), of: ranks.size(), gather: &gather };
-                ranking.scores_by_share(number, metrics, &share)?
+        let (scores, _) = if self.of.edges.times.is_some() {
+            let Self { config, of, sampler, tables, .. } = self;
+            let ranking = TimedRanking { config, of, sampler: *sampler, tables, watch: &Quiet };
+            ranking.scores(&learner.model, number, metrics)?
+        } else {
+            let ranking = self.ranking(&learner.model, max)?;
+            match view.map(|view| &view.ranks) {
+                None => rayon::scope(|_| ranking.scores(number, metrics)),
+                Some(ranks) => {
+                    let gather = |own: &[Vec<f64>]| ranks.gather_lists(own);
+                    let share = QueryShare { number: ranks.rank(), of: ranks.size(), gather: &gather };
+                    ranking.scores_by_share(number, metrics, &share)?
+                }
             }
         };
         let mut score = scores.get(&metric.name()).copied();

@@ -20,10 +20,11 @@ pub(super) fn command() -> Command {
             "Import a database and tasks of RelBench.\n\n\
              SRC is the directory of a dataset in the cache of RelBench: db/TABLE.parquet, and \
              tasks/NAME/train.parquet, val.parquet and test.parquet. Each table becomes a node type, each \
-             foreign key an edge type with its reverse, and each task with one target per row a task. Nodes \
-             and edges exist from the time of their row, so that no prediction sees what came later. \
-             Columns become features as those of graphmill import tables; free text is ignored.\n\n\
-             Tasks that recommend nodes are left out.",
+             foreign key an edge type with its reverse, and each task with one target per row, or with \
+             recommended nodes, a task. Nodes and edges exist from the time of their row, so that no \
+             prediction sees what came later. Columns become features as those of graphmill import tables; \
+             free text is ignored.\n\n\
+             Tasks with other lists per row are left out.",
         )
         .after_long_help(
             "Examples:\n  \
@@ -37,7 +38,7 @@ pub(super) fn command() -> Command {
         .arg(repeated(
             "task",
             "NAME",
-            "Task to import; may be repeated [default: all on nodes]",
+            "Task to import; may be repeated [default: all]",
             "A directory of SRC/tasks. Columns of tables that a task predicts are not features, so name one \
              task if the tasks of SRC predict different columns",
         ))

@@ -12,7 +12,10 @@ use super::{
     runs::{check_size, draw_runs, start},
     scratch::{Run, RunScratch},
 };
-use crate::{link::ExcludedEdges, prefetch::prefetch};
+use crate::{
+    link::{ExcludedEdges, ExcludedPlaces},
+    prefetch::prefetch,
+};
 
 /// In-neighbours of all nodes by each edge type, wherever their lists are.
 ///
@@ -60,24 +63,25 @@ pub fn drawn_neighbor(graph: &Graph, v: NodeId, word: u64) -> Option<NodeId> {
 }
 
 /// Step of a path: from a node to one of its in-neighbours.
-#[derive(Clone, Copy)]
 pub(crate) struct PathStep<'a> {
     pub(crate) graph: &'a Graph,
-    /// Edges that no walk takes.
-    pub(crate) excluded: Option<&'a ExcludedEdges>,
+    /// Places of the edges that no walk takes.
+    pub(crate) excluded: Option<ExcludedPlaces<'a>>,
 }
 
-impl PathStep<'_> {
+impl<'a> PathStep<'a> {
+    /// Creates a step over the edges of `graph` that are not excluded.
+    pub(crate) fn new(graph: &'a Graph, excluded: Option<&'a ExcludedEdges>) -> Self {
+        let places = |excluded| ExcludedPlaces::new(excluded, |_, v| graph.in_neighbors(v));
+        Self { graph, excluded: excluded.map(places) }
+    }
+
     /// Uniform neighbour of `v` by a random word; `None` if no edge is left.
     fn neighbor(&self, v: NodeId, word: u64) -> Option<NodeId> {
-        let excluded = self.excluded.map_or(&[][..], |excluded| excluded.sources_of(v));
-        if excluded.is_empty() {
-            return drawn_neighbor(self.graph, v, word);
-        }
+        let Some(excluded) = &self.excluded else { return drawn_neighbor(self.graph, v, word) };
         let row = self.graph.in_neighbors(v);
-        let is_left = |u: &&NodeId| excluded.binary_search(&(v, **u)).is_err();
-        let left = row.iter().filter(is_left).count() as u64;
-        row.iter().filter(is_left).nth(keyed::scaled(word, left) as usize).copied()
+        let number = keyed::scaled(word, excluded.left(v, row.len() as u64));
+        row.get(excluded.place(v, number) as usize).copied()
     }
 }
 

@@ -106,6 +106,7 @@ impl HopSampler for Neighbor {
             is_per_node: true,
             access: NeighborAccess::OwnList,
             reads_edge_weights: false,
+            leaves_out: false,
         }
     }
 

@@ -300,6 +300,7 @@ impl HopSampler for Weighted {
             is_per_node: true,
             access: NeighborAccess::OwnList,
             reads_edge_weights: matches!(self.weights, Weights::Stored),
+            leaves_out: false,
         }
     }
 

@@ -299,7 +299,7 @@ fn same(a: &Sampled, b: &Sampled) -> bool {
 /// other destinations if that is declared.
 fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option<i64>, case: &str) {
     let drawn = |dst: &[NodeId]| -> Vec<(NodeId, Vec<NodeId>)> {
-        let request = HopRequest { graph, hop, dst, key: KEY, aggregation: Default::default() };
+        let request = HopRequest::new(graph, hop, dst, KEY);
         let mut block = Block::default();
         let result = sampler.sample_hop(&request, &mut HopScratch::default(), &mut block);
         result.unwrap_or_else(|error| panic!("{case}: hop {hop}: {error}"));

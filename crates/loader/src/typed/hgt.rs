@@ -176,7 +176,7 @@ impl Hgt {
             out.indices.clear();
             return Ok(());
         }
-        let request = HopRequest { graph, hop, dst, key, aggregation: Aggregation::Other };
+        let request = HopRequest::new(graph, hop, dst, key);
         self.draws[r].sample_hop(&request, scratch, out)?;
         if let Some(excluded) = seeds.excluded(r) {
             excluded.remove_from(graph, dst, Aggregation::Other, false, out, None);

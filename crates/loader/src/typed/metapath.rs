@@ -268,13 +268,12 @@ impl TypedSampler for MetapathWalk {
                 }
                 let slice = &mut block.relations[r];
                 let key = BatchKey { seed: keyed::key(&[key.seed, PART, t as u64]), ..key };
-                let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
+                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, dst, key) };
                 if let Some(source) = &self.source {
                     refuse_excluded(seeds, relations)?;
                     self.walk.sample_paths_from(&**source, &draw, relations, scratch, slice)?;
                 } else {
-                    let step =
-                        |&r: &usize| PathStep { graph: graph.relation(r), excluded: seeds.excluded(r) };
+                    let step = |&r: &usize| PathStep::new(graph.relation(r), seeds.excluded(r));
                     let path: Vec<PathStep> = relations.iter().map(step).collect();
                     self.walk.sample_paths(&draw, &path, scratch, slice)?;
                 }

@@ -210,7 +210,7 @@ impl TypedSampler for RelationHops {
                 }
                 let slice = &mut block.relations[r];
                 let key = self.key(key, schema, r);
-                let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
+                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, dst, key) };
                 if positions {
                     let sampler = sampler.by_edges().ok_or_else(cannot_name_edges)?;
                     sampler.sample_hop_edges(&draw, scratch, slice, &mut block.positions[r])?;

@@ -5,6 +5,7 @@
 //! names the structs ([`OptionGroup`]) that its algorithm reads. Flags, files and help are derived
 //! from the structs and the tables, including rows that other crates register.
 
+mod at_times;
 mod check;
 mod command;
 mod derived;

@@ -177,11 +177,12 @@ impl RandomWalk {
 
     /// Overwrites `scratch.walks` with the walks that start at the nodes of `group`, and clears the
     /// visits.
-    pub(super) fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
+    pub(super) fn begin(&self, group: &[NodeId], request: &HopRequest, scratch: &mut RunScratch) {
         let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
         visits.clear();
-        for (from, &v) in (0..).zip(group) {
+        let key = request.hop_key();
+        for (from, v) in (0..).zip(group.iter().map(|&v| request.name(v))) {
             let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
             let walk = |number: usize| Walk {
                 stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
@@ -198,7 +199,6 @@ impl RandomWalk {
 struct Walks<'a> {
     sampler: &'a RandomWalk,
     request: &'a HopRequest<'a>,
-    key: u64,
     excluded: Option<ExcludedPlaces<'a>>,
 }
 
@@ -227,7 +227,7 @@ impl Walks<'_> {
         let &RandomWalk { length, restart, .. } = self.sampler;
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         group.iter().for_each(|&v| prefetch(rows, v as usize));
-        self.sampler.begin(group, self.key, scratch);
+        self.sampler.begin(group, self.request, scratch);
         let RunScratch { walks, visits, .. } = scratch;
         for _ in 0..length {
             for walk in walks.iter_mut() {
@@ -299,7 +299,6 @@ impl StepSampler for RandomWalk {
         block: &mut Block,
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
-        let key = request.hop_key();
         start(block);
         if scratch.runs.is_empty() {
             scratch.runs.push(Run::default());
@@ -317,7 +316,7 @@ impl StepSampler for RandomWalk {
             places.as_ref().map_or(degree, |places| places.left(v, degree))
         };
         for group in dst.chunks(self.step_group()) {
-            self.begin(group, key, scratch);
+            self.begin(group, request, scratch);
             for _ in 0..self.length {
                 let RunScratch { walks, visits, .. } = scratch;
                 at.clear();
@@ -362,7 +361,7 @@ impl HopSampler for RandomWalk {
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
         let places = |excluded| ExcludedPlaces::new(excluded, |_, v| request.graph.in_neighbors(v));
         let excluded = request.excluded.map(places);
-        let walks = Walks { sampler: self, request, key: request.hop_key(), excluded };
+        let walks = Walks { sampler: self, request, excluded };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| walks.draw(dst, scratch, block))
     }
 

@@ -43,6 +43,7 @@ impl MinibatchSampler for HopStack {
             num_layers: self.0.num_layers(),
             is_random: properties.is_random,
             reads_edge_weights: properties.reads_edge_weights,
+            leaves_out: properties.leaves_out,
             subgraphs: None,
         }
     }

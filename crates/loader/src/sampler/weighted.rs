@@ -311,7 +311,7 @@ impl HopSampler for Weighted {
         {
             return neighbor.sample_hop(request, scratch, block);
         }
-        let draws = Draws { sampler: self, graph: request.graph, fanout, key: request.hop_key() };
+        let draws = Draws { sampler: self, request, fanout, key: request.hop_key() };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| draws.draw(dst, scratch, block))
     }
 }

@@ -122,8 +122,8 @@ impl Service for StepService {
 /// Single neighbours of all nodes: own ones from `graph`, those of other ranks from their owners.
 pub(crate) struct Steps<'s> {
     pub(crate) post: &'s Messenger,
-    /// Number of the service.
-    pub(crate) service: u32,
+    /// Numbers of the services of single neighbours and of lists.
+    pub(crate) services: [u32; 2],
     pub(crate) book: &'s NodeOwnership,
     pub(crate) graph: &'s Graph,
     /// In-degrees of all nodes.
@@ -143,7 +143,7 @@ impl StepSource for Steps<'_> {
             let share = &shares[to];
             if !share.ids.is_empty() {
                 let pairs = share.at.iter().flat_map(|&i| [at[i as usize].0, at[i as usize].1]);
-                asked.push((to, share, self.post.ask(to, self.service, |words| words.extend(pairs))));
+                asked.push((to, share, self.post.ask(to, self.services[0], |words| words.extend(pairs))));
             }
         }
         for &i in &shares[self.book.rank()].at {
@@ -160,5 +160,9 @@ impl StepSource for Steps<'_> {
             share.at.iter().zip(found).for_each(|(&i, &to)| at[i as usize].1 = to);
         }
         Ok(())
+    }
+
+    fn lists(&self, nodes: &[NodeId]) -> Result<Graph> {
+        fetch_lists((self.post, self.services[1]), self.book, self.graph, nodes)
     }
 }

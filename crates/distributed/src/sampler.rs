@@ -208,7 +208,9 @@ impl Distributed {
                 self.post.serve(self.number_of(FETCH), Arc::new(ListService { graph, book }));
             }
             Method::Steps(_) => {
-                self.post.serve(self.number_of(STEP), Arc::new(StepService { graph, book }));
+                let (steps, lists) = (book.clone(), graph.clone());
+                self.post.serve(self.number_of(STEP), Arc::new(StepService { graph, book: steps }));
+                self.post.serve(self.number_of(FETCH), Arc::new(ListService { graph: lists, book }));
             }
         }
     }
@@ -285,8 +287,8 @@ impl Distributed {
         let Some(sampler) = self.inner.by_steps() else {
             return Err(Error::invalid("the sampler reads no single neighbours"));
         };
-        let service = self.number_of(STEP);
-        let source = Steps { post: &self.post, service, book: &self.book, graph: request.graph, degrees };
+        let services = [STEP, FETCH].map(|service| self.number_of(service));
+        let source = Steps { post: &self.post, services, book: &self.book, graph: request.graph, degrees };
         sampler.sample_hop_by_steps(request, &source, scratch, block)
     }
 }
@@ -341,7 +343,7 @@ impl Service for Drawing {
         }
         let Request { hop, key, aggregation, names_edges } = question;
         self.spare.with(|drawn| {
-            let request = HopRequest { graph: &self.graph, hop, dst: ids, key, aggregation };
+            let request = HopRequest { aggregation, ..HopRequest::new(&self.graph, hop, ids, key) };
             drawn.draw(&*self.inner, &request, self.first_edge.filter(|_| names_edges))?;
             let began = Instant::now();
             let Drawn { block: Block { indptr, indices, edge_weight, .. }, numbers, .. } = &*drawn;

@@ -212,7 +212,13 @@ impl NodeSets for StoreSubgraphs {
 impl MinibatchSampler for StoreSubgraphs {
     fn properties(&self) -> SamplerProperties {
         let subgraphs = Some(self.epoch);
-        SamplerProperties { num_layers: 1, is_random: true, reads_edge_weights: false, subgraphs }
+        SamplerProperties {
+            num_layers: 1,
+            is_random: true,
+            reads_edge_weights: false,
+            leaves_out: false,
+            subgraphs,
+        }
     }
 
     fn sample(&self, request: &BatchRequest, _: &mut Workspace, seeds: Seeds) -> Result<Sampled> {

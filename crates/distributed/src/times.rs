@@ -32,7 +32,7 @@ pub const TIME_DRAWS: u32 = 6;
 pub const TIME_LAST: u32 = 7;
 /// Words of a request for draws before the nodes: relation, fanout, the key, and the columns of the
 /// reply.
-const HOP_WORDS: usize = 5;
+const HOP_WORDS: usize = 6;
 
 /// Part of a rank's graph, from which it draws for all ranks.
 struct OwnPart {
@@ -82,8 +82,10 @@ impl OwnPart {
     /// Draws for own nodes on the calling thread, with the columns `arrays` of a reply.
     fn draw(&self, hop: &TimeHop, of: TimeDestinations, arrays: u32, drawn: &mut Drawn) -> Result<()> {
         let Drawn { admitted, indptr, sources, positions, numbers, times, time_words } = drawn;
-        let to =
-            TimeDrawn { indptr, sources, positions, times: (arrays & has::TIMES > 0).then_some(&mut *times) };
+        // these draws weight no edges
+        let weights = &mut Vec::new();
+        let with_times = (arrays & has::TIMES > 0).then_some(&mut *times);
+        let to = TimeDrawn { indptr, sources, weights, positions, times: with_times };
         admitted.clear();
         self.rows(false).draw(hop, of, admitted, to)?;
         numbers.clear();
@@ -165,13 +167,13 @@ impl TimeSource for TimesOverRanks {
             // all nodes are own ones, and positions are the numbers
             return self.own.rows(true).draw(hop, of, admitted, drawn);
         }
-        let TimeDrawn { indptr, sources, positions, times } = drawn;
+        let TimeDrawn { indptr, sources, weights, positions, times } = drawn;
         let mut arrays = if hop.positions { has::POSITIONS } else { 0 };
         arrays |= if times.is_some() { has::TIMES } else { 0 };
         let shares = self.own.owners(hop.relation).by_owner(of.nodes);
         let fanout = u32::try_from(hop.fanout).unwrap_or(u32::MAX);
         let [low, high] = [hop.key as u32, (hop.key >> 32) as u32];
-        let question: [u32; HOP_WORDS] = [hop.relation as u32, fanout, low, high, arrays];
+        let question: [u32; HOP_WORDS] = [hop.relation as u32, hop.hop as u32, fanout, low, high, arrays];
         let asked = self.ask(TIME_DRAWS, &shares, of, &question);
         let own = &shares[self.post.rank()];
         self.own.spare.with(|mine| {
@@ -196,8 +198,7 @@ impl TimeSource for TimesOverRanks {
             }
             positions.clear();
             let positions = hop.positions.then_some(positions);
-            let (indices, weights) = (sources, &mut Vec::new());
-            Merged { indptr, indices, weights, positions, times }.fill(of.nodes.len(), &parts)
+            Merged { indptr, indices: sources, weights, positions, times }.fill(of.nodes.len(), &parts)
         })
     }
 
@@ -254,7 +255,8 @@ struct Draws(Arc<OwnPart>);
 
 impl Service for Draws {
     fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        let Some((&[relation, fanout, low, high, arrays], rest)) = words.split_first_chunk::<HOP_WORDS>()
+        let Some((&[relation, hop, fanout, low, high, arrays], rest)) =
+            words.split_first_chunk::<HOP_WORDS>()
         else {
             return Err(Error::invalid("a request of too few words"));
         };
@@ -262,6 +264,7 @@ impl Service for Draws {
         let (nodes, times) = read_rows(&self.0, &[relation], rest)?;
         let hop = TimeHop {
             relation,
+            hop: hop as usize,
             fanout: if fanout == u32::MAX { usize::MAX } else { fanout as usize },
             key: u64::from(high) << 32 | u64::from(low),
             positions: arrays & has::POSITIONS > 0,

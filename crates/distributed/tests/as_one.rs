@@ -42,6 +42,9 @@ use graphmill_loader::{
     },
 };
 
+#[path = "as_one/left_out.rs"]
+mod left_out;
+
 const NODES: usize = 700;
 
 /// Weighted graph of uneven degrees.
@@ -286,7 +289,7 @@ fn edges_of_blocks_are_named_over_ranks_and_their_rows_are_those_of_the_whole_ta
             let dst: Vec<NodeId> = (0..60).map(|i| i * 11 % NODES as NodeId).collect();
             let key = BatchKey { seed: 9, epoch: 2, batch: 4 };
             let draw = |sampler: &dyn HopSampler, graph: &Graph| {
-                let request = HopRequest { graph, hop: 1, dst: &dst, key, aggregation: Aggregation::Other };
+                let request = HopRequest::new(graph, 1, &dst, key);
                 let (mut scratch, mut block, mut named) =
                     (HopScratch::default(), Block::default(), Vec::new());
                 let sampler = sampler.by_edges().unwrap();

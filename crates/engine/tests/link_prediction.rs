@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use graphmill_core::{Block, NodeId};
+use graphmill_core::{Block, Graph, NodeId};
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
     Dataset, Error, Result, RunContext, RunDir, TrainConfig, build,
@@ -206,8 +206,12 @@ fn interrupted_runs_resume_to_the_same_bits() {
 }
 
 /// A sampler that looks for excluded edges in every batch.
-struct Watched {
+struct Watched<'a> {
     inner: Box<dyn MinibatchSampler>,
+    config: &'a TrainConfig,
+    data: &'a Dataset,
+    /// True if batches are those of the graph without their excluded edges.
+    is_exact: bool,
     batches: Arc<AtomicU64>,
     edges: Arc<AtomicU64>,
 }
@@ -227,7 +231,17 @@ pub(crate) fn edges(batch: &Sampled) -> Vec<(NodeId, NodeId)> {
     batch.blocks.iter().flat_map(of).collect()
 }
 
-impl MinibatchSampler for Watched {
+/// The graph without these edges, each a source and a destination.
+fn without(graph: &Graph, edges: &[(NodeId, NodeId)]) -> Graph {
+    let (mut indptr, mut indices) = (vec![0], Vec::new());
+    for v in 0..graph.num_nodes() as NodeId {
+        indices.extend(graph.in_neighbors(v).iter().copied().filter(|&u| !edges.contains(&(u, v))));
+        indptr.push(indices.len() as u64);
+    }
+    Graph::new(indptr.into(), indices.into()).unwrap()
+}
+
+impl MinibatchSampler for Watched<'_> {
     fn sample(
         &self,
         request: &BatchRequest,
@@ -241,12 +255,26 @@ impl MinibatchSampler for Watched {
         let own: Vec<(NodeId, NodeId)> = ends
             .flat_map(|(&u, &v)| [(ids[u as usize], ids[v as usize]), (ids[v as usize], ids[u as usize])])
             .collect();
-        let read = edges(&batch);
-        assert!(
-            read.iter().all(|edge| !own.contains(edge)),
-            "batch {} reads its own edge",
-            batch.seeds.number
-        );
+        let (read, number) = (edges(&batch), batch.seeds.number);
+        if self.is_exact {
+            let graph = without(request.graph, &own);
+            let data = Dataset { graph: graph.clone(), ..self.data.clone() };
+            let expected = build::sampler(self.config, &data)
+                .unwrap()
+                .sample(
+                    &BatchRequest { graph: &graph, ..*request },
+                    &mut Workspace::new(graph.num_nodes()),
+                    Seeds::new(number, ids.clone()),
+                )
+                .unwrap();
+            assert_eq!(batch.input_nodes, expected.input_nodes, "batch {number}");
+            for (a, b) in batch.blocks.iter().zip(&expected.blocks) {
+                assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices), "batch {number}");
+                assert_eq!(a.edge_weight, b.edge_weight, "batch {number}");
+            }
+        } else {
+            assert!(read.iter().all(|edge| !own.contains(edge)), "batch {number} reads its own edge");
+        }
         self.batches.fetch_add(1, Relaxed);
         self.edges.fetch_add(read.len() as u64, Relaxed);
         Ok(batch)
@@ -266,66 +294,77 @@ fn no_batch_reads_its_own_edges() {
     let data = data(200);
     for name in sampler::TABLE.iter().filter(|row| !row.make.draws_subgraphs()).map(|row| row.name) {
         for strategy in ["sequential", "pipelined"] {
-            let weights = if name == "weighted" { "edge_weights=in-degree" } else { "" };
-            let config = config(&format!("sampler={name} strategy={strategy} batch_size=50 {weights}"));
-            let task = LinkTask::new(&config, &data).unwrap();
-            let (source, data) = (task.source(&config).unwrap(), &task.data);
-            let model = build::model(&config, data).unwrap();
-            let (feature, _) = build::features(&config, data, MemoryPlacement::Mapped).unwrap();
-            let feature: Arc<dyn Feature> = Arc::new(feature);
-            let shape = BlockShape { dst: 20, src: 60, edges: 60 };
-            let orders = model.orders(&[shape, shape]);
-            let [batches, edges] = [Arc::<AtomicU64>::default(), Arc::default()];
-            let inner = build::sampler(&config, data).unwrap();
-            let sampler = Watched { inner, batches: batches.clone(), edges: edges.clone() };
-            let order = build::order(&config, data).unwrap();
-            let loader = Loader {
-                graph: &data.graph,
-                train: &data.split.train,
-                links: Some(&source),
-                seed: config.seed,
-                batch_size: config.batch_size,
-                max_batches: 0,
-                order: &*order,
-                sampler: &sampler,
-                feature: &*feature,
-                rows: RowAccess::Gathered,
-                transposed: !0,
-                symmetric: build::symmetric(&model, data),
-                aggregation: model.aggregation(),
-                own: None,
-                labels: None,
-                ahead: None,
-            };
-            let (backend, optimizer) = (Cpu::default(), build::optimizer(&config).unwrap());
-            let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, &config);
-            learner.context.links = Some(LinkObjective::new(&config, data.num_nodes()).unwrap());
-            let setting = StrategyContext::new(&config, data, &sampler, &*order, &feature);
-            let mut runner = Chosen::find(&config).unwrap().make(setting).unwrap();
-            let (timeline, mut seeds) = (Timeline::begin(), Vec::new());
-            for number in 0..2 {
-                loader.order(number, &mut seeds);
-                let epoch = Epoch {
-                    number,
-                    order: &seeds,
-                    from: 0,
-                    to: loader.num_batches(),
-                    loader: &loader,
-                    learner: &mut learner,
-                    lr: &|_| 0.01,
-                    after: &mut |_, done| {
-                        assert!(done.iter().all(|done| done.outcome.loss.is_finite()));
-                        Ok(Flow::Continue)
-                    },
-                    timeline: &timeline,
-                };
-                runner.run(epoch).unwrap();
+            watch(&data, name, strategy, "");
+            if name != "full" {
+                watch(&data, name, strategy, "fanout=-1,-1");
             }
-            let drawn = batches.load(Relaxed);
-            assert!(drawn >= 2 * loader.num_batches(), "{name}, {strategy}: {drawn} batches");
-            assert!(edges.load(Relaxed) > drawn, "{name}, {strategy}: batches read edges");
         }
     }
+}
+
+/// Trains with a sampler whose batches are watched.
+fn watch(data: &Dataset, name: &str, strategy: &str, fanout: &str) {
+    let weights = if name == "weighted" { "edge_weights=in-degree" } else { "" };
+    let config = config(&format!("sampler={name} strategy={strategy} batch_size=50 {fanout} {weights}"));
+    let task = LinkTask::new(&config, data).unwrap();
+    let (source, data) = (task.source(&config).unwrap(), &task.data);
+    let model = build::model(&config, data).unwrap();
+    let (feature, _) = build::features(&config, data, MemoryPlacement::Mapped).unwrap();
+    let feature: Arc<dyn Feature> = Arc::new(feature);
+    let shape = BlockShape { dst: 20, src: 60, edges: 60 };
+    let orders = model.orders(&[shape, shape]);
+    let [batches, edges] = [Arc::<AtomicU64>::default(), Arc::default()];
+    let inner = build::sampler(&config, data).unwrap();
+    // a draw of some neighbours is shorter by those that are removed from it
+    let is_exact = inner.properties().leaves_out || !inner.properties().is_random;
+    let sampler =
+        Watched { inner, config: &config, data, is_exact, batches: batches.clone(), edges: edges.clone() };
+    let order = build::order(&config, data).unwrap();
+    let loader = Loader {
+        graph: &data.graph,
+        train: &data.split.train,
+        links: Some(&source),
+        seed: config.seed,
+        batch_size: config.batch_size,
+        max_batches: 0,
+        order: &*order,
+        sampler: &sampler,
+        feature: &*feature,
+        rows: RowAccess::Gathered,
+        transposed: !0,
+        symmetric: build::symmetric(&model, data),
+        aggregation: model.aggregation(),
+        own: None,
+        labels: None,
+        ahead: None,
+    };
+    let (backend, optimizer) = (Cpu::default(), build::optimizer(&config).unwrap());
+    let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, &config);
+    learner.context.links = Some(LinkObjective::new(&config, data.num_nodes()).unwrap());
+    let setting = StrategyContext::new(&config, data, &sampler, &*order, &feature);
+    let mut runner = Chosen::find(&config).unwrap().make(setting).unwrap();
+    let (timeline, mut seeds) = (Timeline::begin(), Vec::new());
+    for number in 0..2 {
+        loader.order(number, &mut seeds);
+        let epoch = Epoch {
+            number,
+            order: &seeds,
+            from: 0,
+            to: loader.num_batches(),
+            loader: &loader,
+            learner: &mut learner,
+            lr: &|_| 0.01,
+            after: &mut |_, done| {
+                assert!(done.iter().all(|done| done.outcome.loss.is_finite()));
+                Ok(Flow::Continue)
+            },
+            timeline: &timeline,
+        };
+        runner.run(epoch).unwrap();
+    }
+    let drawn = batches.load(Relaxed);
+    assert!(drawn >= 2 * loader.num_batches(), "{name}, {strategy}: {drawn} batches");
+    assert!(edges.load(Relaxed) > drawn, "{name}, {strategy}: batches read edges");
 }
 
 #[test]

@@ -99,6 +99,33 @@ fn later_edges_reach_no_prediction() {
 }
 
 #[test]
+fn every_sampler_that_draws_neighbours_trains_at_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = people(&dir.path().join("data"), true);
+    let own: &[&[(&str, &str)]] = &[
+        &[("sampler", "weighted"), ("replace", "true")],
+        &[("sampler", "labor")],
+        &[("sampler", "hgt"), ("fanout", "30")],
+        &[("sampler", "metapath-walk"), ("time_window", "80")],
+    ];
+    for options in own {
+        let options: Vec<(&str, &str)> = options.iter().copied().chain([("epochs", "2")]).collect();
+        let losses = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let summary = pool.install(|| train(&data, &options)).unwrap();
+            assert!(summary.test.score.is_some(), "{options:?}");
+            summary.epochs.iter().map(|epoch| epoch.loss.to_bits()).collect::<Vec<u64>>()
+        };
+        assert_eq!(losses(1), losses(3), "{options:?}");
+    }
+    // LABOR reads the informative edges alone, which all are before the rows
+    let labor = train(&data, &[("sampler", "labor")]).unwrap().test.score.unwrap();
+    assert!(labor > 0.9, "{labor}");
+    let message = train(&data, &[("sampler", "labor"), ("time_draw", "last")]).unwrap_err().to_string();
+    assert!(message.contains("use --sampler neighbor or full"), "{message}");
+}
+
+#[test]
 fn runs_with_times_resume_to_the_same_bits_and_eval_has_their_scores() {
     let dir = tempfile::tempdir().unwrap();
     let data = people(&dir.path().join("data"), true);

@@ -64,7 +64,7 @@ def test_invalid_graphs_are_refused(data, error, message):
         ({"time_attr": "edge_attr"}, ValueError, "pass input_time"),
         ({"time_attr": "y", "input_time": [1]}, ValueError, "input_time: 1 times for 100 input nodes"),
         ({"time_attr": "y", "subgraph_type": "induced"}, NotImplementedError, "edges of later times"),
-        ({"time_attr": "y", "weight_attr": "edge_attr"}, NotImplementedError, "leave out one"),
+        ({"time_attr": "y", "weight_attr": "edge_attr", "temporal_strategy": "last"}, NotImplementedError, "leave out one"),
         ({"input_time": [1]}, ValueError, "pass time_attr too"),
         ({"temporal_strategy": "last"}, ValueError, "pass time_attr too"),
         ({"temporal_strategy": "first"}, ValueError, "use uniform or last"),

@@ -110,3 +110,24 @@ def test_neighbourhoods_with_times_are_those_of_pytorch_geometric():
         assert sorted(zip(ours.batch.tolist(), ours.n_id.tolist())) == sorted(zip(theirs.batch.tolist(), theirs.n_id.tolist()))
         assert sorted(ours.e_id.tolist()) == sorted(theirs.e_id.tolist())
         assert torch.equal(ours.seed_time, theirs.seed_time)
+
+
+@pytest.mark.parametrize("of", ["node_time", "edge_time"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_weights_draw_among_the_edges_up_to_the_time_of_their_seed(of, replace):
+    timed = make(of)
+    weight = np.arange(EDGES) % 3 * 1.0
+    data = graphmill.Data(edge_index=timed.edge_index, x=timed.x, weight=weight, **{of: timed[of]})
+    inputs = np.arange(NODES)
+    options = {"input_time": np.full(NODES, 11), "time_attr": of, "batch_size": 10, "output": "numpy", "seed": 1}
+    loader = graphmill.NeighborLoader(data, [2], inputs, weight_attr="weight", replace=replace, **options)
+    drawn = 0
+    for batch in loader:
+        assert (weight[batch.e_id] > 0).all()
+        for row, v in enumerate(batch.n_id[: batch.batch_size]):
+            own = batch.e_id[batch.edge_index[1] == row]
+            can = [e for e in existing(data, of, v, 11) if weight[e] > 0]
+            assert set(own) <= set(can)
+            assert len(own) == (2 if replace and can else min(2, len(can)))
+            drawn += len(own)
+    assert drawn > NODES

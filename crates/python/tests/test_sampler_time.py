@@ -213,7 +213,7 @@ def test_unusable_arguments_are_refused_with_a_remedy():
     for options, error, why in [
         ({"time_attr": "when"}, ValueError, "known: edge_time, x"),
         ({"temporal_strategy": "last"}, ValueError, "pass time_attr too"),
-        ({"time_attr": "edge_time", "weight_attr": "edge_time"}, NotImplementedError, "leave out one"),
+        ({"time_attr": "edge_time", "weight_attr": "edge_time", "temporal_strategy": "last"}, NotImplementedError, "leave out one"),
         ({"subgraph_type": "induced"}, NotImplementedError, "use 'directional'"),
         ({"directed": False}, NotImplementedError, "use 'directional'"),
         ({"sample_direction": "backward"}, NotImplementedError, "use 'forward'"),

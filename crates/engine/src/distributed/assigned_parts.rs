@@ -232,7 +232,7 @@ impl Source {
         let key = BatchKey { seed: 0, epoch: 0, batch: 0 };
         let graph = &self.data.graph;
         for ids in own.chunks(CHUNK_LEN) {
-            let request = HopRequest { graph, hop: 0, dst: ids, key, aggregation: Aggregation::Other };
+            let request = HopRequest::new(graph, 0, ids, key);
             self.lists.sample_hop(&request, &mut scratch, &mut block)?;
             for (&v, ends) in ids.iter().zip(block.indptr.windows(2)) {
                 // nodes outside these parts have no edges

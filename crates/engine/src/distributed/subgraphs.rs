@@ -91,6 +91,7 @@ impl MinibatchSampler for Subgraphs {
             num_layers: self.layers,
             is_random: true,
             reads_edge_weights: false,
+            leaves_out: false,
             subgraphs: Some(self.epoch),
         }
     }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod at_times;
 mod check;
 mod command;
 mod derived;

@@ -5,7 +5,7 @@ use graphmill_loader::time::TimeOptions;
 use graphmill_nn::link::loss::LinkLossOptions;
 
 use super::{
-    AXES, LINK_GROUPS,
+    AXES, LINK_GROUPS, at_times,
     keys::Key,
     link::{self, is_typed_link},
     reasons::{Read, Rule, unread, use_or_leave_out},
@@ -254,10 +254,7 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
 /// Checks that a chosen row has the option's group, and that the option has an effect.
 fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     if group == OptionGroup::of::<TimeOptions>() {
-        return match &config.sampler[..] {
-            "neighbor" | "full" => config.own.unused(group, key.name).map_or(Ok(()), Err),
-            other => Err(format!("--sampler {other} ignores times; use --sampler neighbor, or leave it out")),
-        };
+        return at_times::own(config, key, group);
     }
     if LINK_GROUPS.contains(&group) {
         return match is_typed_link(config) {

@@ -30,8 +30,10 @@ impl Neighborhoods {
     /// None in practice, because `sampler` was made for the same graph.
     pub(super) fn exact(config: &TrainConfig, task: &TypedTask, sampler: &dyn TypedSampler) -> Result<Self> {
         let by_batches = match &task.times {
-            // the last neighbours are no random draw
-            Some(_) if !sampler.is_random() => Some(build::sampler(config, task)?),
+            // the last neighbours are no random draw, and those of walks are no stored edges
+            Some(_) if !sampler.is_random() || build::draws_in_inference(config) => {
+                Some(build::sampler(config, task)?)
+            }
             Some(times) => Some(times.full_sampler(config, sampler)?),
             None if build::draws_in_inference(config) => Some(build::sampler(config, task)?),
             None => None,

@@ -145,7 +145,9 @@ impl TypedTask {
     /// # Errors
     /// An unknown name, or an option of the sampler that does not fit the types.
     pub(super) fn with_added(self, config: &TrainConfig, seeds: &[usize]) -> Result<Self> {
-        Ok(Self { graph: added::with_added(config, self.graph, seeds)?, ..self })
+        let graph = added::with_added(config, self.graph, seeds)?;
+        let times = self.times.map(|times| times.with_relations(&graph)).transpose()?;
+        Ok(Self { graph, times, ..self })
     }
 
     /// Request for a batch with the rows that the model reads.

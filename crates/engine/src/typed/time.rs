@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use graphmill_core::{
     NodeId, ObjectPool,
+    options::one_of,
     typed::{Schema, TypedGraph},
 };
 use graphmill_data::typed::{Seeds, Task, TypedDataset};
 use graphmill_loader::{
-    time::{
-        TimeBatch, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeSource, TimeWorkspace,
-        TimedGraph,
+    time::{TimeBatch, TimeRequest, TimeSeeds, TimeSource, TimeWorkspace, TimedGraph, TimedSampler},
+    typed::{
+        TABLE, TypedFanout, TypedOptions, TypedRequest, TypedSampled, TypedSampler, TypedSeeds,
+        TypedWorkspace, names_at_times,
     },
-    typed::{TypedFanout, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
 use crate::{Error, Result, TrainConfig};
@@ -128,21 +129,24 @@ impl TaskTimes {
         Self { of_seeds: SeedsAt::Time(at), ..self }
     }
 
+    /// The same times on `graph`, which has further relations without edges.
+    ///
+    /// # Errors
+    /// None in practice, because a sampler's relations have no edges.
+    pub(super) fn with_relations(self, graph: &TypedGraph) -> Result<Self> {
+        if graph.relations().len() == self.graph.graph().relations().len() {
+            return Ok(self);
+        }
+        let timed = Arc::unwrap_or_clone(self.graph).with_relations(graph.clone())?;
+        Ok(Self { graph: Arc::new(timed), ..self })
+    }
+
     /// The sampler of a configuration.
     ///
     /// # Errors
-    /// The sampler ignores times, or an option is invalid.
+    /// The sampler ignores times, reads rows that are not in memory, or an option is invalid.
     pub(super) fn sampler(&self, config: &TrainConfig, fanout: TypedFanout) -> Result<Box<dyn TypedSampler>> {
-        let fanout = match &config.sampler[..] {
-            "neighbor" => fanout,
-            "full" => all_of(self.graph.schema(), &fanout).map_err(Error::usage)?,
-            other => {
-                let message =
-                    "the rows of the task have times, which it ignores; use --sampler neighbor or full";
-                return Err(Error::usage(format!("--sampler {other}: {message}")));
-            }
-        };
-        self.make(config, fanout)
+        self.make(&config.sampler, config, fanout)
     }
 
     /// The sampler of inference: all neighbours that existed, by the relations of the fanout.
@@ -161,41 +165,39 @@ impl TaskTimes {
             fanout.with(schema.relation_name(r), (0..hops).map(number).collect::<Vec<i64>>())
         };
         let fanout = (0..schema.num_relations()).fold(TypedFanout::new(vec![-1; hops]), of_relation);
-        self.make(config, fanout)
+        self.make("full", config, fanout)
     }
 
-    fn make(&self, config: &TrainConfig, fanout: TypedFanout) -> Result<Box<dyn TypedSampler>> {
-        let schema = self.graph.schema();
-        let options: TimeOptions = config.own.get();
-        let numbers = fanout.of_relations(schema).map_err(Error::usage)?;
-        Ok(Box::new(SeedTimes {
-            times: self.clone(),
-            sampler: TimeSampler::new(schema, &fanout, options).map_err(Error::usage)?,
-            is_random: options.time_draw != TimeDraw::Last,
-            fanout: numbers,
-            spare: ObjectPool::default(),
-        }))
+    /// Makes the sampler `name`.
+    fn make(&self, name: &str, config: &TrainConfig, fanout: TypedFanout) -> Result<Box<dyn TypedSampler>> {
+        let row = TABLE.find(name).map_err(Error::name)?;
+        let fault = |message: String| Error::usage(format!("--sampler {name}: {message}"));
+        let Some(at_times) = row.make.at_times else {
+            let usable = one_of(&names_at_times(|_| true));
+            let message = "the rows of the task have times, which it ignores";
+            return Err(fault(format!("{message}; use --sampler {usable}")));
+        };
+        let own = config.own.clone();
+        let with = TypedOptions { fanout, seed: config.seed, own, ..TypedOptions::default() };
+        let made = (at_times.make)(&with, &self.graph).map_err(fault)?;
+        let sampler = match &self.rows {
+            None => made,
+            Some(rows) => made.over_rows(rows.clone()).ok_or_else(|| {
+                let usable = one_of(&names_at_times(|of| of.reads_draw));
+                fault(format!(
+                    "over ranks it cannot draw at the times of the task's rows, because a rank has the edges \
+                     of its own nodes alone; use --sampler {usable}, or train in one process"
+                ))
+            })?,
+        };
+        Ok(Box::new(SeedTimes { times: self.clone(), sampler, spare: ObjectPool::default() }))
     }
-}
-
-/// The fanout with all neighbours by every relation that it follows.
-fn all_of(schema: &Schema, fanout: &TypedFanout) -> Result<TypedFanout, String> {
-    let numbers = fanout.of_relations(schema)?;
-    let of_relation = |all: TypedFanout, r: usize| {
-        let number = |&number: &usize| if number == 0 { 0 } else { -1 };
-        all.with(schema.relation_name(r), numbers[r].iter().map(number).collect::<Vec<i64>>())
-    };
-    let all = TypedFanout::new(vec![-1; fanout.all.len()]);
-    Ok((0..schema.num_relations()).fold(all, of_relation))
 }
 
 /// Draws among the edges that existed at the times of the seeds.
 struct SeedTimes {
     times: TaskTimes,
-    sampler: TimeSampler,
-    /// Numbers of neighbours by relation and hop.
-    fanout: Vec<Vec<usize>>,
-    is_random: bool,
+    sampler: Box<dyn TimedSampler>,
     spare: ObjectPool<TimeWorkspace>,
 }
 
@@ -205,20 +207,19 @@ impl TypedSampler for SeedTimes {
     }
 
     fn num_blocks(&self) -> usize {
-        self.sampler.num_hops()
+        self.sampler.num_blocks()
     }
 
     fn is_random(&self) -> bool {
-        self.is_random
+        self.sampler.is_random()
     }
 
-    /// The draws of a node at a time have a key of their own.
     fn is_per_node(&self) -> bool {
-        true
+        self.sampler.is_per_node()
     }
 
-    fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {
-        self.fanout[r][hop] > 0
+    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
+        self.sampler.follows(schema, hop, r)
     }
 
     fn sample(
@@ -227,7 +228,7 @@ impl TypedSampler for SeedTimes {
         _: &mut TypedWorkspace,
         mut seeds: TypedSeeds,
     ) -> graphmill_core::Result<TypedSampled> {
-        let TaskTimes { graph, of_seeds, rows } = &self.times;
+        let TaskTimes { graph, of_seeds, .. } = &self.times;
         let times = match seeds.times.is_empty() {
             false => std::mem::take(&mut seeds.times),
             true => {
@@ -238,14 +239,12 @@ impl TypedSampler for SeedTimes {
             }
         };
         let links = seeds.links.take();
-        let of = TimeRequest { positions: request.positions, ..TimeRequest::new(graph, request.key) };
+        let &TypedRequest { key, positions, aggregation, .. } = request;
+        let of = TimeRequest { positions, aggregation, ..TimeRequest::new(graph, key) };
         let of = if request.transposed { of.transposed() } else { of };
         let mut workspace = self.spare.take().unwrap_or_else(|| TimeWorkspace::new(graph.schema()));
         let seeds = TimeSeeds::new(seeds.number, seeds.nodes, times);
-        let drawn = match rows {
-            None => self.sampler.sample(&of, &mut workspace, seeds),
-            Some(rows) => self.sampler.sample_from(&**rows, &of, &mut workspace, seeds),
-        };
+        let drawn = self.sampler.sample(&of, &mut workspace, seeds);
         self.spare.put(workspace);
         let TimeBatch { mut sampled, edges, .. } = drawn?;
         sampled.seeds.links = links;
@@ -259,7 +258,11 @@ impl TypedSampler for SeedTimes {
 #[cfg(test)]
 mod tests {
     use graphmill_data::typed::TypedBuilder;
-    use graphmill_loader::{BatchKey, time::TimeBound};
+    use graphmill_loader::{
+        BatchKey,
+        sampler::WeightedOptions,
+        time::{TimeBound, TimeDraw, TimeOptions},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -279,6 +282,13 @@ mod tests {
         builder.build().unwrap()
     }
 
+    /// Returns true if a walk of up to three traversals over users that meet leads from one of a
+    /// pair to the other.
+    fn meets(meet: &impl Fn(u32, u32) -> bool, (from, to): (u32, u32)) -> bool {
+        let next = |at: u32| (0..4).filter(move |&u| meet(at, u));
+        next(to).any(|a| a == from || next(a).any(|b| b == from || next(b).any(|c| c == from)))
+    }
+
     proptest! {
         #[test]
         fn no_sampled_edge_is_newer_than_its_seed(
@@ -286,21 +296,27 @@ mod tests {
             rows in prop::collection::vec(0i64..22, 4),
             draw in prop::sample::select(vec![TimeDraw::Uniform, TimeDraw::Last, TimeDraw::Recency]),
             bound in prop::sample::select(vec![TimeBound::Strict, TimeBound::Inclusive]),
-            full in any::<bool>(),
+            name in prop::sample::select(names_at_times(|_| true)),
             seed in 0u32..4,
         ) {
             let data = data(&edges, &rows);
             let task = TypedTask::new(&data, "").unwrap();
             let fanout = graphmill_loader::Fanout(vec![3, 2]);
-            let mut config = TrainConfig { fanout, ..TrainConfig::default() };
-            if full {
-                config.sampler = "full".into();
-            }
-            let config = config.with(|options: &mut TimeOptions| {
-                (options.time_draw, options.time_bound) = (draw, bound);
-            });
+            let row = TABLE.find(name).unwrap();
+            let reads_draw = row.make.at_times.unwrap().reads_draw;
+            let config = TrainConfig { sampler: name.into(), fanout, ..TrainConfig::default() }
+                .with(|options: &mut TimeOptions| {
+                    options.time_draw = if reads_draw { draw } else { TimeDraw::Uniform };
+                    options.time_bound = bound;
+                })
+                .with(|options: &mut WeightedOptions| options.replace = true);
+            let task = task.with_added(&config, &[0]).unwrap();
             let sampler = build::sampler(&config, &task).unwrap();
-            let inference = task.times.as_ref().unwrap().full_sampler(&config, &*sampler).unwrap();
+            let inference = match row.make.added {
+                // walks have no stored edges, which inference could read whole
+                Some(_) => build::sampler(&config, &task).unwrap(),
+                None => task.times.as_ref().unwrap().full_sampler(&config, &*sampler).unwrap(),
+            };
             for sampler in [sampler, inference] {
                 let seeds = TypedSeeds::default().refill(0, &task.seeds(&[seed]));
                 let request = TypedRequest::new(&task.graph, BatchKey { seed: 3, epoch: 1, batch: 0 });
@@ -309,7 +325,10 @@ mod tests {
                 let exists = |u: u32, i: u32| edges.iter().any(|&(user, item, time)| {
                     (user, item) == (u, i) && bound.admits(time, rows[seed as usize])
                 });
-                for (block, r) in batch.blocks.iter().flat_map(|block| (0..2).map(move |r| (block, r))) {
+                let meet = |u: u32, v: u32| (0..6).any(|item| exists(u, item) && exists(v, item));
+                let relations = task.graph.schema().num_relations();
+                let of_blocks = batch.blocks.iter();
+                for (block, r) in of_blocks.flat_map(|block| (0..relations).map(move |r| (block, r))) {
                     let relation = task.graph.schema().relations()[r].clone();
                     let slice = &block.relations[r];
                     let [sources, ends] =
@@ -317,8 +336,12 @@ mod tests {
                     for (v, &end) in ends.iter().enumerate().take(slice.num_dst) {
                         for e in slice.edges(v) {
                             let pair = (sources[slice.indices[e] as usize], end);
+                            if relation.src == relation.dst {
+                                prop_assert!(meets(&meet, pair), "{name}: {pair:?}");
+                                continue;
+                            }
                             let (user, item) = if relation.src == 0 { pair } else { (pair.1, pair.0) };
-                            prop_assert!(exists(user, item), "{user} {item}");
+                            prop_assert!(exists(user, item), "{name}: {user} {item}");
                         }
                     }
                 }
@@ -330,9 +353,13 @@ mod tests {
     fn unusable_times_are_refused_with_a_remedy() {
         let data = data(&[(0, 1, 5)], &[3, 4, 5, 6]);
         let task = TypedTask::new(&data, "").unwrap();
-        let config = TrainConfig { sampler: "labor".into(), ..TrainConfig::default() };
+        let config = TrainConfig { sampler: "saint-rw".into(), ..TrainConfig::default() };
         let message = build::sampler(&config, &task).map(drop).unwrap_err().to_string();
-        assert!(message.contains("use --sampler neighbor or full"), "{message}");
+        assert!(message.contains("use --sampler neighbor, full, weighted, labor, hgt"), "{message}");
+        let config = TrainConfig { sampler: "labor".into(), ..TrainConfig::default() };
+        let last = config.clone().with(|options: &mut TimeOptions| options.time_draw = TimeDraw::Last);
+        let message = build::sampler(&last, &task).map(drop).unwrap_err().to_string();
+        assert!(message.contains("leave it out, or use --sampler neighbor"), "{message}");
         let mut late = data.clone();
         late.nodes[0].time = Some(vec![0, 0, 9, 0].into());
         let message = TypedTask::new(&late, "").map(drop).unwrap_err().to_string();

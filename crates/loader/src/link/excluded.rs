@@ -6,8 +6,9 @@ use graphmill_core::{Block, Graph, NodeId, block::Aggregation, keyed};
 
 /// Edges that are left out of the blocks of one batch, such as those whose existence it predicts.
 ///
-/// They are removed from each hop as soon as it is drawn, before its sources are numbered, so no
-/// layer, cache or device reads a message over them.
+/// Walks do not cross them, and their visits are those of the graph without these edges. Other
+/// samplers draw from the whole graph, and the edges are removed from each hop as soon as it is
+/// drawn, before its sources are numbered. So no layer, cache or device reads a message over them.
 ///
 /// ```
 /// use graphmill_loader::link::ExcludedEdges;
@@ -52,7 +53,10 @@ impl ExcludedEdges {
 
     /// Returns false if no edge into `destination` is excluded. O(1), so that hops find the few
     /// destinations with excluded edges among many.
-    fn may_reach(&self, destination: NodeId) -> bool {
+    pub(super) fn may_reach(&self, destination: NodeId) -> bool {
+        if self.is_empty() {
+            return false;
+        }
         let bit = mark(destination, self.marks.len() * 64);
         self.marks[bit / 64] >> (bit % 64) & 1 == 1
     }
@@ -70,6 +74,11 @@ impl ExcludedEdges {
     /// Returns true if the edge from `source` to `destination` is excluded. O(log n).
     pub fn contains(&self, source: NodeId, destination: NodeId) -> bool {
         self.edges.binary_search(&(destination, source)).is_ok()
+    }
+
+    /// Nodes with excluded edges into them, ascending.
+    pub fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.edges.chunk_by(|a, b| a.0 == b.0).map(|of_node| of_node[0].0)
     }
 
     /// Excluded edges into `destination`: the destination and the source of each, ascending.

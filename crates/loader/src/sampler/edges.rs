@@ -1,6 +1,6 @@
 //! Neighbour sampling that names the drawn edges, for layers that read a feature row of each.
 
-use graphmill_core::{Error, Result, block::Aggregation};
+use graphmill_core::{Error, Result};
 
 use super::{BatchRequest, EdgeSampler, HopRequest, HopSampler, Workspace, neighbor::Neighbor};
 use crate::{Fanout, Sampled, Seeds};
@@ -73,7 +73,7 @@ impl EdgeNeighbors {
             let block = &mut blocks[at];
             block.clear();
             block.num_dst = nodes.len();
-            let draw = HopRequest { graph, hop, dst: nodes, key, aggregation: Aggregation::Other };
+            let draw = HopRequest::new(graph, hop, nodes, key);
             self.0.sample_hop_edges(&draw, &mut workspace.hop, block, &mut edges[at])?;
             new.clear();
             workspace.relabel.relabel(&mut block.indices, nodes, &mut new);

@@ -3,7 +3,7 @@
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 
 use super::HopScratch;
-use crate::BatchKey;
+use crate::{BatchKey, link::ExcludedEdges};
 
 /// Neighbours to draw: the graph, the nodes and the key.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,27 @@ pub struct HopRequest<'a> {
     pub key: BatchKey,
     /// The sum over neighbours that the layer at this hop computes, for samplers that weight edges.
     pub aggregation: Aggregation,
+    /// Edges that the batch must not read. A sampler that
+    /// [leaves them out](HopProperties::leaves_out) draws as from the graph without them; the
+    /// caller removes them from the blocks of others.
+    pub excluded: Option<&'a ExcludedEdges>,
+    /// Ids by which draws are keyed, of each node of `graph` that is a destination, if its nodes
+    /// have other numbers than in the whole graph; else their own.
+    pub names: Option<&'a [NodeId]>,
 }
 
-impl HopRequest<'_> {
+impl<'a> HopRequest<'a> {
+    /// Creates a request for neighbours in `graph`, for any layer and without excluded edges.
+    pub fn new(graph: &'a Graph, hop: usize, dst: &'a [NodeId], key: BatchKey) -> Self {
+        Self { graph, hop, dst, key, aggregation: Aggregation::Other, excluded: None, names: None }
+    }
+
+    /// Id of destination `v` by which its draws are keyed.
+    #[inline(always)]
+    pub fn name(&self, v: NodeId) -> NodeId {
+        self.names.map_or(v, |names| names[v as usize])
+    }
+
     /// Key of this hop's draws, a function of seed, epoch, batch and hop. Mix it with the node id.
     pub fn hop_key(&self) -> u64 {
         self.key.hop(self.hop)
@@ -53,11 +71,19 @@ pub struct HopProperties {
     pub access: NeighborAccess,
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
+    /// True if the draws are those of the graph without the request's excluded edges.
+    pub leaves_out: bool,
 }
 
 impl Default for HopProperties {
     fn default() -> Self {
-        Self { is_random: true, is_per_node: false, access: NeighborAccess::Graph, reads_edge_weights: false }
+        Self {
+            is_random: true,
+            is_per_node: false,
+            access: NeighborAccess::Graph,
+            reads_edge_weights: false,
+            leaves_out: false,
+        }
     }
 }
 
@@ -146,7 +172,7 @@ pub trait HopSampler: Send + Sync {
 /// Draws hops with the positions of their edges, for layers that read a row of each edge.
 ///
 /// ```
-/// use graphmill_core::{Block, Graph, block::Aggregation};
+/// use graphmill_core::{Block, Graph};
 /// use graphmill_loader::{
 ///     BatchKey,
 ///     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
@@ -156,7 +182,7 @@ pub trait HopSampler: Send + Sync {
 /// let graph = Graph::new(vec![0, 2, 2, 2].into(), vec![1, 2].into())?;
 /// let sampler = Neighbor::new(&[2]).expect("a number of neighbours");
 /// let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
-/// let request = HopRequest { graph: &graph, hop: 0, dst: &[0], key, aggregation: Aggregation::Mean };
+/// let request = HopRequest::new(&graph, 0, &[0], key);
 /// let (mut block, mut positions) = (Block::default(), Vec::new());
 /// let by_edges = sampler.by_edges().expect("this sampler names its edges");
 /// by_edges.sample_hop_edges(&request, &mut HopScratch::default(), &mut block, &mut positions)?;
@@ -181,7 +207,7 @@ pub trait EdgeSampler {
 /// Degrees and single in-neighbours of all nodes, wherever their lists are.
 ///
 /// ```
-/// use graphmill_core::{NodeId, Result};
+/// use graphmill_core::{Graph, NodeId, Result};
 /// use graphmill_loader::sampler::StepSource;
 ///
 /// /// A ring of nodes, each with its predecessor as the only in-neighbour.
@@ -197,6 +223,13 @@ pub trait EdgeSampler {
 ///     fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()> {
 ///         at.iter_mut().for_each(|(node, number)| *number = (*node + self.nodes - 1) % self.nodes);
 ///         Ok(())
+///     }
+///
+///     fn lists(&self, nodes: &[NodeId]) -> Result<Graph> {
+///         let mut at: Vec<(NodeId, u32)> = nodes.iter().map(|&v| (v, 0)).collect();
+///         self.step(&mut at)?;
+///         let before: Vec<NodeId> = at.iter().map(|pair| pair.1).collect();
+///         Graph::of_sound_edges((0..=nodes.len() as u64).collect::<Vec<_>>().into(), before.into(), None)
 ///     }
 /// }
 ///
@@ -215,12 +248,19 @@ pub trait StepSource {
     /// # Errors
     /// A list cannot be read.
     fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()>;
+
+    /// Graph of the lists of `nodes` alone, in their order: node `i` has the list of `nodes[i]`,
+    /// and neighbours keep their ids.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    fn lists(&self, nodes: &[NodeId]) -> Result<Graph>;
 }
 
 /// Draws hops from single neighbours, many at a time, so that lists may be on other ranks.
 ///
 /// ```
-/// use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
+/// use graphmill_core::{Block, Graph, NodeId, Result};
 /// use graphmill_loader::{
 ///     BatchKey,
 ///     sampler::{HopRequest, HopSampler, HopScratch, StepSource, WalkOptions, random_walk::RandomWalk},
@@ -238,13 +278,22 @@ pub trait StepSource {
 ///         at.iter_mut().for_each(|(v, i)| *i = self.0.in_neighbors(*v)[*i as usize]);
 ///         Ok(())
 ///     }
+///
+///     fn lists(&self, nodes: &[NodeId]) -> Result<Graph> {
+///         let (mut ends, mut lists) = (vec![0], Vec::new());
+///         for &v in nodes {
+///             lists.extend_from_slice(self.0.in_neighbors(v));
+///             ends.push(lists.len() as u64);
+///         }
+///         Graph::of_sound_edges(ends.into(), lists.into(), None)
+///     }
 /// }
 ///
 /// let graph = Graph::new(vec![0, 1, 2, 3].into(), vec![2, 0, 1].into())?;
 /// let sampler = RandomWalk::new(&[2], &WalkOptions::default(), 3).expect("valid options");
 /// let nothing = Graph::new(vec![0].into(), vec![].into())?;
 /// let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
-/// let request = HopRequest { graph: &nothing, hop: 0, dst: &[0], key, aggregation: Aggregation::Mean };
+/// let request = HopRequest::new(&nothing, 0, &[0], key);
 /// let mut block = Block::default();
 /// let by_steps = sampler.by_steps().expect("walks take single steps");
 /// by_steps.sample_hop_by_steps(&request, &Elsewhere(graph), &mut HopScratch::default(), &mut block)?;

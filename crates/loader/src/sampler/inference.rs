@@ -191,7 +191,7 @@ impl InferenceNeighbors {
         block: &mut Block,
     ) -> Result<()> {
         block.edge_weight.clear();
-        let request = |hop| HopRequest { graph, hop, dst, key: KEY, aggregation };
+        let request = |hop| HopRequest { aggregation, ..HopRequest::new(graph, hop, dst, KEY) };
         match &self.kind {
             Kind::Drawn { sampler, key } => {
                 sampler.sample_hop(&HopRequest { key: *key, ..request(hop) }, scratch, block)

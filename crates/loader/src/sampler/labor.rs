@@ -280,6 +280,7 @@ impl HopSampler for Labor {
                 _ => NeighborAccess::Lists,
             },
             reads_edge_weights: matches!(self.weights, Weights::Stored),
+            leaves_out: false,
         }
     }
 

@@ -12,7 +12,10 @@ use super::{
     runs::{check_size, draw_runs, start},
     scratch::{Run, RunScratch},
 };
-use crate::{link::ExcludedEdges, prefetch::prefetch};
+use crate::{
+    link::{ExcludedEdges, ExcludedPlaces},
+    prefetch::prefetch,
+};
 
 /// In-neighbours of all nodes by each edge type, wherever their lists are.
 ///
@@ -60,24 +63,39 @@ pub fn drawn_neighbor(graph: &Graph, v: NodeId, word: u64) -> Option<NodeId> {
 }
 
 /// Step of a path: from a node to one of its in-neighbours.
-#[derive(Clone, Copy)]
-pub(crate) struct PathStep<'a> {
-    pub(crate) graph: &'a Graph,
-    /// Edges that no walk takes.
-    pub(crate) excluded: Option<&'a ExcludedEdges>,
+pub(crate) trait PathStep: Sync {
+    /// Uniform neighbour of `v` by a random word, for a walk from destination `from`; `None` if the
+    /// walk can take no edge.
+    fn neighbor(&self, from: NodeId, v: NodeId, word: u64) -> Option<NodeId>;
+
+    /// Prefetches what a step from `v` reads first.
+    fn prefetch(&self, v: NodeId);
 }
 
-impl PathStep<'_> {
-    /// Uniform neighbour of `v` by a random word; `None` if no edge is left.
-    fn neighbor(&self, v: NodeId, word: u64) -> Option<NodeId> {
-        let excluded = self.excluded.map_or(&[][..], |excluded| excluded.sources_of(v));
-        if excluded.is_empty() {
-            return drawn_neighbor(self.graph, v, word);
-        }
+/// Step over the edges of a graph that are not excluded.
+pub(crate) struct EdgesLeft<'a> {
+    graph: &'a Graph,
+    excluded: Option<ExcludedPlaces<'a>>,
+}
+
+impl<'a> EdgesLeft<'a> {
+    /// Creates a step over the edges of `graph` without the excluded ones.
+    pub(crate) fn new(graph: &'a Graph, excluded: Option<&'a ExcludedEdges>) -> Self {
+        let places = |excluded| ExcludedPlaces::new(excluded, |_, v| graph.in_neighbors(v));
+        Self { graph, excluded: excluded.map(places) }
+    }
+}
+
+impl PathStep for EdgesLeft<'_> {
+    fn neighbor(&self, _: NodeId, v: NodeId, word: u64) -> Option<NodeId> {
+        let Some(excluded) = &self.excluded else { return drawn_neighbor(self.graph, v, word) };
         let row = self.graph.in_neighbors(v);
-        let is_left = |u: &&NodeId| excluded.binary_search(&(v, **u)).is_err();
-        let left = row.iter().filter(is_left).count() as u64;
-        row.iter().filter(is_left).nth(keyed::scaled(word, left) as usize).copied()
+        let number = keyed::scaled(word, excluded.left(v, row.len() as u64));
+        row.get(excluded.place(v, number) as usize).copied()
+    }
+
+    fn prefetch(&self, v: NodeId) {
+        prefetch(self.graph.indptr(), v as usize);
     }
 }
 
@@ -91,15 +109,14 @@ impl RandomWalk {
     pub(crate) fn sample_paths(
         &self,
         request: &HopRequest,
-        path: &[PathStep],
+        path: &[impl PathStep],
         scratch: &mut HopScratch,
         block: &mut Block,
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
-        let key = request.hop_key();
         draw_runs(dst, scratch, block, |dst, scratch, block| {
             for group in dst.chunks(self.group()) {
-                self.walk_paths(group, key, path, scratch);
+                self.walk_paths(group, request, path, scratch);
                 rank(group, |_| 1, (self.fanout(hop), aggregation), scratch, block);
             }
         })
@@ -119,7 +136,6 @@ impl RandomWalk {
         block: &mut Block,
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
-        let key = request.hop_key();
         start(block);
         if scratch.runs.is_empty() {
             scratch.runs.push(Run::default());
@@ -127,7 +143,7 @@ impl RandomWalk {
         let scratch = &mut scratch.runs[0].scratch;
         let (mut at, mut to) = (Vec::new(), Vec::new());
         for group in dst.chunks(self.step_group()) {
-            self.begin(group, key, scratch);
+            self.begin(group, request, scratch);
             for _ in 0..self.length() {
                 for &r in path {
                     let walks = &mut scratch.walks;
@@ -154,14 +170,21 @@ impl RandomWalk {
 
     /// Overwrites `scratch.visits` with pairs, in any order: the number of a walk's start within
     /// `group`, and the node at the end of a traversal.
-    fn walk_paths(&self, group: &[NodeId], key: u64, path: &[PathStep], scratch: &mut RunScratch) {
-        self.begin(group, key, scratch);
+    fn walk_paths(
+        &self,
+        group: &[NodeId],
+        request: &HopRequest,
+        path: &[impl PathStep],
+        scratch: &mut RunScratch,
+    ) {
+        self.begin(group, request, scratch);
         for _ in 0..self.length() {
             for step in path {
-                let (rows, walks) = (step.graph.indptr(), &mut scratch.walks);
-                walks.iter().for_each(|walk| prefetch(rows, walk.at as usize));
+                let walks = &mut scratch.walks;
+                walks.iter().for_each(|walk| step.prefetch(walk.at as NodeId));
                 walks.retain_mut(|walk| {
-                    let to = step.neighbor(walk.at as NodeId, walk.stream.next_u64());
+                    let from = group[walk.from as usize];
+                    let to = step.neighbor(from, walk.at as NodeId, walk.stream.next_u64());
                     walk.at = to.unwrap_or_default().into();
                     to.is_some()
                 });

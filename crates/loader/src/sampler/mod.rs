@@ -42,6 +42,7 @@ pub use edges::{EdgeNeighbors, EdgeSampled};
 pub use exact_bottom::ExactBottom;
 pub use hop::{EdgeSampler, HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
+pub(crate) use metapath::PathStep;
 pub use metapath::{PathSource, drawn_neighbor};
 pub use parts::too_many;
 pub use random_walk::{WalkLength, WalkOptions};

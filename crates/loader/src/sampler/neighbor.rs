@@ -74,13 +74,13 @@ impl Neighbor {
 ///
 /// Overwrites `indptr` (`D + 1`, from 0) and `offsets`, the position of each drawn neighbour within
 /// the row of its destination. The draws are those of [`Neighbor`] at that fanout (`usize::MAX`:
-/// all) if `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). Runs on the
-/// calling thread.
+/// all) if `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). With names, the
+/// draws of node `v` are those of node `names[v]`. Runs on the calling thread.
 ///
 /// # Errors
 /// There are more edges than 32 bits can number.
 pub fn draw_offsets(
-    graph: &Graph,
+    (graph, names): (&Graph, Option<&[NodeId]>),
     fanout: usize,
     key: u64,
     dst: &[NodeId],
@@ -91,7 +91,7 @@ pub fn draw_offsets(
     scratch.fit(1);
     let edges = count(graph, fanout, dst, scratch, indptr)?;
     offsets.resize(edges, 0);
-    Draws { graph, fanout, key }.offsets(dst, indptr, offsets, &scratch.tables);
+    Draws { graph, names, fanout, key }.offsets(dst, indptr, offsets, &scratch.tables);
     Ok(())
 }
 
@@ -106,6 +106,7 @@ impl HopSampler for Neighbor {
             is_per_node: true,
             access: NeighborAccess::OwnList,
             reads_edge_weights: false,
+            leaves_out: false,
         }
     }
 
@@ -117,7 +118,7 @@ impl HopSampler for Neighbor {
         scratch.fit(rayon::current_num_threads());
         let edges = count(graph, fanout, dst, scratch, indptr)?;
         indices.resize(edges, 0);
-        let draws = Draws { graph, fanout, key };
+        let draws = Draws { graph, names: request.names, fanout, key };
         if scratch.parallel && dst.len().max(edges) >= 2 * MIN_TASK_LEN && rayon::current_num_threads() > 1 {
             draws.spread(dst, indptr, indices, &scratch.tables);
         } else {
@@ -143,7 +144,8 @@ impl EdgeSampler for Neighbor {
         let &HopRequest { graph, hop, dst, .. } = request;
         let Block { indptr, indices, .. } = block;
         let parallel = scratch.parallel;
-        let drawn = draw_offsets(graph, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
+        let of = (graph, request.names);
+        let drawn = draw_offsets(of, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
         scratch.parallel = parallel;
         drawn?;
         positions.clear();
@@ -214,6 +216,8 @@ fn count(
 /// Draws of one hop.
 struct Draws<'a> {
     graph: &'a Graph,
+    /// Ids of the nodes by which draws are keyed, if they are not their own.
+    names: Option<&'a [NodeId]>,
     fanout: usize,
     key: u64,
 }
@@ -320,7 +324,8 @@ impl Draws<'_> {
                 }
             }
             for &i in &drawn[..draws] {
-                let node = u64::from(dst[i]).wrapping_mul(keyed::GOLDEN);
+                let name = self.names.map_or(dst[i], |names| names[dst[i] as usize]);
+                let node = u64::from(name).wrapping_mul(keyed::GOLDEN);
                 let mut stream = keyed::Stream::new(keyed::mix(self.key ^ node));
                 let (start, degree) = (start(i), rows[dst[i] as usize + 1] - start(i));
                 let (base, out) = (base(i), &mut out[at(i)..at(i + 1)]);
@@ -491,7 +496,7 @@ mod tests {
             graph(&(0..400u64).map(|v| if v % 50 == 3 { 9000 + v } else { v % 77 }).collect::<Vec<_>>());
         let dst: Vec<NodeId> = (0..400).map(|i| i * 151 % 400).collect();
         for fanout in [1, 5, 25, MAX_FIXED_WIDTH, MAX_FIXED_WIDTH + 1, 70, MAX_SCAN, MAX_SCAN + 1, 2000] {
-            let draws = Draws { graph: &graph, fanout, key: 12 + fanout as u64 };
+            let draws = Draws { graph: &graph, names: None, fanout, key: 12 + fanout as u64 };
             let expected = plain(&graph, fanout, draws.key, &dst);
             let mut scratch = HopScratch::default();
             scratch.fit(3);
@@ -510,7 +515,8 @@ mod tests {
             for fanout in [fanout, usize::MAX] {
                 let (mut ends, mut offsets) = (Vec::new(), Vec::new());
                 let out = (&mut ends, &mut offsets);
-                draw_offsets(&graph, fanout, draws.key, &dst, &mut HopScratch::default(), out).unwrap();
+                draw_offsets((&graph, None), fanout, draws.key, &dst, &mut HopScratch::default(), out)
+                    .unwrap();
                 let found = dst.iter().zip(ends.windows(2)).flat_map(|(&v, ends)| {
                     let row = graph.in_neighbors(v);
                     offsets[ends[0] as usize..ends[1] as usize]

@@ -14,6 +14,9 @@
 //! multiplies that. With walks of one step, all of these are unbiased estimates of the sums over
 //! all in-neighbours if `k` takes all.
 //!
+//! Walks do not cross the edges that a batch excludes: visits and weights are those of the graph
+//! without them. A node may visit the other end of an excluded edge over other edges.
+//!
 //! # Source
 //!
 //! Ying et al., *Graph convolutional neural networks for web-scale recommender systems*, KDD 2018,
@@ -22,7 +25,7 @@
 //! # Cost
 //!
 //! O(walks x length) reads per node. The walks of a group of nodes take a step together, so that
-//! their reads overlap.
+//! their reads overlap. Excluded edges take a pass over the rows of their destinations per hop.
 
 use std::sync::Arc;
 
@@ -40,7 +43,11 @@ use super::{
     runs::{check_size, draw_runs, start},
     scratch::{Run, RunScratch, Walk},
 };
-use crate::{Fanout, prefetch::prefetch};
+use crate::{
+    Fanout,
+    link::{ExcludedEdges, ExcludedPlaces},
+    prefetch::prefetch,
+};
 
 /// Approximate number of walks that take their steps together.
 const GROUP: usize = 64;
@@ -170,11 +177,12 @@ impl RandomWalk {
 
     /// Overwrites `scratch.walks` with the walks that start at the nodes of `group`, and clears the
     /// visits.
-    pub(super) fn begin(&self, group: &[NodeId], key: u64, scratch: &mut RunScratch) {
+    pub(super) fn begin(&self, group: &[NodeId], request: &HopRequest, scratch: &mut RunScratch) {
         let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
         visits.clear();
-        for (from, &v) in (0..).zip(group) {
+        let key = request.hop_key();
+        for (from, v) in (0..).zip(group.iter().map(|&v| request.name(v))) {
             let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
             let walk = |number: usize| Walk {
                 stream: keyed::Stream::new(keyed::mix(node ^ number as u64)),
@@ -191,18 +199,25 @@ impl RandomWalk {
 struct Walks<'a> {
     sampler: &'a RandomWalk,
     request: &'a HopRequest<'a>,
-    key: u64,
+    excluded: Option<ExcludedPlaces<'a>>,
 }
 
 impl Walks<'_> {
     /// Appends the neighbours of `dst` and their visits or weights.
     fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
-        let &HopRequest { graph, hop, aggregation, .. } = self.request;
+        let &HopRequest { hop, aggregation, .. } = self.request;
         let fanout = self.sampler.fanout[hop];
         for group in dst.chunks(self.sampler.group()) {
             self.walk(group, scratch);
-            rank(group, |v| graph.in_degree(v) as u64, (fanout, aggregation), scratch, block);
+            rank(group, |v| self.degree(v), (fanout, aggregation), scratch, block);
         }
+    }
+
+    /// Number of edges into `v` that walks can take.
+    #[inline(always)]
+    fn degree(&self, v: NodeId) -> u64 {
+        let degree = self.request.graph.in_degree(v) as u64;
+        self.excluded.as_ref().map_or(degree, |excluded| excluded.left(v, degree))
     }
 
     /// Overwrites `scratch.visits` with pairs, in any order: the number of a walk's start within
@@ -212,13 +227,15 @@ impl Walks<'_> {
         let &RandomWalk { length, restart, .. } = self.sampler;
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         group.iter().for_each(|&v| prefetch(rows, v as usize));
-        self.sampler.begin(group, self.key, scratch);
+        self.sampler.begin(group, self.request, scratch);
         let RunScratch { walks, visits, .. } = scratch;
         for _ in 0..length {
             for walk in walks.iter_mut() {
-                let (start, end) = (rows[walk.at as usize], rows[walk.at as usize + 1]);
-                walk.is_alive = start < end;
-                walk.at = start + walk.stream.below(end - start);
+                let (v, start) = (walk.at as NodeId, rows[walk.at as usize]);
+                let degree = self.degree(v);
+                walk.is_alive = degree > 0;
+                let number = walk.stream.below(degree);
+                walk.at = start + self.excluded.as_ref().map_or(number, |out| out.place(v, number));
                 prefetch(neighbors, walk.at as usize);
             }
             walks.retain_mut(|walk| {
@@ -282,22 +299,32 @@ impl StepSampler for RandomWalk {
         block: &mut Block,
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
-        let key = request.hop_key();
         start(block);
         if scratch.runs.is_empty() {
             scratch.runs.push(Run::default());
         }
         let scratch = &mut scratch.runs[0].scratch;
         let mut at: Vec<(NodeId, u32)> = Vec::new();
+        let lists = |excluded: &ExcludedEdges| source.lists(&excluded.destinations().collect::<Vec<_>>());
+        let lists = request.excluded.map(lists).transpose()?;
+        let places = request
+            .excluded
+            .zip(lists.as_ref())
+            .map(|(excluded, lists)| ExcludedPlaces::new(excluded, |i, _| lists.in_neighbors(i as NodeId)));
+        let degree_of = |v: NodeId| {
+            let degree = source.degree(v);
+            places.as_ref().map_or(degree, |places| places.left(v, degree))
+        };
         for group in dst.chunks(self.step_group()) {
-            self.begin(group, key, scratch);
+            self.begin(group, request, scratch);
             for _ in 0..self.length {
                 let RunScratch { walks, visits, .. } = scratch;
                 at.clear();
                 walks.retain_mut(|walk| {
                     let from = walk.at as NodeId;
-                    let degree = source.degree(from);
+                    let degree = degree_of(from);
                     let number = walk.stream.below(degree);
+                    let number = places.as_ref().map_or(number, |places| places.place(from, number));
                     if degree > 0 {
                         at.push((from, number as u32));
                     }
@@ -315,7 +342,7 @@ impl StepSampler for RandomWalk {
                     walk.stream.uniform() >= self.restart
                 });
             }
-            rank(group, |v| source.degree(v), (self.fanout[hop], aggregation), scratch, block);
+            rank(group, degree_of, (self.fanout[hop], aggregation), scratch, block);
             check_size(block)?;
         }
         Ok(())
@@ -328,11 +355,13 @@ impl HopSampler for RandomWalk {
     }
 
     fn properties(&self) -> HopProperties {
-        HopProperties { is_per_node: true, ..HopProperties::default() }
+        HopProperties { is_per_node: true, leaves_out: true, ..HopProperties::default() }
     }
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let walks = Walks { sampler: self, request, key: request.hop_key() };
+        let places = |excluded| ExcludedPlaces::new(excluded, |_, v| request.graph.in_neighbors(v));
+        let excluded = request.excluded.map(places);
+        let walks = Walks { sampler: self, request, excluded };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| walks.draw(dst, scratch, block))
     }
 

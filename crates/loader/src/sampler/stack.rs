@@ -43,6 +43,7 @@ impl MinibatchSampler for HopStack {
             num_layers: self.0.num_layers(),
             is_random: properties.is_random,
             reads_edge_weights: properties.reads_edge_weights,
+            leaves_out: properties.leaves_out,
             subgraphs: None,
         }
     }
@@ -116,11 +117,12 @@ impl HopStack {
             block.num_dst = nodes.len();
             let draw = |dst: &[NodeId], scratch: &mut HopScratch, block: &mut Block| {
                 block.edge_weight.clear();
-                let request = HopRequest { graph, hop, dst, key, aggregation: layout.aggregation };
+                let aggregation = layout.aggregation;
+                let request = HopRequest { aggregation, excluded, ..HopRequest::new(graph, hop, dst, key) };
                 sampler.sample_hop(&request, scratch, block)?;
-                if let Some(excluded) = excluded {
+                if let Some(excluded) = excluded.filter(|_| !properties.leaves_out) {
                     let by_weight = properties.reads_edge_weights;
-                    excluded.remove_from(graph, dst, layout.aggregation, by_weight, block, None);
+                    excluded.remove_from(graph, dst, aggregation, by_weight, block, None);
                 }
                 if let Some(symmetric) = layout.symmetric {
                     symmetric.fill(graph, dst, block);

@@ -300,6 +300,7 @@ impl HopSampler for Weighted {
             is_per_node: true,
             access: NeighborAccess::OwnList,
             reads_edge_weights: matches!(self.weights, Weights::Stored),
+            leaves_out: false,
         }
     }
 
@@ -310,7 +311,7 @@ impl HopSampler for Weighted {
         {
             return neighbor.sample_hop(request, scratch, block);
         }
-        let draws = Draws { sampler: self, graph: request.graph, fanout, key: request.hop_key() };
+        let draws = Draws { sampler: self, request, fanout, key: request.hop_key() };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| draws.draw(dst, scratch, block))
     }
 }

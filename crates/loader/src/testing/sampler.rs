@@ -14,7 +14,7 @@ use graphmill_core::{
 
 use crate::{
     BatchKey, Sampled, Seeds, Workspace,
-    link::{KnownEdges, LinkSource},
+    link::{ExcludedEdges, KnownEdges, LinkSource},
     sampler::{
         BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, NeighborAccess,
         SamplerKind, SamplerOptions, Source,
@@ -38,7 +38,8 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
 ///   after other batches in the same workspace, and with the bottom block left global;
 /// - no block of a batch of links holds an excluded edge, and its other edges are those that are
-///   drawn without exclusion; a sampler of subgraphs refuses such a batch;
+///   drawn without exclusion, or the batch is that of the graph without these edges, as declared; a
+///   sampler of subgraphs refuses such a batch;
 /// - the declared properties hold.
 ///
 /// # Panics
@@ -238,6 +239,17 @@ impl Rules<'_> {
         let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("every edge has a negative");
         let excluded = seeds.excluded().expect("excluded edges").clone();
         let mut workspace = Workspace::new(self.graph.num_nodes());
+        if self.sampler.properties().leaves_out {
+            let graph = without(self.graph, &excluded);
+            for fused in [false, true] {
+                let given = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
+                let found = self.draw(KEY, fused, &mut workspace, given);
+                let expected =
+                    Rules { graph: &graph, sampler: self.sampler, case }.drawn(&seeds.nodes, fused);
+                assert!(same(&found, &expected), "{case}: not the draws of the graph without these edges");
+            }
+            return;
+        }
         let whole = self.drawn(&seeds.nodes, false);
         for fused in [false, true] {
             let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
@@ -283,6 +295,16 @@ impl Rules<'_> {
     }
 }
 
+/// The graph without the excluded edges.
+fn without(graph: &Graph, excluded: &ExcludedEdges) -> Graph {
+    let (mut ends, mut left) = (vec![0], Vec::new());
+    for v in 0..graph.num_nodes() as NodeId {
+        left.extend(graph.in_neighbors(v).iter().copied().filter(|&u| !excluded.contains(u, v)));
+        ends.push(left.len() as u64);
+    }
+    Graph::new(ends.into(), left.into()).expect("rows of the graph")
+}
+
 /// Returns true if two batches have the same draws.
 fn same(a: &Sampled, b: &Sampled) -> bool {
     let parts = |block: &Block| {
@@ -299,7 +321,7 @@ fn same(a: &Sampled, b: &Sampled) -> bool {
 /// other destinations if that is declared.
 fn check_hop(sampler: &dyn HopSampler, graph: &Graph, hop: usize, fanout: Option<i64>, case: &str) {
     let drawn = |dst: &[NodeId]| -> Vec<(NodeId, Vec<NodeId>)> {
-        let request = HopRequest { graph, hop, dst, key: KEY, aggregation: Default::default() };
+        let request = HopRequest::new(graph, hop, dst, KEY);
         let mut block = Block::default();
         let result = sampler.sample_hop(&request, &mut HopScratch::default(), &mut block);
         result.unwrap_or_else(|error| panic!("{case}: hop {hop}: {error}"));

@@ -380,6 +380,25 @@ impl TimedGraph {
         Ok(Self { graph, index, node_time: of_nodes })
     }
 
+    /// The same times on `graph`: this graph with further relations at the end, which have no edges.
+    ///
+    /// # Errors
+    /// The graph lacks relations, or others have edges.
+    pub fn with_relations(self, graph: TypedGraph) -> Result<Self> {
+        let known = self.index.len();
+        let added = graph.relations().get(known..);
+        if added.is_none_or(|added| added.iter().any(|relation| relation.num_edges() > 0)) {
+            return Err(Error::invalid(format!(
+                "timed graph: {} relations for {known}, and those added have no times; add relations without \
+                 edges",
+                graph.relations().len()
+            )));
+        }
+        let mut index = self.index;
+        index.resize(graph.relations().len(), TimeIndex::default());
+        Ok(Self { graph, index, ..self })
+    }
+
     /// Creates a graph of one node type, `node`, and one relation, `edge`.
     ///
     /// # Errors

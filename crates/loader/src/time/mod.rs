@@ -55,6 +55,8 @@
 mod batch;
 mod draw;
 mod events;
+pub(crate) mod hgt;
+pub(crate) mod hops;
 mod index;
 mod last;
 mod numbering;
@@ -64,6 +66,8 @@ mod recency;
 mod relation;
 mod sampler;
 mod source;
+pub(crate) mod timed;
+pub(crate) mod walks;
 
 pub use batch::{OneTypeBatch, TimeBatch, TimeSeeds};
 pub use events::{EventBatch, Events};
@@ -72,6 +76,7 @@ pub use last::{LastNeighbors, NeighborBatch};
 pub use options::{TimeBound, TimeCarry, TimeDraw, TimeOptions};
 pub use sampler::{TimeRequest, TimeSampler, TimeWorkspace};
 pub use source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop, TimeSource};
+pub use timed::{AtTimes, TimedSampler};
 
 #[cfg(test)]
 mod tests;

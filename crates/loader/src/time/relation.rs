@@ -120,7 +120,7 @@ impl<'a> RelationDraws<'a> {
         &self,
         of: TimeDestinations,
         admitted: &[Admitted],
-        TimeDrawn { indptr, sources, positions, times }: TimeDrawn,
+        TimeDrawn { indptr, sources, positions, times, .. }: TimeDrawn,
     ) -> Result<()> {
         indptr.resize(of.nodes.len() + 1, 0);
         indptr[0] = 0;

@@ -24,7 +24,9 @@
 //! several seeds are shared if that changes no draw; PyTorch Geometric shares nothing.
 
 use graphmill_core::{
-    Block, Error, Result, keyed,
+    Block, Error, Result,
+    block::Aggregation,
+    keyed,
     options::OptionSet,
     typed::{Relation, Schema},
 };
@@ -52,12 +54,14 @@ pub struct TimeRequest<'a> {
     pub transposed: bool,
     /// False if the positions of the edges ([`TimeBatch::edges`]) are not read.
     pub positions: bool,
+    /// The sum over neighbours that layers compute, for samplers that weight edges.
+    pub aggregation: Aggregation,
 }
 
 impl<'a> TimeRequest<'a> {
     /// Creates a request for blocks without transposes, with the positions of their edges.
     pub fn new(graph: &'a TimedGraph, key: BatchKey) -> Self {
-        Self { graph, key, transposed: false, positions: true }
+        Self { graph, key, transposed: false, positions: true, aggregation: Aggregation::Other }
     }
 
     /// The same request for transposed blocks.
@@ -142,6 +146,11 @@ impl TimeSampler {
         self.num_hops
     }
 
+    /// Returns true if hop `hop` (0 next to the seeds) draws by relation `r`.
+    pub fn draws(&self, hop: usize, r: usize) -> bool {
+        self.fanout[r][hop] > 0
+    }
+
     /// Options of the sampler.
     pub fn options(&self) -> &TimeOptions {
         &self.options
@@ -224,14 +233,16 @@ impl TimeSampler {
             let seed = keyed::key(&[request.key.seed, TIME, r as u64]);
             let of_relation = TimeHop {
                 relation: r,
+                hop,
                 fanout: self.fanout[r][hop],
                 key: BatchKey { seed, ..request.key }.hop(hop),
                 positions: request.positions,
             };
-            let Block { indptr, indices, .. } = &mut block.relations[r];
+            let Block { indptr, indices, edge_weight, .. } = &mut block.relations[r];
             let drawn = TimeDrawn {
                 indptr,
                 sources: indices,
+                weights: edge_weight,
                 positions: &mut edges[at][r],
                 times: (rows.same != SameRow::Node).then_some(&mut workspace.times),
             };
@@ -342,7 +353,11 @@ fn identify(
 }
 
 /// Checks that no seed is listed twice at one time.
-fn check_distinct(batch: &TimeBatch, schema: &Schema, workspace: &mut TimeWorkspace) -> Result<()> {
+pub(super) fn check_distinct(
+    batch: &TimeBatch,
+    schema: &Schema,
+    workspace: &mut TimeWorkspace,
+) -> Result<()> {
     let seeds = batch.sampled.input_nodes.iter().zip(&batch.row_times);
     for (t, ((nodes, times), numbering)) in seeds.zip(&mut workspace.numbering).enumerate() {
         if let Some(i) = numbering.start_pairs(nodes, times) {

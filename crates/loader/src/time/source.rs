@@ -12,6 +12,8 @@ pub type Admitted = [u32; 2];
 pub struct TimeHop {
     /// Number of the relation.
     pub relation: usize,
+    /// Number of the hop, 0 next to the seeds.
+    pub hop: usize,
     /// Number of neighbours of a node; `usize::MAX` takes all.
     pub fanout: usize,
     /// Key of the draws.
@@ -44,6 +46,8 @@ pub struct TimeDrawn<'a> {
     pub indptr: &'a mut Vec<u32>,
     /// Source of each edge.
     pub sources: &'a mut Vec<NodeId>,
+    /// Weight of each edge, if the draws weight them; empty before the draws.
+    pub weights: &'a mut Vec<f32>,
     /// Position of each edge in the relation's graph; may be empty if they are not read.
     pub positions: &'a mut Vec<u64>,
     /// Time of the row that each edge leads to, if requested.
@@ -62,10 +66,14 @@ pub struct TimeDrawn<'a> {
 /// let graph = Graph::new(vec![0, 3, 3, 3, 3].into(), vec![1, 2, 3].into())?;
 /// let graph = &TimedGraph::of_one_type(graph, Some(vec![10, 30, 20].into()), None)?;
 /// let rows = OwnTimeRows { graph, options: &TimeOptions::default(), parallel: false };
-/// let hop = TimeHop { relation: 0, fanout: usize::MAX, key: 1, positions: true };
+/// let hop = TimeHop { relation: 0, hop: 0, fanout: usize::MAX, key: 1, positions: true };
 /// let (mut indptr, mut sources, mut positions) = (vec![], vec![], vec![]);
 /// let drawn = TimeDrawn {
-///     indptr: &mut indptr, sources: &mut sources, positions: &mut positions, times: None,
+///     indptr: &mut indptr,
+///     sources: &mut sources,
+///     weights: &mut vec![],
+///     positions: &mut positions,
+///     times: None,
 /// };
 /// rows.draw(&hop, TimeDestinations { nodes: &[0], times: &[30] }, &mut vec![], drawn)?;
 /// assert_eq!((indptr, sources, positions), (vec![0, 2], vec![1, 3], vec![0, 2]));

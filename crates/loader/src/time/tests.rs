@@ -9,6 +9,8 @@ use graphmill_core::{
 };
 use proptest::prelude::*;
 
+mod samplers;
+
 use super::{draw::draw_alone, *};
 use crate::{BatchKey, typed::TypedFanout};
 

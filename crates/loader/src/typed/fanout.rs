@@ -32,6 +32,20 @@ impl TypedFanout {
         self
     }
 
+    /// The numbers of a sampler that takes all neighbours by each relation and hop by which these
+    /// take some.
+    ///
+    /// # Errors
+    /// As for [`TypedFanout::of_relations`].
+    pub(crate) fn taking_all(&self, schema: &Schema) -> Result<Self, String> {
+        let numbers = self.of_relations(schema)?;
+        let of_relation = |all: Self, r: usize| {
+            let number = |&number: &usize| if number == 0 { 0 } else { -1 };
+            all.with(schema.relation_name(r), numbers[r].iter().map(number).collect::<Vec<i64>>())
+        };
+        Ok((0..schema.num_relations()).fold(Self::new(vec![-1; self.all.len()]), of_relation))
+    }
+
     /// Numbers of each relation at each hop, `R x L`; [`usize::MAX`] takes all neighbours.
     ///
     /// # Errors

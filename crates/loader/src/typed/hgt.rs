@@ -95,10 +95,10 @@ pub(super) fn make(with: &TypedOptions, graph: &TypedGraph) -> Result<Box<dyn Ty
 #[derive(Clone)]
 pub struct Hgt {
     /// Number of nodes of each type at each hop, `T x L`.
-    nodes: Vec<Vec<usize>>,
-    num_hops: usize,
+    pub(crate) nodes: Vec<Vec<usize>>,
+    pub(crate) num_hops: usize,
     /// Draws from the rows of each relation.
-    draws: Vec<Arc<dyn HopSampler>>,
+    pub(crate) draws: Vec<Arc<dyn HopSampler>>,
 }
 
 /// Draws from the rows of a relation: for the budgets of each hop, then for the edges of the block.
@@ -120,12 +120,12 @@ impl HopSampler for RelationDraws {
     }
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let &HopRequest { graph, hop, dst, .. } = request;
+        let &HopRequest { graph, hop, dst, names, .. } = request;
         let part = if hop < self.num_hops { part::BUDGET } else { part::EDGES };
         let key = keyed::key(&[request.hop_key(), part, self.relation]);
         let parallel = scratch.parallel;
         let Block { indptr, indices, .. } = block;
-        let drawn = draw_offsets(graph, self.max_degree, key, dst, scratch, (indptr, indices));
+        let drawn = draw_offsets((graph, names), self.max_degree, key, dst, scratch, (indptr, indices));
         scratch.parallel = parallel;
         drawn?;
         for (ends, &v) in indptr.windows(2).zip(dst) {
@@ -176,7 +176,7 @@ impl Hgt {
             out.indices.clear();
             return Ok(());
         }
-        let request = HopRequest { graph, hop, dst, key, aggregation: Aggregation::Other };
+        let request = HopRequest::new(graph, hop, dst, key);
         self.draws[r].sample_hop(&request, scratch, out)?;
         if let Some(excluded) = seeds.excluded(r) {
             excluded.remove_from(graph, dst, Aggregation::Other, false, out, None);
@@ -208,13 +208,24 @@ impl Hgt {
     }
 }
 
-/// The `n` first arrivals of a race with rates `budget^2`, in the order of arrival.
-fn race(budget: &BTreeMap<NodeId, f64>, n: usize, key: u64) -> Vec<NodeId> {
-    let arrival = |(&u, &budget): (&NodeId, &f64)| {
-        let x = 1.0 - keyed::Stream::new(keyed::key(&[key, u.into()])).uniform();
+/// Key of the race of type `t` in the hop of key `key`.
+pub(crate) fn race_key(key: u64, t: usize) -> u64 {
+    keyed::key(&[key, part::RACE, t as u64])
+}
+
+/// The `n` first arrivals of a race with rates `budget^2`, in the order of arrival. Rows of the
+/// same node, of number `node`, have the same random number.
+pub(crate) fn race<R: Copy + Ord>(
+    budget: &BTreeMap<R, f64>,
+    n: usize,
+    key: u64,
+    node: impl Fn(R) -> NodeId,
+) -> Vec<R> {
+    let arrival = |(&u, &budget): (&R, &f64)| {
+        let x = 1.0 - keyed::Stream::new(keyed::key(&[key, node(u).into()])).uniform();
         (-x.ln() / (budget * budget), u)
     };
-    let mut arrivals: Vec<(f64, NodeId)> = budget.iter().map(arrival).collect();
+    let mut arrivals: Vec<(f64, R)> = budget.iter().map(arrival).collect();
     arrivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     arrivals.truncate(n);
     arrivals.into_iter().map(|arrival| arrival.1).collect()
@@ -266,7 +277,7 @@ impl TypedSampler for Hgt {
             let key = key.hop(hop);
             from = nodes.iter().map(Vec::len).collect();
             for (t, budget) in budgets.iter_mut().enumerate() {
-                for u in race(budget, self.nodes[t][hop], keyed::key(&[key, part::RACE, t as u64])) {
+                for u in race(budget, self.nodes[t][hop], race_key(key, t), |u| u) {
                     budget.remove(&u);
                     inside[t].insert(u);
                     nodes[t].push(u);

@@ -53,7 +53,7 @@ use crate::{
     BatchKey, Fanout,
     sampler::{
         HopRequest, PathSource,
-        metapath::PathStep,
+        metapath::EdgesLeft,
         random_walk::{LENGTH, RandomWalk, WalkLength, WalkOptions},
     },
 };
@@ -218,6 +218,22 @@ impl MetapathWalk {
         let walk = RandomWalk::new(Fanout(with.fanout.all.clone()), &with.own.get::<WalkOptions>(), length)?;
         Ok(Self { paths, walk, num_hops: with.fanout.all.len(), source: None })
     }
+
+    /// Node type and path of the walks whose visits are the neighbours by relation `r`.
+    pub(crate) fn path(&self, r: usize) -> Option<(usize, &[usize])> {
+        let (_, path) = self.paths.iter().find(|(relation, _)| *relation == r)?;
+        Some((path.node_type, &path.relations))
+    }
+
+    /// The walks.
+    pub(crate) fn walk(&self) -> &RandomWalk {
+        &self.walk
+    }
+
+    /// Key of the draws of nodes of type `t`.
+    pub(crate) fn key(key: BatchKey, t: usize) -> BatchKey {
+        BatchKey { seed: keyed::key(&[key.seed, PART, t as u64]), ..key }
+    }
 }
 
 impl TypedSampler for MetapathWalk {
@@ -267,15 +283,14 @@ impl TypedSampler for MetapathWalk {
                     continue;
                 }
                 let slice = &mut block.relations[r];
-                let key = BatchKey { seed: keyed::key(&[key.seed, PART, t as u64]), ..key };
-                let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
+                let key = Self::key(key, t);
+                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, dst, key) };
                 if let Some(source) = &self.source {
                     refuse_excluded(seeds, relations)?;
                     self.walk.sample_paths_from(&**source, &draw, relations, scratch, slice)?;
                 } else {
-                    let step =
-                        |&r: &usize| PathStep { graph: graph.relation(r), excluded: seeds.excluded(r) };
-                    let path: Vec<PathStep> = relations.iter().map(step).collect();
+                    let step = |&r: &usize| EdgesLeft::new(graph.relation(r), seeds.excluded(r));
+                    let path: Vec<EdgesLeft> = relations.iter().map(step).collect();
                     self.walk.sample_paths(&draw, &path, scratch, slice)?;
                 }
                 if let Some(excluded) = seeds.excluded(r) {

@@ -47,8 +47,11 @@ mod union_buffers;
 pub use batch::{TypedExtracted, TypedSampled, TypedSeeds};
 pub use fanout::TypedFanout;
 pub use hgt::{Hgt, HgtOptions};
+pub(crate) use hgt::{race, race_key};
 pub use metapath::{MetapathOptions, MetapathWalk};
 pub use relations::RelationHops;
+pub(crate) use relations::RelationKinds;
+pub(crate) use sampler::cannot_name_edges;
 pub use sampler::{TypedOptions, TypedRequest, TypedSampler, TypedWorkspace, WrapHops, unreached_types};
 pub use subgraphs::TypedSubgraphs;
 
@@ -58,10 +61,13 @@ use graphmill_core::{
     typed::{Relation, Schema, TypedGraph},
 };
 
-use crate::sampler::{
-    SubgraphTraining, WeightOptions, WeightedOptions,
-    labor::LaborOptions,
-    random_walk::{WalkLength, WalkOptions},
+use crate::{
+    sampler::{
+        SubgraphTraining, WeightOptions, WeightedOptions,
+        labor::LaborOptions,
+        random_walk::{WalkLength, WalkOptions},
+    },
+    time::{self, AtTimes},
 };
 
 /// Constructor of a typed sampler.
@@ -87,11 +93,20 @@ pub struct TypedKind {
     /// True if its minibatches are subgraphs that choose their own seeds
     /// ([`TypedSampler::subgraphs`]). Only the length of the fanout counts then.
     pub draws_subgraphs: bool,
+    /// Draws at the times of the seeds, if no draw reads edges that a seed does not see.
+    pub at_times: Option<AtTimes>,
 }
 
 impl TypedKind {
     const fn new(make: Make) -> Self {
-        Self { make, counts_nodes: false, names_edges: false, added: None, draws_subgraphs: false }
+        Self {
+            make,
+            counts_nodes: false,
+            names_edges: false,
+            added: None,
+            draws_subgraphs: false,
+            at_times: None,
+        }
     }
 
     const fn subgraphs(make: Make) -> Self {
@@ -100,6 +115,10 @@ impl TypedKind {
 
     const fn naming_edges(self) -> Self {
         Self { names_edges: true, ..self }
+    }
+
+    const fn at_times(self, at_times: AtTimes) -> Self {
+        Self { at_times: Some(at_times), ..self }
     }
 }
 
@@ -112,35 +131,42 @@ pub static TABLE: Table<TypedKind> = Table::new(
             summary: "k-hop uniform neighbour sampling without replacement, by each relation",
             source: "Hamilton et al., NeurIPS 2017; Schlichtkrull et al., ESWC 2018",
             options: &[],
-            make: TypedKind::new(|with, graph| relations::make("neighbor", with, graph)).naming_edges(),
+            make: TypedKind::new(|with, graph| relations::make("neighbor", with, graph))
+                .naming_edges()
+                .at_times(AtTimes::by_draw(time::timed::neighbor)),
         },
         Entry {
             name: "full",
             summary: "all neighbours by each relation at every hop",
             source: "",
             options: &[],
-            make: TypedKind::new(|with, graph| relations::make("full", with, graph)).naming_edges(),
+            make: TypedKind::new(|with, graph| relations::make("full", with, graph))
+                .naming_edges()
+                .at_times(AtTimes::by_draw(time::timed::full)),
         },
         Entry {
             name: "weighted",
             summary: "k-hop neighbour sampling by edge weight, with or without replacement, by each relation",
             source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
             options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<WeightedOptions>()],
-            make: TypedKind::new(|with, graph| relations::make("weighted", with, graph)),
+            make: TypedKind::new(|with, graph| relations::make("weighted", with, graph))
+                .at_times(AtTimes::own(|with, graph| time::hops::make("weighted", with, graph))),
         },
         Entry {
             name: "labor",
             summary: "layer-neighbour sampling: relations from the same source type share neighbours",
             source: "Balin and Catalyurek, NeurIPS 2023, section 3",
             options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<LaborOptions>()],
-            make: TypedKind::new(|with, graph| relations::make_sharing("labor", with, graph)),
+            make: TypedKind::new(|with, graph| relations::make_sharing("labor", with, graph))
+                .at_times(AtTimes::own(|with, graph| time::hops::make_sharing("labor", with, graph))),
         },
         Entry {
             name: "hgt",
             summary: "HGSampling: a number of nodes of each type per hop, drawn by their connections",
             source: "Hu, Dong, Wang and Sun, WWW 2020, algorithm 1",
             options: &[OptionGroup::of::<HgtOptions>()],
-            make: TypedKind { counts_nodes: true, ..TypedKind::new(hgt::make) },
+            make: TypedKind { counts_nodes: true, ..TypedKind::new(hgt::make) }
+                .at_times(AtTimes::own(time::hgt::make)),
         },
         Entry {
             name: "metapath-walk",
@@ -151,7 +177,8 @@ pub static TABLE: Table<TypedKind> = Table::new(
                 OptionGroup::of::<WalkOptions>(),
                 OptionGroup::of::<WalkLength>(),
             ],
-            make: TypedKind { added: Some(metapath::added), ..TypedKind::new(metapath::make) },
+            make: TypedKind { added: Some(metapath::added), ..TypedKind::new(metapath::make) }
+                .at_times(AtTimes::own(time::walks::make)),
         },
         Entry {
             name: "saint-node",
@@ -195,6 +222,11 @@ pub fn with_added(
     let Some(added) = row.make.added else { return Ok(graph) };
     let relations = added(with, graph.schema(), seeds)?;
     graph.with_empty(relations).map_err(|e| e.to_string())
+}
+
+/// Names of the samplers that draw at times and for which `has` is true.
+pub fn names_at_times(has: impl Fn(&AtTimes) -> bool) -> Vec<&'static str> {
+    TABLE.iter().filter(|row| row.make.at_times.as_ref().is_some_and(&has)).map(|row| row.name).collect()
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{
-    Result, keyed,
+    Graph, Result, keyed,
     options::OwnOptions,
     typed::{Relation, Schema, TypedGraph},
 };
@@ -41,7 +41,7 @@ use super::{
 use crate::{
     BatchKey, Fanout,
     sampler::{
-        self, HopRequest, HopSampler, SamplerOptions, Source, WeightOptions, WeightedOptions,
+        self, HopRequest, HopSampler, SamplerKind, SamplerOptions, Source, WeightOptions, WeightedOptions,
         weighted::EdgeWeights,
     },
 };
@@ -65,16 +65,91 @@ pub(super) fn make_sharing(name: &str, with: &TypedOptions, graph: &TypedGraph) 
     Ok(Box::new(RelationHops::new(name, with, graph)?.sharing_numbers()))
 }
 
+/// Rows of [`sampler::TABLE`] by which relations draw, with their options.
+#[derive(Clone)]
+pub(crate) struct RelationKinds {
+    /// Number of neighbours of each relation at each hop, `R x L`; 0 takes none.
+    pub(crate) fanout: Vec<Vec<usize>>,
+    /// Number of hops (`L`).
+    pub(crate) num_hops: usize,
+    /// Row and options of each relation, if some hop follows it.
+    kinds: Vec<Option<(SamplerKind, SamplerOptions)>>,
+    /// True if nodes of a type share their random numbers among the relations from it.
+    shares_numbers: bool,
+}
+
+impl RelationKinds {
+    /// Finds the rows for `graph`, as [`RelationHops::new`] describes.
+    ///
+    /// # Errors
+    /// As for [`RelationHops::new`], without those of the relations' samplers.
+    pub(crate) fn new(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Result<Self, String> {
+        let fanout = with.fanout.of_relations(graph.schema())?;
+        let num_hops = with.fanout.all.len();
+        let is_weighted = graph.relations().iter().any(|relation| relation.edge_weight().is_some());
+        check_options(name, &with.own, is_weighted)?;
+        let mut kinds = Vec::with_capacity(fanout.len());
+        for (r, fanout) in fanout.iter().enumerate() {
+            if fanout.iter().all(|&k| k == 0) {
+                kinds.push(None);
+                continue;
+            }
+            // a relation without weights draws uniformly
+            let replaces = with.own.get::<WeightedOptions>().replace;
+            let is_uniform = name == "weighted" && !replaces && graph.relation(r).edge_weight().is_none();
+            let row = sampler::TABLE.find(if is_uniform { "neighbor" } else { name });
+            let hops = fanout.iter().map(|&k| if k == 0 { 1 } else { i64::try_from(k).unwrap_or(-1) });
+            let options = SamplerOptions {
+                fanout: Fanout(hops.collect()),
+                seed: with.seed,
+                own: with.own.clone(),
+                ..SamplerOptions::default()
+            };
+            let kind = row.map_err(|e| e.to_string())?.make;
+            if !kind.draws_relations {
+                return Err(format!(
+                    "sampler '{name}' reads more than the rows of its destinations, so it cannot draw by a \
+                     relation between node types; use neighbor"
+                ));
+            }
+            kinds.push(Some((kind, options)));
+        }
+        Ok(Self { fanout, num_hops, kinds, shares_numbers: false })
+    }
+
+    /// The same rows, whose nodes have the same random numbers in all relations from their type.
+    #[must_use]
+    pub(crate) fn sharing_numbers(self) -> Self {
+        Self { shares_numbers: true, ..self }
+    }
+
+    /// Makes the sampler of relation `r` with its tables of `graph`, which has rows of the
+    /// relation; `None` if no hop follows the relation.
+    ///
+    /// # Errors
+    /// An option is invalid.
+    pub(crate) fn make(&self, r: usize, graph: &Graph) -> Result<Option<Arc<dyn HopSampler>>, String> {
+        let Some((kind, options)) = &self.kinds[r] else { return Ok(None) };
+        kind.hop(options, &Source::new(graph, &[])).map(Some)
+    }
+
+    /// Key of the draws of relation `r`.
+    pub(crate) fn key(&self, key: BatchKey, schema: &Schema, r: usize) -> BatchKey {
+        let part = if self.shares_numbers {
+            [part::SOURCE_TYPE, schema.relations()[r].src as u64]
+        } else {
+            [part::RELATION, r as u64]
+        };
+        BatchKey { seed: keyed::key(&[key.seed, part[0], part[1]]), ..key }
+    }
+}
+
 /// Draws neighbours by every relation, hop by hop.
 #[derive(Clone)]
 pub struct RelationHops {
-    /// Number of neighbours of each relation at each hop, `R x L`; 0 takes none.
-    fanout: Vec<Vec<usize>>,
+    kinds: RelationKinds,
     /// Sampler of each relation, if some hop follows it.
     samplers: Vec<Option<Arc<dyn HopSampler>>>,
-    num_hops: usize,
-    /// True if nodes of a type share their random numbers among the relations from it.
-    shares_numbers: bool,
 }
 
 impl RelationHops {
@@ -86,59 +161,20 @@ impl RelationHops {
     /// The fanout or an option is invalid, the name is unknown, or draws by weight are asked of
     /// relations that store none.
     pub fn new(name: &str, with: &TypedOptions, graph: &TypedGraph) -> Result<Self, String> {
-        let schema = graph.schema();
-        let fanout = with.fanout.of_relations(schema)?;
-        let num_hops = with.fanout.all.len();
-        let is_weighted = graph.relations().iter().any(|relation| relation.edge_weight().is_some());
-        check_options(name, &with.own, is_weighted)?;
-        let mut samplers = Vec::with_capacity(fanout.len());
-        for (r, fanout) in fanout.iter().enumerate() {
-            if fanout.iter().all(|&k| k == 0) {
-                samplers.push(None);
-                continue;
-            }
-            let relation = graph.relation(r);
-            // a relation without weights draws uniformly
-            let replaces = with.own.get::<WeightedOptions>().replace;
-            let is_uniform = name == "weighted" && !replaces && relation.edge_weight().is_none();
-            let row = sampler::TABLE.find(if is_uniform { "neighbor" } else { name });
-            let hops = fanout.iter().map(|&k| if k == 0 { 1 } else { i64::try_from(k).unwrap_or(-1) });
-            let options = SamplerOptions {
-                fanout: Fanout(hops.collect()),
-                seed: with.seed,
-                own: with.own.clone(),
-                ..SamplerOptions::default()
-            };
-            let kind = &row.map_err(|e| e.to_string())?.make;
-            if !kind.draws_relations {
-                return Err(format!(
-                    "sampler '{name}' reads more than the rows of its destinations, so it cannot draw by a \
-                     relation between node types; use neighbor"
-                ));
-            }
-            let sampler = kind
-                .hop(&options, &Source::new(relation, &[]))
-                .map_err(|e| format!("relation {}: {e}", schema.relation_name(r)))?;
-            samplers.push(Some(sampler));
-        }
-        Ok(Self { fanout, samplers, num_hops, shares_numbers: false })
+        let kinds = RelationKinds::new(name, with, graph)?;
+        let make = |r: usize| {
+            let made = kinds.make(r, graph.relation(r));
+            made.map_err(|e| format!("relation {}: {e}", graph.schema().relation_name(r)))
+        };
+        let samplers = (0..graph.schema().num_relations()).map(make).collect::<Result<_, String>>()?;
+        Ok(Self { kinds, samplers })
     }
 
     /// The same sampler, whose nodes have the same random numbers in all relations from their
     /// type.
     #[must_use]
     pub fn sharing_numbers(self) -> Self {
-        Self { shares_numbers: true, ..self }
-    }
-
-    /// Key of the draws of relation `r`.
-    fn key(&self, key: BatchKey, schema: &Schema, r: usize) -> BatchKey {
-        let part = if self.shares_numbers {
-            [part::SOURCE_TYPE, schema.relations()[r].src as u64]
-        } else {
-            [part::RELATION, r as u64]
-        };
-        BatchKey { seed: keyed::key(&[key.seed, part[0], part[1]]), ..key }
+        Self { kinds: self.kinds.sharing_numbers(), ..self }
     }
 }
 
@@ -161,11 +197,11 @@ fn check_options(name: &str, own: &OwnOptions, is_weighted: bool) -> Result<(), 
 
 impl TypedSampler for RelationHops {
     fn num_hops(&self) -> usize {
-        self.num_hops
+        self.kinds.num_hops
     }
 
     fn num_blocks(&self) -> usize {
-        self.num_hops
+        self.kinds.num_hops
     }
 
     fn is_random(&self) -> bool {
@@ -184,7 +220,7 @@ impl TypedSampler for RelationHops {
     }
 
     fn follows(&self, _: &Schema, hop: usize, r: usize) -> bool {
-        self.fanout[r][hop] > 0
+        self.kinds.fanout[r][hop] > 0
     }
 
     fn sample(
@@ -194,14 +230,15 @@ impl TypedSampler for RelationHops {
         seeds: TypedSeeds,
     ) -> Result<TypedSampled> {
         let &TypedRequest { graph, key, transposed, aggregation, positions } = request;
-        let (schema, layers) = (graph.schema(), self.num_hops);
+        let (schema, layers) = (graph.schema(), self.kinds.num_hops);
         let TypedWorkspace { relabel, hop: scratch, new, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, layers, relabel)?;
         let TypedSampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
         for (hop, block) in blocks.iter_mut().rev().enumerate() {
             block.num_dst.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             for (r, &Relation { src, dst, .. }) in schema.relations().iter().enumerate() {
-                let Some(sampler) = self.samplers[r].as_ref().filter(|_| self.fanout[r][hop] > 0) else {
+                let Some(sampler) = self.samplers[r].as_ref().filter(|_| self.kinds.fanout[r][hop] > 0)
+                else {
                     continue;
                 };
                 let dst = &nodes[dst][..block.num_dst[dst]];
@@ -209,8 +246,8 @@ impl TypedSampler for RelationHops {
                     continue;
                 }
                 let slice = &mut block.relations[r];
-                let key = self.key(key, schema, r);
-                let draw = HopRequest { graph: graph.relation(r), hop, dst, key, aggregation };
+                let key = self.kinds.key(key, schema, r);
+                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, dst, key) };
                 if positions {
                     let sampler = sampler.by_edges().ok_or_else(cannot_name_edges)?;
                     sampler.sample_hop_edges(&draw, scratch, slice, &mut block.positions[r])?;

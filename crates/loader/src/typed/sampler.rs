@@ -146,7 +146,7 @@ pub fn unreached_types<'a>(sampler: &dyn TypedSampler, schema: &'a Schema, seeds
 }
 
 /// Error of a sampler that is asked for the positions of its edges and cannot name them.
-pub(super) fn cannot_name_edges() -> Error {
+pub(crate) fn cannot_name_edges() -> Error {
     Error::invalid("the sampler does not name the edges that it draws; use neighbor or full")
 }
 

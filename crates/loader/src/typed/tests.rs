@@ -149,7 +149,8 @@ fn reference(graph: &TypedGraph, fanout: &[Vec<usize>], seeds: &[Vec<NodeId>]) -
             for v in destinations {
                 let mut row = Block::default();
                 let aggregation = Default::default();
-                let draw = HopRequest { graph: graph.relation(r), hop, dst: &[v], key, aggregation };
+                let dst = [v];
+                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, &dst, key) };
                 sampler.sample_hop(&draw, &mut HopScratch::default(), &mut row).unwrap();
                 for u in row.indices {
                     let next = local.len() as u32;

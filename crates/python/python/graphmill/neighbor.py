@@ -61,8 +61,9 @@ class NeighborLoader(Loader):
             directions, each once; ``"induced"``: all edges among the sampled nodes. With several
             types only the first.
         disjoint: Samples a separate neighbourhood for each seed.
-        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn.
-            Edges of weight 0 are never drawn, unless all neighbours are taken.
+        weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn; with
+            ``time_attr`` among the edges up to a seed's time. Edges of weight 0 are never drawn,
+            unless all neighbours are taken.
         transform: Function of a batch; its result is yielded.
         input_id: Values of ``input_id`` instead of the seeds' positions.
         output: ``"pyg"``, ``"torch"`` (tensors in a :class:`graphmill.Data`), ``"numpy"``, or
@@ -238,8 +239,8 @@ class Temporal:
             return
         if loader.subgraph_type != "directional":
             raise NotImplementedError(f"{kind}: time_attr with subgraph_type '{loader.subgraph_type}' would add edges of later times; use 'directional'")
-        if loader._weight_attr is not None:
-            raise NotImplementedError(f"{kind}: neighbours are drawn by time_attr or by weight_attr; leave out one")
+        if loader._weight_attr is not None and self.strategy == "last":
+            raise NotImplementedError(f"{kind}: temporal_strategy 'last' takes the last edges, without a draw by weight_attr; leave out one")
 
     def of(self, graph: Any, inputs: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray, bool] | None:
         """True for times of edges, the times, those of the inputs, and true to take the last edges."""

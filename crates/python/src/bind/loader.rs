@@ -134,6 +134,12 @@ impl Source {
                 (Some(times), nodes.with_times(of_inputs).map_err(error::value)?)
             }
         };
+        let weights = match (weights, &times) {
+            (Some(weights), Some(times)) => {
+                Some(py.detach(|| times.order(&topology.0, &weights)).map_err(error::value)?)
+            }
+            (weights, _) => weights,
+        };
         let disjoint = disjoint || times.is_some();
         let method = Neighbors { fanout, draws: Draws { replace, weights }, edges, disjoint, times };
         Self::new(py, topology, inputs, tables, Box::new(method), seed)

@@ -108,13 +108,15 @@ impl TypedSource {
             Some(samples) => {
                 Box::new(py.detach(|| TypedBudgets::new(&topology, &samples)).map_err(error::value)?)
             }
-            None => Box::new(TypedNeighbors {
-                fanout: fanouts(fanout.unwrap_or_default())?,
-                draws: draws(py, &topology, replace, weights)?,
-                times: times
-                    .as_ref()
-                    .map_or_else(|| Ok(Vec::new()), |given| times_of(py, &topology, given))?,
-            }),
+            None => {
+                let sorted = times.as_ref().map(|given| times_of(py, &topology, given)).transpose()?;
+                let sorted = sorted.unwrap_or_default();
+                Box::new(TypedNeighbors {
+                    fanout: fanouts(fanout.unwrap_or_default())?,
+                    draws: draws(py, &topology, replace, weights, &sorted)?,
+                    times: sorted,
+                })
+            }
         };
         let inputs = inputs_of(py, &topology, inputs, disjoint || times.is_some(), times.as_ref())?;
         let (mut rows, mut layout) = (Vec::new(), Vec::new());
@@ -207,22 +209,35 @@ fn fanouts(given: Vec<Vec<i64>>) -> PyResult<Vec<Vec<Option<usize>>>> {
     given.into_iter().map(|hops| hops.into_iter().map(each).collect()).collect()
 }
 
-/// Rules of the draws of each relation.
+/// Rules of the draws of each relation, whose edges have these times.
 fn draws(
     py: Python<'_>,
     topology: &TypedTopology,
     replace: bool,
     weights: Option<Vec<Option<Bound<'_, PyArray1<f64>>>>>,
+    times: &[Option<Times>],
 ) -> PyResult<Vec<Draws>> {
     let weights = weights.unwrap_or_else(|| topology.relations.iter().map(|_| None).collect());
-    let each = |(relation, weights): (&Relation, Option<Bound<'_, PyArray1<f64>>>)| {
-        let Some(array) = weights else { return Ok(Draws { replace, weights: None }) };
-        let array = array.try_readonly().map_err(error::value)?;
-        let values = array.as_slice().map_err(|_| array::not_contiguous("weight_attr"))?;
-        let weights = py.detach(|| Weights::new(&relation.topology, values)).map_err(error::value)?;
-        Ok(Draws { replace, weights: Some(weights) })
-    };
-    topology.relations.iter().zip(weights).map(each).collect()
+    let mut all = Vec::with_capacity(weights.len());
+    for (r, (relation, weights)) in topology.relations.iter().zip(weights).enumerate() {
+        let weights = match weights {
+            None => None,
+            Some(array) => {
+                let array = array.try_readonly().map_err(error::value)?;
+                let values = array.as_slice().map_err(|_| array::not_contiguous("weight_attr"))?;
+                let ordered = || {
+                    let weights = Weights::new(&relation.topology, values)?;
+                    match times.get(r).and_then(Option::as_ref) {
+                        None => Ok(weights),
+                        Some(times) => times.order(&relation.topology, &weights),
+                    }
+                };
+                Some(py.detach(ordered).map_err(error::value)?)
+            }
+        };
+        all.push(Draws { replace, weights });
+    }
+    Ok(all)
 }
 
 /// Order by time of the edges of each relation.

@@ -57,8 +57,15 @@ impl Weights {
         if let Some(e) = of_edges.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
             return Err(format!("edge {e} weighs {}: weights must be finite and at least 0", of_edges[e]));
         }
-        let weights = topology.arrange(of_edges);
-        let mut sums = Vec::with_capacity(edges + 1);
+        Self::of_rows(topology, topology.arrange(of_edges))
+    }
+
+    /// Weights of the rows of a topology, in the order of each row's draws.
+    ///
+    /// # Errors
+    /// A row's sum is not finite.
+    pub(super) fn of_rows(topology: &Topology, weights: Vec<f64>) -> Result<Self, String> {
+        let mut sums = Vec::with_capacity(weights.len() + 1);
         sums.push(0.0);
         // sums restart in every row, so that the weights of other rows cost no precision
         for ends in topology.graph().indptr().windows(2) {
@@ -72,6 +79,11 @@ impl Weights {
             }
         }
         Ok(Self { weights: weights.into(), sums: sums.into() })
+    }
+
+    /// Weight of the edge at a position.
+    pub(super) fn at(&self, position: u64) -> f64 {
+        self.weights[position as usize]
     }
 }
 

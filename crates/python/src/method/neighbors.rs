@@ -113,7 +113,7 @@ impl Neighbors {
                 chunk.extend_from_slice(if hop == 0 { &seeds[run] } else { &nodes[run] });
                 if self.draws.is_plain() && fanout != Some(0) {
                     let k = fanout.unwrap_or(usize::MAX);
-                    draw_offsets(graph, k, of_hop, &chunk, hop_scratch, (indptr, offsets))
+                    draw_offsets((graph, None), k, of_hop, &chunk, hop_scratch, (indptr, offsets))
                         .map_err(|e| e.to_string())?;
                 } else {
                     let stream = |v: u32, _| {

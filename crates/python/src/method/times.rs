@@ -9,7 +9,7 @@
 use graphmill_core::{Buffer, NodeId, keyed::Stream};
 use graphmill_loader::time::TimeIndex;
 
-use super::draw::{Draws, Scratch};
+use super::draw::{Draws, Scratch, Weights};
 use crate::topology::Topology;
 
 /// Times that a caller passes.
@@ -49,8 +49,23 @@ impl Times {
         Ok(Self { index, is_last })
     }
 
+    /// The weights of a topology's edges in the order of their times, so that those of the edges up
+    /// to a time are the first of a row, with their running sums. O(E).
+    ///
+    /// # Errors
+    /// A row's sum is not finite in this order.
+    pub fn order(&self, topology: &Topology, weights: &Weights) -> Result<Weights, String> {
+        let rows = topology.graph().indptr().windows(2);
+        let of_row = |ends: &[u64]| {
+            let start = ends[0];
+            (0..(ends[1] - start) as u32).map(move |place| weights.at(self.index.position(start, place)))
+        };
+        Weights::of_rows(topology, rows.flat_map(of_row).collect())
+    }
+
     /// Appends the drawn positions of the edges of `v` that exist at `latest` to `out`, relative to
-    /// the start of its row. Draws by `draws`, which has no weights.
+    /// the start of its row. Draws by `draws`, whose weights are in the [order](Times::order) of
+    /// the times.
     pub(crate) fn draw(
         &self,
         (topology, draws): (&Topology, &Draws),
@@ -68,10 +83,46 @@ impl Times {
             let count = fanout.unwrap_or(usize::MAX).min(admitted.len());
             out.extend(admitted.end - count as u32..admitted.end);
         } else {
-            draws.draw((0, admitted.len() as u64), fanout, stream, scratch, out);
+            // without a window the edges that exist are the first ones
+            draws.draw((start, start + admitted.len() as u64), fanout, stream, scratch, out);
         }
         for place in &mut out[from..] {
             *place = (self.index.position(start, *place) - start) as u32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weighted_draws_are_those_of_the_edges_that_exist() {
+        let (times, weights) = ([5, 1, 4, 1, 9, 3, 4], [1.0, 0.5, 0.0, 2.0, 8.0, 1.5, 3.0]);
+        let into_zero = |src: &[i64]| Topology::from_edges(8, src, &vec![0; src.len()]).unwrap();
+        let topology = into_zero(&[1, 2, 3, 4, 5, 6, 7]);
+        let columns = TimeColumns { edges: Some(&times), ..TimeColumns::default() };
+        let sorted = Times::new(&topology, columns, false).unwrap();
+        let ordered = sorted.order(&topology, &Weights::new(&topology, &weights).unwrap()).unwrap();
+        for replace in [true, false] {
+            let draws = Draws { replace, weights: Some(ordered.clone()) };
+            for latest in 0..10 {
+                let mut seen: Vec<usize> = (0..7).filter(|&e| times[e] <= latest).collect();
+                seen.sort_by_key(|&e| (times[e], e));
+                let cut = into_zero(&seen.iter().map(|&e| e as i64 + 1).collect::<Vec<_>>());
+                let of_seen: Vec<f64> = seen.iter().map(|&e| weights[e]).collect();
+                let plain = Draws { replace, weights: Some(Weights::new(&cut, &of_seen).unwrap()) };
+                for (fanout, key) in [(Some(2), 1), (Some(3), 2), (Some(9), 3), (None, 4)] {
+                    let (mut scratch, mut found, mut expected) = (Scratch::default(), vec![], vec![]);
+                    let stream = || Stream::new(key);
+                    let of = (&topology, &draws);
+                    sorted.draw(of, (0, latest), fanout, stream(), &mut scratch, &mut found);
+                    let row = (0, seen.len() as u64);
+                    plain.draw(row, fanout, stream(), &mut scratch, &mut expected);
+                    let expected: Vec<u32> = expected.iter().map(|&e| seen[e as usize] as u32).collect();
+                    assert_eq!(found, expected, "{replace}, at {latest}, fanout {fanout:?}");
+                }
+            }
         }
     }
 }

@@ -131,7 +131,7 @@ impl Expand<'_> {
         let graph = topology.graph();
         if self.draws.is_plain() && trees.is_none() {
             let k = self.fanout.unwrap_or(usize::MAX);
-            return draw_offsets(graph, k, self.of_hop, chunk, hop, (indptr, offsets))
+            return draw_offsets((graph, None), k, self.of_hop, chunk, hop, (indptr, offsets))
                 .map_err(|e| e.to_string());
         }
         indptr.clear();

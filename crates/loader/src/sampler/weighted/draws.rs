@@ -1,13 +1,13 @@
 //! Draws of one hop by weight.
 
 use graphmill_core::{
-    Block, Graph, NodeId,
+    Block, NodeId,
     alias::{RowAlias, Rows},
     keyed,
 };
 
 use super::{
-    super::{reservoir::reservoir, scratch::RunScratch},
+    super::{HopRequest, reservoir::reservoir, scratch::RunScratch},
     PREFETCH_DISTANCE, Weighted, Weights,
 };
 use crate::prefetch::prefetch;
@@ -18,7 +18,7 @@ const GROUP: usize = 16;
 /// Draws of one hop.
 pub(super) struct Draws<'a> {
     pub(super) sampler: &'a Weighted,
-    pub(super) graph: &'a Graph,
+    pub(super) request: &'a HopRequest<'a>,
     pub(super) fanout: usize,
     pub(super) key: u64,
 }
@@ -27,7 +27,7 @@ impl Draws<'_> {
     /// Appends the neighbours of `dst`. A group of destinations prefetches its cells of the tables,
     /// then reads them and prefetches its edges, and then reads those.
     pub(super) fn draw(&self, dst: &[NodeId], scratch: &mut RunScratch, block: &mut Block) {
-        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let (rows, neighbors) = (self.request.graph.indptr(), self.request.graph.indices());
         let tables = self.sampler.alias.as_ref().map(RowAlias::rows);
         for first in (0..dst.len()).step_by(GROUP) {
             let next = dst[first..].iter().skip(GROUP).take(GROUP);
@@ -51,17 +51,18 @@ impl Draws<'_> {
     /// stream.
     #[inline(always)]
     fn row(&self, v: NodeId) -> (u64, u64, usize, keyed::Stream) {
-        let rows = self.graph.indptr();
+        let rows = self.request.graph.indptr();
         let (start, end) = (rows[v as usize], rows[v as usize + 1]);
         let can = self.sampler.can.as_ref().map_or((end - start) as usize, |can| can[v as usize] as usize);
-        let stream = keyed::Stream::new(keyed::mix(self.key ^ u64::from(v).wrapping_mul(keyed::GOLDEN)));
+        let name = u64::from(self.request.name(v)).wrapping_mul(keyed::GOLDEN);
+        let stream = keyed::Stream::new(keyed::mix(self.key ^ name));
         (start, end, can, stream)
     }
 
     /// Positions and weights of a range of edges.
     fn weights(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, f64)> {
-        let neighbors = self.graph.indices();
-        let stored = self.graph.edge_weight().unwrap_or_default();
+        let neighbors = self.request.graph.indices();
+        let stored = self.request.graph.edge_weight().unwrap_or_default();
         (start..end).map(move |e| {
             let weight = match &self.sampler.weights {
                 Weights::Equal(_) => 1.0,

@@ -236,8 +236,7 @@ fn a_path_of_one_edge_type_draws_as_random_walks_on_its_graph() {
     let dst: Vec<NodeId> = (0..50).collect();
     let sampler = RandomWalk::new([4], &walks, 3).unwrap();
     let key = BatchKey { seed: keyed::key(&[KEY.seed, PART, 1]), ..KEY };
-    let request =
-        HopRequest { graph: graph.relation(2), hop: 0, dst: &dst, key, aggregation: Aggregation::Other };
+    let request = HopRequest::new(graph.relation(2), 0, &dst, key);
     let (mut scratch, mut block) = (HopScratch::default(), Block::default());
     sampler.sample_hop(&request, &mut scratch, &mut block).unwrap();
     let rows = draw(&with, &graph, (1, &dst), &[], Aggregation::Other);

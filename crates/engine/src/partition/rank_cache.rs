@@ -55,7 +55,7 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
             dynamic_rates(make, nodes, &remote, 1, &[ratio])?.first().copied().unwrap_or_default()
         }
         Kind::Pinned => {
-            let of_rank = (None, Some(own));
+            let of_rank = (None, Some(own), None);
             let (scores, _) = counted(policy, config, data, &*sampler, &*order, of_rank, &Quiet)
                 .map_err(|e| Error::of_option("--cache", policy, e))?;
             let mut ranking = by_scores(&scores)?;

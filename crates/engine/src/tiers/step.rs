@@ -48,7 +48,8 @@ pub fn step_of_run(
     reuse: Option<&ReusePlan>,
     own: Option<&Arc<NodeOwnership>>,
 ) -> Result<Step> {
-    let batches = Batches { config, data, sampler, order, reuse, own, cost: None, progress: &Quiet };
+    let batches =
+        Batches { config, data, sampler, order, reuse, own, links: None, cost: None, progress: &Quiet };
     bytes(&batches, &Host::new(&data.features))
 }
 

@@ -313,8 +313,8 @@ fn runs_stopped_at_any_batch_resume_to_the_same_numbers_in_odd_rows() {
     runs_stopped_at_any_batch_resume_to_the_same_numbers(1);
 }
 
-/// A Sampler marks the rows that Trainers cache and copies its batches to their queue; a device that
-/// does all stages does neither.
+/// A Sampler marks the rows that Trainers cache and copies its batches to their queue; a device
+/// that does all stages does neither.
 #[test]
 fn samplers_record_the_seconds_of_marks_and_copies() {
     let data = small();

@@ -35,7 +35,7 @@ fn models_of_several_types_agree_with_the_processor() {
     assert!((a - b).abs() < 0.02, "{a} on the processor, {b} on the device");
 }
 
-/// Whatever the device caches of each type, batches have the same rows, and so the same losses.
+/// Batches have the same rows, and so the same losses, whatever the device caches of each type.
 #[test]
 fn caches_of_several_types_change_no_result() {
     let sandbox = Sandbox::new();

@@ -17,8 +17,9 @@
 //! link. Times of stages scale with the device's speed, times of the host with its cores.
 //!
 //! With `--reuse layered`, minibatches are measured with reused rows; with `auto`, the default of a
-//! plan, also without. The host makes reused rows, on all cores, beside the epoch of the devices or (with `--hot-prefetch off`) between its parts,
-//! their tables take memory of each device that trains, and they cross its link.
+//! plan, also without. The host makes reused rows, on all cores, beside the epoch of the devices or
+//! (with `--hot-prefetch off`) between its parts, their tables take memory of each device that
+//! trains, and they cross its link.
 //!
 //! With `--host-budget`, the rows that neither devices nor the host hold come from the host's disk,
 //! before they are gathered.
@@ -29,8 +30,8 @@
 //! # Deviations
 //!
 //! The prediction omits the loading before the first epoch, evaluation, the differences between
-//! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does not
-//! know the memory of devices, so all hot rows are reused with `--hot-split auto`.
+//! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does
+//! not know the memory of devices, so all hot rows are reused with `--hot-split auto`.
 //!
 //! # Example
 //!

@@ -1,6 +1,6 @@
 //! Unsafe code by reason: a file that has some allows it for one reason, and a page has a row for
-//! each reason, with the numbers of its uses and files. Crates and modules without unsafe code forbid
-//! it.
+//! each reason, with the numbers of its uses and files. Crates and modules without unsafe code
+//! forbid it.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

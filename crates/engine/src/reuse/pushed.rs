@@ -8,7 +8,7 @@ use std::sync::Arc;
 use graphmill_core::{Matrix, NodeId};
 use graphmill_distributed::numbers::{of_words, to_words};
 
-use super::{Embeddings, GatheredRows};
+use super::Embeddings;
 use crate::checkpoint::tensors::Tensor;
 
 /// Prefix of the names of the table's tensors in a checkpoint.
@@ -16,6 +16,17 @@ pub(crate) const PREFIX: &str = "pushed.";
 const ROWS: &str = "pushed.rows";
 const NODES: &str = "pushed.nodes";
 const VERSIONS: &str = "pushed.versions";
+
+/// Rows of nodes, in the order of the ranks that made them.
+#[derive(Clone, Debug, Default)]
+pub struct GatheredRows {
+    /// Nodes of the rows. A node may occur several times.
+    pub nodes: Vec<NodeId>,
+    /// One row per node, row-major.
+    pub rows: Vec<f32>,
+    /// Edges drawn to make the rows.
+    pub edges: u64,
+}
 
 /// Rows that batches have pushed, with the versions of the parameters that computed them.
 #[derive(Debug, Default)]

@@ -28,20 +28,10 @@ use graphmill_core::{Matrix, NodeId};
 use graphmill_distributed::numbers::{of_words, to_words};
 
 use super::{
-    Embeddings, Lookahead, RowExchange, RowMaker, RowShape, RowVersion, Slice, exchange::other_length,
+    Embeddings, GatheredRows, Lookahead, RowExchange, RowMaker, RowShape, RowVersion, Slice,
+    exchange::other_length,
 };
 use crate::{Result, learner::StepContext, stage::Loader};
-
-/// Rows of nodes, in the order of the ranks that made them.
-#[derive(Clone, Debug, Default)]
-pub struct GatheredRows {
-    /// Nodes of the rows. A node may occur several times.
-    pub nodes: Vec<NodeId>,
-    /// One row per node, row-major.
-    pub rows: Vec<f32>,
-    /// Edges drawn to make the rows.
-    pub edges: u64,
-}
 
 impl dyn RowExchange + '_ {
     /// Gathers the rows of all ranks, of `width` values each.

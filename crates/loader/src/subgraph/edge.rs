@@ -11,8 +11,8 @@
 //! ignored.
 //!
 //! A root without edges begins a draw as often as others and is drawn alone, because otherwise it
-//! would never train. Other nodes without edges are not drawn: they pass no messages. The graph of a
-//! rank has the nodes of other ranks as such nodes.
+//! would never train. Other nodes without edges are not drawn: they pass no messages. The graph of
+//! a rank has the nodes of other ranks as such nodes.
 //!
 //! # Source
 //!

@@ -380,7 +380,8 @@ impl TimedGraph {
         Ok(Self { graph, index, node_time: of_nodes })
     }
 
-    /// The same times on `graph`: this graph with further relations at the end, which have no edges.
+    /// The same times on `graph`: this graph with further relations at the end, which have no
+    /// edges.
     ///
     /// # Errors
     /// The graph lacks relations, or others have edges.

@@ -57,8 +57,8 @@ pub(crate) type Made = Result<Box<dyn TimedSampler>, String>;
 pub struct AtTimes {
     /// Constructor of the sampler.
     pub make: fn(&TypedOptions, &TimedGraph) -> Made,
-    /// True if it draws by [`TimeDraw`] and [`TimeCarry`], false if its draws among the edges that a
-    /// seed sees are those without times.
+    /// True if it draws by [`TimeDraw`] and [`TimeCarry`], false if its draws among the edges that
+    /// a seed sees are those without times.
     pub reads_draw: bool,
 }
 

@@ -5,7 +5,10 @@ use std::{ops::Range, sync::Arc, time::Instant};
 use graphmill_core::{progress::Unit, typed::Schema};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    feature::{Link, LinkOptions, Linked, cached::Level},
+    feature::{
+        Link, LinkOptions, Linked,
+        cached::{Level, RowFormat},
+    },
     hotness::Visits,
     typed::TypedSampler,
 };
@@ -13,13 +16,13 @@ use graphmill_loader::{
 use super::{
     DEFAULT_CACHE, Rows, TypedTiers,
     nvidia::{self, NvidiaCaches},
-    read_rows, resolve,
+    read_rows, resolve, rows,
 };
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::{Kind, counts_training, follows_ids, kind},
     record::PresamplingRecord,
-    tiers::{NewCache, map_bytes},
+    tiers::{Meter, NewCache, map_bytes},
     typed::{
         devices::TypedDevices,
         shares::{self, Competing},
@@ -29,6 +32,12 @@ use crate::{
         visits::{self, TypedVisits},
     },
 };
+
+/// Fraction of the device's memory that stays free, for scores and as a reserve.
+const SPARE: f64 = 0.1;
+/// Memory of training relative to a measured step: later batches may be larger, and the next one is
+/// gathered during the step.
+const STEPS: f64 = 1.5;
 
 /// Caches of a level to build.
 pub(super) struct CacheLevel<'c> {
@@ -300,5 +309,47 @@ impl<'b> Levels<'b> {
         let is_chosen = level.nvidia.is_none() || held.iter().any(|(_, held)| *held > 0.0 && *held < 1.0);
         let policy = if is_chosen { format!(" ({})", level.policy) } else { String::new() };
         format!("{holder} {}{policy}", parts.join(", "))
+    }
+}
+
+impl Levels<'_> {
+    /// Puts the caches of the device in front of all tables with dense rows.
+    ///
+    /// # Errors
+    /// Those of training, of which a few steps are measured; the rows of a cache ratio exceed the
+    /// device's budget; the rows cannot be read; an allocation fails.
+    pub(super) fn add_nvidia(&mut self, caches: NvidiaCaches) -> Result<()> {
+        let (config, task, gpu) = (self.config, self.task, caches.gpu);
+        let (limit, ratio) = (config.device_budget.0, config.cache_ratio.0);
+        let (mut budget, mut memory) = (f64::INFINITY, String::new());
+        // without a limit, the device reports that the rows of a ratio exceed its memory
+        if ratio.is_none() || limit > 0 {
+            let meter =
+                Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+            let tables = borrowed(&self.tables);
+            let step = step::measured(config, (task, None), self.sampler, &tables, &meter)?.all;
+            gpu.check()?;
+            budget = ((1.0 - SPARE) * gpu.budget() as f64 - STEPS * step as f64).max(0.0);
+            memory = format!("--device-budget {limit} beside a training step of {step} bytes");
+        }
+        let is_dense = |t| rows(task, t).is_some_and(|of| matches!(of.format, RowFormat::Dense(_)));
+        let farther = self.parts.len();
+        self.add(&CacheLevel {
+            flag: "cache",
+            policy: resolve(&config.cache),
+            budget,
+            memory,
+            ratio,
+            devices: 1,
+            level: Level::Device { devices: 1, reader: 0 },
+            nvidia: Some(caches),
+            of: &|t| if is_dense(t) { CachedRows::All } else { CachedRows::None },
+        })?;
+        gpu.set_cache_bytes(caches.built.bytes.get());
+        self.parts.rotate_left(farther);
+        if farther == 0 {
+            self.parts.extend(caches.describe_host().map(String::from));
+        }
+        Ok(())
     }
 }

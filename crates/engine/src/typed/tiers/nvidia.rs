@@ -16,27 +16,16 @@ use graphmill_loader::{
     Feature,
     feature::{
         Host,
-        cached::{CacheLayout, Level, Placement, RowFormat},
+        cached::{CacheLayout, Placement},
     },
 };
 
-use super::{
-    levels::{CacheLevel, CachedRows, Levels},
-    resolve, rows,
-};
 use crate::{
     Result,
     accelerator::{Gpu, RowsBehind},
     cache_kind::{Kind, follows_ids, kind},
-    tiers::Meter,
-    typed::{step, tables::borrowed, task::TypedTask},
+    typed::task::TypedTask,
 };
-
-/// Fraction of the device's memory that stays free, for scores and as a reserve.
-const SPARE: f64 = 0.1;
-/// Memory of training relative to a measured step: later batches may be larger, and the next one is
-/// gathered during the step.
-const STEPS: f64 = 1.5;
 
 /// Bytes of a cache's maps on the device per row of a table, and per cached row, at most.
 ///
@@ -55,17 +44,17 @@ pub(super) fn map_bytes(policy: &str) -> Result<[f64; 2]> {
 /// Caches of a device in the making.
 #[derive(Clone, Copy)]
 pub(super) struct NvidiaCaches<'c> {
-    gpu: &'c Gpu,
+    pub(super) gpu: &'c Gpu,
     /// Types whose rows are in files.
     in_files: &'c [bool],
-    built: &'c Built,
+    pub(super) built: &'c Built,
 }
 
 /// Caches built so far.
 #[derive(Default)]
 pub(super) struct Built {
     /// Bytes of the cached rows.
-    bytes: Cell<u64>,
+    pub(super) bytes: Cell<u64>,
     /// Number of tables that are page-locked in place, and in a copy.
     locked: [Cell<usize>; 2],
 }
@@ -113,54 +102,12 @@ impl<'c> NvidiaCaches<'c> {
     }
 
     /// Describes the rows that the device reads in host memory, if there are some.
-    fn describe_host(self) -> Option<&'static str> {
+    pub(super) fn describe_host(self) -> Option<&'static str> {
         match self.built.locked.each_ref().map(Cell::get) {
             [0, 0] => None,
             [_, 0] => Some("the host all, page-locked in place"),
             [0, _] => Some("the host all, in page-locked copies"),
             [..] => Some("the host all, page-locked in place or in copies"),
         }
-    }
-}
-
-impl Levels<'_> {
-    /// Puts the caches of the device in front of all tables with dense rows.
-    ///
-    /// # Errors
-    /// Those of training, of which a few steps are measured; the rows of a cache ratio exceed the
-    /// device's budget; the rows cannot be read; an allocation fails.
-    pub(super) fn add_nvidia(&mut self, caches: NvidiaCaches) -> Result<()> {
-        let (config, task, gpu) = (self.config, self.task, caches.gpu);
-        let (limit, ratio) = (config.device_budget.0, config.cache_ratio.0);
-        let (mut budget, mut memory) = (f64::INFINITY, String::new());
-        // without a limit, the device reports that the rows of a ratio exceed its memory
-        if ratio.is_none() || limit > 0 {
-            let meter =
-                Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
-            let tables = borrowed(&self.tables);
-            let step = step::measured(config, (task, None), self.sampler, &tables, &meter)?.all;
-            gpu.check()?;
-            budget = ((1.0 - SPARE) * gpu.budget() as f64 - STEPS * step as f64).max(0.0);
-            memory = format!("--device-budget {limit} beside a training step of {step} bytes");
-        }
-        let is_dense = |t| rows(task, t).is_some_and(|of| matches!(of.format, RowFormat::Dense(_)));
-        let farther = self.parts.len();
-        self.add(&CacheLevel {
-            flag: "cache",
-            policy: resolve(&config.cache),
-            budget,
-            memory,
-            ratio,
-            devices: 1,
-            level: Level::Device { devices: 1, reader: 0 },
-            nvidia: Some(caches),
-            of: &|t| if is_dense(t) { CachedRows::All } else { CachedRows::None },
-        })?;
-        gpu.set_cache_bytes(caches.built.bytes.get());
-        self.parts.rotate_left(farther);
-        if farther == 0 {
-            self.parts.extend(caches.describe_host().map(String::from));
-        }
-        Ok(())
     }
 }

@@ -172,7 +172,7 @@ impl<T: Value> Rows<'_, T> {
     fn open(&self, dir: Option<&Path>) -> Result<Buffer<T>> {
         let Some(dir) = dir else {
             let mut values = memory::reserve(self.x.len().saturating_mul(2))?;
-            values.extend_from_slice(&self.x);
+            values.extend_from_slice(self.x);
             let added = self.each_part(|part| {
                 values.extend_from_slice(part);
                 Ok(())

@@ -44,6 +44,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("links.csv", "a,b\nx,y\ny,z\nz,x\n"),
     ("more-nodes.csv", "id,size\nu,3\nv,\n"),
     ("more-links.csv", "a,b\nu,x\nz,u\nv,y\n"),
+    ("grown-nodes.csv", "id,kind,size\nu,a,3\nv,b,\n"),
+    ("targets.csv", "id,day,left\nx,1,no\ny,2,yes\nz,3,no\nx,4,yes\n"),
     ("ml_visits.csv", VISITS),
     ("triples/train.txt", TRIPLES),
     ("triples/valid.txt", "g\ts\tf\n"),
@@ -70,6 +72,10 @@ pub(super) const COMMON: &[&str] = &[
 const TABLES: &str = "import tables tables --nodes nodes.csv --id id --label kind --edges links.csv --src a \
                       --dst b --split random:0.4,0.3,0.3";
 
+const LONGER: &str = "append tables longer --nodes grown-nodes.csv --edges more-links.csv";
+
+const TYPED: &[&str] = &["generate typed typed --nodes 200 --feature-dim 4"];
+
 const FACTS: &[&str] = &["import triples triples facts"];
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -88,13 +94,33 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "new",
     )
     .short(&[Calls]),
+    writes(
+        "import tables new --nodes nodes.csv --id id --edges links.csv --src a --dst b --targets targets.csv \
+         --target-id id --target-time day --target-label left",
+        "new",
+    ),
+    writes("append tables new --nodes grown-nodes.csv --edges more-links.csv", "new").after(&[TABLES]),
+    writes("append tables new --edges more-links.csv --dangling add --force", "new")
+        .over("append tables new --nodes grown-nodes.csv")
+        .after(&[TABLES]),
     writes("import events ml_visits.csv new", "new"),
     writes("import triples triples new", "new"),
     writes("export data npz new.npz", "new.npz"),
     writes("export data csv new", "new"),
     writes("partition data new --parts 2", "new"),
+    writes("partition typed new --parts 2", "new").after(TYPED),
+    writes("partition longer new --like parts", "new").after(&[
+        TABLES,
+        "partition tables parts --method ldg --parts 2",
+        LONGER,
+    ]),
     writes("reorder data new --by degree", "new"),
+    writes("reorder typed new --by degree", "new").after(TYPED),
     reads("hotness data --fanout 5,5"),
+    reads("plan data --hardware laptop --hidden 8 --fanout 5,5"),
+    reads("datasets"),
+    // a page that a killed run left incomplete is replaced by the next one
+    reads("man pages"),
     writes("predict trained --out new.csv", "new.csv"),
     writes("predict trained --out new.csv --force", "new.csv")
         .over("predict trained --probabilities --out new.csv")
@@ -113,8 +139,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     run("train data --epochs 2 --hidden 8 --fanout 5,5 --batch-size 50 --checkpoint-batches 1 --out new")
         .short(&[Calls, Kills, Allocations]),
     run("train data --epochs 1 --hidden 8 --fanout 5,5 --batch-size 50 --host-budget 8K --out new"),
+    run("train data --epochs 1 --hidden 8 --fanout 5,5 --batch-size 50 --trace --out new"),
+    run("train data --epochs 1 --hidden 8 --fanout 5,5 --start-from trained --out new"),
     run("train typed --epochs 1 --hidden 8 --fanout 3,3 --batch-size 50 --checkpoint-batches 1 --out new")
-        .after(&["generate typed typed --nodes 200 --feature-dim 4"]),
+        .after(TYPED),
     run("train data --task link --epochs 1 --hidden 8 --fanout 3,3 --batch-size 300 --out new"),
     run("train events --model tgn --epochs 1 --hidden 8 --time-dim 4 --batch-size 5 --out new")
         .after(&["import events ml_visits.csv events"]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_ipc::writer::StreamWriter;
+use arrow_ipc::writer::{FileWriter, StreamWriter};
 
 use super::{Result, tables};
 use crate::input::join;
@@ -48,10 +48,12 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
         ("test.csv", b"id\nu\n"),
     ];
     add("import_tables", "targets", join("", files));
-    let (parquet, arrow) = (tables::nodes()?, edges_in_arrow()?);
-    let files = [("schema.toml", PLAIN.as_bytes()), ("nodes.csv", &parquet[..]), ("edges.csv", &arrow)];
-    add("import_tables", "binary", join("", &files));
-    further(&arrow, add);
+    let (parquet, [stream, file]) = (tables::nodes()?, edges_in_arrow()?);
+    for (name, edges) in [("stream", &stream), ("file", &file)] {
+        let files = [("schema.toml", PLAIN.as_bytes()), ("nodes.csv", &parquet[..]), ("edges.csv", edges)];
+        add("import_tables", name, join("", &files));
+    }
+    further(&stream, add);
     Ok(())
 }
 
@@ -69,14 +71,21 @@ fn further(arrow: &[u8], add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("tables_append", "arrow", join("", &[("edges.csv", arrow)]));
 }
 
-/// A stream of Arrow with the edges of known nodes, their times and weights.
-fn edges_in_arrow() -> Result<Vec<u8>> {
+/// The edges of known nodes, their times and weights.
+fn edges() -> Result<RecordBatch> {
     let text = |values: [&str; 2]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
     let number = |values: [i64; 2]| -> ArrayRef { Arc::new(Int64Array::from(values.to_vec())) };
     let columns =
         [("a", text(["u", "w"])), ("b", text(["w", "v"])), ("t", number([11, 12])), ("w", number([1, 3]))];
-    let batch = RecordBatch::try_from_iter(columns)?;
-    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
-    writer.write(&batch)?;
-    Ok(writer.into_inner()?)
+    Ok(RecordBatch::try_from_iter(columns)?)
+}
+
+/// A stream, and a file, of Arrow with [`edges`].
+fn edges_in_arrow() -> Result<[Vec<u8>; 2]> {
+    let batch = edges()?;
+    let mut stream = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+    stream.write(&batch)?;
+    let mut file = FileWriter::try_new(Vec::new(), &batch.schema())?;
+    file.write(&batch)?;
+    Ok([stream.into_inner()?, file.into_inner()?])
 }

@@ -26,10 +26,12 @@ pub(super) fn add(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>))
     write_types(&two()?, &PartitionBook::new(1, vec![0u16; 5])?, &what, &place, &Quiet)?;
     add("partition", "types", joined(&shortened(&place)?));
 
-    let place = dir.join("beside");
+    let place = dir.join("alias");
     fs::create_dir(&place)?;
     alias_file::fuzz::tables(&place, &edge_alias::graph()?)?;
     add("edge_alias", "tables", joined(&files(&place, &place)?));
+    let place = dir.join("bottom");
+    fs::create_dir(&place)?;
     let (graph, features) = stored_rows::table()?;
     bottom_hop::stacked(&graph, &features, Aggregation::Mean, Some(&place))?;
     add("bottom_hop", "mean", joined(&files(&place, &place)?));

@@ -19,6 +19,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"[[targets]]\n",
     b"on = \"node\"\n",
     b"PAR1",
+    b"ARROW1",
     b"\xff\xff\xff\xff",
     b"id,label,x,day\n",
     b"a,b,t,w\n",

@@ -30,6 +30,7 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"a,b,t,w\n",
     b"id,day,y\n",
     b"PAR1",
+    b"ARROW1",
     b"\xff\xff\xff\xff",
     b"NaN",
     b"-9223372036854775808",

@@ -373,7 +373,8 @@ mod tests {
         fails(&bad, "the footer is longer than the file");
         // the length of the only batch's values, behind its offset and the length of its metadata
         let length = read_footer_length(good[end..].try_into().unwrap()).unwrap();
-        let footer = root_as_footer(&good[end - length..end]).unwrap();
+        let footer = good[end - length..end].to_vec();
+        let footer = root_as_footer(&footer).unwrap();
         let block = footer.recordBatches().unwrap().get(0);
         let (start, values) = (block.offset().to_le_bytes(), block.bodyLength().to_le_bytes());
         let at =

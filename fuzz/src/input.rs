@@ -40,8 +40,10 @@ impl<'a> Input<'a> {
             let (name, bytes) = named(part);
             let Some(&name) = names.iter().find(|known| known.as_bytes() == name) else { continue };
             if files.iter().all(|(there, _)| *there != name) {
-                let deflated =
-                    is_packed(name, bytes) || has_packed_variables(name, bytes) || name.ends_with(".parquet");
+                let deflated = is_packed(name, bytes)
+                    || has_packed_variables(name, bytes)
+                    || name.ends_with(".parquet")
+                    || is_packed_table(bytes);
                 unpacked += bytes.len() * if deflated { DEFLATE } else { 1 };
                 files.push((name, pack(name, bytes)));
             }
@@ -97,6 +99,13 @@ fn has_packed_variables(name: &str, bytes: &[u8]) -> bool {
     name.ends_with(".mat") && bytes.windows(4).any(|word| matches!(word, [15, 0, 0, 0] | [0, 0, 0, 15]))
 }
 
+/// Returns true if a reader of tables, which recognizes formats by their first bytes, would unpack
+/// the file: Parquet, Arrow, gzip and Zstandard.
+fn is_packed_table(bytes: &[u8]) -> bool {
+    let starts: [&[u8]; 5] = [b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"];
+    starts.iter().any(|start| bytes.starts_with(start))
+}
+
 fn pack<'a>(name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     if is_packed(name, bytes) {
         bytes.into()
@@ -144,6 +153,8 @@ mod tests {
         assert_eq!(input.option("k"), Some("3"));
         assert_eq!((input.file("x"), input.file("no")), (Some(&b"1\n2"[..]), None));
         assert!(input.file("y.npz").unwrap().starts_with(b"PK") && input.file("z.gz").unwrap()[0] == 0x1f);
+        let table = Input::read(&join("", &[("x", b"PAR1")]), &["x"]).unpacked;
+        assert_eq!((table, Input::read(&join("", &[("x", b"PAR2")]), &["x"]).unpacked), (4 * DEFLATE, 4));
         let none = Input::read(b"", &["x"]);
         assert!(none.files.is_empty() && none.options.is_empty());
     }

@@ -5,6 +5,7 @@ mod downloads;
 mod imports;
 #[cfg(feature = "tables")]
 mod own_tables;
+mod partitions;
 #[cfg(feature = "tables")]
 mod relbench;
 #[cfg(feature = "parquet")]
@@ -60,6 +61,7 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     }
     native(dir, &mut add)?;
     typed::add(dir, &mut add)?;
+    partitions::add(dir, &mut add)?;
     imports::add(&mut add)?;
     typed_imports::add(&mut add)?;
     resume(&mut add);
@@ -72,11 +74,15 @@ pub fn all(dir: &Path) -> Result<Vec<Seed>> {
     #[cfg(feature = "parquet")]
     tables::add(&mut add)?;
     #[cfg(feature = "tables")]
-    own_tables::add(&mut add);
+    own_tables::add(&mut add)?;
     #[cfg(feature = "tables")]
     relbench::add(&mut add);
     #[cfg(feature = "fetch")]
     downloads::add(&mut add)?;
+    #[cfg(feature = "plan")]
+    plan_files(&mut add);
+    #[cfg(feature = "serve")]
+    serve_bodies(&mut add);
     #[cfg(feature = "engine")]
     engine(dir, &mut add)?;
     Ok(seeds)
@@ -196,6 +202,56 @@ fn resume(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
     add("resume", "sorting", join("", &files));
 }
 
+/// A machine and a profile, in both notations.
+#[cfg(feature = "plan")]
+fn plan_files(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
+    let hardware = "name = \"two\"\ndevices = { count = 2, memory = \"16G\", bandwidth = 9e11 }\n\
+                    link = { bandwidth = 12e9, latency = 1e-5 }\npeer_link = { bandwidth = 5e10 }\nhost = { \
+                    cores = 8, memory = \"64G\", gathers = 2.0 }\n";
+    let profile = "batches = 4\nlast_batch = 0.5\ncores = 2\nbandwidth = 2e10\nseconds = { sample = 0.1, \
+                   gather = 0.05, near = 0.01, train = 0.2 }\nbytes = { topology = 6e9, features = 5e10, \
+                   batch_rows = 1e8, sample = 1e9, train = 3e9 }\nhit_rates = [{ ratio = 0.05, rate = 0.9 }, \
+                   { ratio = 0.2, rate = 0.99 }]\n";
+    let texts = [("hardware.toml", hardware.as_bytes()), ("profile.toml", profile.as_bytes())];
+    add("plan_files", "toml", join("", &texts));
+    let hardware = br#"{"devices": {"count": 1, "memory": 8589934592, "speed": 4, "shared": true},
+        "link": {"bandwidth": 1e10}, "host": {"cores": 4, "memory": "32G"}}"#;
+    let profile =
+        br#"{"batches": 3, "cores": 4, "seconds": {"sample": 1, "gather": 1, "near": 1, "train": 1},
+        "bytes": {"topology": 1, "features": 8, "batch_rows": 1, "sample": 1, "train": 1}}"#;
+    add("plan_files", "json", join("", &[("hardware.json", hardware), ("profile.json", profile)]));
+}
+
+/// A body for every endpoint, and several forms of new nodes.
+#[cfg(feature = "serve")]
+fn serve_bodies(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) {
+    let bodies = [
+        ("predict", "known", r#"{"keys": ["a", 3], "ids": [0, 7], "seed": 5, "top_k": 2}"#),
+        (
+            "predict",
+            "rows",
+            r#"{"new": {"rows": [{"x": 1, "y": null}, {"x": 0.5}], "edges": [{"a": "u", "b": 3}]}}"#,
+        ),
+        ("predict", "features", r#"{"new": {"features": [[0.5, 1]], "edges": [[0, 9], ["u", 9, 0.5]]}}"#),
+        (
+            "predict",
+            "types",
+            r#"{"new": {"features": {"a": [[0.5]]}, "edges": {"a:to:b": [[0, 1]]}}, "exact": true}"#,
+        ),
+        (
+            "top",
+            "top",
+            r#"{"keys": ["a"], "ids": [7], "top_k": 10, "relation": "r", "sources": true, "at": 5}"#,
+        ),
+        ("score", "score", r#"{"keys": [["a", 3]], "ids": [[0, 7]], "at": -5}"#),
+        ("embed", "embed", r#"{"ids": [0, 7], "node_type": "a"}"#),
+        ("events", "events", r#"{"ids": [[0, 7]], "times": [1700000000], "features": [[0.5, 1]]}"#),
+    ];
+    for (endpoint, name, body) in bodies {
+        add("serve_body", name, join(endpoint, &[("body", body.as_bytes())]));
+    }
+}
+
 /// Inputs of the engine: options, files of a run, lists of nodes.
 #[cfg(feature = "engine")]
 fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<()> {
@@ -219,6 +275,12 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
     let toml = TrainConfig::default().to_toml();
     add("config", "default", toml.clone().into_bytes());
     add("config", "short", b"fanout = [5, 5, 5]\nmodel = \"gat\"\nlr = 1e-2\ninput_layer = true\n".to_vec());
+    let sweep = br#"{"graphmill": "0.1.0", "config": {"hidden": 8}, "given": ["hidden"],
+        "tried": ["lr=0.001,0.01"], "trials": [{"trial": 1, "run": "trial-001", "values": {"lr": 0.001},
+        "scores": [{"epochs": 3, "best_epoch": 2, "valid": 0.5, "judged": 0.5}]}]}"#;
+    add("sweep", "grid", sweep.to_vec());
+    let sweep = br#"{"tried": ["lr=log:1e-4..1e-1", "fanout=5,5|10,10"], "options": {"trials": 3}}"#;
+    add("sweep", "drawn", sweep.to_vec());
     let file = dir.join("model.safetensors");
     save_model(&file, &model())?;
     add("safetensors", "model", fs::read(&file)?);

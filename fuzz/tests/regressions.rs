@@ -45,7 +45,11 @@ fn half(odd: u32) {
         let seeds = inputs(&root.join("seeds").join(target.name));
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
         for (path, data) in &seeds {
-            if let Err(e) = run(target, data, path) {
+            // Those that the fuzzer found cover a reader's refusals, too.
+            let is_found = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("found-"));
+            if let Err(e) = run(target, data, path)
+                && !is_found
+            {
                 panic!(
                     "{} is rejected ({e}): if the format changed, regenerate the seeds (cargo run -p \
                      graphmill-fuzz --example seeds)",

@@ -1,5 +1,10 @@
-//! `cargo xtask fuzz`: runs the fuzzing targets one after the other for a fixed time each, and
-//! prints the results as a table. It installs nothing; it reports missing tools.
+//! `cargo xtask fuzz`: runs the fuzzing targets one after the other for a fixed time each, prints
+//! the results as a table, and appends them to `fuzz/record.toml`. `--record` prints the sums of
+//! that record, and `--minimize` minimizes the corpora and stores their smallest inputs as seeds.
+//! It installs nothing; it reports missing tools.
+
+mod minimize;
+mod record;
 
 use std::{
     fs,
@@ -9,14 +14,27 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use record::{Record, Run};
 
-/// Longest input in bytes: a handful of small files.
-const MAX_LEN: &str = "-max_len=4096";
+/// Longest input in bytes: a directory of small files, and as long as a mutation of the tests.
+const MAX_LEN: &str = "-max_len=16384";
 /// Memory limit of the process in MiB: well above the declared limit of any input (fuzz/README.md).
 const RSS_LIMIT: &str = "-rss_limit_mb=4096";
 
+/// Work of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Runs the targets.
+    Run,
+    /// Minimizes their corpora.
+    Minimize,
+    /// Prints the sums of the record.
+    Record,
+}
+
 /// Options of `cargo xtask fuzz`.
 struct Options {
+    work: Work,
     seconds: u64,
     sanitizer: String,
     targets: Vec<String>,
@@ -39,8 +57,23 @@ struct Outcome {
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let root = Path::new("fuzz");
     let options = parse(words, &known(root)?)?;
+    let path = root.join("record.toml");
+    if options.work == Work::Record {
+        print!("{}", Record::read(&path)?.sums());
+        return Ok(());
+    }
     check_tools()?;
     build(&options)?;
+    if options.work == Work::Minimize {
+        println!("| target | inputs | seeds |");
+        println!("| --- | ---: | ---: |");
+        for target in &options.targets {
+            let [inputs, seeds] = minimize::minimize(root, target, &options)?;
+            println!("| {target} | {inputs} | {seeds} |");
+        }
+        return Ok(());
+    }
+    let (commit, date) = (record::commit()?, record::today());
     println!("| target | executions | seconds | executions/s | new coverage | crashes |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
     let mut crashes = 0;
@@ -53,6 +86,9 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             runs as f64 / seconds.max(1e-9),
             after.saturating_sub(before)
         );
+        let run =
+            Run { target: target.clone(), executions: runs, commit: commit.clone(), date: date.clone() };
+        record::append(&path, &run)?;
         executions += runs;
         crashes += found;
     }
@@ -64,12 +100,14 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 }
 
 fn parse(words: &[&str], known: &[String]) -> Result<Options> {
-    let mut options = Options { seconds: 60, sanitizer: "none".into(), targets: Vec::new() };
+    let mut options = Options { work: Work::Run, seconds: 60, sanitizer: "none".into(), targets: Vec::new() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         match *word {
             "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
+            "--minimize" => options.work = Work::Minimize,
+            "--record" => options.work = Work::Record,
             "--sanitizer" => options.sanitizer = value()?.to_string(),
             target if known.iter().any(|name| name == target) => options.targets.push(target.to_string()),
             other => bail!("no target '{other}'; known: {}", known.join(", ")),
@@ -212,7 +250,10 @@ mod tests {
         let known = ["npy".to_string(), "npz".to_string()];
         let options = parse(&["--seconds", "5", "npz"], &known).unwrap();
         assert_eq!((options.seconds, options.targets), (5, vec!["npz".to_string()]));
-        assert_eq!(parse(&[], &known).unwrap().targets.len(), 2);
+        let options = parse(&[], &known).unwrap();
+        assert_eq!((options.work, options.targets.len()), (Work::Run, 2));
+        let works = ["--record", "--minimize"].map(|word| parse(&[word], &known).unwrap().work);
+        assert_eq!(works, [Work::Record, Work::Minimize]);
         assert!(parse(&["nothing"], &known).is_err_and(|e| e.to_string().contains("known: npy, npz")));
     }
 }

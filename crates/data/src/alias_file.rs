@@ -133,6 +133,25 @@ fn head([indptr, weights]: &[String; 2], cells: &[Cell]) -> [u8; HEAD] {
     head
 }
 
+/// Entry points of the fuzzer (feature `fuzz`).
+#[cfg(feature = "fuzz")]
+pub mod fuzz {
+    use std::path::Path;
+
+    use graphmill_core::{Error, Graph, Result, alias::RowAlias};
+
+    use super::Kept;
+
+    /// Opens the tables in `dir` of a graph with any number of edges, or builds and stores them.
+    ///
+    /// # Errors
+    /// The graph has no weights, or weights that cannot be drawn by.
+    pub fn tables(dir: &Path, graph: &Graph) -> Result<RowAlias> {
+        let weights = graph.edge_weight().ok_or_else(|| Error::invalid("the graph has no edge weights"))?;
+        Kept { dir, indptr: graph.indptr(), weights }.open_or_make()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, sync::Arc};

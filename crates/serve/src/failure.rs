@@ -1,5 +1,7 @@
 //! Errors of requests: a status, and what failed, why, and how to fix it.
 
+use std::fmt;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -32,11 +34,12 @@ impl Failure {
         let (why, fix) = message.rsplit_once("; ").unwrap_or((&message, "see the log of the service"));
         Self::new(status, what, why, fix)
     }
+}
 
-    /// The whole message on a line, for the log of a reload by a signal.
-    #[cfg(unix)]
-    pub(crate) fn line(&self) -> String {
-        format!("{}: {}; {}", self.what, self.why, self.fix)
+impl fmt::Display for Failure {
+    /// Writes the whole message on a line.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.what, self.why, self.fix)
     }
 }
 

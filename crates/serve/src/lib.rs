@@ -31,6 +31,8 @@ mod body;
 mod connections;
 mod document;
 mod failure;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod handlers;
 mod links;
 mod metrics;

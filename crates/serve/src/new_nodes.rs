@@ -138,6 +138,20 @@ enum End {
 }
 
 impl New {
+    /// Converts rows to tables, and feature rows by type, as [`New::resolve`] does.
+    ///
+    /// # Errors
+    /// Rows do not go together.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn check(self) -> Result<(), Failure> {
+        let Self { rows, features, edges, undirected } = self;
+        match (rows, features) {
+            (Some(rows), None) => tables(rows, edges).map(drop),
+            (None, Some(ByType::Types(rows))) => features_of_types(rows, edges, undirected).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the limits, and finds the nodes of the edges of feature rows.
     ///
     /// # Errors

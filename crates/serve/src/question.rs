@@ -85,6 +85,15 @@ impl Question {
         parse(body, "{\"ids\": [0, 7]}")
     }
 
+    /// Converts new nodes as far as no run is needed.
+    ///
+    /// # Errors
+    /// Rows of a table or of a type do not go together.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn check_new(self) -> Result<(), Failure> {
+        self.new.map_or(Ok(()), New::check)
+    }
+
     /// Finds the nodes, first the keys and then the ids, or reads the new nodes.
     ///
     /// # Errors

@@ -98,7 +98,7 @@ impl Signals {
                     tokio::spawn(async move {
                         match app.reload().await {
                             Ok(()) => log("the run was reloaded"),
-                            Err(failure) => log(&format!("{}; the old run stays", failure.line())),
+                            Err(failure) => log(&format!("{failure}; the old run stays")),
                         }
                     });
                 }

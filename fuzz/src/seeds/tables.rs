@@ -119,6 +119,16 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
     Ok(())
 }
 
+/// A table of nodes with the keys `u`, `v` and `w`, with labels, texts and lists.
+pub(super) fn nodes() -> Result<Vec<u8>> {
+    let columns = [
+        Column("required binary id (STRING);", Text(vec!["u", "v", "w"]), None, None),
+        Column("optional binary label (STRING);", Text(vec!["k", "l"]), Some(vec![1, 1, 0]), None),
+        Column("optional double x;", F64(vec![1.5, -2.0]), Some(vec![1, 0, 1]), None),
+    ];
+    table(&columns, WriterProperties::builder())
+}
+
 /// A Parquet file of these columns.
 ///
 /// # Errors

@@ -26,8 +26,8 @@ pub(super) fn add(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>))
 }
 
 /// Array with the shortest header.
-fn unpadded(array: &[u8]) -> Vec<u8> {
-    let (head, data) = array.split_at(4096.min(array.len()));
+pub(super) fn unpadded(array: &[u8]) -> Vec<u8> {
+    let (head, data) = array.split_at(10 + usize::from(u16::from_le_bytes([array[8], array[9]])));
     let text = String::from_utf8_lossy(&head[10..]);
     let text = text.trim_end();
     let length = (10 + text.len() + 1).next_multiple_of(16) - 10;
@@ -38,7 +38,7 @@ fn unpadded(array: &[u8]) -> Vec<u8> {
     short
 }
 
-fn two() -> Result<TypedDataset> {
+pub(super) fn two() -> Result<TypedDataset> {
     let mut builder = TypedBuilder::new("two");
     let a = builder.node_type("a", 3).features(1, vec![0.5f32, -0.5, 2.0]).text_keys(["x", "", "é"]);
     a.normalization(Normalization::Standard { mean: Some(vec![1.5]), deviation: vec![0.25] });

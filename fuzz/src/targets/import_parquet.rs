@@ -37,14 +37,17 @@ pub fn run(data: &[u8]) -> Answer {
     import_files("import_parquet", "parquet", &names, "", data)
 }
 
-/// Hides panics of the decoder, which the importer turns into errors, from the fuzzer's panic hook:
-/// it would end the process.
-fn hide_decoder_panics() {
+/// Hides panics of the decoders of Parquet and Arrow, which the importers turn into errors, from
+/// the fuzzer's panic hook: it would end the process.
+pub(super) fn hide_decoder_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let is_decoder = info.location().is_some_and(|place| place.file().contains("/parquet-"));
+            let decoders = ["/parquet-", "/arrow-"];
+            let is_decoder = info
+                .location()
+                .is_some_and(|place| decoders.iter().any(|decoder| place.file().contains(decoder)));
             if !is_decoder {
                 hook(info);
             }

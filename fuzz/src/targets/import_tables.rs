@@ -1,11 +1,12 @@
-//! People's own tables, as CSV or JSON lines, with a schema.
+//! People's own tables with a schema. The readers recognize CSV, JSON lines, Parquet and Arrow by
+//! the first bytes, not by the name.
 
 use graphmill_data::{
     dataset::Work,
-    tables::{Names, TableSchema, import_tables},
+    tables::{Names, TableSchema, TargetTable, import_tables},
 };
 
-use super::Answer;
+use super::{Answer, import_parquet::hide_decoder_panics};
 use crate::{alloc::limited, input::Input, scratch::with_files};
 
 pub(super) const TOKENS: &[&[u8]] = &[
@@ -13,6 +14,13 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"schema.toml\n",
     b"nodes.csv\n",
     b"edges.csv\n",
+    b"targets.csv\n",
+    b"train.csv\n",
+    b"[[targets]]\n",
+    b"on = \"node\"\n",
+    b"PAR1",
+    b"ARROW1",
+    b"\xff\xff\xff\xff",
     b"id,label,x,day\n",
     b"a,b,t,w\n",
     b"\"\"",
@@ -30,18 +38,16 @@ pub(super) const TOKENS: &[&[u8]] = &[
     b"dangling = \"add\"\n",
 ];
 
+const NAMES: &[&str] =
+    &["schema.toml", "nodes.csv", "edges.csv", "targets.csv", "train.csv", "valid.csv", "test.csv"];
+
 /// One input: a schema and its tables.
 pub fn run(data: &[u8]) -> Answer {
-    let input = Input::read(data, &["schema.toml", "nodes.csv", "edges.csv"]);
+    hide_decoder_panics();
+    let input = Input::read(data, NAMES);
     with_files("import_tables", &input.files, |dir| {
         let mut schema = TableSchema::read(&dir.join("schema.toml"))?;
-        // The tables of the input, not files of the machine or standard input.
-        for table in &mut schema.nodes {
-            table.files = Names::One("nodes.csv".into());
-        }
-        for table in &mut schema.edges {
-            table.files = Names::One("edges.csv".into());
-        }
+        confine(&mut schema);
         let out = dir.join("out");
         limited(input.unpacked, || {
             let work = Work { memory: Some(1 << 26), replace: true, ..Work::default() };
@@ -52,4 +58,48 @@ pub fn run(data: &[u8]) -> Answer {
         .map(|imported| assert!(imported.dataset.validate().is_ok(), "an imported dataset is sound"))
         .map_err(Into::into)
     })
+}
+
+/// Replaces the files of all tables by those of the input: a schema names no file of the machine,
+/// and not standard input.
+fn confine(schema: &mut TableSchema) {
+    for table in &mut schema.nodes {
+        table.files = Names::One("nodes.csv".into());
+    }
+    for table in &mut schema.edges {
+        table.files = Names::One("edges.csv".into());
+    }
+    for TargetTable { files, train, valid, test, .. } in &mut schema.targets {
+        let own =
+            [(files, "targets.csv"), (train, "train.csv"), (valid, "valid.csv"), (test, "test.csv")];
+        for (names, own) in own {
+            *names = if names.is_empty() { Names::None } else { Names::One(own.into()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn schemas_name_only_files_of_the_input() {
+        let table = |fields: &[&str]| -> String {
+            fields.iter().map(|field| format!("{field} = [\"/etc/passwd\", \"-\"]\n")).collect()
+        };
+        let text = format!(
+            "[[nodes]]\nid = \"a\"\n{0}[[edges]]\nsrc = \"a\"\ndst = \"b\"\n{0}\
+             [[targets]]\nid = \"a\"\nlabel = \"y\"\n{0}\
+             [[targets]]\nid = \"a\"\nlabel = \"z\"\n{1}",
+            table(&["files"]),
+            table(&["train", "valid", "test"])
+        );
+        let mut schema = TableSchema::parse(&text, Path::new("schema.toml")).unwrap();
+        confine(&mut schema);
+        let text = schema.to_string();
+        assert!(!text.contains("/etc/passwd") && !text.contains("\"-\""), "{text}");
+        assert!(NAMES[1..].iter().all(|name| text.contains(name)), "{text}");
+    }
 }

@@ -3,22 +3,18 @@
 
 use graphmill_data::{
     Dataset,
-    checksum::checksum,
     typed::{self, Verify},
 };
-use serde_json::{Value, json};
 
-use super::{
-    Answer,
-    manifest::{self, UNSIGNED},
-};
+use super::{Answer, manifest::sign_files};
 use crate::{alloc::limited, input::Input, scratch::with_files};
 
 pub(super) use super::ARRAY_TOKENS as TOKENS;
 
 const MANIFEST: &str = "graphmill.json";
 
-const NAMES: &[&str] = &[
+/// Files of the directory.
+pub(super) const NAMES: &[&str] = &[
     MANIFEST,
     "preprocessing.json",
     "nodes/a/features.npy",
@@ -50,13 +46,18 @@ const NAMES: &[&str] = &[
     "tasks/t/train_negatives.npy",
     "tasks/t/valid_negative_destinations.npy",
     "tasks/t/test_negative_sources.npy",
+    "tasks/lists/train.npy",
+    "tasks/lists/valid.npy",
+    "tasks/lists/test.npy",
+    "tasks/lists/valid_negative_lists.npy",
+    "tasks/lists/valid_negative_starts.npy",
 ];
 
 /// One input: options, and files of the directory.
 pub fn run(data: &[u8]) -> Answer {
     let mut input = Input::read(data, NAMES);
     if !input.has("raw") {
-        sign(&mut input);
+        sign_files(&mut input, MANIFEST, |_| ());
     }
     with_files("typed", &input.files, |dir| {
         let dataset = limited(input.unpacked, || typed::open(dir, Verify::All))?;
@@ -67,24 +68,4 @@ pub fn run(data: &[u8]) -> Answer {
         assert_eq!(Dataset::open(dir).is_ok(), again.is_one_type());
         Ok(())
     })
-}
-
-fn sign(input: &mut Input) {
-    let parsed = input.file(MANIFEST).and_then(|text| serde_json::from_slice::<Value>(text).ok());
-    let Some(Value::Object(mut manifest)) = parsed else { return };
-    for list in ["files", "documents"] {
-        let Some(Value::Object(files)) = manifest.get_mut(list) else { continue };
-        for (name, entry) in files {
-            if let (Some(bytes), Value::Object(entry)) = (input.file(name), entry) {
-                entry.insert("bytes".into(), json!(bytes.len()));
-                entry.insert("checksum".into(), json!(checksum(bytes)));
-            }
-        }
-    }
-    manifest.remove("checksum");
-    manifest.insert("checksum".into(), json!(UNSIGNED)); // the last: there is none like it behind
-    let signed = manifest::sign(&Value::Object(manifest).to_string());
-    if let Some((_, bytes)) = input.files.iter_mut().find(|(name, _)| *name == MANIFEST) {
-        *bytes = signed.into_bytes().into();
-    }
 }

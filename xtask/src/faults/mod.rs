@@ -21,8 +21,8 @@
 //!    leaves nothing else behind.
 //!
 //! With `--short`, the numbers grow by a half, those of kills by a factor of two. Without `--only`,
-//! it takes the attacks that the rows have for it, and of the kills after a call only those after
-//! a rename: the tests' form.
+//! it takes the attacks that the rows have for it, no kinds of calls that are for the long form, and
+//! of the kills after a call only those after a rename: the tests' form.
 //!
 //! Before, every command runs under every limit of [`containers`], and must give the same bytes.
 
@@ -147,8 +147,9 @@ fn attacks(scenario: &rows::Scenario, is_test: bool) -> Vec<(rows::Attacks, scen
     use scenario::Attack;
     use tracer::{Effect, KINDS};
 
+    let kinds = KINDS.iter().filter(|kind| !(is_test && kind.is_long));
     let mut attacks: Vec<_> =
-        KINDS.iter().map(|&kind| (Attacks::Calls, Attack::Call(kind, Effect::Error))).collect();
+        kinds.map(|&kind| (Attacks::Calls, Attack::Call(kind, Effect::Error))).collect();
     for &kind in KINDS.iter().filter(|kind| kind.changes_files) {
         for effect in [Effect::KillBefore, Effect::KillAfter] {
             attacks.push((Attacks::Kills, Attack::Call(kind, effect)));
@@ -210,6 +211,17 @@ fn limits(binary: &Path, chosen: &[&rows::Scenario], is_test: bool) -> Result<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[test]
+    fn the_tests_form_has_no_calls_of_the_long_form() {
+        let row = rows::SCENARIOS.iter().find(|row| row.short.contains(&rows::Attacks::Calls)).unwrap();
+        let names = |is_test| -> Vec<String> {
+            attacks(row, is_test).iter().map(|(_, attack)| attack.name()).collect()
+        };
+        let has = |is_test, name: &str| names(is_test).iter().any(|there| there == name);
+        assert!(has(false, "protect") && !has(true, "protect") && has(true, "open"));
+    }
 
     #[test]
     fn options_are_read_in_any_order() {

@@ -44,7 +44,13 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("links.csv", "a,b\nx,y\ny,z\nz,x\n"),
     ("more-nodes.csv", "id,size\nu,3\nv,\n"),
     ("more-links.csv", "a,b\nu,x\nz,u\nv,y\n"),
+    ("grown-nodes.csv", "id,kind,size\nu,a,3\nv,b,\n"),
+    ("targets.csv", "id,day,left\nx,1,no\ny,2,yes\nz,3,no\nx,4,yes\n"),
     ("ml_visits.csv", VISITS),
+    ("wiki/tgbl-wiki_edgelist.csv", WIKI),
+    // pickles: {(1, 5, 70): [3, 6]} and {(2, 3, 80): [4, 5], (0, 3, 90): [5]}
+    ("wiki/tgbl-wiki_val_ns.pkl", "}((K\x01K\x05KFt](K\x03K\x06eu."),
+    ("wiki/tgbl-wiki_test_ns.pkl", "}((K\x02K\x03KPt](K\x04K\x05e(K\x00K\x03KZt](K\x05eu."),
     ("triples/train.txt", TRIPLES),
     ("triples/valid.txt", "g\ts\tf\n"),
     ("triples/test.txt", "l\ts\tk\n"),
@@ -55,6 +61,11 @@ const VISITS: &str = "u,i,ts,label,idx\n1,5,10,0,1\n2,6,20,0,2\n3,7,30,0,3\n4,5,
                       2,7,60,0,6\n3,5,70,0,7\n4,6,80,0,8\n1,7,90,0,9\n2,5,100,0,10\n3,6,110,0,11\n\
                       4,7,120,0,12\n1,5,130,0,13\n2,6,140,0,14\n3,7,150,0,15\n4,5,160,0,16\n\
                       1,6,170,0,17\n2,7,180,0,18\n3,5,190,0,19\n4,6,200,0,20\n";
+
+/// Events of the Temporal Graph Benchmark.
+const WIKI: &str = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n\
+                    0,0,0.0,0,0.5,1\n1,1,10.0,0,0,2\n2,2,20.0,1,1,3\n0,1,30.0,0,0,4\n1,0,40.0,0,0,5\n\
+                    2,1,50.0,0,0,6\n0,2,60.0,0,0,7\n1,2,70.0,0,0,8\n2,0,80.0,0,0,9\n0,0,90.5,0,0,10\n";
 
 /// Edges of a knowledge graph.
 const TRIPLES: &str = "a\tr\tb\nb\tr\tc\nc\tr\td\nd\tr\te\ne\tr\tf\nf\tr\tg\ng\tr\th\n\
@@ -69,6 +80,10 @@ pub(super) const COMMON: &[&str] = &[
 
 const TABLES: &str = "import tables tables --nodes nodes.csv --id id --label kind --edges links.csv --src a \
                       --dst b --split random:0.4,0.3,0.3";
+
+const LONGER: &str = "append tables longer --nodes grown-nodes.csv --edges more-links.csv";
+
+const TYPED: &[&str] = &["generate typed typed --nodes 200 --feature-dim 4"];
 
 const FACTS: &[&str] = &["import triples triples facts"];
 
@@ -88,13 +103,34 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "new",
     )
     .short(&[Calls]),
+    writes(
+        "import tables new --nodes nodes.csv --id id --edges links.csv --src a --dst b --targets targets.csv \
+         --target-id id --target-time day --target-label left",
+        "new",
+    ),
+    writes("append tables new --nodes grown-nodes.csv --edges more-links.csv", "new").after(&[TABLES]),
+    writes("append tables new --edges more-links.csv --dangling add --force", "new")
+        .over("append tables new --nodes grown-nodes.csv")
+        .after(&[TABLES]),
     writes("import events ml_visits.csv new", "new"),
+    writes("import tgb wiki new", "new"),
     writes("import triples triples new", "new"),
     writes("export data npz new.npz", "new.npz"),
     writes("export data csv new", "new"),
     writes("partition data new --parts 2", "new"),
+    writes("partition typed new --parts 2", "new").after(TYPED),
+    writes("partition longer new --like parts", "new").after(&[
+        TABLES,
+        "partition tables parts --method ldg --parts 2",
+        LONGER,
+    ]),
     writes("reorder data new --by degree", "new"),
+    writes("reorder typed new --by degree", "new").after(TYPED),
     reads("hotness data --fanout 5,5"),
+    reads("plan data --hardware laptop --hidden 8 --fanout 5,5"),
+    reads("datasets"),
+    // a page that a killed run left incomplete is replaced by the next one
+    reads("man pages"),
     writes("predict trained --out new.csv", "new.csv"),
     writes("predict trained --out new.csv --force", "new.csv")
         .over("predict trained --probabilities --out new.csv")
@@ -113,8 +149,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     run("train data --epochs 2 --hidden 8 --fanout 5,5 --batch-size 50 --checkpoint-batches 1 --out new")
         .short(&[Calls, Kills, Allocations]),
     run("train data --epochs 1 --hidden 8 --fanout 5,5 --batch-size 50 --host-budget 8K --out new"),
+    run("train data --epochs 1 --hidden 8 --fanout 5,5 --batch-size 50 --trace --tensorboard --out new"),
+    run("train data --epochs 1 --hidden 8 --fanout 5,5 --start-from trained --out new"),
     run("train typed --epochs 1 --hidden 8 --fanout 3,3 --batch-size 50 --checkpoint-batches 1 --out new")
-        .after(&["generate typed typed --nodes 200 --feature-dim 4"]),
+        .after(TYPED),
     run("train data --task link --epochs 1 --hidden 8 --fanout 3,3 --batch-size 300 --out new"),
     run("train events --model tgn --epochs 1 --hidden 8 --time-dim 4 --batch-size 5 --out new")
         .after(&["import events ml_visits.csv events"]),

@@ -38,6 +38,9 @@ const TEMPORARY: &str = "temporary";
 const OF_RUN: [&str; 3] =
     ["best.safetensors", "checkpoint/model.safetensors", "checkpoint/optimizer.safetensors"];
 
+/// Start of the names of event files of TensorBoard. The time follows, so every run has others.
+const EVENTS: &str = "events.out.tfevents.";
+
 /// Panic of the standard library if a new thread gets no memory for its signal handlers.
 const START_OF_THREAD: &str = "failed to allocate an alternative stack";
 
@@ -248,7 +251,9 @@ impl<'s> Sandbox<'s> {
             !self.whole.contains(path)
                 && path.file_name().is_some_and(|name| says.contains(&*name.to_string_lossy()))
         };
-        left.retain(|path| !self.whole.contains(path) && !path.ancestors().any(is_named));
+        let is_log =
+            |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(EVENTS));
+        left.retain(|path| !self.whole.contains(path) && !is_log(path) && !path.ancestors().any(is_named));
         Ok((!left.is_empty()).then(|| format!("{left:?} is left behind after '{says}'")))
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Kind {
     error: i32,
     /// True if a kill at such a call may tear what the program writes.
     pub(super) changes_files: bool,
+    /// True if such calls fail in the long form only: they are many, or few rows make them.
+    pub(super) is_long: bool,
 }
 
 /// Event at the chosen call.
@@ -42,11 +44,25 @@ pub(super) enum Effect {
 }
 
 /// All kinds.
+///
+/// Others are left out. `futex` fails only for arguments that the standard library never passes, and
+/// the library may not return then. `brk` has no error for the C library to see: a failed call returns
+/// the old end. Results of `close`, `munmap` and calls on signals are of no use to the program, which
+/// can only go on or end. Waiting calls (`poll`, `epoll_wait`, `nanosleep`) are repeated by their
+/// callers.
 pub(super) const KINDS: &[Kind] = &[
     kind("open", &[libc::SYS_openat, libc::SYS_open], libc::EIO),
-    kind("read", &[libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_preadv], libc::EIO),
+    kind(
+        "read",
+        &[libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_preadv, libc::SYS_preadv2],
+        libc::EIO,
+    ),
     kind("list", &[libc::SYS_getdents64], libc::EIO),
-    change("write", &[libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev], libc::ENOSPC),
+    change(
+        "write",
+        &[libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev, libc::SYS_pwritev, libc::SYS_pwritev2],
+        libc::ENOSPC,
+    ),
     change("copy", &[libc::SYS_copy_file_range, libc::SYS_sendfile], libc::EIO),
     change("sync", &[libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync], libc::EIO),
     change("rename", &[libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2], libc::EIO),
@@ -63,15 +79,49 @@ pub(super) const KINDS: &[Kind] = &[
     kind("remap", &[libc::SYS_mremap], libc::ENOMEM),
     // starts of threads; no program is started
     kind("thread", &[libc::SYS_clone3, libc::SYS_clone], libc::EAGAIN),
+    // hints to the kernel, and ends of regions that the allocator or a thread extends
+    long("advise", &[libc::SYS_madvise, libc::SYS_fadvise64], libc::EINVAL),
+    long("protect", &[libc::SYS_mprotect], libc::ENOMEM),
+    long("mode", &[libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat], libc::EPERM),
+    long("resolve", &[libc::SYS_readlink, libc::SYS_readlinkat], libc::EIO),
+    long("access", &[libc::SYS_access, libc::SYS_faccessat, libc::SYS_faccessat2], libc::EACCES),
+    long("descriptor", &[libc::SYS_fcntl, libc::SYS_dup, libc::SYS_dup2, libc::SYS_dup3], libc::EMFILE),
+    // as filters of containers answer; the standard library then reads /dev/urandom
+    long("random", &[libc::SYS_getrandom], libc::ENOSYS),
+    long(
+        "ring",
+        &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
+        libc::EIO,
+    ),
+    long(
+        "socket",
+        &[
+            libc::SYS_socket,
+            libc::SYS_bind,
+            libc::SYS_listen,
+            libc::SYS_accept4,
+            libc::SYS_connect,
+            libc::SYS_sendto,
+            libc::SYS_recvfrom,
+            libc::SYS_sendmsg,
+            libc::SYS_recvmsg,
+        ],
+        libc::ENOBUFS,
+    ),
 ];
 
 const fn kind(name: &'static str, calls: &'static [i64], error: i32) -> Kind {
-    Kind { name, calls, error, changes_files: false }
+    Kind { name, calls, error, changes_files: false, is_long: false }
 }
 
 /// Kind of calls that change files.
 const fn change(name: &'static str, calls: &'static [i64], error: i32) -> Kind {
     Kind { changes_files: true, ..kind(name, calls, error) }
+}
+
+/// Kind of calls that fail in the long form only.
+const fn long(name: &'static str, calls: &'static [i64], error: i32) -> Kind {
+    Kind { is_long: true, ..kind(name, calls, error) }
 }
 
 /// Event at a system call: the `number`-th of a kind, from 1.
@@ -284,4 +334,23 @@ fn set_registers(thread: i32, registers: &libc::user_regs_struct) -> Result<()> 
         return Err(io::Error::last_os_error()).context("cannot write registers");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_has_one_kind() {
+        let mut calls: Vec<i64> = KINDS.iter().flat_map(|kind| kind.calls).copied().collect();
+        let count = calls.len();
+        calls.sort_unstable();
+        calls.dedup();
+        assert_eq!(calls.len(), count);
+        let mut names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), KINDS.len(), "--attack names a kind");
+        assert!(!KINDS.iter().any(|kind| kind.is_long && kind.changes_files), "kills belong to both forms");
+    }
 }

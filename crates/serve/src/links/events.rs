@@ -15,7 +15,7 @@ use crate::{
 /// Body of `POST /v1/events`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body {
+pub(super) struct Body {
     /// Keys of the source and the destination of each event.
     #[serde(default)]
     keys: Vec<[Key; 2]>,
@@ -29,6 +29,16 @@ struct Body {
     features: Vec<Vec<f32>>,
 }
 
+impl Body {
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// It is not JSON, or has unknown fields.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
+        parse(body, "{\"ids\": [[0, 7]], \"times\": [1700000000]}")
+    }
+}
+
 /// Adds the events of a body to the stream of the run that answers. Returns the counts and the time
 /// after all events.
 ///
@@ -39,7 +49,7 @@ pub(crate) async fn add(app: &App, body: &[u8]) -> Result<Value, Failure> {
     // otherwise the run could be exchanged before the events are reported as added
     let _held = app.changes().await;
     let links = app.opened().links()?.run;
-    let Body { keys, ids, times, features } = parse(body, "{\"ids\": [[0, 7]], \"times\": [1700000000]}")?;
+    let Body { keys, ids, times, features } = Body::parse(body)?;
     let (count, max) = (keys.len() + ids.len(), app.options.max_edges);
     if count > max {
         let why = format!("it has {count} events, and the service takes {max} at a time");

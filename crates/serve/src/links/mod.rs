@@ -47,19 +47,32 @@ impl LinkQuestion {
     ) -> Result<LinkReply, Failure> {
         match self {
             Self::Top => {
-                let question: Top = parse(body, "{\"ids\": [0, 7], \"top_k\": 10}")?;
+                let question = Top::parse(body)?;
                 question.answer(&app.options, served).await
             }
             Self::Score => {
-                let question: Score = parse(body, "{\"ids\": [[0, 7]]}")?;
+                let question = Score::parse(body)?;
                 question.answer(app, served.run).await
             }
             Self::Embed => {
-                let question: Embed = parse(body, "{\"ids\": [0, 7]}")?;
+                let question = Embed::parse(body)?;
                 question.answer(app, served.run).await
             }
         }
     }
+}
+
+/// Parses the body of a request to an endpoint of runs on links or of events; `None` if there is no
+/// such endpoint.
+#[cfg(feature = "fuzz")]
+pub(crate) fn parse_body(endpoint: &str, body: &[u8]) -> Option<Result<(), Failure>> {
+    Some(match endpoint {
+        "top" => Top::parse(body).map(drop),
+        "score" => Score::parse(body).map(drop),
+        "embed" => Embed::parse(body).map(drop),
+        "events" => events::Body::parse(body).map(drop),
+        _ => return None,
+    })
 }
 
 /// Body of `POST /v1/links/top`.
@@ -88,6 +101,10 @@ struct Top {
 }
 
 impl Top {
+    fn parse(body: &[u8]) -> Result<Self, Failure> {
+        parse(body, "{\"ids\": [0, 7], \"top_k\": 10}")
+    }
+
     async fn answer(
         self,
         limits: &ServeOptions,
@@ -135,6 +152,10 @@ struct Score {
 }
 
 impl Score {
+    fn parse(body: &[u8]) -> Result<Self, Failure> {
+        parse(body, "{\"ids\": [[0, 7]]}")
+    }
+
     async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
         let Self { keys, ids, relation, at } = self;
         let relation = links.relation(&relation).map_err(of_question)?;
@@ -167,6 +188,10 @@ struct Embed {
 }
 
 impl Embed {
+    fn parse(body: &[u8]) -> Result<Self, Failure> {
+        parse(body, "{\"ids\": [0, 7]}")
+    }
+
     async fn answer(self, app: &App, links: Arc<LinkPredictor>) -> Result<LinkReply, Failure> {
         let Self { keys, ids, node_type, at } = self;
         let node_type = links.node_type(&node_type).map_err(of_question)?;

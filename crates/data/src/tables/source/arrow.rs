@@ -1,7 +1,7 @@
 //! Arrow: files and streams, and the conversion of arrays to columns.
 
 use std::{
-    io::BufReader,
+    io::{BufReader, Read, Seek, SeekFrom},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
@@ -16,9 +16,12 @@ use arrow_array::{
         UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
-use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_ipc::{
+    reader::{FileReader, StreamReader, read_footer_length},
+    root_as_footer,
+};
 use arrow_schema::{ArrowError, DataType, Schema, TimeUnit};
-use graphmill_core::{Result, location::Location};
+use graphmill_core::{Error, Result, location::Location};
 
 use super::{Dialect, Reader, Rows, TableFile, files};
 use crate::tables::{
@@ -53,6 +56,9 @@ impl Arrow {
 pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
     let is_file = files::start(file)?.starts_with(b"ARROW1");
     let path = file.path().to_path_buf();
+    if is_file {
+        guarded(|| check(file), &path)?;
+    }
     let reader = {
         let (file, path) = (file.clone(), path.clone());
         move |projection: Option<Vec<usize>>| {
@@ -80,6 +86,39 @@ pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
         }
     };
     Ok(Box::new(Arrow::new(path, &schema, Box::new(start))))
+}
+
+/// Bytes at the end of a file: the footer's length, and a magic word.
+const TAIL: usize = 10;
+
+/// Checks that the footer, and the batches that it names, lie within the file: the decoder allocates
+/// their lengths before it reads them.
+fn check(file: &TableFile) -> Result<()> {
+    let at = Location::new(file.path(), "footer");
+    let wrong =
+        |why: &str| at.error(format!("not a readable Arrow file: {why}; copy or write the file again"));
+    let mut reader = file.seek()?;
+    let mut read = |from: u64, bytes: &mut [u8]| {
+        let read = reader.seek(SeekFrom::Start(from)).and_then(|_| reader.read_exact(bytes));
+        read.map_err(|e| Error::io(file.path(), "read", e))
+    };
+    let size = file.size()?;
+    let end = size.checked_sub(TAIL as u64).ok_or_else(|| wrong("it is too short"))?;
+    let mut tail = [0; TAIL];
+    read(end, &mut tail)?;
+    let length = read_footer_length(tail).map_err(|e| wrong(&e.to_string()))?;
+    let start = end.checked_sub(length as u64).ok_or_else(|| wrong("the footer is longer than the file"))?;
+    let mut footer = vec![0; length];
+    read(start, &mut footer)?;
+    let footer = root_as_footer(&footer).map_err(|e| wrong(&e.to_string()))?;
+    for block in [footer.recordBatches(), footer.dictionaries()].into_iter().flatten().flatten() {
+        let parts = [block.offset(), block.metaDataLength().into(), block.bodyLength()];
+        let end = parts.into_iter().try_fold(0u64, |sum, part| sum.checked_add(u64::try_from(part).ok()?));
+        if end.is_none_or(|end| end > size) {
+            return Err(wrong("a batch of rows is not within the file"));
+        }
+    }
+    Ok(())
 }
 
 /// Runs a decoder, whose panic on a damaged file becomes an error.
@@ -294,5 +333,57 @@ fn select(values: &Column, keys: impl Iterator<Item = Option<usize>>) -> Column 
         Column::Float(known) => Column::Float(keys.map(|key| known.get(key?).copied().flatten()).collect()),
         Column::Bool(known) => Column::Bool(keys.map(|key| known.get(key?).copied().flatten()).collect()),
         other => Column::Other(keys.count(), format!("dictionary of {} values", other.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc};
+
+    use arrow_array::Int64Array;
+    use arrow_ipc::writer::FileWriter;
+
+    use super::*;
+
+    #[test]
+    fn lengths_beyond_the_file_are_refused_before_they_are_allocated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.arrow");
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let mut writer = FileWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        let good = writer.into_inner().unwrap();
+        let check_of = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            check(&TableFile::Local(path.clone())).map_err(|e| e.to_string())
+        };
+        assert_eq!(check_of(&good), Ok(()));
+        let fails = |bytes: &[u8], why: &str| {
+            let error = check_of(bytes).unwrap_err();
+            assert!(
+                error.contains("a.arrow: footer: not a readable Arrow file") && error.contains(why),
+                "{error}"
+            );
+        };
+        fails(b"ARROW1", "it is too short");
+        let end = good.len() - TAIL;
+        let mut bad = good.clone();
+        bad[end..end + 4].copy_from_slice(&i32::MAX.to_le_bytes());
+        fails(&bad, "the footer is longer than the file");
+        // the length of the only batch's values, behind its offset and the length of its metadata
+        let length = read_footer_length(good[end..].try_into().unwrap()).unwrap();
+        let footer = good[end - length..end].to_vec();
+        let footer = root_as_footer(&footer).unwrap();
+        let block = footer.recordBatches().unwrap().get(0);
+        let (start, values) = (block.offset().to_le_bytes(), block.bodyLength().to_le_bytes());
+        let at =
+            (end - length..end - 24).find(|&i| good[i..i + 8] == start && good[i + 16..i + 24] == values);
+        let at = at.unwrap();
+        for length in [1 << 40, -1, i64::MAX] {
+            let mut bad = good.clone();
+            bad[at + 16..at + 24].copy_from_slice(&i64::to_le_bytes(length));
+            fails(&bad, "a batch of rows is not within the file");
+        }
     }
 }

@@ -377,6 +377,17 @@ mod tests {
     }
 
     #[test]
+    fn the_code_80085_below_zero_is_a_missing_value() {
+        let codes = [1.0, -80085.0, -80085.0, 0.0, 0.0, 2009.0, -80085.0].map(f64::to_bits);
+        let info = PLAIN.matrix(6, 0, &[1, 7], "local_info", &[PLAIN.element(9, 8, &codes)]);
+        let (_dir, path) = write(&PLAIN.file(&[PLAIN.sparse([1, 1], "A", &[], &[0, 0]), info]));
+        let imported = super::super::import("facebook100", &path, &ImportOptions::default()).unwrap();
+        let Labels::Single { class, classes: 2 } = &imported.dataset.labels else { panic!() };
+        assert_eq!((&class[..], imported.report.other[NEGATIVE]), (&[-1][..], 3));
+        assert_eq!(ones(&imported.dataset), [vec![0, 1]]);
+    }
+
+    #[test]
     fn schools_of_a_directory_form_a_union() {
         let dir = tempfile::tempdir().unwrap();
         let put = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();

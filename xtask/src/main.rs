@@ -23,8 +23,9 @@
 //!   and allocation of the program's commands fail once, and kills them at every write.
 //! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or
 //!   a sanitizer, or changes the code and expects its tests to fail.
-//! - `cargo xtask release --check|--dry-run [--offline]` checks what a release needs, or builds its
-//!   files.
+//! - `cargo xtask release --check|--files PROGRAM|--static|--dry-run [--offline]` checks what a
+//!   release needs, or builds its files: those around a ready program, a program without shared
+//!   libraries, or all.
 //! - `cargo xtask golden record|check|compare ...` compares the results of two builds of
 //!   `graphmill` bit for bit.
 
@@ -66,7 +67,7 @@ const USAGE: &[&str] = &[
     "fuzz [--seconds N | --minimize | --record] [--sanitizer none|address] [TARGET ...]",
     "faults BINARY [--short] [--only WORDS] [--attack WORDS]",
     "audit miri|address|thread|mutants [--short] [NAME ...]",
-    "release --check|--dry-run [--offline]",
+    "release --check|--files PROGRAM|--static|--dry-run [--offline]",
     "golden record BINARY FILE|check BINARY FILE|compare OLD_BINARY NEW_BINARY [--threads N] [--work DIR] \
      [ROW ...]",
 ];

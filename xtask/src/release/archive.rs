@@ -26,7 +26,7 @@ pub(super) const BUILD: [&str; 9] = [
     "profile.dist.strip=\"none\"",
 ];
 /// Shells with the path of their completions.
-const COMPLETIONS: [(&str, &str); 3] = [
+pub(super) const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/graphmill"),
     ("zsh", "share/zsh/site-functions/_graphmill"),
     ("fish", "share/fish/vendor_completions.d/graphmill.fish"),
@@ -39,6 +39,16 @@ pub(super) fn succeed(command: &mut Command) -> Result<()> {
         bail!("{shown} failed");
     }
     Ok(())
+}
+
+/// Runs a program and returns its output as text.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| shown.clone())?;
+    if !output.status.success() {
+        bail!("{shown} failed");
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("the output of {shown}"))
 }
 
 /// Runs git in a repository of a test.
@@ -65,13 +75,10 @@ pub(super) fn lay_out(root: &Path, program: &Path, prefix: &Path) -> Result<u64>
     fs::copy(program, &own)?;
     fs::set_permissions(&own, fs::Permissions::from_mode(0o755))?;
     for (shell, path) in COMPLETIONS {
-        let output = Command::new(&own).args(["completions", shell]).stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            bail!("graphmill completions {shell} failed");
-        }
+        let written = output(Command::new(&own).args(["completions", shell]))?;
         let path = prefix.join(path);
         fs::create_dir_all(path.parent().unwrap_or(prefix))?;
-        fs::write(path, output.stdout)?;
+        fs::write(path, written)?;
     }
     succeed(Command::new(&own).arg("man").arg(prefix.join("share/man/man1")).stdout(Stdio::null()))?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {

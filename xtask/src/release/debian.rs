@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::archive::succeed;
+use super::archive::{output, succeed};
 
 /// Maintainer as control files name it.
 const MAINTAINER: &str = "Graphmill maintainers <graphmill@users.noreply.github.com>";
@@ -17,11 +17,36 @@ const HOMEPAGE: &str = "https://github.com/graphmill/graphmill";
 /// Number of the package among those of one version.
 const REVISION: &str = "1";
 
+/// Compression of a package.
+#[derive(Clone, Copy)]
+pub(super) enum Compression {
+    /// That of the distribution, for a release.
+    Usual,
+    /// The fastest, for tests.
+    Fast,
+}
+
+impl Compression {
+    /// Words of `dpkg-deb`.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Usual => &[],
+            Self::Fast => &["-Zgzip", "-z1"],
+        }
+    }
+}
+
 /// Builds a Debian package of an installation below `prefix`, if `dpkg-deb` is installed.
 ///
 /// # Errors
 /// A program fails, or a file cannot be written.
-pub(super) fn build(root: &Path, prefix: &Path, out: &Path, version: &str) -> Result<Option<PathBuf>> {
+pub(super) fn build(
+    root: &Path,
+    prefix: &Path,
+    out: &Path,
+    version: &str,
+    compression: Compression,
+) -> Result<Option<PathBuf>> {
     let output = Command::new("dpkg").arg("--print-architecture").output();
     let Some(architecture) = output.ok().filter(|output| output.status.success()) else { return Ok(None) };
     let architecture = String::from_utf8(architecture.stdout)?.trim().to_owned();
@@ -55,7 +80,8 @@ pub(super) fn build(root: &Path, prefix: &Path, out: &Path, version: &str) -> Re
     succeed(Command::new("sh").args(["-c", sums]).current_dir(&tree))?;
     let path = out.join(format!("graphmill_{version}_{architecture}.deb"));
     let mut pack = Command::new("dpkg-deb");
-    pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&path).stdout(Stdio::null());
+    pack.args(compression.words()).args(["--build", "--root-owner-group"]);
+    pack.arg(&tree).arg(&path).stdout(Stdio::null());
     succeed(&mut pack)?;
     fs::remove_dir_all(&tree)?;
     Ok(Some(path))
@@ -118,8 +144,7 @@ fn copyright(license: &str) -> Result<String> {
 
 /// Size of a directory in KiB.
 fn kibibytes(directory: &Path) -> Result<u64> {
-    let output = Command::new("du").args(["-sk", "--apparent-size"]).arg(directory).output()?;
-    let text = String::from_utf8(output.stdout)?;
+    let text = output(Command::new("du").args(["-sk", "--apparent-size"]).arg(directory))?;
     let Some(size) = text.split_whitespace().next().and_then(|word| word.parse().ok()) else {
         bail!("du printed '{text}'");
     };
@@ -160,7 +185,9 @@ mod tests {
         fs::write(&program, archive::tests::PROGRAM).unwrap();
         let prefix = directory.path().join("graphmill-1.0");
         archive::lay_out(root, &program, &prefix).unwrap();
-        let Some(package) = build(root, &prefix, directory.path(), "1.0").unwrap() else { return };
+        let Some(package) = build(root, &prefix, directory.path(), "1.0", Compression::Fast).unwrap() else {
+            return;
+        };
         assert!(package.file_name().unwrap().to_str().unwrap().starts_with("graphmill_1.0-1_"));
         assert!(!directory.path().join("debian").exists());
 

@@ -38,12 +38,10 @@ pub(super) fn split(built: &Path, stripped: &Path, out: &Path, name: &str) -> Re
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::*;
+    use super::{super::archive, *};
 
     fn output(command: &mut Command) -> String {
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{command:?}");
-        String::from_utf8(output.stdout).unwrap()
+        archive::output(command).unwrap()
     }
 
     #[test]

@@ -1,18 +1,25 @@
-//! `cargo xtask release --check|--dry-run`: everything of a release but the upload.
+//! `cargo xtask release --check|--files PROGRAM|--static|--dry-run`: everything of a release but the
+//! upload.
 //!
 //! `--check` needs no build and is a step of `cargo xtask test`: manifests, READMEs, versions,
-//! licences, the table of dependencies and the workflows. `--dry-run` also runs the gates of other
-//! tools, builds each crate from its package, the program, the wheel and the source distribution,
-//! and leaves all files in `target/release-files`. With `--offline`, it skips what it cannot do
-//! without the network.
+//! licences, the table of dependencies and the workflows. `--files` builds the files around a ready
+//! program offline, checks what they contain and installs one; the tests run it with their own
+//! program. `--static` builds a program without shared libraries. `--dry-run` also runs the gates
+//! of other tools, builds each crate from its package, the program, the wheel and the source
+//! distribution, installs each, and leaves all files in `target/release-files`. With `--offline`,
+//! it skips what it cannot do without the network.
 
 mod archive;
+mod bundle;
+mod contents;
 mod debian;
 mod debug;
 mod files;
+mod first_day;
 mod gates;
 mod licences;
 mod metadata;
+mod musl;
 mod packages;
 mod sbom;
 mod source;
@@ -23,24 +30,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use self::{
+    bundle::{Bundle, Packed},
+    debian::Compression,
     metadata::{Metadata, Package},
     wheel::Tools,
 };
 use crate::target_dir;
 
-/// Formula of Homebrew, without the address of the sources.
-const FORMULA: &str = "packaging/homebrew/graphmill.rb";
-
 /// Runs the command with its words.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     match words {
         ["--check"] => check(),
+        ["--files", program] => files_around(Path::new(program)),
+        ["--static"] => static_program(),
         ["--dry-run"] => dry_run(true),
         ["--dry-run", "--offline"] => dry_run(false),
-        _ => bail!("usage: cargo xtask release --check|--dry-run [--offline]"),
+        _ => bail!("usage: cargo xtask release --check|--files PROGRAM|--static|--dry-run [--offline]"),
     }
 }
 
@@ -82,9 +90,7 @@ pub(crate) fn check() -> Result<()> {
 /// printed after all files are built.
 fn dry_run(is_online: bool) -> Result<()> {
     check()?;
-    let out = target_dir().join("release-files");
-    let _ = fs::remove_dir_all(&out);
-    fs::create_dir_all(&out)?;
+    let out = emptied("release-files")?;
     let metadata = Metadata::read(&[])?;
     let own = program(&metadata)?;
     let version = own.version.clone();
@@ -95,9 +101,9 @@ fn dry_run(is_online: bool) -> Result<()> {
     let features = own.documented_features().unwrap_or_default();
     gates::minimal_rust(own.rust_version.as_deref().unwrap_or_default(), &features, is_online)?;
     gates::publish(&metadata, is_online)?;
-    let parts = sbom::document(&metadata, "graphmill", &version);
-    fs::write(out.join(format!("graphmill-{version}.cdx.json")), serde_json::to_string_pretty(&parts)?)?;
-    formula(&out, &version)?;
+    let bundle = Bundle { root: root(), out: &out, version: &version };
+    bundle.parts(&metadata)?;
+    bundle.sources()?;
 
     let tools = is_online.then(Tools::install).transpose()?;
     let built = match &tools {
@@ -105,10 +111,17 @@ fn dry_run(is_online: bool) -> Result<()> {
         None => archive::build()?,
     };
     let stripped = out.join("graphmill");
-    let bytes = pack_program(&built, &stripped, &out, &version)?;
+    let packed = bundle.program(&metadata::host()?, &built, &stripped, Some(Compression::Usual))?;
+    let bytes = packed.bytes;
+    contents::check(&bundle, &packed)?;
+    first_day::run(root(), &["--archive".as_ref(), packed.archive.as_os_str()])?;
+    install_package(&packed)?;
     if let Some(tools) = &tools {
-        tools.check_wheel(&tools.wheel(root(), &stripped, &out)?)?;
+        let wheel = tools.wheel(root(), &stripped, &out)?;
+        tools.check_wheel(&wheel)?;
+        first_day::run(root(), &["--wheel".as_ref(), wheel.as_os_str()])?;
         wheel::check_sources(&tools.sources(root(), &out)?)?;
+        first_day::run(root(), &["--cargo".as_ref()])?;
     }
     fs::remove_file(&stripped)?;
     archive::checksums(&out)?;
@@ -127,28 +140,73 @@ fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     Ok(())
 }
 
-/// Packs the sources, and completes the formula of Homebrew by their checksum.
-fn formula(out: &Path, version: &str) -> Result<()> {
-    let source = source::archive(root(), out, version)?;
-    let name = source.file_name().unwrap_or_default().to_string_lossy();
-    let formula = fs::read_to_string(root().join(FORMULA)).context(FORMULA)?;
-    let formula = source::formula(&formula, version, &name, &archive::sha256(&source)?)?;
-    Ok(fs::write(out.join("graphmill.rb"), formula)?)
+/// Runs the first day with the Debian package, if there is one and it can be installed here.
+/// Returns whether it ran.
+fn install_package(packed: &Packed) -> Result<bool> {
+    let Some(package) = &packed.package else {
+        eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
+        return Ok(false);
+    };
+    let can_install = first_day::can_install_package();
+    if can_install {
+        first_day::run(root(), &["--deb".as_ref(), package.as_os_str()])?;
+    }
+    Ok(can_install)
 }
 
-/// Splits the program's debug information off and packs both, and a Debian package. Returns the
-/// bytes of the program without it, which is `stripped`.
-fn pack_program(built: &Path, stripped: &Path, out: &Path, version: &str) -> Result<u64> {
-    let name = format!("graphmill-{version}-{}", metadata::host()?);
-    let prefix = out.join(&name);
-    debug::split(built, stripped, out, &name)?;
-    let bytes = archive::lay_out(root(), stripped, &prefix)?;
-    archive::tarball(&prefix, out, &name)?;
-    if debian::build(root(), &prefix, out, version)?.is_none() {
-        eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
+/// Builds the files of a release around a ready program in `target/xtask/release-files`, without
+/// the network, and checks what they contain. A newcomer installs the Debian package or, where that
+/// is not possible, the archive.
+fn files_around(program_path: &Path) -> Result<()> {
+    ensure!(program_path.is_file(), "{} does not exist; build the program first", program_path.display());
+    let out = emptied("xtask/release-files")?;
+    let metadata = Metadata::read(&["--offline"])?;
+    let version = program(&metadata)?.version.clone();
+    let bundle = Bundle { root: root(), out: &out, version: &version };
+
+    gates::publish(&metadata, false)?;
+    contents::check_crates(&metadata.in_order()?)?;
+    bundle.parts(&metadata)?;
+    if root().join(".git").exists() {
+        contents::check_sources(&bundle, &bundle.sources()?)?;
+    } else {
+        eprintln!("── release: this is not a clone, so the sources are not packed");
     }
-    fs::remove_dir_all(&prefix)?;
-    Ok(bytes)
+    let stripped = out.join("graphmill");
+    let packed = bundle.program(&metadata::host()?, program_path, &stripped, Some(Compression::Fast))?;
+    contents::check(&bundle, &packed)?;
+    // the packages of the machine that runs the tests stay as they are
+    first_day::run(root(), &["--archive".as_ref(), packed.archive.as_os_str()])?;
+    fs::remove_file(&stripped)?;
+    archive::checksums(&out)?;
+    contents::check_sums(&out)?;
+    list(&out)
+}
+
+/// Builds the program without shared libraries, and packs it in `target/release-static`.
+fn static_program() -> Result<()> {
+    let out = emptied("release-static")?;
+    let metadata = Metadata::read(&[])?;
+    let version = program(&metadata)?.version.clone();
+    let bundle = Bundle { root: root(), out: &out, version: &version };
+    let built = musl::build()?;
+    musl::check(&built)?;
+    let stripped = out.join("graphmill");
+    let packed = bundle.program(musl::PLATFORM, &built, &stripped, None)?;
+    musl::check(&stripped)?;
+    fs::remove_file(&stripped)?;
+    contents::check_archive(&bundle, &packed.archive)?;
+    first_day::run(root(), &["--archive".as_ref(), packed.archive.as_os_str()])?;
+    archive::checksums(&out)?;
+    list(&out)
+}
+
+/// Empty directory below that of all build outputs.
+fn emptied(name: &str) -> Result<PathBuf> {
+    let path = target_dir().join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+    Ok(path)
 }
 
 /// Prints the files with their sizes.

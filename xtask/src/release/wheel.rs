@@ -117,11 +117,10 @@ impl Tools {
         built
     }
 
-    /// Checks the contents of a wheel, its C library and its use of Python's stable interface, and
-    /// runs it in a new environment.
+    /// Checks the contents of a wheel, its C library and its use of Python's stable interface.
     ///
     /// # Errors
-    /// Something is missing, or does not work.
+    /// Something is missing.
     pub(super) fn check_wheel(&self, wheel: &Path) -> Result<()> {
         let (names, fields) = contents(wheel)?;
         let name = wheel.file_name().unwrap_or_default().to_string_lossy();
@@ -135,14 +134,7 @@ impl Tools {
         if self.has_zig && !audit.contains(&compatibility()) {
             bail!("{name}: auditwheel does not find it consistent with {}", compatibility());
         }
-        succeed(self.program("abi3audit")?.args(["--strict", "--summary"]).arg(wheel))?;
-
-        let directory = tempfile::tempdir()?;
-        let venv = install(wheel, directory.path())?;
-        let train = ["train", "--epochs", "1", "--out", "run", "--quiet"];
-        let mut command = Command::new(venv.join("bin/graphmill"));
-        succeed(command.args(train).current_dir(directory.path()))?;
-        python_in(&venv, directory.path(), "assert len(graphmill.predict('run')) == 50000")
+        succeed(self.program("abi3audit")?.args(["--strict", "--summary"]).arg(wheel))
     }
 
     /// Builds the source distribution into `out`; returns its path.
@@ -163,13 +155,8 @@ impl Tools {
 pub(super) fn check_sources(archive: &Path) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let venv = install(archive, directory.path())?;
-    python_in(&venv, directory.path(), "graphmill.train(graphmill.Dataset.demo(), epochs=1, out='run')")
-}
-
-/// Runs Python code with the package of an environment.
-fn python_in(venv: &Path, directory: &Path, code: &str) -> Result<()> {
-    let mut python = Command::new(venv.join("bin/python"));
-    succeed(python.arg("-c").arg(format!("import graphmill; {code}")).current_dir(directory))
+    let code = "import graphmill; graphmill.train(graphmill.Dataset.demo(), epochs=1, out='run')";
+    succeed(Command::new(venv.join("bin/python")).args(["-c", code]).current_dir(directory.path()))
 }
 
 /// Creates a new environment in `directory` with a package; returns its path.

@@ -4,7 +4,8 @@
 //! ```text
 //!   formatting ─► house ─► voice ─► release ─► build, with ─► package ─► tests, doctests,
 //!                                           │  lints and                 package tests,
-//!                                           │  documentation             book, faults
+//!                                           │  documentation             book, faults,
+//!                                           │                            release files
 //!                                           └► kernels, packages (own processes)
 //! ```
 //!
@@ -113,6 +114,11 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
         _ => {}
     }
     jobs.push(("faults".into(), faults(&own, soak)));
+    if cfg!(target_os = "linux") {
+        let mut files = Command::new(&own);
+        files.args(["release", "--files"]).arg(tested_program());
+        jobs.push(("release, files".into(), files));
+    }
     let mut doctests = cargo();
     doctests.args(["test", "--workspace", "--doc"]).args(&shared).envs(checked);
     jobs.push(("doctests".into(), doctests));
@@ -125,10 +131,15 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Program that the tests built.
+fn tested_program() -> PathBuf {
+    target_dir().join("debug/graphmill")
+}
+
 /// Audit of the program that the tests built, by `own`.
 fn faults(own: &Path, soak: bool) -> Command {
     let mut command = Command::new(own);
-    command.arg("faults").arg(target_dir().join("debug/graphmill"));
+    command.arg("faults").arg(tested_program());
     if !soak {
         command.arg("--short");
     }

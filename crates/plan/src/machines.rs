@@ -85,7 +85,7 @@ pub fn plan(
     let count = usize::from(dir.parts());
     let counted = requests(config, COUNTED, data, &dir.book, &progress::Quiet)?;
     let model = build::model(config, data)?;
-    let wire = Wire::new(&counted, count, build::words_of_row(config, data), model.num_params());
+    let wire = Wire::new(&counted, count, build::bytes_of_row(config, data), model.num_params());
     let mean = |batches: &[[f64; 3]]| -> [f64; 3] {
         std::array::from_fn(|stage| {
             batches.iter().map(|batch| batch[stage]).sum::<f64>() / batches.len().max(1) as f64

@@ -24,6 +24,7 @@
 //! The model omits the loading before the first epoch, evaluation, and the overlap of sums with the
 //! backward pass.
 
+use graphmill_core::matrix::TableType;
 use graphmill_distributed::{messenger::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_engine::partition::CrossRequests;
 use graphmill_loader::feature::LinkOptions;
@@ -53,13 +54,13 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Computes the traffic of requests counted over `parts` machines, for rows of `dim` words and
-    /// `parameters` parameters.
-    pub fn new(counted: &CrossRequests, parts: usize, dim: usize, parameters: usize) -> Self {
+    /// Computes the traffic of requests counted over `parts` machines, for rows of `bytes_of_row` bytes
+    /// and `parameters` parameters.
+    pub fn new(counted: &CrossRequests, parts: usize, bytes_of_row: usize, parameters: usize) -> Self {
         let batches = counted.batches.max(1) as f64;
         // Pairs of requesting and serving machines in each batch.
         let pairs = (parts * (parts - 1)) as f64;
-        let (empty, no_rows) = (bytes_of_a_hop(0, 0, false), bytes_of_rows(1, 0));
+        let (empty, no_rows) = (bytes_of_a_hop(0, 0, false), bytes_of_rows(1, 0, TableType::F32));
         let headers = |bytes: [u64; 2]| pairs * (bytes[0] + bytes[1]) as f64;
         let hop = |requests: u64, edges: u64| {
             headers(empty) + (8.0 * requests as f64 + 4.0 * edges as f64) / batches
@@ -67,7 +68,7 @@ impl Wire {
         let rows = counted.remote_rows as f64 / batches;
         Self {
             hops: counted.hops.iter().map(|of| hop(of.requests, of.edges)).collect(),
-            rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
+            rows: headers(no_rows) + rows * (4 + bytes_of_row) as f64,
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
             skew: counted.skew,
         }
@@ -77,7 +78,7 @@ impl Wire {
     /// instead of one, over `parts` machines.
     pub(crate) fn add_rows(&mut self, words: f64, types: usize, parts: usize) {
         let pairs = (parts * (parts - 1)) as f64;
-        let headers = pairs * bytes_of_rows(1, 0).iter().sum::<u64>() as f64;
+        let headers = pairs * bytes_of_rows(1, 0, TableType::F32).iter().sum::<u64>() as f64;
         self.rows += 4.0 * words + headers * types.saturating_sub(1) as f64;
     }
 

@@ -264,6 +264,24 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_16_bits_take_half_the_bytes() {
+        use graphmill_data::generate::{GenerateOptions, generate};
+        use graphmill_engine::{TrainConfig, build, config::FeaturePrecision};
+
+        let options = GenerateOptions { nodes: 60, dim: 6, ..GenerateOptions::default() };
+        let data = generate("sbm", &options).unwrap();
+        let counted = CrossRequests { batches: 2, remote_rows: 100, ..CrossRequests::default() };
+        let rows = |feature_precision| {
+            let config = TrainConfig { feature_precision, ..TrainConfig::default() };
+            Wire::new(&counted, 2, build::bytes_of_row(&config, &data), 0).rows
+        };
+        let wide = rows(FeaturePrecision::F32);
+        for half in [FeaturePrecision::F16, FeaturePrecision::Bf16] {
+            assert_eq!(wide - rows(half), 50.0 * 12.0, "50 rows in a batch, 12 bytes less for each");
+        }
+    }
+
+    #[test]
     fn slow_links_are_the_bottleneck_and_hide_the_work() {
         let slow = machines(1e8, 1e-4);
         let rows = slow.network_seconds()[1];

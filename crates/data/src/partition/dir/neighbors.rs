@@ -54,8 +54,9 @@ impl Neighbors {
             let message = format!("rows run from {first} to {last}, not from 0 to {entries}");
             return Err(fault(INDPTR, message));
         }
-        let any_wrong = || (0..rows).into_par_iter().with_min_len(1 << 12).find_first(|&row| wrong(row));
-        if let Some(row) = if record.is_trusted() { None } else { any_wrong() } {
+        let find = || (0..rows).into_par_iter().with_min_len(1 << 12).find_first(|&row| wrong(row));
+        let found = if record.is_trusted() { None } else { find() };
+        if let Some(row) = found {
             let message = format!("row {row} does not have the {} entries of degrees.npy", degree(row));
             return Err(fault(INDPTR, message));
         }

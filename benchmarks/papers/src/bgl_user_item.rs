@@ -15,6 +15,7 @@
 
 use std::fmt;
 
+use graphmill_core::matrix::TableType;
 use graphmill_distributed::{rows::bytes_of_rows, sampler::bytes_of_a_hop};
 use graphmill_loader::feature::{Access, LinkOptions};
 use graphmill_plan::{
@@ -123,7 +124,7 @@ pub fn user_item() -> Table {
             let both = |bytes: [u64; 2]| many * (bytes[0] + bytes[1]) as f64;
             let wire = Wire {
                 hops: hops.iter().map(|&[n, e]| both(bytes_of_a_hop(asked(n), asked(e), false))).collect(),
-                rows: both(bytes_of_rows(asked(inputs), FEATURES)),
+                rows: both(bytes_of_rows(asked(inputs), FEATURES, TableType::F32)),
                 sums: 8.0 * (many - 1.0) * parameters,
                 skew: 1.0,
             };

@@ -103,7 +103,8 @@ impl Graph {
         Error::invalid(format!("indices[{e}] is node {u}, but there are {nodes} nodes"))
     }
 
-    /// Creates a graph from arrays that the external-memory builder has written and checked.
+    /// Creates a graph from arrays that the external-memory builder has written and checked, or
+    /// from files that were verified before. O(1).
     pub fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>, edge_weight: Option<Buffer<f32>>) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));

@@ -6,6 +6,7 @@
 //! holds the root of the tree, so it covers this second file as well.
 
 pub(crate) mod leaves;
+pub(crate) mod verified;
 
 use std::path::PathBuf;
 
@@ -17,8 +18,9 @@ use crate::{
     npy::Element,
 };
 
-/// Extent of the verification when a dataset is opened. Topology, labels, splits and sparse
-/// features are verified in every case.
+/// Extent of the verification when a dataset, or a part of a partitioned one, is opened. Topology,
+/// labels, splits and sparse features are verified in every case, once in each of their states:
+/// `verified.json` records the files that were verified ([`Verify::All`] ignores it).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Reads every file that was not verified at this place before, but no features that are larger

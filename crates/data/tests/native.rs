@@ -208,6 +208,52 @@ fn truncations_and_flipped_bits_are_reported_with_the_file() {
     }
 }
 
+/// Changes a byte of a file without a trace in its size, and sets its modification time.
+fn damage(file: &Path, time: std::time::SystemTime) {
+    let mut bytes = fs::read(file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(file, bytes).unwrap();
+    fs::File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn unchanged_files_are_not_read_again_and_changed_ones_are() {
+    for dataset in [single(), sparse()] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        dataset.save(&path).unwrap();
+        // files that were just written are not recorded
+        std::thread::sleep(std::time::Duration::from_millis(25));
+        assert_eq!(parts(&Dataset::open(&path).unwrap()), parts(&dataset));
+        let record = fs::read(path.join("verified.json")).unwrap();
+        assert_eq!(parts(&Dataset::open(&path).unwrap()), parts(&dataset));
+        let changed = |name: &str| {
+            let file = path.join(name);
+            let time = fs::metadata(&file).unwrap().modified().unwrap();
+            // nobody reads the file, unless everything is read
+            damage(&file, time);
+            Dataset::open(&path).unwrap();
+            assert!(fs::read(path.join("verified.json")).unwrap() == record, "nothing was verified");
+            let error = Dataset::open_verified(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name}: checksum: the file is damaged")), "{error}");
+            // the same damage at another time is found, and its repair
+            let later = time + std::time::Duration::from_millis(1);
+            fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+            let error = Dataset::open(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name}: checksum: the file is damaged")), "{error}");
+            damage(&file, time);
+        };
+        ["indices.npy", "edge_weight.npy", "labels.npy", "train.npy"].into_iter().for_each(changed);
+        changed(if dataset.features.data.kind().is_some() { "features.npy" } else { "features_indices.npy" });
+        assert_eq!(parts(&Dataset::open_verified(&path).unwrap()), parts(&dataset));
+        // the record may be lost, and a dataset with one may be replaced
+        fs::remove_file(path.join("verified.json")).unwrap();
+        assert_eq!(parts(&Dataset::open(&path).unwrap()), parts(&dataset));
+        dataset.save_replacing(&path).unwrap();
+        assert!(!path.join("verified.json").exists());
+    }
+}
+
 #[test]
 fn a_whole_file_of_the_wrong_kind_is_an_error() {
     let dir = tempfile::tempdir().unwrap();

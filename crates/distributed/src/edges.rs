@@ -21,8 +21,9 @@ use graphmill_loader::{
 use crate::{
     Messenger,
     messenger::Service,
-    ownership::Share,
+    ownership::{Share, group},
     row_requests::{place, read_shares},
+    row_words::append_rows,
     rows::ROWS,
     transport::Lane,
 };
@@ -71,13 +72,8 @@ impl EdgeOwnership {
 
     /// Groups edges by owner, with their positions in `ids`.
     fn by_owner(&self, ids: &[NodeId]) -> Vec<Share> {
-        let mut shares: Vec<Share> = (1..self.starts.len()).map(|_| Share::default()).collect();
-        for (i, &edge) in ids.iter().enumerate() {
-            let share = &mut shares[self.starts.partition_point(|&start| start <= edge) - 1];
-            share.ids.push(edge);
-            share.at.push(i as u32);
-        }
-        shares
+        let owner = |edge| self.starts.partition_point(|&start| start <= edge) - 1;
+        group(ids, self.starts.len() - 1, owner)
     }
 
     /// Positions of own edges in the graph of this rank.
@@ -160,9 +156,7 @@ struct EdgeRowService {
 
 impl Service for EdgeRowService {
     fn answer(&self, _: usize, ids: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        let (places, before) = (self.owners.places(ids)?, answer.len());
-        answer.resize(before + places.len() * self.own.dim(), 0);
-        self.own.read(&places, bytemuck::cast_slice_mut(&mut answer[before..])).map(drop)
+        append_rows(&*self.own, &self.owners.places(ids)?, answer)
     }
 
     fn lane(&self) -> Lane {

@@ -50,6 +50,7 @@ pub mod neighbors;
 pub mod numbers;
 pub mod ownership;
 mod row_requests;
+mod row_words;
 pub mod rows;
 pub mod sampler;
 pub mod sparse;

@@ -20,6 +20,7 @@ mod time;
 
 use std::{
     collections::{HashMap, VecDeque},
+    num::NonZero,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -29,7 +30,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Driver, Ending, Outgoing};
+use driver::{Driver, Ending, Outgoing, may_spin};
 use graphmill_core::{Error, Result};
 pub use queue::IN_FLIGHT_BYTES;
 use time::{Machine, Time};
@@ -195,7 +196,9 @@ impl Messenger {
             let shared = Arc::new(Shared::new(transport.rank(), transport.size(), options, out, time));
             let _ = ready.send(Ok(shared.clone()));
             let spawn = Box::new(move |answer: Box<dyn FnOnce() + Send>| threads.spawn(answer));
-            Driver::new(shared, transport, spawn, outbox).drive();
+            let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let spins = may_spin(cores, transport.ranks_on_host());
+            Driver::new(shared, transport, spawn, outbox).spinning(spins).drive();
         });
         let thread = thread.map_err(|e| Error::invalid(format!("cannot start the transport thread: {e}")))?;
         let most = options.patience.max(JOIN_TIME);

@@ -7,6 +7,9 @@
 
 use graphmill_core::{Error, NodeId, Result};
 use graphmill_data::partition::PartitionBook;
+use rayon::prelude::*;
+
+use crate::row_words::{MIN_PARALLEL, TASK_LEN};
 
 /// Nodes per word of the bitmap.
 const WORD: usize = 64;
@@ -217,14 +220,36 @@ impl NodeOwnership {
 
     /// Groups `ids` by owner: for each rank that owns some, the ids and their positions in `ids`.
     pub(crate) fn by_owner(&self, ids: &[NodeId]) -> Vec<Share> {
-        let mut shares: Vec<Share> = (0..self.size).map(|_| Share::default()).collect();
+        group(ids, self.size, |v| self.owner(v))
+    }
+}
+
+/// Groups `ids` by their owners, of `size` ranks, in the order of `ids`; many ids in parallel.
+pub(crate) fn group(ids: &[NodeId], size: usize, owner: impl Fn(NodeId) -> usize + Sync) -> Vec<Share> {
+    let of_run = |(run, ids): (usize, &[NodeId])| {
+        let mut shares: Vec<Share> = (0..size).map(|_| Share::default()).collect();
         for (i, &v) in ids.iter().enumerate() {
-            let share = &mut shares[self.owner(v)];
+            let share = &mut shares[owner(v)];
             share.ids.push(v);
-            share.at.push(i as u32);
+            share.at.push((run * TASK_LEN + i) as u32);
         }
         shares
+    };
+    if ids.len() < MIN_PARALLEL {
+        return of_run((0, ids));
     }
+    let runs: Vec<Vec<Share>> = ids.par_chunks(TASK_LEN).enumerate().map(of_run).collect();
+    let of_rank = |rank: usize| {
+        let shares = || runs.iter().map(|shares| &shares[rank]);
+        let len = shares().map(|share| share.ids.len()).sum();
+        let mut all = Share { ids: Vec::with_capacity(len), at: Vec::with_capacity(len) };
+        for Share { ids, at } in shares() {
+            all.ids.extend_from_slice(ids);
+            all.at.extend_from_slice(at);
+        }
+        all
+    };
+    (0..size).into_par_iter().map(of_rank).collect()
 }
 
 /// Nodes of a request that one rank owns.
@@ -253,6 +278,21 @@ mod tests {
                     assert_eq!((book.owner(v), book.place(v) as usize), (rank, i));
                 }
                 assert_eq!((0..1000).filter(|&v| book.owner(v) == rank).count(), own.len());
+            }
+        }
+    }
+
+    #[test]
+    fn requests_of_any_size_are_grouped_in_order() {
+        for len in [0, 1000, MIN_PARALLEL + TASK_LEN + 3] {
+            let ids: Vec<NodeId> = (0..len as NodeId).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+            let owner = |v: NodeId| (v >> 7) as usize % 3;
+            let shares = group(&ids, 4, owner);
+            assert_eq!(shares.len(), 4);
+            for (rank, share) in shares.iter().enumerate() {
+                let at: Vec<u32> = (0..len as u32).filter(|&i| owner(ids[i as usize]) == rank).collect();
+                assert_eq!(share.at, at);
+                assert!(share.ids.iter().eq(at.iter().map(|&i| &ids[i as usize])));
             }
         }
     }

@@ -10,7 +10,7 @@ use graphmill_loader::{
     feature::{OutputRows, OverlappedWork, TierTraffic},
 };
 
-use crate::{Messenger, messenger::HEADER, ownership::Share};
+use crate::{Messenger, messenger::HEADER, ownership::Share, row_words::place_rows};
 
 /// Maximum bytes of a reply: a request is split, so that the chunks are read, transferred and
 /// stored concurrently.
@@ -18,7 +18,8 @@ pub(crate) const MAX_REPLY_BYTES: usize = 512 << 10;
 /// Maximum number of pending replies per owner.
 pub(crate) const WINDOW: usize = 8;
 
-/// Most rows of `dim` values in a reply.
+/// Most rows of `dim` values in a reply, whatever the type of the values: only their owner knows
+/// it.
 pub(crate) fn rows_of_an_answer(dim: usize) -> usize {
     (MAX_REPLY_BYTES / 4 / dim.max(1)).max(1)
 }
@@ -37,7 +38,7 @@ pub(crate) fn read_shares(
 ) -> Result<Traffic> {
     let mut began = Instant::now();
     let mut work = Some(work);
-    let mut traffic = Traffic::default();
+    let (mut traffic, mut bytes) = (Traffic::default(), 0);
     let most = rows_of_an_answer(dim);
     // Owners alternate, and each has a few pending replies at most.
     let remote = || post.others().map(|to| shares[to].ids.len());
@@ -63,18 +64,12 @@ pub(crate) fn read_shares(
         }
         let Some((from, at, asking)) = asked.pop_front() else { break };
         let words = asking.wait()?;
-        let rows: &[f32] = bytemuck::cast_slice(&words[HEADER..]);
-        if rows.len() != at.len() * dim {
-            let message = format!("{} values of {} rows of {dim}", rows.len(), at.len());
-            return Err(Error::Peer { rank: from, message });
-        }
-        for (row, &i) in rows.chunks_exact(dim.max(1)).zip(at) {
-            let to = place(places, i) as usize;
-            out[to * dim..(to + 1) * dim].copy_from_slice(row);
-        }
+        let to: Vec<u32> = at.iter().map(|&i| place(places, i)).collect();
+        let words = words.get(HEADER..).unwrap_or_default();
+        bytes += place_rows(words, dim, &to, out).map_err(|message| Error::Peer { rank: from, message })?;
     }
     let rows = remote().sum::<usize>() as u64;
-    traffic.remote += TierTraffic::since(began, rows, rows * 4 * dim as u64);
+    traffic.remote += TierTraffic::since(began, rows, bytes);
     Ok(traffic)
 }
 

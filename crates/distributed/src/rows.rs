@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Error, Matrix, NodeId, Result};
+use graphmill_core::{Error, Matrix, NodeId, Result, matrix::TableType};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{
@@ -19,15 +19,22 @@ use crate::{
     Messenger, NodeOwnership,
     messenger::{HEADER, Service},
     row_requests::{place, read_shares, rows_of_an_answer},
+    row_words::{append_f32, append_rows, words_of_rows, write_rows},
     transport::Lane,
 };
 
 /// Number of the feature-row service. The services of other tables follow.
 pub const ROWS: u32 = 16;
-/// Bytes on the wire for requesting `rows` rows of `dim` values from a rank, and for the reply.
-pub fn bytes_of_rows(rows: usize, dim: usize) -> [u64; 2] {
-    let messages = rows.div_ceil(rows_of_an_answer(dim));
-    [HEADER * messages + rows, HEADER * messages + rows * dim].map(|words| 4 * words as u64)
+/// Bytes on the wire for requesting `rows` rows of `dim` values from a rank, and for the reply in
+/// values of type `kind`.
+pub fn bytes_of_rows(rows: usize, dim: usize, kind: TableType) -> [u64; 2] {
+    let most = rows_of_an_answer(dim);
+    let (messages, last) = (rows.div_ceil(most), rows % most);
+    let mut replies = (rows / most) * words_of_rows(most, dim, kind);
+    if last > 0 {
+        replies += words_of_rows(last, dim, kind);
+    }
+    [HEADER * messages + rows, HEADER * messages + replies].map(|words| 4 * words as u64)
 }
 
 /// Rows of remote nodes. It is never asked for own rows.
@@ -36,12 +43,20 @@ pub struct Remote {
     book: Arc<NodeOwnership>,
     service: u32,
     dim: usize,
+    kind: TableType,
 }
 
 impl Remote {
     /// Creates the tier of rows of `dim` values, read by the owners' service of that number.
     pub fn new(post: Arc<Messenger>, book: Arc<NodeOwnership>, service: u32, dim: usize) -> Self {
-        Self { post, book, service, dim }
+        Self { post, book, service, dim, kind: TableType::F32 }
+    }
+
+    /// Expects rows in values of type `kind` (f32 if not called): [`Feature::row_bytes`] depends on
+    /// it. Rows of any type are read, because replies name theirs.
+    #[must_use]
+    pub fn stored_in(self, kind: TableType) -> Self {
+        Self { kind, ..self }
     }
 }
 
@@ -59,7 +74,7 @@ impl Feature for Remote {
     }
 
     fn row_bytes(&self) -> u64 {
-        4 * self.dim as u64
+        (self.dim * self.kind.width()) as u64
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
@@ -122,9 +137,9 @@ impl Table {
                 let table = table.read().unwrap_or_else(PoisonError::into_inner);
                 let (dim, view) = (table.num_cols(), table.view());
                 let from = view.host();
-                for (&row, &to) in rows.iter().zip(at) {
-                    out[to as usize * dim..][..dim].copy_from_slice(&from[row as usize * dim..][..dim]);
-                }
+                write_rows(at, dim, out, &|i, to| {
+                    to.copy_from_slice(&from[rows[i] as usize * dim..][..dim]);
+                });
                 let count = rows.len() as u64;
                 let host = TierTraffic::since(began, count, count * 4 * dim as u64);
                 Ok(Traffic { host, ..Traffic::default() })
@@ -132,24 +147,16 @@ impl Table {
         }
     }
 
-    /// Appends the bits of these rows.
+    /// Appends these rows and their type.
     fn append(&self, places: &[u32], words: &mut Vec<u32>) -> Result<()> {
         match self {
-            Self::Constant(feature) => {
-                let before = words.len();
-                words.resize(before + places.len() * feature.dim(), 0);
-                feature.read(places, bytemuck::cast_slice_mut(&mut words[before..]))?;
-            }
+            Self::Constant(feature) => append_rows(&**feature, places, words),
             Self::Written(table) => {
-                let table = table.read().unwrap_or_else(PoisonError::into_inner);
-                let (dim, rows) = (table.num_cols(), table.view());
-                let rows = rows.host();
-                let rows: &[u32] = bytemuck::cast_slice(rows);
-                words.reserve(places.len() * dim);
-                places.iter().for_each(|&i| words.extend_from_slice(&rows[i as usize * dim..][..dim]));
+                let dim = table.read().unwrap_or_else(PoisonError::into_inner).num_cols();
+                let at: Vec<u32> = (0..places.len() as u32).collect();
+                append_f32(places.len() * dim, words, |out| self.read_to(places, &at, out).map(drop))
             }
         }
-        Ok(())
     }
 }
 
@@ -324,7 +331,9 @@ impl Feature for ConcatRows {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        let half = self.tables.first().and_then(|table| table.capabilities().half);
+        let is_same = self.tables.iter().all(|table| table.capabilities().half == half);
+        Capabilities { half: half.filter(|_| is_same), ..Capabilities::default() }
     }
 }
 

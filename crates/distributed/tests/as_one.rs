@@ -6,6 +6,7 @@ use graphmill_core::{
     Block, Features, Graph, Matrix, NodeId, WholeDegrees,
     block::Aggregation,
     keyed,
+    matrix::TableType,
     options::OwnOptions,
     typed::{NodeType, Relation, Schema, TypedGraph},
 };
@@ -227,17 +228,29 @@ fn samplers_of_several_lists_draw_the_blocks_of_a_single_process() {
 }
 
 #[test]
-fn rows_match_the_whole_table() {
+fn rows_match_the_whole_table_and_have_the_bytes_of_its_type() {
     let dim = 5;
-    let table: Vec<f32> = (0..NODES * dim).map(|i| i as f32 * 0.37 - 40.0).collect();
+    let values: Vec<f32> = (0..NODES * dim).map(|i| i as f32 * 0.37 - 40.0).collect();
+    for (_, kind) in TableType::ALL {
+        let whole = Host::resident(&Features::f32(dim, values.clone()), kind).unwrap();
+        let mut table = vec![0.0; NODES * dim];
+        whole.read(&(0..NODES as NodeId).collect::<Vec<_>>(), &mut table).unwrap();
+        rows_match(dim, &table, kind);
+    }
+}
+
+/// Asserts that ranks read the rows of `table`, which they store in values of type `kind`.
+fn rows_match(dim: usize, table: &[f32], kind: TableType) {
     on_ranks(4, |post, book| {
         let rows: Vec<f32> = book.own().flat_map(|v| table[v as usize * dim..][..dim].to_vec()).collect();
-        let own: Arc<dyn Feature> = Arc::new(Host::new(&Features::f32(dim, rows)));
+        let own: Arc<dyn Feature> = Arc::new(Host::resident(&Features::f32(dim, rows), kind).unwrap());
         let own = Table::Constant(own);
         post.serve(ROWS, Arc::new(RowService::new(book.clone(), own.clone())));
         let all = Collective::new(post.clone());
         all.barrier(1).unwrap();
-        let remote = Arc::new(Remote::new(post.clone(), book.clone(), ROWS, dim));
+        let remote = Remote::new(post.clone(), book.clone(), ROWS, dim).stored_in(kind);
+        assert_eq!(remote.row_bytes(), (dim * kind.width()) as u64);
+        let remote = Arc::new(remote);
         let feature = OwnedAndRemoteRows::new(book.clone(), own, remote);
         let ids: Vec<NodeId> = (0..300).map(|i| (i * 131 + 7 * post.rank() as u32) % NODES as u32).collect();
         let mut out = Matrix::default();
@@ -247,6 +260,7 @@ fn rows_match_the_whole_table() {
         assert_eq!(out.view().host(), expected);
         let others = ids.iter().filter(|&&v| !book.is_own(v)).count() as u64;
         assert_eq!((traffic.remote.rows, traffic.host.rows), (others, ids.len() as u64 - others));
+        assert_eq!(traffic.remote.bytes, others * (dim * kind.width()) as u64);
         let mut sparse = vec![-1.0; 2 * ids.len() * dim];
         let at: Vec<u32> = (0..ids.len() as u32).map(|i| 2 * i + 1).collect();
         feature.read_to(&ids, OutputRows::At(&at), &mut sparse).unwrap();
@@ -257,7 +271,7 @@ fn rows_match_the_whole_table() {
         let asked: u64 = post
             .others()
             .map(|to| ids.iter().filter(|&&v| book.owner(v) == to).count())
-            .map(|rows| bytes_of_rows(rows, dim).iter().sum::<u64>())
+            .map(|rows| bytes_of_rows(rows, dim, kind).iter().sum::<u64>())
             .sum();
         all.barrier(2).unwrap();
         let gathered = all.gather(3, &[2 * asked as u32, post.sent(ROWS).bytes as u32]).unwrap();

@@ -21,7 +21,7 @@ use graphmill_data::{
     verification::{ChunkVerifier, Verify},
 };
 use graphmill_loader::{
-    feature::{Disk, DiskOptions, Host, SparseDisk},
+    feature::{Disk, DiskOptions, Host, SparseDisk, cached::RowFormat},
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
@@ -267,12 +267,12 @@ pub(crate) fn rows(config: &TrainConfig, data: &Dataset, placement: MemoryPlacem
     Ok(Host::resident(&data.features, kind)?)
 }
 
-/// Words of 32 bits of a feature row in a message between ranks: its values or, if rows stay
-/// sparse, its end and the mean of its columns and values.
-pub fn words_of_row(config: &TrainConfig, data: &Dataset) -> usize {
-    match keeps_sparse(config, data) {
-        false => data.features.dim,
-        true => 1 + 2 * data.features.stored().div_ceil(data.num_nodes().max(1)),
+/// Bytes of a feature row in a message between ranks: its values in the type in which their owner
+/// holds them or, if rows stay sparse, its end and the mean of its columns and values.
+pub fn bytes_of_row(config: &TrainConfig, data: &Dataset) -> usize {
+    match memory::row_format(config, data) {
+        RowFormat::Dense(kind) => kind.width() * data.features.dim,
+        RowFormat::Sparse => 4 + 8 * data.features.stored().div_ceil(data.num_nodes().max(1)),
     }
 }
 

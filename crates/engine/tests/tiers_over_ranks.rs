@@ -82,6 +82,8 @@ fn rows_of_16_bits_have_the_same_bits_on_disk_and_on_devices() {
             assert_eq!(epoch.traffic.rows(), memory.traffic.rows(), "{precision} {options}");
             let device = epoch.traffic.device;
             assert_eq!(device.bytes, 24 * device.rows, "12 values of two bytes");
+            let remote = epoch.traffic.remote;
+            assert!(remote.bytes == 24 * remote.rows && remote.rows > 0, "{precision} {options}: {remote:?}");
         }
     }
 }

@@ -120,7 +120,7 @@ pub fn plan(
     // rows that a machine caches are not requested
     counted.remote_rows = ((1.0 - cache.hit_rate) * counted.remote_rows as f64).round() as u64;
     let model = build::model(config, data)?;
-    let wire = Wire::new(&counted, count, build::words_of_row(config, data), model.num_params());
+    let wire = Wire::new(&counted, count, build::bytes_of_row(config, data), model.num_params());
     // Rows for others are read like own ones; every received row was sent by another machine.
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
     let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;

@@ -24,6 +24,7 @@
 //! The model omits the loading before the first epoch, evaluation, and the overlap of sums with the
 //! backward pass.
 
+use graphmill_core::matrix::TableType;
 use graphmill_distributed::{
     messenger::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop, walks::bytes_of_a_step,
 };
@@ -57,13 +58,13 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Computes the traffic of requests counted over `parts` machines, for rows of `dim` words and
-    /// `parameters` parameters.
-    pub fn new(counted: &CrossRequests, parts: usize, dim: usize, parameters: usize) -> Self {
+    /// Computes the traffic of requests counted over `parts` machines, for rows of `bytes_of_row` bytes
+    /// and `parameters` parameters.
+    pub fn new(counted: &CrossRequests, parts: usize, bytes_of_row: usize, parameters: usize) -> Self {
         let batches = counted.batches.max(1) as f64;
         // Pairs of requesting and serving machines in each batch.
         let pairs = (parts * (parts - 1)) as f64;
-        let no_rows = bytes_of_rows(1, 0);
+        let no_rows = bytes_of_rows(1, 0, TableType::F32);
         let headers = |bytes: [u64; 2]| pairs * (bytes[0] + bytes[1]) as f64;
         let hop = |of: &Hop| {
             let (requests, edges) = (of.requests as f64, of.edges as f64);
@@ -76,7 +77,7 @@ impl Wire {
         let rows = counted.remote_rows as f64 / batches;
         Self {
             hops: counted.hops.iter().map(hop).collect(),
-            rows: headers(no_rows) + rows * 4.0 * (1 + dim) as f64,
+            rows: headers(no_rows) + rows * (4 + bytes_of_row) as f64,
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
             skew: counted.skew,
         }
@@ -86,7 +87,7 @@ impl Wire {
     /// instead of one, over `parts` machines.
     pub(crate) fn add_rows(&mut self, words: f64, types: usize, parts: usize) {
         let pairs = (parts * (parts - 1)) as f64;
-        let headers = pairs * bytes_of_rows(1, 0).iter().sum::<u64>() as f64;
+        let headers = pairs * bytes_of_rows(1, 0, TableType::F32).iter().sum::<u64>() as f64;
         self.rows += 4.0 * words + headers * types.saturating_sub(1) as f64;
     }
 
@@ -294,6 +295,24 @@ mod tests {
         assert!(train > 0.07 && train < 0.07 + 2.0 * POLL_LATENCY);
         assert!((epochs[1].epoch_seconds - (99.0 * train + batch)).abs() < 1e-9, "{epochs:?}");
         assert_eq!((epochs[0].bottleneck, epochs[1].bottleneck), ("train", "train"));
+    }
+
+    #[test]
+    fn rows_of_16_bits_take_half_the_bytes() {
+        use graphmill_data::generate::{GenerateOptions, generate};
+        use graphmill_engine::{TrainConfig, build, config::FeaturePrecision};
+
+        let options = GenerateOptions { nodes: 60, dim: 6, ..GenerateOptions::default() };
+        let data = generate("sbm", &options).unwrap();
+        let counted = CrossRequests { batches: 2, remote_rows: 100, ..CrossRequests::default() };
+        let rows = |feature_precision| {
+            let config = TrainConfig { feature_precision, ..TrainConfig::default() };
+            Wire::new(&counted, 2, build::bytes_of_row(&config, &data), 0).rows
+        };
+        let wide = rows(FeaturePrecision::F32);
+        for half in [FeaturePrecision::F16, FeaturePrecision::Bf16] {
+            assert_eq!(wide - rows(half), 50.0 * 12.0, "50 rows in a batch, 12 bytes less for each");
+        }
     }
 
     #[test]

@@ -9,7 +9,10 @@ use crate::{
     atomic, checksum,
     npy::{self, Dtype, Element},
     signed::FileEntry,
-    verification::{self, Verify, leaves},
+    verification::{
+        self, Verify, leaves,
+        verified::{FileState, Record},
+    },
 };
 
 /// Bytes of a file that are scanned before their pages are released.
@@ -26,6 +29,8 @@ pub(crate) struct Files<'a> {
     pub(crate) entries: &'a BTreeMap<String, FileEntry>,
     /// Extent of the verification.
     pub(crate) verify: Verify,
+    /// Record of verified files, whose checksums and values are not read again.
+    pub(crate) record: Option<&'a Record>,
 }
 
 impl Files<'_> {
@@ -105,14 +110,18 @@ impl Files<'_> {
     }
 
     /// Maps a file as [`Files::map`] does and, in the same pass, verifies its checksum and returns
-    /// the first value for which `bad` holds.
+    /// the first value for which `bad` holds. A file that the record has was found without any.
     pub(crate) fn scan<T: Element>(
         &self,
         name: &str,
         shape: &[usize],
         bad: impl Fn(&T) -> bool + Sync,
     ) -> Result<(Buffer<T>, Option<usize>)> {
+        let state = self.record.and_then(|_| FileState::of(self.dir, name));
         let (bytes, data) = self.map::<T>(name, shape)?;
+        if self.record.is_some_and(|record| record.knows(name, state)) {
+            return Ok((data, None));
+        }
         let header = bytes.len() - size_of_val(&data[..]);
         let first = self.verify(name, &bytes, &|start, chunk| {
             // A chunk of the file begins with a value, because the data begins at a multiple of
@@ -123,6 +132,9 @@ impl Files<'_> {
             let place = any.then(|| values.iter().position(&bad)).flatten();
             place.map(|i| (at - header) / size_of::<T>() + i)
         })?;
+        if let (Some(record), None) = (self.record, first) {
+            record.add(self.dir, name, state);
+        }
         Ok((data, first))
     }
 

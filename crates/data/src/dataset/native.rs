@@ -19,10 +19,11 @@
 //! original_ids.npy  u32 [V]         only in a reordered dataset: original node ids, a permutation
 //! ```
 //!
-//! The directory may also hold two files that the manifest does not list. `features_checksums.npy`
-//! has the checksum of each MiB of `features.npy` ([`crate::verification`]), whose root is in the
+//! The directory may also hold files that the manifest does not list. `features_checksums.npy` has
+//! the checksum of each MiB of `features.npy` ([`crate::verification`]), whose root is in the
 //! manifest. `edge_alias.bin` is a cache of the alias tables of the edge weights
-//! ([`graphmill_core::Graph::alias_tables`]), and may be deleted at any time.
+//! ([`graphmill_core::Graph::alias_tables`]), and `verified.json` records the files that were
+//! verified at this place; both may be deleted at any time.
 
 mod check;
 mod names;
@@ -67,7 +68,8 @@ impl Dataset {
 
     /// Maps the dataset in `dir` after checking it: manifest, sizes, shapes, types and checksums of
     /// all files, ids, labels, finite features. Reads every byte once, in parallel, and releases
-    /// pages on the way.
+    /// pages on the way. Files that are unchanged since an earlier call verified them are not read
+    /// again: `verified.json` records their sizes, times and inodes.
     ///
     /// A directory of format 2 ([`crate::typed`]) with one node type, one edge type and at
     /// most one task, the classification of its nodes, opens as well.
@@ -82,7 +84,8 @@ impl Dataset {
         Self::open_with(dir, Verify::Once)
     }
 
-    /// Maps a dataset as [`Dataset::open`] does, and reads every byte however large the files are.
+    /// Maps a dataset as [`Dataset::open`] does, and reads every byte, however large the files are
+    /// and whether or not they were verified before.
     ///
     /// # Errors
     /// As for [`Dataset::open`].

@@ -101,7 +101,6 @@ mod text_rows;
 mod topology;
 mod validate;
 mod values;
-mod verified;
 mod write;
 
 pub use builder::{EdgeBuilder, NodeBuilder, TaskBuilder, TypedBuilder};

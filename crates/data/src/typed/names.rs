@@ -10,8 +10,6 @@ pub(super) const EDGES: &str = "edges";
 pub(super) const TASKS: &str = "tasks";
 /// Document of the operations that were applied to columns.
 pub(crate) const PREPROCESSING: &str = "preprocessing.json";
-/// Record of files that were verified; the manifest does not list it.
-pub(super) const VERIFIED: &str = "verified.json";
 
 pub(super) const FEATURES: &str = "features.npy";
 pub(super) const FEATURES_INDPTR: &str = "features_indptr.npy";

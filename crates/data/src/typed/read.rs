@@ -1,7 +1,7 @@
 //! Opening of a typed dataset: every file is mapped after its header and size are checked, and read
 //! once in its life at this place to verify its checksum and contents.
 
-use std::{cell::RefCell, path::Path};
+use std::path::Path;
 
 use graphmill_core::{Buffer, Error, Labels, Result, SparseRows, Split, location::Location};
 
@@ -15,7 +15,6 @@ use super::{
         NEGATIVE_PAIRS, NEGATIVE_SOURCES, NEGATIVE_STARTS, ORIGINAL_IDS, PREPROCESSING, SEEDS, SPLIT,
         TARGETS, TIME, WEIGHTS,
     },
-    verified::Verified,
 };
 use crate::{
     checksum,
@@ -26,7 +25,7 @@ use crate::{
     },
     npy::Element,
     signed::SignedManifest,
-    verification::Verify,
+    verification::{Verify, verified::Record},
 };
 
 /// Maps the dataset in `dir` after checking it. Sizes, headers and shapes are compared with the
@@ -37,19 +36,8 @@ use crate::{
 /// The first file that is damaged, or all inconsistencies of the contents.
 pub(super) fn open(dir: &Path, verify: Verify) -> Result<TypedDataset> {
     let manifest = Manifest::read(dir)?;
-    let known = match verify {
-        Verify::All => Verified::new(&manifest.checksum),
-        _ => Verified::read(dir, &manifest.checksum),
-    };
-    let reader = Reader {
-        dir,
-        manifest: &manifest,
-        verify,
-        known,
-        found: RefCell::new(Verified::new(&manifest.checksum)),
-        is_trusted: true.into(),
-    };
-    reader.dataset()
+    let record = Record::open(dir, &manifest.checksum, verify);
+    Reader { dir, manifest: &manifest, verify, record }.dataset()
 }
 
 /// Open directory with a parsed manifest.
@@ -57,17 +45,13 @@ struct Reader<'a> {
     dir: &'a Path,
     manifest: &'a Manifest,
     verify: Verify,
-    /// Files that were verified earlier.
-    known: Verified,
-    /// Files that are verified now.
-    found: RefCell<Verified>,
-    /// True while all files were verified earlier.
-    is_trusted: std::cell::Cell<bool>,
+    record: Record,
 }
 
 impl Reader<'_> {
     fn files(&self) -> Files<'_> {
-        Files { dir: self.dir, manifest: FILE_NAME, entries: &self.manifest.files, verify: self.verify }
+        let (entries, record) = (&self.manifest.files, Some(&self.record));
+        Files { dir: self.dir, manifest: FILE_NAME, entries, verify: self.verify, record }
     }
 
     fn dataset(&self) -> Result<TypedDataset> {
@@ -82,14 +66,14 @@ impl Reader<'_> {
         data.nodes = m.node_types.iter().map(|entry| self.nodes(entry)).collect::<Result<_>>()?;
         data.edges = m.edge_types.iter().map(|entry| self.edges(entry)).collect::<Result<_>>()?;
         data.tasks = m.tasks.iter().map(|entry| self.task(entry, &data)).collect::<Result<_>>()?;
-        if self.is_trusted.get() {
+        if self.record.is_trusted() {
             return Ok(data);
         }
         let faults = data.faults(false);
         if !faults.is_empty() {
             return Err(Location::new(self.dir, "contents").error(faults.join("\n")));
         }
-        self.found.borrow().store(self.dir);
+        self.record.store(self.dir);
         Ok(data)
     }
 
@@ -99,18 +83,7 @@ impl Reader<'_> {
         if is_deferred {
             return self.files().map_deferred(path, shape);
         }
-        let before = Verified::stamp(self.dir, path);
-        let is_known = self.known.has(self.dir, path);
-        let data = if is_known {
-            self.files().map(path, shape)?.1
-        } else {
-            self.is_trusted.set(false);
-            let (data, bad) = self.files().scan::<T>(path, shape, |_| false)?;
-            debug_assert!(bad.is_none());
-            data
-        };
-        self.found.borrow_mut().add(self.dir, path, before);
-        Ok(data)
+        self.files().read(path, shape)
     }
 
     fn read<T: Element>(&self, path: &str, shape: &[usize]) -> Result<Buffer<T>> {
@@ -129,18 +102,15 @@ impl Reader<'_> {
 
     /// Maps rows of floats, of which every value must be finite, as [`Reader::array`] does.
     fn finite<T: Element>(&self, path: &str, shape: &[usize], is_deferred: bool) -> Result<Buffer<T>> {
-        let before = Verified::stamp(self.dir, path);
-        if is_deferred || self.known.has(self.dir, path) {
-            return self.array(path, shape, is_deferred);
+        if is_deferred {
+            return self.files().map_deferred(path, shape);
         }
-        self.is_trusted.set(false);
         let (data, bad) = self.files().scan::<T>(path, shape, |x| !x.finite())?;
         if let Some(i) = bad {
             let (row, column) = (i / shape[1].max(1), i % shape[1].max(1));
             let message = format!("column {column} of row {row} is not a finite number");
             return Err(Location::new(&self.dir.join(path), "contents").error(message));
         }
-        self.found.borrow_mut().add(self.dir, path, before);
         Ok(data)
     }
 
@@ -230,7 +200,7 @@ impl Reader<'_> {
             let indptr = self.read(&file(FEATURES_INDPTR), &[self.one_more(rows)?])?;
             let indices = self.read(&file(FEATURES_INDICES), &stored)?;
             let values = self.read(&file(FEATURES_VALUES), &stored)?;
-            let rows = if self.is_trusted.get() {
+            let rows = if self.record.is_trusted() {
                 Ok(SparseRows::of_sound(width, indptr, indices, values))
             } else {
                 SparseRows::new(width, indptr, indices, values)

@@ -2,14 +2,15 @@
 
 use std::{ffi::OsString, fs, io, path::Path};
 
-use super::names::{EDGES, NODES, PREPROCESSING, TASKS, VERIFIED, is_known};
-use crate::{alias_file::is_alias_file, verification::leaves};
+use super::names::{EDGES, NODES, PREPROCESSING, TASKS, is_known};
+use crate::{
+    alias_file::is_alias_file,
+    verification::{leaves, verified},
+};
 
 /// Returns true if a typed dataset has an entry of that name in its directory, beside the manifest.
 pub(crate) fn is_own_entry(name: &str) -> bool {
-    // A killed process leaves the temporary sibling of the record.
-    let is_temporary = name.starts_with(&format!(".{VERIFIED}.")) && name.ends_with(".tmp");
-    [NODES, EDGES, TASKS, PREPROCESSING, VERIFIED].contains(&name) || is_temporary
+    [NODES, EDGES, TASKS, PREPROCESSING].contains(&name) || verified::is_own_file(name)
 }
 
 /// Relative path of a file within the directories of types and tasks in `dir` that no typed dataset

@@ -27,6 +27,9 @@ use crate::{
 /// Minimum and maximum time between two polls: each poll takes a core from computations, on virtual
 /// machines for tens of microseconds, and frames of 1 Gbit/s arrive every half a millisecond.
 const POLL_INTERVAL: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(1)];
+/// Time after the last message in which a driver polls without a pause, if it has a core for that:
+/// the reply to a request, and the next message of an exchange, are often there by then.
+const SPIN_TIME: Duration = Duration::from_micros(50);
 /// Between these limits, the pause is this fraction of the idle time, so that no receiver waits
 /// longer by more than this fraction.
 const IDLE_DIVISOR: u32 = 4;
@@ -36,6 +39,12 @@ const RECEIVE_BATCH: usize = 16;
 const FAILURE_REPORT_TIME: Duration = Duration::from_secs(1);
 /// Number of heartbeats within the timeout of other ranks.
 const HEARTBEATS: u32 = 8;
+
+/// Returns true if the `ranks` ranks of a machine with `cores` cores may poll without pauses: each
+/// has a second core for its computations.
+pub(super) fn may_spin(cores: usize, ranks: usize) -> bool {
+    cores >= 2 * ranks
+}
 
 /// Command to the driver.
 pub(super) enum Outgoing {
@@ -89,6 +98,8 @@ pub(super) struct Driver<T> {
     beaten: Duration,
     /// Time of the last message in either direction.
     active: Duration,
+    /// True if the driver polls without pauses for [`SPIN_TIME`] after a message.
+    spins: bool,
     has_failed: bool,
 }
 
@@ -107,9 +118,16 @@ impl<T: Transport> Driver<T> {
             phase: Phase::Talking,
             beaten: now,
             active: now,
+            spins: false,
             has_failed: false,
             shared,
         }
+    }
+
+    /// The same driver, which polls without pauses for a short time after a message if `spins` is
+    /// set.
+    pub(super) fn spinning(self, spins: bool) -> Self {
+        Self { spins, ..self }
     }
 
     /// Runs until the messenger ends or fails.
@@ -283,11 +301,14 @@ impl<T: Transport> Driver<T> {
             self.active = now;
         }
         // A single rank receives no messages.
-        Ok(Some(if self.shared.size > 1 {
-            ((now - self.active) / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])
-        } else {
-            self.beat_interval()
-        }))
+        if self.shared.size == 1 {
+            return Ok(Some(self.beat_interval()));
+        }
+        let quiet = now - self.active;
+        if self.spins && quiet < SPIN_TIME {
+            return Ok(Some(Duration::ZERO));
+        }
+        Ok(Some((quiet / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])))
     }
 
     /// Waits until the sent messages have been taken, within the timeout; terminates the job if it

@@ -70,6 +70,58 @@ fn every_request_gets_its_reply() {
     assert!(sent.iter().all(|&(messages, bytes)| messages == 304 && bytes > 300 * 20 + 28), "{sent:?}");
 }
 
+/// Clock that a test sets, in microseconds.
+#[derive(Clone, Default)]
+struct Clock(Arc<AtomicU64>);
+
+impl Time for Clock {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.0.load(Relaxed))
+    }
+
+    fn wait<'m>(
+        &self,
+        _: &'m Mutex<Mailboxes>,
+        boxes: MutexGuard<'m, Mailboxes>,
+        _: &Condvar,
+        _: Duration,
+    ) -> MutexGuard<'m, Mailboxes> {
+        boxes
+    }
+}
+
+#[test]
+fn drivers_spin_for_a_limited_time_after_a_message_and_then_pause() {
+    let clock = Clock::default();
+    let start = |(rank, end): (usize, Local)| {
+        let (out, outbox) = channel();
+        let options = MessengerOptions { patience: LONG, threads: 1 };
+        let shared = Arc::new(Shared::new(rank, 2, options, out, Box::new(clock.clone())));
+        let driver = Driver::new(shared.clone(), end, Box::new(|_| {}), outbox).spinning(rank == 0);
+        (shared, driver)
+    };
+    let mut ranks: Vec<_> = local(2).into_iter().enumerate().map(start).collect();
+    let (sender, mut other) = ranks.pop().unwrap();
+    let (receiver, mut driver) = ranks.pop().unwrap();
+    let (none, pause) = (Some(Duration::ZERO), Some(Duration::from_micros(200)));
+    let at = |micros: u64, of: &mut Driver<Local>| {
+        clock.0.store(micros, Relaxed);
+        of.turn()
+    };
+    let taken = || lock(&receiver.boxes).mail.values().map(VecDeque::len).sum::<usize>();
+    assert_eq!([0, 49, 50, 300].map(|micros| at(micros, &mut driver)), [none, none, pause, pause]);
+    assert_eq!(at(300, &mut other), pause, "a driver without a core of its own pauses");
+    for (time, count) in [(1000, 1), (1020, 2), (1090, 3)] {
+        sender.send(0, Lane::Urgent, kind::PUT, 0, count, |words| words.push(7));
+        at(time, &mut other);
+        // taken in the next turn, which begins the time again
+        assert_eq!((at(time, &mut driver), taken()), (none, count as usize));
+        assert_eq!(at(time + 19, &mut driver), none);
+    }
+    assert_eq!([1139, 1140].map(|micros| at(micros, &mut driver)), [none, pause]);
+    assert!(may_spin(4, 2) && !may_spin(3, 2) && !may_spin(1, 1));
+}
+
 #[test]
 fn sums_follow_rank_order_bit_for_bit() {
     for size in 1..5 {

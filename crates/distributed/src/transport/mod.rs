@@ -29,6 +29,12 @@ pub trait Transport {
     /// Number of ranks.
     fn size(&self) -> usize;
 
+    /// Number of ranks on the machine of this one, itself included: all of them, unless the
+    /// transport knows better.
+    fn ranks_on_host(&self) -> usize {
+        self.size()
+    }
+
     /// Sends a frame to another rank, without waiting for its receipt.
     ///
     /// # Errors

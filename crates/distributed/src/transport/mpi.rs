@@ -32,6 +32,7 @@ pub struct Mpi {
     world: SimpleCommunicator,
     /// Pending sends by rank.
     sends: Vec<VecDeque<PendingSend>>,
+    ranks_on_host: usize,
     /// Finalizes MPI when dropped, after all other fields.
     _universe: Universe,
 }
@@ -65,7 +66,8 @@ impl Mpi {
         }
         let world = universe.world();
         let sends = (0..world.size()).map(|_| VecDeque::new()).collect();
-        Ok(Self { world, sends, _universe: universe })
+        let ranks_on_host = world.split_shared(0).size() as usize;
+        Ok(Self { world, sends, ranks_on_host, _universe: universe })
     }
 
     /// Drops the frames for that rank that are complete.
@@ -91,6 +93,10 @@ impl Transport for Mpi {
 
     fn size(&self) -> usize {
         self.world.size() as usize
+    }
+
+    fn ranks_on_host(&self) -> usize {
+        self.ranks_on_host
     }
 
     fn send(&mut self, to: usize, frame: Frame) -> Result<()> {

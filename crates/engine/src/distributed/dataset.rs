@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Graph, Labels, NodeId, WholeDegrees, progress::Quiet};
+use graphmill_core::{Buffer, Graph, Labels, NodeId, WholeDegrees, progress::Quiet, rank};
 use graphmill_data::{
     Dataset,
     dataset::Normalization,
@@ -207,7 +207,7 @@ impl RankDataset {
 fn own_graph(config: &TrainConfig, dir: &PartitionDir, parts: &[Part], ranks: &Ranks) -> Result<Graph> {
     let graph = dir.graph_of(parts)?;
     let of_out = match config.own.get::<WeightOptions>().edge_weights.reads_out_degrees() {
-        true => Some(out_degrees(ranks, graph.indices(), dir.num_nodes())?),
+        true => Some(out_degrees(ranks, &graph)?),
         false => None,
     };
     Ok(graph.with_whole_degrees(WholeDegrees { of_in: dir.degrees.clone(), of_out }))
@@ -216,10 +216,9 @@ fn own_graph(config: &TrainConfig, dir: &PartitionDir, parts: &[Part], ranks: &R
 /// Number of nodes whose out-degrees ranks exchange at once.
 const DEGREE_CHUNK: usize = 1 << 20;
 
-/// Out-degrees of all `nodes` nodes in the whole graph, of which `indices` are this rank's edges.
-fn out_degrees(ranks: &Ranks, indices: &[NodeId], nodes: usize) -> Result<Vec<u32>> {
-    let mut degrees = vec![0u32; nodes];
-    indices.iter().for_each(|&u| degrees[u as usize] += 1);
+/// Out-degrees of all nodes in the whole graph, of which `own` has all nodes and this rank's edges.
+fn out_degrees(ranks: &Ranks, own: &Graph) -> Result<Vec<u32>> {
+    let mut degrees = rank::out_degrees(own);
     for chunk in degrees.chunks_mut(DEGREE_CHUNK) {
         let gathered = ranks.gather(chunk)?;
         chunk.fill(0);

@@ -15,17 +15,11 @@ use graphmill_distributed::numbers::{of_words, to_words};
 use graphmill_loader::Extracted;
 use graphmill_nn::model::{Model, Part};
 
-use super::Ranks;
+use super::{Ranks, gradients::parts};
 use crate::{
     Result,
     learner::{BatchShare, GradientExchange, StepContext, num_seeds},
 };
-
-/// Parts of a model, in the order in which its backward pass completes them.
-fn parts(model: &Model) -> impl Iterator<Item = Part> + use<> {
-    let layers = (0..model.num_layers()).rev().map(Part::Layer);
-    [Part::Head].into_iter().chain(layers).chain([Part::Input])
-}
 
 impl Ranks {
     /// Sums the shares of each batch over ranks, and agrees on a stop and on a checkpoint.

@@ -39,6 +39,8 @@ pub(super) struct OwnRows {
     dim: usize,
     /// Type of the values at rest, if they are dense.
     kind: TableType,
+    /// Type of the values of dense rows that other ranks send.
+    sent: TableType,
     /// Bytes of the rows in host memory; 0 if they are on disk.
     resident: u64,
     on_disk: bool,
@@ -59,7 +61,7 @@ impl OwnRows {
         ranks: &Ranks,
         dim: usize,
     ) -> Result<Self> {
-        let sparse = mean_stored(config, parts, ranks, dim)?;
+        let (sparse, sent) = agreed(config, parts, ranks, dim)?;
         // the density of a single part may differ from that of all
         let config = &TrainConfig {
             sparse: if sparse.is_some() { Switch::On } else { Switch::Off },
@@ -116,7 +118,7 @@ impl OwnRows {
             Some(_) => post.serve(ROWS, Arc::new(SparseRowService::new(book, rows.clone()))),
             None => post.serve(ROWS, Arc::new(RowService::new(book, Table::Constant(rows.clone())))),
         }
-        Ok(Self { rows, dim, kind, resident, on_disk, sparse })
+        Ok(Self { rows, dim, kind, sent, resident, on_disk, sparse })
     }
 
     /// Returns true if the rows are read from files.
@@ -229,7 +231,7 @@ impl OwnRows {
     }
 
     fn remote(&self, ranks: &Ranks) -> Remote {
-        Remote::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.dim)
+        Remote::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.dim).stored_in(self.sent)
     }
 
     fn before(&self, ranks: &Ranks, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
@@ -248,9 +250,18 @@ fn without_rows(dim: usize, kind: TableType, sparse: Option<usize>) -> Features 
     Features { dim, data }
 }
 
-/// Mean number of stored values of a row over all ranks, if the rows stay sparse.
-fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) -> Result<Option<usize>> {
+/// Mean number of stored values of a row over all ranks, if the rows stay sparse, and the type in
+/// which the owners of dense rows send them, or f32 if that differs between parts.
+fn agreed(
+    config: &TrainConfig,
+    parts: &[Part],
+    ranks: &Ranks,
+    dim: usize,
+) -> Result<(Option<usize>, TableType)> {
     let (mut rows, mut stored, mut dense) = (0u64, 0u64, 0);
+    let read_as =
+        |kind| parts.iter().filter(|part| memory::table_type(config, &part.dataset) == kind).count();
+    let [f16, bf16] = [TableType::F16, TableType::Bf16].map(|kind| read_as(kind) as u64);
     for part in parts {
         rows += part.nodes.len() as u64;
         match &part.dataset.features.data {
@@ -258,13 +269,19 @@ fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) 
             _ => dense += 1,
         }
     }
-    let mut sums = [0; 4];
-    for words in ranks.gather(&to_words([rows, stored, dense, parts.len() as u64]))? {
+    let mut sums = [0; 6];
+    for words in ranks.gather(&to_words([rows, stored, dense, parts.len() as u64, f16, bf16]))? {
         sums.iter_mut().zip(of_words(&words)).for_each(|(sum, own)| *sum += own);
     }
-    let [rows, stored, dense, all] = sums;
+    let [rows, stored, dense, all, f16, bf16] = sums;
+    let sent = match all {
+        0 => TableType::F32,
+        _ if f16 == all => TableType::F16,
+        _ if bf16 == all => TableType::Bf16,
+        _ => TableType::F32,
+    };
     if dense == all {
-        return Ok(None);
+        return Ok((None, sent));
     }
     if dense > 0 {
         return Err(Error::usage(format!(
@@ -273,5 +290,5 @@ fn mean_stored(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) 
         )));
     }
     let keeps = keeps_sparse_rows(config, rows as usize, dim, stored as usize);
-    Ok(keeps.then(|| stored.div_ceil(rows.max(1)) as usize))
+    Ok((keeps.then(|| stored.div_ceil(rows.max(1)) as usize), sent))
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{NodeId, progress::Quiet};
+use graphmill_core::{NodeId, matrix::TableType, progress::Quiet};
 use graphmill_data::{partition::TypedPartitionDir, typed::TypedDataset};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
@@ -96,16 +96,17 @@ pub fn measure(
         types += usize::from(*remote > 0);
         words += *remote as f64
             * match features {
-                Some(features) => features.dim as f64,
+                Some(features) => words_of_row(features.dim, features.data.kind()),
                 // a row is requested, sent, and its gradient returned with its id
                 None => 2.0 * (1 + config.hidden) as f64,
             };
     }
     for (table, remote) in task.edges.iter().zip(edges) {
         let dim = table.as_ref().map_or(0, |table| table.dim());
+        let half = table.as_ref().and_then(|table| table.capabilities().half);
         types += usize::from(remote > 0 && dim > 0);
         // an edge is numbered in a reply, its row requested by that number, and sent
-        words += remote as f64 * if dim > 0 { (2 + dim) as f64 } else { 1.0 };
+        words += remote as f64 * if dim > 0 { 2.0 + words_of_row(dim, half) } else { 1.0 };
     }
     Ok(MachineCosts {
         requests,
@@ -116,6 +117,11 @@ pub fn measure(
         parameters,
         memory_bytes: memory(config, &task, &*sampler, parts),
     })
+}
+
+/// Words of 32 bits of a row of `dim` values in a message; f32 without a type.
+fn words_of_row(dim: usize, kind: Option<TableType>) -> f64 {
+    (dim * kind.unwrap_or(TableType::F32).width()) as f64 / 4.0
 }
 
 /// Bytes of the memory of one of `parts` machines.

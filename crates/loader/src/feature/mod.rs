@@ -12,7 +12,7 @@ mod stream;
 mod traffic;
 mod widen;
 
-use graphmill_core::{Block, Matrix, NodeId, Result};
+use graphmill_core::{Block, Matrix, NodeId, Result, matrix::TableType};
 use rayon::prelude::*;
 
 pub use device_ids::DeviceIds;
@@ -166,6 +166,15 @@ pub struct Capabilities<'f> {
     pub slotted: Option<&'f dyn SlottedFeature>,
     /// Rows can be read into a device's memory.
     pub device: Option<&'f dyn DeviceFeature>,
+    /// Type of 16 bits that represents all values exactly, because they are stored in it.
+    pub half: Option<TableType>,
+}
+
+impl Capabilities<'_> {
+    /// Capabilities of rows that are stored in values of type `kind`.
+    pub fn stored_in(kind: TableType) -> Self {
+        Self { half: (kind != TableType::F32).then_some(kind), ..Self::default() }
+    }
 }
 
 /// A tier whose reads wait, so that other work can run meanwhile.

@@ -108,7 +108,7 @@ impl Feature for Rounded {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        Capabilities::stored_in(self.kind)
     }
 }
 
@@ -132,6 +132,7 @@ mod tests {
                 let rows = if matches!(places, OutputRows::InOrder) { 700 } else { 1400 };
                 let (mut expected, mut found) = (vec![0.1; 7 * rows], vec![0.1; 7 * rows]);
                 table.read_to(&ids, places, &mut expected).unwrap();
+                assert_eq!(rounded.capabilities().half, table.capabilities().half);
                 let traffic = rounded.read_to(&ids, places, &mut found).unwrap();
                 assert_eq!(found, expected, "{kind:?}");
                 assert_eq!(traffic.total().bytes, 28 * 700, "what the tier behind reads");

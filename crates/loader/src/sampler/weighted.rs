@@ -48,7 +48,7 @@ mod draws;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use graphmill_core::{Block, Graph, NodeId, Result, alias::RowAlias, by_name, options::OptionSet};
+use graphmill_core::{Block, Graph, NodeId, Result, alias::RowAlias, by_name, options::OptionSet, rank};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -85,29 +85,24 @@ impl EdgeWeights {
         matches!(self, Self::OutDegree | Self::InverseOutDegree)
     }
 
-    /// Weight of each node's out-edges (`V`), if it is a function of the node. O(V), or O(E) for
-    /// out-degrees.
+    /// Weight of each node's out-edges (`V`), if it is a function of the node. O(V), or O(V + E)
+    /// for out-degrees, parallel.
     pub(super) fn of_nodes(self, graph: &Graph) -> Option<Vec<f32>> {
-        let mut degrees = vec![0u32; graph.num_nodes()];
         let whole = graph.whole_degrees();
-        match self {
+        let degrees = match self {
             Self::Stored => return None,
-            Self::InDegree | Self::InverseInDegree if let Some(whole) = whole => {
-                degrees.copy_from_slice(&whole.of_in);
-            }
-            Self::OutDegree | Self::InverseOutDegree
-                if let Some(of_out) = whole.and_then(|whole| whole.of_out.as_ref()) =>
-            {
-                degrees.copy_from_slice(of_out);
-            }
-            Self::InDegree | Self::InverseInDegree => {
-                let degree = |(v, degree): (usize, &mut u32)| *degree = graph.in_degree(v as NodeId) as u32;
-                degrees.par_iter_mut().enumerate().for_each(degree);
-            }
-            Self::OutDegree | Self::InverseOutDegree => {
-                graph.indices().iter().for_each(|&u| degrees[u as usize] += 1);
-            }
-        }
+            Self::InDegree | Self::InverseInDegree => match whole {
+                Some(whole) => whole.of_in.to_vec(),
+                None => {
+                    let nodes = (0..graph.num_nodes()).into_par_iter();
+                    nodes.map(|v| graph.in_degree(v as NodeId) as u32).collect()
+                }
+            },
+            Self::OutDegree | Self::InverseOutDegree => match whole.and_then(|whole| whole.of_out.as_ref()) {
+                Some(of_out) => of_out.clone(),
+                None => rank::out_degrees(graph),
+            },
+        };
         let inverse = matches!(self, Self::InverseInDegree | Self::InverseOutDegree);
         let weight = |degree: u32| if inverse { 1.0 / degree.max(1) as f32 } else { degree.max(1) as f32 };
         Some(degrees.into_par_iter().map(weight).collect())
@@ -350,6 +345,22 @@ mod tests {
     }
 
     const BOTH: [DrawBy; 2] = [DrawBy::Alias, DrawBy::PrefixSums];
+
+    #[test]
+    fn weights_by_degree_are_those_of_the_graph_or_of_the_whole_one() {
+        use graphmill_core::WholeDegrees;
+
+        let graph = Graph::new(vec![0, 3, 3, 5].into(), vec![1, 1, 2, 0, 1].into()).unwrap();
+        let of = |weights: EdgeWeights, graph: &Graph| weights.of_nodes(graph).unwrap();
+        assert_eq!(of(EdgeWeights::OutDegree, &graph), [1.0, 3.0, 1.0]);
+        assert_eq!(of(EdgeWeights::InverseOutDegree, &graph), [1.0, 1.0 / 3.0, 1.0]);
+        assert_eq!(of(EdgeWeights::InDegree, &graph), [3.0, 1.0, 2.0]);
+        let whole = WholeDegrees { of_in: vec![9, 8, 7].into(), of_out: Some(vec![4, 5, 6]) };
+        let part = graph.with_whole_degrees(whole);
+        assert_eq!(of(EdgeWeights::OutDegree, &part), [4.0, 5.0, 6.0]);
+        assert_eq!(of(EdgeWeights::InverseInDegree, &part), [1.0 / 9.0, 1.0 / 8.0, 1.0 / 7.0]);
+        assert!(EdgeWeights::Stored.of_nodes(&part).is_none());
+    }
 
     #[test]
     fn draws_with_replacement_are_independent_and_by_weight() {

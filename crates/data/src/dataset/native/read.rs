@@ -1,5 +1,5 @@
 //! Opening of a dataset directory: every file is checked against the manifest, and its contents for
-//! consistency.
+//! consistency, unless it is unchanged since an earlier opening did so.
 
 use std::{path::Path, sync::Arc};
 
@@ -23,12 +23,12 @@ use crate::{
     },
     npy::Element,
     signed::SignedManifest,
-    verification::Verify,
+    verification::{Verify, verified::Record},
 };
 
 /// Opens a dataset as [`Dataset::open_with`] does.
 pub(super) fn open(dir: &Path, verify: Verify) -> Result<Dataset> {
-    let stored = Stored { dir, manifest: Manifest::read(dir)?, verify };
+    let stored = Stored::new(dir, verify)?;
     stored.check_names()?;
     let (m, files) = (&stored.manifest, stored.files());
     let (nodes, edges) = (m.nodes, m.edges);
@@ -44,7 +44,11 @@ pub(super) fn open(dir: &Path, verify: Verify) -> Result<Dataset> {
     let contents = |name: &str, fault: Option<Error>| {
         Location::new(&dir.join(name), "contents").locate(fault.map_or(Ok(()), Err))
     };
-    let graph = Graph::of_sound_edges(indptr, indices, weight);
+    let graph = if stored.record.is_trusted() {
+        Ok(Graph::sorted(indptr, indices, weight))
+    } else {
+        Graph::of_sound_edges(indptr, indices, weight)
+    };
     let graph = Location::new(&dir.join(INDICES), "contents").locate(graph)?;
     contents(INDICES, bad_edge.map(|e| graph.no_such_node(e)))?;
     contents(EDGE_WEIGHT, bad_weight.map(|e| graph.no_such_weight(e)))?;
@@ -72,6 +76,9 @@ pub(super) fn open(dir: &Path, verify: Verify) -> Result<Dataset> {
         original_ids,
         keys: None,
     };
+    if stored.record.is_trusted() {
+        return Ok(dataset);
+    }
     Location::new(&dir.join(FEATURES), "contents").locate(dataset.validate_feature_count())?;
     Location::new(&dir.join(FEATURE_DEVIATION), "contents").locate(dataset.validate_normalization())?;
     contents(FEATURES, bad_feature.map(|i| dataset.not_finite(i)))?;
@@ -80,6 +87,7 @@ pub(super) fn open(dir: &Path, verify: Verify) -> Result<Dataset> {
         .locate(graphs::validate(&dataset.graphs, &dataset.graph))?;
     Location::new(&dir.join(ORIGINAL_IDS), "contents").locate(dataset.validate_original_ids())?;
     Location::new(dir, "split").locate(dataset.validate_split())?;
+    stored.record.store(dir);
     Ok(dataset)
 }
 
@@ -88,12 +96,20 @@ pub(super) struct Stored<'a> {
     pub(super) dir: &'a Path,
     pub(super) manifest: Manifest,
     pub(super) verify: Verify,
+    record: Record,
 }
 
-impl Stored<'_> {
+impl<'a> Stored<'a> {
+    /// Reads the manifest of `dir`.
+    pub(super) fn new(dir: &'a Path, verify: Verify) -> Result<Self> {
+        let manifest = Manifest::read(dir)?;
+        let record = Record::open(dir, &manifest.checksum, verify);
+        Ok(Self { dir, manifest, verify, record })
+    }
+
     pub(super) fn files(&self) -> Files<'_> {
         let (manifest, entries) = (manifest::FILE_NAME, &self.manifest.files);
-        Files { dir: self.dir, manifest, entries, verify: self.verify }
+        Files { dir: self.dir, manifest, entries, verify: self.verify, record: Some(&self.record) }
     }
 
     /// Maps the feature rows, dense or sparse, and finds the first value that is not finite. Dense
@@ -109,7 +125,11 @@ impl Stored<'_> {
             let indptr = files.read(FEATURES_INDPTR, &[m.nodes.saturating_add(1)])?;
             let indices = files.read(FEATURES_INDICES, &stored)?;
             let values = files.read(FEATURES_VALUES, &stored)?;
-            let rows = SparseRows::new(m.feature_dim, indptr, indices, values);
+            let rows = if self.record.is_trusted() {
+                Ok(SparseRows::of_sound(m.feature_dim, indptr, indices, values))
+            } else {
+                SparseRows::new(m.feature_dim, indptr, indices, values)
+            };
             let rows = Location::new(&self.dir.join(FEATURES_INDICES), "contents").locate(rows)?;
             return Ok((FeatureData::Csr(rows), None));
         }

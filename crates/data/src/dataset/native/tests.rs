@@ -91,7 +91,7 @@ fn the_first_bad_value_is_found_in_any_chunk() {
         ..Dataset::default()
     };
     data.save(&dir).unwrap();
-    let stored = Stored { dir: &dir, manifest: Manifest::read(&dir).unwrap(), verify: Verify::All };
+    let stored = Stored::new(&dir, Verify::All).unwrap();
     for bad in [0, 7, checksum::CHUNK / 4 - 33, checksum::CHUNK / 4 - 32, values.len() - 1] {
         let (data, first) =
             stored.files().scan::<f32>(FEATURES, &[values.len(), 1], |x| *x >= bad as f32).unwrap();

@@ -18,6 +18,9 @@
 //!   neighbors/edge_weight.npy  f4    their weights, if the source has any
 //! part-0001/ ...
 //! ```
+//!
+//! `verified.json` in `topology/`, `part-0000/` and `part-0000/neighbors/` records the files there
+//! that were verified, which are not read again until they change; it may be deleted.
 
 mod manifest;
 mod neighbors;
@@ -108,7 +111,7 @@ impl PartitionDir {
     }
 
     /// Opens part `part` after checking all of it, also against the shared data. O(n F + edges),
-    /// parallel.
+    /// parallel; files that are unchanged since they were checked are not read again.
     ///
     /// # Errors
     /// The part does not exist, or the first fault with its file and position.
@@ -225,7 +228,8 @@ impl PartitionDir {
 }
 
 fn files_of<'a>(dir: &'a Path, manifest: &'a Manifest) -> Files<'a> {
-    Files { dir, manifest: manifest::FILE_NAME, entries: &manifest.files, verify: Verify::Once }
+    let (entries, verify) = (&manifest.files, Verify::Once);
+    Files { dir, manifest: manifest::FILE_NAME, entries, verify, record: None }
 }
 
 #[cfg(test)]

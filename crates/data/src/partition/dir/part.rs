@@ -47,7 +47,7 @@ pub(super) fn open(dir: &PartitionDir, number: u16, verify: Verify) -> Result<Pa
     }
 
     let degree = |local: usize| u64::from(dir.degrees[nodes[local] as usize]);
-    let neighbors = Neighbors::open(dir, &name(NEIGHBORS), (counts.nodes, counts.neighbors), degree)?;
+    let neighbors = Neighbors::open(dir, &name(NEIGHBORS), (counts.nodes, counts.neighbors), degree, verify)?;
 
     let dataset = Dataset::open_with(dir.part_path(number), verify)?;
     let own = |message: String| Error::format(dir.part_path(number), "dataset", message);

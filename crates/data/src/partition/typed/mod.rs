@@ -267,5 +267,6 @@ fn schema_of(manifest: &Manifest) -> Result<Schema> {
 }
 
 fn files_of<'a>(dir: &'a Path, manifest: &'a Manifest) -> Files<'a> {
-    Files { dir, manifest: manifest::FILE_NAME, entries: &manifest.files, verify: Verify::Once }
+    let (entries, verify) = (&manifest.files, Verify::Once);
+    Files { dir, manifest: manifest::FILE_NAME, entries, verify, record: None }
 }

@@ -215,6 +215,25 @@ fn methods_partition_the_union_and_damage_is_found() {
         std::fs::write(&file, bytes).unwrap();
         open().unwrap();
     }
+    // lists of neighbours that are unchanged since they were verified are not read again
+    let file = path.join("part-0001/neighbors/0/indices.npy");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let time = std::time::SystemTime::now() - std::time::Duration::from_secs(9);
+    let mut put = |time| {
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    };
+    let open = |verify| TypedPartitionDir::open(&path).and_then(|dir| dir.part(1, verify)).map(drop);
+    put(time);
+    put(time);
+    open(Verify::Once).unwrap();
+    put(time);
+    open(Verify::Once).unwrap();
+    assert!(open(Verify::All).is_err());
+    put(time);
+    put(time + std::time::Duration::from_secs(1));
+    assert!(open(Verify::Once).is_err());
     let empty = PartitionBook::new(2, vec![0; 150]).unwrap();
     let error = write_types(&data, &empty, &description(), &directory.path().join("empty"), &Quiet);
     assert!(error.unwrap_err().to_string().contains("part 1 has no node"));

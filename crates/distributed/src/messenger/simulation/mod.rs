@@ -43,6 +43,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time that a job may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Shortest time between two turns of a driver: a turn takes some time.
+const SHORTEST_TURN: Duration = Duration::from_micros(1);
+
 /// State of a program that does not run.
 enum Paused {
     /// It waits for messages, until this time at most.
@@ -147,7 +150,12 @@ impl<T: Send + 'static> Cluster<T> {
         let clock = Clock::default();
         let size = faults.size;
         let network = Arc::new(Mutex::new(Network::new(faults.clone(), clock.clone(), seed)));
-        let ranks = (0..size).map(|rank| Self::join(rank, size, &clock, &network, program.clone())).collect();
+        let mut ranks: Vec<Rank<T>> =
+            (0..size).map(|rank| Self::join(rank, size, &clock, &network, program.clone())).collect();
+        // The drivers of every second seed poll without pauses after a message.
+        for rank in &mut ranks {
+            rank.driver = rank.driver.take().map(|driver| driver.spinning(seed & 1 == 1));
+        }
         Self { clock, network, faults, ranks, stream: Stream::new(seed ^ 1) }
     }
 
@@ -268,7 +276,7 @@ impl<T> Rank<T> {
             match pause {
                 None => self.driver = None,
                 Some(_) if driver.is_idle() => self.turn = driver.next_beat(),
-                Some(pause) => self.turn = now + pause,
+                Some(pause) => self.turn = now + pause.max(SHORTEST_TURN),
             }
             if self.answer.is_none() && !lock(&self.answers).is_empty() {
                 self.answer = Some(now + Duration::from_micros(stream.below(3000)));

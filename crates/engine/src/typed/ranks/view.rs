@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, RwLock};
 
-use graphmill_core::{Matrix, typed::NodeType};
+use graphmill_core::{Matrix, matrix::TableType, typed::NodeType};
 use graphmill_data::{
     partition::{EdgeTypeCounts, TypedPart, TypedPartitionDir},
     typed::{EdgeData, FeatureTable, NodeData, TableData, TypedDataset, Values},
@@ -235,9 +235,10 @@ impl TypedRankView {
             [one] => one.clone(),
             _ => Arc::new(ConcatRows::new(of_parts, parts.iter().map(|part| &part.nodes[t][..]))?),
         };
+        let kind = own.capabilities().half.unwrap_or(TableType::F32);
         let (service, own) = (service_of_type(ROWS, t), Table::Constant(own));
         post.serve(service, Arc::new(RowService::new(owners.clone(), own.clone())));
-        let others = Arc::new(Remote::new(post.clone(), owners.clone(), service, dim));
+        let others = Arc::new(Remote::new(post.clone(), owners.clone(), service, dim).stored_in(kind));
         Ok(Some(RankRows { own, others, resident, on_disk }))
     }
 

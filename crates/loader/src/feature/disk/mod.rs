@@ -337,7 +337,7 @@ impl Feature for Disk {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        Capabilities::default()
+        Capabilities::stored_in(self.kind)
     }
 }
 

@@ -46,6 +46,7 @@ mod negatives;
 mod source;
 mod triples;
 mod walks;
+mod weighted;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
@@ -55,3 +56,4 @@ pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABL
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};
 pub use walks::{WalkRule, Walks};
+pub use weighted::WeightedNegatives;

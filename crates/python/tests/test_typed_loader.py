@@ -111,6 +111,9 @@ def test_wrong_arguments_are_refused_with_the_reason(data):
         (ValueError, "known: edge_attr, edge_weight", lambda: loader_of(data, weight_attr="cost")),
         (ValueError, "missing: .*author", lambda: graphmill.HGTLoader(data, {"paper": [2]}, "paper")),
         (TypeError, "use NeighborLoader for one type", lambda: graphmill.HGTLoader(graphmill.Data(), [2], "paper")),
+        (NotImplementedError, "use transform, .*NodeLoader with graphmill.sampler", lambda: loader_of(data, transform_sampler_output=print)),
+        (NotImplementedError, "use transform, .*LinkLoader with graphmill.sampler", lambda: links_of(data, WRITES, transform_sampler_output=print)),
+        (NotImplementedError, "use transform, .*HGTLoader", lambda: graphmill.HGTLoader(data, [2], "paper", transform_sampler_output=print)),
     ]:
         with pytest.raises(error, match=part):
             call()
@@ -382,7 +385,30 @@ def test_fanouts_of_blocks_by_edge_type(data):
     for error, part, call in [
         (TypeError, "expected a dict by node type", lambda: dgl.DataLoader(data, [1], how)),
         (ValueError, "comes twice among the input nodes", lambda: dgl.DataLoader(data, {"paper": [1, 1]}, how)),
-        (NotImplementedError, "replace is not supported", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
+        (ValueError, "replace: sampler 'neighbor' does not read it; use weighted", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
+        (TypeError, "no such option 'num_walks'", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], num_walks=3))),
+        (ValueError, "it draws no blocks of the edge types", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], sampler="saint-node"))),
+        (NotImplementedError, "tiers of one feature table", lambda: dgl.DataLoader(data, {"paper": [1]}, how, host_budget="1G")),
     ]:
         with pytest.raises(error, match=part):
             call()
+
+
+def test_samplers_of_blocks_of_several_types_take_options(data):
+    from graphmill import dgl
+
+    def drawn(sampler, **options):
+        how = dgl.NeighborSampler([2], sampler=sampler, **options)
+        return next(iter(dgl.minibatches(data, {"paper": np.arange(50)}, how, batch_size=50, output="numpy", seed=0))).blocks[0]
+
+    cites = data.edges(CITES)
+    # with replacement every paper draws two citations, if one of its edges has a weight
+    replaced = drawn("weighted", replace=True)[CITES]
+    is_weighted = np.bincount(cites.edge_index[1], cites.weight, minlength=50) > 0
+    assert np.diff(replaced.indptr).tolist() == np.where(is_weighted, 2, 0).tolist()
+    assert np.diff(drawn("weighted")[CITES].indptr).sum() < np.diff(replaced.indptr).sum()
+    with pytest.raises(ValueError, match="edge weights 'in-degree'.*differ by relation"):
+        drawn("weighted", edge_weights="in-degree")
+    # iterations of labor change the probabilities of sources that papers share
+    plain, optimized = drawn("labor"), drawn("labor", labor_iterations=3)
+    assert any(not np.array_equal(plain[kind].indices, optimized[kind].indices) for kind in KINDS)

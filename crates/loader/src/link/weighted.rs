@@ -84,8 +84,8 @@ impl NegativeSampler for WeightedNegatives {
             let found = (0..MAX_TRIES).map(|_| self.first + self.table.draw(stream)).find(|&u| fits(u));
             found.or_else(|| self.among(fits, stream)).ok_or_else(|| {
                 Error::invalid(format!(
-                    "no negative edge for {} -> {}: it has edges with all candidates whose weight is above 0; \
-                     give other nodes a weight, or leave the edge out",
+                    "no negative edge for {} -> {}: it has edges with all candidates whose weight is above \
+                     0; give other nodes a weight, or leave the edge out",
                     edge.0, edge.1
                 ))
             })

@@ -12,7 +12,7 @@ from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
-from .loader import Loader
+from .loader import Loader, refuse_sampler_output
 from .neighbor import Temporal, hops_per_type, refuse_tiers, subgraph_of_types, weights_of
 
 
@@ -201,12 +201,10 @@ class LinkNeighborLoader(Loader):
         pin_memory: bool = False,
         **kwargs: Any,
     ):
-        for name, value in (
-            ("transform_sampler_output", transform_sampler_output),
-            ("neighbor_sampler", neighbor_sampler),
-        ):
-            if value is not None:
-                raise NotImplementedError(f"LinkNeighborLoader: {name} is not supported; use torch_geometric's LinkNeighborLoader for it")
+        remedy = "torch_geometric.loader.LinkLoader with graphmill.sampler.NeighborSampler"
+        refuse_sampler_output(self, transform_sampler_output, remedy)
+        if neighbor_sampler is not None:
+            raise NotImplementedError("LinkNeighborLoader: neighbor_sampler is not supported; use torch_geometric's LinkNeighborLoader for it")
         super().__init__(transform=transform, **kwargs)
         if neg_sampling_ratio:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
@@ -273,7 +271,8 @@ class LinkNeighborLoader(Loader):
 
     def _reseed(self) -> None:
         graph, (src, dst, _) = self._graph, self._graph.relations[self._r]
-        negatives, known, listed, of_nodes = None, None, None, (None, None)
+        negatives, known, listed = None, None, None
+        of_nodes: Any = (None, None)
         if self.neg_sampling is not None:
             method = self.neg_sampling.method
             listed = self.neg_sampling.listed()

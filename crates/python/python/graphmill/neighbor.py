@@ -12,7 +12,7 @@ from ._frameworks import array_of, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
 from .hgt import typed_batch, typed_inputs_of
-from .loader import Loader, hops_of, input_nodes_of
+from .loader import Loader, hops_of, input_nodes_of, refuse_sampler_output
 from .typed import EdgeType
 
 
@@ -78,7 +78,8 @@ class NeighborLoader(Loader):
     Raises:
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
-            number is out of range.
+            number is out of range. While iterating, with ``"bidirectional"``: the reverse of a
+            sampled edge is not an edge.
         NotImplementedError: The arguments ask for tiers of a graph of several types, for
             ``"bidirectional"`` with an edge type that has no reverse, or for times together with
             weights or another ``subgraph_type`` than ``"directional"``.
@@ -116,12 +117,10 @@ class NeighborLoader(Loader):
         pin_memory: bool = False,
         **kwargs: Any,
     ):
-        for name, value in (
-            ("transform_sampler_output", transform_sampler_output),
-            ("neighbor_sampler", neighbor_sampler),
-        ):
-            if value is not None:
-                raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's NeighborLoader for it")
+        remedy = "torch_geometric.loader.NodeLoader with graphmill.sampler.NeighborSampler"
+        refuse_sampler_output(self, transform_sampler_output, remedy)
+        if neighbor_sampler is not None:
+            raise NotImplementedError("NeighborLoader: neighbor_sampler is not supported; use torch_geometric's NeighborLoader for it")
         super().__init__(transform=transform, **kwargs)
         self.data = data
         self.num_neighbors = hops_per_type(data, num_neighbors)

@@ -167,7 +167,8 @@ class NeighborSampler(BaseSampler):
 
     def _source_of_links(self, r: int, negatives: NegativeSampling | None) -> Any:
         """The source of batches of an edge type with some negatives."""
-        times, how, given = None if self._times is None else dict(self._times), None, ()
+        times, how = None if self._times is None else dict(self._times), None
+        given: tuple[Any, ...] = ()
         if negatives is not None:
             method, given = negatives.method, (negatives.pairs, negatives.src_weight, negatives.dst_weight)
             if times is not None:

@@ -155,8 +155,9 @@ fn find_numbers(
     match wanted.iter().find(|&&(_, i)| row[i].2 == UNKNOWN) {
         None => Ok(()),
         Some((u, _)) => Err(format!(
-            "subgraph_type 'bidirectional': a drawn edge leads from node {v} of '{to}' to node {u} of '{from}', but \
-             no edge leads back; use 'directional', or edge types that have the reverses of all edges",
+            "subgraph_type 'bidirectional': a drawn edge leads from node {v} of '{to}' to node {u} of \
+             '{from}', but no edge leads back; use 'directional', or edge types that have the reverses of \
+             all edges",
             to = topology.types[relation.dst].0,
             from = topology.types[relation.src].0,
         )),

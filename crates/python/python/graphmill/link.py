@@ -62,14 +62,14 @@ class NegativeSampling:
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name}: negatives are drawn by weights, or by pairs or method '{self.method}'; leave one of the two out")
 
-    def listed(self) -> tuple[np.ndarray, np.ndarray] | None:
+    def _listed(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Sources and destinations of the pairs that negatives are drawn from."""
         if self.pairs is None:
             return None
         given = _pairs(self.pairs, "pairs")
         return np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1])
 
-    def weights(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def _weights(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Weights of sources and destinations as arrays."""
         return _node_weights("src_weight", self.src_weight), _node_weights("dst_weight", self.dst_weight)
 
@@ -275,10 +275,10 @@ class LinkNeighborLoader(Loader):
         of_nodes: Any = (None, None)
         if self.neg_sampling is not None:
             method = self.neg_sampling.method
-            listed = self.neg_sampling.listed()
+            listed = self.neg_sampling._listed()
             if self._times is not None:
                 method = existing_at(self._times, (src, dst), self.neg_sampling, "LinkNeighborLoader")
-            of_nodes = self.neg_sampling.weights()
+            of_nodes = self.neg_sampling._weights()
             negatives = (method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
             lists = [graph.edges_of(self._r), self._edges] + ([] if self._known is None else [self._known])
             all_known = np.concatenate([np.asarray(edges, np.int64) for edges in lists], axis=1)

@@ -193,7 +193,7 @@ class NeighborSampler(BaseSampler):
         elif kind[0] == kind[2]:
             exclude.append((r, True))
         exclude = exclude if self.exclude else []
-        listed, weights = (None, (None, None)) if negatives is None else (negatives.listed(), negatives.weights())
+        listed, weights = (None, (None, None)) if negatives is None else (negatives._listed(), negatives._weights())
         return {
             "types": (src, dst), "src": none, "dst": none, "exclude": exclude, "negatives": how, "known": known, "listed": listed,
             "weights": weights,

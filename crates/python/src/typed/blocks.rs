@@ -73,8 +73,11 @@ fn makes_blocks(kind: &TypedKind) -> bool {
 /// Names of the training options that configure a typed sampler of blocks.
 pub fn options() -> Vec<&'static str> {
     let rows = TABLE.iter().filter(|entry| makes_blocks(&entry.make));
-    let mut names: Vec<&'static str> =
-        rows.flat_map(|entry| entry.options).flat_map(|group| group.keys()).map(|key| &*key.name).collect();
+    let mut names: Vec<&'static str> = rows
+        .flat_map(|entry| entry.options)
+        .flat_map(|group| group.keys())
+        .map(|key| key.name.as_str())
+        .collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -159,8 +159,8 @@ def test_link_loaders_of_a_split_and_of_several_types(data):
         assert torch.equal(batch[PA].edge_label, batch[PA].input_id % 5)
     for batch in LinkNeighborLoader(data, [3], PA, neg_sampling=NegativeSampling("triplet", amount=2), batch_size=100):
         assert batch["author"].dst_neg_index.shape == (100, 2) and batch["paper"].src_index.shape == (100,)
-    with pytest.raises(NotImplementedError, match="dst_weight is not supported"):
-        LinkNeighborLoader(data, [3], PA, neg_sampling=NegativeSampling("binary", dst_weight=torch.ones(200)))
+    with pytest.raises(ValueError, match="dst_weight: 3 weights for"):
+        LinkNeighborLoader(data, [3], PA, neg_sampling=NegativeSampling("binary", dst_weight=torch.ones(3)))
 
 
 def test_loaders_are_data_loaders(data):

@@ -194,6 +194,24 @@ def test_links_of_several_types_see_no_later_row(of, mode):
     assert count > 100
 
 
+@pytest.mark.parametrize("make_data", [lambda: database("both"), lambda: homogeneous("edge_time")])
+def test_subgraphs_of_the_sampler_are_those_of_the_loader(make_data):
+    data = make_data()
+    typed = isinstance(data, HeteroData)
+    seeds = ("item", torch.arange(20)) if typed else torch.arange(20)
+    # not every edge type of the database has a reverse
+    for kind in ("induced",) if typed else ("induced", "bidirectional"):
+        theirs = NodeLoader(data, NeighborSampler(data, [-1, -1], subgraph_type=kind), seeds, batch_size=6)
+        ours = graphmill.NeighborLoader(data, [-1, -1], seeds, subgraph_type=kind, batch_size=6)
+        for a, b in zip(theirs, ours, strict=True):
+            for one, other in [(a[edge_type], b[edge_type]) for edge_type in KINDS] if typed else [(a, b)]:
+                by_ends = [sorted(zip(*store.edge_index.tolist())) for store in (one, other)]
+                assert by_ends[0] == by_ends[1] and sorted(one.e_id.tolist()) == sorted(other.e_id.tolist())
+    if typed:
+        with pytest.raises(NotImplementedError, match=r"needs a reverse edge type of \('user', 'makes', 'event'\)"):
+            NeighborSampler(data, [2], subgraph_type="bidirectional")
+
+
 def test_the_sampler_draws_the_edges_of_the_loader():
     """With all neighbours, the sampler and the package's own loaders agree."""
     data = database("both")
@@ -214,8 +232,9 @@ def test_unusable_arguments_are_refused_with_a_remedy():
         ({"time_attr": "when"}, ValueError, "known: edge_time, x"),
         ({"temporal_strategy": "last"}, ValueError, "pass time_attr too"),
         ({"time_attr": "edge_time", "weight_attr": "edge_time", "temporal_strategy": "last"}, NotImplementedError, "leave out one"),
-        ({"subgraph_type": "induced"}, NotImplementedError, "use 'directional'"),
-        ({"directed": False}, NotImplementedError, "use 'directional'"),
+        ({"subgraph_type": "induced", "time_attr": "edge_time"}, NotImplementedError, "use 'directional'"),
+        ({"directed": False, "time_attr": "edge_time"}, NotImplementedError, "use 'directional'"),
+        ({"subgraph_type": "both"}, ValueError, "use directional, bidirectional or induced"),
         ({"sample_direction": "backward"}, NotImplementedError, "use 'forward'"),
     ]:
         with pytest.raises(error, match=why):

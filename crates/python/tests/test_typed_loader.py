@@ -105,15 +105,61 @@ def test_wrong_arguments_are_refused_with_the_reason(data):
         (ValueError, "no numbers for .*cites", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1]})),
         (ValueError, "is unknown; the types are", lambda: loader_of(data, {("a", "b", "c"): [1]})),
         (ValueError, "give all equally many", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1], CITES: [1, 2]})),
-        (NotImplementedError, "subgraph_type 'induced' needs one edge type", lambda: loader_of(data, subgraph_type="induced")),
+        (ValueError, "use directional, bidirectional or induced", lambda: loader_of(data, subgraph_type="both")),
         (NotImplementedError, "tiers of one feature table", lambda: loader_of(data, host_budget="1G")),
         (ValueError, "input_nodes.*50 nodes", lambda: loader_of(data, input_nodes=("paper", [50]))),
         (ValueError, "known: edge_attr, edge_weight", lambda: loader_of(data, weight_attr="cost")),
         (ValueError, "missing: .*author", lambda: graphmill.HGTLoader(data, {"paper": [2]}, "paper")),
         (TypeError, "use NeighborLoader for one type", lambda: graphmill.HGTLoader(graphmill.Data(), [2], "paper")),
+        (NotImplementedError, "use transform, .*NodeLoader with graphmill.sampler", lambda: loader_of(data, transform_sampler_output=print)),
+        (NotImplementedError, "use transform, .*LinkLoader with graphmill.sampler", lambda: links_of(data, WRITES, transform_sampler_output=print)),
+        (NotImplementedError, "use transform, .*HGTLoader", lambda: graphmill.HGTLoader(data, [2], "paper", transform_sampler_output=print)),
     ]:
         with pytest.raises(error, match=part):
             call()
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_subgraph_types_select_the_edges_of_each_type(data, disjoint):
+    options = {"disjoint": disjoint, "batch_size": 5}
+    plain, both, induced = (list(loader_of(data, subgraph_type=kind, **options)) for kind in ("directional", "bidirectional", "induced"))
+    for sampled, turned, whole in zip(plain, both, induced):
+        assert_edges(whole, data)
+        for kind, reverse in ((WRITES, WRITTEN), (WRITTEN, WRITES), (CITES, CITES)):
+            src, dst = kind[0], kind[2]
+            np.testing.assert_array_equal(turned[src].n_id, sampled[src].n_id)
+            expected = pairs_of(sampled[kind].edge_index) | pairs_of(sampled[reverse].edge_index[::-1])
+            assert pairs_of(turned[kind].edge_index) == expected and turned[kind].edge_index.shape[1] == len(expected)
+            assert turned[kind].num_sampled_edges == sampled[kind].num_sampled_edges and "num_sampled_edges" not in whole[kind]
+            if kind != CITES:
+                edges = data.edges(kind).edge_index[:, turned[kind].e_id]
+                ends = np.stack([turned[src].n_id[turned[kind].edge_index[0]], turned[dst].n_id[turned[kind].edge_index[1]]])
+                np.testing.assert_array_equal(ends, edges)
+            trees = {t: whole[t].batch if disjoint else np.zeros(len(whole[t].n_id), int) for t in (src, dst)}
+            every = data.edges(kind).edge_index.T
+            count = 0
+            for tree in np.unique(trees[dst]):
+                inside = [set(whole[t].n_id[trees[t] == tree]) for t in (src, dst)]
+                count += sum(u in inside[0] and v in inside[1] for u, v in every)
+            assert whole[kind].edge_index.shape[1] == count
+    one = graphmill.TypedDataset.from_arrays({"a": {"num_nodes": 2}, "b": {"num_nodes": 2}}, {("a", "to", "b"): {"edge_index": [[0], [1]]}})
+    with pytest.raises(NotImplementedError, match=r"needs a reverse edge type of .*there are 0 from 'b' to 'a'; add \('b', 'rev_to', 'a'\)"):
+        loader_of(one, input_nodes="b", subgraph_type="bidirectional")
+
+
+def test_subgraphs_of_links_hold_no_supervision_edges():
+    data = one_type()
+    for kind in ("bidirectional", "induced"):
+        for batch in links_of(data, subgraph_type=kind, neg_sampling="binary"):
+            ends = data.edge_index[:, batch.input_id]
+            found = pairs_of(batch.n_id[batch.edge_index])
+            assert not found & (pairs_of(ends) | pairs_of(ends[::-1])) and ("num_sampled_nodes" in batch) == (kind != "induced")
+            edges = pairs_of(data.edge_index)
+            if kind == "induced":
+                inside = np.isin(data.edge_index, batch.n_id).all(0)
+                assert found == {pair for pair in pairs_of(data.edge_index[:, inside]) if pair not in pairs_of(ends) | pairs_of(ends[::-1])}
+            else:
+                assert found == {(v, u) for u, v in found} and found <= edges | {(v, u) for u, v in edges}
 
 
 def test_hgt_draws_a_number_of_nodes_of_each_type(data):
@@ -243,6 +289,40 @@ def test_negatives_are_no_edges_and_as_many_as_asked():
         graphmill.negative_sampling(edges, amount=0)
 
 
+def test_negatives_are_drawn_by_the_weights_of_their_nodes(data):
+    src_weight, dst_weight = np.zeros(30), np.zeros(50)
+    src_weight[[3, 8]] = 1, 3
+    dst_weight[5:25] = np.arange(1, 21)
+    edges = pairs_of(data.edges(WRITES).edge_index)
+    options = {"neg_sampling": graphmill.NegativeSampling("binary", 20, src_weight=src_weight, dst_weight=dst_weight)}
+    batch = next(iter(links_of(data, WRITES, batch_size=50, **options)))
+    label = batch[WRITES].edge_label
+    src, dst = batch[WRITES].edge_label_index[:, label == 0]
+    src, dst = batch["author"].n_id[src], batch["paper"].n_id[dst]
+    assert len(src) == 1000 and not pairs_of(np.stack([src, dst])) & edges
+    assert set(src) == {3, 8} and abs((src == 8).mean() - 0.75) < 0.08
+    assert set(dst) <= set(range(5, 25)) and dst.mean() > 15
+    positives = batch[WRITES].edge_label_index[:, label == 1]
+    np.testing.assert_array_equal(batch["author"].n_id[positives[0]], data.edges(WRITES).edge_index[0, batch[WRITES].input_id])
+    again = next(iter(links_of(data, WRITES, batch_size=50, num_threads=3, **options)))
+    np.testing.assert_array_equal(again[WRITES].edge_label_index, batch[WRITES].edge_label_index)
+    # without weights of sources, negatives have those of their positives
+    triplets = graphmill.NegativeSampling("triplet", 2, dst_weight=dst_weight)
+    batch = next(iter(links_of(data, WRITES, batch_size=50, neg_sampling=triplets)))
+    src, dst = batch["author"].n_id[batch["author"].src_index], batch["paper"].n_id[batch["paper"].dst_neg_index]
+    assert dst.shape == (50, 2) and set(dst.ravel()) <= set(range(5, 25))
+    assert not pairs_of(np.stack([np.repeat(src, 2), dst.ravel()])) & edges
+    for error, part, given in [
+        (ValueError, "src_weight: negatives of triplets have the source", {"mode": "triplet", "src_weight": src_weight}),
+        (ValueError, "dst_weight: negatives are drawn by weights, or", {"method": "degree", "dst_weight": dst_weight}),
+        (ValueError, "src_weight: 50 weights for 30 nodes", {"src_weight": dst_weight}),
+        (ValueError, "dst_weight: weight 0 is -1", {"dst_weight": dst_weight - 1}),
+        (TypeError, "dst_weight: expected a number per node", {"dst_weight": np.ones((50, 1))}),
+    ]:
+        with pytest.raises(error, match=part):
+            links_of(data, WRITES, neg_sampling=given)
+
+
 def test_metrics_share_ranks_among_ties():
     from graphmill import metrics
 
@@ -305,7 +385,30 @@ def test_fanouts_of_blocks_by_edge_type(data):
     for error, part, call in [
         (TypeError, "expected a dict by node type", lambda: dgl.DataLoader(data, [1], how)),
         (ValueError, "comes twice among the input nodes", lambda: dgl.DataLoader(data, {"paper": [1, 1]}, how)),
-        (NotImplementedError, "replace is not supported", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
+        (ValueError, "replace: sampler 'neighbor' does not read it; use weighted", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
+        (TypeError, "no such option 'num_walks'", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], num_walks=3))),
+        (ValueError, "it draws no blocks of the edge types", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], sampler="saint-node"))),
+        (NotImplementedError, "tiers of one feature table", lambda: dgl.DataLoader(data, {"paper": [1]}, how, host_budget="1G")),
     ]:
         with pytest.raises(error, match=part):
             call()
+
+
+def test_samplers_of_blocks_of_several_types_take_options(data):
+    from graphmill import dgl
+
+    def drawn(sampler, **options):
+        how = dgl.NeighborSampler([2], sampler=sampler, **options)
+        return next(iter(dgl.minibatches(data, {"paper": np.arange(50)}, how, batch_size=50, output="numpy", seed=0))).blocks[0]
+
+    cites = data.edges(CITES)
+    # with replacement every paper draws two citations, if one of its edges has a weight
+    replaced = drawn("weighted", replace=True)[CITES]
+    is_weighted = np.bincount(cites.edge_index[1], cites.weight, minlength=50) > 0
+    assert np.diff(replaced.indptr).tolist() == np.where(is_weighted, 2, 0).tolist()
+    assert np.diff(drawn("weighted")[CITES].indptr).sum() < np.diff(replaced.indptr).sum()
+    with pytest.raises(ValueError, match="edge weights 'in-degree'.*differ by relation"):
+        drawn("weighted", edge_weights="in-degree")
+    # iterations of labor change the probabilities of sources that papers share
+    plain, optimized = drawn("labor"), drawn("labor", labor_iterations=3)
+    assert any(not np.array_equal(plain[kind].indices, optimized[kind].indices) for kind in KINDS)

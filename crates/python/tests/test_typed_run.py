@@ -46,6 +46,42 @@ def saved(tmp_path):
     return tmp_path / "library"
 
 
+def test_tasks_of_arrays_have_seeds_and_times():
+    nodes = {"user": {"num_nodes": 3}, "item": {"num_nodes": 4}}
+    bought = ("user", "buys", "item")
+    edges = {bought: {"edge_index": [[0, 1, 2, 2], [3, 2, 1, 0]]}}
+    rows = {"train": [0, 1], "valid": [2], "test": [3]}
+    tasks = {
+        "left": {"on": "user", "seeds": [2, 0, 2, 1], "time": [5, 5, 9, 9], "y": [1, 0, 0, 1], "num_classes": 2, **rows},
+        "spent": {"on": bought, "seeds": np.array([[0, 1], [2, 3], [1, 0], [0, 1]]), "time": [1, 2, 3, 4], "y": np.array([0.5, 1.5, 2.5, 3.5]), **rows},
+        "next": {"on": bought, "seeds": [[0, 1], [2, 3], [1, 0], [0, 0]], "time": [1, 2, 3, 4], **rows},
+        "kept": {"on": bought, "time": [7, 8, 9, 6], "train": [1, 3], "test": [0]},
+    }
+    data = graphmill.TypedDataset.from_arrays(nodes, edges, tasks)
+    left, spent, following, kept = (data.task(name) for name in tasks)
+    assert (left.kind, left.on, left.seeds.tolist(), left.time.tolist()) == ("node-classification", "user", [2, 0, 2, 1], [5, 5, 9, 9])
+    assert (left.y.tolist(), left.train.tolist(), left.test.tolist()) == ([1, 0, 0, 1], [0, 1], [3])
+    assert (spent.kind, spent.seeds.tolist()) == ("edge-regression", [[0, 1], [2, 3], [1, 0], [0, 1]])
+    assert (spent.y.tolist(), spent.time.tolist()) == ([0.5, 1.5, 2.5, 3.5], [1, 2, 3, 4])
+    assert (following.kind, following.seeds.tolist()) == ("link-prediction", [[0, 1], [2, 3], [1, 0], [0, 0]])
+    # rows of edges that are predicted are numbered part by part
+    assert (kept.seeds.tolist(), kept.time.tolist(), kept.test.tolist()) == ([[1, 2], [2, 0], [0, 3]], [8, 6, 7], [2])
+    copy = pickle.loads(pickle.dumps(graphmill.TypedDataset.from_arrays(nodes, edges, {name: tasks[name] for name in ("left", "spent")})))
+    for name, task in (("left", left), ("spent", spent)):
+        assert copy.task(name).on == task.on and copy.task(name).seeds.tolist() == task.seeds.tolist()
+        assert copy.task(name).time.tolist() == task.time.tolist() and copy.task(name).y.tolist() == task.y.tolist()
+    with pytest.raises(TypeError, match="task 'next': only tasks with targets can be pickled"):
+        pickle.dumps(data)
+    for message, change in [
+        (r"seeds of task 'left': expected integers of shape \(R,\), not int64 of shape \(2, 2\)", {"seeds": [[0, 1], [1, 2]]}),
+        (r"seeds of task 'left'\[3\] is 7", {"seeds": [0, 1, 2, 7]}),
+        ("task 'left': 3 times for 4 rows; pass one each", {"time": [1, 2, 3]}),
+        ("4 classes for 3 rows", {"seeds": [0, 1, 2], "time": None, "test": None}),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            graphmill.TypedDataset.from_arrays(nodes, edges, {"left": {**tasks["left"], **change}})
+
+
 def test_training_evaluation_and_prediction(saved, tmp_path):
     whole = graphmill.train(saved, out=tmp_path / "run", model="rsage", **OPTIONS)
     assert len(whole.epochs) == 3 and whole.test.metric == "accuracy"

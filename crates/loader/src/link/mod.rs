@@ -50,6 +50,7 @@ mod places;
 mod source;
 mod triples;
 mod walks;
+mod weighted;
 
 pub use batch::LinkBatch;
 pub use excluded::ExcludedEdges;
@@ -61,3 +62,4 @@ pub(crate) use places::ExcludedPlaces;
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};
 pub use walks::{WalkRule, Walks};
+pub use weighted::WeightedNegatives;

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::{existing::ExistingNodes, known::Known, lists::NegativeLists};
 
 /// Draws that hit a known edge before an end is drawn from all candidates without one.
-const MAX_TRIES: usize = 64;
+pub(super) const MAX_TRIES: usize = 64;
 /// Least number of negatives of a task.
 const MIN_TASK_LEN: usize = 1 << 12;
 
@@ -50,16 +50,29 @@ impl NegativeRequest<'_> {
         draw: impl Fn(usize, &mut Stream) -> NodeId + Sync,
         tries: usize,
     ) -> Result<()> {
+        self.choose(out, |i, edge, stream| {
+            let proposed = (0..tries).map(|_| draw(i, stream));
+            let found = { proposed }.find(|&u| self.known.is_negative(self.end, edge, u));
+            let found = found.or_else(|| self.known.draw(self.end, edge, self.candidates, stream));
+            found.ok_or_else(|| self.no_negative(edge))
+        })
+    }
+
+    /// Fills `out` by `choose`, which gets the number of the positive, its ends and the random
+    /// numbers of that positive.
+    ///
+    /// # Errors
+    /// Those of `choose`.
+    pub(super) fn choose(
+        &self,
+        out: &mut [NodeId],
+        choose: impl Fn(usize, (NodeId, NodeId), &mut Stream) -> Result<NodeId> + Sync,
+    ) -> Result<()> {
         let each = out.len() / self.positives.len().max(1);
         let fill = |(i, row): (usize, &mut [NodeId])| {
-            let edge = self.positives[i];
             let mut stream = Stream::new(key(&[self.key, i as u64]));
             for node in row {
-                let proposed = (0..tries).map(|_| draw(i, &mut stream));
-                let fits = |&u: &NodeId| self.known.is_negative(self.end, edge, u);
-                let found = { proposed }.find(fits);
-                let found = found.or_else(|| self.known.draw(self.end, edge, self.candidates, &mut stream));
-                *node = found.ok_or_else(|| self.no_negative(edge))?;
+                *node = choose(i, self.positives[i], &mut stream)?;
             }
             Ok(())
         };
@@ -257,27 +270,19 @@ impl Existing {
 
 impl NegativeSampler for Existing {
     fn draw(&self, request: &NegativeRequest, out: &mut [NodeId]) -> Result<()> {
-        let each = out.len() / request.positives.len().max(1);
-        let fill = |(i, row): (usize, &mut [NodeId])| {
-            let edge = request.positives[i];
+        request.choose(out, |i, edge, stream| {
             let latest = request.latest.get(i).copied().unwrap_or(i64::MAX);
             let fits = |&u: &NodeId| request.known.is_negative(request.end, edge, u);
-            let mut stream = Stream::new(key(&[request.key, i as u64]));
-            for node in row {
-                *node = self.nodes.draw(latest, fits, &mut stream).ok_or_else(|| {
-                    Error::invalid(format!(
-                        "no negative edge for {} -> {}: it has edges with all {} candidates that exist at \
-                         time {latest}; replace the other end, or leave the edge out",
-                        edge.0,
-                        edge.1,
-                        self.nodes.at(latest).len()
-                    ))
-                })?;
-            }
-            Ok(())
-        };
-        let rows = out.par_chunks_exact_mut(each.max(1)).enumerate();
-        rows.with_min_len(MIN_TASK_LEN.div_ceil(each.max(1))).try_for_each(fill)
+            self.nodes.draw(latest, fits, stream).ok_or_else(|| {
+                Error::invalid(format!(
+                    "no negative edge for {} -> {}: it has edges with all {} candidates that exist at time \
+                     {latest}; replace the other end, or leave the edge out",
+                    edge.0,
+                    edge.1,
+                    self.nodes.at(latest).len()
+                ))
+            })
+        })
     }
 }
 

@@ -98,6 +98,8 @@ class TypedSource:
         weights: list[NDArray[np.float64] | None] | None = None,
         disjoint: bool = False,
         times: dict[str, Any] | None = None,
+        induced: bool = False,
+        reverses: list[int] | None = None,
     ) -> None: ...
     def start(
         self,
@@ -142,8 +144,7 @@ class TypedBlockSource:
         self,
         dataset: TypedDataset,
         inputs: list[tuple[int, NDArray[Any]]],
-        sampler: str,
-        fanouts: list[list[int]],
+        sampler: tuple[str, list[list[int]], str],
         tables: list[tuple[int, NDArray[Any]]],
         seed: int,
     ) -> None: ...
@@ -259,7 +260,7 @@ class TypedDataset:
         name: str,
         nodes: list[tuple[str, int, NDArray[Any] | None, NDArray[np.int64] | None, NDArray[np.int64] | list[str] | None]],
         edges: list[tuple[list[str], NDArray[np.int64], NDArray[np.int64], dict[str, NDArray[Any]]]],
-        tasks: list[tuple[str, list[str], NDArray[Any] | None, int | None, list[str], list[NDArray[Any]]]],
+        tasks: list[dict[str, Any]],
     ) -> TypedDataset: ...
     def save(self, path: str, replace: bool) -> None: ...
     def to_dataset(self) -> Dataset: ...

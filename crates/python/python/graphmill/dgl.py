@@ -11,6 +11,7 @@ from ._frameworks import find, is_pyg, options_of
 from .dataset import Dataset
 from .hetero import HeteroGraph, is_typed, open_hetero, per_edge_type
 from .loader import Loader, input_nodes_of
+from .neighbor import refuse_tiers
 from .typed import EdgeType, TypedDataset
 
 
@@ -126,8 +127,8 @@ class NeighborSampler:
             type.
         sampler: ``"neighbor"``, ``"labor"``, ``"weighted"``, ``"random-walk"`` or ``"full"``; of
             several types also ``"hgt"``, and not ``"random-walk"``.
-        **options: Options of the sampler, as of ``graphmill train``: ``replace``,
-            ``labor_iterations``, ``num_walks``, ... Not on graphs of several types.
+        **options: Options of the sampler, as of ``graphmill train``: ``replace`` of ``"weighted"``,
+            ``labor_iterations`` of ``"labor"``, ``num_walks`` of ``"random-walk"``, ...
     """
 
     def __init__(self, fanouts: Sequence[Any], *, sampler: str = "neighbor", **options: Any):
@@ -165,7 +166,9 @@ class DataLoader(Loader):
         **kwargs: Arguments of :class:`graphmill.Loader`.
 
     Raises:
-        TypeError, ValueError: The sampler is invalid, or an id is out of range or given twice.
+        TypeError, ValueError: The sampler is invalid or does not read an option, or an id is out of
+            range or given twice.
+        NotImplementedError: The arguments ask for tiers of a graph of several types.
     """
 
     def __init__(
@@ -210,9 +213,7 @@ class DataLoader(Loader):
         """Source of typed blocks."""
         graph, how = self._types, self.sampler_options
         assert graph is not None
-        if how.options or self._tier_options:
-            given = next(iter({**how.options, **self._tier_options}))
-            raise NotImplementedError(f"DataLoader: {given} is not supported on graphs of several types; leave it out")
+        refuse_tiers(self)
         inputs = []
         for kind, ids in self.nids.items():
             t = graph.number(kind)
@@ -224,7 +225,8 @@ class DataLoader(Loader):
             fanouts = [[hops[0] for hops in of_type] for of_type in zip(*layers)]
         self._columns = [(t, name, rows) for name, whose, t, rows in graph.tables if whose == "nodes" and name == "x"] if self.with_features else []
         tables = [(t, rows) for t, _, rows in self._columns]
-        return _graphmill.TypedBlockSource(self.dataset._native, inputs, how.sampler, fanouts, tables, self.seed % 2**63)
+        sampler = (how.sampler, fanouts, options_of(how.options))
+        return _graphmill.TypedBlockSource(self.dataset._native, inputs, sampler, tables, self.seed % 2**63)
 
     def _reseed(self) -> None:
         self._torch = None if self.output == "numpy" else find("torch")

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 from . import _graphmill
 from .hetero import HeteroOutput, is_typed, open_hetero
-from .loader import Loader, input_nodes_of
+from .loader import Loader, input_nodes_of, refuse_sampler_output
 
 
 class HGTLoader(Loader):
@@ -43,8 +43,7 @@ class HGTLoader(Loader):
         pin_memory: bool = False,
         **kwargs: Any,
     ):
-        if transform_sampler_output is not None:
-            raise NotImplementedError("HGTLoader: transform_sampler_output is not supported; use transform, which gets the batch")
+        refuse_sampler_output(self, transform_sampler_output, "torch_geometric.loader.HGTLoader")
         if not is_typed(data):
             raise TypeError(f"data: expected a HeteroData or a graphmill.TypedDataset, not {type(data).__name__}; use NeighborLoader for one type")
         super().__init__(transform=transform, **kwargs)

@@ -12,8 +12,8 @@ from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
-from .loader import Loader
-from .neighbor import Temporal, hops_per_type, refuse_of_types, weights_of
+from .loader import Loader, refuse_sampler_output
+from .neighbor import Temporal, hops_per_type, refuse_tiers, subgraph_of_types, weights_of
 
 
 @dataclass
@@ -27,12 +27,20 @@ class NegativeSampling:
             ``"in-batch"`` (destinations of other positives of the batch).
         pairs: Pairs (``2 x N``) that negatives are drawn from, in the place of ``method``: those of
             the positive's source that are no edges; if there are none, uniform negatives.
+        src_weight: Weight of each node of the source type (at least 0), by which a binary negative
+            draws its source; without it a negative has the source of its positive. A drawn source
+            with edges to all destinations is an error: give it the weight 0.
+        dst_weight: Weight of each node of the destination type (at least 0), by which destinations
+            are drawn among those without an edge from the source, in the place of ``method``. Nodes
+            of weight 0 are never drawn.
     """
 
     mode: str = "binary"
     amount: float = 1
     method: str = "uniform"
     pairs: Any = None
+    src_weight: Any = None
+    dst_weight: Any = None
 
     def __post_init__(self) -> None:
         if self.mode not in ("binary", "triplet"):
@@ -47,6 +55,23 @@ class NegativeSampling:
             self.method = "file"
         elif self.method == "file":
             raise ValueError("method 'file': pass the pairs, or another method")
+        if self.src_weight is not None and self.is_triplet():
+            raise ValueError("src_weight: negatives of triplets have the source of their positive; leave it out, or use mode='binary'")
+        if self.pairs is not None or self.method != "uniform":
+            for name in ("src_weight", "dst_weight"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: negatives are drawn by weights, or by pairs or method '{self.method}'; leave one of the two out")
+
+    def _listed(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Sources and destinations of the pairs that negatives are drawn from."""
+        if self.pairs is None:
+            return None
+        given = _pairs(self.pairs, "pairs")
+        return np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1])
+
+    def _weights(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Weights of sources and destinations as arrays."""
+        return _node_weights("src_weight", self.src_weight), _node_weights("dst_weight", self.dst_weight)
 
     def is_binary(self) -> bool:
         """Returns true for pairs with labels."""
@@ -65,10 +90,18 @@ class NegativeSampling:
             return cls(given)
         if isinstance(given, dict):
             return cls(**given)
-        for end in ("src_weight", "dst_weight"):
-            if getattr(given, end, None) is not None:
-                raise NotImplementedError(f"neg_sampling: {end} is not supported; use graphmill.NegativeSampling(method='degree')")
-        return cls(str(getattr(given.mode, "value", given.mode)), given.amount)
+        weights = {name: getattr(given, name, None) for name in ("src_weight", "dst_weight")}
+        return cls(str(getattr(given.mode, "value", given.mode)), given.amount, **weights)
+
+
+def _node_weights(name: str, given: Any) -> np.ndarray | None:
+    """Weights of nodes as an array of float64, or ``None``."""
+    if given is None:
+        return None
+    weights = array_of(given, name)
+    if weights.ndim != 1 or weights.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected a number per node, not shape {weights.shape} of {weights.dtype}")
+    return weights.astype(np.float64)
 
 
 class LinkNeighborLoader(Loader):
@@ -116,15 +149,17 @@ class LinkNeighborLoader(Loader):
         known_edges: More edges (``2 x K``) that are no negatives, such as those of the other parts
             of a split. The edges of the graph and of ``edge_label_index`` always count.
         replace, subgraph_type, disjoint, weight_attr, transform, input_id, output, pin_memory,
-            **kwargs: As for :class:`graphmill.NeighborLoader`; ``subgraph_type`` is
-            ``"directional"``.
+            **kwargs: As for :class:`graphmill.NeighborLoader`. Edges that a ``subgraph_type`` adds
+            are not those that ``exclude_supervision_edges`` leaves out.
 
     Raises:
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An id is out of range, a source has edges to all destinations (that exist at the
             time), or one of ``edge_label_time`` and ``time_attr`` is missing.
-        NotImplementedError: The arguments ask for another ``subgraph_type``, for times together with
-            weights, or for negatives of other methods than ``"uniform"`` with times of nodes.
+        NotImplementedError: The arguments ask for tiers, for ``"bidirectional"`` with an edge type
+            that has no reverse, for times together with weights or another ``subgraph_type`` than
+            ``"directional"``, or for negatives by other methods than ``"uniform"``, or by weights, of nodes
+            with times.
 
     Example:
         >>> import numpy as np, graphmill
@@ -166,12 +201,10 @@ class LinkNeighborLoader(Loader):
         pin_memory: bool = False,
         **kwargs: Any,
     ):
-        for name, value in (
-            ("transform_sampler_output", transform_sampler_output),
-            ("neighbor_sampler", neighbor_sampler),
-        ):
-            if value is not None:
-                raise NotImplementedError(f"LinkNeighborLoader: {name} is not supported; use torch_geometric's LinkNeighborLoader for it")
+        remedy = "torch_geometric.loader.LinkLoader with graphmill.sampler.NeighborSampler"
+        refuse_sampler_output(self, transform_sampler_output, remedy)
+        if neighbor_sampler is not None:
+            raise NotImplementedError("LinkNeighborLoader: neighbor_sampler is not supported; use torch_geometric's LinkNeighborLoader for it")
         super().__init__(transform=transform, **kwargs)
         if neg_sampling_ratio:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
@@ -193,8 +226,7 @@ class LinkNeighborLoader(Loader):
         self._open()
 
     def _open(self) -> None:
-        if self.subgraph_type != "directional" or self._tier_options:
-            refuse_of_types(self)
+        refuse_tiers(self)
         links, labels, input_id, known = self._given
         self._typed = is_typed(self.data)
         if self._typed:
@@ -240,13 +272,13 @@ class LinkNeighborLoader(Loader):
     def _reseed(self) -> None:
         graph, (src, dst, _) = self._graph, self._graph.relations[self._r]
         negatives, known, listed = None, None, None
+        of_nodes: Any = (None, None)
         if self.neg_sampling is not None:
             method = self.neg_sampling.method
-            if self.neg_sampling.pairs is not None:
-                given = _pairs(self.neg_sampling.pairs, "pairs")
-                listed = (np.ascontiguousarray(given[0]), np.ascontiguousarray(given[1]))
+            listed = self.neg_sampling._listed()
             if self._times is not None:
-                method = existing_at(self._times, dst, method, "LinkNeighborLoader")
+                method = existing_at(self._times, (src, dst), self.neg_sampling, "LinkNeighborLoader")
+            of_nodes = self.neg_sampling._weights()
             negatives = (method, float(self.neg_sampling.amount), self.neg_sampling.is_triplet())
             lists = [graph.edges_of(self._r), self._edges] + ([] if self._known is None else [self._known])
             all_known = np.concatenate([np.asarray(edges, np.int64) for edges in lists], axis=1)
@@ -259,6 +291,7 @@ class LinkNeighborLoader(Loader):
             "negatives": negatives,
             "known": known,
             "listed": listed,
+            "weights": of_nodes,
         }
         weights = weights_of(self._weight_attr, graph)
         self._source = _graphmill.TypedSource(
@@ -272,6 +305,7 @@ class LinkNeighborLoader(Loader):
             weights=weights,
             disjoint=self.disjoint,
             times=self._times,
+            **subgraph_of_types(self, graph),
         )
 
     def __call__(self, index: Any) -> Any:
@@ -289,7 +323,8 @@ class LinkNeighborLoader(Loader):
             links, sources, destinations = batch[self.input_type], batch[self.input_type[0]], batch[self.input_type[2]]
         else:
             batch = links = sources = destinations = self._output.batch(nodes[0], edge_index[0], edges[0], tables)
-            batch["num_sampled_nodes"], batch["num_sampled_edges"] = num_nodes[0], num_edges[0]
+            if num_nodes is not None:
+                batch["num_sampled_nodes"], batch["num_sampled_edges"] = num_nodes[0], num_edges[0]
             if tree is not None:
                 batch["batch"] = value(tree[0])
         for name in ("edge_label_index", "edge_label", "edge_label_time"):
@@ -337,15 +372,21 @@ def as_typed(graph: Any, data: Any) -> HeteroGraph:
     )
 
 
-def existing_at(times: dict[str, Any], dst: int, method: str, who: str) -> str:
+def existing_at(times: dict[str, Any], ends: tuple[int, int], negatives: NegativeSampling, who: str) -> str:
     """Method of negatives among the destinations that exist at the time of their positive.
 
-    If nodes of the type number ``dst`` have times, ``times`` gets them as those of the destinations.
+    ``ends`` are the numbers of the types of sources and destinations. If nodes of the latter have
+    times, ``times`` gets them as those of the destinations.
     """
-    if dst not in times["nodes"]:
+    src, dst = ends
+    method, by = negatives.method, f"method '{negatives.method}'"
+    for name, end in (("src_weight", src), ("dst_weight", dst)):
+        if getattr(negatives, name) is not None and end in times["nodes"]:
+            method, by = "weights", name
+    if dst not in times["nodes"] and method != "weights":
         return method
     if method != "uniform":
-        raise NotImplementedError(f"{who}: method '{method}' draws destinations that may not exist yet; use 'uniform' with time_attr")
+        raise NotImplementedError(f"{who}: {by} draws nodes that may not exist yet; use method 'uniform' with time_attr")
     times["destinations"] = times["nodes"][dst]
     return "existing"
 

@@ -59,6 +59,15 @@ def hops_of(num_neighbors: Sequence[int]) -> list[int]:
     return [k if k == -1 else max(k, 1) for k in num_neighbors] or [1]
 
 
+def refuse_sampler_output(loader: Any, transform: Any, remedy: str) -> None:
+    """Refuses a transform between sampling and gathering, which are one step of the threads in Rust."""
+    if transform is not None:
+        raise NotImplementedError(
+            f"{type(loader).__name__}: transform_sampler_output would get the sampler's output before rows are gathered, but "
+            f"one thread does both; use transform, which gets the batch, or {remedy}"
+        )
+
+
 def threads_of(num_threads: int | None, num_workers: int) -> int:
     """Number of threads: as given, or ``num_workers``, or half of the processor's cores."""
     if num_workers < 0 or (num_threads is not None and num_threads < 1):

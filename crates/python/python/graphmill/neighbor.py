@@ -10,9 +10,10 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of, is_tensor
 from .data import Output, open_graph
-from .hetero import HeteroOutput, is_typed, open_hetero, per_edge_type
+from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
 from .hgt import typed_batch, typed_inputs_of
-from .loader import Loader, hops_of, input_nodes_of
+from .loader import Loader, hops_of, input_nodes_of, refuse_sampler_output
+from .typed import EdgeType
 
 
 class NeighborLoader(Loader):
@@ -59,7 +60,10 @@ class NeighborLoader(Loader):
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
             directions, each once; ``"induced"``: all edges among the sampled nodes. With several
-            types only the first.
+            types ``"bidirectional"`` adds to an edge type the reverses of the sampled edges of its
+            reverse edge type, with their numbers: the one that the dataset names, the one called
+            ``rev_NAME``, the type itself if both ends have one type, or the only one between the
+            same ends.
         disjoint: Samples a separate neighbourhood for each seed.
         weight_attr: Name of an edge attribute (``E``, at least 0) by which neighbours are drawn; with
             ``time_attr`` among the edges up to a seed's time. Edges of weight 0 are never drawn,
@@ -75,10 +79,11 @@ class NeighborLoader(Loader):
     Raises:
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
-            number is out of range.
-        NotImplementedError: The arguments ask for a ``subgraph_type`` or tiers that graphs of
-            several types do not support; or for times together with weights or another
-            ``subgraph_type`` than ``"directional"``.
+            number is out of range. While iterating, with ``"bidirectional"``: the reverse of a
+            sampled edge is not an edge.
+        NotImplementedError: The arguments ask for tiers of a graph of several types, for
+            ``"bidirectional"`` with an edge type that has no reverse, or for times together with
+            weights or another ``subgraph_type`` than ``"directional"``.
 
     Example:
         >>> import numpy as np, graphmill
@@ -113,12 +118,10 @@ class NeighborLoader(Loader):
         pin_memory: bool = False,
         **kwargs: Any,
     ):
-        for name, value in (
-            ("transform_sampler_output", transform_sampler_output),
-            ("neighbor_sampler", neighbor_sampler),
-        ):
-            if value is not None:
-                raise NotImplementedError(f"NeighborLoader: {name} is not supported; use torch_geometric's NeighborLoader for it")
+        remedy = "torch_geometric.loader.NodeLoader with graphmill.sampler.NeighborSampler"
+        refuse_sampler_output(self, transform_sampler_output, remedy)
+        if neighbor_sampler is not None:
+            raise NotImplementedError("NeighborLoader: neighbor_sampler is not supported; use torch_geometric's NeighborLoader for it")
         super().__init__(transform=transform, **kwargs)
         self.data = data
         self.num_neighbors = hops_per_type(data, num_neighbors)
@@ -137,7 +140,7 @@ class NeighborLoader(Loader):
 
     def _open(self) -> None:
         if is_typed(self.data):
-            refuse_of_types(self)
+            refuse_tiers(self)
             self._graph = open_hetero(self.data)
             self._output = HeteroOutput(self._graph, *self._how)
             self.input_type, self.input_nodes, self._input_id = typed_inputs_of(self._inputs, self._graph)
@@ -176,6 +179,7 @@ class NeighborLoader(Loader):
                 weights=self._weights,
                 disjoint=self.disjoint,
                 times=self._times,
+                **subgraph_of_types(self, graph),
             )
             return
         self._source = _graphmill.Source.neighbors(
@@ -328,17 +332,36 @@ def hops_per_type(data: Any, num_neighbors: Any) -> Any:
     return num_neighbors if of_types else [int(k) for k in num_neighbors]
 
 
-def refuse_of_types(loader: Any) -> None:
-    """Refuses what loaders of several types do not support, with the reason."""
-    kind = type(loader).__name__
-    if loader.subgraph_type != "directional":
-        raise NotImplementedError(
-            f"{kind}: subgraph_type '{loader.subgraph_type}' needs one edge type, because edges of several have no "
-            "reverse of the same type; use 'directional'"
-        )
+def refuse_tiers(loader: Any) -> None:
+    """Refuses tiers of several feature tables."""
     if loader._tier_options:
-        name = next(iter(loader._tier_options))
+        kind, name = type(loader).__name__, next(iter(loader._tier_options))
         raise NotImplementedError(f"{kind}: {name} configures tiers of one feature table, but there is one for each type; leave it out")
+
+
+def subgraph_of_types(loader: Any, graph: HeteroGraph) -> dict[str, Any]:
+    """Arguments of a source of several types for the ``subgraph_type`` of a loader."""
+    subgraph = loader.subgraph_type
+    if subgraph not in ("directional", "bidirectional", "induced"):
+        raise ValueError(f"subgraph_type '{subgraph}': use directional, bidirectional or induced")
+    reverses = [_reverse_of(kind, graph, type(loader).__name__) for kind in graph.edge_types] if subgraph == "bidirectional" else None
+    return {"induced": subgraph == "induced", "reverses": reverses}
+
+
+def _reverse_of(kind: EdgeType, graph: HeteroGraph, who: str) -> int:
+    """Number of the reverse edge type of an edge type."""
+    if kind in graph.reverse:
+        return graph.edge_types.index(graph.reverse[kind])
+    if kind[0] == kind[2]:
+        return graph.edge_types.index(kind)
+    found = [r for r, other in enumerate(graph.edge_types) if (other[0], other[2]) == (kind[2], kind[0])]
+    if len(found) != 1:
+        raise NotImplementedError(
+            f"{who}: subgraph_type 'bidirectional' needs a reverse edge type of {kind}, and there are {len(found)} from '{kind[2]}' "
+            f"to '{kind[0]}'; add ('{kind[2]}', 'rev_{kind[1]}', '{kind[0]}'), as torch_geometric.transforms.ToUndirected does, "
+            "or use 'induced'"
+        )
+    return found[0]
 
 
 def weights_of(weight_attr: str | None, graph: Any) -> Any:

@@ -18,7 +18,7 @@ from ._frameworks import draw_seed
 from .data import open_graph
 from .hetero import is_typed, open_hetero, per_edge_type
 from .link import NegativeSampling, as_typed, existing_at
-from .neighbor import Temporal, hops_per_type, times_of, weights_of
+from .neighbor import Temporal, hops_per_type, subgraph_of_types, times_of, weights_of
 
 __all__ = ["NeighborSampler"]
 
@@ -37,7 +37,7 @@ class NeighborSampler(BaseSampler):
         num_neighbors, replace, disjoint, temporal_strategy, time_attr, weight_attr: As for
             :class:`graphmill.NeighborLoader`. With ``time_attr`` the loader passes the times of its
             seeds: ``input_time``, whose default is the nodes' own times, or ``edge_label_time``.
-        subgraph_type: ``"directional"``.
+        subgraph_type: As for :class:`graphmill.NeighborLoader`.
         is_sorted, share_memory: Ignored: edges are sorted once, and threads share them.
         exclude_supervision_edges: Leaves the sampled edges of :meth:`sample_from_edges` and their
             reverses out of all hops.
@@ -45,8 +45,9 @@ class NeighborSampler(BaseSampler):
 
     Raises:
         ValueError: ``time_attr`` or ``weight_attr`` is unknown, or a number is out of range.
-        NotImplementedError: Another ``subgraph_type`` or ``sample_direction``, or times together
-            with weights.
+        NotImplementedError: Another ``sample_direction``, ``"bidirectional"`` with an edge type that
+            has no reverse, or times together with weights or another ``subgraph_type`` than
+            ``"directional"``.
 
     Example:
         >>> import torch
@@ -78,12 +79,8 @@ class NeighborSampler(BaseSampler):
         seed: int | None = None,
     ):
         self.subgraph_type = "induced" if not directed else getattr(subgraph_type, "value", subgraph_type)
-        for name, value, known in (
-            ("subgraph_type", self.subgraph_type, "directional"),
-            ("sample_direction", sample_direction, "forward"),
-        ):
-            if value != known:
-                raise NotImplementedError(f"NeighborSampler: {name} {value!r} is not supported; use '{known}'")
+        if sample_direction != "forward":
+            raise NotImplementedError(f"NeighborSampler: sample_direction {sample_direction!r} is not supported; use 'forward'")
         self.typed = is_typed(data)
         self._graph = open_hetero(data) if self.typed else as_typed(open_graph(data), data)
         self.num_neighbors = hops_per_type(data, num_neighbors)
@@ -93,8 +90,10 @@ class NeighborSampler(BaseSampler):
         self._weight_attr, self._time = weight_attr, Temporal(time_attr, None, temporal_strategy)
         self._time.check(self)
         self._weights, self._times = weights_of(weight_attr, self._graph), self._time.of_graph(self._graph)
+        self._subgraph = subgraph_of_types(self, self._graph)
         self._calls = itertools.count()
         self._sources: dict[Any, Any] = {}
+        self._kept: dict[Any, Any] = {}
 
     def _source(self, key: Any, inputs: Callable[[], Any], times: dict[str, Any] | None) -> Any:
         """The source of batches of a node type, or of an edge type with some negatives."""
@@ -102,7 +101,7 @@ class NeighborSampler(BaseSampler):
             graph = self._graph
             self._sources[key] = _graphmill.TypedSource(
                 graph.types, graph.relations, [], seed=self.seed, inputs=inputs(), fanout=per_edge_type(self.num_neighbors, graph),
-                replace=self.replace, weights=self._weights, disjoint=self.disjoint, times=times,
+                replace=self.replace, weights=self._weights, disjoint=self.disjoint, times=times, **self._subgraph,
             )  # fmt: skip
         return self._sources[key]
 
@@ -133,19 +132,16 @@ class NeighborSampler(BaseSampler):
         Raises:
             ValueError: An id is out of range, an edge has no time, or a source has edges to all
                 destinations (that exist at the time).
-            NotImplementedError: Negatives of pairs, or with times of nodes of another method than
-                ``"uniform"``.
+            NotImplementedError: Negatives of nodes with times by another method than ``"uniform"``,
+                or by weights.
         """
         graph, negatives = self._graph, NegativeSampling.of(neg_sampling)
-        if negatives is not None and negatives.pairs is not None:
-            raise NotImplementedError("NeighborSampler: pairs of negatives are not supported; use LinkNeighborLoader")
         times = self._given(index.time, "edge_label_time")
         if times is None and self._times is not None:
             raise ValueError("time_attr: without edge_label_time no time bounds the neighbours of an edge; pass it to the loader")
         r = graph.relation(index.input_type) if self.typed else 0
         row, col = (np.ascontiguousarray(end.cpu().numpy().astype(np.int64)) for end in (index.row, index.col))
-        how = None if negatives is None else (negatives.method, float(negatives.amount), negatives.is_triplet())
-        source = self._source_of_links(r, how)
+        source = self._source_of_links(r, negatives)
         arrays = source.one_of_links(0, next(self._calls), (row, col), times)
         src, dst = (torch.from_numpy(ends) for ends in arrays[9])
         count = len(row)
@@ -169,14 +165,21 @@ class NeighborSampler(BaseSampler):
             raise ValueError(f"{name}: without time_attr no edge has a time; pass time_attr to NeighborSampler")
         return np.ascontiguousarray(times_of(time, name))
 
-    def _source_of_links(self, r: int, how: Any) -> Any:
+    def _source_of_links(self, r: int, negatives: NegativeSampling | None) -> Any:
         """The source of batches of an edge type with some negatives."""
-        times = None if self._times is None else dict(self._times)
-        if how is not None and times is not None:
-            how = (existing_at(times, self._graph.relations[r][1], how[0], "NeighborSampler"), *how[1:])
-        return self._source(("links", r, how), lambda: self._links(r, how), times)
+        times, how = None if self._times is None else dict(self._times), None
+        given: tuple[Any, ...] = ()
+        if negatives is not None:
+            method, given = negatives.method, (negatives.pairs, negatives.src_weight, negatives.dst_weight)
+            if times is not None:
+                method = existing_at(times, self._graph.relations[r][:2], negatives, "NeighborSampler")
+            how = (method, float(negatives.amount), negatives.is_triplet())
+        key = ("links", r, how, *map(id, given))
+        # objects that are kept have ids of their own
+        self._kept.setdefault(key, given)
+        return self._source(key, lambda: self._links(r, how, negatives), times)
 
-    def _links(self, r: int, how: Any) -> dict[str, Any]:
+    def _links(self, r: int, how: Any, negatives: NegativeSampling | None) -> dict[str, Any]:
         """Inputs of an edge type; the edges of each call follow."""
         graph = self._graph
         src, dst, _ = graph.relations[r]
@@ -190,7 +193,11 @@ class NeighborSampler(BaseSampler):
         elif kind[0] == kind[2]:
             exclude.append((r, True))
         exclude = exclude if self.exclude else []
-        return {"types": (src, dst), "src": none, "dst": none, "exclude": exclude, "negatives": how, "known": known, "listed": None}
+        listed, weights = (None, (None, None)) if negatives is None else (negatives._listed(), negatives._weights())
+        return {
+            "types": (src, dst), "src": none, "dst": none, "exclude": exclude, "negatives": how, "known": known, "listed": listed,
+            "weights": weights,
+        }  # fmt: skip
 
     def _output(self, arrays: tuple, metadata: tuple) -> Any:
         _, _, nodes, edge_index, edges, tree, _, num_nodes, num_edges, _ = arrays
@@ -200,7 +207,7 @@ class NeighborSampler(BaseSampler):
             batch = None if tree is None else tensor(tree[0])
             return SamplerOutput(
                 node=tensor(nodes[0]), row=row, col=col, edge=tensor(edges[0]), batch=batch,
-                num_sampled_nodes=num_nodes[0], num_sampled_edges=num_edges[0], metadata=metadata,
+                num_sampled_nodes=num_nodes and num_nodes[0], num_sampled_edges=num_edges and num_edges[0], metadata=metadata,
             )  # fmt: skip
         names, kinds = [name for name, _ in self._graph.types], self._graph.edge_types
         return HeteroSamplerOutput(
@@ -209,7 +216,7 @@ class NeighborSampler(BaseSampler):
             col={kind: tensor(index)[1] for kind, index in zip(kinds, edge_index)},
             edge={kind: tensor(ids) for kind, ids in zip(kinds, edges)},
             batch=None if tree is None else {name: tensor(trees) for name, trees in zip(names, tree)},
-            num_sampled_nodes=dict(zip(names, num_nodes)),
-            num_sampled_edges=dict(zip(kinds, num_edges)),
+            num_sampled_nodes=num_nodes and dict(zip(names, num_nodes)),
+            num_sampled_edges=num_edges and dict(zip(kinds, num_edges)),
             metadata=metadata,
         )

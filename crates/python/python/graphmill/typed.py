@@ -42,6 +42,14 @@ def _vector(values: Any, name: str, dtype: Any) -> np.ndarray:
     return np.ascontiguousarray(array.astype(dtype))
 
 
+def _seeds(given: Any, name: str, names: int) -> list[np.ndarray]:
+    """Seeds of a task: nodes of a type of one name, or sources and destinations of one of three names."""
+    seeds, shape = array_of(given, name), "(R,)" if names == 1 else "(R, 2)"
+    if (seeds.ndim != 1 if names == 1 else seeds.ndim != 2 or seeds.shape[1] != 2) or seeds.size and seeds.dtype.kind not in "iu":
+        raise ValueError(f"{name}: expected integers of shape {shape}, not {seeds.dtype} of shape {seeds.shape}")
+    return [np.ascontiguousarray(column.astype(np.int64)) for column in seeds.reshape(len(seeds), 1 if names == 1 else 2).T]
+
+
 def targets_of(y: Any, name: str) -> tuple[np.ndarray, bool]:
     """Targets as classes (int64), sets of classes (uint8, 2-D) or values (float32, 2-D), and true for values."""
     y = array_of(y, name)
@@ -107,8 +115,12 @@ class TypedDataset(Stores):
             tasks: By name: ``on`` (node type, or edge type for targets of edges in the order of
                 ``edge_index``), ``y`` (classes, -1 if unknown; zeros and ones by class; or numbers,
                 NaN if unknown), ``num_classes``, ``names`` (of the classes), and ``train``,
-                ``valid`` and ``test`` (masks or ids). Without ``y``, a task on an edge type
-                predicts which edges exist.
+                ``valid`` and ``test`` (masks or rows). Without ``y``, a task on an edge type
+                predicts which edges exist. ``seeds`` are the rows instead of all of the type: nodes
+                (``R``), of which one may occur several times, or pairs of a source and a
+                destination (``R x 2``), which need not be edges; targets and the split then follow
+                their order. ``time`` (integers) is the time of each row: a prediction sees what
+                existed then.
             name: Name of the dataset.
 
         Raises:
@@ -155,13 +167,20 @@ class TypedDataset(Stores):
             if rows is None:
                 kind, known = ("node", counts) if len(on) == 1 else ("edge", map(":".join, edge_counts))
                 raise ValueError(f"task '{task}': the {kind} type '{':'.join(on)}' is unknown; the types are {', '.join(known)}")
+            seeds, time = columns.pop("seeds", None), columns.pop("time", None)
+            if seeds is not None:
+                seeds = _seeds(seeds, f"seeds of task '{task}'", len(on))
+                rows = len(seeds[0])
+            time = None if time is None else _vector(time, f"time of task '{task}'", np.int64)
             parts = []
             for part in ("train", "valid", "test"):
                 value = columns.pop(part, None)
                 parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, rows)[0])
             classes, names = columns.pop("num_classes", None), list(columns.pop("names", None) or [])
             _refuse(columns, f"task '{task}'")
-            native_tasks.append((task, on, y, classes, names, parts))
+            native_tasks.append({
+                "name": task, "on": on, "y": y, "num_classes": classes, "names": names, "parts": parts, "seeds": seeds, "time": time,
+            })  # fmt: skip
         return cls._of(_graphmill.TypedDataset.build(name, native_nodes, native_edges, native_tasks))
 
     name = property(lambda self: self._native.name, doc="Name of the dataset.")
@@ -313,10 +332,11 @@ class TypedDataset(Stores):
             edges[kind] = copied({"edge_index": of.edge_index, "x": of.x, "weight": of.weight, "time": of.time})
         for name in self.tasks:
             of = self.task(name)
-            if of.on not in self.node_types or of.seeds is not None or of.y is None:
-                raise TypeError(f"task '{name}': only tasks on all nodes of a type can be pickled; save() the dataset, and pickle the opened one")
+            if of.y is None:
+                raise TypeError(f"task '{name}': only tasks with targets can be pickled; save() the dataset, and pickle the opened one")
+            on = next((kind for kind in self.edge_types if ":".join(kind) == of.on), of.on)
             tasks[name] = copied({
-                "on": of.on, "y": of.y, "num_classes": of.num_classes or None, "names": list(of.names),
+                "on": on, "seeds": of.seeds, "time": of.time, "y": of.y, "num_classes": of.num_classes or None, "names": list(of.names),
                 "train": of.train, "valid": of.valid, "test": of.test,
             })  # fmt: skip
         return {"arrays": (nodes, edges, tasks), "name": self.name}

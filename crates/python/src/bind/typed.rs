@@ -34,44 +34,103 @@ type Nodes<'py> =
     (String, usize, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 /// Edge type: names, sources, destinations, and columns by name.
 type Edges<'py> = ([String; 3], Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyDict>);
-/// Task: name, node type or the three names of an edge type, targets (without them, edges are
-/// predicted), number and names of the classes, and the split.
-type Task<'py> =
-    (String, Vec<String>, Option<Bound<'py, PyAny>>, Option<usize>, Vec<String>, [Bound<'py, PyAny>; 3]);
+/// Edges of a type as they were given: number, and sources and destinations if a task predicts them.
+type GivenEdges = (EdgeType, usize, Option<[Vec<NodeId>; 2]>);
+
+/// Task, as Python gives it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Task<'py> {
+    name: String,
+    /// Node type, or the three names of an edge type.
+    on: Vec<String>,
+    /// Targets; without them, edges are predicted.
+    y: Option<Bound<'py, PyAny>>,
+    num_classes: Option<usize>,
+    names: Vec<String>,
+    /// Rows that train, validate and test.
+    parts: [Bound<'py, PyAny>; 3],
+    /// Nodes of the rows, or their sources and destinations; without them, all of the type.
+    seeds: Option<Vec<Bound<'py, PyAny>>>,
+    /// Time of each row.
+    time: Option<Bound<'py, PyAny>>,
+}
 
 /// Source, name and destination of an edge type.
 fn names_of(edge_type: &EdgeType) -> [&str; 3] {
     [&edge_type.source, &edge_type.name, &edge_type.destination]
 }
 
-/// Adds a task on `rows` nodes or edges. `ends` are the sources and destinations of edges that are
-/// predicted.
+/// Ids of the columns of a task's seeds, below the numbers of nodes of their types.
+fn seeds_of(task: &Task<'_>, count: &dyn Fn(&str) -> usize) -> PyResult<Option<Vec<Vec<NodeId>>>> {
+    let Some(columns) = &task.seeds else { return Ok(None) };
+    // the ends of an edge type, or the node type alone
+    let types = task.on.iter().step_by(2);
+    let read = |(of, column): (&String, &Bound<'_, PyAny>)| {
+        array::nodes(&format!("seeds of task '{}'", task.name), column, count(of))
+    };
+    types.zip(columns).map(read).collect::<PyResult<_>>().map(Some)
+}
+
+/// Adds a task on all nodes or edges of a type, or on its seeds.
 fn add_task(
     builder: &mut TypedBuilder,
-    (name, on, y, classes, names, parts): &Task,
-    rows: usize,
-    ends: Option<&[Vec<NodeId>; 2]>,
+    task: &Task<'_>,
+    edges: &[GivenEdges],
+    count: &dyn Fn(&str) -> usize,
 ) -> PyResult<()> {
+    let Task { name, on, y, num_classes, names, parts, time, .. } = task;
+    let found = edges.iter().find(|(edge_type, ..)| names_of(edge_type) == on[..]);
+    let seeds = seeds_of(task, count)?;
+    let rows = match (&seeds, found) {
+        (Some(columns), _) => columns.first().map_or(0, Vec::len),
+        (None, Some((_, rows, _))) => *rows,
+        (None, None) => on.first().map_or(0, |on| count(on)),
+    };
     let part = |i: usize| array::nodes(["train", "valid", "test"][i], &parts[i], rows);
-    let (train, valid, test) = (part(0)?, part(1)?, part(2)?);
+    let split = [part(0)?, part(1)?, part(2)?];
+    let time = time.as_ref().map(|time| column::<i64>("time", time)).transpose()?;
+    if let Some(time) = time.as_ref().filter(|time| time.len() != rows) {
+        return Err(error::value(format!(
+            "task '{name}': {} times for {rows} rows; pass one each",
+            time.len()
+        )));
+    }
     let to = builder.task(name);
     let to = match &on[..] {
         [source, name, destination] => to.on_edges(EdgeType::new(source, name, destination)),
         _ => to.on_nodes(on.concat()),
     };
-    match (y, ends) {
-        (Some(y), _) => {
-            to.split(train, valid, test).targets(targets_of(y, *classes)?).names(names.clone());
-        }
-        (None, Some([src, dst])) => {
-            let of_row = |row: &NodeId| [src[*row as usize], dst[*row as usize]];
-            let of_part = |rows: Vec<NodeId>| rows.iter().flat_map(of_row).collect();
-            to.positives([train, valid, test].map(of_part));
-        }
-        (None, None) => {
+    match (y, &seeds, found.and_then(|(.., ends)| ends.as_ref())) {
+        (None, ..) if found.is_none() => {
             return Err(error::value(format!("task '{name}': a task on nodes needs targets; pass y")));
         }
+        (None, None, Some([src, dst])) => {
+            // rows are numbered part by part
+            if let Some(time) = time {
+                to.time(split.iter().flatten().map(|row| time[*row as usize]).collect::<Vec<_>>());
+            }
+            let of_row = |row: &NodeId| [src[*row as usize], dst[*row as usize]];
+            to.positives(split.map(|rows| rows.iter().flat_map(of_row).collect()));
+            return Ok(());
+        }
+        (Some(y), ..) => {
+            to.targets(targets_of(y, *num_classes)?).names(names.clone());
+        }
+        (None, ..) => {}
     }
+    match seeds.as_deref() {
+        Some([nodes]) => _ = to.node_seeds(nodes.clone()),
+        Some([src, dst]) => {
+            to.pair_seeds(src.iter().zip(dst).flat_map(|(&u, &v)| [u, v]).collect::<Vec<_>>());
+        }
+        _ => {}
+    }
+    if let Some(time) = time {
+        to.time(time);
+    }
+    let [train, valid, test] = split;
+    to.split(train, valid, test);
     Ok(())
 }
 
@@ -115,13 +174,13 @@ impl TypedDataset {
                 }
             }
         }
-        let mut pairs = Vec::with_capacity(edges.len());
+        let mut pairs: Vec<GivenEdges> = Vec::with_capacity(edges.len());
         for ([source, name, destination], src, dst, columns) in &edges {
             let place = |end: &str| format!("{end} of ({source}, {name}, {destination})");
             let src = array::nodes(&place("sources"), src, count(source))?;
             let dst = array::nodes(&place("destinations"), dst, count(destination))?;
             let edge_type = EdgeType::new(source, name, destination);
-            let predicts = |task: &Task| task.2.is_none() && names_of(&edge_type) == task.1[..];
+            let predicts = |task: &Task<'_>| task.y.is_none() && names_of(&edge_type) == task.on[..];
             let ends = tasks.iter().any(predicts).then(|| [src.clone(), dst.clone()]);
             pairs.push((edge_type, src.len(), ends));
             let to = builder.edge_type(source, name, destination).edges(src, dst);
@@ -136,12 +195,7 @@ impl TypedDataset {
             }
         }
         for task in &tasks {
-            let found = pairs.iter().find(|(edge_type, ..)| names_of(edge_type) == task.1[..]);
-            let (rows, ends) = match found {
-                Some((_, rows, ends)) => (*rows, ends.as_ref()),
-                None => (task.1.first().map_or(0, |on| count(on)), None),
-            };
-            add_task(&mut builder, task, rows, ends)?;
+            add_task(&mut builder, task, &pairs, &count)?;
         }
         let data = py.detach(|| builder.build()).map_err(error::graph)?;
         Ok(Self { data: Arc::new(data), path: None, report: None })

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use graphmill_engine::TrainConfig;
 use numpy::{Element, PyArrayDescr};
 use pyo3::{
     prelude::*,
     types::{PyList, PyTuple},
 };
 
-use super::{array, error, loader::Schedule, typed::TypedDataset, wait};
+use super::{array, error, loader::Schedule, run::read_options, typed::TypedDataset, wait};
 use crate::{
     pool::Lease,
     prefetch::Prefetch,
@@ -28,17 +29,21 @@ pub(super) struct TypedBlockSource {
 
 #[pymethods]
 impl TypedBlockSource {
-    /// Creates a source of blocks around `inputs` (types and ids), with rows of `tables`.
+    /// Creates a source of blocks around `inputs` (types and ids), with rows of `tables`. `sampler`
+    /// is its name, a fanout for each edge type or node type, and its options of `train`.
     #[new]
     fn new(
         py: Python<'_>,
         dataset: &TypedDataset,
         inputs: Vec<(usize, Bound<'_, PyAny>)>,
-        sampler: &str,
-        fanouts: Vec<Vec<i64>>,
+        sampler: (String, Vec<Vec<i64>>, String),
         tables: Vec<(usize, Bound<'_, PyAny>)>,
         seed: u64,
     ) -> PyResult<Self> {
+        let (sampler, fanouts, options) = sampler;
+        let mut config = TrainConfig::default();
+        let given = read_options(&mut config, &options, &blocks::options())?;
+        blocks::refuse_unread(&sampler, &given).map_err(error::value)?;
         let graph = py.detach(|| dataset.data.graph()).map_err(error::graph)?;
         let mut nodes = Vec::new();
         for (t, ids) in inputs {
@@ -51,7 +56,8 @@ impl TypedBlockSource {
             rows.push((t, Table::Rows(table.rows)));
             layout.push((t, table.descr, table.shape));
         }
-        let made = blocks::TypedBlockSource::new(graph, nodes, (sampler, &fanouts), rows, seed);
+        let how = (&sampler[..], &fanouts[..], config.own);
+        let made = blocks::TypedBlockSource::new(graph, nodes, how, rows, seed);
         Ok(Self { source: made.map_err(error::value)?, layout: Arc::new(layout) })
     }
 

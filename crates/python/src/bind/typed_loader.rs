@@ -22,6 +22,7 @@ use crate::{
         links::{Given, Links, Negatives},
         neighbors::TypedNeighbors,
         source::{self, TypedBatch, TypedInputs, TypedOf},
+        subgraph::TypedEdges,
     },
 };
 
@@ -56,6 +57,8 @@ struct GivenLinks<'py> {
     known: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
     /// Pairs that negatives are drawn from.
     listed: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+    /// Weights by which sources and destinations of negatives are drawn.
+    weights: (GivenNumbers<'py>, GivenNumbers<'py>),
 }
 
 /// Times that bound the hops of every input, as Python gives them.
@@ -73,15 +76,18 @@ struct GivenTimes<'py> {
 
 /// Array of times, if there is one.
 type GivenIntegers<'py> = Option<Bound<'py, PyArray1<i64>>>;
+/// Array of weights, if there is one.
+type GivenNumbers<'py> = Option<Bound<'py, PyArray1<f64>>>;
 
 #[pymethods]
 impl TypedSource {
     /// Draws neighbours by each relation, or nodes of each type if `samples` are given. With
-    /// `times` ([`GivenTimes`]) every input has a neighbourhood of its own.
+    /// `times` ([`GivenTimes`]) every input has a neighbourhood of its own. A batch has all edges
+    /// among its nodes if `induced`, or each relation also the reverses of `reverses`.
     #[new]
     #[pyo3(signature = (
         types, relations, tables, *, seed, inputs, fanout = None, samples = None, replace = false,
-        weights = None, disjoint = false, times = None
+        weights = None, disjoint = false, times = None, induced = false, reverses = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn new(
@@ -97,6 +103,8 @@ impl TypedSource {
         weights: Option<Vec<Option<Bound<'_, PyArray1<f64>>>>>,
         disjoint: bool,
         times: Option<GivenTimes<'_>>,
+        induced: bool,
+        reverses: Option<Vec<usize>>,
     ) -> PyResult<Self> {
         let relations = relations.into_iter().map(|(src, dst, topology)| Relation {
             src,
@@ -115,6 +123,11 @@ impl TypedSource {
                     fanout: fanouts(fanout.unwrap_or_default())?,
                     draws: draws(py, &topology, replace, weights, &sorted)?,
                     times: sorted,
+                    edges: match reverses {
+                        _ if induced => TypedEdges::Induced,
+                        Some(reverses) => TypedEdges::Bidirectional(reverses),
+                        None => TypedEdges::Directional,
+                    },
                 })
             }
         };
@@ -268,6 +281,13 @@ fn integers(name: &str, array: &Bound<'_, PyArray1<i64>>) -> PyResult<Vec<i64>> 
     Ok(array.as_slice().map_err(|_| array::not_contiguous(name))?.to_vec())
 }
 
+/// Values of an array of weights, if there is one.
+fn numbers(name: &str, array: Option<&Bound<'_, PyArray1<f64>>>) -> PyResult<Option<Vec<f64>>> {
+    let Some(array) = array else { return Ok(None) };
+    let array = array.try_readonly().map_err(error::value)?;
+    Ok(Some(array.as_slice().map_err(|_| array::not_contiguous(name))?.to_vec()))
+}
+
 /// Inputs: a pair of a type and its nodes, or the fields of [`GivenLinks`].
 fn inputs_of(
     py: Python<'_>,
@@ -282,7 +302,7 @@ fn inputs_of(
         let nodes = array::nodes("input_nodes", &nodes, topology.types[of].1)?;
         return Ok(TypedInputs::Nodes { of, nodes, latest, disjoint });
     }
-    let GivenLinks { types, src, dst, exclude, negatives, known, listed } = given.extract()?;
+    let GivenLinks { types, src, dst, exclude, negatives, known, listed, weights } = given.extract()?;
     let counts = (topology.types[types.0].1, topology.types[types.1].1);
     let from = array::nodes("edge_label_index[0]", &src, counts.0)?;
     let to = array::nodes("edge_label_index[1]", &dst, counts.1)?;
@@ -307,7 +327,9 @@ fn inputs_of(
             let known = (&known.0[..], &known.1[..]);
             let exist = times.and_then(|given| given.destinations.as_ref());
             let exist = exist.map(|times| integers("time_attr", times)).transpose()?;
-            let given = Given { listed, times: exist.as_deref() };
+            let src_weight = numbers("src_weight", weights.0.as_ref())?;
+            let dst_weight = numbers("dst_weight", weights.1.as_ref())?;
+            let given = Given { listed, src_weight, dst_weight, times: exist.as_deref() };
             let made = py.detach(|| Negatives::new(&name, ends, known, (amount, together), given));
             Some(made.map_err(error::value)?)
         }

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use graphmill_core::typed::TypedGraph;
+use graphmill_core::{
+    options::{OwnOptions, one_of},
+    typed::TypedGraph,
+};
 use graphmill_loader::{
     BatchKey,
-    typed::{TABLE, TypedFanout, TypedOptions, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{
+        TABLE, TypedFanout, TypedKind, TypedOptions, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace,
+    },
 };
 
 use crate::{
@@ -59,16 +64,52 @@ pub struct TypedBlockSource {
     pool: LastPool,
 }
 
+/// Returns true if a kind of typed sampler draws blocks of the graph's own relations around given
+/// seeds.
+fn makes_blocks(kind: &TypedKind) -> bool {
+    !kind.draws_subgraphs && kind.added.is_none()
+}
+
+/// Names of the training options that configure a typed sampler of blocks.
+pub fn options() -> Vec<&'static str> {
+    let rows = TABLE.iter().filter(|entry| makes_blocks(&entry.make));
+    let mut names: Vec<&'static str> = rows
+        .flat_map(|entry| entry.options)
+        .flat_map(|group| group.keys())
+        .map(|key| key.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Refuses the `given` options that the typed sampler `sampler` does not read.
+///
+/// # Errors
+/// The sampler is unknown, or another one reads the option.
+pub fn refuse_unread(sampler: &str, given: &[&str]) -> Result<(), String> {
+    let own = TABLE.find(sampler).map_err(|e| e.to_string())?.options;
+    let Some(name) = given.iter().find(|name| !own.iter().any(|group| group.has(name))) else {
+        return Ok(());
+    };
+    let readers = TABLE.iter().filter(|entry| makes_blocks(&entry.make));
+    let readers = readers.filter(|entry| entry.options.iter().any(|group| group.has(name)));
+    let readers: Vec<&str> = readers.map(|entry| entry.name).collect();
+    Err(format!("{name}: sampler '{sampler}' does not read it; use {}, or leave it out", one_of(&readers)))
+}
+
 impl TypedBlockSource {
     /// Prepares blocks around `inputs` by the typed sampler `sampler`, with a fanout for each
-    /// relation, or for each node type if the sampler counts nodes, from the seeds outward.
+    /// relation, or for each node type if the sampler counts nodes, from the seeds outward, and
+    /// the options `own`.
     ///
     /// # Errors
-    /// An input is out of range or given twice, or the sampler or a fanout is invalid.
+    /// An input is out of range or given twice; the sampler, a fanout or an option is invalid; or
+    /// the sampler draws subgraphs or other relations than those of the graph.
     pub fn new(
         graph: TypedGraph,
         inputs: Vec<(usize, u32)>,
-        (sampler, fanouts): (&str, &[Vec<i64>]),
+        (sampler, fanouts, own): (&str, &[Vec<i64>], OwnOptions),
         tables: Vec<(usize, Table)>,
         seed: u64,
     ) -> Result<Arc<Self>, String> {
@@ -85,6 +126,13 @@ impl TypedBlockSource {
             }
         }
         let kind = TABLE.find(sampler).map_err(|e| e.to_string())?.make;
+        if !makes_blocks(&kind) {
+            let known = TABLE.iter().filter(|entry| makes_blocks(&entry.make)).map(|entry| entry.name);
+            return Err(format!(
+                "sampler {sampler}: it draws no blocks of the edge types of the graph; use {}",
+                one_of(&known.collect::<Vec<_>>())
+            ));
+        }
         let names: Vec<String> = if kind.counts_nodes {
             schema.types().iter().map(|node| node.name.to_string()).collect()
         } else {
@@ -92,7 +140,7 @@ impl TypedBlockSource {
         };
         let first = TypedFanout::new(fanouts.first().cloned().unwrap_or_default());
         let fanout = names.into_iter().zip(fanouts).fold(first, |all, (name, of)| all.with(name, of.clone()));
-        let options = TypedOptions { fanout, seed, ..TypedOptions::default() };
+        let options = TypedOptions { fanout, seed, own, ..TypedOptions::default() };
         let sampler = (kind.make)(&options, &graph).map_err(|e| format!("sampler {sampler}: {e}"))?;
         Ok(Arc::new(Self { graph, sampler, inputs, tables, seed, pool: LastPool::default() }))
     }

@@ -7,7 +7,7 @@ use graphmill_loader::{
     typed::{Hgt, TypedFanout, TypedOptions, TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology};
+use super::{Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, subgraph};
 
 /// Method that draws a number of nodes of each type.
 pub struct TypedBudgets {
@@ -64,17 +64,8 @@ impl TypedMethod for TypedBudgets {
             }
             out.nodes[t] = nodes;
         }
+        subgraph::induce(topology, &Seeds::default(), &scratch.places, out);
         for (relation, to) in topology.relations.iter().zip(&mut out.relations) {
-            let graph = relation.topology.graph();
-            for (place, &v) in (0..).zip(&out.nodes[relation.dst]) {
-                for (e, &u) in (graph.indptr()[v as usize]..).zip(graph.in_neighbors(v)) {
-                    if let Some(from) = scratch.places.find(relation.src, u) {
-                        to.src.push(from);
-                        to.dst.push(place);
-                        to.edges.push(e);
-                    }
-                }
-            }
             relation.topology.number(&mut to.edges);
         }
         Ok(())

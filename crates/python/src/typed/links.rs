@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{End, keyed};
+use graphmill_core::{End, alias::Alias, keyed};
 use graphmill_loader::{
     BatchKey,
     link::{
         ExcludedEdges, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource, TABLE,
+        WeightedNegatives,
     },
 };
 
@@ -14,11 +15,15 @@ use super::Seeds;
 
 /// Part of the key of negatives.
 const NEGATIVES: u64 = 0x6e65_6761_7469_7665;
+/// Part of the key of the sources of negatives.
+const SOURCES: u64 = 0x736f_7572_6365_7300;
 
 /// Negatives of links, drawn by replacing destinations.
 pub struct Negatives {
     known: KnownEdges,
     sampler: Box<dyn NegativeSampler>,
+    /// Distribution of the sources; `None` for the sources of the positives.
+    sources: Option<Alias>,
     /// Number of the first destination among the nodes of `known`.
     first: u32,
     candidates: std::ops::Range<u32>,
@@ -36,6 +41,10 @@ pub type Amount = (f64, bool);
 pub struct Given<'g> {
     /// Pairs of the row `file`.
     pub listed: Option<(Vec<u32>, Vec<u32>)>,
+    /// Weight of each source, by which every negative draws one in the place of its positive's.
+    pub src_weight: Option<Vec<f64>>,
+    /// Weight of each destination, which are drawn by it in the place of the row of the table.
+    pub dst_weight: Option<Vec<f64>>,
     /// Time from which each destination exists, for rows that read it.
     pub times: Option<&'g [i64]>,
 }
@@ -52,7 +61,7 @@ impl Negatives {
         (num_src, num_dst, same_type): (usize, usize, bool),
         known: (&[u32], &[u32]),
         (amount, together): Amount,
-        Given { listed, times }: Given,
+        Given { listed, src_weight, dst_weight, times }: Given,
     ) -> Result<Self, String> {
         if !(amount > 0.0 && amount <= 1e6) {
             return Err(format!("amount {amount}: use a number above 0 and at most 1000000"));
@@ -76,8 +85,15 @@ impl Negatives {
             node_time: times.as_deref(),
             lists: lists.as_ref(),
         };
-        let sampler = make(&source).map_err(|e| e.to_string())?;
-        Ok(Self { known, sampler, first, candidates, amount, together })
+        let sampler: Box<dyn NegativeSampler> = match complete("dst_weight", dst_weight, num_dst)? {
+            Some(weights) => {
+                Box::new(WeightedNegatives::new(weights, first).map_err(|e| format!("dst_weight: {e}"))?)
+            }
+            None => make(&source).map_err(|e| e.to_string())?,
+        };
+        let sources = complete("src_weight", src_weight, num_src)?.map(|weights| Alias::new(&weights));
+        let sources = sources.transpose().map_err(|e| format!("src_weight: {e}"))?;
+        Ok(Self { known, sampler, sources, first, candidates, amount, together })
     }
 
     /// Draws the negatives of these positives, which have the times `latest` unless it is empty:
@@ -92,7 +108,20 @@ impl Negatives {
         latest: &[i64],
     ) -> Result<Vec<(u32, u32)>, String> {
         let each = self.amount.ceil() as usize;
-        let shifted: Vec<(u32, u32)> = positives.iter().map(|&(u, v)| (u, v + self.first)).collect();
+        let of_batch = keyed::key(&[key.seed, key.epoch, key.batch, NEGATIVES]);
+        let mut shifted: Vec<(u32, u32)> = positives.iter().map(|&(u, v)| (u, v + self.first)).collect();
+        if let Some(sources) = &self.sources {
+            let all = shifted.iter().flat_map(|pair| std::iter::repeat_n(pair.1, each));
+            let source = |i: u64| sources.draw(&mut keyed::Stream::new(keyed::key(&[of_batch, SOURCES, i])));
+            shifted = (0..).zip(all).map(|(i, v)| (source(i), v)).collect();
+        }
+        let each_latest: Vec<i64>;
+        let latest = if self.sources.is_some() {
+            each_latest = latest.iter().flat_map(|time| std::iter::repeat_n(*time, each)).collect();
+            &each_latest[..]
+        } else {
+            latest
+        };
         let mut drawn = vec![0; positives.len() * each];
         let request = NegativeRequest {
             known: &self.known,
@@ -101,10 +130,13 @@ impl Negatives {
             candidates: &self.candidates,
             positives: &shifted,
             latest,
-            key: keyed::key(&[key.seed, key.epoch, key.batch, NEGATIVES]),
+            key: of_batch,
         };
         self.sampler.draw(&request, &mut drawn).map_err(|e| e.to_string())?;
-        let of = |i: usize, k: usize| (positives[i].0, drawn[i * each + k] - self.first);
+        let of = |i: usize, k: usize| {
+            let source = if self.sources.is_some() { shifted[i * each + k].0 } else { positives[i].0 };
+            (source, drawn[i * each + k] - self.first)
+        };
         if self.together {
             let all = (0..positives.len()).flat_map(|i| (0..each).map(move |k| (i, k)));
             return Ok(all.map(|(i, k)| of(i, k)).collect());
@@ -117,6 +149,16 @@ impl Negatives {
     /// Positive of negative number `i` of a batch of `positives`.
     fn positive(&self, i: usize, positives: usize) -> usize {
         if self.together { i / (self.amount.ceil() as usize).max(1) } else { i % positives.max(1) }
+    }
+}
+
+/// Checks that there is a weight for each of `count` nodes, if there are weights.
+fn complete(name: &str, weights: Option<Vec<f64>>, count: usize) -> Result<Option<Vec<f64>>, String> {
+    match &weights {
+        Some(given) if given.len() != count => {
+            Err(format!("{name}: {} weights for {count} nodes; pass one for each", given.len()))
+        }
+        _ => Ok(weights),
     }
 }
 

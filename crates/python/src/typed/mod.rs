@@ -16,6 +16,7 @@ pub mod links;
 pub mod neighbors;
 pub mod places;
 pub mod source;
+pub mod subgraph;
 
 use std::sync::Arc;
 

@@ -4,7 +4,9 @@
 use graphmill_core::keyed;
 use graphmill_loader::{BatchKey, link::ExcludedEdges, sampler::neighbor::draw_offsets};
 
-use super::{Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, places::Places};
+use super::{
+    Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, places::Places, subgraph::TypedEdges,
+};
 use crate::{
     method::{draw::Draws, times::Times},
     topology::Topology,
@@ -23,6 +25,8 @@ pub struct TypedNeighbors {
     /// Edges of each relation in the order of their times; `None` for a relation whose edges always
     /// existed, and an empty list without times. Every seed then has a tree.
     pub times: Vec<Option<Times>>,
+    /// Edges of a batch.
+    pub edges: TypedEdges,
 }
 
 impl TypedMethod for TypedNeighbors {
@@ -73,11 +77,12 @@ impl TypedMethod for TypedNeighbors {
                 begin[t] = end;
             }
         }
+        out.tree = tree;
+        (out.nodes_per_hop, out.edges_per_hop) = (Some(nodes_per_hop), Some(edges_per_hop));
+        self.edges.complete(topology, seeds, &scratch.places, out)?;
         for (relation, drawn) in topology.relations.iter().zip(&mut out.relations) {
             relation.topology.number(&mut drawn.edges);
         }
-        out.tree = tree;
-        (out.nodes_per_hop, out.edges_per_hop) = (Some(nodes_per_hop), Some(edges_per_hop));
         Ok(())
     }
 }

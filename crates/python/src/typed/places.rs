@@ -48,8 +48,11 @@ impl Places {
         *place as u32
     }
 
-    /// Position of node `v` of type `t`, if the batch has it and trees are not disjoint.
-    pub fn find(&self, t: usize, v: u32) -> Option<u32> {
+    /// Position of node `v` of type `t` in `tree`, if the batch has it.
+    pub fn find(&self, t: usize, tree: u32, v: u32) -> Option<u32> {
+        if self.disjoint {
+            return self.trees[t].get(&(u64::from(tree) << 32 | u64::from(v))).copied();
+        }
         let place = self.dense.get(t)?.get(v as usize)?;
         ((*place >> 32) as u32 == self.batch).then_some(*place as u32)
     }

@@ -9,6 +9,7 @@ use super::{
     links::{Given, Links, Negatives},
     neighbors::TypedNeighbors,
     source::{TypedBatch, TypedInputs, TypedOf, TypedSource},
+    subgraph::TypedEdges,
     *,
 };
 use crate::{
@@ -40,7 +41,7 @@ fn topology() -> TypedTopology {
 
 fn neighbors(fanout: &[i64]) -> TypedNeighbors {
     let fanout = fanout.iter().map(|&k| usize::try_from(k).ok()).collect();
-    TypedNeighbors { fanout: vec![fanout; 3], draws: vec![Draws::default(); 3], times: vec![] }
+    TypedNeighbors { fanout: vec![fanout; 3], draws: vec![Draws::default(); 3], ..Default::default() }
 }
 
 fn draw(method: &dyn TypedMethod, seeds: &Seeds) -> TypedDrawn {
@@ -140,6 +141,107 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn added_edges_are_those_of_the_graph_among_the_nodes(
+        papers in prop::collection::vec(0u32..60, 1..7),
+        fanout in prop::collection::vec(1i64..4, 1..3),
+        disjoint: bool,
+    ) {
+        let tree = disjoint.then(|| vec![vec![], (0..papers.len() as u32).collect()]);
+        let excluded = vec![(0, edges_of(&[(5, 9)])), (2, edges_of(&[(9, 5), (17, 17)]))];
+        let seeds = Seeds { nodes: vec![vec![], papers], tree, latest: None, excluded };
+        let plain = draw(&neighbors(&fanout), &seeds);
+        let with = |edges| draw(&TypedNeighbors { edges, ..neighbors(&fanout) }, &seeds);
+        let (both, induced) = (with(TypedEdges::Bidirectional(vec![1, 0, 2])), with(TypedEdges::Induced));
+        assert_edges(&induced);
+        prop_assert_eq!((&plain.nodes, &plain.tree), (&induced.nodes, &induced.tree));
+        prop_assert_eq!((&plain.nodes, &plain.edges_per_hop), (&both.nodes, &both.edges_per_hop));
+        prop_assert!(induced.edges_per_hop.is_none() && induced.nodes_per_hop.is_none());
+        let ends = |drawn: &TypedDrawn, r: usize| -> Vec<(u32, u32)> {
+            let to = &drawn.relations[r];
+            let mut ends: Vec<_> = to.src.iter().copied().zip(to.dst.iter().copied()).collect();
+            ends.sort_unstable();
+            ends
+        };
+        let turned = |ends: Vec<(u32, u32)>| ends.into_iter().map(|(u, v)| (v, u)).collect::<Vec<_>>();
+        for (r, (src, dst, from, to)) in lists().iter().enumerate() {
+            let nodes = |t: usize| plain.nodes[t].iter().enumerate();
+            let tree = |t: usize, i: usize| plain.tree.as_ref().map_or(0, |tree| tree[t][i]);
+            let is_first = |t: usize, i: usize, v: u32| {
+                nodes(t).find(|&(j, &w)| w == v && tree(t, j) == tree(t, i)).is_some_and(|(j, _)| j == i)
+            };
+            let may_be = |u: u32, v: u32| ![(0, 5, 9), (2, 9, 5), (2, 17, 17)].contains(&(r, u, v));
+            let mut expected = Vec::new();
+            for ((i, &u), (j, &v)) in nodes(*src).flat_map(|a| nodes(*dst).map(move |b| (a, b))) {
+                let are_first = is_first(*src, i, u) && is_first(*dst, j, v);
+                if tree(*src, i) == tree(*dst, j) && are_first && may_be(u, v) {
+                    let of = from.iter().zip(to).filter(|(a, b)| (**a, **b) == (i64::from(u), i64::from(v)));
+                    expected.extend(of.map(|_| (i as u32, j as u32)));
+                }
+            }
+            expected.sort_unstable();
+            prop_assert_eq!(ends(&induced, r), expected);
+            let ids = |i: u32, j: u32| (plain.nodes[*src][i as usize], plain.nodes[*dst][j as usize]);
+            let mut expected = ends(&plain, r);
+            let reverses = turned(ends(&plain, [1, 0, 2][r])).into_iter();
+            expected.extend(reverses.filter(|&(i, j)| may_be(ids(i, j).0, ids(i, j).1)));
+            expected.sort_unstable();
+            expected.dedup();
+            prop_assert_eq!(ends(&both, r), expected);
+            if r < 2 {
+                let RelationEdges { src, dst, edges } = &both.relations[r];
+                for ((&i, &j), &e) in src.iter().zip(dst).zip(edges) {
+                    let (u, v) = ids(i, j);
+                    prop_assert_eq!((i64::from(u), i64::from(v)), (from[e as usize], to[e as usize]));
+                }
+            }
+        }
+    }
+}
+
+fn edges_of(pairs: &[(u32, u32)]) -> ExcludedEdges {
+    let mut edges = ExcludedEdges::default();
+    edges.refill(pairs.iter().copied());
+    edges
+}
+
+#[test]
+fn reverses_that_the_graph_lacks_are_refused() {
+    let topology = topology();
+    let seeds = Seeds { nodes: vec![vec![], (0..20).collect()], ..Seeds::default() };
+    let method = TypedNeighbors { edges: TypedEdges::Bidirectional(vec![1, 0, 2]), ..neighbors(&[3]) };
+    let (mut scratch, mut out) = (TypedScratch::new(&topology), TypedDrawn::default());
+    method.draw(&topology, KEY, &seeds, &mut scratch, &mut out).unwrap();
+    // without the edges that lead back
+    let mut cut = topology;
+    cut.relations[1].topology = Arc::new(Topology::bipartite::<i64>(60, 40, &[], &[]).unwrap());
+    let mut scratch = TypedScratch::new(&cut);
+    let error = method.draw(&cut, KEY, &seeds, &mut scratch, &mut out).unwrap_err();
+    assert!(error.contains("but no edge leads back; use 'directional'"), "{error}");
+}
+
+#[test]
+fn negatives_draw_sources_and_destinations_by_weights() {
+    let positives = [(0, 1), (1, 2), (2, 0)];
+    let (src, dst): (Vec<u32>, Vec<u32>) = positives.iter().copied().unzip();
+    let made = |src_weight: Vec<f64>, dst_weight: Vec<f64>| {
+        let given = Given { src_weight: Some(src_weight), dst_weight: Some(dst_weight), ..Given::default() };
+        Negatives::new("uniform", (4, 5, false), (&src, &dst), (2.5, false), given)
+    };
+    let negatives = made(vec![0.0, 1.0, 0.0, 1.0], vec![0.0, 0.0, 1.0, 1.0, 0.0]).unwrap();
+    let drawn = negatives.draw(KEY, &positives, &[]).unwrap();
+    assert_eq!(drawn.len(), 8);
+    // 1 is linked to 2, which leaves it 3
+    assert!(drawn.iter().all(|pair| [(1, 3), (3, 2), (3, 3)].contains(pair)), "{drawn:?}");
+    assert_eq!(negatives.draw(KEY, &positives, &[]).unwrap(), drawn);
+    let error = |src: usize, dst: Vec<f64>| made(vec![1.0; src], dst).err().unwrap();
+    assert!(error(3, vec![1.0; 5]).contains("src_weight: 3 weights for 4 nodes; pass one for each"));
+    assert!(error(4, vec![0.0; 5]).contains("dst_weight: 5 weights sum to 0"));
 }
 
 #[test]

@@ -17,8 +17,8 @@
 //!   `cargo xtask cuda check` compares.
 //! - `cargo xtask cuda pack` builds the programs that `scripts/gpu-check` runs on a machine with a
 //!   device.
-//! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds, and
-//!   records the executions; `--record` prints their sums, `--minimize` minimizes the corpora.
+//! - `cargo xtask fuzz [--seconds N] [TARGET ...]` runs the fuzzing targets, each for N seconds,
+//!   and records the executions; `--record` prints their sums, `--minimize` minimizes the corpora.
 //! - `cargo xtask faults BINARY [--short] [--only WORDS] [--attack WORDS]` lets every system call
 //!   and allocation of the program's commands fail once, and kills them at every write.
 //! - `cargo xtask audit miri|address|thread|mutants [--short] [NAME ...]` runs tests under Miri or

@@ -230,7 +230,7 @@ fn unchanged_files_are_not_read_again_and_changed_ones_are() {
         let changed = |name: &str| {
             let file = path.join(name);
             let time = fs::metadata(&file).unwrap().modified().unwrap();
-            // nobody reads the file, unless everything is read
+            // no reader opens the file, unless everything is read
             damage(&file, time);
             Dataset::open(&path).unwrap();
             assert!(fs::read(path.join("verified.json")).unwrap() == record, "nothing was verified");

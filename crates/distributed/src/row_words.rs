@@ -4,6 +4,8 @@
 //! A reply has the type in which its owner stores the rows, so it takes half the bytes of f32 if
 //! that has 16 bits. The rank that receives it widens the values. Both conversions are exact.
 
+#![forbid(unsafe_code)]
+
 use graphmill_core::{NodeId, Result, matrix::TableType};
 use graphmill_loader::Feature;
 use half::{bf16, f16, slice::HalfFloatSliceExt};

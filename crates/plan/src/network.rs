@@ -58,8 +58,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Computes the traffic of requests counted over `parts` machines, for rows of `bytes_of_row` bytes
-    /// and `parameters` parameters.
+    /// Computes the traffic of requests counted over `parts` machines, for rows of `bytes_of_row`
+    /// bytes and `parameters` parameters.
     pub fn new(counted: &CrossRequests, parts: usize, bytes_of_row: usize, parameters: usize) -> Self {
         let batches = counted.batches.max(1) as f64;
         // Pairs of requesting and serving machines in each batch.

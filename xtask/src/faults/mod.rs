@@ -21,8 +21,8 @@
 //!    leaves nothing else behind.
 //!
 //! With `--short`, the numbers grow by a half, those of kills by a factor of two. Without `--only`,
-//! it takes the attacks that the rows have for it, no kinds of calls that are for the long form, and
-//! of the kills after a call only those after a rename: the tests' form.
+//! it takes the attacks that the rows have for it, no kinds of calls that are for the long form,
+//! and of the kills after a call only those after a rename: the tests' form.
 //!
 //! Before, every command runs under every limit of [`containers`], and must give the same bytes.
 

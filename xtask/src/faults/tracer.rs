@@ -45,11 +45,11 @@ pub(super) enum Effect {
 
 /// All kinds.
 ///
-/// Others are left out. `futex` fails only for arguments that the standard library never passes, and
-/// the library may not return then. `brk` has no error for the C library to see: a failed call returns
-/// the old end. Results of `close`, `munmap` and calls on signals are of no use to the program, which
-/// can only go on or end. Waiting calls (`poll`, `epoll_wait`, `nanosleep`) are repeated by their
-/// callers.
+/// Others are left out. `futex` fails only for arguments that the standard library never passes,
+/// and the library may not return then. `brk` has no error for the C library to see: a failed call
+/// returns the old end. Results of `close`, `munmap` and calls on signals are of no use to the
+/// program, which can only go on or end. Waiting calls (`poll`, `epoll_wait`, `nanosleep`) are
+/// repeated by their callers.
 pub(super) const KINDS: &[Kind] = &[
     kind("open", &[libc::SYS_openat, libc::SYS_open], libc::EIO),
     kind(

@@ -1,4 +1,4 @@
-//! What the files of a release must contain, read from the files themselves.
+//! Contents that the files of a release must have, read from the files themselves.
 
 use std::{
     fs,

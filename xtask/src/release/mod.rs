@@ -1,5 +1,5 @@
-//! `cargo xtask release --check|--files PROGRAM|--static|--dry-run`: everything of a release but the
-//! upload.
+//! `cargo xtask release --check|--files PROGRAM|--static|--dry-run`: everything of a release but
+//! the upload.
 //!
 //! `--check` needs no build and is a step of `cargo xtask test`: manifests, READMEs, versions,
 //! licences, the table of dependencies and the workflows. `--files` builds the files around a ready

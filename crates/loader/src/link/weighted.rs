@@ -14,8 +14,8 @@
 //!
 //! # Cost
 //!
-//! O(C) to build for `C` candidates, 16 bytes each. O(1) per draw, or O(C) if most of the weight has
-//! edges.
+//! O(C) to build for `C` candidates, 16 bytes each. O(1) per draw, or O(C) if most of the weight
+//! has edges.
 
 use graphmill_core::{Error, NodeId, Result, alias::Alias, keyed::Stream};
 

@@ -34,7 +34,8 @@ type Nodes<'py> =
     (String, usize, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 /// Edge type: names, sources, destinations, and columns by name.
 type Edges<'py> = ([String; 3], Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyDict>);
-/// Edges of a type as they were given: number, and sources and destinations if a task predicts them.
+/// Edges of a type as they were given: number, and sources and destinations if a task predicts
+/// them.
 type GivenEdges = (EdgeType, usize, Option<[Vec<NodeId>; 2]>);
 
 /// Task, as Python gives it.

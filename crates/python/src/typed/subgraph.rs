@@ -91,9 +91,9 @@ pub(super) fn induce(topology: &TypedTopology, seeds: &Seeds, places: &Places, o
     }
 }
 
-/// Adds the reverses of the drawn edges of relation `reverses[r]` to relation `r`, drops duplicates,
-/// and sorts by destination, then source. A drawn edge keeps its number. In a relation that is its
-/// own reverse an added edge has the number of its reverse.
+/// Adds the reverses of the drawn edges of relation `reverses[r]` to relation `r`, drops
+/// duplicates, and sorts by destination, then source. A drawn edge keeps its number. In a relation
+/// that is its own reverse an added edge has the number of its reverse.
 fn both_ways(
     topology: &TypedTopology,
     seeds: &Seeds,

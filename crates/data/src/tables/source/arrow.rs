@@ -91,8 +91,8 @@ pub(super) fn open(file: &TableFile, _: &Dialect) -> Result<Box<dyn Reader>> {
 /// Bytes at the end of a file: the footer's length, and a magic word.
 const TAIL: usize = 10;
 
-/// Checks that the footer, and the batches that it names, lie within the file: the decoder allocates
-/// their lengths before it reads them.
+/// Checks that the footer, and the batches that it names, lie within the file: the decoder
+/// allocates their lengths before it reads them.
 fn check(file: &TableFile) -> Result<()> {
     let at = Location::new(file.path(), "footer");
     let wrong =

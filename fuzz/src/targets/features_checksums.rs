@@ -16,9 +16,12 @@ pub const FILE: &str = "features_checksums.npy";
 /// Bytes of a chunk.
 const CHUNK: usize = 1 << 20;
 
+/// Names and bytes of files.
+type Files = Vec<(String, Vec<u8>)>;
+
 thread_local! {
     /// Files of the dataset.
-    static DATASET: RefCell<Vec<(String, Vec<u8>)>> = const { RefCell::new(Vec::new()) };
+    static DATASET: RefCell<Files> = const { RefCell::new(Vec::new()) };
 }
 
 /// One input: the bytes of the file.
@@ -39,7 +42,7 @@ pub fn run(data: &[u8]) -> Answer {
 }
 
 /// Files of a dataset of two nodes whose features have two chunks.
-fn made() -> Result<Vec<(String, Vec<u8>)>, Box<dyn std::error::Error>> {
+fn made() -> Result<Files, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let place = dir.path().join("dataset");
     write(&place)?;

@@ -25,6 +25,8 @@ pub struct Rows<T> {
     known: u64,
     /// Values that are synced.
     synced: u64,
+    /// True if NaN is a missing value, and no fault.
+    may_be_missing: bool,
 }
 
 /// Persisted progress.
@@ -55,14 +57,27 @@ impl Scratch {
 
 impl<T: Element> Rows<T> {
     pub(super) fn new(scratch: Scratch, name: &str, columns: Option<usize>) -> Result<Self> {
-        let mut rows =
-            Self { scratch, name: name.into(), columns, data: Vec::new(), file: None, known: 0, synced: 0 };
+        let mut rows = Self {
+            scratch,
+            name: name.into(),
+            columns,
+            data: Vec::new(),
+            file: None,
+            known: 0,
+            synced: 0,
+            may_be_missing: false,
+        };
         let state: Option<State> = rows.scratch.load(name);
         if let Some(state) = state.filter(|s| s.columns == columns && s.dtype == T::DTYPE.to_string()) {
             rows.start_at(state.values)?;
             rows.known = rows.synced;
         }
         Ok(rows)
+    }
+
+    /// The same table, in which NaN is a missing value, as in targets.
+    pub(crate) fn with_missing(self) -> Self {
+        Self { may_be_missing: true, ..self }
     }
 
     /// Resumes a file that has at least `values` values, of which exactly those count; starts empty
@@ -84,7 +99,8 @@ impl<T: Element> Rows<T> {
     /// Adds whole rows.
     ///
     /// # Errors
-    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0),
+    /// `values` is not a multiple of a row, a value is not finite (rows are counted from 0) and may
+    /// not be missing,
     /// writing fails, or the work is cancelled.
     pub fn extend(&mut self, values: &[T]) -> Result<()> {
         let width = self.columns.unwrap_or(1);
@@ -92,7 +108,7 @@ impl<T: Element> Rows<T> {
             let message = format!("{} values are not whole rows of {width} columns", values.len());
             return Err(Error::invalid(message));
         }
-        if let Some(i) = position(values, |x| !x.finite()) {
+        if let Some(i) = position(values, |x| !x.finite()).filter(|_| !self.may_be_missing) {
             let before = self.len() - self.known as usize / width;
             let (row, column) = (before + i / width, i % width);
             return Err(Error::invalid(format!("column {column} of row {row} is not a finite number")));

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     generate::{GenerateOptions, generate_typed},
     partition::{Description, TABLE},
-    typed::{FeatureTable, Keys, Task, TaskOn},
+    typed::{FeatureTable, Keys, Targets, Task, TaskOn},
 };
 
 fn dataset(nodes: usize, seed: u64) -> TypedDataset {
@@ -237,4 +237,25 @@ fn methods_partition_the_union_and_damage_is_found() {
     let empty = PartitionBook::new(2, vec![0; 150]).unwrap();
     let error = write_types(&data, &empty, &description(), &directory.path().join("empty"), &Quiet);
     assert!(error.unwrap_err().to_string().contains("part 1 has no node"));
+}
+
+#[test]
+fn missing_values_of_targets_stay_missing() {
+    let mut data = dataset(60, 3);
+    let count = data.nodes[0].count;
+    let values: Vec<f32> = (0..count).map(|v| if v % 3 == 1 { f32::NAN } else { v as f32 }).collect();
+    let on = TaskOn::Nodes(data.nodes[0].name.clone());
+    data.tasks =
+        vec![Task { targets: Targets::Values { width: 1, values: values.into() }, ..Task::new("value", on) }];
+    let of: Vec<u16> = (0..data.num_nodes()).map(|v| (v % 2) as u16).collect();
+    let (book, directory) = (PartitionBook::new(2, of).unwrap(), tempfile::tempdir().unwrap());
+    let path = directory.path().join("parts");
+    let dir = write_types(&data, &book, &description(), &path, &Quiet).unwrap();
+    for part in 0..2 {
+        let part = dir.part(part, Verify::All).unwrap();
+        let Targets::Values { values, .. } = &part.dataset.tasks[0].targets else { panic!("values") };
+        for (&v, value) in part.nodes[0].iter().zip(values.iter()) {
+            assert!(if v % 3 == 1 { value.is_nan() } else { *value == v as f32 }, "node {v}: {value}");
+        }
+    }
 }

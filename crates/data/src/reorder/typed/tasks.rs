@@ -73,7 +73,7 @@ impl Arrangement<'_> {
                 Targets::Classes(Labels::Columns { class, columns: columns.clone() })
             }
             Targets::Values { width, values } | Targets::Classes(Labels::Values { values, width }) => {
-                let values = order.rows(values, *width, scratch.rows("values", *width)?)?;
+                let values = order.rows(values, *width, scratch.rows("values", *width)?.with_missing())?;
                 Targets::Values { width: *width, values }
             }
         };

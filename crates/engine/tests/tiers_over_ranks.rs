@@ -291,7 +291,7 @@ fn devices_of_every_rank_sample_and_train() {
         (3, "strategy=factored devices=virtual:2 cache_ratio=0.3 num_samplers=1"),
         (2, "strategy=factored devices=virtual:3 cache_ratio=0.2 num_samplers=1 cache=fifo"),
         (4, "strategy=time-sharing devices=virtual:2 batch_size=3 max_batches=12"),
-        (2, "strategy=time-sharing devices=virtual:2 sampler=saint-rw batch_size=60 walk_length=3"),
+        (2, "strategy=time-sharing devices=virtual:2 sampler=saint-rw batch_size=30 walk_length=3"),
     ] {
         let config = with(config(), &format!("model=sage {options}"));
         let many = train(&config, &dir, size);

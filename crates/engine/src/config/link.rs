@@ -171,7 +171,8 @@ pub struct LinkOptions {
     ///
     /// Uniform draws exact non-edges. Degree prefers nodes of many edges. In-batch takes ends of
     /// the other edges of a batch, whose embeddings are computed anyway. Existing draws nodes that
-    /// exist at the time of the edge, if nodes have times. File reads --negatives-file. Hard draws from the best non-edges by the model of the last epoch.
+    /// exist at the time of the edge, if nodes have times. File reads --negatives-file. Hard draws
+    /// from the best non-edges by the model of the last epoch.
     #[arg(long, value_name = "NAME")]
     pub negatives: String,
     /// Pairs that --negatives file draws from: a .npy file.

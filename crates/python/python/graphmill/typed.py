@@ -123,11 +123,11 @@ class TypedDataset(Stores):
                 NaN if unknown), ``values`` (true if several columns of ``y`` are numbers although
                 all of them are 0 or 1), ``num_classes``, ``names`` (of the classes), ``metric``
                 (its customary metric), and ``train``, ``valid`` and ``test`` (masks or rows).
-                Without ``y``, a task on an edge type predicts which edges exist. ``seeds`` are the rows instead of all of the type: nodes
-                (``R``), of which one may occur several times, or pairs of a source and a
-                destination (``R x 2``), which need not be edges; targets and the split then follow
-                their order. ``time`` (integers) is the time of each row: a prediction sees what
-                existed then.
+                Without ``y``, a task on an edge type predicts which edges exist. ``seeds`` are the
+                rows instead of all of the type: nodes (``R``), of which one may occur several
+                times, or pairs of a source and a destination (``R x 2``), which need not be edges;
+                targets and the split then follow their order. ``time`` (integers) is the time of
+                each row: a prediction sees what existed then.
             name: Name of the dataset.
 
         Raises:

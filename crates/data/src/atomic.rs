@@ -1,7 +1,8 @@
 //! Atomic creation of files and directories: write to a temporary sibling, sync, rename.
 //!
 //! [`write()`] and [`write_dir`] create a path that the user named; their temporary sibling has a
-//! unique name, and what a killed process left is removed by the next write of the same path.
+//! unique name, and what a killed process left is removed by the next write of the same path; a
+//! [`TemporaryFile`] has such a name alone.
 //! [`replace`] and [`exchange`] serve the owner of a locked directory; their temporary names are
 //! fixed, so that the next process of the same owner finds what a killed one left. Both use the
 //! same steps of [`Disk`].
@@ -34,6 +35,7 @@ pub use lock::lock;
 #[cfg(test)]
 pub(crate) use lock::tests::UNSUPPORTED;
 pub(crate) use lock::{TryLock, lock_by};
+pub use sibling::TemporaryFile;
 use sibling::{sibling, sweep};
 
 use graphmill_core::{Error, Result};

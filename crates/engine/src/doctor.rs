@@ -5,6 +5,7 @@
 use std::{env, fmt, fs, path::Path, thread};
 
 use graphmill_core::{matrix::TableType, memory, units};
+use graphmill_data::atomic::TemporaryFile;
 use graphmill_loader::feature::disk::{Disk, DiskOptions, ReaderKind};
 use graphmill_nn::backend::cpu::Level;
 use serde::Serialize;
@@ -208,25 +209,15 @@ fn disk(dir: &Path) -> Finding {
         (Err(error), _) => Finding::fault("disk", format!("{}: {error}", dir.display()), "check the mount"),
         (_, Err(error)) => Finding::fault(
             "disk",
-            format!("{} cannot be written: {error}", dir.display()),
+            error.to_string(),
             "change to a directory of your own, or write elsewhere with --out",
         ),
     }
 }
 
 /// File with zeros, which is removed when it is dropped.
-fn trial_file(dir: &Path) -> std::io::Result<TrialFile> {
-    let path = dir.join(format!(".graphmill-doctor-{}", std::process::id()));
-    fs::write(&path, vec![0; TRIAL_BYTES])?;
-    Ok(TrialFile(path))
-}
-
-struct TrialFile(std::path::PathBuf);
-
-impl Drop for TrialFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+fn trial_file(dir: &Path) -> Result<TemporaryFile, graphmill_core::Error> {
+    TemporaryFile::new(&dir.join("graphmill-doctor"), |file| file.write_all(&[0; TRIAL_BYTES]))
 }
 
 /// Interfaces through which feature rows are read from a disk.
@@ -235,7 +226,7 @@ fn reads(dir: &Path) -> Finding {
     let Ok(file) = trial_file(dir) else {
         return Finding::note(part, "not tried: the directory cannot be written", "see disk");
     };
-    let disk = Disk::open(&file.0, 0, 16, TableType::F32, TRIAL_BYTES / 64, &DiskOptions::default());
+    let disk = Disk::open(file.path(), 0, 16, TableType::F32, TRIAL_BYTES / 64, &DiskOptions::default());
     match disk.map(|disk| (disk.reader(), disk.block().is_some())) {
         Ok((ReaderKind::Uring, true)) => Finding::good(part, "io_uring, past the page cache"),
         Ok((ReaderKind::Uring, false)) => Finding::note(
@@ -305,6 +296,9 @@ mod tests {
     #[test]
     fn every_part_is_examined_and_nothing_is_left_behind() {
         let dir = tempfile::tempdir().unwrap();
+        // what a killed process left: no process has this number
+        let left = fs::File::create(dir.path().join(".graphmill-doctor.4194305-0.tmp")).unwrap();
+        left.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(120)).unwrap();
         let findings = examine(dir.path());
         assert!(
             findings

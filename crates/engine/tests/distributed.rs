@@ -281,6 +281,11 @@ fn subgraphs_of_reassigned_parts_learn_and_resume_after_a_stop() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let s = String::from;
     let base = with(config(), "sampler=saint-rw batch_size=60 walk_length=3 epochs=8");
+    // all ranks together draw every node once in an epoch, as one process does
+    let short = with(base.clone(), "epochs=1");
+    let seeds = |summary: &Summary| summary.epochs[0].seeds as f64;
+    let ratio = seeds(&over_ranks(&short, &dir, 2)[0]) / seeds(&alone(&short, &data));
+    assert!((0.6..1.5).contains(&ratio), "{ratio} times the seeds of one process");
     let first_and_last = |config: &TrainConfig| {
         let many = over_ranks(config, &dir, 2);
         let bits = |s: &Summary| s.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();

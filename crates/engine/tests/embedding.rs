@@ -285,6 +285,7 @@ fn unusable_options_are_refused_with_a_remedy() {
         (&shop, &[("model", "lightgcn"), ("host_budget", "1G")], "propagates all rows at every update"),
         (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "--one-vs-all uses all rows"),
         (&shop, &[("negatives", "hard"), ("buckets", "2")], "--negatives hard lists rows of all buckets"),
+        (&shop, &[("negatives", "existing")], "the rows of the task have no times"),
         (&shop, &[("buckets", "0")], "1"),
         (&shop, &[("task", "views")], "--task views: unknown task 'views'; known: likes"),
     ] {

@@ -254,7 +254,7 @@ fn runs_resume_within_a_super_batch_to_the_same_bits() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let budget = "hot_prefetch=off hot_ratio=0.2 devices=virtual:1 device_budget=100000000";
     let stores = "hot_prefetch=on graph_stores=1";
-    let subgraphs = "hot_prefetch=on sampler=saint-rw batch_size=200 walk_length=3 shuffle_parts=1";
+    let subgraphs = "hot_prefetch=on sampler=saint-rw batch_size=60 walk_length=3 shuffle_parts=1";
     let partly = "hot_prefetch=on devices=virtual:1 cache_ratio=0.2 cache=fifo";
     let history = "reuse=none strategy=historical";
     let cases = ["hot_prefetch=on", "hot_prefetch=off", budget, stores, subgraphs, partly, history];

@@ -85,6 +85,15 @@ fn rows_of_16_bits_have_the_same_bits_on_disk_and_on_devices() {
             let remote = epoch.traffic.remote;
             assert!(remote.bytes == 24 * remote.rows && remote.rows > 0, "{precision} {options}: {remote:?}");
         }
+        // a cache of the host holds them in 16 bits
+        let (bits, epoch) = run(&with(config.clone(), "host_budget=30000 cache=degree"), &dir, 2);
+        assert!(bits == losses && epoch.traffic.remote.rows < memory.traffic.remote.rows, "{precision}");
+        let large = with(config, "host_budget=20000 cache_ratio=0.5");
+        let ends = on_ranks(2, PATIENCE, |_, post| {
+            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            over_ranks::train(&large, &dir, post, context).unwrap_err().to_string()
+        });
+        assert!(ends.iter().any(|end| end.contains("rows of 24 bytes and their maps")), "{ends:?}");
     }
 }
 
@@ -282,7 +291,7 @@ fn devices_of_every_rank_sample_and_train() {
         (3, "strategy=factored devices=virtual:2 cache_ratio=0.3 num_samplers=1"),
         (2, "strategy=factored devices=virtual:3 cache_ratio=0.2 num_samplers=1 cache=fifo"),
         (4, "strategy=time-sharing devices=virtual:2 batch_size=3 max_batches=12"),
-        (2, "strategy=time-sharing devices=virtual:2 sampler=saint-rw batch_size=60 walk_length=3"),
+        (2, "strategy=time-sharing devices=virtual:2 sampler=saint-rw batch_size=30 walk_length=3"),
     ] {
         let config = with(config(), &format!("model=sage {options}"));
         let many = train(&config, &dir, size);

@@ -109,6 +109,27 @@ fn every_typed_model_trains_with_every_typed_sampler() {
 }
 
 #[test]
+fn draws_by_weight_are_noted_if_edges_have_weights() {
+    struct Notes(Vec<String>);
+    impl Observer for Notes {
+        fn note(&mut self, message: &str) {
+            self.0.push(message.into());
+        }
+    }
+    let noted = |data: &TypedDataset, sampler: &str| {
+        let mut notes = Notes(Vec::new());
+        let context = RunContext { run: None, resume: false, observer: &mut notes, stop: &|| false };
+        typed::train(&in_memory(&[("sampler", sampler), ("epochs", "1")]), data, context).unwrap();
+        notes.0.iter().any(|note| note == "scores use all neighbours with equal weights")
+    };
+    let mut data = data();
+    assert!(!noted(&data, "labor"));
+    let count = data.edges[0].num_edges();
+    data.edges[0].weights = Some((0..count).map(|e| 1.0 + (e % 3) as f32).collect::<Vec<_>>().into());
+    assert!(noted(&data, "weighted") && noted(&data, "labor") && !noted(&data, "neighbor"));
+}
+
+#[test]
 fn models_learn_classes_that_follow_from_relations() {
     let data = data();
     let summary = train(&in_memory(&[("epochs", "12"), ("dropout", "0.2")]), &data).unwrap();

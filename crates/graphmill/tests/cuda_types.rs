@@ -78,6 +78,10 @@ fn caches_of_several_types_change_no_result() {
     let failed = sandbox.run(&format!("{args} --host-cache lru"));
     assert_eq!(failed.status, Some(2), "{}", failed.stderr);
     assert!(failed.stderr.contains("host memory without a budget holds all rows"), "{}", failed.stderr);
+    // refused although all rows fit, so that none has to be chosen
+    let failed = on_shim(&sandbox, &format!("{args} --device-budget 1G --cache posterior:2"));
+    assert_eq!(failed.status, Some(2), "{}", failed.stderr);
+    assert!(failed.stderr.contains("--cache posterior:2: ") && failed.stderr.contains("use presc:2"));
 }
 
 /// The encoder and the decoder run on the device; links of all relations, and rows without features

@@ -51,6 +51,12 @@ fn every_command_has_a_manual_page() {
     }
     let page = String::from_utf8(sandbox.read("pages/graphmill-train.1")).unwrap();
     assert!(page.contains("fanout") && page.contains("Examples"), "{page}");
+    // a page is replaced in one step, not written in place
+    let old = sandbox.path("pages/graphmill.1");
+    fs::write(&old, "old").unwrap();
+    fs::hard_link(&old, sandbox.path("old")).unwrap();
+    sandbox.ok("man pages");
+    assert!(sandbox.read("old") == b"old" && sandbox.read("pages/graphmill.1") != b"old");
 }
 
 #[test]

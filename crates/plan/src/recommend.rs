@@ -158,7 +158,8 @@ fn devices(hardware: &Hardware, name: &str) -> String {
     let by_device = strategy::TABLE.get(name).is_some_and(|entry| (entry.make.by_device)(&on_several));
     match (by_device, shared) {
         (true, true) => format!("virtual:{count}"),
-        (false, true) => "cpu".into(),
+        // the model has one device with a link
+        (false, true) => "virtual:1".into(),
         (true, false) => format!("cuda:{}", (0..count).map(|i| i.to_string()).collect::<Vec<_>>().join(",")),
         (false, false) => "cuda:0".into(),
     }

@@ -113,6 +113,8 @@ def test_wrong_arguments_are_refused_with_the_reason(data):
         (TypeError, "use NeighborLoader for one type", lambda: graphmill.HGTLoader(graphmill.Data(), [2], "paper")),
         (NotImplementedError, "use transform, .*NodeLoader with graphmill.sampler", lambda: loader_of(data, transform_sampler_output=print)),
         (NotImplementedError, "use transform, .*LinkLoader with graphmill.sampler", lambda: links_of(data, WRITES, transform_sampler_output=print)),
+        (NotImplementedError, "NeighborLoader: neighbor_sampler is a sampler in Python", lambda: loader_of(data, neighbor_sampler=print)),
+        (NotImplementedError, "LinkNeighborLoader: neighbor_sampler is a", lambda: links_of(data, WRITES, neighbor_sampler=print)),
         (NotImplementedError, "use transform, .*HGTLoader", lambda: graphmill.HGTLoader(data, [2], "paper", transform_sampler_output=print)),
     ]:
         with pytest.raises(error, match=part):

@@ -70,6 +70,11 @@ def test_tasks_of_arrays_have_seeds_and_times():
     for name, task in (("left", left), ("spent", spent)):
         assert copy.task(name).on == task.on and copy.task(name).seeds.tolist() == task.seeds.tolist()
         assert copy.task(name).time.tolist() == task.time.tolist() and copy.task(name).y.tolist() == task.y.tolist()
+    flags = {"on": "user", "y": np.eye(3, 2, dtype=np.float32), "metric": "mae", "values": True, "train": [0]}
+    made = graphmill.TypedDataset.from_arrays(nodes, edges, {"flags": flags})
+    for each in (made, pickle.loads(pickle.dumps(made))):
+        of = each.task("flags")
+        assert (of.kind, of.metric, of.y.tolist()) == ("node-regression", "mae", [[1, 0], [0, 1], [0, 0]])
     with pytest.raises(TypeError, match="task 'next': only tasks with targets can be pickled"):
         pickle.dumps(data)
     for message, change in [

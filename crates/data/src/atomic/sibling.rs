@@ -8,6 +8,7 @@
 
 use std::{
     fs::{self, File},
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, SystemTime},
@@ -15,7 +16,7 @@ use std::{
 
 use graphmill_core::{Error, Result};
 
-use super::{Real, disk::parent, remove_all};
+use super::{Disk, Real, disk::parent, remove_all};
 
 /// Time since the last change after which a temporary name may be removed.
 const MIN_AGE: Duration = Duration::from_secs(60);
@@ -46,6 +47,35 @@ pub(super) fn sweep(path: &Path) {
         if process.is_some_and(|process| !is_running(process)) {
             remove_if_left(&entry.path());
         }
+    }
+}
+
+/// File with a temporary name beside a path, which is removed when it is dropped.
+#[derive(Debug)]
+pub struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    /// Writes a file beside `path` through `fill`. What killed processes left there is removed
+    /// first; after an error no file is left.
+    ///
+    /// # Errors
+    /// The file cannot be created or written, or `fill` fails.
+    pub fn new(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Self> {
+        sweep(path);
+        let this = Self(sibling(path)?);
+        Real.write(&this.0, fill).map_err(|e| Error::io(path, "write", e))?;
+        Ok(this)
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = Real.remove_file(&self.0);
     }
 }
 
@@ -123,5 +153,30 @@ mod tests {
         drop(held);
         super::super::write(&place, |out| out.write_all(b"new")).unwrap();
         assert!(!locked.exists() && place.exists());
+    }
+
+    #[test]
+    fn a_temporary_file_is_removed_and_a_failed_one_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("trial");
+        let left = dir.path().join(".trial.4194305-0.tmp");
+        fs::write(&left, "x").unwrap();
+        File::options()
+            .write(true)
+            .open(&left)
+            .unwrap()
+            .set_modified(SystemTime::now() - 2 * MIN_AGE)
+            .unwrap();
+        let count = || fs::read_dir(dir.path()).unwrap().count();
+        let file = TemporaryFile::new(&place, |file| file.write_all(b"bytes")).unwrap();
+        assert_eq!((fs::read(file.path()).unwrap(), count()), (b"bytes".to_vec(), 1));
+        drop(file);
+        let failed = TemporaryFile::new(&place, |file| {
+            file.write_all(b"a part")?;
+            file.flush()?;
+            Err(io::Error::other("full"))
+        });
+        assert!(failed.unwrap_err().to_string().ends_with("cannot write: full"));
+        assert_eq!(count(), 0);
     }
 }

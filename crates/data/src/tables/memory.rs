@@ -12,6 +12,12 @@ use serde_json::{Map, Value};
 
 use super::source::{BATCH_ROWS, Table, check_columns};
 
+/// Values that a table of objects may have, with missing ones.
+const MAX_VALUES: usize = 1 << 20;
+/// Values, with missing ones, for each value that is present, in a table of more than
+/// [`MAX_VALUES`]: its memory is bounded by that of the objects.
+const MAX_VALUES_OF_EACH: usize = 64;
+
 /// Table in memory, which a schema names by its key in [`super::TableSchema::memory`]. The memory
 /// of the record batches is shared, not copied.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,8 +32,12 @@ impl MemoryTable {
     /// # Errors
     /// Two columns have the same name.
     pub fn new(columns: Vec<String>) -> Result<Self> {
-        if let Some(twice) = (1..columns.len()).find(|&c| columns[..c].contains(&columns[c])) {
-            return Err(Error::invalid(format!("two columns are called '{}'; rename one", columns[twice])));
+        let twice = {
+            let mut known = HashSet::with_capacity(columns.len());
+            columns.iter().find(|&name| !known.insert(name))
+        };
+        if let Some(twice) = twice {
+            return Err(Error::invalid(format!("two columns are called '{twice}'; rename one")));
         }
         Ok(Self { columns, ..Self::default() })
     }
@@ -36,11 +46,21 @@ impl MemoryTable {
     /// the type that its values agree on, and is text otherwise. A missing name is a missing value.
     ///
     /// # Errors
-    /// The rows have no names.
+    /// The rows have no names, or so many different ones that most of the table would be missing
+    /// values.
     pub fn of_objects(rows: &[Map<String, Value>]) -> Result<Self> {
         let mut known = HashSet::new();
         let names = rows.iter().flat_map(Map::keys).filter(|name| known.insert(&name[..]));
         let mut table = Self::new(names.cloned().collect())?;
+        let (all, present) = (rows.len() * table.columns.len(), rows.iter().map(Map::len).sum::<usize>());
+        if is_nearly_empty(all, present) {
+            return Err(Error::invalid(format!(
+                "{} rows have {} different names and {present} values in all, so nearly all of the {all} \
+                 values of the table would be missing; pass rows with the same names, or fewer at once",
+                rows.len(),
+                table.columns.len()
+            )));
+        }
         let column = |name: &String| {
             let values: Vec<&Value> = rows.iter().map(|row| row.get(name).unwrap_or(&Value::Null)).collect();
             (name.clone(), array(&values), true)
@@ -89,6 +109,11 @@ impl MemoryTable {
     }
 }
 
+/// Returns true if too few of `all` values of a table are `present`.
+fn is_nearly_empty(all: usize, present: usize) -> bool {
+    all > MAX_VALUES.max(MAX_VALUES_OF_EACH * present)
+}
+
 /// The batch of the columns `found` with the columns `wanted`, of which missing ones are null.
 fn ordered(batch: &RecordBatch, found: &[String], wanted: &[String]) -> Result<RecordBatch> {
     let column = |name: &String| match found.iter().position(|column| column == name) {
@@ -123,5 +148,29 @@ fn array(values: &[&Value]) -> ArrayRef {
             other => Some(other.to_string()),
         };
         Arc::new(values.iter().map(text).collect::<StringArray>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_with_names_of_their_own_are_refused_before_they_take_memory() {
+        let row = |i: usize| Map::from_iter([(format!("c{i}"), Value::from(1))]);
+        let rows: Vec<_> = (0..2000).map(row).collect();
+        let error = MemoryTable::of_objects(&rows).unwrap_err().to_string();
+        assert!(error.contains("2000 rows have 2000 different names and 2000 values in all"), "{error}");
+        assert!(error.ends_with("pass rows with the same names, or fewer at once"), "{error}");
+        // few rows with names of their own, and many with some of the names
+        assert_eq!(MemoryTable::of_objects(&rows[..100]).unwrap().columns.len(), 100);
+        assert!(!is_nearly_empty(20_000 * 60, 20_000) && is_nearly_empty(20_000 * 65, 20_000));
+    }
+
+    #[test]
+    fn columns_of_the_same_name_are_refused() {
+        let columns = ["a", "b", "a"].map(String::from).to_vec();
+        let error = MemoryTable::new(columns).unwrap_err().to_string();
+        assert_eq!(error, "two columns are called 'a'; rename one");
     }
 }

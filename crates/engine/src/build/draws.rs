@@ -50,19 +50,26 @@ pub fn sampler_in_parts(
     sampler_by(config, data, progress, sampler::SamplerKind::in_parts)
 }
 
-/// Minibatches of the sampler's subgraphs, without neighbours outside of them.
+/// Minibatches of the sampler's subgraphs, without neighbours outside of them. An epoch holds
+/// `num_nodes` of the graph's nodes once: those that a rank owns.
 ///
 /// # Errors
 /// As [`sampler()`], or the sampler draws hops.
-pub(crate) fn subgraphs(config: &TrainConfig, data: &Dataset) -> Result<sampler::Subgraphs> {
-    sampler_by(config, data, &Quiet, sampler::SamplerKind::make_subgraphs)
+pub(crate) fn subgraphs(
+    config: &TrainConfig,
+    data: &Dataset,
+    num_nodes: usize,
+) -> Result<sampler::Subgraphs> {
+    sampler_by(config, data, &Quiet, |kind, options, source| {
+        kind.make_subgraphs(options, &sampler::Source { num_nodes, ..*source })
+    })
 }
 
 fn sampler_by<T>(
     config: &TrainConfig,
     data: &Dataset,
     progress: &dyn Progress,
-    make: MakeOf<T>,
+    make: impl FnOnce(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
 ) -> Result<T> {
     let mut options = sampler_options(config, data);
     if reads::<ClusterOptions>(config) {
@@ -121,18 +128,15 @@ pub fn inference_neighbors(config: &TrainConfig, data: &Dataset) -> Result<Infer
     by_sampler(config, data, (&sampler_options(config, data), &Quiet), sampler::SamplerKind::inference)
 }
 
-/// Constructor of a row of the table of samplers.
-type MakeOf<T> = fn(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>;
-
 /// Calls `make` of the configured sampler's row of the table.
 fn by_sampler<T>(
     config: &TrainConfig,
     data: &Dataset,
     (options, progress): (&sampler::SamplerOptions, &dyn Progress),
-    make: MakeOf<T>,
+    make: impl FnOnce(&sampler::SamplerKind, &sampler::SamplerOptions, &sampler::Source) -> Result<T, String>,
 ) -> Result<T> {
     let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
-    let source = sampler::Source { graph: &data.graph, train: &data.split.train, progress };
+    let source = sampler::Source { progress, ..sampler::Source::new(&data.graph, &data.split.train) };
     let made = make(&entry.make, options, &source);
     made.map_err(|message| unless_stopped(progress, format!("--sampler {}: {message}", config.sampler)))
 }

@@ -167,11 +167,12 @@ pub struct LinkOptions {
     /// away, and a large one stays near. Range: 0.001 to 1000.
     #[arg(long, value_name = "X")]
     pub walk_q: f64,
-    /// Negative edges: uniform, degree, in-batch, file or hard.
+    /// Negative edges: uniform, degree, in-batch, existing, file or hard.
     ///
     /// Uniform draws exact non-edges. Degree prefers nodes of many edges. In-batch takes ends of
-    /// the other edges of a batch, whose embeddings are computed anyway. File reads
-    /// --negatives-file. Hard draws from the best non-edges by the model of the last epoch.
+    /// the other edges of a batch, whose embeddings are computed anyway. Existing draws nodes that
+    /// exist at the time of the edge, if nodes have times. File reads --negatives-file. Hard draws
+    /// from the best non-edges by the model of the last epoch.
     #[arg(long, value_name = "NAME")]
     pub negatives: String,
     /// Pairs that --negatives file draws from: a .npy file.
@@ -267,6 +268,10 @@ impl OptionSet for LinkOptions {
         range("hard_candidates", self.hard_candidates, 1..=1 << 16)?;
         if self.negatives == "file" && self.negatives_file.is_empty() {
             let message = "it draws from the pairs of a file; pass --negatives-file PATH".into();
+            return Err(Fault { option: Some("negatives".into()), message });
+        }
+        if self.negatives == "existing" && self.positives == Positives::Walks {
+            let message = "pairs of walks have no times; use --positives edges, or other --negatives".into();
             return Err(Fault { option: Some("negatives".into()), message });
         }
         range("num_negatives", self.num_negatives, 1..=1 << 16)?;

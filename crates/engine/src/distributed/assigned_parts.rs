@@ -260,7 +260,7 @@ impl Source {
         let seen = Dataset { graph: graph.clone(), split, ..self.data.clone() };
         let seed = keyed::key(&[self.config.seed, book.number_of_holder() as u64, number]);
         let config = TrainConfig { seed, ..self.config.clone() };
-        let subgraphs = Arc::new(build::subgraphs(&config, &seen)?);
+        let subgraphs = Arc::new(build::subgraphs(&config, &seen, own.len())?);
         let surround = |surroundings: &Arc<Surroundings>| {
             Surrounded::with_hops(subgraphs.clone(), Some(graph.clone()), surroundings.hops.clone())
         };

@@ -55,7 +55,12 @@ use crate::{
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
     check_links(config)?;
-    let split = config.own.get::<LinkOptions>().split_edges;
+    let LinkOptions { split_edges: split, negatives, .. } = config.own.get();
+    if negatives == "existing" {
+        let why =
+            "a partition does not store the times of nodes; use --negatives uniform, degree or in-batch";
+        return refuse("--negatives existing", why);
+    }
     if split.by_time {
         let why = "a partition does not store the times of edges; split at random, or train on the dataset \
                    before graphmill partition";

@@ -96,8 +96,7 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |flag: &str, value: &str, fix: &str| {
         Err(Error::usage(format!("--{flag} {value}: it is not available over several ranks; {fix}")))
     };
-    let chosen = strategy::Chosen::of(config);
-    if !chosen.is_some_and(|chosen| chosen.strategy.make.over_ranks) {
+    if !strategy::Chosen::find(config)?.strategy.make.over_ranks {
         let names = strategy::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
         return refuse("strategy", &config.strategy, &known);
@@ -124,6 +123,9 @@ mod tests {
         let expected = format!("--strategy {}: it is not available over several ranks; use ", other.name);
         let message = message.unwrap_err().to_string();
         assert!(message.starts_with(&expected), "{message}");
+        let unknown = of("layred").unwrap_err().to_string();
+        let expected = strategy::reuse::TABLE.find("layred").err().unwrap().to_string();
+        assert_eq!(unknown, expected, "not a fault of the strategy");
     }
 
     #[test]

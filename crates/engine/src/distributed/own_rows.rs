@@ -135,7 +135,7 @@ impl OwnRows {
     pub(super) fn cached_bytes(&self) -> u64 {
         match self.sparse {
             Some(mean) => 8 * (1 + mean) as u64,
-            None => 4 * self.dim as u64,
+            None => (self.sent.width() * self.dim) as u64,
         }
     }
 
@@ -185,15 +185,16 @@ impl OwnRows {
             let (filled, choose) = (rows.clone(), self.cached_first(ranks, slots));
             return Ok((rows, Some(LateCache::new(move |ranking| Ok(filled.fill(&choose(ranking))?)))));
         }
-        let mut filled_later = None;
+        // rows that are sent in 16 bits have these values, and so have own ones on disk
+        let (stored, mut filled_later) = (self.sent, None);
         let behind: Arc<dyn Feature> =
             if self.on_disk { self.with_others(ranks) } else { Arc::new(self.remote(ranks)) };
         let cached: Arc<dyn Feature> = match kind {
-            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, TableType::F32, behind, Level::Host)?),
+            Kind::Dynamic(make) => Arc::new(Dynamic::new(make, slots, stored, behind, Level::Host)?),
             Kind::Pinned => {
                 let pinned = move |hottest: &[NodeId], behind| {
                     let held = CacheLayout::new(hottest, slots, 1, Placement::Shard);
-                    Pinned::new(held, TableType::F32, behind, Level::Host)
+                    Pinned::new(held, stored, behind, Level::Host)
                 };
                 match hottest {
                     Some(hottest) => Arc::new(pinned(hottest, behind)?),

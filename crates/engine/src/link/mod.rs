@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `task.rs`, `split.rs` | edges that train, validate and test, and the graph that is read |
 //! | `step.rs` | loss of a batch of links, and the gradients of embeddings |
+//! | `existing.rs` | times that bound negatives |
 //! | `lists.rs` | lists that negatives are drawn from |
 //! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
 //! | `subset.rs` | evaluation by the embeddings of some nodes |
@@ -14,6 +15,7 @@
 
 mod check;
 pub mod evaluate;
+mod existing;
 pub(crate) mod lists;
 pub mod metric;
 mod pairs;
@@ -29,6 +31,7 @@ mod tests;
 pub use check::{check, check_tiers};
 pub(crate) use evaluate::QueryShare;
 pub use evaluate::{LinkEvaluation, Scored};
+pub use existing::Existence;
 pub use metric::LinkMetric;
 pub(crate) use random_pairs::RandomPairs;
 pub(crate) use subset::Numbering;

@@ -128,7 +128,7 @@ pub(crate) struct TimedEdges<'e> {
 impl TimedEdges<'_> {
     /// Latest time of each of these pairs of nodes among the edges that join it, in both directions
     /// if they are `undirected`. O(E log E).
-    fn latest(&self, edges: &[Edge], undirected: bool) -> Vec<i64> {
+    pub(crate) fn latest(&self, edges: &[Edge], undirected: bool) -> Vec<i64> {
         let mut all: Vec<(NodeId, NodeId, i64)> = Vec::with_capacity(self.indices.len());
         for (v, ends) in (0..).zip(self.indptr.windows(2)) {
             let row = ends[0] as usize..ends[1] as usize;

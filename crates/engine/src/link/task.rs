@@ -10,8 +10,10 @@ use graphmill_data::{
     },
 };
 use graphmill_loader::link::{KnownEdges, LinkSource, NegativeLists, Walks};
+use graphmill_nn::typed::TABLE as TYPED_MODELS;
 
 use super::{
+    existing::Existence,
     lists::{self, FileLists},
     metric::LinkMetric,
     split::{self, Edge, TimedEdges},
@@ -72,6 +74,8 @@ pub struct LinkTask {
     /// Lists that negatives are drawn from, if any; those of hard negatives are empty before the
     /// first ranking.
     pub lists: Option<Arc<NegativeLists>>,
+    /// Times at which negatives exist, if the run draws such ones.
+    pub existence: Option<Existence>,
     /// Facts for the user.
     pub notes: Vec<String>,
 }
@@ -89,8 +93,8 @@ impl LinkTask {
     /// Finds the task of a run on `data`, a graph of one node type and one edge type.
     ///
     /// # Errors
-    /// The dataset has no such task, no edge is left to learn, a metric is unknown, or it does not
-    /// fit the candidates.
+    /// The dataset has no such task, its rows have times, no edge is left to learn, a metric is
+    /// unknown or does not fit the candidates, or the negatives need times that the dataset lacks.
     pub fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
         let options: LinkOptions = config.own.get();
         let undirected = is_symmetric(&data.graph, false);
@@ -119,6 +123,7 @@ impl LinkTask {
         if train.is_empty() {
             return Err(without("edges"));
         }
+        let existence = Existence::read(&options, data, (&train[..], undirected))?;
         let graph = split::without(&data.graph, &removed)?;
         check_batches(config, &options, train.len(), &graph)?;
         // edges of the dataset itself, in both directions, share its memory
@@ -161,6 +166,7 @@ impl LinkTask {
             candidates,
             walks,
             lists,
+            existence,
             notes,
         })
     }
@@ -173,7 +179,16 @@ impl LinkTask {
         let options: LinkOptions = config.own.get();
         let known = self.known_to_training.clone();
         let (train, lists) = (self.train.clone(), self.lists.as_ref());
-        let mut source = LinkSource::with_lists(train, known, &options.negatives, lists)?;
+        let mut source = match &self.existence {
+            None => LinkSource::with_lists(train, known, &options.negatives, lists)?,
+            Some(Existence { nodes, .. }) => {
+                let all = 0..known.num_nodes() as NodeId;
+                LinkSource::with_times(train, known, &options.negatives, [all.clone(), all], Some(nodes))?
+            }
+        };
+        if let Some(Existence { of_edges, .. }) = &self.existence {
+            source.latest = of_edges.clone();
+        }
         source.walks.clone_from(&self.walks);
         source.num_negatives = options.num_negatives;
         source.corrupt = options.ends(self.undirected);
@@ -254,6 +269,15 @@ fn stored_task(config: &TrainConfig, data: &Dataset) -> Result<Option<(TypedData
             links.iter().copied().find(|task| task.name == name).ok_or_else(|| Error::usage(unknown()))?
         }
     };
+    if found.time.is_some() {
+        return Err(Error::usage(format!(
+            "--model {}: the rows of task '{}' have times, which models of one type do not read; use a model \
+             of several types: {}",
+            config.model,
+            found.name,
+            TYPED_MODELS.names()
+        )));
+    }
     let found = found.clone();
     Ok(Some((typed, found)))
 }

@@ -1,10 +1,11 @@
 //! Evaluations against brute force.
 
-use graphmill_core::{EdgeOptions, End, NodeId, build, keyed::Stream};
+use graphmill_core::{EdgeOptions, End, NodeId, build, keyed::Stream, options::OptionSet};
 use graphmill_data::{
     Dataset,
-    typed::{TypedBuilder, Verify},
+    typed::{EdgeType, TypedBuilder, Verify},
 };
+use graphmill_loader::{BatchKey, Seeds};
 use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
@@ -12,7 +13,10 @@ use graphmill_nn::{
 };
 
 use super::{LinkEvaluation, LinkMetric, LinkTask, Numbering, QueryShare, Scored, evaluate::GatherRanks};
-use crate::{TrainConfig, config::link::LINK};
+use crate::{
+    TrainConfig,
+    config::link::{LINK, LinkOptions, Positives},
+};
 
 const NODES: usize = 40;
 
@@ -219,4 +223,72 @@ fn edges_of_one_type_are_split_by_the_times_of_the_dataset() {
     }
     let error = task("time:70,15,15", &self::data(EdgeOptions::DIRECTED)).unwrap_err().to_string();
     assert!(error.contains("its edges have no times"), "{error}");
+}
+
+/// Time from which a node of [`with_times`] exists.
+fn exists(v: NodeId) -> i64 {
+    if v < 20 { 0 } else { i64::from(v) }
+}
+
+/// A stored graph whose nodes have times, whose edges have times if `timed`, and
+/// whose task has rows with times if `rows`.
+fn with_times(timed: bool, rows: bool) -> (tempfile::TempDir, Dataset) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut stream = Stream::new(9);
+    let mut node = || stream.below(NODES as u64) as NodeId;
+    let from: Vec<NodeId> = (0..120).map(|_| node()).collect();
+    let to: Vec<NodeId> = from.iter().map(|u| (u + 1 + node() / 2) % NODES as NodeId).collect();
+    let mut builder = TypedBuilder::new("cites");
+    let times: Vec<i64> = (0..NODES as NodeId).map(exists).collect();
+    builder.node_type("node", NODES).features(1, vec![0.0f32; NODES]).time(times);
+    let edges = builder.edge_type("node", "cites", "node");
+    edges.edges(from.clone(), to.clone());
+    if timed {
+        edges.time(vec![30; 120]);
+    }
+    if rows {
+        let pairs = |rows: std::ops::Range<usize>| rows.flat_map(|e| [from[e], to[e]]).collect();
+        let task = builder.task("cite");
+        task.on_edges(EdgeType::new("node", "cites", "node"));
+        task.positives([pairs(0..100), pairs(100..110), pairs(110..120)]).time(vec![50; 120]);
+    }
+    let path = dir.path().join("data");
+    builder.build().unwrap().save(&path).unwrap();
+    let data = crate::build::open_graph(&path, Verify::Once).unwrap();
+    (dir, data)
+}
+
+#[test]
+fn existing_negatives_exist_at_the_times_of_their_edges() {
+    let mut config = TrainConfig { task: LINK.into(), hidden: 3, batch_size: 16, ..TrainConfig::default() };
+    let options = LinkOptions { negatives: "existing".into(), num_negatives: 4, ..LinkOptions::default() };
+    config.own.set(options.clone());
+    for timed in [false, true] {
+        let (_dir, data) = with_times(timed, false);
+        let task = LinkTask::new(&config, &data).unwrap();
+        let source = task.source(&config).unwrap();
+        let numbers: Vec<NodeId> = (0..task.train.len() as NodeId).collect();
+        let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
+        let seeds = source.fill(key, &numbers, Seeds::default()).unwrap();
+        let links = seeds.links.as_ref().unwrap();
+        let time = |&(u, v): &(NodeId, NodeId)| exists(u).max(exists(v)).max(if timed { 30 } else { 0 });
+        let drawn = links.destination[links.positives..].iter().map(|&at| seeds.nodes[at as usize]);
+        let drawn: Vec<NodeId> = drawn.collect();
+        assert_eq!(drawn.len(), 4 * task.train.len());
+        for (edge, drawn) in task.train.iter().zip(drawn.chunks(4)) {
+            assert!(drawn.iter().all(|&v| exists(v) <= time(edge)), "{edge:?}: {drawn:?}");
+        }
+    }
+    let error = LinkTask::new(&config, &data(EdgeOptions::DIRECTED)).unwrap_err().to_string();
+    assert!(error.contains("stores no times of nodes; use --negatives uniform"), "{error}");
+    let walks = LinkOptions { positives: Positives::Walks, ..options };
+    assert!(walks.check().unwrap_err().to_string().contains("pairs of walks have no times"));
+}
+
+#[test]
+fn rows_with_times_need_a_model_of_several_types() {
+    let (_dir, data) = with_times(true, true);
+    let config = TrainConfig { task: "cite".into(), hidden: 3, ..TrainConfig::default() };
+    let error = LinkTask::new(&config, &data).unwrap_err().to_string();
+    assert!(error.contains("the rows of task 'cite' have times") && error.contains("rsage"), "{error}");
 }

@@ -87,6 +87,10 @@ impl<'a> RelationNegatives<'a> {
                 "--negatives {listed}: its lists hold non-edges of any time, and the rows of the task have \
                  times; use --negatives uniform, degree or in-batch"
             ))),
+            "existing" if self.edges.times.is_none() => Err(Error::usage(
+                "--negatives existing: the rows of the task have no times, so that all nodes exist; use \
+                 --negatives uniform, degree or in-batch",
+            )),
             "file" => {
                 let candidates: Vec<_> =
                     self.edges.relations.iter().map(|relation| relation.candidates.clone()).collect();

@@ -11,7 +11,7 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::SeedOrder,
     time::{TimeDraw, TimeOptions},
-    typed::{TypedSampler, unreached_types},
+    typed::{TABLE as SAMPLERS, TypedSampler, unreached_types},
 };
 use graphmill_nn::{
     Matrix,
@@ -239,7 +239,9 @@ fn notes(
     }
     notes.extend(unread_columns(data, task));
     let draws: TimeOptions = config.own.get();
-    if config.sampler == "weighted" || task.times.is_some() && draws.time_draw == TimeDraw::Recency {
+    let by_weight = SAMPLERS.get(&config.sampler).is_some_and(|row| row.make.draws_by_weight)
+        && task.graph.relations().iter().any(|relation| relation.edge_weight().is_some());
+    if by_weight || task.times.is_some() && draws.time_draw == TimeDraw::Recency {
         notes.push("scores use all neighbours with equal weights".into());
     }
     notes

@@ -13,7 +13,7 @@ use graphmill_loader::{
 use rayon::prelude::*;
 
 use super::{build, task::TypedTask};
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, cache_kind::expects_nodes};
 
 /// Minibatches of a run on several types, drawn in parallel and visited in order. Nodes have global
 /// ids.
@@ -124,6 +124,17 @@ impl Visits for TypedVisits<'_> {
     }
 }
 
+/// Refuses a metric that is not defined for several types.
+pub(super) fn check_metric(name: &str) -> Result<()> {
+    if expects_nodes(name) {
+        return Err(Error::usage(format!(
+            "hotness {name} expects one fanout for all neighbours of a node, and on several types each edge \
+             type has its own; use presc:2"
+        )));
+    }
+    Ok(())
+}
+
 /// Score of every node by the metric `name`, by global id.
 ///
 /// # Errors
@@ -136,13 +147,7 @@ pub(super) fn scores(
     visits: &dyn Visits,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
-    let kind = name.split(':').next().unwrap_or(name);
-    if hotness::TABLE.get(kind).is_some_and(|entry| entry.make.has_one_fanout) {
-        return Err(Error::usage(format!(
-            "hotness {name} expects one fanout for all neighbours of a node, and on several types each edge \
-             type has its own; use presc:2"
-        )));
-    }
+    check_metric(name)?;
     let (union, schema) = (task.graph.union()?, task.graph.schema());
     let train: Vec<NodeId> = task.split.train.iter().map(|&v| schema.global(task.node_type, v)).collect();
     let setting = Setting {

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 use clap_mangen::Man;
+use graphmill_data::atomic;
 
 use crate::{args, output};
 
@@ -36,7 +37,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         let path = dir.join(format!("{name}.1"));
         let mut text = Vec::new();
         Man::new(page.clone().name(name)).render(&mut text)?;
-        fs::write(&path, text).with_context(|| format!("{}: cannot be written", path.display()))?;
+        atomic::write(&path, |file| file.write_all(&text))?;
         output::text(&format!("{}\n", path.display()))?;
     }
     Ok(())

@@ -359,7 +359,7 @@ fn subgraphs_reuse_rows_of_other_processes_and_the_run_resumes() {
     let [_, parts] = datasets(dir.path());
     let at = |name: &str| dir.path().join(name).display().to_string();
     let run = |name: &str, epochs: &str| {
-        let options = "--sampler saint-rw --walk-length 2 --batch-size 250 --layers 2 --hidden 16 --lr 0.01 \
+        let options = "--sampler saint-rw --walk-length 2 --batch-size 125 --layers 2 --hidden 16 --lr 0.01 \
                        --shuffle-parts 1 --reuse layered --super-batch 4 --hot-prefetch on --json";
         let (parts, out) = (parts.display().to_string(), at(name));
         let words = ["train", &parts, "--out", &out, "--epochs", epochs].into_iter();

@@ -206,8 +206,7 @@ pub trait OverlappedFeature: Feature {
     /// on to it.
     ///
     /// # Errors
-    /// As [`Feature::read_to`], and those of `work`. As [`Feature::read_to`], and those of
-    /// `beside`.
+    /// As [`Feature::read_to`], and those of `work`.
     fn read_overlapped(
         &self,
         ids: &[NodeId],

@@ -100,6 +100,9 @@ pub struct Source<'a> {
     pub graph: &'a Graph,
     /// Distinct training nodes.
     pub train: &'a [NodeId],
+    /// Number of nodes that an epoch of subgraphs holds once: those that a rank owns, or all of the
+    /// graph.
+    pub num_nodes: usize,
     /// Watches long precomputations, and may stop them.
     pub progress: &'a dyn Progress,
 }
@@ -107,7 +110,7 @@ pub struct Source<'a> {
 impl<'a> Source<'a> {
     /// Creates a source whose precomputations nothing watches.
     pub fn new(graph: &'a Graph, train: &'a [NodeId]) -> Self {
-        Self { graph, train, progress: &Quiet }
+        Self { graph, train, num_nodes: graph.num_nodes(), progress: &Quiet }
     }
 }
 
@@ -285,7 +288,7 @@ fn subgraphs_of(
 ) -> Result<Subgraphs, String> {
     let training = options.own.get::<SubgraphTraining>();
     let make = |graph: &Graph, train: &[NodeId]| make(graph, train, &options.subgraphs(source.progress));
-    Subgraphs::new(source.graph, source.train, &training, options.seed, source.progress, make)
+    Subgraphs::new(source, &training, options.seed, make)
 }
 
 /// All neighbours with equal weights.

@@ -12,13 +12,12 @@ use graphmill_core::{
     induced::induced_graph,
     keyed,
     options::{Fault, OptionSet, range},
-    progress::Progress,
     symmetry::is_symmetric,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BatchRequest, MinibatchSampler, SamplerProperties, Workspace, normalize::Normalization,
+    BatchRequest, MinibatchSampler, SamplerProperties, Source, Workspace, normalize::Normalization,
     workspace::SubgraphBuffers,
 };
 use crate::{
@@ -104,6 +103,8 @@ pub struct Subgraphs {
     trains: Vec<bool>,
     /// Number of training nodes.
     count: usize,
+    /// Number of nodes that an epoch holds once.
+    num_nodes: usize,
     symmetric: bool,
     normalization: Option<Normalization>,
     estimator: Estimator,
@@ -116,22 +117,21 @@ impl Subgraphs {
         4 * counts as u64
     }
 
-    /// Creates minibatches of subgraphs of `graph` for the training nodes `train`, with the sampler
-    /// that `make` returns. Counts for the normalisation, which takes `coverage` times as long as
-    /// sampling an epoch.
+    /// Creates minibatches of subgraphs of the graph of `source` for its training nodes, with the
+    /// sampler that `make` returns. Counts for the normalisation, which takes `sample_coverage`
+    /// times as long as sampling an epoch.
     ///
     /// # Errors
     /// `make` rejects its options, the coverage is not a number of at least 0, subgraphs cannot be
-    /// drawn, or `progress` stops the counting.
+    /// drawn, or the progress of `source` stops the counting.
     pub fn new(
-        graph: &Graph,
-        train: &[NodeId],
+        source: &Source,
         training: &SubgraphTraining,
         seed: u64,
-        progress: &dyn Progress,
         make: impl FnOnce(&Graph, &[NodeId]) -> Result<Box<dyn SubgraphSampler>, String>,
     ) -> Result<Self, String> {
         training.check().map_err(|fault| fault.to_string())?;
+        let &Source { graph, train, progress, .. } = source;
         let own = match training.inductive {
             true => Some(induced_graph(graph, train).map_err(|e| e.to_string())?),
             false => None,
@@ -145,14 +145,14 @@ impl Subgraphs {
             symmetric: is_symmetric(from, false),
             trains,
             count: train.len(),
+            num_nodes: if own.is_some() { train.len() } else { source.num_nodes },
             normalization: None,
             estimator: training.estimator,
             training: None,
         };
         if training.sample_coverage > 0.0 {
-            let nodes = if own.is_some() { train.len() } else { graph.num_nodes() };
             // at least one subgraph: without any, all loss weights would be 0
-            let enough = ((training.sample_coverage * nodes as f64) as u64).max(1);
+            let enough = ((training.sample_coverage * this.num_nodes as f64) as u64).max(1);
             let draw = |key, scratch: &mut SubgraphScratch, nodes: &mut Vec<NodeId>| {
                 this.draw(from, key, scratch, nodes)
             };
@@ -285,8 +285,7 @@ pub trait NodeSets: Send + Sync {
 
 impl NodeSets for Subgraphs {
     fn epoch(&self) -> u64 {
-        let nodes = if self.training.is_some() { self.count } else { self.trains.len() };
-        self.sampler.epoch(nodes).max(1) as u64
+        self.sampler.epoch(self.num_nodes).max(1) as u64
     }
 
     fn draw_nodes(
@@ -421,7 +420,11 @@ mod tests {
         atomic::{AtomicU64, Ordering::Relaxed},
     };
 
-    use graphmill_core::{EdgeOptions, build, options::OwnOptions, progress::Quiet};
+    use graphmill_core::{
+        EdgeOptions, build,
+        options::OwnOptions,
+        progress::{Progress, Quiet, Unit},
+    };
 
     use super::*;
     use crate::{
@@ -485,7 +488,19 @@ mod tests {
         let make = |graph: &Graph, roots: &[NodeId]| {
             Ok(Box::new(Edge::new(graph, roots, 16)?) as Box<dyn SubgraphSampler>)
         };
-        let subgraphs = Subgraphs::new(&graph, &train, &training, 3, &Quiet, make).unwrap();
+        /// Total of the last stage.
+        struct Total(AtomicU64);
+        impl Progress for Total {
+            fn stage(&self, _: &str, total: Option<u64>, _: Unit) {
+                self.0.store(total.unwrap(), Relaxed);
+            }
+        }
+        let total = Total(AtomicU64::new(0));
+        let source = Source { num_nodes: 41, progress: &total, ..Source::new(&graph, &train) };
+        let subgraphs = Subgraphs::new(&source, &training, 3, make).unwrap();
+        // an epoch and the counts are over own nodes
+        assert_eq!(subgraphs.epoch(), 41_usize.div_ceil(subgraphs.sampler.budget()) as u64);
+        assert_eq!(total.0.load(Relaxed), 500 * 41);
         let (mut losses, mut sums, mut counts) = (vec![0.0; 80], vec![0.0; 80], vec![0u32; 80]);
         let mut workspace = Workspace::new(80);
         let draws = 4000;
@@ -512,7 +527,7 @@ mod tests {
     }
 
     fn biased(train: &[NodeId], training: SubgraphTraining) -> Subgraphs {
-        Subgraphs::new(&graph(), train, &training, 3, &Quiet, |_, _| Ok(Box::new(Biased))).unwrap()
+        Subgraphs::new(&Source::new(&graph(), train), &training, 3, |_, _| Ok(Box::new(Biased))).unwrap()
     }
 
     fn sample(sampler: &Subgraphs, aggregation: Aggregation, number: u64) -> Sampled {
@@ -645,7 +660,7 @@ mod tests {
                 &SubgraphContext { budget: 16, own: &own, partition: None, progress: &Quiet },
             )
         };
-        let sampler = Subgraphs::new(&graph(), &train, &training, 3, &Quiet, make).unwrap();
+        let sampler = Subgraphs::new(&Source::new(&graph(), &train), &training, 3, make).unwrap();
         assert_eq!(sampler.properties().subgraphs, Some(2));
         let batch = sample(&sampler, Aggregation::Symmetric, 1);
         assert!(!batch.seeds.nodes.is_empty() && batch.seeds.nodes.iter().all(|v| v % 2 == 0));
@@ -691,7 +706,7 @@ mod tests {
     fn invalid_coverage_and_empty_subgraphs_are_errors() {
         let make = |coverage| {
             let training = SubgraphTraining { sample_coverage: coverage, ..SubgraphTraining::default() };
-            Subgraphs::new(&graph(), &[1], &training, 3, &Quiet, |_, _| Ok(Box::new(Biased))).err()
+            Subgraphs::new(&Source::new(&graph(), &[1]), &training, 3, |_, _| Ok(Box::new(Biased))).err()
         };
         assert!(make(f64::NAN).unwrap().starts_with("sample_coverage: 'NaN'"));
         assert!(make(-1.0).is_some() && make(1.0).is_none());
@@ -714,7 +729,7 @@ mod tests {
             }
         }
         let make = |_: &Graph, _: &[NodeId]| Ok(Box::new(Nothing) as Box<dyn SubgraphSampler>);
-        let made = Subgraphs::new(&graph(), &[1], &SubgraphTraining::default(), 3, &Quiet, make);
+        let made = Subgraphs::new(&Source::new(&graph(), &[1]), &SubgraphTraining::default(), 3, make);
         assert!(made.err().unwrap().contains("no nodes at all"));
     }
 
@@ -733,7 +748,9 @@ mod tests {
         let (stops, training) = (Stops(AtomicU64::new(0)), SubgraphTraining::default());
         let training = SubgraphTraining { sample_coverage: 1e6, ..training };
         let make = |_: &Graph, _: &[NodeId]| Ok(Box::new(Biased) as Box<dyn SubgraphSampler>);
-        let error = Subgraphs::new(&graph(), &[1], &training, 3, &stops, make).err().unwrap();
+        let graph = graph();
+        let source = Source { progress: &stops, ..Source::new(&graph, &[1]) };
+        let error = Subgraphs::new(&source, &training, 3, make).err().unwrap();
         assert_eq!(error, graphmill_core::Error::Stopped.to_string());
         assert!(stops.0.load(Relaxed) < 64 * 40, "more than a round was counted");
     }

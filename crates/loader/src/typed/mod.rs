@@ -93,6 +93,9 @@ pub struct TypedKind {
     /// True if its minibatches are subgraphs that choose their own seeds
     /// ([`TypedSampler::subgraphs`]). Only the length of the fanout counts then.
     pub draws_subgraphs: bool,
+    /// True if it draws neighbours by the stored weights of their edges, so that all neighbours with
+    /// equal weights are not the mean of its draws.
+    pub draws_by_weight: bool,
     /// Draws at the times of the seeds, if no draw reads edges that a seed does not see.
     pub at_times: Option<AtTimes>,
 }
@@ -105,6 +108,7 @@ impl TypedKind {
             names_edges: false,
             added: None,
             draws_subgraphs: false,
+            draws_by_weight: false,
             at_times: None,
         }
     }
@@ -115,6 +119,10 @@ impl TypedKind {
 
     const fn naming_edges(self) -> Self {
         Self { names_edges: true, ..self }
+    }
+
+    const fn by_weight(self) -> Self {
+        Self { draws_by_weight: true, ..self }
     }
 
     const fn at_times(self, at_times: AtTimes) -> Self {
@@ -150,6 +158,7 @@ pub static TABLE: Table<TypedKind> = Table::new(
             source: "Walker, ACM TOMS 1977; Efraimidis and Spirakis, IPL 2006",
             options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<WeightedOptions>()],
             make: TypedKind::new(|with, graph| relations::make("weighted", with, graph))
+                .by_weight()
                 .at_times(AtTimes::own(|with, graph| time::hops::make("weighted", with, graph))),
         },
         Entry {
@@ -158,6 +167,7 @@ pub static TABLE: Table<TypedKind> = Table::new(
             source: "Balin and Catalyurek, NeurIPS 2023, section 3",
             options: &[OptionGroup::of::<WeightOptions>(), OptionGroup::of::<LaborOptions>()],
             make: TypedKind::new(|with, graph| relations::make_sharing("labor", with, graph))
+                .by_weight()
                 .at_times(AtTimes::own(|with, graph| time::hops::make_sharing("labor", with, graph))),
         },
         Entry {

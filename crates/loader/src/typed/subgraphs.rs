@@ -43,7 +43,7 @@ use super::{
     union_buffers::UnionBuffers,
 };
 use crate::{
-    sampler::{NodeSets, SubgraphTraining, Subgraphs, find_subgraphs},
+    sampler::{NodeSets, Source, SubgraphTraining, Subgraphs, find_subgraphs},
     subgraph::SubgraphContext,
 };
 
@@ -102,7 +102,7 @@ impl TypedSubgraphs {
         let training = SubgraphTraining { inductive: false, ..with.own.get() };
         let context =
             SubgraphContext { budget: with.budget, own: &with.own, partition: None, progress: &Quiet };
-        let subgraphs = Subgraphs::new(&union, &global, &training, with.seed, &Quiet, |union, _| {
+        let subgraphs = Subgraphs::new(&Source::new(&union, &global), &training, with.seed, |union, _| {
             make(union, &roots, &context)
         })?;
         Ok(Self { subgraphs, union, node_type: *node_type, num_hops: with.fanout.all.len() })

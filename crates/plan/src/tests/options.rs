@@ -79,6 +79,8 @@ fn shared_cores_overlap_only_what_waits() {
         let seconds = Seconds { sample_host: None, ..profile().seconds };
         let bytes = Sizes { batch_rows, ..profile().bytes };
         let report = plan(hardware.clone(), Profile { cores: 2.0, seconds, bytes, ..profile() }).unwrap();
+        let command = &report.recommendation.as_ref().unwrap().command;
+        assert!(command.contains("--devices virtual:1"), "the device of the model: {command}");
         ["sequential", "pipelined"].map(|name| of(&report, name).epoch_seconds.unwrap())
     };
     // transfers are too short for a group of their own, and sampling has no cores of its own

@@ -12,7 +12,7 @@ from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
-from .loader import Loader, refuse_sampler_output
+from .loader import Loader, refuse_sampler, refuse_sampler_output
 from .neighbor import Temporal, hops_per_type, refuse_tiers, subgraph_of_types, weights_of
 
 
@@ -203,8 +203,7 @@ class LinkNeighborLoader(Loader):
     ):
         remedy = "torch_geometric.loader.LinkLoader with graphmill.sampler.NeighborSampler"
         refuse_sampler_output(self, transform_sampler_output, remedy)
-        if neighbor_sampler is not None:
-            raise NotImplementedError("LinkNeighborLoader: neighbor_sampler is not supported; use torch_geometric's LinkNeighborLoader for it")
+        refuse_sampler(self, neighbor_sampler)
         super().__init__(transform=transform, **kwargs)
         if neg_sampling_ratio:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)

@@ -68,6 +68,16 @@ def refuse_sampler_output(loader: Any, transform: Any, remedy: str) -> None:
         )
 
 
+def refuse_sampler(loader: Any, sampler: Any) -> None:
+    """Refuses a sampler in Python, which the threads in Rust cannot call."""
+    if sampler is not None:
+        name = type(loader).__name__
+        raise NotImplementedError(
+            f"{name}: neighbor_sampler is a sampler in Python, and batches are drawn by threads in Rust that cannot call it; "
+            f"leave it out, or pass it to torch_geometric.loader.{name}"
+        )
+
+
 def threads_of(num_threads: int | None, num_workers: int) -> int:
     """Number of threads: as given, or ``num_workers``, or half of the processor's cores."""
     if num_workers < 0 or (num_threads is not None and num_threads < 1):

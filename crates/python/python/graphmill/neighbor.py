@@ -12,7 +12,7 @@ from ._frameworks import array_of, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
 from .hgt import typed_batch, typed_inputs_of
-from .loader import Loader, hops_of, input_nodes_of, refuse_sampler_output
+from .loader import Loader, hops_of, input_nodes_of, refuse_sampler, refuse_sampler_output
 from .typed import EdgeType
 
 
@@ -120,8 +120,7 @@ class NeighborLoader(Loader):
     ):
         remedy = "torch_geometric.loader.NodeLoader with graphmill.sampler.NeighborSampler"
         refuse_sampler_output(self, transform_sampler_output, remedy)
-        if neighbor_sampler is not None:
-            raise NotImplementedError("NeighborLoader: neighbor_sampler is not supported; use torch_geometric's NeighborLoader for it")
+        refuse_sampler(self, neighbor_sampler)
         super().__init__(transform=transform, **kwargs)
         self.data = data
         self.num_neighbors = hops_per_type(data, num_neighbors)

@@ -64,6 +64,12 @@ def targets_of(y: Any, name: str) -> tuple[np.ndarray, bool]:
     raise TypeError(f"{name}: expected classes, zeros and ones by class, or numbers, not shape {y.shape} of {y.dtype}")
 
 
+def _values(y: Any, name: str) -> np.ndarray:
+    """Targets that are values, whatever the numbers (float32, 2-D)."""
+    y = array_of(y, name)
+    return _floats(y, name, len(y)).astype(np.float32, copy=False)
+
+
 class TypedDataset(Stores):
     """A graph of several node types and edge types with tasks, in memory or mapped from a directory.
 
@@ -114,13 +120,14 @@ class TypedDataset(Stores):
                 ``time``.
             tasks: By name: ``on`` (node type, or edge type for targets of edges in the order of
                 ``edge_index``), ``y`` (classes, -1 if unknown; zeros and ones by class; or numbers,
-                NaN if unknown), ``num_classes``, ``names`` (of the classes), and ``train``,
-                ``valid`` and ``test`` (masks or rows). Without ``y``, a task on an edge type
-                predicts which edges exist. ``seeds`` are the rows instead of all of the type: nodes
-                (``R``), of which one may occur several times, or pairs of a source and a
-                destination (``R x 2``), which need not be edges; targets and the split then follow
-                their order. ``time`` (integers) is the time of each row: a prediction sees what
-                existed then.
+                NaN if unknown), ``values`` (true if several columns of ``y`` are numbers although
+                all of them are 0 or 1), ``num_classes``, ``names`` (of the classes), ``metric``
+                (its customary metric), and ``train``, ``valid`` and ``test`` (masks or rows).
+                Without ``y``, a task on an edge type predicts which edges exist. ``seeds`` are the
+                rows instead of all of the type: nodes (``R``), of which one may occur several
+                times, or pairs of a source and a destination (``R x 2``), which need not be edges;
+                targets and the split then follow their order. ``time`` (integers) is the time of
+                each row: a prediction sees what existed then.
             name: Name of the dataset.
 
         Raises:
@@ -161,8 +168,9 @@ class TypedDataset(Stores):
         native_tasks = []
         for task, given in (tasks or {}).items():
             columns = dict(given)
-            on, y = columns.pop("on"), columns.pop("y", None)
-            y = None if y is None else targets_of(y, f"y of task '{task}'")[0]
+            on, y, are_values = columns.pop("on"), columns.pop("y", None), columns.pop("values", False)
+            if y is not None:
+                y = _values(y, f"y of task '{task}'") if are_values else targets_of(y, f"y of task '{task}'")[0]
             on, rows = ([on], counts.get(on)) if isinstance(on, str) else (list(on), edge_counts.get(tuple(on)))
             if rows is None:
                 kind, known = ("node", counts) if len(on) == 1 else ("edge", map(":".join, edge_counts))
@@ -177,9 +185,11 @@ class TypedDataset(Stores):
                 value = columns.pop(part, None)
                 parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, rows)[0])
             classes, names = columns.pop("num_classes", None), list(columns.pop("names", None) or [])
+            metric = columns.pop("metric", None)
             _refuse(columns, f"task '{task}'")
             native_tasks.append({
                 "name": task, "on": on, "y": y, "num_classes": classes, "names": names, "parts": parts, "seeds": seeds, "time": time,
+                "metric": metric,
             })  # fmt: skip
         return cls._of(_graphmill.TypedDataset.build(name, native_nodes, native_edges, native_tasks))
 
@@ -334,10 +344,12 @@ class TypedDataset(Stores):
             of = self.task(name)
             if of.y is None:
                 raise TypeError(f"task '{name}': only tasks with targets can be pickled; save() the dataset, and pickle the opened one")
+            if of.y.ndim == 2 and of.y.dtype.kind == "i":
+                raise TypeError(f"task '{name}': classes in several columns cannot be pickled; save() the dataset, and pickle the opened one")
             on = next((kind for kind in self.edge_types if ":".join(kind) == of.on), of.on)
             tasks[name] = copied({
                 "on": on, "seeds": of.seeds, "time": of.time, "y": of.y, "num_classes": of.num_classes or None, "names": list(of.names),
-                "train": of.train, "valid": of.valid, "test": of.test,
+                "train": of.train, "valid": of.valid, "test": of.test, "metric": of.metric, "values": of.y.dtype.kind == "f",
             })  # fmt: skip
         return {"arrays": (nodes, edges, tasks), "name": self.name}
 

@@ -55,6 +55,8 @@ struct Task<'py> {
     seeds: Option<Vec<Bound<'py, PyAny>>>,
     /// Time of each row.
     time: Option<Bound<'py, PyAny>>,
+    /// Customary metric.
+    metric: Option<String>,
 }
 
 /// Source, name and destination of an edge type.
@@ -80,7 +82,7 @@ fn add_task(
     edges: &[GivenEdges],
     count: &dyn Fn(&str) -> usize,
 ) -> PyResult<()> {
-    let Task { name, on, y, num_classes, names, parts, time, .. } = task;
+    let Task { name, on, y, num_classes, names, parts, time, metric, .. } = task;
     let found = edges.iter().find(|(edge_type, ..)| names_of(edge_type) == on[..]);
     let seeds = seeds_of(task, count)?;
     let rows = match (&seeds, found) {
@@ -102,6 +104,9 @@ fn add_task(
         [source, name, destination] => to.on_edges(EdgeType::new(source, name, destination)),
         _ => to.on_nodes(on.concat()),
     };
+    if let Some(metric) = metric {
+        to.metric(metric);
+    }
     match (y, &seeds, found.and_then(|(.., ends)| ends.as_ref())) {
         (None, ..) if found.is_none() => {
             return Err(error::value(format!("task '{name}': a task on nodes needs targets; pass y")));

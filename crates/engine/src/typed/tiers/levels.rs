@@ -90,6 +90,11 @@ fn range_of(schema: &Schema, t: usize) -> Range<usize> {
     schema.range(t).start as usize..schema.range(t).end as usize
 }
 
+/// Error of the work for the policy of a level.
+fn of_level(level: &CacheLevel, error: Error) -> Error {
+    Error::of_option(&format!("--{}", level.flag), level.policy, error)
+}
+
 /// Tiers in the making.
 pub(super) struct Levels<'b> {
     pub(super) config: &'b TrainConfig,
@@ -195,6 +200,8 @@ impl<'b> Levels<'b> {
                 level.flag
             )));
         }
+        // also if no row has to be chosen
+        visits::check_metric(policy).map_err(|error| of_level(level, error))?;
         let mut all = read_rows(task, self.sampler);
         for (t, of) in all.iter_mut().enumerate() {
             *of = of.filter(|of| (level.of)(t).count(of.count) > 0);
@@ -293,7 +300,7 @@ impl<'b> Levels<'b> {
         let watch = self.visits.watch();
         watch.stage(&format!("ranking the nodes by {}", level.policy), None, Unit::Rows);
         visits::scores(level.policy, self.config, self.task, visits, watch)
-            .map_err(|error| Error::of_option(&format!("--{}", level.flag), level.policy, error))
+            .map_err(|error| of_level(level, error))
     }
 
     /// Describes the held fraction of the rows of each type.

@@ -10,7 +10,7 @@ use graphmill_data::{Dataset, typed::TypedDataset};
 use graphmill_nn::{Matrix, backend::Cpu, model::Model, regression::TargetScale, typed::TypedModel};
 
 use crate::{
-    Error, Result, RunContext, TrainConfig, build,
+    Error, Result, RunContext, TrainConfig, bottom, build,
     config::{
         IN_MEMORY,
         link_task::{is_typed_link, learns_edge_targets},
@@ -21,7 +21,6 @@ use crate::{
     options::{is_typed, names},
     record::{EpochRecord, Summary, sizes},
     saved::{ClassOutputs, first_largest},
-    tiers::AllRows,
     trainer::train,
     typed,
 };
@@ -263,7 +262,7 @@ impl TrainedModel {
         };
         let backend = self.backend();
         let labels = LabelColumns::for_model(&config, data, own, self.scale.as_ref())?;
-        let features = AllRows::new(&config, data)?.with_labels(labels);
+        let features = bottom::all_rows(&config, data)?.with_labels(labels);
         let symmetric = build::symmetric(model, data);
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)

@@ -156,8 +156,8 @@ pub fn opened(
     Some(Features { dim, data })
 }
 
-/// Checks that [`stacked`] can store the aggregates of these features in `dir`, whose disk must have
-/// free space for the file, unless one of its length is there.
+/// Checks that [`stacked`] can store the aggregates of these features in `dir`, whose disk must
+/// have free space for the file, unless one of its length is there.
 ///
 /// # Errors
 /// The reason why not.

@@ -2,10 +2,10 @@
 //!
 //! The feature table then has `2 V` rows, the features and their aggregates
 //! ([`graphmill_data::bottom_hop`]), and the sampler reads the second half in the place of its last
-//! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs. Inference over
-//! all neighbours reads the second half in the place of the neighbours of the first layer. Both rows
-//! of a node are read by the same batches, so caches score them alike; tiers read the file of the
-//! aggregates in the place of that of the features.
+//! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs. Inference
+//! over all neighbours reads the second half in the place of the neighbours of the first layer.
+//! Both rows of a node are read by the same batches, so caches score them alike; tiers read the
+//! file of the aggregates in the place of that of the features.
 //!
 //! `--bottom auto` is resolved before a run begins, and the run records the choice.
 
@@ -239,8 +239,8 @@ impl Stacked {
     }
 }
 
-/// All feature rows of `data` for inference of a run, followed by the aggregates that the run stored
-/// if they are there and of this dataset.
+/// All feature rows of `data` for inference of a run, followed by the aggregates that the run
+/// stored if they are there and of this dataset.
 ///
 /// # Errors
 /// As [`AllRows::new`].

@@ -86,6 +86,12 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
                        AnyDataset, and read the run with SavedRun";
         return Err(Error::usage(format!("--model {}: {message}", config.model)));
     }
+    if !is_typed(&config) {
+        let resumed = context.run.filter(|_| context.resume);
+        let (chosen, note) = bottom::chosen(&config, data, true, resumed)?;
+        note.iter().for_each(|note| context.observer.note(note));
+        config = chosen.into_owned();
+    }
     let work = || train_any(&config, data, context);
     let (summary, model) = match config.threads {
         0 => work(),

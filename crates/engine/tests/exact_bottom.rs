@@ -16,6 +16,7 @@ use graphmill_data::{
 use graphmill_engine::{
     Dataset, Error, Result, RunContext, RunDir, TrainConfig,
     config::{Bottom, Fanout},
+    fit,
     observer::{Observer, Quiet},
     options::key,
     predictor::{Neighborhood, Predictor},
@@ -299,6 +300,8 @@ fn auto_is_exact_where_that_is_possible_and_otherwise_gives_the_reason() {
         let chosen = with(exact(options), &format!("bottom={bottom}"));
         assert_eq!(bits(&summary), bits(&run(&chosen, &data).unwrap()), "{options}");
     }
+    let trained = fit(&with(exact("fanout=4,-1"), "bottom=auto"), &data).unwrap();
+    assert_eq!(trained.config().bottom, Bottom::Exact, "a model keeps the choice, too");
     // a resumed run keeps its choice, although another would be made now
     let place = dir.path().join("place");
     fs::create_dir(&place).unwrap();

@@ -21,8 +21,8 @@ const WINDOW: usize = 64 << 20;
 /// Tag of the buffer that maps an array file which agrees with its manifest: the file's checksum.
 struct FileChecksum(String);
 
-/// Checksum of the array file of this `shape` that `data` maps, by its manifest, or of the file that
-/// would hold values in memory. O(1), or a pass over the values in memory.
+/// Checksum of the array file of this `shape` that `data` maps, by its manifest, or of the file
+/// that would hold values in memory. O(1), or a pass over the values in memory.
 pub(crate) fn checksum_of<T: Element>(data: &Buffer<T>, shape: &[usize]) -> String {
     if let Some(FileChecksum(sum)) = data.tag() {
         return sum.clone();

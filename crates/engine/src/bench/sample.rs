@@ -2,8 +2,8 @@
 //!
 //! Blocks are drawn in the two ways of training: a batch on each thread, as `sequential` does, or a
 //! single batch over all threads; and in both layouts: relabelled (the general path) and fused (the
-//! bottom block keeps global ids). With `--bottom exact` the bottom block reads stored aggregates, and
-//! no draw is made for it. Transposes, which a backward pass may need, are excluded.
+//! bottom block keeps global ids). With `--bottom exact` the bottom block reads stored aggregates,
+//! and no draw is made for it. Transposes, which a backward pass may need, are excluded.
 //!
 //! Limit: random reads of single values from an array as large as the graph's neighbour lists, one
 //! per edge. Drawing reads one such value per edge; relabelling adds a read of a table of 4 bytes

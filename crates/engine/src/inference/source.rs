@@ -1,5 +1,5 @@
-//! Feature rows that inference starts from: a table in memory, or streamed rows, either of which may
-//! be followed by stored aggregates.
+//! Feature rows that inference starts from: a table in memory, or streamed rows, either of which
+//! may be followed by stored aggregates.
 
 use graphmill_core::block::Aggregation;
 use graphmill_loader::Feature;

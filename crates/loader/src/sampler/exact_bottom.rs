@@ -50,8 +50,8 @@ impl ExactBottom {
     }
 }
 
-/// Fills the bottom block of a graph of `count` nodes, with the weights of a `symmetric` aggregation
-/// if it is one. `nodes` are its `D` destinations, and become its `2 D` sources.
+/// Fills the bottom block of a graph of `count` nodes, with the weights of a `symmetric`
+/// aggregation if it is one. `nodes` are its `D` destinations, and become its `2 D` sources.
 pub fn exact_bottom_block(count: NodeId, symmetric: bool, nodes: &mut Vec<NodeId>, block: &mut Block) {
     let rows = nodes.len();
     block.clear();

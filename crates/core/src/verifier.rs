@@ -121,6 +121,11 @@ impl ChunkVerifier {
         &self.0.path
     }
 
+    /// Checksum of the whole file, by its manifest.
+    pub fn checksum(&self) -> &str {
+        &self.0.sums.whole
+    }
+
     /// Returns true if chunks can be verified one by one: the dataset has their checksums.
     pub fn has_checksums(&self) -> bool {
         self.0.sums.leaves.is_some() || self.num_chunks() <= 1

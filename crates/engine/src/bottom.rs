@@ -2,31 +2,34 @@
 //!
 //! The feature table then has `2 V` rows, the features and their aggregates
 //! ([`graphmill_data::bottom_hop`]), and the sampler reads the second half in the place of its last
-//! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs, and inference
-//! reads the features alone. Both rows of a node are read by the same batches, so caches score them
-//! alike; tiers read the file of the aggregates in the place of that of the features.
+//! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs. Inference
+//! over all neighbours reads the second half in the place of the neighbours of the first layer.
+//! Both rows of a node are read by the same batches, so caches score them alike; tiers read the
+//! file of the aggregates in the place of that of the features.
+//!
+//! `--bottom auto` is resolved before a run begins, and the run records the choice.
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
-use graphmill_core::{block::Aggregation, features::FeatureData};
+use graphmill_core::{NodeId, block::Aggregation, features::FeatureData};
 use graphmill_data::{Dataset, bottom_hop, dataset::StoredTable};
 use graphmill_loader::{
-    feature::Host,
     hotness,
     sampler::{self, ExactBottom, MinibatchSampler},
 };
-use graphmill_nn::{Matrix, model::Model};
+use graphmill_nn::model::Model;
 
 use crate::{
-    Error, Result, TrainConfig, build,
-    config::{Bottom, Switch, link_task::is_link},
+    Error, Result, RunDir, TrainConfig, build,
+    config::{Bottom, Fanout, Switch, link_task::is_link},
     memory::{self, MemoryPlacement},
     strategy,
+    tiers::AllRows,
 };
 
-/// Aggregation of the stored bottom hop of a run; `None` with `--bottom sampled`.
+/// Aggregation of the stored bottom hop of a run; `None` without `--bottom exact`.
 ///
 /// # Errors
 /// The run cannot read its bottom hop from stored aggregates.
@@ -36,36 +39,110 @@ pub(crate) fn aggregation(
     model: &Model,
     is_alone: bool,
 ) -> Result<Option<Aggregation>> {
-    if config.bottom == Bottom::Sampled {
+    if config.bottom != Bottom::Exact {
         return Ok(None);
     }
-    let refuse = |why: String| Err(Error::usage(format!("--bottom exact: {why}, or --bottom sampled")));
+    match possible(config, data, model, is_alone) {
+        Ok(aggregation) => Ok(Some(aggregation)),
+        Err(why) => Err(Error::usage(format!("--bottom exact: {why}, or --bottom sampled"))),
+    }
+}
+
+/// The configuration of a run with the neighbours of the bottom hop that `--bottom auto` chooses,
+/// and a note with the reason. A run that is resumed keeps the choice in its directory.
+///
+/// # Errors
+/// The model or an option is impossible, or the options of the run to resume cannot be read.
+pub(crate) fn chosen<'c>(
+    config: &'c TrainConfig,
+    data: &Dataset,
+    is_alone: bool,
+    resumed: Option<&RunDir>,
+) -> Result<(Cow<'c, TrainConfig>, Option<String>)> {
+    if config.bottom != Bottom::Auto {
+        return Ok((Cow::Borrowed(config), None));
+    }
+    let by = |bottom, note| {
+        let config = Cow::Owned(TrainConfig { bottom, ..config.clone() });
+        Ok((config, Some(format!("--bottom auto: {note}"))))
+    };
+    let file = resumed.map(|run| RunDir::config_path(run.path())).filter(|file| file.is_file());
+    if let Some(file) = file {
+        let mut before = TrainConfig::default();
+        before.read_file(&file)?;
+        return by(before.bottom, format!("{}, as before in this run", before.bottom));
+    }
+    config.check()?;
+    match automatic(config, data, is_alone)? {
+        Ok(()) => by(Bottom::Exact, "exact: batches read stored aggregates of all neighbours".into()),
+        Err(why) => by(Bottom::Sampled, format!("sampled: {why}")),
+    }
+}
+
+/// Success if `--bottom auto` is `exact`, or the reason why not.
+fn automatic(
+    config: &TrainConfig,
+    data: &Dataset,
+    is_alone: bool,
+) -> Result<std::result::Result<(), String>> {
+    let reads_fanout = sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.reads("fanout"));
+    if reads_fanout && config.fanout.0.last() != Some(&Fanout::ALL) {
+        let why =
+            format!("the last number of --fanout {} is not -1; use -1 for all neighbours", config.fanout);
+        return Ok(Err(why));
+    }
+    if config.label_inputs > 0.0 {
+        return Ok(Err(
+            "--label-inputs appends columns to the features, of which no aggregate is stored".into()
+        ));
+    }
+    let model = build::model(config, data)?;
+    let aggregation = match possible(config, data, &model, is_alone) {
+        Ok(aggregation) => aggregation,
+        Err(why) => return Ok(Err(why)),
+    };
+    let Some(dir) = directory(config, data) else { return Ok(Ok(())) };
+    Ok(bottom_hop::can_store(&data.features, aggregation, dir)
+        .map_err(|why| format!("{why}; choose another directory with --bottom-dir")))
+}
+
+/// Directory of the aggregates; `None` if they stay in memory, as the dataset does.
+fn directory<'d>(config: &'d TrainConfig, data: &'d Dataset) -> Option<&'d Path> {
+    let chosen = (!config.bottom_dir.is_empty()).then(|| Path::new(&config.bottom_dir));
+    chosen.or(data.directory.as_deref())
+}
+
+/// Aggregation of the bottom hop, or the reason why aggregates cannot be stored, with a remedy.
+fn possible(
+    config: &TrainConfig,
+    data: &Dataset,
+    model: &Model,
+    is_alone: bool,
+) -> std::result::Result<Aggregation, String> {
     let can_skip = |sampler: &sampler::SamplerKind| sampler.has_exact_bottom;
     if !sampler::TABLE.get(&config.sampler).is_none_or(|entry| can_skip(&entry.make)) {
         let able = sampler::TABLE.iter().filter(|entry| can_skip(&entry.make)).map(|entry| entry.name);
-        return refuse(format!(
+        return Err(format!(
             "all neighbours with equal weights are not the mean of what --sampler {} draws; use --sampler {}",
             config.sampler,
             able.collect::<Vec<_>>().join(" or ")
         ));
     }
     if !is_alone {
-        return refuse("a rank does not hold the rows of all neighbours; train in one process".into());
+        return Err("a rank does not hold the rows of all neighbours; train in one process".into());
     }
     if is_link(config) {
-        return refuse(
-            "stored aggregates include the edges that a batch of links must not read; use --task \
+        return Err("stored aggregates include the edges that a batch of links must not read; use --task \
                        with a task of nodes"
-                .into(),
-        );
+            .into());
     }
     if strategy::draws_in_parts(config) {
-        return refuse(
-            "reused rows of the bottom layer are made from sampled neighbours; use --reuse none".into(),
+        return Err(
+            "reused rows of the bottom layer are made from sampled neighbours; use --reuse none".into()
         );
     }
     if !config.cuda_devices().is_empty() || strategy::is_by_device(config) {
-        return refuse(
+        return Err(
             "devices that train do not hold aggregates; use --devices cpu or virtual:N with --strategy \
              sequential or pipelined"
                 .into(),
@@ -73,26 +150,26 @@ pub(crate) fn aggregation(
     }
     for (flag, policy) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
         if hotness::counted_epochs(policy).is_ok_and(|epochs| epochs.is_some()) {
-            return refuse(format!("--{flag} {policy} counts nodes, not their aggregates; use presc:2"));
+            return Err(format!("--{flag} {policy} counts nodes, not their aggregates; use presc:2"));
         }
     }
     if matches!(data.features.data, FeatureData::Csr(_)) {
-        return refuse("aggregates of sparse features are dense; import the features as dense rows".into());
+        return Err("aggregates of sparse features are dense; import the features as dense rows".into());
     }
     if config.fused == Switch::On {
-        return refuse(
-            "the bottom hop has one row for each destination, which is copied; use --fused auto".into(),
+        return Err(
+            "the bottom hop has one row for each destination, which is copied; use --fused auto".into()
         );
     }
     let Some(aggregation) = model.fixed_bottom() else {
-        return refuse(format!(
+        return Err(format!(
             "the aggregate of the features in the bottom layer of --model {} depends on parameters or on \
              dropout, or is no row of its own; use --model gcn, gin, or sage with --aggregator mean and \
              --sage-combine add, without --input-layer and --input-dropout",
             config.model
         ));
     };
-    Ok(Some(aggregation))
+    Ok(aggregation)
 }
 
 /// The sampler of a run whose bottom hop is stored, if `bottom` says so.
@@ -123,9 +200,8 @@ impl Stacked {
     /// # Errors
     /// The aggregates cannot be stored.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset, aggregation: Aggregation) -> Result<Self> {
-        let chosen = (!config.bottom_dir.is_empty()).then(|| Path::new(&config.bottom_dir));
-        let dir = chosen.or(data.directory.as_deref());
-        let made = bottom_hop::stacked(&data.graph, &data.features, aggregation, dir);
+        let (dir, verify) = (directory(config, data), config.verify.at_opening());
+        let made = bottom_hop::stacked(&data.graph, &data.features, aggregation, dir, verify);
         let features = made.map_err(|error| {
             let remedy = "choose another directory with --bottom-dir, or use --bottom sampled";
             match error {
@@ -140,6 +216,20 @@ impl Stacked {
         Ok(Self { data: Dataset { features, ..data.clone() }, file })
     }
 
+    /// Opens the aggregates of a run with `--bottom exact`, if they are stored for this dataset.
+    fn opened(config: &TrainConfig, data: &Dataset) -> Option<(Self, Aggregation)> {
+        let dir = directory(config, data).filter(|_| config.bottom == Bottom::Exact)?;
+        // ids number both rows of a node
+        NodeId::try_from(data.num_nodes().checked_mul(2)?).ok()?;
+        // who reads the rows reports a model that does not fit
+        let model = build::model_of(config, data, data.labels.classes().max(1)).ok()?;
+        let aggregation = model.fixed_bottom()?;
+        let verify = config.verify.at_opening();
+        let features = bottom_hop::opened(&data.graph, &data.features, aggregation, dir, verify)?;
+        let file = bottom_hop::stored(&features, aggregation, dir);
+        Some((Self { data: Dataset { features, ..data.clone() }, file }, aggregation))
+    }
+
     /// Memory of the rows, for a run that places those of the dataset in this one.
     pub(crate) fn placement(&self, config: &TrainConfig, of_rows: MemoryPlacement) -> MemoryPlacement {
         match of_rows {
@@ -149,19 +239,16 @@ impl Stacked {
     }
 }
 
-/// The stacked rows in host memory, for batches, and the table of the feature rows of `data`, for
-/// inference.
+/// All feature rows of `data` for inference of a run, followed by the aggregates that the run
+/// stored if they are there and of this dataset.
 ///
 /// # Errors
-/// As [`build::features`].
-pub(crate) fn features(
-    config: &TrainConfig,
-    data: &Dataset,
-    stacked: &Stacked,
-    placement: MemoryPlacement,
-) -> Result<(Host, Matrix)> {
-    let rows = build::rows(config, &stacked.data, stacked.placement(config, placement))?;
-    // inference reads the rows where the dataset has them
-    let (_, table) = build::features(config, data, MemoryPlacement::Mapped)?;
-    Ok((rows, table))
+/// As [`AllRows::new`].
+pub(crate) fn all_rows(config: &TrainConfig, data: &Dataset) -> Result<AllRows> {
+    match Stacked::opened(config, data) {
+        Some((Stacked { data, file }, aggregation)) => {
+            Ok(AllRows::of_file(config, &data, file)?.with_aggregates(aggregation))
+        }
+        None => AllRows::new(config, data),
+    }
 }

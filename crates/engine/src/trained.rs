@@ -10,7 +10,7 @@ use graphmill_data::{Dataset, typed::TypedDataset};
 use graphmill_nn::{Matrix, backend::Cpu, model::Model, regression::TargetScale, typed::TypedModel};
 
 use crate::{
-    Error, Result, RunContext, TrainConfig, build,
+    Error, Result, RunContext, TrainConfig, bottom, build,
     config::{
         IN_MEMORY,
         link_task::{is_typed_link, learns_edge_targets},
@@ -21,7 +21,6 @@ use crate::{
     options::{is_typed, names},
     record::{EpochRecord, Summary, sizes},
     saved::{ClassOutputs, first_largest},
-    tiers::AllRows,
     trainer::train,
     typed,
 };
@@ -86,6 +85,12 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
         let message = "it learns edges, and a TrainedModel of types answers for nodes; train with \
                        AnyDataset, and read the run with SavedRun";
         return Err(Error::usage(format!("--model {}: {message}", config.model)));
+    }
+    if !is_typed(&config) {
+        let resumed = context.run.filter(|_| context.resume);
+        let (chosen, note) = bottom::chosen(&config, data, true, resumed)?;
+        note.iter().for_each(|note| context.observer.note(note));
+        config = chosen.into_owned();
     }
     let work = || train_any(&config, data, context);
     let (summary, model) = match config.threads {
@@ -263,7 +268,7 @@ impl TrainedModel {
         };
         let backend = self.backend();
         let labels = LabelColumns::for_model(&config, data, own, self.scale.as_ref())?;
-        let features = AllRows::new(&config, data)?.with_labels(labels);
+        let features = bottom::all_rows(&config, data)?.with_labels(labels);
         let symmetric = build::symmetric(model, data);
         let mut inference =
             Inference::new(&data.graph, &features, symmetric.as_deref(), &backend, config.eval_chunk)

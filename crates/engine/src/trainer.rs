@@ -25,6 +25,7 @@ pub use crate::run::{RunContext, RunState};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Samplers, topology_share},
+    bottom,
     config::Devices,
     config::link_task::is_link,
     distributed,
@@ -84,6 +85,9 @@ fn train_from(
 ) -> Result<Summary> {
     // before any long work
     setup::check_all_reduce(config)?;
+    let (config, note) = bottom::chosen(config, data, true, context.run.filter(|_| context.resume))?;
+    note.iter().for_each(|note| context.observer.note(note));
+    let config = &*config;
     let devices = &ComputeDevices::open(config)?;
     let progress = &Preparation::new(&*context.observer);
     let parts = Parts::new(config, data, progress)?;

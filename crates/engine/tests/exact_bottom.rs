@@ -1,6 +1,6 @@
 //! `--bottom exact`: a run equals one that samples all neighbours at the bottom hop, depends
 //! neither on threads nor on interruptions, makes stale aggregates again, and refuses what it
-//! cannot do.
+//! cannot do. Scores read the aggregates, too, and `--bottom auto` chooses them where it can.
 
 use std::{
     fs,
@@ -8,11 +8,22 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use graphmill_core::{Features, Graph, SparseRows};
-use graphmill_data::generate::{GenerateOptions, generate, generate_typed};
+use graphmill_core::{Features, Graph, SparseRows, progress};
+use graphmill_data::{
+    checksum::checksum,
+    generate::{GenerateOptions, generate, generate_typed},
+};
 use graphmill_engine::{
-    Dataset, Error, Result, RunContext, RunDir, TrainConfig, config::Fanout, observer::Quiet, options::key,
-    record::Summary, train, trainer::over_ranks,
+    Dataset, Error, Result, RunContext, RunDir, TrainConfig,
+    config::{Bottom, Fanout},
+    fit,
+    observer::{Observer, Quiet},
+    options::key,
+    predictor::{Neighborhood, Predictor},
+    record::Summary,
+    saved::SavedRun,
+    train,
+    trainer::over_ranks,
 };
 
 use crate::ranks::{PATIENCE, on_ranks, partitioned};
@@ -141,7 +152,10 @@ fn tiers_hold_aggregates_beside_features_and_change_no_bit() {
 /// Files of stored aggregates in a directory.
 fn stored(dir: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.to_string_lossy().contains("bottom_")).collect()
+    let is_stored = |path: &PathBuf| {
+        path.to_string_lossy().contains("bottom_") && path.extension() == Some("bin".as_ref())
+    };
+    paths.filter(is_stored).collect()
 }
 
 #[test]
@@ -180,6 +194,125 @@ fn aggregates_are_kept_and_made_again_for_other_features_or_another_graph() {
     // a dataset with aggregates may be replaced
     data().save_replacing(&place).unwrap();
     assert!(stored(&place).is_empty());
+}
+
+#[test]
+fn predictions_and_scores_read_the_stored_aggregates_and_equal_those_of_all_neighbours() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("data");
+    data().save(&place).unwrap();
+    let data = Dataset::open(&place).unwrap();
+    let all: Vec<u32> = (0..600).collect();
+    let close = |found: &[f32], expected: &[f32], what: &str| {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (a, b) in found.iter().zip(expected) {
+            assert!((a - b).abs() <= 1e-5 * (b.abs() + 0.1), "{what}: {a} and {b}");
+        }
+    };
+    for (i, model) in ["model=sage", "model=gcn", "model=sage host_budget=20000"].into_iter().enumerate() {
+        let config = TrainConfig { dataset: place.to_str().unwrap().into(), ..exact(model) };
+        let path = dir.path().join(format!("run-{i}"));
+        let made = RunDir::create(&path).unwrap();
+        let context = RunContext { run: Some(&made), resume: false, observer: &mut Quiet, stop: &|| false };
+        let test = train(&config, &data, context).unwrap().test.score.unwrap();
+        drop(made);
+        let answers = || {
+            let saved = SavedRun::open(&path, false).unwrap();
+            let scores = saved.scores(&data, &progress::Quiet).unwrap();
+            assert!((scores.test.unwrap() - test).abs() < 0.02, "{model}");
+            let mut predictor = Predictor::new(saved, data.clone()).unwrap();
+            let of = |predictor: &Predictor, nodes: &[u32]| {
+                predictor.predict(nodes, Neighborhood::All).unwrap().scores
+            };
+            let (found, few) = (of(&predictor, &all), of(&predictor, &[7, 599]));
+            close(&few, &[&found[28..32], &found[2396..]].concat(), &format!("{model}: few nodes"));
+            predictor.cache_embeddings(&progress::Quiet).unwrap();
+            close(&of(&predictor, &all), &found, &format!("{model}: kept rows"));
+            found
+        };
+        let exact = answers();
+        let [file] = &stored(&place)[..] else { panic!("one file of aggregates") };
+        let good = fs::read(file).unwrap();
+        fs::remove_file(file).unwrap();
+        let plain = answers();
+        assert!(stored(&place).is_empty(), "{model}: scores store nothing");
+        close(&exact, &plain, model);
+        // aggregates of zero show that the file is read
+        let (head, tail, rows) = (256, 32, 600 * 12 * 4);
+        let mut zeros = good.clone();
+        zeros[head + rows..good.len() - tail].fill(0);
+        let sum = checksum(&zeros[head..good.len() - tail]);
+        zeros[good.len() - tail..].copy_from_slice(sum.as_bytes());
+        fs::write(file, zeros).unwrap();
+        let saved = SavedRun::open(&path, false).unwrap();
+        let predictor = Predictor::new(saved, data.clone()).unwrap();
+        assert_ne!(predictor.predict(&all, Neighborhood::All).unwrap().scores, exact, "{model}");
+        fs::remove_file(file).unwrap();
+    }
+}
+
+/// Notes of a run about the bottom hop.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Observer for Notes {
+    fn note(&mut self, message: &str) {
+        if message.starts_with("--bottom") {
+            self.0.push(message.to_string());
+        }
+    }
+}
+
+/// Runs with `--bottom auto` and more options in `run`: the note, and the neighbours in its file.
+fn automatic(options: &str, data: &Dataset, run: &Path, resume: bool) -> (Summary, String, Bottom) {
+    let config = with(exact(""), &format!("bottom=auto {options}"));
+    let dir = if resume { RunDir::reopen(run).unwrap() } else { RunDir::create(run).unwrap() };
+    let mut notes = Notes::default();
+    let context = RunContext { run: Some(&dir), resume, observer: &mut notes, stop: &|| false };
+    let summary = train(&config, data, context).unwrap();
+    let mut recorded = TrainConfig::default();
+    recorded.read_file(&RunDir::config_path(run)).unwrap();
+    let [note] = &notes.0[..] else { panic!("{options}: {:?}", notes.0) };
+    (summary, note.clone(), recorded.bottom)
+}
+
+#[test]
+fn auto_is_exact_where_that_is_possible_and_otherwise_gives_the_reason() {
+    let (data, dir) = (data(), tempfile::tempdir().unwrap());
+    let run_in = |name: &str| dir.path().join(name);
+    let missing = dir.path().join("missing");
+    let nowhere = format!("fanout=4,-1 bottom_dir={}", missing.display());
+    for (i, (options, bottom, reason)) in [
+        ("fanout=4,-1", Bottom::Exact, "exact: batches read stored aggregates"),
+        ("sampler=full", Bottom::Exact, "exact: batches read stored aggregates"),
+        ("fanout=4,3", Bottom::Sampled, "sampled: the last number of --fanout 4,3 is not -1"),
+        ("fanout=4,-1 sampler=labor", Bottom::Sampled, "use --sampler neighbor or full"),
+        ("fanout=4,-1 model=gat", Bottom::Sampled, "use --model gcn, gin, or sage"),
+        ("fanout=4,-1 label_inputs=0.5", Bottom::Sampled, "sampled: --label-inputs"),
+        (nowhere.as_str(), Bottom::Sampled, "choose another directory with --bottom-dir"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (summary, note, recorded) = automatic(options, &data, &run_in(&i.to_string()), false);
+        assert_eq!(recorded, bottom, "{options}");
+        assert!(note.starts_with("--bottom auto: ") && note.contains(reason), "{options}: {note}");
+        let chosen = with(exact(options), &format!("bottom={bottom}"));
+        assert_eq!(bits(&summary), bits(&run(&chosen, &data).unwrap()), "{options}");
+    }
+    let trained = fit(&with(exact("fanout=4,-1"), "bottom=auto"), &data).unwrap();
+    assert_eq!(trained.config().bottom, Bottom::Exact, "a model keeps the choice, too");
+    // a resumed run keeps its choice, although another would be made now
+    let place = dir.path().join("place");
+    fs::create_dir(&place).unwrap();
+    let options = format!("fanout=4,-1 bottom_dir={}", place.display());
+    let (first, _, chosen) = automatic(&options, &data, &run_in("kept"), false);
+    assert_eq!(chosen, Bottom::Exact);
+    let sampled = automatic(&nowhere, &data, &run_in("sampled"), false).0;
+    let (again, note, chosen) = automatic(&options, &data, &run_in("sampled"), true);
+    assert_eq!((chosen, bits(&again)), (Bottom::Sampled, bits(&sampled)));
+    assert!(note.contains("sampled, as before in this run"), "{note}");
+    assert_ne!(bits(&sampled).0, bits(&first).0, "the choices differ in the last bits");
 }
 
 #[test]
@@ -252,6 +385,9 @@ fn given_options_without_effect_are_refused() {
         &[exact, ("fanout", "4,-1")],
         &[exact, ("fanout", "-1")],
         &[exact, ("bottom_dir", "elsewhere")],
+        &[("bottom", "auto"), ("fanout", "4,3")],
+        &[("bottom", "auto"), ("sampler", "labor")],
+        &[("bottom", "auto"), ("bottom_dir", "elsewhere")],
     ] {
         assert_eq!(refused(&base, accepted), None, "{accepted:?}");
     }

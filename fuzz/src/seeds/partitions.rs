@@ -6,6 +6,7 @@ use graphmill_core::{Buffer, EdgeOptions, Labels, Split, block::Aggregation, bui
 use graphmill_data::{
     Dataset, alias_file, bottom_hop,
     partition::{self, Description, PartitionBook, write_types},
+    verification::Verify,
 };
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ pub(super) fn add(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>))
     let place = dir.join("bottom");
     fs::create_dir(&place)?;
     let (graph, features) = stored_rows::table()?;
-    bottom_hop::stacked(&graph, &features, Aggregation::Mean, Some(&place))?;
+    bottom_hop::stacked(&graph, &features, Aggregation::Mean, Some(&place), Verify::Once)?;
     add("bottom_hop", "mean", joined(&files(&place, &place)?));
 
     let place = dir.join("chunks");

@@ -1,8 +1,12 @@
-use std::fs;
+use std::{
+    fs,
+    io::{Seek, SeekFrom},
+};
 
-use graphmill_core::keyed::Stream;
+use graphmill_core::{Labels, keyed::Stream};
 
 use super::*;
+use crate::Dataset;
 
 const NODES: usize = 120;
 const DIM: usize = 5;
@@ -64,13 +68,13 @@ fn aggregates_match_a_dense_product_in_memory_and_in_a_file() {
         for kind in KINDS {
             let dir = tempfile::tempdir().unwrap();
             let x = widened(&features);
-            let in_memory = widened(&stacked(&graph, &features, kind, None).unwrap());
+            let in_memory = widened(&stacked(&graph, &features, kind, None, Verify::Once).unwrap());
             assert_eq!(in_memory[..x.len()], x, "{kind:?}");
             for (found, expected) in in_memory[x.len()..].iter().zip(dense(&graph, &x, kind)) {
                 assert!((found - expected).abs() <= tolerance, "{kind:?}: {found}, {expected}");
             }
             for _ in 0..2 {
-                let mapped = stacked(&graph, &features, kind, Some(dir.path())).unwrap();
+                let mapped = stacked(&graph, &features, kind, Some(dir.path()), Verify::Once).unwrap();
                 assert_eq!(widened(&mapped), in_memory);
             }
             for file in fs::read_dir(dir.path()).unwrap() {
@@ -86,7 +90,8 @@ fn files_do_not_depend_on_the_number_of_threads() {
     let file = |threads: usize| {
         let dir = tempfile::tempdir().unwrap();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| stacked(&graph, &features, Aggregation::Symmetric, Some(dir.path())).unwrap());
+        let path = Some(dir.path());
+        pool.install(|| stacked(&graph, &features, Aggregation::Symmetric, path, Verify::Once).unwrap());
         fs::read(dir.path().join("bottom_symmetric.bin")).unwrap()
     };
     assert!(file(1) == file(3));
@@ -96,7 +101,7 @@ fn files_do_not_depend_on_the_number_of_threads() {
 fn files_of_other_graphs_or_features_are_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let of = |graph: &Graph, features: &Features, dir| {
-        widened(&stacked(graph, features, Aggregation::Mean, dir).unwrap())
+        widened(&stacked(graph, features, Aggregation::Mean, dir, Verify::Once).unwrap())
     };
     let (one, x) = (graph(1), Features::f32(DIM, values(2)));
     of(&one, &x, Some(dir.path()));
@@ -109,7 +114,7 @@ fn files_of_other_graphs_or_features_are_replaced() {
 fn damage_anywhere_is_detected_and_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let (graph, features) = (graph(1), half(&values(2)));
-    let make = || stacked(&graph, &features, Aggregation::Sum, Some(dir.path())).map(|_| ());
+    let make = || stacked(&graph, &features, Aggregation::Sum, Some(dir.path()), Verify::Once).map(|_| ());
     make().unwrap();
     let path = dir.path().join("bottom_sum.bin");
     let good = fs::read(&path).unwrap();
@@ -129,9 +134,87 @@ fn damage_anywhere_is_detected_and_repaired() {
     }
 }
 
+/// Sets the modification time of a file to a minute ago, so that its verification is recorded.
+fn age(path: &Path) {
+    let time = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn a_dataset_on_disk_gives_its_checksums_and_a_file_is_verified_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("data");
+    let of_memory = Dataset {
+        graph: graph(1),
+        features: Features::f32(DIM, values(2)),
+        labels: Labels::Single { class: vec![0; NODES].into(), classes: 1 },
+        ..Dataset::default()
+    };
+    of_memory.save(&place).unwrap();
+    for verify in [Verify::Once, Verify::All, Verify::FirstRead, Verify::NoFeatures] {
+        let data = Dataset::open_with(&place, verify).unwrap();
+        assert!(
+            data.features.verifier().is_some() == matches!(verify, Verify::FirstRead | Verify::NoFeatures)
+        );
+        let head = |data: &Dataset| {
+            let FeatureData::F32(x) = &data.features.data else { panic!("f32") };
+            Rows { graph: &data.graph, x, dim: DIM, aggregation: Aggregation::Mean }.head()
+        };
+        assert!(head(&data) == head(&of_memory), "{verify:?}: the checksums are those of the files");
+    }
+
+    let data = Dataset::open(&place).unwrap();
+    let make = |verify| {
+        let made = stacked(&data.graph, &data.features, Aggregation::Mean, Some(&place), verify);
+        widened(&made.unwrap())
+    };
+    let whole = make(Verify::Once);
+    let path = place.join("bottom_mean.bin");
+    age(&path);
+    assert_eq!(make(Verify::Once), whole);
+    assert!(place.join("bottom_mean.verified.json").is_file());
+    // a change that leaves size, time and inode is found by a complete verification only
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(HEAD as u64)).unwrap();
+    file.write_all(&9f32.to_le_bytes()).unwrap();
+    file.set_modified(time).unwrap();
+    drop(file);
+    assert_eq!(make(Verify::Once)[0], 9.0, "not read");
+    assert_eq!(make(Verify::All), whole, "made again");
+    assert!(opened(&data.graph, &data.features, Aggregation::Sum, &place, Verify::Once).is_none());
+    let found = opened(&data.graph, &data.features, Aggregation::Mean, &place, Verify::Once);
+    assert_eq!(widened(&found.unwrap()), whole);
+    assert!(opened(&graph(3), &data.features, Aggregation::Mean, &place, Verify::Once).is_none());
+    assert_eq!(
+        widened(&opened(&data.graph, &data.features, Aggregation::Mean, &place, Verify::All).unwrap()),
+        whole
+    );
+}
+
+#[test]
+fn directories_without_space_or_that_are_missing_store_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Features::f32(DIM, values(2));
+    can_store(&small, Aggregation::Mean, dir.path()).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    let why = can_store(&small, Aggregation::Mean, &dir.path().join("missing")).unwrap_err();
+    assert!(why.contains("cannot be stored in") && why.contains("missing"), "{why}");
+    if disk::free(dir.path()).is_ok() {
+        let why = fits(u64::MAX, dir.path()).unwrap_err();
+        assert!(why.contains("bytes free"), "{why}");
+    }
+    // a file of the right length takes no more space
+    let length = 2 * small.bytes() as u64 + (HEAD + TAIL) as u64;
+    File::create(dir.path().join("bottom_sum.bin")).unwrap().set_len(length).unwrap();
+    can_store(&small, Aggregation::Sum, dir.path()).unwrap();
+}
+
 #[test]
 fn finished_and_temporary_files_are_known_by_name() {
-    for name in ["bottom_mean.bin", ".bottom_sum.bin.12-0.tmp", "bottom_symmetric.bin"] {
+    let records = ["bottom_sum.verified.json", ".bottom_mean.verified.json.12-0.tmp"];
+    let files = ["bottom_mean.bin", ".bottom_sum.bin.12-0.tmp", "bottom_symmetric.bin"];
+    for name in files.into_iter().chain(records) {
         assert!(is_bottom_file(name), "{name}");
     }
     for name in ["bottom_other.bin", "bottom_mean.bin.old", "mean.bin", ".bottom_sum.bin"] {
@@ -143,7 +226,7 @@ fn finished_and_temporary_files_are_known_by_name() {
 fn unsuitable_input_is_refused() {
     let graph = graph(1);
     let fault = |features: &Features, kind, dir: Option<&Path>| {
-        stacked(&graph, features, kind, dir).unwrap_err().to_string()
+        stacked(&graph, features, kind, dir, Verify::Once).unwrap_err().to_string()
     };
     let x = Features::f32(DIM, values(2));
     assert!(fault(&x, Aggregation::Other, None).contains("depends on parameters"));

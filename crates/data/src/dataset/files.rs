@@ -10,13 +10,31 @@ use crate::{
     npy::{self, Dtype, Element},
     signed::FileEntry,
     verification::{
-        self, Verify, leaves,
+        self, ChunkVerifier, Verify, leaves,
         verified::{FileState, Record},
     },
 };
 
 /// Bytes of a file that are scanned before their pages are released.
 const WINDOW: usize = 64 << 20;
+
+/// Tag of the buffer that maps an array file which agrees with its manifest: the file's checksum.
+struct FileChecksum(String);
+
+/// Checksum of the array file of this `shape` that `data` maps, by its manifest, or of the file
+/// that would hold values in memory. O(1), or a pass over the values in memory.
+pub(crate) fn checksum_of<T: Element>(data: &Buffer<T>, shape: &[usize]) -> String {
+    if let Some(FileChecksum(sum)) = data.tag() {
+        return sum.clone();
+    }
+    if let Some(verifier) = data.tag::<ChunkVerifier>() {
+        return verifier.checksum().into();
+    }
+    match npy::written(data) {
+        Some(written) => written.entry.checksum.clone(),
+        None => unwritten::<T>(data, shape).checksum,
+    }
+}
 
 /// Files of a directory, by relative path, as its manifest describes them.
 #[derive(Clone, Copy)]
@@ -119,6 +137,7 @@ impl Files<'_> {
     ) -> Result<(Buffer<T>, Option<usize>)> {
         let state = self.record.and_then(|_| FileState::of(self.dir, name));
         let (bytes, data) = self.map::<T>(name, shape)?;
+        let data = data.tagged(Arc::new(FileChecksum(self.entries[name].checksum.clone())));
         if self.record.is_some_and(|record| record.knows(name, state)) {
             return Ok((data, None));
         }

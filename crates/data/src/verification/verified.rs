@@ -95,6 +95,35 @@ impl Record {
     }
 }
 
+/// Returns true if the file `name` of `dir` was verified in its present state, or if `check` passes
+/// now. The record at `dir/record` is of this file alone, with the contents `of`.
+pub(crate) fn once(
+    dir: &Path,
+    (name, record): (&str, &str),
+    of: &str,
+    verify: Verify,
+    check: impl FnOnce() -> bool,
+) -> bool {
+    let path = dir.join(record);
+    let known = if verify == Verify::All { Verified::new(of) } else { Verified::read_from(&path, of) };
+    let before = FileState::of(dir, name);
+    if before.is_some_and(|before| known.files.get(name) == Some(&before.stamp)) {
+        return true;
+    }
+    if !check() {
+        return false;
+    }
+    if let (Some(before), Some(now)) = (before, stamp_of(dir, name))
+        && before.stamp == now
+        && before.is_settled
+    {
+        let mut found = Verified::new(of);
+        found.files.insert(name.into(), now);
+        found.store_to(&path);
+    }
+    true
+}
+
 /// Verified files of one state of a directory.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,9 +152,13 @@ impl Verified {
 
     /// Reads the record of `dir`, if it belongs to the manifest.
     fn read(dir: &Path, manifest: &str) -> Self {
-        let path = dir.join(VERIFIED);
-        let is_small = fs::metadata(&path).is_ok_and(|found| found.len() <= MAX_BYTES);
-        let record = || serde_json::from_slice::<Self>(&fs::read(&path).ok()?).ok();
+        Self::read_from(&dir.join(VERIFIED), manifest)
+    }
+
+    /// Reads the record at `path`, if it belongs to the manifest.
+    fn read_from(path: &Path, manifest: &str) -> Self {
+        let is_small = fs::metadata(path).is_ok_and(|found| found.len() <= MAX_BYTES);
+        let record = || serde_json::from_slice::<Self>(&fs::read(path).ok()?).ok();
         let found = if is_small { record() } else { None };
         found
             .filter(|found| found.format == FORMAT && found.manifest == manifest)
@@ -134,8 +167,13 @@ impl Verified {
 
     /// Writes the record into `dir`.
     fn store(&self, dir: &Path) {
+        self.store_to(&dir.join(VERIFIED));
+    }
+
+    /// Writes the record to `path`. A failure only means that files are verified again.
+    fn store_to(&self, path: &Path) {
         if let Ok(text) = serde_json::to_vec_pretty(self) {
-            let _ = atomic::write(&dir.join(VERIFIED), |file| file.write_all(&text));
+            let _ = atomic::write(path, |file| file.write_all(&text));
         }
     }
 }

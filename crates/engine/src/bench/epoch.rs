@@ -89,7 +89,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
 
 /// Prediction of the cost model for a batch, from the mean sizes of the first few.
 fn predicted(bench: &mut Bench, config: &TrainConfig) -> Result<Option<Seconds>> {
-    if config.bottom == Bottom::Exact {
+    if config.bottom != Bottom::Sampled {
         return Ok(None); // the model's bottom hop is sampled
     }
     let data = bench.data;

@@ -117,7 +117,8 @@ const TABLE: &[Entry<Kind>] = &[
         make: Kind {
             run: sample::run,
             options: || {
-                [&draws(), &["sample_coverage", "estimator", "seed", "threads", "devices"][..]].concat()
+                let others = ["bottom", "sample_coverage", "estimator", "seed", "threads", "devices"];
+                [&draws()[..], &others[..]].concat()
             },
             runs: one,
             used: used::drawn,

@@ -2,7 +2,8 @@
 //!
 //! Blocks are drawn in the two ways of training: a batch on each thread, as `sequential` does, or a
 //! single batch over all threads; and in both layouts: relabelled (the general path) and fused (the
-//! bottom block keeps global ids). Transposes, which a backward pass may need, are excluded.
+//! bottom block keeps global ids). With `--bottom exact` the bottom block reads stored aggregates,
+//! and no draw is made for it. Transposes, which a backward pass may need, are excluded.
 //!
 //! Limit: random reads of single values from an array as large as the graph's neighbour lists, one
 //! per edge. Drawing reads one such value per edge; relabelling adds a read of a table of 4 bytes
@@ -13,15 +14,20 @@ use graphmill_loader::{BatchKey, BlockLayout, MiniBatch, Workspace, sampler::Bat
 use rayon::prelude::*;
 
 use super::measure::{Bench, Limit};
-use crate::{Result, accelerator::TOPOLOGY_SHARE, build, stage::draw_error};
+use crate::{Result, accelerator::TOPOLOGY_SHARE, bottom, build, config::Bottom, stage::draw_error};
 
 /// Approximate number of edges drawn between two readings of the clock.
 const EDGES: usize = 4 << 20;
 
 /// Measures all cases.
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
-    let config = &bench.options.train;
-    let own = build::sampler(config, bench.data)?;
+    let (config, _) = bottom::chosen(&bench.options.train, bench.data, true, None)?;
+    let config = &*config;
+    let aggregation = match config.bottom {
+        Bottom::Exact => bottom::aggregation(config, bench.data, &build::model(config, bench.data)?, true)?,
+        Bottom::Auto | Bottom::Sampled => None,
+    };
+    let own = bottom::sampler(aggregation, build::sampler(config, bench.data)?, bench.data)?;
     let graph = bench.data.graph.to_huge_pages()?;
     let computers = bench.computers.clone();
     let all = 0..computers.gpus().len();
@@ -42,9 +48,10 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     } else {
         &[("one batch per thread", 1)]
     };
-    let layouts: &[_] = match sampler.properties().subgraphs {
-        Some(_) => &[("subgraphs", false)],
-        None => &[("relabelled", false), ("fused", true)],
+    let layouts: &[_] = match (sampler.properties().subgraphs, aggregation) {
+        (Some(_), _) => &[("subgraphs", false)],
+        (None, Some(_)) => &[("exact bottom hop", false)],
+        (None, None) => &[("relabelled", false), ("fused", true)],
     };
     for &(name, fused) in layouts {
         for &(way, abreast) in ways {

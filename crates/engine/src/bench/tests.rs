@@ -4,7 +4,7 @@ use graphmill_loader::{
 };
 
 use super::*;
-use crate::config::Fanout;
+use crate::config::{Bottom, Fanout};
 
 fn small() -> Options {
     Options {
@@ -97,6 +97,17 @@ fn blocks_of_every_sampler_are_measured() {
     let expected = "--dim: bench sample uses no feature rows; use bench gather, aggregate, gemm or epoch, \
                     or leave it out";
     assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn samples_with_an_exact_bottom_hop_draw_the_upper_hops() {
+    let of = |fanout: &[i64], bottom| {
+        let train = TrainConfig { fanout: Fanout(fanout.to_vec()), bottom, ..small().train };
+        let report = run("sample", &Options { train, dim: None, repeat: 1, ..small() }, None).unwrap();
+        report.results.iter().any(|row| row.case.starts_with("exact bottom hop"))
+    };
+    assert!(of(&[3, -1], Bottom::Exact) && of(&[3, -1], Bottom::Auto));
+    assert!(!of(&[3, 2], Bottom::Auto) && !of(&[3, -1], Bottom::Sampled));
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub enum Switch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottom {
+    /// All of them if the run can store their aggregates and the fanout asks for all.
+    Auto,
     /// All of them, by a stored aggregate.
     Exact,
     /// Those that the sampler draws.

@@ -136,10 +136,10 @@ pub struct TrainConfig {
     /// successive minibatches.
     #[arg(long, value_name = "NAME", help_heading = "Minibatches")]
     pub order: String,
-    /// Neighbours of the bottom hop: sampled, or exact (all, stored).
+    /// Neighbours of the bottom hop: sampled, exact (all, stored) or auto.
     ///
     /// Exact stores the aggregate of all neighbours' features once beside the dataset, and neither
-    /// samples nor aggregates the last hop of --fanout. Choose it for less work and less variance.
+    /// samples nor aggregates the last hop of --fanout. With auto a last -1 is exact, if possible.
     #[arg(long, value_name = "HOW", help_heading = "Minibatches", hide_short_help = true)]
     pub bottom: Bottom,
     /// Directory of the aggregates of --bottom exact.

@@ -41,7 +41,7 @@ pub(crate) struct Layers<'a> {
     pub(super) neighbors: Arc<InferenceNeighbors>,
     pub(super) watch: &'a dyn Progress,
     scratch: HopScratch,
-    block: Block,
+    pub(super) block: Block,
     pub(super) acts: Activations,
     /// Input rows of the next layer.
     pub(super) input: Matrix,
@@ -49,17 +49,17 @@ pub(crate) struct Layers<'a> {
     pub(crate) output: Matrix,
     transformed: Vec<Matrix>,
     pub(super) gathered: Gathered,
-    stream: StreamBuffers,
+    pub(super) stream: StreamBuffers,
     /// Rows computed and edges aggregated.
     pub(crate) work: Work,
 }
 
 /// Buffers of one chunk of streamed rows.
 #[derive(Default)]
-struct StreamBuffers {
-    rows: Matrix,
-    transformed: Vec<Matrix>,
-    nodes: Vec<NodeId>,
+pub(super) struct StreamBuffers {
+    pub(super) rows: Matrix,
+    pub(super) transformed: Vec<Matrix>,
+    pub(super) nodes: Vec<NodeId>,
     others: Vec<NodeId>,
     relabel: Option<Relabel>,
 }
@@ -120,12 +120,14 @@ impl<'a> Layers<'a> {
         destinations: &NodeSet,
     ) -> Result<()> {
         let Layer { model, pass, index: l, order } = *layer;
+        // aggregates may follow the rows of the nodes
+        let count = sources.map_or(self.graph.num_nodes(), NodeSet::len);
         if order == ProductOrder::TransformFirst {
             let Self { transformed, gathered, .. } = self;
-            resize_tables(transformed, x.num_rows(), model.transformed_dims(l));
-            for start in (0..x.num_rows()).step_by(self.chunk) {
+            resize_tables(transformed, count, model.transformed_dims(l));
+            for start in (0..count).step_by(self.chunk) {
                 self.watch.check()?;
-                let run = start..start.saturating_add(self.chunk).min(x.num_rows());
+                let run = start..start.saturating_add(self.chunk).min(count);
                 let rows = run_of(self.backend, x, run, gathered);
                 model.transform_rows(l, pass, rows, start, transformed);
             }
@@ -149,9 +151,9 @@ impl<'a> Layers<'a> {
                 sources.number(&mut block.indices);
                 sources.number(&mut dst_ids);
             }
-            (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), x.num_rows(), Some(dst_ids));
+            (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), count, Some(dst_ids));
             let out = self.output.rows_mut(at..at + ids.len());
-            let input = LayerInput { order, block, x: x.view(), transformed: t };
+            let input = LayerInput { order, block, x: x.rows(0..count), transformed: t };
             model.infer(l, pass, &input, &mut self.acts, out);
             at += ids.len();
         }
@@ -319,7 +321,7 @@ impl<'a> Layers<'a> {
 }
 
 /// Resizes `tables` to one per width in `dims`, of `rows` rows each.
-fn resize_tables(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
+pub(super) fn resize_tables(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
     tables.resize_with(dims.len(), Matrix::default);
     for (table, &dim) in tables.iter_mut().zip(dims) {
         table.resize(rows, dim);

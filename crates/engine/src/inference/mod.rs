@@ -10,6 +10,10 @@
 //! reading them once in the order of the nodes. A file is therefore read sequentially, and not once
 //! per neighbour.
 //!
+//! Where stored aggregates follow the features (`--bottom exact`) and all neighbours have equal
+//! weights, the first layer reads two rows for each destination in the place of those of all
+//! neighbours (`stacked.rs`).
+//!
 //! # Source
 //!
 //! Hamilton, Ying and Leskovec, *Inductive Representation Learning on Large Graphs*, NeurIPS 2017,
@@ -36,6 +40,7 @@ mod nodes;
 mod rows;
 mod score;
 mod source;
+mod stacked;
 mod streamed;
 mod table;
 
@@ -162,11 +167,21 @@ impl<'a> Inference<'a> {
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(size[0], size[1]);
         source.choose(model, &mut orders);
-        let mut needed = layers.needed(wanted, count, model.num_layers(), model.aggregation())?;
+        let reads_stored = count > 0
+            && layers.neighbors.is_uniform()
+            && source.stored().is_some_and(|stored| model.fixed_bottom() == Some(stored));
+        // stored aggregates stand for the neighbours of the bottom hop
+        let hops = usize::from(reads_stored);
+        let mut needed =
+            layers.needed(wanted, count - hops, model.num_layers() - hops, model.aggregation())?;
+        if reads_stored {
+            orders[0] = model.exact_bottom_order(size[0]);
+            needed.insert(0, NodeSet::default());
+        }
         // if the first layer aggregates rows of the feature table, it reads them in place
         let in_place =
             !model.has_input_layer() && orders[..count].first() != Some(&ProductOrder::TransformFirst);
-        if !in_place && 2 * needed[0].len() > nodes {
+        if !reads_stored && !in_place && 2 * needed[0].len() > nodes {
             needed[0] = NodeSet::all(nodes);
         }
         let mut from_features = if model.has_input_layer() {
@@ -176,12 +191,14 @@ impl<'a> Inference<'a> {
             made?;
             false
         } else {
-            !source.gather_few(layers.backend, in_place, &needed[0], &mut layers.input)
+            reads_stored || !source.gather_few(layers.backend, in_place, &needed[0], &mut layers.input)
         };
         for (index, &order) in orders[..count].iter().enumerate() {
             let (sources, destinations) = (&needed[index], &needed[index + 1]);
             let layer = Layer { model, pass: &pass, index, order };
-            if from_features {
+            if from_features && reads_stored {
+                layers.stored_layer(&**source, &layer, destinations)?;
+            } else if from_features {
                 source.first_layer(layers, &layer, sources, destinations)?;
             } else {
                 layers.upper_layer(&layer, sources, destinations)?;

@@ -1,6 +1,6 @@
 //! Interface between inference and its input rows.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, block::Aggregation};
 use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, View, model::Model};
 
 use super::{
@@ -12,6 +12,11 @@ use crate::Result;
 
 /// Feature rows in memory or streamed.
 pub(crate) trait RowSource {
+    /// Aggregation of the stored aggregates, row `V + v` for node `v`, if they follow the features.
+    fn stored(&self) -> Option<Aggregation> {
+        None
+    }
+
     /// Adapts the product orders of the layers to the access that these rows support.
     fn choose(&self, model: &Model, orders: &mut [ProductOrder]);
 

@@ -1,9 +1,11 @@
-//! Feature rows that inference starts from: a table in memory, or streamed rows.
+//! Feature rows that inference starts from: a table in memory, or streamed rows, either of which
+//! may be followed by stored aggregates.
 
+use graphmill_core::block::Aggregation;
 use graphmill_loader::Feature;
 use graphmill_nn::Matrix;
 
-use super::{rows::RowSource, streamed::StreamedRows, table::TableRows};
+use super::{rows::RowSource, stacked::StackedRows, streamed::StreamedRows, table::TableRows};
 
 /// Feature rows (`V x F`).
 #[derive(Clone, Copy)]
@@ -12,6 +14,10 @@ pub enum Source<'a> {
     Table(&'a Matrix),
     /// Rows of any tier, read in chunks.
     Feature(&'a dyn Feature),
+    /// A table of all rows, followed by the aggregates of each node's neighbours (`2 V x F`).
+    StackedTable(&'a Matrix, Aggregation),
+    /// The same rows of any tier.
+    StackedFeature(&'a dyn Feature, Aggregation),
 }
 
 impl<'a> From<&'a Matrix> for Source<'a> {
@@ -32,6 +38,12 @@ impl<'a> Source<'a> {
         match self {
             Self::Table(table) => Box::new(TableRows(table)),
             Self::Feature(feature) => Box::new(StreamedRows(feature)),
+            Self::StackedTable(table, aggregation) => {
+                Box::new(StackedRows { rows: Self::Table(table).rows(), aggregation })
+            }
+            Self::StackedFeature(feature, aggregation) => {
+                Box::new(StackedRows { rows: Self::Feature(feature).rows(), aggregation })
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use graphmill_core::{EdgeOptions, Features, SparseRows, build};
+use graphmill_core::{EdgeOptions, Features, SparseRows, block::Aggregation, build};
+use graphmill_data::{bottom_hop::stacked, verification::Verify};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{Capabilities, Host, OutputRows},
@@ -190,6 +191,64 @@ fn streamed_rows_give_the_bits_of_rows_in_memory_and_are_read_at_most_twice() {
                         .contains("was read too often")
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn stored_aggregates_take_the_place_of_all_neighbours_in_the_first_layer() {
+    let graph = hub(60);
+    let data: Vec<f32> = (0..60 * 6).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    let (table, features) = (Matrix::from_slice(60, 6, &data), Features::f32(6, data));
+    let weights = SymmetricWeights::new(&graph);
+    let (backend, all) = (Cpu::default(), (0..60).collect::<Vec<NodeId>>());
+    let names = [("sage", 2), ("sage", 16), ("gcn", 2), ("gcn", 16), ("gin", 2), ("gin", 16)];
+    for ((name, hidden), layers) in names.into_iter().flat_map(|of| [(of, 1), (of, 2), (of, 3)]) {
+        let config = ModelConfig { model: name.into(), hidden, layers, ..ModelConfig::default() };
+        let model = Model::new(&config, 6, 3, 1).unwrap();
+        let symmetric = model.needs_symmetric_weights().then_some(&weights);
+        let aggregation = model.fixed_bottom().unwrap();
+        let stacked = stacked(&graph, &features, aggregation, None, Verify::Once).unwrap();
+        let in_memory = Host::new(&stacked).matrix();
+        let run = |source: Source, wanted: &[NodeId], chunk: usize| {
+            let mut out = Matrix::default();
+            let mut inference = Inference::new(&graph, source, symmetric, &backend, chunk);
+            inference.run(&model, wanted, Output::Logits, &mut out).unwrap();
+            (out.view().host().to_vec(), inference.take_work())
+        };
+        for (chunk, wanted) in [(1, &all[..]), (7, &all), (1000, &all), (1000, &[59, 30, 59]), (3, &[3, 0])] {
+            let what = format!("{name} of {hidden}, {layers} layers, by {chunk}");
+            let (expected, of_all) = run(Source::Table(&table), wanted, chunk);
+            // the first layer reads the rows of its destinations and their aggregates, once
+            let reads = (0..120).map(|_| AtomicUsize::new(0)).collect();
+            let counted = Counted { rows: Host::new(&stacked), reads, max: 1 };
+            let sources = [
+                Source::StackedTable(&in_memory, aggregation),
+                Source::StackedFeature(&counted, aggregation),
+            ];
+            let found = sources.map(|source| run(source, wanted, chunk));
+            assert_eq!(found[0].0, found[1].0, "{what}: bits of streamed rows");
+            let largest = expected.iter().fold(0f32, |max, x| max.max(x.abs()));
+            for (a, b) in found[0].0.iter().zip(&expected) {
+                assert!((a - b).abs() <= 1e-5 * largest, "{what}: {a} and {b}");
+            }
+            let work = found[0].1;
+            assert_eq!(work.rows, of_all.rows, "{what}");
+            assert!(work.edges < of_all.edges, "{what}: {work:?} and {of_all:?}");
+            let read = counted.reads.iter().filter(|reads| reads.load(Relaxed) > 0).count();
+            if layers == 1 {
+                let mut distinct = wanted.to_vec();
+                distinct.sort_unstable();
+                distinct.dedup();
+                assert_eq!((read, work.edges), (2 * distinct.len(), distinct.len() as u64), "{what}");
+            }
+        }
+        // other neighbours, or aggregates of another kind, read the features alone
+        let other = if aggregation == Aggregation::Sum { Aggregation::Mean } else { Aggregation::Sum };
+        for chunk in [7, 1000] {
+            let plain = run(Source::Table(&table), &all, chunk);
+            let unread = run(Source::StackedTable(&in_memory, other), &all, chunk);
+            assert_eq!((unread.0, unread.1.edges), (plain.0, plain.1.edges), "{name} of {hidden}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("fanout", fanout),
     ("batch_size", sampler),
     ("order", seed_order),
-    ("bottom", sampler),
+    ("bottom", bottom),
     ("bottom_dir", exact_bottom),
     ("fused", sampler),
     ("hidden", hidden_rows),
@@ -123,9 +123,14 @@ fn fanout(config: &TrainConfig, key: &Key) -> Read {
     sampler(config, key).map_err(|reason| format!("{reason}; --layers sets the number of layers"))
 }
 
-/// The run stores the aggregates of the bottom hop.
+/// The sampler can leave out the bottom hop. `auto` fits every sampler.
+fn bottom(config: &TrainConfig, key: &Key) -> Read {
+    if config.bottom == Bottom::Auto { Ok(()) } else { sampler(config, key) }
+}
+
+/// The run may store the aggregates of the bottom hop.
 fn exact_bottom(config: &TrainConfig, _: &Key) -> Read {
-    if config.bottom == Bottom::Exact {
+    if config.bottom != Bottom::Sampled {
         return Ok(());
     }
     Err("--bottom sampled stores no aggregates; use --bottom exact, or leave it out".into())

@@ -8,7 +8,7 @@ use crate::{
     memory::MemoryPlacement,
     stage::Loader,
     strategy::Strategy,
-    tiers::{self, AllRows},
+    tiers,
 };
 
 /// Choices of a run, as the subject of notes.
@@ -102,7 +102,7 @@ impl Choices<'_> {
         }
         let mapped = match (self.inputs.placements.graph, self.inputs.placements.features) {
             (MemoryPlacement::Mapped, _) => "graph and features are",
-            (_, MemoryPlacement::Mapped) if matches!(self.tables.whole, AllRows::Table(_)) => "features are",
+            (_, MemoryPlacement::Mapped) if self.tables.whole.is_table() => "features are",
             _ => return None,
         };
         Some(format!("memory is low: {mapped} read in place instead of from copies in huge pages"))

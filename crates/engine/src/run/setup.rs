@@ -137,7 +137,7 @@ pub(crate) struct Tables {
     /// The feature rows, for the extract stage.
     pub(crate) feature: Arc<dyn Feature>,
     /// The same rows, for layers that read them in place and for inference; label columns follow,
-    /// if the run has some.
+    /// or stored aggregates, if the run has some.
     pub(crate) whole: AllRows,
     /// Description of the tiers, if there are several.
     pub(crate) tiers: Option<String>,
@@ -218,18 +218,22 @@ impl Tables {
                 None => placements,
             };
             let BuiltTiers { feature, mut whole, links, late } = plan.build(batches, placements)?;
-            if stacked.is_some() {
-                whole = AllRows::new(config, data)?;
+            if let Some(aggregation) = bottom {
+                whole = whole.with_aggregates(aggregation);
             }
             let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
             let (on_gpus, own) = (None, None);
             return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own });
         }
-        let (feature, features) = match &stacked {
-            Some(stacked) => bottom::features(config, data, stacked, placements.features)?,
-            None => build::features(config, data, placements.features)?,
+        let placement = match &stacked {
+            Some(stacked) => stacked.placement(config, placements.features),
+            None => placements.features,
         };
-        let (feature, whole) = (Arc::new(feature), AllRows::Table(features));
+        let (feature, table) = build::features(config, rows, placement)?;
+        let (feature, mut whole) = (Arc::new(feature), AllRows::Table(table));
+        if let Some(aggregation) = bottom {
+            whole = whole.with_aggregates(aggregation);
+        }
         let (links, late) = (Vec::new(), Vec::new());
         let (tiers, not_in_place, on_gpus, own) = (None, None, None, None);
         Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own })
@@ -326,7 +330,7 @@ pub(crate) fn loader<'a>(
     if let (Switch::On, Some(reason)) = (config.fused, tables.not_in_place) {
         return Err(Error::usage(format!("--fused on: {reason}; use --fused auto")));
     }
-    let holds_inputs = !subgraphs && config.bottom == Bottom::Sampled && loader.labels.is_none();
+    let holds_inputs = !subgraphs && config.bottom != Bottom::Exact && loader.labels.is_none();
     let possible = model.can_read_table(&orders) && holds_inputs;
     if config.fused == Switch::On && !possible {
         return Err(Error::usage(

@@ -30,7 +30,7 @@ pub use propagated::{Propagation, PropagationRecord};
 pub use scores::{PartScores, Scores};
 
 use crate::{
-    Error, Result, RunDir, TrainConfig, build, checkpoint,
+    Error, Result, RunDir, TrainConfig, bottom, build, checkpoint,
     label_inputs::LabelColumns,
     memory,
     predictions::{Identity, Predictions, Target},
@@ -241,7 +241,7 @@ impl SavedRun {
         let config = &self.config_for(data);
         self.blame_config(match rescaling {
             Some(rescaling) => AllRows::rescaled(config, data, rescaling.clone()),
-            None => AllRows::new(config, data),
+            None => bottom::all_rows(config, data),
         })
     }
 

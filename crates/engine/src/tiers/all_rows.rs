@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Matrix, NodeId, Result};
+use graphmill_core::{Matrix, NodeId, Result, block::Aggregation};
 use graphmill_loader::{
     Feature,
     feature::{Capabilities, OutputRows, Traffic},
@@ -22,12 +22,60 @@ pub(crate) enum AllRows {
     Rows(Arc<dyn Feature>),
     /// Either of these, followed by label columns.
     Labelled(Arc<Labelled>),
+    /// Rows in memory or in a file, followed by the stored aggregates of each node's neighbours.
+    Stacked(Arc<AllRows>, Aggregation),
 }
 
 impl AllRows {
     /// Returns true if the first layer multiplies sparse rows.
     pub(crate) fn is_sparse(&self) -> bool {
         matches!(self, Self::Table(table) if table.is_sparse())
+    }
+
+    /// These rows, of which the second half are stored aggregates.
+    #[must_use]
+    pub(crate) fn with_aggregates(self, aggregation: Aggregation) -> Self {
+        Self::Stacked(Arc::new(self), aggregation)
+    }
+
+    /// Returns true if the features are in a table in memory, without label columns.
+    pub(crate) fn is_table(&self) -> bool {
+        match self {
+            Self::Table(_) => true,
+            Self::Stacked(rows, _) => rows.is_table(),
+            Self::Rows(_) | Self::Labelled(_) => false,
+        }
+    }
+
+    fn dim(&self) -> usize {
+        match self {
+            Self::Table(table) => table.num_cols(),
+            Self::Rows(rows) => rows.dim(),
+            Self::Labelled(rows) => rows.dim(),
+            Self::Stacked(rows, _) => rows.dim(),
+        }
+    }
+
+    /// Number of nodes.
+    fn num_rows(&self) -> usize {
+        match self {
+            Self::Table(table) => table.num_rows(),
+            Self::Rows(rows) => rows.num_rows(),
+            Self::Labelled(rows) => rows.num_rows(),
+            Self::Stacked(rows, _) => rows.num_rows() / 2,
+        }
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
+        match self {
+            Self::Table(table) => {
+                gather_rows(&Cpu::default(), table.view(), ids, out);
+                Ok(Traffic::default())
+            }
+            Self::Rows(rows) => rows.gather(ids, out),
+            Self::Labelled(rows) => rows.gather(ids, out),
+            Self::Stacked(rows, _) => rows.gather(ids, out),
+        }
     }
 
     /// These rows followed by label columns, if the run has some.
@@ -46,6 +94,7 @@ impl AllRows {
             Self::Table(_) => Arc::new(DenseRows(Arc::new(self))),
             Self::Rows(rows) => rows,
             Self::Labelled(rows) => rows,
+            Self::Stacked(rows, _) => (*rows).clone().into_feature(),
         }
     }
 
@@ -53,7 +102,7 @@ impl AllRows {
     pub(crate) fn labels(&self) -> Option<&LabelColumns> {
         match self {
             Self::Labelled(rows) => Some(&rows.labels),
-            Self::Table(_) | Self::Rows(_) => None,
+            Self::Table(_) | Self::Rows(_) | Self::Stacked(..) => None,
         }
     }
 }
@@ -64,6 +113,12 @@ impl<'r> From<&'r AllRows> for Source<'r> {
             AllRows::Table(table) => Source::Table(table),
             AllRows::Rows(rows) => Source::Feature(&**rows),
             AllRows::Labelled(rows) => Source::Feature(&**rows),
+            AllRows::Stacked(rows, aggregation) => match &**rows {
+                AllRows::Table(table) => Source::StackedTable(table, *aggregation),
+                AllRows::Rows(rows) => Source::StackedFeature(&**rows, *aggregation),
+                // features alone have aggregates
+                rows => rows.into(),
+            },
         }
     }
 }
@@ -85,9 +140,9 @@ impl DenseRows {
             AllRows::Table(table) => Some(table),
             AllRows::Labelled(labelled) => match &labelled.rows {
                 AllRows::Table(table) => Some(table),
-                AllRows::Rows(_) | AllRows::Labelled(_) => None,
+                AllRows::Rows(_) | AllRows::Labelled(_) | AllRows::Stacked(..) => None,
             },
-            AllRows::Rows(_) => None,
+            AllRows::Rows(_) | AllRows::Stacked(..) => None,
         }
     }
 }
@@ -142,20 +197,11 @@ pub(crate) struct Labelled {
 
 impl Feature for Labelled {
     fn dim(&self) -> usize {
-        let features = match &self.rows {
-            AllRows::Table(table) => table.num_cols(),
-            AllRows::Rows(rows) => rows.dim(),
-            AllRows::Labelled(rows) => rows.dim(),
-        };
-        features + self.labels.width()
+        self.rows.dim() + self.labels.width()
     }
 
     fn num_rows(&self) -> usize {
-        match &self.rows {
-            AllRows::Table(table) => table.num_rows(),
-            AllRows::Rows(rows) => rows.num_rows(),
-            AllRows::Labelled(rows) => rows.num_rows(),
-        }
+        self.rows.num_rows()
     }
 
     fn read_to(&self, ids: &[NodeId], places: OutputRows, out: &mut [f32]) -> Result<Traffic> {
@@ -166,14 +212,7 @@ impl Feature for Labelled {
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
-        let traffic = match &self.rows {
-            AllRows::Table(table) => {
-                gather_rows(&Cpu::default(), table.view(), ids, out);
-                Traffic::default()
-            }
-            AllRows::Rows(rows) => rows.gather(ids, out)?,
-            AllRows::Labelled(rows) => rows.gather(ids, out)?,
-        };
+        let traffic = self.rows.gather(ids, out)?;
         self.labels.append_all(ids, out);
         Ok(traffic)
     }

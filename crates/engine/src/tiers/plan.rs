@@ -447,9 +447,20 @@ impl AllRows {
     /// # Errors
     /// Those of [`Plan::new`], a failed allocation, or a file that cannot be opened.
     pub(crate) fn new(config: &TrainConfig, data: &Dataset) -> Result<Self> {
+        Self::of_file(config, data, None)
+    }
+
+    /// [`AllRows::new`] over the rows of `file`, which `data` maps, or of those of the dataset.
+    ///
+    /// # Errors
+    /// As [`AllRows::new`].
+    pub(crate) fn of_file(config: &TrainConfig, data: &Dataset, file: Option<StoredTable>) -> Result<Self> {
         let config = &of_host(config);
         if let Some(Plan { host: Some(_), format, .. }) = Plan::new(config, data)? {
-            return Ok(Self::Rows(stored_rows(config, data, format)?));
+            return Ok(Self::Rows(match file {
+                Some(file) => in_form(Arc::new(build::disk(&file, None)?), format),
+                None => stored_rows(config, data, format)?,
+            }));
         }
         let placement = memory::placements(config, data).features;
         Ok(Self::Table(build::features(config, data, placement)?.1))

@@ -9,7 +9,7 @@ use super::{RunContext, run};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::ComputeDevices,
-    build,
+    bottom, build,
     distributed::{self, RankDataset},
     memory::{MemoryPlacement, MemoryPlacements},
     record::Summary,
@@ -74,6 +74,9 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
     let links = view.links(config)?;
     links.iter().flat_map(|links| &links.notes).for_each(|note| context.observer.note(note));
     let data = links.as_ref().map_or(&view.data, |links| &links.data);
+    let (config, note) = bottom::chosen(config, data, false, None)?;
+    note.iter().for_each(|note| context.observer.note(note));
+    let config = &*config;
     let mut parts = match links {
         // a rank has all edges, and draws for itself
         Some(_) => Parts::with(

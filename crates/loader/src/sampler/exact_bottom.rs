@@ -48,21 +48,22 @@ impl ExactBottom {
             _ => Err(Error::invalid(format!("{nodes} nodes have more rows than 32-bit ids can number"))),
         }
     }
+}
 
-    /// Fills the bottom block. `nodes` are its destinations, and become its sources.
-    fn fill(&self, symmetric: bool, nodes: &mut Vec<NodeId>, block: &mut Block) {
-        let count = nodes.len();
-        block.clear();
-        (block.num_dst, block.num_src) = (count, 2 * count);
-        block.indptr.extend(0..=count as u32);
-        block.indices.extend(count as u32..2 * count as u32);
-        if symmetric {
-            block.edge_weight.resize(count, 1.0);
-            block.self_weight.resize(count, 0.0);
-        }
-        nodes.extend_from_within(..);
-        nodes[count..].iter_mut().for_each(|v| *v += self.nodes);
+/// Fills the bottom block of a graph of `count` nodes, with the weights of a `symmetric`
+/// aggregation if it is one. `nodes` are its `D` destinations, and become its `2 D` sources.
+pub fn exact_bottom_block(count: NodeId, symmetric: bool, nodes: &mut Vec<NodeId>, block: &mut Block) {
+    let rows = nodes.len();
+    block.clear();
+    (block.num_dst, block.num_src, block.dst_ids) = (rows, 2 * rows, None);
+    block.indptr.extend(0..=rows as u32);
+    block.indices.extend(rows as u32..2 * rows as u32);
+    if symmetric {
+        block.edge_weight.resize(rows, 1.0);
+        block.self_weight.resize(rows, 0.0);
     }
+    nodes.extend_from_within(..);
+    nodes[rows..].iter_mut().for_each(|v| *v += count);
 }
 
 impl MinibatchSampler for ExactBottom {
@@ -78,7 +79,7 @@ impl MinibatchSampler for ExactBottom {
         let mut batch = split.sample_upper(request, workspace, seeds)?.into_sampled();
         let Sampled { input_nodes, blocks, .. } = &mut batch;
         let symmetric = layout.symmetric.is_some() || layout.aggregation == Aggregation::Symmetric;
-        self.fill(symmetric, input_nodes, &mut blocks[0]);
+        exact_bottom_block(self.nodes, symmetric, input_nodes, &mut blocks[0]);
         // the upper blocks come without the transpose of the lowest
         for (l, block) in blocks.iter_mut().enumerate().take(2) {
             if layout.transposed >> l & 1 == 1 && !block.is_transposed() {

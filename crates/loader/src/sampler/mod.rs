@@ -39,7 +39,7 @@ use graphmill_core::{
 pub use batch::{BatchRequest, BlockLayout, MinibatchSampler, SamplerProperties, SplitSampler};
 pub use device::{DescribeDraws, DeviceDraws, DrawMethod};
 pub use edges::{EdgeNeighbors, EdgeSampled};
-pub use exact_bottom::ExactBottom;
+pub use exact_bottom::{ExactBottom, exact_bottom_block};
 pub use hop::{EdgeSampler, HopProperties, HopRequest, HopSampler, NeighborAccess, StepSampler, StepSource};
 use inference::InferenceNeighbors;
 pub(crate) use metapath::PathStep;

@@ -28,6 +28,13 @@ impl Model {
         self.choose(&[BlockShape { dst: nodes, src: nodes, edges }], |_, _| Purpose::Inference)
     }
 
+    /// Cheapest order of the bottom layer for [`Model::infer`] on stored aggregates: a block of
+    /// `nodes` destinations with an edge each.
+    pub fn exact_bottom_order(&self, nodes: usize) -> ProductOrder {
+        let shape = BlockShape { dst: nodes, src: 2 * nodes, edges: nodes };
+        self.choose(&[shape], |_, _| Purpose::Inference)[0]
+    }
+
     /// Returns true if the model has an input layer, so that [`Model::input_rows`] must run.
     pub fn has_input_layer(&self) -> bool {
         self.input.is_some()

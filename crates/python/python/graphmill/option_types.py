@@ -52,7 +52,7 @@ class TrainOptions(TypedDict, total=False):
     #: Order of the seeds
     order: Literal["random", "sequential", "balanced", "proximity"]
     #: Neighbours of the bottom hop
-    bottom: Literal["exact", "sampled"]
+    bottom: Literal["auto", "exact", "sampled"]
     #: Directory of the aggregates of bottom exact
     bottom_dir: str | os.PathLike[str]
     #: Aggregate straight from the feature table
@@ -732,7 +732,7 @@ class BenchOptions(TypedDict, total=False):
     #: Order of the seeds
     order: Literal["random", "sequential", "balanced", "proximity"]
     #: Neighbours of the bottom hop
-    bottom: Literal["exact", "sampled"]
+    bottom: Literal["auto", "exact", "sampled"]
     #: Directory of the aggregates of bottom exact
     bottom_dir: str | os.PathLike[str]
     #: Aggregate straight from the feature table

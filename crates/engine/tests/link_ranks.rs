@@ -289,7 +289,6 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
         ("graph_stores=1", "every rank has all edges"),
         ("split_edges=time:80,10,10", "split at random"),
         ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),
-        ("eval_every=auto", "--eval-every auto"),
     ] {
         let ends = refusals(&config(options), &dir);
         assert!(ends.iter().any(|end| end.contains(why)), "{options}: {ends:?}");
@@ -475,7 +474,7 @@ fn what_ranks_on_links_of_several_types_cannot_follow_is_refused() {
         format!("{}{}", &text[..at], text[end..].trim_start())
     });
     let older = TypedPartitionDir::open(&path).unwrap();
-    assert!(older.topology().unwrap().is_none());
+    assert!(older.topology(graphmill_data::typed::Verify::Once).unwrap().is_none());
     for task in [LINK, "user:likes:item"] {
         let config = TrainConfig { task: task.into(), ..of_types(&dir, "") };
         refused(&config, &older, 2, "partition the dataset again with this version");

@@ -188,7 +188,7 @@ fn options_of_links_without_times_are_refused_with_a_remedy() {
         ("exclude", "none", "no row reads an edge from its time on; leave it out"),
         ("negatives", "hard", "its lists hold non-edges of any time"),
         ("metric", "auc", "rank all candidates of their time; use --metric map@10"),
-        ("sampler", "labor", "use --sampler neighbor or full"),
+        ("sampler", "saint-rw", "use --sampler neighbor"),
     ] {
         let message = train(dir.path(), &[(option, value)]).unwrap_err().to_string();
         assert!(message.contains(expected), "{option}: {message}");

@@ -67,11 +67,13 @@ impl Machines {
         let (sample, trainer) = self.of_core();
         let Cores { count, num_samplers: given, switching, updates, .. } = self.cores;
         let most = (count - 1).max(1);
-        if given > most {
-            return Err(format!("--num-samplers {given} leaves none of {count} cores to train"));
+        if given > count {
+            return Err(format!("--num-samplers {given}: there are {count} cores"));
         }
-        if count == 1 && !switching {
-            return Err("with --switching off a single core cannot sample and train".into());
+        if (given == count || count == 1) && !switching {
+            return Err(format!(
+                "with --switching off {count} Samplers of {count} cores leave none to train"
+            ));
         }
         let balanced = || num_samplers(count, sample, trainer.overlapped()).min(most);
         let samplers = if given == 0 { balanced() } else { given };
@@ -140,8 +142,12 @@ mod tests {
         let seconds = |cores: Cores| machines(cores).factored().unwrap().epoch_seconds;
         let of_three = Cores { num_samplers: 3, switching: false, ..four };
         assert!(seconds(four) < seconds(of_three), "one core of four trains");
-        let none = machines(Cores { num_samplers: 4, ..four }).factored().unwrap_err();
-        assert!(none.contains("--num-samplers 4 leaves none of 4 cores"), "{none}");
+        // all cores sample first and then train
+        assert!(machines(Cores { num_samplers: 4, ..four }).factored().is_ok());
+        let none = machines(Cores { num_samplers: 4, switching: false, ..four }).factored().unwrap_err();
+        assert!(none.contains("4 Samplers of 4 cores leave none"), "{none}");
+        let many = machines(Cores { num_samplers: 5, ..four }).factored().unwrap_err();
+        assert!(many.contains("--num-samplers 5: there are 4 cores"), "{many}");
         let single = machines(Cores { switching: false, ..Cores::default() }).factored().unwrap_err();
         assert!(single.contains("--switching off"), "{single}");
         let round = Cores { updates: Updates { round: 4, staleness: 0 }, ..four };

@@ -3,7 +3,7 @@
 
 use graphmill_data::{
     dataset::Work,
-    tables::{Names, TableSchema, TargetTable, import_tables},
+    tables::{LinkTable, Names, TableSchema, TargetTable, import_tables},
 };
 
 use super::{Answer, import_parquet::hide_decoder_panics};
@@ -76,6 +76,12 @@ fn confine(schema: &mut TableSchema) {
             *names = if names.is_empty() { Names::None } else { Names::One(own.into()) };
         }
     }
+    for LinkTable { files, train, valid, test, .. } in &mut schema.links {
+        let own = [(files, "targets.csv"), (train, "train.csv"), (valid, "valid.csv"), (test, "test.csv")];
+        for (names, own) in own {
+            *names = if names.is_empty() { Names::None } else { Names::One(own.into()) };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +98,9 @@ mod tests {
         let text = format!(
             "[[nodes]]\nid = \"a\"\n{0}[[edges]]\nsrc = \"a\"\ndst = \"b\"\n{0}\
              [[targets]]\nid = \"a\"\nlabel = \"y\"\n{0}\
-             [[targets]]\nid = \"a\"\nlabel = \"z\"\n{1}",
+             [[targets]]\nid = \"a\"\nlabel = \"z\"\n{1}\
+             [[links]]\nname = \"l\"\nsrc = \"a\"\ndst = \"b\"\ntime = \"t\"\n{0}\
+             [[links]]\nname = \"m\"\nsrc = \"a\"\ndst = \"b\"\ntime = \"t\"\n{1}",
             table(&["files"]),
             table(&["train", "valid", "test"])
         );

@@ -17,8 +17,9 @@ pub(super) use super::ARRAY_TOKENS as TOKENS;
 
 const MANIFEST: &str = "partition.json";
 
-/// Directories that are datasets: all nodes of a partition of several types, and the parts.
-const DATASETS: [&str; 3] = ["whole", "part-0000", "part-0001"];
+/// Directories that are datasets: all nodes and all edges of a partition of several types, and the
+/// parts.
+const DATASETS: [&str; 4] = ["whole", "topology", "part-0000", "part-0001"];
 
 /// Files beside those of datasets.
 const SHARED: &[&str] = &[
@@ -29,9 +30,6 @@ const SHARED: &[&str] = &[
     "valid.npy",
     "test.npy",
     "searches.npy",
-    "topology/indptr.npy",
-    "topology/indices.npy",
-    "topology/edge_weight.npy",
 ];
 
 /// Files of a part beside those of its dataset.
@@ -79,7 +77,7 @@ pub fn run(data: &[u8]) -> Answer {
 fn open(dir: &Path) -> Answer {
     let all = PartitionDir::open(dir)?;
     all.searches()?;
-    if let Some(graph) = all.topology()? {
+    if let Some(graph) = all.topology(Verify::All)? {
         assert_eq!((graph.num_nodes(), graph.num_edges()), (all.num_nodes(), all.num_edges()));
     }
     for part in 0..all.parts() {
@@ -94,6 +92,9 @@ fn open_types(dir: &Path) -> Answer {
     assert!(all.whole.validate().is_ok(), "the dataset of all nodes is sound");
     let parts = (0..all.parts()).map(|part| all.part(part, Verify::All)).collect::<Result<Vec<_>, _>>()?;
     assert!(parts.iter().all(|part| part.dataset.validate().is_ok()), "the dataset of a part is sound");
+    if let Some(edges) = all.topology(Verify::All)? {
+        assert!(edges.validate().is_ok(), "the dataset of all edges is sound");
+    }
     all.graph_of(&parts)?;
     for r in 0..all.schema().num_relations() {
         all.edge_times(&parts, r)?;
@@ -104,11 +105,13 @@ fn open_types(dir: &Path) -> Answer {
 
 /// Signs the datasets, and then the manifest that names their checksums.
 fn sign(input: &mut Input) {
-    let [whole, parts @ ..] =
+    let [whole, topology, parts @ ..] =
         DATASETS.map(|dir| sign_files(input, &format!("{dir}/graphmill.json"), |_| ()));
     sign_files(input, MANIFEST, |manifest| {
-        if let (Some(of_whole), Some(whole)) = (manifest.get_mut("whole"), whole) {
-            *of_whole = whole.into();
+        for (name, signed) in [("whole", whole), ("topology", topology)] {
+            if let (Some(of), Some(signed)) = (manifest.get_mut(name), signed) {
+                *of = signed.into();
+            }
         }
         let Some(Value::Array(each)) = manifest.get_mut("each") else { return };
         for (counts, part) in each.iter_mut().zip(parts) {

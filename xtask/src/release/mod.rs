@@ -155,8 +155,7 @@ fn install_package(packed: &Packed) -> Result<bool> {
 }
 
 /// Builds the files of a release around a ready program in `target/xtask/release-files`, without
-/// the network, and checks what they contain. A newcomer installs the Debian package or, where that
-/// is not possible, the archive.
+/// the network, and checks what they contain. A newcomer installs the archive.
 fn files_around(program_path: &Path) -> Result<()> {
     ensure!(program_path.is_file(), "{} does not exist; build the program first", program_path.display());
     let out = emptied("xtask/release-files")?;

@@ -359,13 +359,16 @@ impl<'a> LinkTablePlan<'a> {
                 let mut times: Vec<i64> = kept.iter().map(|&i| pairs.times[i]).collect();
                 times.sort_unstable();
                 let end = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
-                let [train, valid, _] = self.shares;
+                let [train, valid, test] = self.shares;
                 let [first, second] = [train, train + valid].map(end);
+                let last = Some(train + valid + test).filter(|sum| *sum < 1.0 - 1e-9).and_then(end);
                 let is_before = |time: i64, end: Option<i64>| end.is_none_or(|end| time < end);
                 for (number, &i) in (0..).zip(kept) {
                     let time = pairs.times[i];
                     let part = usize::from(!is_before(time, first)) + usize::from(!is_before(time, second));
-                    parts[part].push(number);
+                    if is_before(time, last) {
+                        parts[part].push(number);
+                    }
                 }
                 let rule = self.spec.split.clone();
                 let default = || format!("time:{}:60,20,20 (the default)", self.spec.time);

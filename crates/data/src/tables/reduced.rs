@@ -91,26 +91,34 @@ impl Removals {
     /// `nodes`.
     pub(super) fn refuse_early(&self, data: &TypedDataset, nodes: &[NodePart], faults: &mut Faults) {
         for task in &data.tasks {
-            let (TaskOn::Nodes(kind), Some(Seeds::Nodes(ids)), Some(times)) =
-                (&task.on, &task.seeds, &task.time)
-            else {
-                continue;
+            let Some(times) = &task.time else { continue };
+            // nodes of the rows by their types: each `step`-th one from `first` on
+            let (of_rows, step): (Vec<(&str, usize)>, usize) = match (&task.on, &task.seeds) {
+                (TaskOn::Nodes(kind), Some(Seeds::Nodes(_))) => (vec![(kind, 0)], 1),
+                (TaskOn::Edges(of), Some(Seeds::Pairs(_))) => {
+                    (vec![(&of.source, 0), (&of.destination, 1)], 2)
+                }
+                _ => continue,
             };
-            let of_type = nodes.iter().zip(&self.changed).find(|(nodes, _)| nodes.name == *kind);
-            let Some((NodePart { time: Some(exists), .. }, changed)) = of_type else { continue };
-            let is_early = |(v, time): &(&NodeId, &i64)| {
-                changed.binary_search(v).is_ok() && exists[**v as usize] > **time
-            };
-            let count = ids.iter().zip(times.iter()).filter(is_early).count() as u64;
-            if count > 0 {
-                let noun = if count == 1 { "row" } else { "rows" };
-                faults.add_many(&format!("nodes '{kind}'"), count, || {
-                    format!(
-                        "{count} {noun} of the task '{}' with a time before that from which a changed node \
-                         exists; correct the times of the changed nodes",
-                        task.name
-                    )
-                });
+            let (Some(Seeds::Nodes(ids)) | Some(Seeds::Pairs(ids))) = &task.seeds else { continue };
+            for (kind, first) in of_rows {
+                let of_type = nodes.iter().zip(&self.changed).find(|(nodes, _)| nodes.name == *kind);
+                let Some((NodePart { time: Some(exists), .. }, changed)) = of_type else { continue };
+                let is_early = |(v, time): &(&NodeId, &i64)| {
+                    changed.binary_search(v).is_ok() && exists[**v as usize] > **time
+                };
+                let own = ids.iter().skip(first).step_by(step);
+                let count = own.zip(times.iter()).filter(is_early).count() as u64;
+                if count > 0 {
+                    let noun = if count == 1 { "row" } else { "rows" };
+                    faults.add_many(&format!("nodes '{kind}'"), count, || {
+                        format!(
+                            "{count} {noun} of the task '{}' with a time before that from which a changed \
+                             node exists; correct the times of the changed nodes",
+                            task.name
+                        )
+                    });
+                }
             }
         }
     }

@@ -80,7 +80,7 @@ impl RankDataset {
         let files = FeatureFiles::of_all(parts.iter().map(|part| &part.dataset));
         let own = OwnRows::open(config, dir, &parts, &ranks, layout.dim)?;
         let graph = match is_link(config) {
-            true => links::whole_graph(dir)?,
+            true => links::whole_graph(dir, config.verify.at_opening())?,
             false => own_graph(config, dir, &parts, &ranks)?,
         };
         let labels = labels(&ranks, dir, &parts, &layout)?;

@@ -35,7 +35,7 @@
 use std::path::Path;
 
 use graphmill_core::Graph;
-use graphmill_data::{Dataset, partition::PartitionDir};
+use graphmill_data::{Dataset, partition::PartitionDir, typed::Verify};
 use graphmill_distributed::numbers::{of_words, to_words};
 
 use super::Ranks;
@@ -109,12 +109,12 @@ pub(crate) fn without_edges(dir: &Path) -> Error {
     ))
 }
 
-/// Edges of the whole graph.
+/// Edges of the whole graph, of which as much is checked as `verify` says.
 ///
 /// # Errors
 /// They are damaged, or an older version wrote the partition, without them.
-pub(super) fn whole_graph(dir: &PartitionDir) -> Result<Graph> {
-    dir.topology()?.ok_or_else(|| without_edges(dir.path()))
+pub(super) fn whole_graph(dir: &PartitionDir, verify: Verify) -> Result<Graph> {
+    dir.topology(verify)?.ok_or_else(|| without_edges(dir.path()))
 }
 
 impl Ranks {

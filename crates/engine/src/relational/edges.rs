@@ -43,6 +43,8 @@ pub(crate) struct Relation {
 pub(crate) struct LinkEdges {
     /// Name of the task, or `link` for all link tasks.
     pub(crate) task: String,
+    /// True if the parts are those of tasks, false if an edge type is divided.
+    pub(crate) is_of_tasks: bool,
     pub(crate) relations: Vec<Relation>,
     /// Node types of the rows, with the rows of each.
     pub(crate) types: Vec<(usize, Range<NodeId>)>,
@@ -116,7 +118,19 @@ impl LinkEdges {
         let metric = tasks[0].metric.clone().filter(|_| tasks.iter().all(|t| t.metric == tasks[0].metric));
         let task = if let [task] = &tasks[..] { task.name.clone() } else { LINK.into() };
         let types = types.into_iter().collect();
-        Ok(Self { task, relations, types, parts, learned, known, undirected, pairs, metric, times: None })
+        Ok(Self {
+            task,
+            is_of_tasks: true,
+            relations,
+            types,
+            parts,
+            learned,
+            known,
+            undirected,
+            pairs,
+            metric,
+            times: None,
+        })
     }
 
     /// Splits the edges of edge type `r` by `--split-edges`.
@@ -149,6 +163,7 @@ impl LinkEdges {
         let name = if data.edges.len() == 1 { on.name.clone() } else { on.to_string() };
         let [learned, known] = known(&parts, undirected)?;
         Ok(Self {
+            is_of_tasks: false,
             task: if data.edges.len() == 1 { LINK.into() } else { name.clone() },
             relations: vec![Relation { name, on: on.clone(), candidates, types: ends }],
             types: types.into_iter().collect(),

@@ -41,6 +41,9 @@ impl LinkEdges {
     /// Several tasks are learned, and rows of one have times; an end of a row does not exist at its
     /// time; the rows that validate or test have too many times.
     pub(crate) fn read_times(&mut self, data: &TypedDataset) -> Result<()> {
+        if !self.is_of_tasks {
+            return Ok(());
+        }
         let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
         let of_relation = |of: &Relation| data.tasks.iter().filter(is_link).find(|task| task.name == of.name);
         let tasks: Vec<&Task> = self.relations.iter().filter_map(of_relation).collect();
@@ -118,6 +121,7 @@ impl LinkEdges {
         let relations = vec![Relation { candidates, ..self.relations[0].clone() }];
         Self {
             task: self.task.clone(),
+            is_of_tasks: true,
             relations,
             types: Vec::new(),
             parts: Default::default(),

@@ -115,18 +115,18 @@ impl Neighbors {
 
 impl PartitionDir {
     /// Opens the graph of all `V` nodes with all `E` edges, in the dataset's order, after checking
-    /// it: `8 V + 4 E` mapped bytes, and `4 E` for weights. O(V + E), parallel. `None` if an older
-    /// version wrote the partition.
+    /// as much as `verify` says: `8 V + 4 E` mapped bytes, and `4 E` for weights. O(V + E),
+    /// parallel. `None` if an older version wrote the partition.
     ///
     /// # Errors
     /// The first fault, with its file and position.
-    pub fn topology(&self) -> Result<Option<Graph>> {
+    pub fn topology(&self, verify: Verify) -> Result<Option<Graph>> {
         if !self.files().has(&format!("{TOPOLOGY}/{INDPTR}")) {
             return Ok(None);
         }
         let size = (self.num_nodes(), self.num_edges());
         let Neighbors { indptr, indices, edge_weight } =
-            Neighbors::open(self, TOPOLOGY, size, |v| u64::from(self.degrees[v]), Verify::Once)?;
+            Neighbors::open(self, TOPOLOGY, size, |v| u64::from(self.degrees[v]), verify)?;
         Graph::of_sound_edges(indptr, indices, edge_weight).map(Some)
     }
 }

@@ -35,7 +35,7 @@ fn is_all_of(dir: &PartitionDir, whole: &Dataset, book: &PartitionBook) {
     for ((_, ids), (_, expected)) in dir.split.parts().into_iter().zip(whole.split.parts()) {
         assert_eq!(ids[..], expected[..]);
     }
-    let topology = dir.topology().unwrap().unwrap();
+    let topology = dir.topology(Verify::Once).unwrap().unwrap();
     assert_eq!(topology.num_nodes(), whole.num_nodes());
     assert!((0..whole.num_nodes() as u32).all(|v| row(&topology, v) == row(&whole.graph, v)));
     let mut seen = vec![0; whole.num_nodes()];
@@ -116,7 +116,7 @@ fn small() -> (tempfile::TempDir, PathBuf, Dataset) {
 fn fault(path: &Path) -> Option<String> {
     let open = |dir: PartitionDir| {
         (0..dir.parts()).try_for_each(|part| dir.part(part).map(drop))?;
-        dir.topology().map(drop)
+        dir.topology(Verify::Once).map(drop)
     };
     PartitionDir::open(path).and_then(open).err().map(|e| e.to_string())
 }
@@ -236,7 +236,7 @@ fn partitions_of_older_versions_open_without_a_topology() {
     fs::write(path.join(manifest::FILE_NAME), m.signed().unwrap().1).unwrap();
     fs::remove_dir_all(path.join(neighbors::TOPOLOGY)).unwrap();
     assert_eq!(fault(&path), None);
-    assert!(PartitionDir::open(&path).unwrap().topology().unwrap().is_none());
+    assert!(PartitionDir::open(&path).unwrap().topology(Verify::Once).unwrap().is_none());
 }
 
 #[test]

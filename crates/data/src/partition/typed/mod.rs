@@ -109,13 +109,13 @@ impl TypedPartitionDir {
                 return Err(Error::format(at, "contents", message));
             }
         }
-        Ok(Self { whole: dir.dataset(WHOLE, &dir.manifest.whole)?, ..dir })
+        Ok(Self { whole: dir.dataset(WHOLE, &dir.manifest.whole, Verify::Once)?, ..dir })
     }
 
     /// Opens the dataset of all nodes in the directory `name`, which has this checksum.
-    fn dataset(&self, name: &str, checksum: &str) -> Result<TypedDataset> {
+    fn dataset(&self, name: &str, checksum: &str, verify: Verify) -> Result<TypedDataset> {
         let path = self.path.join(name);
-        let data = typed::open(&path, Verify::Once)?;
+        let data = typed::open(&path, verify)?;
         let expected = self.schema.types().iter().map(|node| node.count);
         if data.checksum.as_deref() != Some(checksum) || !data.nodes.iter().map(|of| of.count).eq(expected) {
             let message = "this is another dataset than partition.json says; partition the dataset again";
@@ -126,13 +126,14 @@ impl TypedPartitionDir {
 
     /// Opens all edges of every type, with their weights and times, and the tasks on links, as a
     /// dataset of all nodes without columns. `8 D + 4 E` mapped bytes for an edge type of `D`
-    /// destinations and `E` edges, `4 E` for weights and `8 E` for times. O(V + E), parallel.
-    /// `None` if an earlier version wrote the partition.
+    /// destinations and `E` edges, `4 E` for weights and `8 E` for times. As much is checked as
+    /// `verify` says. O(V + E), parallel. `None` if an earlier version wrote the partition.
     ///
     /// # Errors
     /// The first fault, with its file and position.
-    pub fn topology(&self) -> Result<Option<TypedDataset>> {
-        self.manifest.topology.as_ref().map(|checksum| self.dataset(TOPOLOGY, checksum)).transpose()
+    pub fn topology(&self, verify: Verify) -> Result<Option<TypedDataset>> {
+        let checksum = self.manifest.topology.as_ref();
+        checksum.map(|checksum| self.dataset(TOPOLOGY, checksum, verify)).transpose()
     }
 
     /// Texts of the manifests of the datasets that the partition in `dir` stores for all ranks,

@@ -137,7 +137,7 @@ fn the_topology_has_all_edges_and_the_tasks_on_links() {
     let path = directory.path().join("parts");
     let book = PartitionBook::new(2, book).unwrap();
     let dir = write_types(&data, &book, &description(), &path, &Quiet).unwrap();
-    let found = dir.topology().unwrap().unwrap();
+    let found = dir.topology(Verify::Once).unwrap().unwrap();
     for (of, whole) in found.edges.iter().zip(&data.edges) {
         assert_eq!((&of.edge_type, &of.reverse), (&whole.edge_type, &whole.reverse));
         assert_eq!((&of.indptr[..], &of.indices[..]), (&whole.indptr[..], &whole.indices[..]));
@@ -161,7 +161,7 @@ fn the_topology_has_all_edges_and_the_tasks_on_links() {
     let file = path.join("topology/graphmill.json");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("next", "last")).unwrap();
-    assert!(dir.topology().is_err());
+    assert!(dir.topology(Verify::Once).is_err());
 }
 
 #[test]

@@ -160,21 +160,39 @@ fn at_times(
     check(config)?;
     let bound = config.own.get::<TimeOptions>().time_bound;
     let on = &edges.relations[0].on;
-    if let Some(stored) = data.edges.iter().find(|stored| stored.edge_type == *on) {
-        refuse_visible(data, stored, &edges, times, bound)?;
+    let stored = data.edges.iter().find(|stored| stored.edge_type == *on);
+    if let Some(stored) = stored {
+        refuse_visible(data, (stored, false), &edges, times, bound)?;
+    }
+    let reverse = stored.and_then(|stored| stored.reverse.as_ref()).map(|name| on.reversed(name));
+    if let Some(stored) = data.edges.iter().find(|stored| reverse.as_ref() == Some(&stored.edge_type)) {
+        refuse_visible(data, (stored, true), &edges, times, bound)?;
     }
     let [train, valid, test] = edges.parts.each_ref().map(Vec::len);
     let counts = times.counts();
-    let notes = vec![format!(
+    let mut notes = vec![format!(
         "rows have times: {train} edges at {} times train, {valid} at {} validate, {test} at {} test; \
          batches and scores read what existed then",
         counts[0], counts[1], counts[2]
     )];
+    let faces =
+        |of: &&EdgeData| of.edge_type.source == on.destination && of.edge_type.destination == on.source;
+    let is_known = |of: &EdgeType| of == on || reverse.as_ref() == Some(of);
+    let others = data.edges.iter().filter(faces).filter(|of| of.time.is_none() && !is_known(&of.edge_type));
+    notes.extend(others.map(|of| {
+        format!(
+            "edges of type {} have no times, so that every row reads them: if they are the reverses of edges \
+             that are predicted, declare the reverse when you build the dataset, or add {}=0 to --fanout",
+            of.edge_type, of.edge_type
+        )
+    }));
     let graph = data.graph()?;
     let times = TaskTimes::of_links(data, &edges.task, &graph)?;
     let tables = tables_of(config, data)?;
     let inputs =
         TypedTask { edges: tables, times: Some(times), ..TypedTask::of_links(data, &edges.task, graph)? };
+    let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
+    let inputs = inputs.with_added(config, &seeds)?;
     let held = data.edges.iter().position(|stored| stored.edge_type == *on);
     let held = held.map(|forward| Held { forward, reverse: None });
     Ok(TypedLinks { edges, inputs, held: held.into_iter().collect(), notes })
@@ -208,10 +226,10 @@ fn check(config: &TrainConfig) -> Result<()> {
     Ok(())
 }
 
-/// Refuses edges of the task's type that a row reads although it predicts them.
+/// Refuses edges of the task's type, or of its reverse, that a row reads although it predicts them.
 fn refuse_visible(
     data: &TypedDataset,
-    stored: &EdgeData,
+    (stored, is_reverse): (&EdgeData, bool),
     edges: &LinkEdges,
     times: &RowTimes,
     bound: TimeBound,
@@ -219,6 +237,7 @@ fn refuse_visible(
     let rows = edges.parts.iter().flatten().zip(times.of_parts.iter().flatten());
     for (&edge, &time) in rows {
         let (u, v) = local(edges, edge);
+        let (u, v) = if is_reverse { (v, u) } else { (u, v) };
         let row = stored.row(v);
         let sources = &stored.indices[row.clone()];
         let first = row.start + sources.partition_point(|&other| other < u);

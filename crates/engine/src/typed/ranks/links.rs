@@ -58,7 +58,7 @@ pub(super) fn learned(config: &TrainConfig, dir: &TypedPartitionDir) -> Result<O
         return Ok(None);
     }
     let is_type = dir.edge_types().iter().any(|of| of.edge_type.to_string() == *task);
-    let whole = match dir.topology()? {
+    let whole = match dir.topology(config.verify.at_opening())? {
         Some(whole) => whole,
         None if is_type || task == LINK => return Err(without_edges(dir.path())),
         None => return Ok(None),

@@ -44,8 +44,8 @@ pub struct TrainConfig {
     pub metric: String,
     /// Task to train; without one, the only classification of nodes.
     ///
-    /// Link learns the edges of a graph: on several types, all its link tasks. Other names are those
-    /// of the dataset's tasks, which graphmill info lists. Example: --task venue.
+    /// Link learns the edges of a graph: on several types, all its link tasks. Other names are
+    /// those of the dataset's tasks, which graphmill info lists. Example: --task venue.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub task: String,
     /// Time of verifying feature rows: auto, open, first-read or none.

@@ -24,8 +24,8 @@ pub struct Existence {
 }
 
 impl Existence {
-    /// Reads the times of the nodes of `data`, and those of the edges `train`, if the negatives need
-    /// them. O(E log E).
+    /// Reads the times of the nodes of `data`, and those of the edges `train`, if the negatives
+    /// need them. O(E log E).
     ///
     /// # Errors
     /// The dataset stores no times of nodes, or cannot be read.

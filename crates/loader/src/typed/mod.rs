@@ -93,8 +93,8 @@ pub struct TypedKind {
     /// True if its minibatches are subgraphs that choose their own seeds
     /// ([`TypedSampler::subgraphs`]). Only the length of the fanout counts then.
     pub draws_subgraphs: bool,
-    /// True if it draws neighbours by the stored weights of their edges, so that all neighbours with
-    /// equal weights are not the mean of its draws.
+    /// True if it draws neighbours by the stored weights of their edges, so that all neighbours
+    /// with equal weights are not the mean of its draws.
     pub draws_by_weight: bool,
     /// Draws at the times of the seeds, if no draw reads edges that a seed does not see.
     pub at_times: Option<AtTimes>,

@@ -13,7 +13,7 @@ const CHUNK_LEN: usize = 1 << 16;
 
 /// Writer of the keys of a node type.
 pub(super) enum KeyWriter {
-    Integers(Rows<i64>),
+    Integers(Box<Rows<i64>>),
     Texts(Box<Texts>),
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Texts {
 impl KeyWriter {
     pub(super) fn new(scratch: &Scratch, index: usize, integers: bool) -> Result<Self> {
         if integers {
-            return Ok(Self::Integers(scratch.column(&format!("key-numbers-{index}"))?));
+            return Ok(Self::Integers(Box::new(scratch.column(&format!("key-numbers-{index}"))?)));
         }
         let mut starts = scratch.column(&format!("key-starts-{index}"))?;
         starts.extend(&[0])?;

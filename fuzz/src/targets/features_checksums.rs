@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, fs, path::Path};
 
-use graphmill_core::{EdgeOptions, Features, build};
+use graphmill_core::{EdgeOptions, Features, Labels, build};
 use graphmill_data::{Dataset, typed::Verify};
 
 use super::Answer;
@@ -63,6 +63,7 @@ pub fn write(dir: &Path) -> graphmill_core::Result<()> {
         name: "chunks".into(),
         graph: build(2, &[0], &[1], EdgeOptions::DIRECTED)?,
         features: Features::f32(values / 2, (0..values).map(|i| (i % 97) as f32 + 1.0).collect::<Vec<_>>()),
+        labels: Labels::Single { class: vec![0, 0].into(), classes: 1 },
         ..Dataset::default()
     };
     data.save(dir)

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     external::{Rows, Scratch},
     npy::Element,
-    typed::{EdgeData, EdgeType, Seeds, Targets, Task, TaskOn, TypedDataset},
+    typed::{EdgeData, EdgeType, Seeds, Targets, Task, TaskKind, TaskOn, TypedDataset},
 };
 
 /// Row starts that are written at a time.
@@ -95,7 +95,10 @@ impl Removals {
             // nodes of the rows by their types: each `step`-th one from `first` on
             let (of_rows, step): (Vec<(&str, usize)>, usize) = match (&task.on, &task.seeds) {
                 (TaskOn::Nodes(kind), Some(Seeds::Nodes(_))) => (vec![(kind, 0)], 1),
-                (TaskOn::Edges(of), Some(Seeds::Pairs(_))) => {
+                // a label of an edge may be older than the edge's ends
+                (TaskOn::Edges(of), Some(Seeds::Pairs(_)))
+                    if task.kind() == Some(TaskKind::LinkPrediction) =>
+                {
                     (vec![(&of.source, 0), (&of.destination, 1)], 2)
                 }
                 _ => continue,

@@ -49,6 +49,10 @@ impl RunDir {
         }
         let lock = path.join(".lock");
         let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+        if let Some(above) = parts.clone().find(|part| part.exists()).filter(|part| !part.is_dir()) {
+            let message = format!("{} above it is a file; pass another --out", above.display());
+            return Err(Error::run(path, message));
+        }
         let mut created: Vec<_> =
             parts.chain([&*lock]).filter(|p| !p.exists()).map(Path::to_path_buf).collect();
         created.sort();

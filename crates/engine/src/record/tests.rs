@@ -207,6 +207,8 @@ fn worker_records_round_trip_and_are_optional() {
         json!([{
             "worker": "main",
             "stages": {"sample": 0.5, "extract": 0.0, "train": 0.0, "update": 0.0},
+            "mark_seconds": 0.1,
+            "copy_seconds": 0.2,
             "utilisation": 0.5
         }])
     );

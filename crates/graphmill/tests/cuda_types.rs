@@ -90,7 +90,7 @@ fn caches_of_several_types_change_no_result() {
 fn links_of_several_types_agree_with_the_processor() {
     let sandbox = Sandbox::new();
     sandbox.ok("generate typed data --nodes 300 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
-    let links = "--task link --num-negatives 2 --eval-nodes 40 --max-batches 2";
+    let links = "--task author:writes:paper --num-negatives 2 --eval-nodes 40 --max-batches 2";
     for options in ["rsage --decoder distmult", "rgcn --decoder transe --strategy pipelined"] {
         agrees(&sandbox, "cuda:0", &format!("--model {options} {links}"));
     }

@@ -95,6 +95,11 @@ pub(crate) fn as_nodes(mut data: TypedDataset, config: &TrainConfig) -> Result<T
     Ok(data)
 }
 
+/// Returns true if [`as_nodes`] adds the rows of the run's task to a dataset.
+pub(crate) fn adds_rows(data: &TypedDataset, config: &TrainConfig) -> bool {
+    task_number(data, config).is_some()
+}
+
 /// Number of the run's task, if its rows become nodes.
 fn task_number(data: &TypedDataset, config: &TrainConfig) -> Option<usize> {
     let only = |kind| {

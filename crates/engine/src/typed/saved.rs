@@ -85,6 +85,12 @@ impl<'r> SavedTypedRun<'r> {
         edge_rows::as_nodes(data, self.config())
     }
 
+    /// Returns true if rows of the run's task are nodes besides those of `data`, which
+    /// [`SavedTypedRun::dataset`] adds.
+    pub fn adds_rows(&self, data: &TypedDataset) -> bool {
+        edge_rows::adds_rows(data, self.config())
+    }
+
     /// Returns true if `data` is the run's training dataset, by its checksum; `None` if the run did
     /// not record it.
     pub(super) fn is_own(&self, data: &TypedDataset) -> Option<bool> {

@@ -140,7 +140,13 @@ impl Data {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(of_run.is_some()))?;
                 Source::Directory(Some(path))
             }
-            (Some(Self::Several(data)), Some(typed)) => Source::Several(data, typed),
+            (Some(Self::Several(data)), Some(typed)) => {
+                // rows of the task become nodes as the dataset is opened
+                match data.directory.as_deref().filter(|_| typed.adds_rows(data)) {
+                    Some(path) => Source::Directory(Some(path)),
+                    None => Source::Several(data, typed),
+                }
+            }
             (Some(Self::One(data)), of_run) if reads_directory || of_run.is_some() => {
                 let path = data.directory.as_deref().ok_or_else(|| other_types(true))?;
                 Source::Directory(Some(path))

@@ -18,6 +18,8 @@ pub(super) const NAMES: &[&str] = &[
     "features_indptr.npy",
     "features_indices.npy",
     "features_values.npy",
+    "feature_mean.npy",
+    "feature_deviation.npy",
     "labels.npy",
     "train.npy",
     "valid.npy",

@@ -46,6 +46,7 @@ pub(super) const NAMES: &[&str] = &[
     "tasks/t/train_negatives.npy",
     "tasks/t/valid_negative_destinations.npy",
     "tasks/t/test_negative_sources.npy",
+    "tasks/lists/seeds.npy",
     "tasks/lists/train.npy",
     "tasks/lists/valid.npy",
     "tasks/lists/test.npy",

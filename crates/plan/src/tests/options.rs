@@ -65,7 +65,7 @@ fn shares_of_hot_rows_are_profiled_and_timed_ones_refused() {
         measure(&config, &data)
     };
     let table = |share| profiled(HotSplit::Share(share)).unwrap().reuse.unwrap().table;
-    assert!(table(0.25) < table(1.0));
+    assert!(table(0.02) < table(1.0));
     let timed = profiled(HotSplit::Timed).unwrap_err();
     assert!(timed.is_usage() && timed.to_string().contains("--hot-split timed"), "{timed}");
 }

@@ -130,7 +130,12 @@ pub(super) fn keep_only(path: &Path, names: &[&str]) -> Result<()> {
 /// [`remove_left`] recognizes what a process that is killed meanwhile leaves.
 pub(super) fn remove(path: &Path) -> Result<()> {
     keep_only(path, &[PUBLISHED])?;
-    atomic::remove_all(&mut Real, path)
+    remove_entries(path, |_| true)?;
+    match Real.remove_dir(path) {
+        // another process begins its work here, or has removed the empty directory
+        Err(e) if [io::ErrorKind::NotFound, io::ErrorKind::DirectoryNotEmpty].contains(&e.kind()) => Ok(()),
+        removed => removed.map_err(|e| Error::io(path, "remove", e)),
+    }
 }
 
 /// Removes the directory `path` of a scratch if no process works there and it holds no work to

@@ -279,7 +279,8 @@ fn engine(dir: &Path, add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Resu
         "tried": ["lr=0.001,0.01"], "trials": [{"trial": 1, "run": "trial-001", "values": {"lr": 0.001},
         "scores": [{"epochs": 3, "best_epoch": 2, "valid": 0.5, "judged": 0.5}]}]}"#;
     add("sweep", "grid", sweep.to_vec());
-    let sweep = br#"{"tried": ["lr=log:1e-4..1e-1", "fanout=5,5|10,10"], "options": {"trials": 3}}"#;
+    let sweep = br#"{"graphmill": "0.1.0", "config": {"hidden": 8}, "given": [],
+        "tried": ["lr=log:1e-4..1e-1", "fanout=5,5|10,10"], "options": {"trials": 3}}"#;
     add("sweep", "drawn", sweep.to_vec());
     let file = dir.join("model.safetensors");
     save_model(&file, &model())?;

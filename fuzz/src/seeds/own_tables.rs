@@ -43,9 +43,9 @@ pub(super) fn add(add: &mut impl FnMut(&'static str, &str, Vec<u8>)) -> Result<(
         ("nodes.csv", b"id,x\nu,1.5\nv,2\nw,-2\n"),
         ("edges.csv", b"a,b\nu,v\nv,w\nw,u\n"),
         ("targets.csv", b"id,day,y\nu,4,no\nv,5,yes\nw,6,no\nu,7,yes\n"),
-        ("train.csv", b"id,z\nu,0.5\nv,1.5\n"),
-        ("valid.csv", b"id,z\nw,2.5\n"),
-        ("test.csv", b"id\nu\n"),
+        ("train.csv", b"id,z\nu,0.5\n"),
+        ("valid.csv", b"id,z\nv,2.5\n"),
+        ("test.csv", b"id\nw\n"),
     ];
     add("import_tables", "targets", join("", files));
     let (parquet, [stream, file]) = (tables::nodes()?, edges_in_arrow()?);

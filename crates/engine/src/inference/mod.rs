@@ -10,9 +10,9 @@
 //! reading them once in the order of the nodes. A file is therefore read sequentially, and not once
 //! per neighbour.
 //!
-//! Where stored aggregates follow the features (`--bottom exact`) and all neighbours have equal
-//! weights, the first layer reads two rows for each destination in the place of those of all
-//! neighbours (`stacked.rs`).
+//! The first layer reads two rows for each destination in the place of those of all neighbours
+//! (`stacked.rs`), if stored aggregates follow the features (`--bottom exact`) and all neighbours
+//! have equal weights.
 //!
 //! # Source
 //!

@@ -141,17 +141,15 @@ fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
 }
 
 /// Runs the first day with the Debian package, if there is one and it can be installed here.
-/// Returns whether it ran.
-fn install_package(packed: &Packed) -> Result<bool> {
-    let Some(package) = &packed.package else {
-        eprintln!("── release: dpkg-deb is not installed, so no Debian package is built");
-        return Ok(false);
-    };
-    let can_install = first_day::can_install_package();
-    if can_install {
-        first_day::run(root(), &["--deb".as_ref(), package.as_os_str()])?;
+fn install_package(packed: &Packed) -> Result<()> {
+    match &packed.package {
+        None => eprintln!("── release: dpkg-deb is not installed, so no Debian package is built"),
+        Some(package) if first_day::can_install_package() => {
+            first_day::run(root(), &["--deb".as_ref(), package.as_os_str()])?;
+        }
+        Some(_) => {}
     }
-    Ok(can_install)
+    Ok(())
 }
 
 /// Builds the files of a release around a ready program in `target/xtask/release-files`, without

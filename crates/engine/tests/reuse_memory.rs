@@ -53,59 +53,26 @@ fn trained(config: &TrainConfig, data: &Dataset) -> Result<Summary, Error> {
     train(&config, data, RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false })
 }
 
-/// A budget is divided between reused rows and cached features so that fewer bytes move: wide rows
-/// leave memory to features, narrow ones do not. Without a limit, all hot rows are reused.
-#[test]
-fn memory_is_divided_so_that_few_bytes_move() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let data = data(13, 64);
-    let run = |hidden: usize, split: &str, budget: u64| {
-        let options = format!("strategy=time-sharing reuse=layered super_batch=3 hidden={hidden}");
-        let config = with(base(), &format!("{options} hot_split={split} max_batches=6"));
-        let epochs = trained(&TrainConfig { device_budget: Bytes(budget), ..config }, &data)?.epochs;
-        Ok::<_, Error>((epochs[0].reuse.unwrap().split, epochs[0].devices[0].link_bytes))
-    };
-    let shared = |budget| run(256, "auto", budget).ok().filter(|(share, _)| *share < 1.0);
-    let mut budgets = (8_000_000..30_000_000).step_by(1_000_000);
-    let found = budgets.find_map(|budget| Some((budget, shared(budget)?.1, run(256, "1", budget).ok()?)));
-    let (budget, bytes, (share, all_bytes)) = found.expect("a budget that bites");
-    assert_eq!(share, 1.0);
-    assert!(bytes < all_bytes, "{budget}: {bytes} and {all_bytes} bytes");
-    assert_eq!(run(256, "auto", 0).unwrap().0, 1.0);
-    assert_eq!(run(256, "auto", 1 << 30).unwrap().0, 1.0);
-    let narrow = |budget| run(8, "auto", budget).is_ok_and(|(share, _)| share < 1.0);
-    assert!(!(1_000_000..8_000_000).step_by(1_000_000).any(narrow));
+/// A run of one epoch with a budget.
+struct Measured {
+    /// Hit rate of the cache.
+    hits: f64,
+    /// Bytes that cross the links. One device that all stages share has no record of its link: its
+    /// features are counted.
+    bytes: u64,
+    /// Share of the hot nodes whose rows are reused; 1 without reuse.
+    share: f64,
 }
 
-/// Hit rate of the cache and bytes that cross the links, in a run with this budget. One device that
-/// all stages share has no record of its link: its features are counted.
-fn measured(options: &str, budget: u64, data: &Dataset) -> Result<(f64, u64), Error> {
+fn measured(options: &str, budget: u64, data: &Dataset) -> Result<Measured, Error> {
     let config = TrainConfig { device_budget: Bytes(budget), ..with(base(), options) };
     let epoch = &trained(&config, data)?.epochs[0];
     let links: u64 = epoch.devices.iter().map(|device| device.link_bytes).sum();
-    let bytes = if epoch.devices.is_empty() { epoch.traffic.host.bytes } else { links };
-    Ok((epoch.hit_rate.unwrap_or(0.0), bytes))
-}
-
-/// Name of the variable that holds the options of a side to measure.
-const SIDE: &str = "GRAPHMILL_TEST_SIDE";
-
-/// [`least_budget`] in a process of its own: memory that earlier runs have freed, but not returned
-/// to the system, makes a step look smaller.
-fn least_budget_alone(options: &str) -> u64 {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
-    let output = command.env(SIDE, options).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let budget = text.lines().find_map(|line| line.split_once("least budget: ")?.1.parse().ok());
-    budget.unwrap_or_else(|| panic!("{text}"))
-}
-
-#[test]
-fn a_side_is_measured_in_a_process_of_its_own() {
-    if let Ok(options) = env::var(SIDE) {
-        println!("\nleast budget: {}", least_budget(&options, &data(13, 200)));
-    }
+    Ok(Measured {
+        hits: epoch.hit_rate.unwrap_or(0.0),
+        bytes: if epoch.devices.is_empty() { epoch.traffic.host.bytes } else { links },
+        share: epoch.reuse.as_ref().map_or(1.0, |reuse| reuse.split),
+    })
 }
 
 /// The least budget with which a run trains, to 10 %.
@@ -121,20 +88,92 @@ fn least_budget(options: &str, data: &Dataset) -> u64 {
     high
 }
 
+/// Name of the variable that holds the width of the features, the budget (0 for the least one) and
+/// the options of a side to measure.
+const SIDE: &str = "GRAPHMILL_TEST_SIDE";
+
+/// What [`side`] answers in a process of its own: memory that earlier runs have freed, but not
+/// returned to the system, makes a step look smaller, and leaves more to the cache.
+fn alone(dim: usize, budget: u64, options: &str) -> Vec<f64> {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "a_side_is_measured_in_a_process_of_its_own", "--nocapture"]);
+    let output = command.env(SIDE, format!("{dim} {budget} {options}")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers =
+        text.lines().find_map(|line| line.split_once("measured:")).unwrap_or_else(|| panic!("{text}"));
+    numbers.1.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+fn least_budget_alone(dim: usize, options: &str) -> u64 {
+    alone(dim, 0, options)[0] as u64
+}
+
+/// [`measured`] in a process of its own; `None` if the run is refused.
+fn measured_alone(dim: usize, budget: u64, options: &str) -> Option<Measured> {
+    match alone(dim, budget, options)[..] {
+        [hits, bytes, share] => Some(Measured { hits, bytes: bytes as u64, share }),
+        _ => None,
+    }
+}
+
+/// Numbers of a side: the least budget, those of [`Measured`], or none if the run is refused.
+fn side(text: &str) -> Vec<f64> {
+    let (dim, rest) = text.split_once(' ').unwrap();
+    let (budget, options) = rest.split_once(' ').unwrap();
+    let data = data(13, dim.parse().unwrap());
+    match budget.parse().unwrap() {
+        0 => vec![least_budget(options, &data) as f64],
+        budget => match measured(options, budget, &data) {
+            Ok(Measured { hits, bytes, share }) => vec![hits, bytes as f64, share],
+            Err(_) => Vec::new(),
+        },
+    }
+}
+
+#[test]
+fn a_side_is_measured_in_a_process_of_its_own() {
+    if let Ok(text) = env::var(SIDE) {
+        let numbers: Vec<String> = side(&text).iter().map(f64::to_string).collect();
+        println!("\nmeasured: {}", numbers.join(" "));
+    }
+}
+
+/// A budget is divided between reused rows and cached features so that fewer bytes move: wide rows
+/// leave memory to features, narrow ones do not. Without a limit, all hot rows are reused.
+#[test]
+fn memory_is_divided_so_that_few_bytes_move() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let run = |hidden: usize, split: &str, budget: u64| {
+        let options = "strategy=time-sharing reuse=layered super_batch=3 max_batches=6";
+        measured_alone(64, budget, &format!("{options} hidden={hidden} hot_split={split}"))
+    };
+    let divided = |budget| run(256, "auto", budget).filter(|run| run.share < 1.0);
+    let mut budgets = (8_000_000..30_000_000).step_by(1_000_000);
+    let found = budgets.find_map(|budget| Some((budget, divided(budget)?, run(256, "1", budget)?)));
+    let (budget, some, all) = found.expect("a budget that bites");
+    assert_eq!(all.share, 1.0);
+    assert!(some.bytes < all.bytes, "{budget}: {} and {} bytes", some.bytes, all.bytes);
+    assert_eq!(run(256, "auto", 1 << 30).unwrap().share, 1.0);
+    let narrow = |budget| run(8, "auto", budget).is_some_and(|run| run.share < 1.0);
+    assert!(!(1_000_000..8_000_000).step_by(1_000_000).any(narrow));
+    // no budget: nothing bounds the rows
+    let options = "strategy=time-sharing reuse=layered super_batch=3 max_batches=6 hidden=256";
+    assert_eq!(measured(options, 0, &data(13, 64)).unwrap().share, 1.0);
+}
+
 #[test]
 fn reuse_takes_less_memory_and_moves_fewer_bytes_at_the_same_budget() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let data = data(13, 200);
     for strategy in ["time-sharing", "factored", "pipelined"] {
         let devices = if strategy == "factored" { "devices=virtual:2 num_samplers=1" } else { "" };
         let exact = format!("strategy={strategy} {devices}");
         let reuse = format!("{exact} reuse=layered");
-        let (of_exact, of_reuse) = (least_budget_alone(&exact), least_budget_alone(&reuse));
+        let (of_exact, of_reuse) = (least_budget_alone(200, &exact), least_budget_alone(200, &reuse));
         assert!(of_reuse < of_exact, "{strategy}: {of_reuse} and {of_exact} without reuse");
         let budget = of_exact + 1_500_000;
-        let (hits, bytes) = measured(&exact, budget, &data).unwrap();
-        let (more_hits, fewer_bytes) = measured(&reuse, budget, &data).unwrap();
-        assert!(more_hits > hits, "{strategy}, {budget}: {more_hits} and {hits}");
-        assert!(fewer_bytes < bytes, "{strategy}, {budget}: {fewer_bytes} and {bytes} bytes");
+        let of = |options: &str| measured_alone(200, budget, options).unwrap();
+        let (exact, reuse) = (of(&exact), of(&reuse));
+        assert!(reuse.hits > exact.hits, "{strategy}, {budget}: {} and {}", reuse.hits, exact.hits);
+        assert!(reuse.bytes < exact.bytes, "{strategy}, {budget}: {} and {} bytes", reuse.bytes, exact.bytes);
     }
 }

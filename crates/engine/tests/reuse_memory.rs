@@ -92,7 +92,7 @@ fn least_budget(options: &str, data: &Dataset) -> u64 {
 /// the options of a side to measure.
 const SIDE: &str = "GRAPHMILL_TEST_SIDE";
 
-/// What [`side`] answers in a process of its own: memory that earlier runs have freed, but not
+/// Numbers of [`side`] in a process of its own: memory that earlier runs have freed, but not
 /// returned to the system, makes a step look smaller, and leaves more to the cache.
 fn alone(dim: usize, budget: u64, options: &str) -> Vec<f64> {
     let mut command = Command::new(env::current_exe().unwrap());

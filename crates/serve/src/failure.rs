@@ -54,6 +54,12 @@ pub(crate) fn too_large(why: String, flag: &str) -> Failure {
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix)
 }
 
+/// Error of a service to which the system refuses threads, descriptors or sockets.
+pub(crate) fn refused(what: &str, why: impl fmt::Display) -> Error {
+    let fix = "raise the limits of this process (ulimit -n, ulimit -u), or end other programs";
+    graphmill_core::Error::invalid(format!("{what}: {why}; {fix}")).into()
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let document = json!({ "error": { "what": self.what, "why": self.why, "fix": self.fix } });

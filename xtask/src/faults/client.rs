@@ -1,5 +1,5 @@
-//! Client of a service under test: asks every question of its row once the service listens, and then
-//! ends the service.
+//! Client of a service under test: asks every question of its row once the service listens, and
+//! then ends the service.
 
 #![allow(unsafe_code, reason = "system calls")]
 
@@ -18,8 +18,8 @@ use std::{
 
 use anyhow::Result;
 
-/// Longest time in which a service must begin to listen, and to end after its signal. One that needs
-/// longer is killed, which is a problem of its own.
+/// Longest time in which a service must begin to listen, and to end after its signal. One that
+/// needs longer is killed, which is a problem of its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest time of an answer, after which the client asks again.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -41,8 +41,8 @@ pub(super) struct Question {
 /// Answers in the order of the questions; `None` for a question without one.
 pub(super) type Answers = Vec<Option<String>>;
 
-/// Runs `work`, which reports the process of a service, beside a client that asks `questions` of it.
-/// `messages` receives the service's standard error. Without questions there is no client.
+/// Runs `work`, which reports the process of a service, beside a client that asks `questions` of
+/// it. `messages` receives the service's standard error. Without questions there is no client.
 pub(super) fn attended<T>(
     questions: &[Question],
     messages: &Path,

@@ -88,8 +88,8 @@ impl Limit {
     }
 }
 
-/// Script that runs the program in a new control group, which it removes at the end. The signal that
-/// ends a service does not end the script.
+/// Script that runs the program in a new control group, which it removes at the end. The signal
+/// that ends a service does not end the script.
 fn group(controller: &str, v1: (&str, &str), v2: (&str, &str)) -> String {
     format!(
         "root=/sys/fs/cgroup; file={}; value='{}'

@@ -59,11 +59,11 @@ pub(super) enum Effect {
 ///
 /// Others are left out. `futex` fails only for arguments that the standard library never passes,
 /// and the library may not return then. `brk` has no error for the C library to see: a failed call
-/// returns the old end. Reads and writes of the counters and socket pairs by which threads wake each
-/// other (eventfd(2), socketpair(2)) fail only for arguments that the runtime of the service never
-/// passes, and it may panic then. Results of `close`, `munmap` and calls on signals are of no use to the
-/// program, which can only go on or end. Waiting calls (`poll`, `epoll_wait`, `nanosleep`) are
-/// repeated by their callers.
+/// returns the old end. Reads and writes of the counters and socket pairs by which threads wake
+/// each other (eventfd(2), socketpair(2)) fail only for arguments that the runtime of the service
+/// never passes, and it may panic then. Results of `close`, `munmap` and calls on signals are of no
+/// use to the program, which can only go on or end. Waiting calls (`poll`, `epoll_wait`,
+/// `nanosleep`) are repeated by their callers.
 pub(super) const KINDS: &[Kind] = &[
     kind("open", &[libc::SYS_openat, libc::SYS_open], libc::EIO),
     kind(
@@ -175,9 +175,9 @@ pub(super) fn is_permitted() -> Result<bool> {
     }
 }
 
-/// Runs `command` with `fault` and returns how it ended, and whether it came to the fault. `started`
-/// receives the process. Only one process may be traced at a time, and the caller may have no other
-/// children.
+/// Runs `command` with `fault` and returns how it ended, and whether it came to the fault.
+/// `started` receives the process. Only one process may be traced at a time, and the caller may
+/// have no other children.
 pub(super) fn run(command: &mut Command, fault: Fault, started: &dyn Fn(u32)) -> Result<(End, bool)> {
     // SAFETY: between fork and exec the closure calls ptrace only, which is safe there.
     unsafe {

@@ -11,8 +11,9 @@ use graphmill_core::{Error, Result};
 use super::{Disk, Real, disk::parent, sync_dir};
 
 /// Creates the directory `path` and its missing ancestors, and makes their names durable: also that
-/// of the lowest directory that exists, because a process that was killed before it synced the name,
-/// or that runs at this moment, may have made it. Its ancestors were durable before it was made.
+/// of the lowest directory that exists, because a process that was killed before it synced the
+/// name, or that runs at this moment, may have made it. Its ancestors were durable before it was
+/// made.
 ///
 /// Costs one sync more than directories are missing.
 ///
@@ -24,9 +25,9 @@ pub fn create_dirs(disk: &mut impl Disk, path: &Path) -> Result<()> {
     missing.into_iter().try_for_each(|dir| create(disk, dir).and_then(|()| sync_dir(disk, parent(dir))))
 }
 
-/// Makes the name of an existing directory durable. A parent that this process may not read, or on a
-/// file system that cannot be written or syncs no directories, as above a mount point, is left out:
-/// processes like this one make no durable names there.
+/// Makes the name of an existing directory durable. A parent that this process may not read, or on
+/// a file system that cannot be written or syncs no directories, as above a mount point, is left
+/// out: processes like this one make no durable names there.
 fn sync_name(disk: &mut impl Disk, dir: &Path) -> Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
 

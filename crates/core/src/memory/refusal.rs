@@ -155,7 +155,7 @@ mod tests {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let refused = || pool.install(|| rayon::join(|| (), || demand(&mut vec![0u8], usize::MAX)));
         assert!(matches!(catch(refused), Err(Error::Memory(_))));
-        let panic = catch_unwind(|| catch(|| panic!("a fault")));
+        let panic = catch_unwind(|| catch::<()>(|| panic!("a fault")));
         assert_eq!(*panic.unwrap_err().downcast_ref::<&str>().unwrap(), "a fault");
     }
 }

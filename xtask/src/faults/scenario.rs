@@ -291,10 +291,14 @@ impl<'s> Sandbox<'s> {
                 _ => self.scenario.arguments,
             };
             // a command may refuse to replace its whole target
-            let may_refuse = is_whole && !is_run && self.scenario.earlier.is_none();
+            let Scenario { target, earlier, .. } = self.scenario;
+            let may_refuse = is_whole && !is_run && target.is_some() && earlier.is_none();
             match self.must(arguments) {
                 Err(error) if !may_refuse => {
                     return Ok(Some(format!("after '{says}' it cannot be run again: {error}")));
+                }
+                Ok(answers) if answers != self.answers => {
+                    return Ok(Some(format!("after '{says}' another run gives other answers: {answers:?}")));
                 }
                 _ if self.result()? != self.reference => {
                     return Ok(Some(format!("after '{says}' another run gives other bytes")));

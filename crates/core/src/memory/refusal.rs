@@ -138,8 +138,8 @@ mod tests {
         let mut data = vec![7u64];
         // more than an address space, and more than any machine
         for len in [usize::MAX, usize::MAX / 64] {
-            for work in [demand_len::<u64> as fn(&mut _, _, _), |data, len, _| demand(data, len)] {
-                let error = catch(|| work(&mut data, len, 0)).unwrap_err();
+            for work in [demand_len::<u64> as fn(&mut _, _, u64), |data, len, _| demand(data, len)] {
+                let error = catch(|| work(&mut data, len, 0_u64)).unwrap_err();
                 assert!(matches!(error, Error::Memory(_)), "{error}");
                 assert!(
                     error.to_string().contains("bytes of memory") && error.to_string().contains("; lower")

@@ -30,13 +30,14 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
-    /// Number of requests of this thread until all further ones are refused, if any are. Requests
-    /// below [`LARGE`] are left out.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Number of requests of this thread until two are refused, if any are: one that asks for more
+    /// than is needed, and one for what is needed. Requests below [`LARGE`] are left out.
+    static LEFT: Cell<Option<isize>> = const { Cell::new(None) };
 }
 
-/// Bytes from which on a request may be refused: to report an error takes a little memory.
-const LARGE: usize = 4096;
+/// Bytes from which on a request may be refused: those of matrices, and not of the list of layers
+/// that hold them.
+const LARGE: usize = 8192;
 
 fn count() {
     COUNT.set(COUNT.get() + 1);
@@ -47,8 +48,8 @@ fn is_refused(bytes: usize) -> bool {
     match LEFT.get().filter(|_| bytes >= LARGE) {
         None => false,
         Some(left) => {
-            LEFT.set(Some(left.saturating_sub(1)));
-            left == 0
+            LEFT.set(Some(left - 1));
+            left == 0 || left == -1
         }
     }
 }

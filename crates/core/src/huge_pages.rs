@@ -4,19 +4,22 @@
 
 #![allow(unsafe_code, reason = "system calls")]
 
+use crate::memory;
+
 /// Vectors of fewer bytes are left alone: two huge pages.
 const SMALLEST: usize = 4 << 20;
 
 /// Lengthens `data` to `len` values, and asks the system for huge pages for it if it is large. The
 /// new values are `value`.
 ///
-/// A refusal costs speed only, and other systems than Linux are not asked. O(`len`).
+/// A refusal of huge pages costs speed only, and other systems than Linux are not asked. Unwinds as
+/// [`memory::demand`] if the system refuses the memory. O(`len`).
 pub fn lengthen<T: Copy>(data: &mut Vec<T>, len: usize, value: T) {
     if len <= data.len() {
         return;
     }
     let old = data.capacity();
-    data.reserve(len - data.len());
+    memory::demand(data, len - data.len());
     if data.capacity() > old {
         prefer(data);
     }

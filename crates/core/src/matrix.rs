@@ -31,7 +31,7 @@ mod view;
 use std::ops::Range;
 
 use self::{file::FileValues, mirror::Mirror};
-use crate::{Block, SparseRows, huge_pages};
+use crate::{Block, SparseRows, huge_pages, memory};
 
 pub use self::{
     slots::Slots,
@@ -46,7 +46,8 @@ pub use self::{
 struct Line([f32; 16]);
 
 /// `rows x cols`, row-major. Resizing keeps the memory, so a matrix that lives across batches stops
-/// allocating once it has seen the largest of them.
+/// allocating once it has seen the largest of them. If the system refuses memory, the thread
+/// unwinds ([`memory::demand`]).
 pub struct Matrix {
     rows: usize,
     cols: usize,
@@ -60,7 +61,7 @@ impl Clone for Matrix {
     fn clone(&self) -> Self {
         let (rows, cols) = (self.rows, self.cols);
         let storage = match self.mirror.fetched(rows * cols) {
-            Some(newest) => Storage::Owned(newest.to_vec()),
+            Some(newest) => Storage::Owned(copied(newest)),
             None => self.storage.copy(),
         };
         Self { rows, cols, storage, mirror: Mirror::default() }
@@ -89,19 +90,26 @@ impl Storage {
     /// A copy in memory. Tables are shared.
     fn copy(&self) -> Self {
         match self {
-            Self::Owned(data) => Self::Owned(data.clone()),
+            Self::Owned(data) => Self::Owned(copied(data)),
             Self::Shared(table) => Self::Shared(table.clone()),
             Self::SparseTable(rows) => Self::SparseTable(rows.clone()),
             Self::Sparse(block) => Self::Sparse(block.clone()),
             Self::Slots(rows) => Self::Slots(rows.clone()),
             Self::File(values) => {
                 let values = values.values();
-                let mut lines = vec![Line([0.0; 16]); values.len().div_ceil(16)];
+                let mut lines: Vec<Line> = memory::demand_zeros(values.len().div_ceil(16));
                 bytemuck::cast_slice_mut(&mut lines)[..values.len()].copy_from_slice(values);
                 Self::Owned(lines)
             }
         }
     }
+}
+
+/// A copy of lines. Unwinds as [`memory::demand`].
+fn copied(lines: &[Line]) -> Vec<Line> {
+    let mut copy = Vec::new();
+    memory::demand_copy(&mut copy, lines);
+    copy
 }
 
 impl Default for Matrix {
@@ -156,11 +164,10 @@ impl Matrix {
         let values = self.rows * self.cols;
         let Storage::Owned(data) = &mut self.storage else { return };
         if let Some(newest) = self.mirror.fetched(values) {
-            data.clear();
-            data.extend_from_slice(newest);
+            memory::demand_copy(data, newest);
         }
-        self.mirror.forget_device();
         huge_pages::lengthen(data, values.div_ceil(16), Line([0.0; 16]));
+        self.mirror.forget_device();
     }
 
     /// Adds columns of zeros at the end of each row, up to `cols`, in place. O(rows cols).

@@ -1,14 +1,19 @@
 //! Memory of the machine and the limits of this process, and allocation of sizes that a file
 //! declares: an implausible size is rejected with a message, and never aborts. (Every reader first
 //! limits the size by the bytes that are present; this is the last line of defence.)
+//!
+//! Intermediate results, whose sizes follow from options and draws, grow by [`demand`].
 
 #![forbid(unsafe_code)]
 
 mod limits;
+mod refusal;
 
 use std::{fs, sync::OnceLock};
 
 use bytemuck::Zeroable;
+
+pub use refusal::{catch, demand, demand_copy, demand_len, demand_zeros, refusal};
 
 use crate::{Error, Result};
 

@@ -20,7 +20,6 @@ mod time;
 
 use std::{
     collections::{HashMap, VecDeque},
-    num::NonZero,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -30,7 +29,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Driver, Ending, Outgoing, may_spin};
+use driver::{Driver, Ending, Outgoing, may_spin_here};
 use graphmill_core::{Error, Result};
 pub use queue::IN_FLIGHT_BYTES;
 use time::{Machine, Time};
@@ -100,11 +99,14 @@ pub struct MessengerOptions {
     pub patience: Duration,
     /// Number of service threads.
     pub threads: usize,
+    /// True to poll without pauses for a short time after a message, on a machine with two cores or
+    /// more for each of its ranks. False if its ranks compute with more threads than it has cores.
+    pub may_spin: bool,
 }
 
 impl Default for MessengerOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), threads: 1 }
+        Self { patience: Duration::from_secs(60), threads: 1, may_spin: true }
     }
 }
 
@@ -196,8 +198,7 @@ impl Messenger {
             let shared = Arc::new(Shared::new(transport.rank(), transport.size(), options, out, time));
             let _ = ready.send(Ok(shared.clone()));
             let spawn = Box::new(move |answer: Box<dyn FnOnce() + Send>| threads.spawn(answer));
-            let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-            let spins = may_spin(cores, transport.ranks_on_host());
+            let spins = options.may_spin && may_spin_here(&transport);
             Driver::new(shared, transport, spawn, outbox).spinning(spins).drive();
         });
         let thread = thread.map_err(|e| Error::invalid(format!("cannot start the transport thread: {e}")))?;

@@ -199,11 +199,11 @@ fn open_files(limits: &str) -> Finding {
 }
 
 fn disk(dir: &Path) -> Finding {
-    match (graphmill_core::disk::free(dir), trial_file(dir)) {
-        (Ok(free), Ok(_)) => {
+    match (graphmill_core::disk::free(dir), trial_file(dir).and_then(TemporaryFile::remove)) {
+        (Ok(free), Ok(())) => {
             Finding::good("disk", format!("{} free in {}", units::bytes(free), dir.display()))
         }
-        (Err(error), Ok(_)) if error.kind() == std::io::ErrorKind::Unsupported => {
+        (Err(error), Ok(())) if error.kind() == std::io::ErrorKind::Unsupported => {
             Finding::good("disk", format!("{} can be written", dir.display()))
         }
         (Err(error), _) => Finding::fault("disk", format!("{}: {error}", dir.display()), "check the mount"),
@@ -227,7 +227,11 @@ fn reads(dir: &Path) -> Finding {
         return Finding::note(part, "not tried: the directory cannot be written", "see disk");
     };
     let disk = Disk::open(file.path(), 0, 16, TableType::F32, TRIAL_BYTES / 64, &DiskOptions::default());
-    match disk.map(|disk| (disk.reader(), disk.block().is_some())) {
+    let found = disk.map(|disk| (disk.reader(), disk.block().is_some()));
+    if let Err(error) = file.remove() {
+        return Finding::fault(part, error.to_string(), "remove the file, and check the mount");
+    }
+    match found {
         Ok((ReaderKind::Uring, true)) => Finding::good(part, "io_uring, past the page cache"),
         Ok((ReaderKind::Uring, false)) => Finding::note(
             part,

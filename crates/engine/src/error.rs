@@ -79,7 +79,7 @@ pub enum Error {
         /// Bytes of the whole device.
         budget: u64,
     },
-    /// A stage of a batch panicked: a bug of this program, or a failed memory allocation.
+    /// A stage of a batch panicked: a bug of this program.
     #[error("batch {batch} failed: the {stage} stage panicked: {message}; please report this")]
     Panicked {
         /// Name of the stage.

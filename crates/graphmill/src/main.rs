@@ -12,6 +12,8 @@ mod work;
 
 use std::process::ExitCode;
 
+use graphmill_core::memory;
+
 #[cfg(unix)]
 #[global_allocator]
 static ALLOCATOR: fatal::Allocator = fatal::Allocator;
@@ -29,7 +31,8 @@ fn main() -> ExitCode {
         Ok(matches) => matches,
         Err(error) => return output::usage(&error, json),
     };
-    match commands::run(&matches) {
+    // refused memory of an intermediate result unwinds to here, unless it was that of a batch
+    match memory::catch(|| commands::run(&matches)).unwrap_or_else(|refused| Err(refused.into())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = output::failure(&error, json && ranks::is_first());

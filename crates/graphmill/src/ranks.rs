@@ -103,15 +103,27 @@ pub(crate) fn partition(config: &TrainConfig) -> Result<Option<Partition>> {
     }
 }
 
+/// Number of cores that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Number of threads of this process: as configured, or its share of the machine's cores.
 pub(crate) fn threads(config: &TrainConfig) -> usize {
-    match launch() {
-        Some(Launch { local_size, .. }) if config.threads == 0 => {
-            let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            (cores / local_size.max(1)).max(1)
-        }
-        _ => config.threads,
+    launch().map_or(config.threads, |launch| threads_of(config, launch))
+}
+
+/// Number of threads of a process that a launcher started.
+fn threads_of(config: &TrainConfig, launch: Launch) -> usize {
+    match config.threads {
+        0 => (cores() / launch.local_size.max(1)).max(1),
+        threads => threads,
     }
+}
+
+/// Returns true if `ranks` ranks with `threads` threads each have a core for every thread.
+fn fits(threads: usize, ranks: usize, cores: usize) -> bool {
+    threads.saturating_mul(ranks) <= cores
 }
 
 /// Joins the other ranks; without a launcher this process is the only rank.
@@ -121,7 +133,8 @@ pub(crate) fn join(config: &TrainConfig) -> Result<Arc<Messenger>> {
     let is_store = launch().is_some_and(|launch| launch.rank + config.graph_stores >= launch.size);
     // a graph store has no other work
     let threads = if config.graph_stores > 0 && is_store { threads(config).max(1) } else { 1 };
-    let options = MessengerOptions { patience, threads };
+    let may_spin = launch().is_none_or(|launch| fits(threads_of(config, launch), launch.local_size, cores()));
+    let options = MessengerOptions { patience, threads, may_spin };
     let messenger = match launch() {
         Some(launch) if launch.size > 1 => join_ranks(options, launch)?,
         _ => Messenger::start(options, || Ok(local(1).remove(0)))?,
@@ -157,5 +170,25 @@ fn join_ranks(_: MessengerOptions, Launch { size, .. }: Launch) -> Result<Arc<Me
 pub(crate) fn abort(why: &str) {
     if let Some(messenger) = MESSENGER.get() {
         messenger.abort(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_with_more_threads_than_cores_do_not_fit() {
+        assert!(fits(2, 4, 8) && fits(1, 1, 1));
+        assert!(!fits(3, 4, 8) && !fits(1, 2, 1) && !fits(usize::MAX, 2, 8));
+    }
+
+    #[test]
+    fn a_rank_takes_its_share_of_the_cores_unless_it_is_configured() {
+        let launch = |local_size| Launch { rank: 0, size: 1024, local_size };
+        let config = |threads| TrainConfig { threads, ..TrainConfig::default() };
+        assert_eq!(threads_of(&config(0), launch(1)), cores());
+        assert_eq!(threads_of(&config(0), launch(2 * cores())), 1, "more ranks than cores");
+        assert_eq!(threads_of(&config(7), launch(2)), 7);
     }
 }

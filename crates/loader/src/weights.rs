@@ -25,7 +25,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Buffer, Graph, NodeId};
+use graphmill_core::{Block, Buffer, Graph, NodeId, memory};
 use rayon::prelude::*;
 
 use crate::prefetch::prefetch;
@@ -85,8 +85,8 @@ impl SymmetricWeights {
     pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
         let known = !edge_weight.is_empty();
-        edge_weight.resize(indices.len(), 0.0);
-        self_weight.resize(dst.len(), 0.0);
+        memory::demand_len(edge_weight, indices.len(), 0.0);
+        memory::demand_len(self_weight, dst.len(), 0.0);
         self.fill_rows(graph, known, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
     }
 

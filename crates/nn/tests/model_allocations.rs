@@ -1,4 +1,5 @@
-//! Training steps on batches of known shapes allocate nothing after a warm-up.
+//! Training steps on batches of known shapes allocate nothing after a warm-up, and a step whose
+//! memory is refused ends with an error.
 
 #![allow(unsafe_code, reason = "allocators of tests")]
 
@@ -7,9 +8,10 @@ mod support;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
+    ptr,
 };
 
-use graphmill_core::{Block, SparseRows};
+use graphmill_core::{Block, Error, SparseRows, memory};
 use graphmill_nn::{
     Activations, Matrix, Model, ModelConfig, ProductOrder, Projected, Reused,
     backend::Reference,
@@ -28,16 +30,38 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    /// Number of requests of this thread until two are refused, if any are: one that asks for more
+    /// than is needed, and one for what is needed. Requests below [`LARGE`] are left out.
+    static LEFT: Cell<Option<isize>> = const { Cell::new(None) };
 }
+
+/// Bytes from which on a request may be refused: those of matrices, and not of the list of layers
+/// that hold them.
+const LARGE: usize = 8192;
 
 fn count() {
     COUNT.set(COUNT.get() + 1);
 }
 
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate.
+/// Returns true if a request of this size is refused.
+fn is_refused(bytes: usize) -> bool {
+    match LEFT.get().filter(|_| bytes >= LARGE) {
+        None => false,
+        Some(left) => {
+            LEFT.set(Some(left - 1));
+            left == 0 || left == -1
+        }
+    }
+}
+
+// SAFETY: every call is forwarded unchanged to the system's allocator, or refused by null; counting
+// does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        if is_refused(layout.size()) {
+            return ptr::null_mut();
+        }
         // SAFETY: by the caller's guarantee.
         unsafe { System.alloc(layout) }
     }
@@ -54,6 +78,9 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        if is_refused(size) {
+            return ptr::null_mut();
+        }
         // SAFETY: by the caller's guarantee.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -127,6 +154,50 @@ fn training_steps_do_not_allocate_in_steady_state() {
                 assert_eq!(COUNT.get(), 0, "{config:?} {sparse}");
             }
         }
+    }
+}
+
+#[test]
+fn a_step_without_memory_ends_with_an_error_and_the_next_one_is_right() {
+    for name in ["sage", "gcn", "gat", "gin"] {
+        let config = ModelConfig { model: name.into(), hidden: 32, ..ModelConfig::default() };
+        let mut model = Model::new(&config, 24, 5, 1).unwrap();
+        let weighted = model.needs_symmetric_weights();
+        let blocks = [random_block(300, 700, weighted, 1), random_block(40, 300, weighted, 2)];
+        let x = random(blocks[0].num_src, 24, 3);
+        let orders = model.orders(&[[300, 700, 3000], [40, 300, 400]].map(|[dst, src, edges]| BlockShape {
+            dst,
+            src,
+            edges,
+        }));
+        let mut step = |acts: &mut Activations| -> Vec<u32> {
+            model.zero_grad(&Reference);
+            model.forward(&pass(true), &orders, &blocks, x.view(), acts);
+            acts.logits_and_grad().1.host().fill(0.1);
+            model.backward(&pass(true), &orders, &blocks, x.view(), acts);
+            acts.logits_and_grad().0.host().iter().map(|value| value.to_bits()).collect()
+        };
+        let expected = step(&mut Activations::default());
+        let mut allowed = 0;
+        loop {
+            let mut acts = Activations::default();
+            LEFT.set(Some(allowed));
+            let done = memory::catch(|| step(&mut acts));
+            LEFT.set(None);
+            match done {
+                Ok(bits) => {
+                    assert_eq!(bits, expected);
+                    break;
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Memory(_)), "{error}");
+                    assert!(error.to_string().contains("bytes of memory"), "{error}");
+                }
+            }
+            assert_eq!(step(&mut acts), expected, "{name} after {allowed} requests");
+            allowed += 1;
+        }
+        assert!(allowed > 4, "{name}: {allowed} requests");
     }
 }
 

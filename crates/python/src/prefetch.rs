@@ -17,6 +17,8 @@ use std::{
     time::Duration,
 };
 
+use graphmill_core::memory;
+
 use crate::fault::Fault;
 
 /// Time limit of dropping a prefetcher, which waits for its threads.
@@ -191,6 +193,9 @@ fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
         state.window.push_back(None);
         drop(state);
         let value = catch_unwind(AssertUnwindSafe(|| make(number))).unwrap_or_else(|panic| {
+            if let Some(refused) = memory::refusal(&*panic) {
+                return Err(Fault::Value(format!("batch {number}: {refused}")));
+            }
             let message =
                 panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             Err(Fault::Value(format!(

@@ -18,7 +18,7 @@ use crate::{
     EmbeddingCache, ServeOptions,
     batch::{Batched, Batcher, Bounds, Candidates, Nodes},
     body::Bodies,
-    failure::{Failure, refuse},
+    failure::{Failure, refuse, refused},
     metrics::Metrics,
     new_nodes::Turns,
 };
@@ -182,9 +182,7 @@ fn open(
 fn start<Q: Batched>(options: &ServeOptions, metrics: &Arc<Metrics>) -> Result<Arc<Batcher<Q>>> {
     let bounds = Bounds { window: options.window, nodes: options.max_batch };
     let started = Batcher::start(bounds, metrics.clone());
-    started
-        .map(Arc::new)
-        .map_err(|e| Error::usage(format!("the service cannot start a thread: {e}; raise its limits")))
+    started.map(Arc::new).map_err(|e| refused("the service cannot start a thread", e))
 }
 
 /// Opens a run on nodes and tries it on a node.

@@ -26,7 +26,10 @@ use graphmill_engine::{
 };
 use tokio::sync::oneshot;
 
-use crate::{failure::Failure, metrics::Metrics};
+use crate::{
+    failure::{Failure, unwound},
+    metrics::Metrics,
+};
 
 /// Candidates of a node that take as much of a batch as the node.
 const CANDIDATES: usize = 100;
@@ -296,14 +299,11 @@ fn answer<Q: Batched>(batch: Vec<Job<Q>>, shared: &Shared) {
     }
 }
 
-/// Answers of a batch. A panic fails this batch only.
+/// Answers of a batch. A panic, or a refusal of memory, fails this batch only.
 fn computed<Q: Batched>(questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
     let failed = StatusCode::INTERNAL_SERVER_ERROR;
     match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
         Ok(answers) => answers.map_err(|error| Failure::of(failed, "predict", &error)),
-        Err(_) => {
-            let why = "the computation failed in a way that it should not";
-            Err(Failure::new(failed, "predict", why, "report it with the log of the service"))
-        }
+        Err(payload) => Err(unwound("predict", &*payload)),
     }
 }

@@ -1,11 +1,12 @@
 //! Errors of requests: a status, and what failed, why, and how to fix it.
 
-use std::fmt;
+use std::{any::Any, fmt};
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use graphmill_core::memory;
 use graphmill_engine::Error;
 use serde_json::json;
 
@@ -43,6 +44,18 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Failure of work that unwound with this payload: memory was refused, or the program has a fault.
+pub(crate) fn unwound(what: &str, payload: &(dyn Any + Send)) -> Failure {
+    match memory::refusal(payload) {
+        Some(refused) => Failure::of(StatusCode::SERVICE_UNAVAILABLE, what, &refused.into()),
+        None => {
+            let why = "the computation failed in a way that it should not";
+            let fix = "report it with the log of the service";
+            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, what, why, fix)
+        }
+    }
+}
+
 /// A failure by the content of a question.
 pub(crate) fn refuse(why: impl Into<String>, fix: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)
@@ -52,6 +65,12 @@ pub(crate) fn refuse(why: impl Into<String>, fix: impl Into<String>) -> Failure 
 pub(crate) fn too_large(why: String, flag: &str) -> Failure {
     let fix = format!("send several requests, or start the service with a larger {flag}");
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "predict", why, fix)
+}
+
+/// Error of a service to which the system refuses threads, descriptors or sockets.
+pub(crate) fn refused(what: &str, why: impl fmt::Display) -> Error {
+    let fix = "raise the limits of this process (ulimit -n, ulimit -u), or end other programs";
+    graphmill_core::Error::invalid(format!("{what}: {why}; {fix}")).into()
 }
 
 impl IntoResponse for Failure {
@@ -70,5 +89,22 @@ impl IntoResponse for Failure {
             response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn refused_memory_is_a_busy_service_and_a_panic_a_fault() {
+        let failure =
+            |work: &dyn Fn()| unwound("predict", &*catch_unwind(AssertUnwindSafe(work)).unwrap_err());
+        let refused = failure(&|| memory::demand(&mut Vec::<u64>::new(), usize::MAX / 8));
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.why.contains("bytes of memory") && refused.fix.contains("--batch-size"), "{refused}");
+        assert_eq!(failure(&|| panic!("a fault")).status, StatusCode::INTERNAL_SERVER_ERROR);
     }
 }

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::{
-    failure::{Failure, refuse, too_large},
+    failure::{Failure, refuse, too_large, unwound},
     options::ServeOptions,
 };
 
@@ -340,13 +340,18 @@ pub(crate) async fn answer(
         answers
     };
     let answers = tokio::task::spawn_blocking(work).await;
-    let answers = answers.map_err(|_| stopped("the computation failed in a way that it should not"))?;
+    let answers = answers.map_err(|end| match end.try_into_panic() {
+        Ok(payload) => unwound("predict", &*payload),
+        Err(_) => stopped("the service stops"),
+    })?;
     answers.map_err(|error| Failure::of(status(&error), "predict", &error))
 }
 
-/// Status of a failed answer: of the service if a file or a device failed, else of the request.
+/// Status of a failed answer: of the service if memory, a file or a device failed, else of the
+/// request.
 fn status(error: &Error) -> StatusCode {
     match error {
+        Error::Graph(graphmill_core::Error::Memory(_)) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Graph(graphmill_core::Error::Io { .. } | graphmill_core::Error::Device(_)) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }

@@ -1,6 +1,13 @@
 //! The server: its socket, signals and end.
 
-use std::{net::SocketAddr, sync::Arc, thread::available_parallelism, time::Duration};
+use std::{
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    panic::catch_unwind,
+    sync::Arc,
+    thread::available_parallelism,
+    time::Duration,
+};
 
 use graphmill_engine::{Error, Result, saved::on::remove_stale_scratch};
 use tokio::{net::TcpListener, runtime, sync::Notify};
@@ -9,6 +16,7 @@ use crate::{
     ServeOptions,
     app::App,
     connections::{self, Bounds, allowed},
+    failure::refused,
     handlers::router,
 };
 
@@ -36,17 +44,14 @@ pub fn serve(
         log(&line);
     }
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let failed =
-        |what: &str, e: std::io::Error| Error::usage(format!("{what}: {e}; choose another --listen"));
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|e| failed("the service cannot start", e))?;
+    let runtime = start(threads)?;
     let log: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(log);
     let ended = runtime.block_on(async {
         let listener = TcpListener::bind(&addresses[..]).await;
-        let listener = listener.map_err(|e| failed(&format!("--listen {}", app.options.listen), e))?;
+        let listener = listener.map_err(|e| not_listening(&app.options.listen, &e))?;
         let stopping = Arc::new(Notify::new());
-        let signals = Signals::new().map_err(|e| failed("the service cannot take signals", e))?;
-        ready(listener.local_addr().map_err(|e| failed("the address is unknown", e))?);
+        let signals = Signals::new().map_err(|e| refused("the service cannot take signals", e))?;
+        ready(listener.local_addr().map_err(|e| refused("the address is unknown", e))?);
         let (of_signals, stopped) =
             (tokio::spawn(signals.handle(app.clone(), log.clone(), stopping.clone())), {
                 let stopping = stopping.clone();
@@ -67,6 +72,30 @@ pub fn serve(
     ended
 }
 
+/// Error of a service that cannot listen: of its address, or of the system.
+fn not_listening(listen: &str, error: &io::Error) -> Error {
+    let what = format!("--listen {listen}");
+    match error.kind() {
+        ErrorKind::AddrInUse
+        | ErrorKind::AddrNotAvailable
+        | ErrorKind::PermissionDenied
+        | ErrorKind::InvalidInput
+        | ErrorKind::Unsupported => Error::usage(format!("{what}: {error}; choose another --listen")),
+        _ => refused(&what, error),
+    }
+}
+
+/// Runtime with this number of threads for connections. The library panics if the system refuses
+/// the first of them, and goes on with fewer if it refuses another.
+fn start(threads: usize) -> Result<runtime::Runtime> {
+    let what = "the service cannot start";
+    let build = || runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    match catch_unwind(build) {
+        Ok(built) => built.map_err(|e| refused(what, e)),
+        Err(_) => Err(refused(what, "the system refuses a thread")),
+    }
+}
+
 /// Signals to the service.
 #[cfg(unix)]
 struct Signals {
@@ -77,7 +106,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             end: signal(SignalKind::terminate())?,
@@ -115,7 +144,7 @@ struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self)
     }
 
@@ -123,5 +152,26 @@ impl Signals {
         let _ = tokio::signal::ctrl_c().await;
         log("stopping: requests in flight are answered");
         stopping.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wrong_address_is_wrong_usage() {
+        for (kind, is_usage) in [
+            (ErrorKind::AddrInUse, true),
+            (ErrorKind::PermissionDenied, true),
+            (ErrorKind::OutOfMemory, false),
+            (ErrorKind::Other, false),
+        ] {
+            let error = not_listening("127.0.0.1:1", &kind.into());
+            assert_eq!(error.is_usage(), is_usage, "{kind:?}");
+            assert!(error.to_string().starts_with("--listen 127.0.0.1:1: "), "{error}");
+        }
+        let error = refused("the service cannot start", "no threads");
+        assert!(error.to_string().contains("ulimit -u") && !error.is_usage(), "{error}");
     }
 }

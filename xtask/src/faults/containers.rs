@@ -88,13 +88,15 @@ impl Limit {
     }
 }
 
-/// Script that runs the program in a new control group, which it removes at the end.
+/// Script that runs the program in a new control group, which it removes at the end. The signal
+/// that ends a service does not end the script.
 fn group(controller: &str, v1: (&str, &str), v2: (&str, &str)) -> String {
     format!(
         "root=/sys/fs/cgroup; file={}; value='{}'
 if [ -d $root/{controller} ]; then root=$root/{controller}; file={}; value='{}'; fi
 mkdir $root/graphmill-$$ 2>/dev/null || exit {IMPOSSIBLE}
 group=$root/graphmill-$$
+trap '' TERM
 status={IMPOSSIBLE}
 if (echo \"$value\" > $group/$file && echo $$ > $group/cgroup.procs) 2>/dev/null; then
     \"$0\" \"$@\"
@@ -113,6 +115,13 @@ fn restricted(program: &Path, restrict: fn() -> io::Result<()>) -> Command {
     // only, which is safe between fork and exec.
     unsafe { command.pre_exec(restrict) };
     command
+}
+
+/// Lets the program end with this process, however it ends.
+pub(super) fn end_with_parent(command: &mut Command) {
+    let restrict = || control(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0);
+    // SAFETY: calls prctl with constants only, which is safe between fork and exec.
+    unsafe { command.pre_exec(restrict) };
 }
 
 /// Calls prctl(2) and returns its error.

@@ -9,11 +9,14 @@
 //! - the process is killed before, or after, a system call of a kind that changes files,
 //! - an allocation of 4 KiB or more fails, if the program has debug assertions.
 //!
+//! A client asks the service (`serve`) its questions, and ends it.
+//!
 //! After each:
 //!
 //! 1. The command was killed, or ended by itself, with status 0 or 1, and an `error:` line if 1,
 //!    which names memory if an allocation failed. A panic, an abort or another signal is a fault of
-//!    the program.
+//!    the program. A service that ended with status 0 gave every answer of a run without faults,
+//!    if not at once then to the same question again; none gave another.
 //! 2. Its target has all the bytes that it had before (is missing, if it was), or all those of a
 //!    run without faults. The directory of a training run may be incomplete, and a replaced
 //!    directory may be missing on a file system that cannot exchange directories.
@@ -26,6 +29,8 @@
 //!
 //! Before, every command runs under every limit of [`containers`], and must give the same bytes.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod client;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod containers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -89,7 +94,12 @@ pub(crate) fn run(binary: &Path, words: &[&str]) -> Result<()> {
 
     let Parts { is_short, only, attack: wanted } = parse(words)?;
     let binary = std::fs::canonicalize(binary).with_context(|| format!("no program {}", binary.display()))?;
-    let chosen: Vec<_> = SCENARIOS.iter().filter(|scenario| scenario.arguments.contains(only)).collect();
+    let mut chosen: Vec<_> = SCENARIOS.iter().filter(|scenario| scenario.arguments.contains(only)).collect();
+    let built = scenario::parts(&binary)?;
+    let is_built = |part: &str| built.iter().any(|there| there == part);
+    for row in chosen.extract_if(.., |row| row.part.is_some_and(|part| !is_built(part))) {
+        eprintln!("faults: this program was built without the part for '{}'", row.arguments);
+    }
     let is_test = is_short && only.is_empty();
     let mut problems = if wanted.is_empty() { limits(&binary, &chosen, is_test)? } else { Vec::new() };
     if !tracer::is_permitted()? {

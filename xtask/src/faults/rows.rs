@@ -1,5 +1,7 @@
 //! Table of the commands under test, and the inputs that they share.
 
+use super::client::Question;
+
 /// Command under test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scenario {
@@ -13,6 +15,12 @@ pub(super) struct Scenario {
     pub(super) earlier: Option<&'static str>,
     /// Way to continue a run or a sweep.
     pub(super) resume: Option<Resume>,
+    /// Questions to the service that the command starts; empty for other commands.
+    pub(super) questions: &'static [Question],
+    /// True if the command examines the machine, so that a limit may be what it reports.
+    pub(super) examines: bool,
+    /// Optional part of the program without which the command does nothing.
+    pub(super) part: Option<&'static str>,
     /// Attacks of the short form.
     pub(super) short: &'static [Attacks],
 }
@@ -54,7 +62,22 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("triples/train.txt", TRIPLES),
     ("triples/valid.txt", "g\ts\tf\n"),
     ("triples/test.txt", "l\ts\tk\n"),
+    // the tables are written by commands
+    ("relbench/manifest.json", RELBENCH),
+    ("relbench/db/rows.txt", "0\n1\n2\n3\n4\n5\n6\n7\n"),
+    ("relbench/tasks/score/manifest.json", SCORE),
+    ("relbench/tasks/score/train.txt", "0\n1\n2\n3\n"),
+    ("relbench/tasks/score/val.txt", "4\n5\n"),
+    ("relbench/tasks/score/test.txt", "6\n7\n"),
 ];
+
+/// Keys of a database of RelBench.
+const RELBENCH: &str = "{\"tables\": {\"users\": {\"pkey\": \"node\"}, \
+                        \"visits\": {\"fkeys\": {\"node\": \"users\"}}}}";
+
+/// Task of a database of RelBench.
+const SCORE: &str = "{\"task_type\": \"regression\", \"entity_table\": \"users\", \
+                     \"entity_col\": \"node\", \"target_col\": \"embedding_0\"}";
 
 /// Stream of events.
 const VISITS: &str = "u,i,ts,label,idx\n1,5,10,0,1\n2,6,20,0,2\n3,7,30,0,3\n4,5,40,0,4\n1,6,50,0,5\n\
@@ -87,6 +110,38 @@ const TYPED: &[&str] = &["generate typed typed --nodes 200 --feature-dim 4"];
 
 const FACTS: &[&str] = &["import triples triples facts"];
 
+/// Commands that write the tables of the directory `relbench`.
+const DATABASE: &[&str] = &[
+    "embed trained --out relbench/db/users.parquet",
+    "predict trained --nodes relbench/db/rows.txt --out relbench/db/visits.parquet",
+    "embed trained --nodes relbench/tasks/score/train.txt --out relbench/tasks/score/train.parquet",
+    "embed trained --nodes relbench/tasks/score/val.txt --out relbench/tasks/score/val.parquet",
+    "embed trained --nodes relbench/tasks/score/test.txt --out relbench/tasks/score/test.parquet",
+];
+
+/// Questions for known nodes, drawn neighbours and new feature rows, and a reload between them.
+const OF_NODES: &[Question] = &[
+    Question { path: "/healthz", body: "" },
+    Question { path: "/v1/predict", body: "{\"ids\": [0, 7]}" },
+    Question { path: "/v1/predict", body: "{\"ids\": [3], \"seed\": 1}" },
+    Question { path: "/v1/reload", body: "{}" },
+    Question {
+        path: "/v1/predict",
+        body: "{\"new\": {\"features\": [[1, 0, 0, 0, 0, 0, 0, 1]], \"edges\": [[0, 300], [300, 7]]}}",
+    },
+];
+
+/// Questions for a node by its key, and for a new row of the imported tables, which is joined in a
+/// temporary directory.
+const OF_TABLES: &[Question] = &[
+    Question { path: "/v1/predict", body: "{\"keys\": [\"x\"]}" },
+    Question {
+        path: "/v1/predict",
+        body: "{\"new\": {\"rows\": [{\"id\": \"u\", \"size\": 3}], \
+               \"edges\": [{\"a\": \"u\", \"b\": \"x\"}]}}",
+    },
+];
+
 pub(super) const SCENARIOS: &[Scenario] = &[
     reads("info data").short(&[Calls]),
     writes("generate sbm new --nodes 300 --degree 6 --classes 4 --feature-dim 8", "new")
@@ -115,6 +170,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     writes("import events ml_visits.csv new", "new"),
     writes("import tgb wiki new", "new"),
     writes("import triples triples new", "new"),
+    writes("import relbench relbench new", "new").after(DATABASE),
     writes("export data npz new.npz", "new.npz"),
     writes("export data csv new", "new"),
     writes("partition data new --parts 2", "new"),
@@ -129,6 +185,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     reads("hotness data --fanout 5,5"),
     reads("plan data --hardware laptop --hidden 8 --fanout 5,5"),
     reads("datasets"),
+    Scenario { examines: true, ..reads("doctor") }.short(&[Calls]),
     // a page that a killed run left incomplete is replaced by the next one
     reads("man pages"),
     writes("predict trained --out new.csv", "new.csv"),
@@ -165,11 +222,29 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         resume: Some(Resume { marker: "new/sweep.json", arguments: "sweep --resume --out new" }),
         ..writes("sweep data --try lr=0.01,0.1 --epochs 1 --hidden 8 --fanout 3,3 --out new", "new")
     },
+    serves("serve trained --listen 127.0.0.1:0 --threads 2 --timeout 5", OF_NODES).short(&[Allocations]),
+    serves("serve run --listen 127.0.0.1:0 --threads 2 --timeout 5", OF_TABLES)
+        .after(&[TABLES, "train tables --epochs 1 --hidden 8 --fanout 5,5 --out run"]),
 ];
 
 /// Command that writes no files.
 const fn reads(arguments: &'static str) -> Scenario {
-    Scenario { arguments, inputs: &[], target: None, earlier: None, resume: None, short: &[] }
+    Scenario {
+        arguments,
+        inputs: &[],
+        target: None,
+        earlier: None,
+        resume: None,
+        questions: &[],
+        examines: false,
+        part: None,
+        short: &[],
+    }
+}
+
+/// Service that a client asks and ends.
+const fn serves(arguments: &'static str, questions: &'static [Question]) -> Scenario {
+    Scenario { questions, part: Some("serve"), ..reads(arguments) }
 }
 
 /// Command that writes `target`.

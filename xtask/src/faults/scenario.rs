@@ -3,15 +3,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
 
 use super::{
-    containers::{IMPOSSIBLE, Limit},
+    client::{Answers, attended},
+    containers::{IMPOSSIBLE, Limit, end_with_parent},
     rows::{COMMON, FILES, Scenario},
     tracer::{self, Effect, End, Fault, Kind},
 };
@@ -61,6 +63,8 @@ pub(super) struct Sandbox<'s> {
     may_be_missing: bool,
     /// Target of a run without faults.
     reference: Files,
+    /// Answers of a service without faults.
+    answers: Answers,
     /// All paths of the directory after a run without faults.
     whole: BTreeSet<PathBuf>,
 }
@@ -89,6 +93,7 @@ impl<'s> Sandbox<'s> {
             earlier: Files::new(),
             may_be_missing: true,
             reference: Files::new(),
+            answers: Answers::new(),
             whole: BTreeSet::new(),
         };
         for (name, text) in FILES {
@@ -107,7 +112,7 @@ impl<'s> Sandbox<'s> {
             let is_file = sandbox.earlier.keys().any(|name| name.as_os_str().is_empty());
             sandbox.may_be_missing = !is_file && !exchanges_directories(sandbox.dir.path())?;
         }
-        sandbox.must(scenario.arguments)?;
+        sandbox.answers = sandbox.must(scenario.arguments)?;
         sandbox.reference = sandbox.result()?;
         sandbox.whole = sandbox.paths()?;
         Ok(sandbox)
@@ -129,16 +134,48 @@ impl<'s> Sandbox<'s> {
         // few threads: each of their calls stops twice
         command.env("TMPDIR", self.path(TEMPORARY));
         command.env("RAYON_NUM_THREADS", "2").env("RUST_BACKTRACE", "0").env("GRAPHMILL_PROGRESS", "none");
+        if self.is_service(arguments) {
+            // its client signals the group, of which a shell that sets a limit is the first process
+            command.env_remove("GRAPHMILL_TOKEN").process_group(0);
+            end_with_parent(&mut command);
+        }
         Ok(command)
     }
 
-    /// Runs a command, which must succeed.
-    fn must(&self, arguments: &str) -> Result<()> {
-        let status = self.command(arguments)?.status().context("cannot start the program")?;
+    /// Returns true if the arguments are those of the service under test.
+    fn is_service(&self, arguments: &str) -> bool {
+        !self.scenario.questions.is_empty() && arguments == self.scenario.arguments
+    }
+
+    /// Runs `work` beside the client of the service, if the arguments are those of one.
+    fn attended<T>(
+        &self,
+        arguments: &str,
+        work: impl FnOnce(&dyn Fn(u32)) -> Result<T>,
+    ) -> Result<(T, Answers)> {
+        let questions = if self.is_service(arguments) { self.scenario.questions } else { &[] };
+        attended(questions, &self.path("messages"), work)
+    }
+
+    /// Runs a prepared command to its end. Returns the answers of a service, too.
+    fn status(&self, mut command: Command, arguments: &str) -> Result<(ExitStatus, Answers)> {
+        self.attended(arguments, |started| {
+            let mut child = command.spawn().context("cannot start the program")?;
+            started(child.id());
+            Ok(child.wait()?)
+        })
+    }
+
+    /// Runs a command, which must succeed. Returns the answers of a service, which must give all.
+    fn must(&self, arguments: &str) -> Result<Answers> {
+        let (status, answers) = self.status(self.command(arguments)?, arguments)?;
         if !status.success() {
             bail!("graphmill {arguments}: {status}: {}", self.messages());
         }
-        Ok(())
+        if answers.contains(&None) {
+            bail!("graphmill {arguments}: a question has no answer: {answers:?}");
+        }
+        Ok(answers)
     }
 
     /// Text on standard error.
@@ -168,15 +205,20 @@ impl<'s> Sandbox<'s> {
     /// here, and otherwise the problem, if any.
     pub(super) fn try_limit(&self, limit: &Limit, namespace: &str) -> Result<Option<Option<String>>> {
         self.reset()?;
-        let command = limit.command(self.binary, namespace)?;
-        let status = self.prepared(command, self.scenario.arguments)?.status()?;
+        let arguments = self.scenario.arguments;
+        let command = self.prepared(limit.command(self.binary, namespace)?, arguments)?;
+        let (status, answers) = self.status(command, arguments)?;
         if status.code() == Some(IMPOSSIBLE) {
             return Ok(None);
         }
         let says = self.messages();
+        let is_finding = self.scenario.examines && status.code() == Some(1) && says.starts_with("error: ");
         Ok(Some(match self.left(&says)? {
-            _ if !status.success() => Some(format!("{status}, and the last message is '{says}'")),
+            _ if !status.success() && !is_finding => {
+                Some(format!("{status}, and the last message is '{says}'"))
+            }
             _ if self.result()? != self.reference => Some(format!("it gives other bytes; {says}")),
+            _ if answers != self.answers => Some(format!("it gives other answers: {answers:?}; {says}")),
             left => left,
         }))
     }
@@ -185,19 +227,36 @@ impl<'s> Sandbox<'s> {
     /// otherwise the problem that it left, if any.
     pub(super) fn attack(&self, attack: Attack, number: u64) -> Result<Option<Option<String>>> {
         self.reset()?;
-        let mut command = self.command(self.scenario.arguments)?;
-        let (end, is_hit) = match attack {
-            Attack::Call(kind, effect) => tracer::run(&mut command, Fault { kind, number, effect })?,
+        let arguments = self.scenario.arguments;
+        let mut command = self.command(arguments)?;
+        let ((end, is_hit), answers) = match attack {
+            Attack::Call(kind, effect) => {
+                let fault = Fault { kind, number, effect };
+                self.attended(arguments, |started| tracer::run(&mut command, fault, started))?
+            }
             Attack::Allocation => {
-                let status = command.env(REFUSE, number.to_string()).status()?;
-                (End::of(status), self.text().contains(REFUSED))
+                command.env(REFUSE, number.to_string());
+                let (status, answers) = self.status(command, arguments)?;
+                ((End::of(status), self.text().contains(REFUSED)), answers)
             }
         };
-        Ok(if is_hit { Some(self.problem(attack, end)?) } else { None })
+        Ok(if is_hit { Some(self.problem(attack, end, &answers)?) } else { None })
+    }
+
+    /// A false answer of a service that ended so, or a missing one of a service that worked to its
+    /// end.
+    fn wrong_answer(&self, end: End, answers: &Answers) -> Option<String> {
+        let is_wrong = |(found, known): (&Option<String>, &Option<String>)| match found {
+            Some(_) => found != known,
+            None => end == End::Status(0),
+        };
+        let wrong = answers.iter().zip(&self.answers).position(is_wrong)?;
+        let question = self.scenario.questions[wrong];
+        Some(format!("{end:?}, and the answer to {question:?} is {:?}", answers[wrong]))
     }
 
     /// The first promise that a run which ended so breaks.
-    fn problem(&self, attack: Attack, end: End) -> Result<Option<String>> {
+    fn problem(&self, attack: Attack, end: End, answers: &Answers) -> Result<Option<String>> {
         let says = self.messages();
         let is_kill = matches!(attack, Attack::Call(_, Effect::KillBefore | Effect::KillAfter));
         match (attack, end) {
@@ -210,6 +269,9 @@ impl<'s> Sandbox<'s> {
             // the standard library's start of a thread, before any code of this project
             (_, End::Signal(libc::SIGABRT)) if self.text().contains(START_OF_THREAD) => return Ok(None),
             (_, other) => return Ok(Some(format!("{other:?}, and the last message is '{says}'"))),
+        }
+        if let Some(wrong) = self.wrong_answer(end, answers) {
+            return Ok(Some(format!("{wrong}; {says}")));
         }
         let found = self.result()?;
         let is_whole = found == self.reference;
@@ -229,10 +291,14 @@ impl<'s> Sandbox<'s> {
                 _ => self.scenario.arguments,
             };
             // a command may refuse to replace its whole target
-            let may_refuse = is_whole && !is_run && self.scenario.earlier.is_none();
+            let Scenario { target, earlier, .. } = self.scenario;
+            let may_refuse = is_whole && !is_run && target.is_some() && earlier.is_none();
             match self.must(arguments) {
                 Err(error) if !may_refuse => {
                     return Ok(Some(format!("after '{says}' it cannot be run again: {error}")));
+                }
+                Ok(answers) if answers != self.answers => {
+                    return Ok(Some(format!("after '{says}' another run gives other answers: {answers:?}")));
                 }
                 _ if self.result()? != self.reference => {
                     return Ok(Some(format!("after '{says}' another run gives other bytes")));
@@ -301,6 +367,16 @@ impl<'s> Sandbox<'s> {
         }
         Ok(paths)
     }
+}
+
+/// Optional parts with which the program was built.
+pub(super) fn parts(binary: &Path) -> Result<Vec<String>> {
+    let output =
+        Command::new(binary).args(["version", "--json"]).output().context("cannot start the program")?;
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let found = document["findings"][0]["found"].as_str().context("the program names no parts")?;
+    let names = found.split_once(", with ").map_or("", |(_, names)| names);
+    Ok(names.split(", ").map(String::from).collect())
 }
 
 /// Returns true if the file system of `dir` exchanges two directories in one step.

@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashSet,
-    io,
+    fs, io,
     os::unix::process::{CommandExt, ExitStatusExt},
     process::{Command, ExitStatus},
     ptr,
@@ -19,6 +19,18 @@ use anyhow::{Context, Result, bail};
 
 /// The program's first own system call: it ignores SIGXFSZ.
 const MARK: (i64, u64) = (libc::SYS_rt_sigaction, libc::SIGXFSZ as u64);
+
+/// Calls that may act on descriptors by which the threads of a process wake each other.
+const MESSAGES: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+];
 
 /// Kind of system calls, and the error with which one fails.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +59,11 @@ pub(super) enum Effect {
 ///
 /// Others are left out. `futex` fails only for arguments that the standard library never passes,
 /// and the library may not return then. `brk` has no error for the C library to see: a failed call
-/// returns the old end. Results of `close`, `munmap` and calls on signals are of no use to the
-/// program, which can only go on or end. Waiting calls (`poll`, `epoll_wait`, `nanosleep`) are
-/// repeated by their callers.
+/// returns the old end. Reads and writes of the counters and socket pairs by which threads wake
+/// each other (eventfd(2), socketpair(2)) fail only for arguments that the runtime of the service
+/// never passes, and it may panic then. Results of `close`, `munmap` and calls on signals are of no
+/// use to the program, which can only go on or end. Waiting calls (`poll`, `epoll_wait`,
+/// `nanosleep`) are repeated by their callers.
 pub(super) const KINDS: &[Kind] = &[
     kind("open", &[libc::SYS_openat, libc::SYS_open], libc::EIO),
     kind(
@@ -152,7 +166,7 @@ impl End {
 /// Returns false if this process may not trace its children, as in some containers.
 pub(super) fn is_permitted() -> Result<bool> {
     let fault = Fault { kind: KINDS[0], number: u64::MAX, effect: Effect::Error };
-    match run(&mut Command::new("true"), fault) {
+    match run(&mut Command::new("true"), fault, &|_| {}) {
         Ok(_) => Ok(true),
         Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
             Some(io::ErrorKind::PermissionDenied) => Ok(false),
@@ -161,9 +175,10 @@ pub(super) fn is_permitted() -> Result<bool> {
     }
 }
 
-/// Runs `command` with `fault` and returns how it ended, and whether it came to the fault. Only one
-/// process may be traced at a time, and the caller may have no other children.
-pub(super) fn run(command: &mut Command, fault: Fault) -> Result<(End, bool)> {
+/// Runs `command` with `fault` and returns how it ended, and whether it came to the fault.
+/// `started` receives the process. Only one process may be traced at a time, and the caller may
+/// have no other children.
+pub(super) fn run(command: &mut Command, fault: Fault, started: &dyn Fn(u32)) -> Result<(End, bool)> {
     // SAFETY: between fork and exec the closure calls ptrace only, which is safe there.
     unsafe {
         command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, ptr::null_mut::<u8>(), 0) {
@@ -172,6 +187,7 @@ pub(super) fn run(command: &mut Command, fault: Fault) -> Result<(End, bool)> {
         });
     }
     let child = command.spawn().context("cannot start the program")?;
+    started(child.id());
     let leader = child.id().cast_signed();
     let tracer = Tracer {
         fault,
@@ -262,6 +278,9 @@ impl Tracer {
         if is_message || !self.fault.kind.calls.contains(&call) {
             return Ok(());
         }
+        if MESSAGES.contains(&call) && wakes_threads(self.leader, registers.rdi) {
+            return Ok(());
+        }
         self.counted += 1;
         if self.counted == self.fault.number {
             self.is_hit = true;
@@ -285,6 +304,19 @@ impl Tracer {
             _ => Err(io::Error::last_os_error()).context("cannot kill the program"),
         }
     }
+}
+
+/// Returns true if the threads of a process wake each other by this descriptor: a counter, or a
+/// socket of a pair.
+fn wakes_threads(process: i32, descriptor: u64) -> bool {
+    let Ok(target) = fs::read_link(format!("/proc/{process}/fd/{descriptor}")) else { return false };
+    let target = target.to_string_lossy();
+    let socket = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+    let is_local = |number: &str| {
+        let sockets = fs::read_to_string(format!("/proc/{process}/net/unix")).unwrap_or_default();
+        sockets.lines().any(|line| line.split_whitespace().nth(6) == Some(number))
+    };
+    target == "anon_inode:[eventfd]" || socket.is_some_and(is_local)
 }
 
 /// Waits for a change of one traced thread, or of any if `thread` is -1.

@@ -4,7 +4,7 @@ use super::{
     Block,
     membership::{SLACK, keep},
 };
-use crate::{Error, Graph, NodeId, Result, prefetch::prefetch};
+use crate::{Error, Graph, NodeId, Result, memory, prefetch::prefetch};
 
 /// Numbering of nodes within a subgraph, reused from subgraph to subgraph.
 ///
@@ -36,8 +36,8 @@ impl Induce {
     ) -> Result<()> {
         let words = graph.num_nodes().div_ceil(64);
         if self.inside.len() < words {
-            self.inside.resize(words, 0);
-            self.local.resize(graph.num_nodes(), 0);
+            memory::demand_len(&mut self.inside, words, 0);
+            memory::demand_len(&mut self.local, graph.num_nodes(), 0);
         }
         for (i, &v) in (0..).zip(nodes) {
             self.inside[v as usize / 64] |= 1 << (v % 64);
@@ -46,12 +46,13 @@ impl Induce {
         block.clear();
         (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
         let mut kept = std::mem::take(&mut self.kept);
-        let found = self.edges(graph, nodes, block, &mut kept, each);
+        // the marks are cleared whether or not there is memory for the edges
+        let found = memory::catch(|| self.edges(graph, nodes, block, &mut kept, each));
         self.kept = kept;
         for &v in nodes {
             self.inside[v as usize / 64] = 0;
         }
-        found
+        found.and_then(|found| found)
     }
 
     fn edges(
@@ -70,9 +71,10 @@ impl Induce {
             let (start, end) = (rows[v as usize], rows[v as usize + 1]);
             let row = &neighbors[start as usize..end as usize];
             if kept.len() < row.len() + SLACK {
-                kept.resize(row.len() + SLACK, 0);
+                memory::demand_len(kept, row.len() + SLACK, 0);
             }
             let n = keep(&self.inside, row, kept);
+            memory::demand(indices, n);
             indices.extend(kept[..n].iter().map(|&offset| {
                 each(start + u64::from(offset));
                 self.local[row[offset as usize] as usize]

@@ -25,7 +25,7 @@ use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::{Block, Transposed};
-use crate::atomic_slice::atomics;
+use crate::{atomic_slice::atomics, memory};
 
 /// Smallest number of edges for [`spread`]: its two passes do twice the work of [`serial`], and win
 /// on two threads only if the latter misses the caches.
@@ -53,7 +53,7 @@ pub(super) fn serial(block: &mut Block) {
     let sources = block.num_grad_src();
     let Block { num_dst, indptr, indices, transposed: t, .. } = block;
     t.indptr.clear();
-    t.indptr.resize(sources + 1, 0);
+    memory::demand_len(&mut t.indptr, sources + 1, 0);
     for &u in indices.iter() {
         if (u as usize) < sources {
             t.indptr[u as usize + 1] += 1;
@@ -64,8 +64,8 @@ pub(super) fn serial(block: &mut Block) {
     }
     // Every entry is written below.
     let edges = t.indptr[sources] as usize;
-    t.dst.resize(edges, 0);
-    t.edge.resize(edges, 0);
+    memory::demand_len(&mut t.dst, edges, 0);
+    memory::demand_len(&mut t.edge, edges, 0);
     // indptr[u] serves as the write cursor of u and is shifted back afterwards.
     for (v, ends) in indptr.windows(2).enumerate().take(*num_dst) {
         for e in ends[0]..ends[1] {
@@ -86,9 +86,9 @@ pub(super) fn serial(block: &mut Block) {
 /// from `u` is the next in the row of `u`.
 pub(super) fn symmetric(block: &mut Block) {
     let Block { num_dst, indptr, indices, transposed: t, .. } = block;
-    t.indptr.clone_from(indptr);
-    t.dst.clone_from(indices);
-    t.edge.resize(indices.len(), 0);
+    memory::demand_copy(&mut t.indptr, indptr);
+    memory::demand_copy(&mut t.dst, indices);
+    memory::demand_len(&mut t.edge, indices.len(), 0);
     for (&u, e) in indices.iter().zip(0..) {
         let slot = &mut t.indptr[u as usize];
         t.edge[*slot as usize] = e;
@@ -110,7 +110,7 @@ pub(super) fn spread(block: &mut Block) {
     let chunks = indices.len().div_ceil(chunk);
 
     place.clear();
-    place.resize(chunks * buckets, 0);
+    memory::demand_len(place, chunks * buckets, 0);
     indices.par_chunks(chunk).zip(place.par_chunks_mut(buckets)).for_each(|(indices, count)| {
         let listed = indices.iter().filter(|&&u| (u as usize) < sources);
         listed.for_each(|&u| count[u as usize >> shift] += 1);
@@ -128,10 +128,10 @@ pub(super) fn spread(block: &mut Block) {
 
     // Every entry is written below.
     let edges = next as usize;
-    entries.resize(3 * edges, 0);
-    dst.resize(edges, 0);
-    edge.resize(edges, 0);
-    starts.resize(sources + 1, 0);
+    memory::demand_len(entries, 3 * edges, 0);
+    memory::demand_len(dst, edges, 0);
+    memory::demand_len(edge, edges, 0);
+    memory::demand_len(starts, sources + 1, 0);
     let shared = atomics(entries);
     indices.par_chunks(chunk).zip(place.par_chunks_mut(buckets)).enumerate().for_each(
         |(i, (part, place))| {

@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Line;
-use crate::accelerator::{Accelerator, DeviceMemory};
+use crate::{
+    accelerator::{Accelerator, DeviceMemory},
+    memory,
+};
 
 #[derive(Default)]
 pub(super) struct Mirror {
@@ -49,7 +52,7 @@ impl Mirror {
     pub(super) fn fetched(&self, values: usize) -> Option<&[Line]> {
         let own = self.own.as_ref().filter(|_| self.newest)?;
         Some(self.fetched.get_or_init(|| {
-            let mut lines = vec![Line([0.0; 16]); values.div_ceil(16)];
+            let mut lines: Vec<Line> = memory::demand_zeros(values.div_ceil(16));
             own.download(0, &mut bytemuck::cast_slice_mut(&mut lines)[..4 * values]);
             lines
         }))
@@ -57,7 +60,7 @@ impl Mirror {
 
     /// Zeros for a read of values that were never written.
     pub(super) fn unwritten(&self, values: usize) -> &[Line] {
-        self.fetched.get_or_init(|| vec![Line([0.0; 16]); values.div_ceil(16)])
+        self.fetched.get_or_init(|| memory::demand_zeros(values.div_ceil(16)))
     }
 
     /// The address of a copy of the host's newest values on the accelerator. `None` where it has no

@@ -1,7 +1,7 @@
 //! Rows in two memories: a cache that batches share, and the rows of one batch that it lacks.
 
 use super::{Line, Matrix, Storage, View};
-use crate::Buffer;
+use crate::{Buffer, memory};
 
 /// Rows of f32 in a cache, followed by those of a batch.
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ impl Matrix {
         rows.cached = Some(cached.clone());
         let values = staged * cols;
         if rows.staged.len() < values.div_ceil(16) {
-            rows.staged.resize(values.div_ceil(16), Line([0.0; 16]));
+            memory::demand_len(&mut rows.staged, values.div_ceil(16), Line([0.0; 16]));
         }
         &mut bytemuck::cast_slice_mut(&mut rows.staged)[..values]
     }

@@ -9,6 +9,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
+    mem,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, SystemTime},
@@ -71,11 +72,23 @@ impl TemporaryFile {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Removes the file, as a drop does, which reports no error.
+    ///
+    /// # Errors
+    /// The file cannot be removed; the message names it.
+    pub fn remove(mut self) -> Result<()> {
+        let path = mem::take(&mut self.0);
+        Real.remove_file(&path).map_err(|e| Error::io(&path, "remove", e))
+    }
 }
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        let _ = Real.remove_file(&self.0);
+        // without a name if it was removed
+        if !self.0.as_os_str().is_empty() {
+            let _ = Real.remove_file(&self.0);
+        }
     }
 }
 
@@ -171,6 +184,14 @@ mod tests {
         let file = TemporaryFile::new(&place, |file| file.write_all(b"bytes")).unwrap();
         assert_eq!((fs::read(file.path()).unwrap(), count()), (b"bytes".to_vec(), 1));
         drop(file);
+        assert_eq!(count(), 0);
+        let file = TemporaryFile::new(&place, |_| Ok(())).unwrap();
+        let name = file.path().to_path_buf();
+        fs::remove_file(&name).unwrap();
+        let error = file.remove().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: cannot remove: ", name.display())), "{error}");
+        TemporaryFile::new(&place, |_| Ok(())).unwrap().remove().unwrap();
+        assert_eq!(count(), 0);
         let failed = TemporaryFile::new(&place, |file| {
             file.write_all(b"a part")?;
             file.flush()?;

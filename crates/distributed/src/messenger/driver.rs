@@ -1,6 +1,7 @@
 //! Thread that drives the transport.
 
 use std::{
+    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, PoisonError,
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 
 use super::{
     ENDED, HEADER, Shared, header, kind, lock,
@@ -41,9 +42,18 @@ const FAILURE_REPORT_TIME: Duration = Duration::from_secs(1);
 const HEARTBEATS: u32 = 8;
 
 /// Returns true if the `ranks` ranks of a machine with `cores` cores may poll without pauses: each
-/// has a second core for its computations.
+/// has a second core for its computations. With more ranks than cores, a rank that polled would
+/// keep the core from the rank whose message it waits for.
 pub(super) fn may_spin(cores: usize, ranks: usize) -> bool {
-    cores >= 2 * ranks
+    cores / 2 >= ranks
+}
+
+/// Returns true if the driver of `transport` may poll without pauses on this machine. Cores count
+/// that the affinity and the quota of this process allow: a rank that its launcher bound to one
+/// core does not spin, however many cores the machine has.
+pub(super) fn may_spin_here(transport: &impl Transport) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    may_spin(cores, transport.ranks_on_host())
 }
 
 /// Command to the driver.
@@ -385,7 +395,10 @@ impl Shared {
                 let answer = || found.answer(from, &words[HEADER..], &mut said);
                 match catch_unwind(AssertUnwindSafe(answer)) {
                     Ok(answer) => answer.map_err(|error| error.to_string()),
-                    Err(_) => Err("a fault of the program while it answered; please report this".into()),
+                    Err(payload) => Err(match memory::refusal(&*payload) {
+                        Some(refused) => refused.to_string(),
+                        None => "a fault of the program while it answered; please report this".into(),
+                    }),
                 }
             }
         };

@@ -1,6 +1,6 @@
 use std::thread;
 
-use super::*;
+use super::{driver::may_spin, *};
 use crate::{
     Collective, local,
     transport::{FRAME_WORDS, Frame, local::Local},
@@ -16,7 +16,7 @@ pub(crate) fn on_ranks<T: Send>(
     let run = &run;
     thread::scope(|scope| {
         let start = |end: Local| {
-            let options = MessengerOptions { patience, threads: 1 };
+            let options = MessengerOptions { patience, ..MessengerOptions::default() };
             scope.spawn(move || run(Messenger::start(options, move || Ok(end)).unwrap()))
         };
         let ranks: Vec<_> = ends.into_iter().map(start).collect();
@@ -95,7 +95,7 @@ fn drivers_spin_for_a_limited_time_after_a_message_and_then_pause() {
     let clock = Clock::default();
     let start = |(rank, end): (usize, Local)| {
         let (out, outbox) = channel();
-        let options = MessengerOptions { patience: LONG, threads: 1 };
+        let options = MessengerOptions { patience: LONG, ..MessengerOptions::default() };
         let shared = Arc::new(Shared::new(rank, 2, options, out, Box::new(clock.clone())));
         let driver = Driver::new(shared.clone(), end, Box::new(|_| {}), outbox).spinning(rank == 0);
         (shared, driver)
@@ -119,7 +119,22 @@ fn drivers_spin_for_a_limited_time_after_a_message_and_then_pause() {
         assert_eq!(at(time + 19, &mut driver), none);
     }
     assert_eq!([1139, 1140].map(|micros| at(micros, &mut driver)), [none, pause]);
+}
+
+#[test]
+fn ranks_without_two_cores_each_never_spin() {
     assert!(may_spin(4, 2) && !may_spin(3, 2) && !may_spin(1, 1));
+    for cores in 0..40 {
+        let most = (0..40).rev().find(|&ranks| may_spin(cores, ranks));
+        assert_eq!(most, Some(cores / 2), "{cores} cores");
+        assert!(!may_spin(cores, usize::MAX));
+    }
+    // ranks that are threads share the cores of this process
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for ranks in [cores / 2 + 1, cores + 1] {
+        assert!(local(ranks).iter().all(|end| !may_spin_here(end)), "{ranks} ranks on {cores} cores");
+    }
+    assert_eq!(may_spin_here(&local(1)[0]), cores > 1);
 }
 
 #[test]
@@ -212,7 +227,7 @@ fn hanging_ranks_time_out_and_slow_ones_do_not() {
     let mut ends = local(2);
     let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
     let hang = Instant::now() + 3 * SHORT;
-    let options = MessengerOptions { patience: SHORT, threads: 1 };
+    let options = MessengerOptions { patience: SHORT, ..MessengerOptions::default() };
     let second = Messenger::start(options, move || Ok(Hangs(second, hang))).unwrap();
     let post = Messenger::start(options, move || Ok(first)).unwrap();
     thread::scope(|scope| {
@@ -272,7 +287,7 @@ fn transport_failures_reach_all_ranks_with_the_reason() {
         let mut ends = local(2);
         let (second, first) = (ends.pop().unwrap(), ends.pop().unwrap());
         let breaks = Instant::now() + SHORT;
-        let options = MessengerOptions { patience: LONG, threads: 1 };
+        let options = MessengerOptions { patience: LONG, ..MessengerOptions::default() };
         let alive = Arc::new(());
         let held = alive.clone();
         let second = Messenger::start(options, move || Ok(Breaks(second, breaks, way, held))).unwrap();
@@ -349,7 +364,8 @@ fn sums_overtake_rows_requested_before() {
     let (frames, frame) = (60, Duration::from_millis(10));
     let start = |end: Local| {
         let slow = Slow { end, frame, link: VecDeque::new(), next: Instant::now() };
-        Messenger::start(MessengerOptions { patience: LONG, threads: 1 }, move || Ok(slow)).unwrap()
+        Messenger::start(MessengerOptions { patience: LONG, ..MessengerOptions::default() }, move || Ok(slow))
+            .unwrap()
     };
     let posts: Vec<Arc<Messenger>> = local(2).into_iter().map(start).collect();
     thread::scope(|scope| {

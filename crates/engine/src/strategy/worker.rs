@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use graphmill_core::{Error as GraphError, memory};
 use graphmill_loader::feature::Link;
 use rayon::{ThreadPool, prelude::*};
 
@@ -186,11 +187,17 @@ fn depth<K: BatchKind>(scheduler: &Scheduler<K>, timeline: &Timeline) {
     }
 }
 
-/// Runs a stage of a batch; a panic becomes an error.
+/// Runs a stage of a batch; a panic, or a refusal of memory, becomes an error.
 pub(crate) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result<R>) -> Result<R> {
     // values that the stage has left half written are dropped or refilled from their beginning
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(Error::Panicked { stage: stage.name(), batch: batch + 1, message: message(&*panic) })
+        let (stage, batch) = (stage.name(), batch + 1);
+        Err(match memory::refusal(&*panic) {
+            Some(refused) => {
+                GraphError::Memory(format!("batch {batch} failed in the {stage} stage: {refused}")).into()
+            }
+            None => Error::Panicked { stage, batch, message: message(&*panic) },
+        })
     })
 }
 
@@ -198,4 +205,30 @@ pub(crate) fn attempt<R>(stage: Stage, batch: u64, work: impl FnOnce() -> Result
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the panic has no message").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_memory_of_a_stage_is_an_error_with_its_remedy() {
+        let demand = || {
+            memory::demand(&mut Vec::<u64>::new(), usize::MAX / 8);
+            Ok(())
+        };
+        let error = attempt(Stage::Train, 2, demand).unwrap_err();
+        assert!(matches!(error, Error::Graph(GraphError::Memory(_))), "{error}");
+        let message = error.to_string();
+        for part in [
+            "batch 3 failed in the train stage: ",
+            " bytes of memory ",
+            "lower --batch-size",
+            "--host-budget",
+        ] {
+            assert!(message.contains(part), "{part} is not in: {message}");
+        }
+        let panic = attempt(Stage::Sample, 0, || -> Result<()> { panic!("a fault") }).unwrap_err();
+        assert!(matches!(panic, Error::Panicked { batch: 1, .. }), "{panic}");
+    }
 }

@@ -63,7 +63,7 @@ pub(crate) fn on_ranks<T: Send>(
         let start = |(rank, end): (usize, Local)| {
             scope.spawn(move || {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-                let options = MessengerOptions { patience, threads: 1 };
+                let options = MessengerOptions { patience, ..MessengerOptions::default() };
                 let post = Messenger::start(options, move || Ok(end)).unwrap();
                 pool.install(|| run(rank, post))
             })

@@ -26,11 +26,12 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let mut findings = vec![version(), mpi()];
     findings.extend(doctor::examine(Path::new(".")));
     print(matches, &findings)?;
-    let faults: Vec<&str> = findings.iter().filter(|of| of.state == State::Fault).map(|of| of.part).collect();
+    let faults = findings.iter().filter(|of| of.state == State::Fault);
+    let faults: Vec<String> = faults.map(|of| format!("{}: {}", of.part, of.found)).collect();
     if faults.is_empty() {
         return Ok(());
     }
-    output::note(&format!("error: runs will fail: {}", faults.join(", ")));
+    output::note(&format!("error: runs will fail: {}", faults.join("; ")));
     std::process::exit(1)
 }
 

@@ -11,7 +11,7 @@
 //! the cache lines. Instead, the other threads draw while one relabels earlier draws: see
 //! [`crate::sampler`].
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 
 use super::{PREFETCH_DISTANCE, RUN};
 use crate::prefetch::prefetch;
@@ -27,7 +27,7 @@ pub struct Dense {
 impl Dense {
     /// Creates a table for a graph of `num_nodes` nodes.
     pub fn new(num_nodes: usize) -> Self {
-        Self { word: vec![0; num_nodes], base: 1, assigned: 0 }
+        Self { word: memory::demand_zeros(num_nodes), base: 1, assigned: 0 }
     }
 
     /// Forgets the previous batch and numbers `nodes` ([`super::Relabel::start`]).
@@ -56,7 +56,9 @@ impl Dense {
         for start in (0..ids.len()).step_by(RUN) {
             let end = (start + RUN).min(ids.len());
             let mut next = nodes.len();
-            nodes.resize(next + end - start, 0);
+            // if the memory is refused, the next batch must know the ids of this one
+            self.assigned = assigned;
+            memory::demand_len(nodes, next + end - start, 0);
             // No branch tests for new ids: it would be unpredictable, and a misprediction costs
             // more than the two unneeded stores.
             for i in start..end {

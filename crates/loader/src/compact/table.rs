@@ -19,9 +19,9 @@
 //!
 //! 16 to 64 bytes per node of the largest batch so far.
 
-use graphmill_core::{NodeId, keyed::GOLDEN};
+use graphmill_core::{NodeId, keyed::GOLDEN, memory};
 
-use super::PREFETCH_DISTANCE;
+use super::{PREFETCH_DISTANCE, RUN};
 use crate::prefetch::prefetch;
 
 /// Minimum number of slots.
@@ -70,14 +70,18 @@ impl Table {
 
     /// Replaces global ids by local ones ([`super::Relabel::relabel`]).
     pub fn relabel(&mut self, ids: &mut [NodeId], nodes: &mut Vec<NodeId>) {
-        for i in 0..ids.len() {
-            if let Some(&ahead) = ids.get(i + PREFETCH_DISTANCE) {
-                prefetch(&self.slot, self.home(ahead));
-            }
-            let (id, before) = (ids[i], self.assigned);
-            ids[i] = self.local(id);
-            if self.assigned > before {
-                nodes.push(id);
+        for start in (0..ids.len()).step_by(RUN) {
+            let end = (start + RUN).min(ids.len());
+            memory::demand(nodes, end - start);
+            for i in start..end {
+                if let Some(&ahead) = ids.get(i + PREFETCH_DISTANCE) {
+                    prefetch(&self.slot, self.home(ahead));
+                }
+                let (id, before) = (ids[i], self.assigned);
+                ids[i] = self.local(id);
+                if self.assigned > before {
+                    nodes.push(id);
+                }
             }
         }
     }
@@ -115,7 +119,7 @@ impl Table {
 
     #[cold]
     fn double(&mut self) {
-        let larger = vec![0; 2 * self.slot.len()];
+        let larger = memory::demand_zeros(2 * self.slot.len());
         let old = std::mem::replace(&mut self.slot, larger);
         let mask = self.slot.len() - 1;
         for slot in old.into_iter().filter(|slot| (slot >> 32) as u32 >= self.base) {

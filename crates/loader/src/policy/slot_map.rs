@@ -1,6 +1,6 @@
 //! Map between ids and slots: a dense array each way.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 
 use super::MISS;
 
@@ -20,7 +20,10 @@ pub(super) struct SlotMap {
 impl SlotMap {
     pub(super) fn new(num_ids: usize, capacity: usize) -> Self {
         let capacity = capacity.min(num_ids).min(MAX_SLOTS);
-        Self { slot_of: vec![MISS; num_ids], ids: Vec::with_capacity(capacity), capacity }
+        let (mut slot_of, mut ids) = (Vec::new(), Vec::new());
+        memory::demand_len(&mut slot_of, num_ids, MISS);
+        memory::demand(&mut ids, capacity);
+        Self { slot_of, ids, capacity }
     }
 
     pub(super) fn capacity(&self) -> usize {

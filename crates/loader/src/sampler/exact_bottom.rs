@@ -23,7 +23,7 @@
 //! O(D) for the bottom block, and `2 D` feature rows; a sampled hop draws `E` edges and reads up to
 //! `D + E` rows.
 
-use graphmill_core::{Block, Error, NodeId, Result, block::Aggregation};
+use graphmill_core::{Block, Error, NodeId, Result, block::Aggregation, memory};
 
 use super::{BatchRequest, MinibatchSampler, SamplerProperties, SplitSampler, Workspace};
 use crate::{Sampled, Seeds};
@@ -56,12 +56,15 @@ pub fn exact_bottom_block(count: NodeId, symmetric: bool, nodes: &mut Vec<NodeId
     let rows = nodes.len();
     block.clear();
     (block.num_dst, block.num_src, block.dst_ids) = (rows, 2 * rows, None);
+    memory::demand(&mut block.indptr, rows + 1);
+    memory::demand(&mut block.indices, rows);
     block.indptr.extend(0..=rows as u32);
     block.indices.extend(rows as u32..2 * rows as u32);
     if symmetric {
-        block.edge_weight.resize(rows, 1.0);
-        block.self_weight.resize(rows, 0.0);
+        memory::demand_len(&mut block.edge_weight, rows, 1.0);
+        memory::demand_len(&mut block.self_weight, rows, 0.0);
     }
+    memory::demand(nodes, rows);
     nodes.extend_from_within(..);
     nodes[rows..].iter_mut().for_each(|v| *v += count);
 }

@@ -37,7 +37,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
+use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -226,7 +226,7 @@ struct RowWeights {
 /// Fills the weights of a block's sources.
 fn weigh_by_source(weights: &[f32], block: &mut Block) {
     let Block { indices, edge_weight, .. } = block;
-    edge_weight.resize(indices.len(), 0.0);
+    memory::demand_len(edge_weight, indices.len(), 0.0);
     let runs = edge_weight.par_chunks_mut(1 << 14).zip(indices.par_chunks(1 << 14));
     runs.for_each(|(weight, indices)| {
         for (e, (weight, &u)) in weight.iter_mut().zip(indices).enumerate() {
@@ -241,6 +241,7 @@ fn weigh_by_source(weights: &[f32], block: &mut Block) {
 /// Copies the stored weights of the rows of `dst`.
 fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
     let stored = graph.edge_weight().unwrap_or_default();
+    memory::demand(&mut block.edge_weight, block.indices.len());
     for &v in dst {
         let row = graph.indptr()[v as usize] as usize..graph.indptr()[v as usize + 1] as usize;
         block.edge_weight.extend_from_slice(&stored[row]);

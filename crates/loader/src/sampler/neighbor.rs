@@ -31,7 +31,7 @@
 
 use std::sync::Mutex;
 
-use graphmill_core::{Block, Graph, NodeId, Result, keyed};
+use graphmill_core::{Block, Graph, NodeId, Result, keyed, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -90,7 +90,7 @@ pub fn draw_offsets(
     scratch.parallel = false;
     scratch.fit(1);
     let edges = count(graph, fanout, dst, scratch, indptr)?;
-    offsets.resize(edges, 0);
+    memory::demand_len(offsets, edges, 0);
     Draws { graph, names, fanout, key }.offsets(dst, indptr, offsets, &scratch.tables);
     Ok(())
 }
@@ -117,7 +117,7 @@ impl HopSampler for Neighbor {
         let key = request.hop_key();
         scratch.fit(rayon::current_num_threads());
         let edges = count(graph, fanout, dst, scratch, indptr)?;
-        indices.resize(edges, 0);
+        memory::demand_len(indices, edges, 0);
         let draws = Draws { graph, names: request.names, fanout, key };
         if scratch.parallel && dst.len().max(edges) >= 2 * MIN_TASK_LEN && rayon::current_num_threads() > 1 {
             draws.spread(dst, indptr, indices, &scratch.tables);
@@ -186,7 +186,7 @@ fn count(
         // a row's offsets have 32 bits as well
         if longest > u64::from(u32::MAX) { longest } else { edges }
     };
-    indptr.resize(dst.len() + 1, 0);
+    memory::demand_len(indptr, dst.len() + 1, 0);
     indptr[0] = 0;
     let ends = &mut indptr[1..];
     let edges = if scratch.parallel && dst.len() >= 2 * COUNT {

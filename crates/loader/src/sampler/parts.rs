@@ -7,7 +7,7 @@
 //!
 //! Relabelling goes from the first edge to the last, as without parts, so the result is the same.
 
-use graphmill_core::{Block, Error, NodeId, Result};
+use graphmill_core::{Block, Error, NodeId, Result, memory};
 
 use super::HopScratch;
 use crate::Relabel;
@@ -58,6 +58,7 @@ pub(super) fn draw_and_number(
         }
         std::mem::swap(front, back);
     }
+    memory::demand(nodes, new.len());
     nodes.extend_from_slice(new);
     Ok(())
 }
@@ -67,6 +68,10 @@ pub(super) fn append(part: &Block, block: &mut Block) -> Result<()> {
     let edges = block.num_edges() + part.num_edges();
     let Ok(_) = u32::try_from(edges) else { return Err(too_many(edges as u64)) };
     let before = block.num_edges() as u32;
+    memory::demand(&mut block.indptr, part.indptr.len() - 1);
+    memory::demand(&mut block.indices, part.indices.len());
+    memory::demand(&mut block.edge_weight, part.edge_weight.len());
+    memory::demand(&mut block.self_weight, part.self_weight.len());
     block.indptr.extend(part.indptr[1..].iter().map(|end| before + end));
     block.indices.extend_from_slice(&part.indices);
     block.edge_weight.extend_from_slice(&part.edge_weight);

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use graphmill_core::{Block, NodeId, Result};
+use graphmill_core::{Block, NodeId, Result, memory};
 
 use super::{
     BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerProperties,
@@ -132,8 +132,7 @@ impl HopStack {
             if bottom && layout.fused {
                 draw(nodes, scratch, block)?;
                 let mut ids = ids.unwrap_or_default();
-                ids.clear();
-                ids.extend_from_slice(nodes);
+                memory::demand_copy(&mut ids, nodes);
                 block.dst_ids = Some(ids);
                 block.num_src = graph.num_nodes();
                 continue;
@@ -146,6 +145,7 @@ impl HopStack {
                 let new = &mut parts.new;
                 new.clear();
                 relabel.relabel(&mut block.indices, nodes, new);
+                memory::demand(nodes, new.len());
                 nodes.extend_from_slice(new);
             }
             block.num_src = nodes.len();

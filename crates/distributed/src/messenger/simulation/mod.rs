@@ -175,7 +175,7 @@ impl<T: Send + 'static> Cluster<T> {
             resume: Mutex::new(resumed),
             is_dead: AtomicBool::new(false),
         });
-        let options = MessengerOptions { patience: PATIENCE, threads: 1 };
+        let options = MessengerOptions { patience: PATIENCE, ..MessengerOptions::default() };
         let shared = Arc::new(Shared::new(rank, size, options, out, Box::new(turns.clone())));
         let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
         let started = answers.clone();

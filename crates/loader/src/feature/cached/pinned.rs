@@ -7,6 +7,7 @@ use graphmill_core::{
     buffer::Buffer,
     keyed,
     matrix::{TableData, TableType},
+    memory,
 };
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
@@ -60,7 +61,8 @@ impl SlotMap {
         if ids.iter().enumerate().all(|(slot, &v)| slot == v as usize) {
             return Self::Boundary(ids.len() as u32);
         }
-        let mut slots = vec![MISS; num_nodes];
+        let mut slots = Vec::new();
+        memory::demand_len(&mut slots, num_nodes, MISS);
         for (slot, &v) in ids.iter().enumerate() {
             slots[v as usize] = slot as u32;
         }
@@ -69,7 +71,7 @@ impl SlotMap {
 
     /// Looks up the slot of each id.
     fn look_up(&self, ids: &[NodeId], slots: &mut Vec<u32>) {
-        slots.resize(ids.len(), 0);
+        memory::demand_len(slots, ids.len(), 0);
         let pairs = slots.par_iter_mut().with_min_len(MIN_TASK_LEN).zip(ids);
         match self {
             Self::Table(table) => pairs.for_each(|(slot, &v)| *slot = table[v as usize]),

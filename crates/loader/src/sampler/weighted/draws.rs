@@ -3,7 +3,7 @@
 use graphmill_core::{
     Block, NodeId,
     alias::{RowAlias, Rows},
-    keyed,
+    keyed, memory,
 };
 
 use super::{
@@ -43,6 +43,7 @@ impl Draws<'_> {
             }
             let positions = &scratch.positions;
             positions.iter().for_each(|&e| prefetch(neighbors, e as usize));
+            memory::demand(&mut block.indices, positions.len());
             block.indices.extend(positions.iter().map(|&e| neighbors[e as usize]));
         }
     }

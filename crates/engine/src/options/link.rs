@@ -2,7 +2,9 @@
 
 use crate::config::link_task::loss_name;
 pub use crate::config::{
-    link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, Positives, ReplacedEnds},
+    link::{
+        Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, LinkTimes, Positives, ReplacedEnds,
+    },
     link_task::{is_link, is_typed_link, seeds_are},
 };
 
@@ -16,6 +18,15 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
         return Ok(());
     }
     Err(format!("--loss {loss} does not use it; use --loss {reader}, or leave it out"))
+}
+
+/// Rule of the options of links at times in a run on one type.
+pub(super) fn at_times(config: &TrainConfig, _: &Key) -> Read {
+    Err(format!(
+        "--model {} reads no times of edges; use a model of types, such as --model rsage, which may read a \
+         graph of one type, or leave it out",
+        config.model
+    ))
 }
 
 /// The loss that reads an option.

@@ -323,6 +323,9 @@ fn edges_of_several_types_are_learned_together() {
     let many = [AT_OWN_TIMES, &[("eval_negatives", "0")]].concat();
     let message = train(dir.path(), &many).unwrap_err().to_string();
     assert!(message.contains("rank each among drawn candidates by --eval-negatives 100"), "{message}");
+    let random = [AT_OWN_TIMES, &[("split_edges", "70,15,15")]].concat();
+    let message = train(dir.path(), &random).unwrap_err().to_string();
+    assert!(message.contains("use --split-edges time:70,15,15"), "{message}");
     let inclusive = [AT_OWN_TIMES, &[("time_bound", "inclusive")]].concat();
     let message = train(dir.path(), &inclusive).unwrap_err().to_string();
     assert!(message.contains("use --time-bound strict"), "{message}");

@@ -238,7 +238,8 @@ pub struct LinkOptions {
     ///
     /// Rows are without times unless the task has some. With edges, each edge is learned and scored
     /// at its own time: it reads only edges of earlier times, and its negatives exist then. The
-    /// edges are split by time. Example: --link-times edges --split-edges time:80,10,10.
+    /// edges are split by time, time:85,5,10 if --split-edges is left out. Example: --link-times
+    /// edges --eval-negatives 100.
     #[arg(long, value_name = "WHICH")]
     pub link_times: LinkTimes,
     /// Drawn candidates that an edge with a time is ranked among; 0: all.

@@ -140,12 +140,13 @@ impl LinkEdges {
             false => format!("edge of type {}", relation.on),
         };
         for (edges, times) in self.parts.iter().zip(&of_parts) {
-            check_existence(data, (relation, &what), edges.iter().zip(times))?;
+            check_existence(data, (relation, &what[..]), edges.iter().zip(times))?;
         }
         let destinations = relation.candidates[1].clone();
         let exists = data.nodes[relation.types[1]].time.as_ref();
         let existing = exists.map(|exists| ExistingNodes::new(destinations, exists));
-        let both = self.undirected && !self.is_of_tasks;
+        let of_edges = options.link_times == LinkTimes::Edges;
+        let both = self.undirected && of_edges;
         let times = RowTimes { both, ..RowTimes::new(of_parts, existing) };
         if options.eval_negatives == 0 {
             check_counts(data, (relation, self.is_of_tasks), times.counts())?;
@@ -161,7 +162,7 @@ impl LinkEdges {
         // a row leads from its source to its destinations
         (self.undirected, self.pairs) = (false, [None, None]);
         self.times = Some(times);
-        if !self.is_of_tasks {
+        if of_edges {
             self.leave_out_lonely(data)?;
         }
         Ok(())

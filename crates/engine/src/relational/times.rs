@@ -39,6 +39,13 @@ impl RowTimes {
         self.of_parts.each_ref().map(|times| times.iter().collect::<BTreeSet<_>>().len())
     }
 
+    /// Returns true if a training edge is later than one that validates or tests.
+    pub(crate) fn train_is_later(&self) -> bool {
+        let [train, others @ ..] = &self.of_parts;
+        let first = others.iter().flatten().min();
+        train.iter().max().zip(first).is_some_and(|(last, first)| last > first)
+    }
+
     /// Time from which each of `count` rows of the table exists, if destinations have times; others
     /// always exist.
     pub(crate) fn of_nodes(&self, count: usize) -> Option<Vec<i64>> {

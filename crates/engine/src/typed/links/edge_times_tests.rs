@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use graphmill_core::NodeId;
-use graphmill_data::{TypedBuilder, TypedDataset};
+use graphmill_data::{TypedBuilder, TypedDataset, typed::EdgeType};
 use graphmill_loader::{
     BatchKey,
     time::{TimeDraw, TimeOptions},
@@ -160,7 +160,8 @@ impl Case {
                 prop_assert_eq!(seed[links.source[pair] as usize], (u, time));
                 let (other, at) = seed[links.destination[pair] as usize];
                 prop_assert_eq!(at, time);
-                prop_assert!(if pair == i { other == v } else { self.is_negative(u, other, time) });
+                let fits = if pair == i { other == v } else { self.is_negative(u, other, time) };
+                prop_assert!(fits, "{u} -> {other} at {time}");
             }
         }
         Ok(())
@@ -275,6 +276,29 @@ proptest! {
             case.check_edges(&*whole, key, seeds)?;
         }
     }
+}
+
+#[test]
+fn rows_of_a_task_that_are_edges_have_their_times() {
+    let events: Vec<Event> = (0..20).map(|i| (i % 5, (i * 3 + 1) % NODES, i64::from(i))).collect();
+    let (from, to): (Vec<u32>, Vec<u32>) = events.iter().map(|edge| (edge.0, edge.1)).unzip();
+    let times: Vec<i64> = events.iter().map(|edge| edge.2).collect();
+    let mut builder = TypedBuilder::new("shop");
+    builder.node_type("user", NODES as usize).features(1, vec![0.5f32; NODES as usize]);
+    builder.node_type("item", NODES as usize).features(1, vec![0.5f32; NODES as usize]);
+    builder.edge_type("user", "buys", "item").edges(from, to).time(times);
+    let rows = |numbers: std::ops::Range<u32>| numbers.collect::<Vec<u32>>();
+    let task = builder.task("next").on_edges(EdgeType::new("user", "buys", "item"));
+    task.split(rows(0..12), rows(12..16), rows(16..20));
+    let data = builder.build().unwrap();
+    let config = TrainConfig { task: "next".into(), ..config(Kind::Bipartite) };
+    let of = TypedLinks::new(&config, &data).unwrap();
+    let stored: Vec<i64> = data.edges[0].time.as_ref().unwrap().to_vec();
+    let expected = [&stored[..12], &stored[12..16], &stored[16..]];
+    let found = &of.edges.times.as_ref().unwrap().of_parts;
+    assert_eq!(found.each_ref().map(|times| &times[..]), expected);
+    // rows are in the order of the destinations, not of time
+    assert!(of.notes.iter().any(|note| note.contains("some edges that train are later")), "{:?}", of.notes);
 }
 
 #[test]

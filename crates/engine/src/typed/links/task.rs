@@ -184,6 +184,13 @@ fn at_times(
          batches and scores read what existed then",
         counts[0], counts[1], counts[2]
     )];
+    if times.train_is_later() && config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
+        notes.push(
+            "some edges that train are later than some that validate or test: the task does not split them by \
+             time, and scores may be too good"
+                .into(),
+        );
+    }
     if times.left_out > 0 {
         notes.push(format!(
             "{} training edges are not learned: their sources have an edge to every destination that exists at \

@@ -281,24 +281,31 @@ proptest! {
 #[test]
 fn rows_of_a_task_that_are_edges_have_their_times() {
     let events: Vec<Event> = (0..20).map(|i| (i % 5, (i * 3 + 1) % NODES, i64::from(i))).collect();
-    let (from, to): (Vec<u32>, Vec<u32>) = events.iter().map(|edge| (edge.0, edge.1)).unzip();
-    let times: Vec<i64> = events.iter().map(|edge| edge.2).collect();
-    let mut builder = TypedBuilder::new("shop");
-    builder.node_type("user", NODES as usize).features(1, vec![0.5f32; NODES as usize]);
-    builder.node_type("item", NODES as usize).features(1, vec![0.5f32; NODES as usize]);
-    builder.edge_type("user", "buys", "item").edges(from, to).time(times);
-    let rows = |numbers: std::ops::Range<u32>| numbers.collect::<Vec<u32>>();
-    let task = builder.task("next").on_edges(EdgeType::new("user", "buys", "item"));
-    task.split(rows(0..12), rows(12..16), rows(16..20));
-    let data = builder.build().unwrap();
-    let config = TrainConfig { task: "next".into(), ..config(Kind::Bipartite) };
-    let of = TypedLinks::new(&config, &data).unwrap();
-    let stored: Vec<i64> = data.edges[0].time.as_ref().unwrap().to_vec();
-    let expected = [&stored[..12], &stored[12..16], &stored[16..]];
-    let found = &of.edges.times.as_ref().unwrap().of_parts;
-    assert_eq!(found.each_ref().map(|times| &times[..]), expected);
-    // rows are in the order of the destinations, not of time
-    assert!(of.notes.iter().any(|note| note.contains("some edges that train are later")), "{:?}", of.notes);
+    // edges that train, validate and test, by their numbers in order of time
+    let found = |parts: [std::ops::Range<u32>; 3]| {
+        let (from, to): (Vec<u32>, Vec<u32>) = events.iter().map(|edge| (edge.0, edge.1)).unzip();
+        let mut builder = TypedBuilder::new("shop");
+        for name in ["user", "item"] {
+            builder.node_type(name, NODES as usize).features(1, vec![0.5f32; NODES as usize]);
+        }
+        let edges = builder.edge_type("user", "buys", "item").edges(from, to);
+        edges.time(events.iter().map(|edge| edge.2).collect::<Vec<i64>>());
+        let [train, valid, test] = parts.map(|rows| rows.collect::<Vec<u32>>());
+        builder.task("next").on_edges(EdgeType::new("user", "buys", "item")).split(train, valid, test);
+        let config = TrainConfig { task: "next".into(), ..config(Kind::Bipartite) };
+        TypedLinks::new(&config, &builder.build().unwrap()).unwrap()
+    };
+    let of = found([0..12, 12..16, 16..20]);
+    let times = &of.edges.times.as_ref().unwrap().of_parts;
+    for (part, (times, rows)) in times.iter().zip([0..12, 12..16, 16..20]).enumerate() {
+        let edges = of.edges.parts[part].iter().zip(times);
+        let mut all: Vec<Event> =
+            edges.map(|(edge, &time)| (of.edges.node(edge[0]).1, of.edges.node(edge[2]).1, time)).collect();
+        all.sort_unstable_by_key(|edge| edge.2);
+        assert_eq!(all, events[rows]);
+    }
+    let is_noted = |of: &TypedLinks| of.notes.iter().any(|note| note.contains("edges that train are later"));
+    assert!(!is_noted(&of) && is_noted(&found([8..20, 0..4, 4..8])));
 }
 
 #[test]

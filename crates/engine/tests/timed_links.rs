@@ -8,8 +8,8 @@ use graphmill_data::{
     typed::{self, EdgeType, TypedDataset, Verify},
 };
 use graphmill_engine::{
-    AnyDataset, Result, RunContext, RunDir, TrainConfig, observer::Quiet, record::Summary, saved::SavedRun,
-    typed::links::SavedTypedLinks,
+    AnyDataset, Result, RunContext, RunDir, TrainConfig, observer::Quiet, options::link::LinkOptions,
+    record::Summary, saved::SavedRun, typed::links::SavedTypedLinks,
 };
 
 use super::set::checked;
@@ -293,6 +293,22 @@ fn edges_at_their_own_times_are_learned_and_ranked_among_drawn_candidates() {
     assert!(without.0 != own.0, "edges without times are learned with later ones");
     assert!(found(&[("metric", "auc"), ("epochs", "1")]).1.is_some_and(|auc| auc > 0.5));
     assert!(found(&[("metric", "map@10"), ("epochs", "1")]).1.is_some());
+}
+
+#[test]
+fn edges_at_their_own_times_are_split_by_time_and_need_a_model_of_types() {
+    let dir = tempfile::tempdir().unwrap();
+    stream(dir.path(), i64::MAX);
+    let split = |options: &[(&str, &str)]| {
+        let config = config(dir.path(), &[&[("task", "user:buys:item")], options].concat()).unwrap();
+        config.own.get::<LinkOptions>().split_edges.to_string()
+    };
+    assert_eq!(split(&[]), "85,5,10");
+    assert_eq!(split(&[("link_times", "edges")]), "time:85,5,10");
+    assert_eq!(split(&[("link_times", "edges"), ("split_edges", "85,5,10")]), "85,5,10");
+    let one_type = [("task", "link"), ("model", "sage"), ("link_times", "edges")];
+    let message = checked(TrainConfig::default(), &one_type).unwrap_err().to_string();
+    assert!(message.contains("use a model of types"), "{message}");
 }
 
 #[test]

@@ -169,6 +169,9 @@ const VALUES: &[(&str, &str, &[Needs])] = &[
     ("disjoint", "0.5", &[&[]]),
     ("split_edges", "80,10,10", &[&[]]),
     ("candidates", "all", &[&[]]),
+    // refused for one type; tests/timed_links.rs changes runs by each of them
+    ("link_times", "edges", &[&[]]),
+    ("eval_negatives", "9", &[&[]]),
     ("margin", "2", &[&[]]),
     ("temperature", "1", &[&[]]),
     ("adversarial", "2", &[&[]]),

@@ -8,8 +8,8 @@ use graphmill_data::{
     typed::{self, EdgeType, TypedDataset, Verify},
 };
 use graphmill_engine::{
-    AnyDataset, Result, RunContext, RunDir, TrainConfig, observer::Quiet, record::Summary, saved::SavedRun,
-    typed::links::SavedTypedLinks,
+    AnyDataset, Result, RunContext, RunDir, TrainConfig, observer::Quiet, options::link::LinkOptions,
+    record::Summary, saved::SavedRun, typed::links::SavedTypedLinks,
 };
 
 use super::set::checked;
@@ -229,4 +229,120 @@ fn rows_that_would_read_their_own_edges_are_refused() {
     let message = error(Some(many.clone()), &many, &[]);
     let part = "the rows of task 'next' that test have 97 times, and all candidates are embedded for each";
     assert!(message.contains(part) && message.contains("--task user:buys:item"), "{message}");
+}
+
+/// Purchases as edges between users and items, each at its time. Those from `later` on have other
+/// items than the others suggest.
+fn stream(dir: &Path, later: i64) {
+    let mut builder = TypedBuilder::new("stream");
+    let group = |v: u32| v / (ITEMS / GROUPS);
+    let of_items = (0..ITEMS).flat_map(|v| (0..GROUPS).map(move |g| f32::from(u8::from(group(v) == g))));
+    builder.node_type("item", ITEMS as usize).features(GROUPS as usize, of_items.collect::<Vec<f32>>());
+    builder.node_type("user", USERS as usize).features(1, vec![1.0f32; USERS as usize]);
+    let events = (0..12u32).flat_map(|w| (0..USERS).map(move |u| (u, w, i64::from(w * USERS + u))));
+    let item_of = |(u, w, time): (u32, u32, i64)| match time < later {
+        true => item(u, w, w % EACH),
+        false => (item(u, w, w % EACH) + ITEMS / GROUPS) % ITEMS,
+    };
+    let (users, items): (Vec<u32>, Vec<u32>) = events.clone().map(|event| (event.0, item_of(event))).unzip();
+    let times: Vec<i64> = events.map(|event| event.2).collect();
+    for (name, shift) in [("buys", 0), ("sees", 1)] {
+        let items = items.iter().map(|v| (v + shift) % ITEMS).collect::<Vec<u32>>();
+        let edges = builder.edge_type("user", name, "item").edges(users.clone(), items);
+        edges.time(times.clone()).with_reverse(format!("{name}-by"));
+    }
+    builder.build().unwrap().save(dir).unwrap();
+}
+
+const AT_OWN_TIMES: &[(&str, &str)] = &[
+    ("task", "user:buys:item"),
+    ("split_edges", "time:70,15,15"),
+    ("link_times", "edges"),
+    ("eval_negatives", "10"),
+    ("epochs", "8"),
+];
+
+#[test]
+fn edges_at_their_own_times_are_learned_and_ranked_among_drawn_candidates() {
+    let dir = tempfile::tempdir().unwrap();
+    let [data, path] = ["data", "run"].map(|name| dir.path().join(name));
+    stream(&data, i64::MAX);
+    let run = RunDir::create(&path).unwrap();
+    let summary = train_to(&data, AT_OWN_TIMES, Some(&run)).unwrap();
+    let score = summary.test.score.unwrap();
+    // one of eleven candidates in random order has a mean of about 0.27
+    assert!(score > 0.4, "{score}");
+    assert_eq!(summary.test.metric, "mrr");
+    let saved = SavedRun::open(&path, false).unwrap();
+    let links = SavedTypedLinks::of(&saved).unwrap();
+    let scores = links.scores(&links.dataset(None).unwrap(), &graphmill_core::progress::Quiet).unwrap();
+    assert_eq!(scores.test, summary.test.score);
+    let names: Vec<&String> = scores.parts[1].scores.keys().collect();
+    let has = |metric: &str| names.iter().any(|name| *name == metric);
+    assert!(has("auc") && has("hits@10") && !has("recall@10"), "{names:?}");
+    let found = |options: &[(&str, &str)]| {
+        let summary = train(&data, &[AT_OWN_TIMES, options].concat()).unwrap();
+        (losses(&summary), summary.test.score)
+    };
+    let own = found(&[]);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert_eq!(own, pool.install(|| found(&[])));
+    let more = found(&[("eval_negatives", "20")]);
+    assert!(more.0 == own.0 && more.1 < own.1, "more candidates are harder to beat");
+    let without = found(&[("link_times", "rows"), ("eval_negatives", "0")]);
+    assert!(without.0 != own.0, "edges without times are learned with later ones");
+    assert!(found(&[("metric", "auc"), ("epochs", "1")]).1.is_some_and(|auc| auc > 0.5));
+    assert!(found(&[("metric", "map@10"), ("epochs", "1")]).1.is_some());
+}
+
+#[test]
+fn edges_at_their_own_times_are_split_by_time_and_need_a_model_of_types() {
+    let dir = tempfile::tempdir().unwrap();
+    stream(dir.path(), i64::MAX);
+    let split = |options: &[(&str, &str)]| {
+        let config = config(dir.path(), &[&[("task", "user:buys:item")], options].concat()).unwrap();
+        config.own.get::<LinkOptions>().split_edges.to_string()
+    };
+    assert_eq!(split(&[]), "85,5,10");
+    assert_eq!(split(&[("link_times", "edges")]), "time:85,5,10");
+    assert_eq!(split(&[("link_times", "edges"), ("split_edges", "85,5,10")]), "85,5,10");
+    let one_type = [("task", "link"), ("model", "sage"), ("link_times", "edges")];
+    let message = checked(TrainConfig::default(), &one_type).unwrap_err().to_string();
+    assert!(message.contains("use a model of types"), "{message}");
+}
+
+#[test]
+fn nothing_that_is_learned_depends_on_later_edges() {
+    let dir = tempfile::tempdir().unwrap();
+    let [whole, other] = ["whole", "other"].map(|name| dir.path().join(name));
+    stream(&whole, i64::MAX);
+    // from the first edge that tests
+    stream(&other, i64::from(12 * USERS) * 85 / 100);
+    let [whole, other] = [whole, other].map(|data| train(&data, AT_OWN_TIMES).unwrap());
+    assert_eq!(losses(&whole), losses(&other));
+    assert_eq!(whole.best.valid_score, other.best.valid_score);
+    assert!(whole.test.score > other.test.score, "the later edges are others");
+}
+
+#[test]
+fn edges_of_several_types_are_learned_together() {
+    let dir = tempfile::tempdir().unwrap();
+    stream(dir.path(), i64::MAX);
+    let both = ("task", "user:buys:item,user:sees:item");
+    let options = [both, ("decoder", "distmult"), ("split_edges", "time:70,15,15"), ("epochs", "2")];
+    let summary = train(dir.path(), &options).unwrap();
+    assert!(summary.test.score.is_some_and(|score| score > 0.0));
+    let message = train(dir.path(), &[both, ("epochs", "1")]).unwrap_err().to_string();
+    assert!(message.contains("--decoder dot"), "{message}");
+    let message = train(dir.path(), &[AT_OWN_TIMES, &[both]].concat()).unwrap_err().to_string();
+    assert!(message.contains("choose one with --task"), "{message}");
+    let many = [AT_OWN_TIMES, &[("eval_negatives", "0")]].concat();
+    let message = train(dir.path(), &many).unwrap_err().to_string();
+    assert!(message.contains("rank each among drawn candidates by --eval-negatives 100"), "{message}");
+    let random = [AT_OWN_TIMES, &[("split_edges", "70,15,15")]].concat();
+    let message = train(dir.path(), &random).unwrap_err().to_string();
+    assert!(message.contains("use --split-edges time:70,15,15"), "{message}");
+    let inclusive = [AT_OWN_TIMES, &[("time_bound", "inclusive")]].concat();
+    let message = train(dir.path(), &inclusive).unwrap_err().to_string();
+    assert!(message.contains("use --time-bound strict"), "{message}");
 }

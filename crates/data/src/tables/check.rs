@@ -2,7 +2,10 @@
 
 use graphmill_core::{Error, Result};
 
-use super::schema::{Names, TableSchema, TargetTable};
+use super::{
+    schema::{TableSchema, TargetTable},
+    schema_parts::{TableEnd, TaskFiles},
+};
 
 impl TableSchema {
     /// Checks the schema alone, without its tables.
@@ -34,22 +37,7 @@ impl TableSchema {
         let mut relations = Vec::new();
         for table in &self.edges {
             let place = format!("edges '{}'", table.kind);
-            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
-                match given {
-                    Some(name) if !known.contains(&name.as_str()) => {
-                        faults.push(unknown_type(&place, name, &known));
-                    }
-                    None if known.len() > 1 => {
-                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
-                    }
-                    _ => {}
-                }
-            }
-            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
-                if columns.is_empty() {
-                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
-                }
-            }
+            check_ends(table.ends(), &place, &known, &mut faults);
             if table.undirected && table.source != table.destination {
                 faults.push(format!(
                     "{place}: undirected needs one node type at both ends; use reverse = \"NAME\" instead"
@@ -72,21 +60,13 @@ impl TableSchema {
     fn check_tasks(&self, known: &[&str], faults: &mut Vec<String>) {
         for table in &self.targets {
             let place = format!("targets '{}'", table.task_name());
-            match &table.on {
-                Some(name) if !known.contains(&name.as_str()) => {
-                    faults.push(unknown_type(&place, name, known));
-                }
-                None if known.len() > 1 => {
-                    faults.push(format!("{place}: on is missing: name one of {}", known.join(", ")));
-                }
-                _ => {}
-            }
+            check_type(table.end(), &place, known, faults);
             for (name, columns) in [("id", &table.id), ("label", &table.label)] {
                 if columns.is_empty() {
                     faults.push(format!("{place}: {name} is missing: name its column"));
                 }
             }
-            check_files((&table.files, table.parts(), table.split.is_some()), &place, faults);
+            check_files(table.task_files(), &place, faults);
         }
         self.check_links(known, faults);
         let labels = self.nodes.iter().map(|table| &table.label);
@@ -115,36 +95,19 @@ impl TableSchema {
             if table.name.is_empty() {
                 faults.push(format!("{place}: name is empty: name the task"));
             }
-            for (end, given) in [("source", &table.source), ("destination", &table.destination)] {
-                match given {
-                    Some(name) if !known.contains(&name.as_str()) => {
-                        faults.push(unknown_type(&place, name, known));
-                    }
-                    None if known.len() > 1 => {
-                        faults.push(format!("{place}: {end} is missing: name one of {}", known.join(", ")));
-                    }
-                    _ => {}
-                }
-            }
-            for (end, columns) in [("src", &table.src), ("dst", &table.dst)] {
-                if columns.is_empty() {
-                    faults.push(format!("{place}: {end} is missing: name the column of the key"));
-                }
-            }
-            check_files((&table.files, table.parts(), table.split.is_some()), &place, faults);
+            check_ends(table.ends(), &place, known, faults);
+            check_files(table.task_files(), &place, faults);
         }
     }
 
     /// First table that names nodes of the type `kind` by their keys, for a message.
     fn place_of_keys(&self, kind: &str) -> Option<String> {
-        let is = |given: &Option<String>| match given {
-            Some(name) => name == kind,
-            None => self.nodes.len() == 1,
-        };
+        let is_only = self.nodes.len() == 1;
+        let is_of = |end: TableEnd| end.is_of(kind, is_only);
         let foreign = self.nodes.iter().find(|table| table.foreign_keys.iter().any(|key| key.to == kind));
-        let edges = self.edges.iter().find(|table| is(&table.source) || is(&table.destination));
-        let targets = self.targets.iter().find(|table| is(&table.on));
-        let links = self.links.iter().find(|table| is(&table.source) || is(&table.destination));
+        let edges = self.edges.iter().find(|table| table.ends().into_iter().any(is_of));
+        let targets = self.targets.iter().find(|table| is_of(table.end()));
+        let links = self.links.iter().find(|table| table.ends().into_iter().any(is_of));
         foreign
             .map(|table| format!("foreign keys of '{}'", table.kind))
             .or_else(|| edges.map(|table| format!("edges '{}'", table.kind)))
@@ -153,13 +116,31 @@ impl TableSchema {
     }
 }
 
-/// Adds the faults of the files of a table of a task, which is called `place`: those of all rows or
-/// of the parts, and true if there is a rule of the split.
-fn check_files(
-    (files, parts, has_rule): (&Names, Option<[&Names; 3]>, bool),
-    place: &str,
-    faults: &mut Vec<String>,
-) {
+/// Adds the faults of the ends of a table of edges or links, which is called `place`.
+fn check_ends(ends: [TableEnd; 2], place: &str, known: &[&str], faults: &mut Vec<String>) {
+    ends.iter().for_each(|end| check_type(*end, place, known, faults));
+    for TableEnd { key, columns, .. } in ends {
+        if columns.is_empty() {
+            faults.push(format!("{place}: {key} is missing: name the column of the key"));
+        }
+    }
+}
+
+/// Adds a fault if the node type of an end of a table, which is called `place`, is unknown, or is
+/// missing although there are several.
+fn check_type(end: TableEnd, place: &str, known: &[&str], faults: &mut Vec<String>) {
+    match end.node_type {
+        Some(name) if !known.contains(&name.as_str()) => faults.push(unknown_type(place, name, known)),
+        None if known.len() > 1 => {
+            faults.push(format!("{place}: {} is missing: name one of {}", end.name, known.join(", ")));
+        }
+        _ => {}
+    }
+}
+
+/// Adds the faults of the files of a table of a task, which is called `place`.
+fn check_files(of: TaskFiles, place: &str, faults: &mut Vec<String>) {
+    let TaskFiles { all: files, parts, has_rule, .. } = of;
     let Some([train, ..]) = parts else {
         if files.is_empty() {
             faults.push(format!(

@@ -79,10 +79,7 @@ impl EdgePlan {
     ) -> Result<Self> {
         let profiles = super::nodes::profile(&table, kept, &format!("types-of-edges-{index}"), faults)?;
         let name = table.name();
-        let end = |given: &Option<String>| {
-            given.as_ref().and_then(|name| types.iter().position(|kind| kind == name)).unwrap_or(0)
-        };
-        let ends = [end(&spec.source), end(&spec.destination)];
+        let ends = spec.ends().map(|end| end.number(types));
         let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
         let key = |names: Vec<String>, role: &str, roles: &mut Vec<Option<String>>, faults: &mut Faults| {
             let found: Vec<usize> =

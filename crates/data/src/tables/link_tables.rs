@@ -9,7 +9,6 @@ use super::{
     faults::{Faults, FaultyRows},
     kept::Kept,
     keys::{Ends, KeyColumns, NONE, NodeKeys, Unknown, shown},
-    nodes::profile,
     parts::{NodePart, TargetPart, TaskPart},
     plan::ColumnLine,
     profile::{Profile, Shape, parsed},
@@ -17,6 +16,7 @@ use super::{
     schema::{Dangling, LinkTable},
     source::Table,
     split::{self, SplitRule},
+    task_columns::TaskColumns,
     times::{self, TimeColumn, TimeUnit},
 };
 use crate::{
@@ -73,28 +73,18 @@ impl<'a> LinkTablePlan<'a> {
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = profile(&table, kept, &format!("types-of-links-{index}"), faults)?;
-        let name = table.name();
-        let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
-        let mut positions = |columns: &[String], role: &str, faults: &mut Faults| -> Vec<usize> {
-            let find = |column: &String| faults.take(&name, table.position(column));
-            let found: Vec<usize> = columns.iter().filter_map(find).collect();
-            found.iter().for_each(|&c| roles[c] = Some(role.into()));
-            found
-        };
-        let src = positions(&spec.src.list(), "key of the source", faults);
-        let dst = positions(&spec.dst.list(), "key of the destination", faults);
+        let mut columns = TaskColumns::read(&table, kept, &format!("types-of-links-{index}"), faults)?;
+        let src = columns.key(&spec.src.list(), "key of the source", faults);
+        let dst = columns.key(&spec.dst.list(), "key of the destination", faults);
+        let is_list = |c: usize| columns.profiles[c].shape().is_some_and(|(shape, _)| shape == Shape::List);
         let list = match dst[..] {
-            [c] => Some(c).filter(|&c| profiles[c].shape().is_some_and(|(shape, _)| shape == Shape::List)),
+            [c] => Some(c).filter(|&c| is_list(c)),
             _ => None,
         };
         if let Some(c) = list {
-            roles[c] = Some("keys of the destinations".into());
+            columns.roles[c] = Some("keys of the destinations".into());
         }
-        let time = times::column(&spec.time, &table, &profiles, None, faults);
-        if let Some((c, unit)) = time {
-            roles[c] = Some(unit.describe().into());
-        }
+        let time = columns.time(&spec.time, None, faults);
         let shares = match spec.split.as_deref().map(str::parse::<SplitRule>) {
             None => split::DEFAULT,
             Some(Ok(SplitRule::Time(column, shares))) if column == spec.time => shares,
@@ -108,22 +98,15 @@ impl<'a> LinkTablePlan<'a> {
                 split::DEFAULT
             }
         };
-        let lines = table.columns.iter().zip(roles).zip(&profiles).map(|((column, role), profile)| {
-            let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
-            let becomes = role.unwrap_or("ignored: not a column of links".into());
-            ColumnLine { column: column.clone(), becomes, features: 0, missing }
-        });
-        let number = |given: &Option<String>| {
-            let found = given.as_ref().and_then(|name| types.iter().position(|kind| kind == name));
-            found.unwrap_or(0)
-        };
-        let ends = [&spec.source, &spec.destination].map(number);
+        let lines = columns.lines("links");
+        let profiles = columns.profiles;
+        let ends = spec.ends().map(|end| end.number(types));
         Ok(Self {
             spec,
             index,
             ends,
             on: EdgeType::new(&types[ends[0]], &spec.name, &types[ends[1]]),
-            lines: lines.collect(),
+            lines,
             keys: [src, dst].map(|columns| KeyColumns::new(&columns, &profiles)),
             table,
             profiles,

@@ -59,6 +59,7 @@ mod resume_tests;
 mod rows;
 mod rule;
 mod schema;
+mod schema_parts;
 mod source;
 mod sources;
 mod split;
@@ -67,6 +68,7 @@ mod target_tables;
 #[cfg(test)]
 mod target_tests;
 mod targets;
+mod task_columns;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -16,6 +16,7 @@ use super::{
     removals::{RemovalPlan, Removals},
     report::{EdgeReport, EndReport, NodeReport, TableReport},
     schema::{Dangling, Names, TableSchema},
+    schema_parts::TaskFiles,
     source::{Dialect, Table, TableFile},
     sources::{Sources, TargetFiles},
     target_tables::TargetTablePlan,
@@ -99,10 +100,11 @@ impl<'a> Opener<'a> {
     fn task(
         &self,
         (kind, name): (&str, &str),
-        (all, parts): (&Names, Option<[&Names; 3]>),
-        (files, optional): (Vec<TableFile>, &[String]),
-        dialect: (Option<char>, Option<char>),
+        of: TaskFiles,
+        files: Vec<TableFile>,
+        optional: &[String],
     ) -> Result<Table> {
+        let TaskFiles { all, parts, dialect, .. } = of;
         let optional = if parts.is_some() { optional } else { &[] };
         let lists = parts.into_iter().flatten().filter(|names| !names.is_empty());
         let lists: Vec<&Names> = lists.collect();
@@ -186,18 +188,14 @@ impl<'a> Plans<'a> {
         let mut targets = Vec::new();
         for (spec, TargetFiles { files, parts }) in schema.targets.iter().zip(sources.targets) {
             let name = spec.task_name();
-            let (all, label) = ((&spec.files, spec.parts()), spec.label.list());
-            let dialect = (spec.separator, spec.quote);
-            let table = opener.task(("targets", &name), all, (files, &label), dialect)?;
+            let table = opener.task(("targets", &name), spec.task_files(), files, &spec.label.list())?;
             let known = like.and_then(|like| like.targets.get(&name));
             let at = (targets.len(), spec);
             targets.push(TargetTablePlan::new(at, &types, (table, parts), known, kept, &mut faults)?);
         }
         let mut links = Vec::new();
         for (spec, TargetFiles { files, parts }) in schema.links.iter().zip(sources.links) {
-            let (all, dst) = ((&spec.files, spec.parts()), spec.dst.list());
-            let dialect = (spec.separator, spec.quote);
-            let table = opener.task(("links", &spec.name), all, (files, &dst), dialect)?;
+            let table = opener.task(("links", &spec.name), spec.task_files(), files, &spec.dst.list())?;
             let at = (links.len(), spec);
             links.push(LinkTablePlan::new(at, &types, (table, parts), kept, &mut faults)?);
         }

@@ -309,11 +309,6 @@ impl TargetTable {
     pub fn task_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.label.list().join("-"))
     }
-
-    /// Files of the rows that train, validate and test; `None` if a rule divides the rows.
-    pub fn parts(&self) -> Option<[&Names; 3]> {
-        parts([&self.train, &self.valid, &self.test])
-    }
 }
 
 /// Table with a row per source and time: the destinations that the source is linked to from then on
@@ -360,18 +355,6 @@ pub struct LinkTable {
     /// Quote of a CSV file; `"` if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<char>,
-}
-
-impl LinkTable {
-    /// Files of the rows that train, validate and test; `None` if a rule divides the rows.
-    pub fn parts(&self) -> Option<[&Names; 3]> {
-        parts([&self.train, &self.valid, &self.test])
-    }
-}
-
-/// Files of the parts of a split, if there are some.
-fn parts(parts: [&Names; 3]) -> Option<[&Names; 3]> {
-    parts.iter().any(|names| !names.is_empty()).then_some(parts)
 }
 
 /// Column of a node table that names a node of another table.

@@ -8,6 +8,7 @@ use super::{
     base::Base,
     removals::RemovalTable,
     schema::{Names, TableSchema},
+    schema_parts::TaskFiles,
     source::{Spool, TableFile, find},
 };
 
@@ -54,8 +55,8 @@ impl Sources {
         let nodes: Result<_> = schema.nodes.iter().map(|table| files(&table.files)).collect();
         let edges: Result<_> = schema.edges.iter().map(|table| files(&table.files)).collect();
         let ends: Result<_> = ends.iter().map(|table| files(&table.files)).collect();
-        let mut of_task = |names: &Names, lists: Option<[&Names; 3]>| -> Result<TargetFiles> {
-            let Some(lists) = lists else {
+        let mut of_task = |TaskFiles { all: names, parts, .. }: TaskFiles| -> Result<TargetFiles> {
+            let Some(lists) = parts else {
                 return Ok(TargetFiles { files: files(names)?, parts: None });
             };
             let (mut all, mut parts) = (Vec::new(), Vec::new());
@@ -68,10 +69,8 @@ impl Sources {
             }
             Ok(TargetFiles { files: all, parts: Some(parts) })
         };
-        let targets: Result<_> =
-            schema.targets.iter().map(|table| of_task(&table.files, table.parts())).collect();
-        let links: Result<_> =
-            schema.links.iter().map(|table| of_task(&table.files, table.parts())).collect();
+        let targets: Result<_> = schema.targets.iter().map(|table| of_task(table.task_files())).collect();
+        let links: Result<_> = schema.links.iter().map(|table| of_task(table.task_files())).collect();
         let (nodes, edges, targets) = (nodes?, edges?, targets?);
         Ok(Self { nodes, edges, targets, links: links?, ends: ends?, is_lasting })
     }

@@ -7,7 +7,6 @@ use super::{
     faults::{Faults, FaultyRows},
     kept::Kept,
     keys::{Ends, KeyColumns, NONE, NodeKeys, shown},
-    nodes::profile,
     parts::{NodePart, TaskPart},
     plan::ColumnLine,
     preprocessing::{TargetEncoding, TaskEncoding},
@@ -16,6 +15,7 @@ use super::{
     schema::{Dangling, TargetTable},
     source::Table,
     targets::{RowInfo, TargetPlan},
+    task_columns::TaskColumns,
     times::{self, TimeColumn, TimeUnit},
 };
 use crate::{
@@ -55,37 +55,24 @@ impl<'a> TargetTablePlan<'a> {
         kept: &Kept,
         faults: &mut Faults,
     ) -> Result<Self> {
-        let profiles = profile(&table, kept, &format!("types-of-targets-{index}"), faults)?;
-        let name = table.name();
-        let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
-        let find = |column: &String| table.position(column);
-        let id = spec.id.list();
-        let id: Vec<usize> = id.iter().filter_map(|column| faults.take(&name, find(column))).collect();
-        id.iter().for_each(|&c| roles[c] = Some("key".into()));
+        let mut columns = TaskColumns::read(&table, kept, &format!("types-of-targets-{index}"), faults)?;
+        let id = columns.key(&spec.id.list(), "key", faults);
         let known = like.and_then(|like| like.time.as_ref()).map(|(_, unit)| *unit);
-        let time = spec.time.as_ref().and_then(|column| {
-            let found = times::column(column, &table, &profiles, known, faults)?;
-            roles[found.0] = Some(found.1.describe().into());
-            Some(found)
-        });
+        let time = spec.time.as_ref().and_then(|column| columns.time(column, known, faults));
         let place = format!("targets '{}'", spec.task_name());
         let mut targets = TargetPlan::new(place, &spec.label, spec.task, spec.split.as_ref()).by_files(parts);
         let known = (like.map(|like| &like.target), time.map(|(c, _)| c));
-        targets.assign(&table, &profiles, known, &mut roles, faults);
-        let lines = table.columns.iter().zip(roles).zip(&profiles).map(|((column, role), profile)| {
-            let missing = profile.shape().map_or(profile.rows, |(shape, _)| profile.missing_as(shape));
-            let becomes = role.unwrap_or("ignored: not a column of targets".into());
-            ColumnLine { column: column.clone(), becomes, features: 0, missing }
-        });
-        let node_type = spec.on.as_ref().and_then(|on| types.iter().position(|kind| kind == on));
-        let node_type = node_type.unwrap_or(0);
+        targets.assign(&table, &columns.profiles, known, &mut columns.roles, faults);
+        let lines = columns.lines("targets");
+        let profiles = columns.profiles;
+        let node_type = spec.end().number(types);
         Ok(Self {
             spec,
             name: spec.task_name(),
             index,
             node_type,
             on: types[node_type].clone(),
-            lines: lines.collect(),
+            lines,
             key: KeyColumns::new(&id, &profiles),
             table,
             profiles,

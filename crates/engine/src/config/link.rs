@@ -50,7 +50,17 @@ pub enum Positives {
     Walks,
 }
 
-by_name!(ReplacedEnds, ExcludedFromMessages, Positives);
+/// Times as of which links are learned and scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkTimes {
+    /// Those of the rows of the task, if they have some.
+    Rows,
+    /// Those of the edges of the graph.
+    Edges,
+}
+
+by_name!(ReplacedEnds, ExcludedFromMessages, Positives, LinkTimes);
 
 /// Shares of the edges that train, validate and test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -224,6 +234,21 @@ pub struct LinkOptions {
     /// many random pairs without an edge. Auto takes the negatives of the task if it has some.
     #[arg(long, value_name = "WHICH")]
     pub candidates: Candidates,
+    /// Times of links: those of the rows of the task, or of the edges.
+    ///
+    /// Rows are without times unless the task has some. With edges, each edge is learned and scored
+    /// at its own time: it reads only edges of earlier times, and its negatives exist then. The
+    /// edges are split by time, time:85,5,10 if --split-edges is left out. Example: --link-times
+    /// edges --eval-negatives 100.
+    #[arg(long, value_name = "WHICH")]
+    pub link_times: LinkTimes,
+    /// Drawn candidates that an edge with a time is ranked among; 0: all.
+    ///
+    /// All candidates are embedded for each time of the edges that validate or test. With drawn
+    /// ones, every edge may have a time of its own. More make the ranking harder. Range: 0 to 65536.
+    /// Example: --eval-negatives 100.
+    #[arg(long, value_name = "N")]
+    pub eval_negatives: usize,
 }
 
 impl Default for LinkOptions {
@@ -247,6 +272,8 @@ impl Default for LinkOptions {
             disjoint: 0.0,
             split_edges: EdgeShares { shares: [85.0, 5.0, 10.0], by_time: false },
             candidates: Candidates::Auto,
+            link_times: LinkTimes::Rows,
+            eval_negatives: 0,
         }
     }
 }
@@ -275,6 +302,7 @@ impl OptionSet for LinkOptions {
             return Err(Fault { option: Some("negatives".into()), message });
         }
         range("num_negatives", self.num_negatives, 1..=1 << 16)?;
+        range("eval_negatives", self.eval_negatives, ..=1 << 16)?;
         range("disjoint", self.disjoint, 0.0..1.0)
     }
 

@@ -41,7 +41,7 @@ pub fn is_link(config: &TrainConfig) -> bool {
 }
 
 /// Returns true if the run learns links of a graph of several node types or edge types, or of one
-/// by a model of types: `--task` is `link`, or names a link task or an edge type.
+/// by a model of types: `--task` is `link`, or names a link task or edge types.
 pub fn is_typed_link(config: &TrainConfig) -> bool {
     if config.task.is_empty() || is_table(config) || is_of_events(config) {
         return false;
@@ -54,9 +54,10 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
     let list = |name: &str| manifest[name].as_array().map_or(&[][..], Vec::as_slice);
     let task = config.task.as_str();
     let named = list("tasks").iter().find(|of| of["name"] == task);
+    let types = || list("edge_types").iter().map(edge_type_name).collect::<Vec<_>>();
     let is_link = match named {
         Some(named) => named["kind"] == "link-prediction",
-        None => task == LINK || list("edge_types").iter().any(|of| edge_type_name(of) == task),
+        None => task == LINK || edge_types_named(task, &types()).is_some(),
     };
     (is_several || has_typed_model(config)) && is_link
 }
@@ -64,6 +65,16 @@ pub fn is_typed_link(config: &TrainConfig) -> bool {
 /// Returns true if the run learns a class or value of each edge, other than a stream of events.
 pub fn learns_edge_targets(config: &TrainConfig) -> bool {
     !is_of_events(config) && !is_table(config) && stored_tasks::learns_edge_targets(config, true)
+}
+
+/// Numbers of the edge types among `known` that `task` names: one, or several with commas between
+/// them. `None` if a name is unknown.
+pub(crate) fn edge_types_named(task: &str, known: &[String]) -> Option<Vec<usize>> {
+    let number = |name: &str| known.iter().position(|of| of == name);
+    match number(task) {
+        Some(r) => Some(vec![r]),
+        None => task.split(',').map(|name| number(name.trim())).collect(),
+    }
 }
 
 /// Name of an edge type of the manifest, as `--task` writes it.

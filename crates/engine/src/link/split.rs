@@ -159,20 +159,32 @@ pub(crate) fn split_of(
     timed: Option<TimedEdges>,
     seed: u64,
 ) -> Result<([Vec<Edge>; 3], &'static str), String> {
-    let EdgeShares { shares, by_time } = option;
-    if !by_time {
-        return Ok((split(edges, shares, seed), "at random by --seed"));
+    if !option.by_time {
+        return Ok((split(edges, option.shares, seed), "at random by --seed"));
     }
+    let time = timed.map(|timed| timed.latest(&edges, undirected));
+    Ok((split_at_times(option, edges, time.as_deref(), seed)?, "by time"))
+}
+
+/// Splits edges by the shares and the `time` of each.
+///
+/// # Errors
+/// They have no times or too few.
+pub(crate) fn split_at_times<E>(
+    option: EdgeShares,
+    edges: Vec<E>,
+    time: Option<&[i64]>,
+    seed: u64,
+) -> Result<[Vec<E>; 3], String> {
     let refuse = |why: String| {
         let random = EdgeShares { by_time: false, ..option };
         format!("{why}, so --split-edges {option} cannot split them; use --split-edges {random}")
     };
-    let Some(timed) = timed else {
+    let Some(time) = time else {
         return Err(refuse("its edges have no times".into()));
     };
-    let time = timed.latest(&edges, undirected);
-    let parts = split_by_time(edges, &time, shares, seed);
-    Ok((parts.map_err(|why| refuse(format!("its edges cannot be divided by time: {why}")))?, "by time"))
+    split_by_time(edges, time, option.shares, seed)
+        .map_err(|why| refuse(format!("its edges cannot be divided by time: {why}")))
 }
 
 /// Gives each edge one of its two directions at random, for graphs that have both.

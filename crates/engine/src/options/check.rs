@@ -8,13 +8,14 @@ use graphmill_nn::layer;
 use super::{
     embedding, events, groups,
     keys::{self, GENERAL, heading},
-    types,
+    link, types,
 };
 use crate::{Error, Result, TrainConfig, config::MAX_LAYERS, strategy};
 
 impl TrainConfig {
     /// Derives `layers` from `fanout` or `fanout` from `layers`, whichever was not `given`, and
-    /// fills in the values that the strategy and the dataset derive: on several types, the model.
+    /// fills in the values that the strategy, the dataset and the times of links derive: on several
+    /// types, the model.
     ///
     /// # Errors
     /// Both were given and disagree.
@@ -22,6 +23,7 @@ impl TrainConfig {
         types::derive_options(self, given);
         embedding::derive_options(self, given);
         events::derive_options(self, given);
+        link::derive_options(self, given);
         // after the model, which says if the run is on several types
         strategy::derive_options(self);
         let (layers, hops, each) = (self.layers, self.fanout.0.len(), self.hops_of_layer());

@@ -44,6 +44,8 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("exclude", NO_MESSAGES),
     ("disjoint", NO_MESSAGES),
     ("candidates", "--metric says what edges are compared with"),
+    ("link_times", NO_MESSAGES),
+    ("eval_negatives", "edges are ranked among all candidates"),
 ];
 
 /// Rule of an option of such a run.

@@ -2,7 +2,9 @@
 
 use crate::config::link_task::loss_name;
 pub use crate::config::{
-    link::{Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, Positives, ReplacedEnds},
+    link::{
+        Candidates, EdgeShares, ExcludedFromMessages, LINK, LinkOptions, LinkTimes, Positives, ReplacedEnds,
+    },
     link_task::{is_link, is_typed_link, seeds_are},
 };
 
@@ -16,6 +18,24 @@ pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
         return Ok(());
     }
     Err(format!("--loss {loss} does not use it; use --loss {reader}, or leave it out"))
+}
+
+/// Splits edges that are learned at their own times by time, unless the split was `given`.
+pub(super) fn derive_options(config: &mut TrainConfig, given: &[&str]) {
+    let LinkOptions { link_times, split_edges, .. } = config.own.get();
+    let is_default = split_edges == LinkOptions::default().split_edges;
+    if link_times == LinkTimes::Edges && is_default && !given.contains(&"split_edges") {
+        config.own.get_mut::<LinkOptions>().split_edges.by_time = true;
+    }
+}
+
+/// Rule of the options of links at times in a run on one type.
+pub(super) fn at_times(config: &TrainConfig, _: &Key) -> Read {
+    Err(format!(
+        "--model {} reads no times of edges; use a model of types, such as --model rsage, which may read a \
+         graph of one type, or leave it out",
+        config.model
+    ))
 }
 
 /// The loss that reads an option.

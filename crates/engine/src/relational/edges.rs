@@ -5,7 +5,7 @@ use std::{
     ops::Range,
 };
 
-use graphmill_core::{End, Graph, NodeId};
+use graphmill_core::{End, NodeId};
 use graphmill_data::typed::{EdgeData, EdgeType, Negatives, Seeds, Task, TaskKind, TaskOn, TypedDataset};
 use graphmill_loader::link::KnownTriples;
 use rayon::prelude::*;
@@ -13,21 +13,18 @@ use rayon::prelude::*;
 use super::times::RowTimes;
 use crate::{
     Error, Result, TrainConfig,
-    config::link::{LINK, LinkOptions},
-    link::{
-        RandomPairs,
-        split::{self, Edge, TimedEdges},
-    },
+    config::{link::LINK, link_task::edge_types_named},
+    link::{RandomPairs, split::Edge},
     record::{DatasetRecord, LinkRelation, TypeCount},
 };
 
 /// Source, relation and destination of an edge.
 pub(crate) type Triple = [u32; 3];
 
-/// A relation: a link task.
+/// A relation: a link task, or an edge type whose edges are divided.
 #[derive(Clone, Debug)]
 pub(crate) struct Relation {
-    /// Name of the task.
+    /// Name of the task or the edge type.
     pub(crate) name: String,
     /// Edge type that the edges belong to.
     pub(crate) on: EdgeType,
@@ -41,9 +38,9 @@ pub(crate) struct Relation {
 /// that edges join, one type after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkEdges {
-    /// Name of the task, or `link` for all link tasks.
+    /// Name of the task, `link` for all link tasks, or names of edge types.
     pub(crate) task: String,
-    /// True if the parts are those of tasks, false if an edge type is divided.
+    /// True if the parts are those of tasks, false if edge types are divided.
     pub(crate) is_of_tasks: bool,
     pub(crate) relations: Vec<Relation>,
     /// Node types of the rows, with the rows of each.
@@ -61,14 +58,14 @@ pub(crate) struct LinkEdges {
     pub(crate) pairs: [Option<Vec<Edge>>; 2],
     /// Customary metric, if all tasks have the same.
     pub(crate) metric: Option<String>,
-    /// Times of the edges, if rows of the only task have times and the model reads them
-    /// ([`LinkEdges::read_times`]).
+    /// Times of the edges, if the model reads them and the rows of the only task have times, or
+    /// `--link-times` is `edges` ([`LinkEdges::with_times`]).
     pub(crate) times: Option<RowTimes>,
 }
 
 impl LinkEdges {
     /// Reads the link task that the configuration names, or all of them if it names none or `link`.
-    /// The edges of an edge type that it names, and those of a dataset of one edge type without a
+    /// The edges of the edge types that it names, and those of a dataset of one edge type without a
     /// link task, are split by `--split-edges`.
     ///
     /// # Errors
@@ -76,7 +73,7 @@ impl LinkEdges {
     pub(crate) fn new(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
         let tasks = match choose(data, &config.task)? {
             Chosen::Tasks(tasks) => tasks,
-            Chosen::EdgesOf(r) => return Self::of_shares(data, r, config),
+            Chosen::EdgesOf(types) => return Self::of_shares(data, &types, config),
         };
         let schema = data.schema()?;
         let mut ends = Vec::new();
@@ -114,7 +111,7 @@ impl LinkEdges {
             [task] => [1, 2].map(|part| given_pairs(task, part, &relations[0].candidates)),
             _ => [None, None],
         };
-        let [learned, known] = known(&parts, undirected)?;
+        let [learned, known] = known(&parts, &|_| undirected)?;
         let metric = tasks[0].metric.clone().filter(|_| tasks.iter().all(|t| t.metric == tasks[0].metric));
         let task = if let [task] = &tasks[..] { task.name.clone() } else { LINK.into() };
         let types = types.into_iter().collect();
@@ -129,50 +126,6 @@ impl LinkEdges {
             undirected,
             pairs,
             metric,
-            times: None,
-        })
-    }
-
-    /// Splits the edges of edge type `r` by `--split-edges`.
-    ///
-    /// # Errors
-    /// There are no edges, or 2^32 nodes or more, or the edges cannot be split by time.
-    fn of_shares(data: &TypedDataset, r: usize, config: &TrainConfig) -> Result<Self> {
-        let (of_type, schema) = (&data.edges[r], data.schema()?);
-        let on = &of_type.edge_type;
-        let graph = Graph::of_sound_edges(of_type.indptr.clone(), of_type.indices.clone(), None)?;
-        let undirected = of_type.is_undirected();
-        let option = config.own.get::<LinkOptions>().split_edges;
-        let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
-        let edges = if ends[0] == ends[1] { split::distinct(&graph, undirected) } else { split::all(&graph) };
-        let time = of_type.time.as_deref();
-        let timed = time.map(|time| TimedEdges { indptr: &of_type.indptr, indices: &of_type.indices, time });
-        let divided = split::split_of(option, (edges, undirected), timed, config.seed);
-        let (mut parts, _) = divided.map_err(|why| Error::dataset(&data.name, why))?;
-        if undirected {
-            split::directed(&mut parts[0], config.seed);
-        }
-        let types = rows_of(data, &ends)?;
-        let candidates = ends.map(|t| types[&t].clone());
-        let [sources, destinations] = [candidates[0].start, candidates[1].start];
-        let triple = |(u, v): Edge| [sources + u, 0, destinations + v];
-        let parts = parts.map(|edges| edges.into_iter().map(triple).collect::<Vec<Triple>>());
-        if parts[0].is_empty() {
-            return Err(Error::dataset(&data.name, "it has no edges to learn; import it with edges"));
-        }
-        let name = if data.edges.len() == 1 { on.name.clone() } else { on.to_string() };
-        let [learned, known] = known(&parts, undirected)?;
-        Ok(Self {
-            is_of_tasks: false,
-            task: if data.edges.len() == 1 { LINK.into() } else { name.clone() },
-            relations: vec![Relation { name, on: on.clone(), candidates, types: ends }],
-            types: types.into_iter().collect(),
-            parts,
-            learned,
-            known,
-            undirected,
-            pairs: [None, None],
-            metric: None,
             times: None,
         })
     }
@@ -253,13 +206,15 @@ impl LinkEdges {
     }
 }
 
-/// Training edges and edges of all parts; in both directions if they are `undirected`.
-fn known(parts: &[Vec<Triple>; 3], undirected: bool) -> Result<[KnownTriples; 2]> {
+/// Training edges and edges of all parts; in both directions if their relation is undirected.
+pub(super) fn known(
+    parts: &[Vec<Triple>; 3],
+    is_undirected: &dyn Fn(u32) -> bool,
+) -> Result<[KnownTriples; 2]> {
     let of = |mut edges: Vec<Triple>| -> Result<KnownTriples> {
-        if undirected {
-            let reverses: Vec<Triple> = edges.iter().map(|&[u, r, v]| [v, r, u]).collect();
-            edges.extend(reverses);
-        }
+        let undirected = edges.iter().filter(|edge| is_undirected(edge[1]));
+        let reverses: Vec<Triple> = undirected.map(|&[u, r, v]| [v, r, u]).collect();
+        edges.extend(reverses);
         Ok(KnownTriples::new(&edges)?)
     };
     Ok([of(parts[0].clone())?, of(parts.concat())?])
@@ -273,7 +228,7 @@ fn given_pairs(task: &Task, part: usize, candidates: &[Range<NodeId>; 2]) -> Opt
 }
 
 /// Rows of the table by node type: those of the types `ends`, one type after the other.
-fn rows_of(data: &TypedDataset, ends: &[usize]) -> Result<BTreeMap<usize, Range<NodeId>>> {
+pub(super) fn rows_of(data: &TypedDataset, ends: &[usize]) -> Result<BTreeMap<usize, Range<NodeId>>> {
     let (mut types, mut rows) = (BTreeMap::new(), 0);
     for &t in ends.iter().collect::<BTreeSet<_>>() {
         let end = u32::try_from(rows as usize + data.nodes[t].count).map_err(|_| {
@@ -286,35 +241,42 @@ fn rows_of(data: &TypedDataset, ends: &[usize]) -> Result<BTreeMap<usize, Range<
 }
 
 /// Edges that a run learns.
-enum Chosen<'d> {
+pub(super) enum Chosen<'d> {
     /// Those of link tasks.
     Tasks(Vec<&'d Task>),
-    /// Those of an edge type, by its number.
-    EdgesOf(usize),
+    /// Those of edge types, by their numbers.
+    EdgesOf(Vec<usize>),
 }
 
-/// The link tasks or the edge type of a run.
-fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Chosen<'d>> {
+/// The link tasks or the edge types of a run.
+pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Chosen<'d>> {
     let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
+    let types: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
     if name.is_empty() || name == LINK {
         let all: Vec<&Task> = data.tasks.iter().filter(is_link).collect();
         if !all.is_empty() {
             return Ok(Chosen::Tasks(all));
         }
         if data.nodes.len() == 1 && data.edges.len() == 1 {
-            return Ok(Chosen::EdgesOf(0));
+            return Ok(Chosen::EdgesOf(vec![0]));
         }
-        let types: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
         let message = format!(
-            "it has no link prediction task; import it with one, or learn the edges of one type by --task {}",
+            "it has no link prediction task; import it with one, or learn the edges of one type by --task {}, \
+             or of several with commas between them",
             types.join(" or ")
         );
         return Err(Error::dataset(&data.name, message));
     }
     if data.tasks.iter().all(|task| task.name != name)
-        && let Some(r) = data.edges.iter().position(|edges| edges.edge_type.to_string() == name)
+        && let Some(named) = edge_types_named(name, &types)
     {
-        return Ok(Chosen::EdgesOf(r));
+        let mut repeated = named.iter().enumerate().filter(|&(i, r)| named[..i].contains(r));
+        return match repeated.next() {
+            None => Ok(Chosen::EdgesOf(named)),
+            Some((_, &r)) => {
+                Err(Error::usage(format!("--task {name}: {} is named twice; name it once", types[r])))
+            }
+        };
     }
     let task = data.task(name).map_err(|error| Error::usage(format!("--task {name}: {error}")))?;
     if is_link(&task) {
@@ -360,6 +322,7 @@ mod tests {
     use graphmill_data::typed::{EdgeType, TypedBuilder};
 
     use super::*;
+    use crate::config::link::LinkOptions;
 
     fn builder() -> TypedBuilder {
         let mut builder = TypedBuilder::new("shop");
@@ -407,6 +370,52 @@ mod tests {
         config.own.get_mut::<LinkOptions>().split_edges = "time:60,20,20".parse().unwrap();
         let error = LinkEdges::new(&untimed, &config).map(drop).unwrap_err().to_string();
         assert!(error.contains("no times") && error.contains("use --split-edges 60,20,20"), "{error}");
+    }
+
+    /// Purchases and visits with times.
+    fn timed() -> TypedDataset {
+        let mut builder = TypedBuilder::new("shop");
+        builder.node_type("user", 3);
+        builder.node_type("item", 4);
+        let buys = builder.edge_type("user", "buys", "item");
+        buys.edges(vec![0, 1, 2, 0, 1], vec![1, 0, 3, 2, 2]).time(vec![50, 10, 30, 20, 40]);
+        let sees = builder.edge_type("user", "sees", "item");
+        sees.edges(vec![0, 1, 2, 0, 0], vec![1, 0, 3, 2, 2]).time(vec![5, 15, 25, 35, 45]);
+        builder.build().unwrap()
+    }
+
+    fn of_types(data: &TypedDataset, task: &str, split: &str) -> Result<LinkEdges> {
+        let mut config = TrainConfig { task: task.into(), ..TrainConfig::default() };
+        config.own.get_mut::<LinkOptions>().split_edges = split.parse().unwrap();
+        LinkEdges::new(data, &config)
+    }
+
+    #[test]
+    fn edges_of_several_types_are_relations_that_share_the_times_of_the_split() {
+        let (data, both) = (timed(), "user:buys:item,user:sees:item");
+        let edges = of_types(&data, both, "time:60,20,20").unwrap();
+        let names: Vec<&str> = edges.relations.iter().map(|of| &of.name[..]).collect();
+        assert_eq!((&edges.task[..], names), (both, vec!["user:buys:item", "user:sees:item"]));
+        let mut parts = edges.parts;
+        parts.iter_mut().for_each(|part| part.sort_unstable());
+        // nine pairs: five up to time 25, two up to 40, and two later ones
+        assert_eq!(parts[0], [[0, 0, 5], [0, 1, 4], [1, 0, 3], [1, 1, 3], [2, 1, 6]]);
+        assert_eq!(parts[1], [[1, 0, 5], [2, 0, 6]]);
+        assert_eq!(parts[2], [[0, 0, 4], [0, 1, 5]]);
+        // at random, each type has its shares
+        let edges = of_types(&data, both, "60,20,20").unwrap();
+        for relation in 0..2 {
+            let count = |part: &Vec<Triple>| part.iter().filter(|edge| edge[1] == relation).count();
+            let expected = if relation == 0 { [3, 1, 1] } else { [2, 1, 1] };
+            assert_eq!(edges.parts.each_ref().map(count), expected);
+        }
+        for (task, why) in [
+            ("user:buys:item,user:buys:item", "user:buys:item is named twice"),
+            ("user:buys:item,user:likes:item", "user:likes:item"),
+        ] {
+            let message = of_types(&data, task, "60,20,20").map(drop).unwrap_err().to_string();
+            assert!(message.contains(why), "{message}");
+        }
     }
 
     #[test]

@@ -5,14 +5,18 @@
 //! | --- | --- |
 //! | `buckets.rs` | buckets of rows, of tables larger than memory |
 //! | `edges.rs` | edges to learn and to rank |
+//! | `divided.rs` | edges of edge types without a link task, divided by `--split-edges` |
 //! | `negatives.rs` | negatives of the edges of each relation |
 //! | `ranking.rs` | ranks of edges among all candidates |
 //! | `saved.rs` | scores, best candidates and embeddings of a model that was trained |
-//! | `times.rs`, `timed.rs` | rows that have times: the times, and what is known at them |
+//! | `times.rs`, `timed.rs` | edges that have times: the times, and what is known at them |
+//! | `drawn.rs` | candidates that edges with times are ranked among |
 
 #![forbid(unsafe_code)]
 
 mod buckets;
+mod divided;
+mod drawn;
 mod edges;
 mod negatives;
 mod ranking;
@@ -25,6 +29,7 @@ use graphmill_loader::link::Corrupt;
 
 pub(crate) use self::{
     buckets::{Buckets, Visits},
+    drawn::DrawnQuery,
     edges::{LinkEdges, Relation, Triple},
     negatives::{AnyRow, RelationNegatives},
     ranking::{Query, Ranking, VALID, values},
@@ -53,8 +58,10 @@ pub(crate) fn corrupt(config: &TrainConfig, edges: &LinkEdges) -> Corrupt {
 
 /// The metric of the run: that of the configuration, else of the tasks.
 pub(crate) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetric> {
-    let (is_single, has_times) = (edges.relations.len() == 1, edges.times.is_some());
-    let fits = |metric: LinkMetric| is_single && !has_times || !metric.is_pooled();
+    let is_single = edges.relations.len() == 1;
+    // drawn candidates are pairs without an edge at the time
+    let ranks_all = edges.times.is_some() && config.own.get::<LinkOptions>().eval_negatives == 0;
+    let fits = |metric: LinkMetric| is_single && !ranks_all || !metric.is_pooled();
     let own = edges.metric.as_deref().filter(|name| LinkMetric::find(name).is_ok_and(fits));
     let name = match config.metric.as_str() {
         "auto" => own.unwrap_or(DEFAULT_METRIC),
@@ -66,9 +73,9 @@ pub(crate) fn metric(config: &TrainConfig, edges: &LinkEdges) -> Result<LinkMetr
                        ranked among all candidates; use --metric mrr or hits@10, or choose one with --task";
         return Err(Error::usage(format!("--metric {name}: {message}")));
     }
-    if has_times && metric.is_pooled() {
+    if ranks_all && metric.is_pooled() {
         let message = "it compares edges with pairs without an edge, and rows with times rank all candidates \
-                       of their time; use --metric map@10, recall@10 or mrr";
+                       of their time; use --metric map@10, recall@10 or mrr, or --eval-negatives 1";
         return Err(Error::usage(format!("--metric {name}: {message}")));
     }
     Ok(metric)

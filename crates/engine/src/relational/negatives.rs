@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    config::link::LinkOptions,
+    config::link::{LinkOptions, LinkTimes},
     link::lists::{self, FileLists},
 };
 
@@ -87,6 +87,10 @@ impl<'a> RelationNegatives<'a> {
                 "--negatives {listed}: its lists hold non-edges of any time, and the rows of the task have \
                  times; use --negatives uniform, degree or in-batch"
             ))),
+            "in-batch" if options.link_times == LinkTimes::Edges => Err(Error::usage(
+                "--negatives in-batch with --link-times edges: other edges of a batch have other times; use \
+                 --negatives uniform or degree",
+            )),
             "existing" if self.edges.times.is_none() => Err(Error::usage(
                 "--negatives existing: the rows of the task have no times, so that all nodes exist; use \
                  --negatives uniform, degree or in-batch",

@@ -1,4 +1,5 @@
-//! Links whose rows have times: a source at a time with one or several destinations.
+//! Links that have times: a source at a time with one or several destinations. They are rows of a
+//! task, or edges of the graph.
 //!
 //! # Algorithm
 //!
@@ -11,7 +12,8 @@
 //! # Source
 //!
 //! Robinson et al., RelBench: a benchmark for deep learning on relational databases, NeurIPS 2024
-//! (datasets and benchmarks): tasks that recommend nodes.
+//! (datasets and benchmarks): tasks that recommend nodes. Edges of the graph with their own times
+//! are the `edge_label_time` of PyTorch Geometric's loaders of links.
 //!
 //! # Cost
 //!
@@ -24,32 +26,70 @@ use graphmill_data::typed::{Task, TaskKind, TypedDataset};
 use graphmill_loader::link::{ExistingNodes, KnownTriples};
 
 use super::{
-    edges::{LinkEdges, Relation, Triple},
+    edges::{Chosen, LinkEdges, Relation, Triple, choose},
     ranking::Query,
     times::RowTimes,
 };
-use crate::{Error, Result, inference::fixed_sample};
+use crate::{
+    Error, Result, TrainConfig,
+    config::link::{LinkOptions, LinkTimes},
+    inference::fixed_sample,
+};
 
 /// Most times of the rows that validate, and of those that test: embeddings of all candidates are
 /// computed for each.
 const MAX_SCORED_TIMES: usize = 64;
 
 impl LinkEdges {
-    /// Reads the times of the rows, if the task has some. Then an edge is known at its time only.
+    /// Reads the links of a run as [`LinkEdges::new`] does, with their times: those of the rows of
+    /// the task, if it has some, or those of the edges (`--link-times edges`). An edge with a time
+    /// is known at its time only.
     ///
     /// # Errors
-    /// Several tasks are learned, and rows of one have times; an end of a row does not exist at its
-    /// time; the rows that validate or test have too many times.
-    pub(crate) fn read_times(&mut self, data: &TypedDataset) -> Result<()> {
+    /// As for [`LinkEdges::new`]; several relations are learned, and one has times; an end does not
+    /// exist at the time; the edges that validate or test have too many times to rank all
+    /// candidates; `--link-times edges` without edges that have times, or without a split by time.
+    pub(crate) fn with_times(data: &TypedDataset, config: &TrainConfig) -> Result<Self> {
+        let options: LinkOptions = config.own.get();
+        let of_edges = options.link_times == LinkTimes::Edges;
+        if of_edges && let Chosen::EdgesOf(types) = choose(data, &config.task)? {
+            let &[r] = &types[..] else {
+                return Err(Error::usage(format!(
+                    "--link-times edges: {} edge types are learned together, and negatives of one time are \
+                     drawn of one; choose one with --task",
+                    types.len()
+                )));
+            };
+            let (mut edges, times) = Self::of_stored(data, r, config)?;
+            edges.set_times(data, times, &options)?;
+            return Ok(edges);
+        }
+        let mut edges = Self::new(data, config)?;
+        if let Some(times) = edges.times_of_rows(data, of_edges)? {
+            edges.set_times(data, times, &options)?;
+        } else if options.eval_negatives > 0 {
+            return Err(Error::usage(
+                "--eval-negatives: edges without times are ranked among all candidates; leave it out, or use \
+                 --link-times edges",
+            ));
+        }
+        Ok(edges)
+    }
+
+    /// Times of the rows that train, validate and test: those of the task, or those of the edges
+    /// that the rows are if `of_edges`; `None` if they have none.
+    ///
+    /// # Errors
+    /// Several tasks are learned, and rows of one have times, or the rows are not edges with times.
+    fn times_of_rows(&self, data: &TypedDataset, of_edges: bool) -> Result<Option<[Vec<i64>; 3]>> {
         if !self.is_of_tasks {
-            return Ok(());
+            return Ok(None);
         }
         let is_link = |task: &&Task| task.kind() == Some(TaskKind::LinkPrediction);
         let of_relation = |of: &Relation| data.tasks.iter().filter(is_link).find(|task| task.name == of.name);
         let tasks: Vec<&Task> = self.relations.iter().filter_map(of_relation).collect();
-        let Some((task, time)) = tasks.iter().find_map(|task| Some((*task, task.time.as_ref()?))) else {
-            return Ok(());
-        };
+        let has_times = |task: &&Task| task.time.is_some() || of_edges;
+        let Some(task) = tasks.iter().copied().find(has_times) else { return Ok(None) };
         if tasks.len() > 1 {
             let message = format!(
                 "the rows of task '{}' have times, and {} tasks are learned together; choose one with --task",
@@ -58,23 +98,101 @@ impl LinkEdges {
             );
             return Err(Error::dataset(&data.name, message));
         }
+        let fault = |why: String| Error::dataset(&data.name, format!("--link-times edges: {why}"));
+        let time = match (&task.time, of_edges) {
+            (Some(_), true) => {
+                let message = format!(
+                    "the rows of task '{}' have times of their own; leave it out, or learn the edges by \
+                     --task {}",
+                    task.name, self.relations[0].on
+                );
+                return Err(fault(message));
+            }
+            (Some(time), false) => time,
+            (None, _) => {
+                let edges =
+                    task.seeds.is_none().then(|| data.edge_type(&self.relations[0].on)).transpose()?;
+                edges.and_then(|edges| edges.time.as_ref()).ok_or_else(|| {
+                    let what =
+                        if task.seeds.is_some() { "are pairs, and not edges" } else { "have no times" };
+                    fault(format!("the rows of task '{}' {what}; leave it out", task.name))
+                })?
+            }
+        };
         let parts = task.split.parts();
-        let of_parts = parts.map(|(_, rows)| rows.iter().map(|&row| time[row as usize]).collect::<Vec<_>>());
+        Ok(Some(parts.map(|(_, rows)| rows.iter().map(|&row| time[row as usize]).collect())))
+    }
+
+    /// Gives the edges of each part these times.
+    ///
+    /// # Errors
+    /// An end of an edge does not exist at its time; the edges that validate or test have too many
+    /// times; no edge has a negative.
+    fn set_times(
+        &mut self,
+        data: &TypedDataset,
+        of_parts: [Vec<i64>; 3],
+        options: &LinkOptions,
+    ) -> Result<()> {
         let relation = &self.relations[0];
+        let what = match self.is_of_tasks {
+            true => format!("row of task '{}'", relation.name),
+            false => format!("edge of type {}", relation.on),
+        };
         for (edges, times) in self.parts.iter().zip(&of_parts) {
-            check_existence(data, relation, edges.iter().zip(times))?;
+            check_existence(data, (relation, &what[..]), edges.iter().zip(times))?;
         }
         let destinations = relation.candidates[1].clone();
         let exists = data.nodes[relation.types[1]].time.as_ref();
         let existing = exists.map(|exists| ExistingNodes::new(destinations, exists));
-        let times = RowTimes::new(of_parts, existing);
-        check_counts(data, relation, times.counts())?;
+        let of_edges = options.link_times == LinkTimes::Edges;
+        let both = self.undirected && of_edges;
+        let times = RowTimes { both, ..RowTimes::new(of_parts, existing) };
+        if options.eval_negatives == 0 {
+            check_counts(data, (relation, self.is_of_tasks), times.counts())?;
+        }
         let learned = self.parts[0].iter().zip(&times.of_parts[0]);
-        let learned: Vec<Triple> = learned.map(|(&[u, _, v], &time)| [u, times.number(time), v]).collect();
+        let mut learned: Vec<Triple> =
+            learned.map(|(&[u, _, v], &time)| [u, times.number(time), v]).collect();
+        if both {
+            let reverses: Vec<Triple> = learned.iter().map(|&[u, time, v]| [v, time, u]).collect();
+            learned.extend(reverses);
+        }
         (self.learned, self.known) = (KnownTriples::new(&learned)?, KnownTriples::default());
         // a row leads from its source to its destinations
         (self.undirected, self.pairs) = (false, [None, None]);
         self.times = Some(times);
+        if of_edges {
+            self.leave_out_lonely(data)?;
+        }
+        Ok(())
+    }
+
+    /// Does not learn training edges whose source has an edge to every destination that exists at
+    /// their time, so that they have no negative.
+    ///
+    /// # Errors
+    /// No edge is left.
+    fn leave_out_lonely(&mut self, data: &TypedDataset) -> Result<()> {
+        let Some(times) = &mut self.times else { return Ok(()) };
+        let candidates = &self.relations[0].candidates[1];
+        let has_negative = |&[u, _, _]: &Triple, time: i64| {
+            let existing = times.existing.as_ref().map_or(candidates.len(), |nodes| nodes.at(time).len());
+            let own = self.learned.ends_of(times.number(time), End::Destination, u).len();
+            // a node is no negative of itself
+            existing > own + usize::from(candidates.contains(&u))
+        };
+        let (edges, at) = (&self.parts[0], &times.of_parts[0]);
+        let kept: Vec<usize> = (0..edges.len()).filter(|&i| has_negative(&edges[i], at[i])).collect();
+        times.left_out = edges.len() - kept.len();
+        if kept.is_empty() {
+            let message = "no edge has a destination that exists at its time and is no edge; add edges";
+            return Err(Error::dataset(&data.name, message));
+        }
+        if times.left_out > 0 {
+            self.parts[0] = kept.iter().map(|&i| self.parts[0][i]).collect();
+            times.of_parts[0] = kept.iter().map(|&i| times.of_parts[0][i]).collect();
+        }
         Ok(())
     }
 
@@ -86,9 +204,15 @@ impl LinkEdges {
         max: usize,
     ) -> BTreeMap<i64, Vec<Query>> {
         let times = self.times.as_ref().map_or(&[][..], |times| &times.of_parts[part]);
+        let both = !of_lists && self.times.as_ref().is_some_and(|times| times.both);
         let edges = || self.parts[part].iter().zip(times);
         let mut rows: BTreeMap<(i64, NodeId), Vec<NodeId>> = BTreeMap::new();
-        edges().for_each(|(&[u, _, v], &time)| rows.entry((time, u)).or_default().push(v));
+        for (&[u, _, v], &time) in edges() {
+            rows.entry((time, u)).or_default().push(v);
+            if both {
+                rows.entry((time, v)).or_default().push(u);
+            }
+        }
         for row in rows.values_mut() {
             row.sort_unstable();
             row.dedup();
@@ -135,23 +259,25 @@ impl LinkEdges {
     }
 }
 
-/// Refuses rows whose source or destination does not exist at their time.
+/// Refuses edges whose source or destination does not exist at their time. Messages call an edge
+/// `what`.
 fn check_existence<'e>(
     data: &TypedDataset,
-    relation: &Relation,
+    (relation, what): (&Relation, &str),
     edges: impl Iterator<Item = (&'e Triple, &'e i64)> + Clone,
 ) -> Result<()> {
-    for (end, what) in [(0, "source"), (1, "destination")] {
+    for (end, name) in [(0, "source"), (1, "destination")] {
         let Some(exists) = &data.nodes[relation.types[end]].time else { continue };
         let first = relation.candidates[end].start;
         let node = |edge: &Triple| edge[2 * end] - first;
         let is_early = |&(edge, &time): &(&Triple, &i64)| exists[node(edge) as usize] > time;
         if let Some((edge, time)) = edges.clone().find(is_early) {
             let v = node(edge);
+            let article = if what.starts_with('e') { "an" } else { "a" };
             let message = format!(
-                "a row of task '{}' has time {time}, but its {what} {v} exists from time {} on; use a later \
-                 time or leave the row out",
-                relation.name, exists[v as usize]
+                "{article} {what} has time {time}, but its {name} {v} exists from time {} on; use a later time \
+                 or leave the row out",
+                exists[v as usize]
             );
             return Err(Error::dataset(&data.name, message));
         }
@@ -159,22 +285,27 @@ fn check_existence<'e>(
     Ok(())
 }
 
-/// Refuses rows that validate or test at too many times.
-fn check_counts(data: &TypedDataset, relation: &Relation, counts: [usize; 3]) -> Result<()> {
+/// Refuses rows of a task, or edges, that validate or test at too many times.
+fn check_counts(
+    data: &TypedDataset,
+    (relation, is_task): (&Relation, bool),
+    counts: [usize; 3],
+) -> Result<()> {
+    let Relation { name, on, .. } = relation;
     for (count, what) in counts[1..].iter().zip(["validate", "test"]) {
         if *count > MAX_SCORED_TIMES {
-            let other = match data.edge_type(&relation.on) {
-                Ok(_) => format!(
-                    ", or learn the edges without the times of the rows by --task {} --split-edges \
-                     time:70,15,15",
-                    relation.on
+            let rows = if is_task { format!("rows of task '{name}'") } else { format!("edges of type {on}") };
+            let other = match data.edge_type(on) {
+                Ok(_) if is_task => format!(
+                    ", or learn the edges without the times of the rows by --task {on} --split-edges \
+                     time:70,15,15"
                 ),
-                Err(_) => String::new(),
+                _ => String::new(),
             };
             let message = format!(
-                "the rows of task '{}' that {what} have {count} times, and all candidates are embedded for \
-                 each: at most {MAX_SCORED_TIMES}; round the times{other}",
-                relation.name
+                "the {rows} that {what} have {count} times, and all candidates are embedded for each: at most \
+                 {MAX_SCORED_TIMES}; rank each among drawn candidates by --eval-negatives 100, round the \
+                 times{other}"
             );
             return Err(Error::dataset(&data.name, message));
         }

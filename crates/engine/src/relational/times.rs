@@ -1,11 +1,11 @@
-//! Times of the rows of a link task.
+//! Times of the edges that a run learns and ranks.
 
 use std::collections::BTreeSet;
 
 use graphmill_core::NodeId;
 use graphmill_loader::link::ExistingNodes;
 
-/// Times of the rows of a task.
+/// Times of the edges of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RowTimes {
     /// Time of each edge that trains, validates or tests.
@@ -14,6 +14,10 @@ pub(crate) struct RowTimes {
     distinct: Vec<i64>,
     /// Destinations by the times from which they exist, if they have times.
     pub(crate) existing: Option<ExistingNodes>,
+    /// True if an edge joins its ends in both directions, so that neither is a negative of the other.
+    pub(crate) both: bool,
+    /// Number of training edges that are not learned, because they have no negative.
+    pub(crate) left_out: usize,
 }
 
 impl RowTimes {
@@ -22,7 +26,7 @@ impl RowTimes {
         let mut distinct = of_parts[0].clone();
         distinct.sort_unstable();
         distinct.dedup();
-        Self { of_parts, distinct, existing }
+        Self { of_parts, distinct, existing, both: false, left_out: 0 }
     }
 
     /// Number of a time among those of the training edges.
@@ -33,6 +37,13 @@ impl RowTimes {
     /// Numbers of times of the rows that train, validate and test.
     pub(crate) fn counts(&self) -> [usize; 3] {
         self.of_parts.each_ref().map(|times| times.iter().collect::<BTreeSet<_>>().len())
+    }
+
+    /// Returns true if a training edge is later than one that validates or tests.
+    pub(crate) fn train_is_later(&self) -> bool {
+        let [train, others @ ..] = &self.of_parts;
+        let first = others.iter().flatten().min();
+        train.iter().max().zip(first).is_some_and(|(last, first)| last > first)
     }
 
     /// Time from which each of `count` rows of the table exists, if destinations have times; others

@@ -185,7 +185,7 @@ impl<'a> TypedInference<'a> {
     ) -> Result<()> {
         self.work = Work::default();
         rayon::scope(|_| match self.samplers.by_batches() {
-            Some(_) => self.compute_by_batches(model, (self.task.node_type, nodes), Some(output), out),
+            Some(_) => self.compute_by_batches(model, (self.task.node_type, nodes, &[]), Some(output), out),
             None => self.compute(model, nodes, output, out),
         })?;
         self.computing.check()
@@ -316,7 +316,7 @@ impl<'a> TypedInference<'a> {
     ) -> Result<()> {
         self.work = Work::default();
         if self.samplers.by_batches().is_some() {
-            rayon::scope(|_| self.embed_by_batches(model, all, out))?;
+            rayon::scope(|_| self.embed_by_batches(model, (all, &[]), out))?;
             return self.computing.check();
         }
         rayon::scope(|_| -> Result<()> {

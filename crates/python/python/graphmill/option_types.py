@@ -257,6 +257,10 @@ class TrainOptions(TypedDict, total=False):
     split_edges: Word
     #: Candidates of a validation or test edge
     candidates: Literal["auto", "pairs", "all"]
+    #: Times of links
+    link_times: Literal["rows", "edges"]
+    #: Drawn candidates that an edge with a time is ranked among; 0: all
+    eval_negatives: int
     #: Distance that loss margin keeps between positives and negatives [default: 1.0]
     margin: float
     #: Divisor of the scores in loss info-nce [default: 0.1]
@@ -911,6 +915,10 @@ class BenchOptions(TypedDict, total=False):
     split_edges: Word
     #: Candidates of a validation or test edge
     candidates: Literal["auto", "pairs", "all"]
+    #: Times of links
+    link_times: Literal["rows", "edges"]
+    #: Drawn candidates that an edge with a time is ranked among; 0: all
+    eval_negatives: int
     #: Distance that loss margin keeps between positives and negatives [default: 1.0]
     margin: float
     #: Divisor of the scores in loss info-nce [default: 0.1]

@@ -22,11 +22,11 @@ impl TypedInference<'_> {
     /// Rows of nodes of type `t` from whole neighbourhoods: `output` of a model with scores, or the
     /// rows of the last layer. Rows of inner layers belong to one chunk, whose neighbourhood is
     /// computed as a batch. Random draws have the same key in all chunks, so rows do not depend on
-    /// their number.
+    /// their number. A node may occur at each of several `times`; empty if the nodes have none.
     pub(super) fn compute_by_batches(
         &mut self,
         model: &TypedModel,
-        (t, nodes): (usize, &[NodeId]),
+        (t, nodes, times): (usize, &[NodeId], &[i64]),
         output: Option<Output>,
         out: &mut Matrix,
     ) -> Result<()> {
@@ -37,7 +37,11 @@ impl TypedInference<'_> {
             let Some((sampler, key)) = self.samplers.by_batches() else { break };
             let mut lists: Vec<&[NodeId]> = vec![&[]; self.task.graph.schema().num_types()];
             lists[t] = nodes;
-            let seeds = std::mem::take(&mut self.memory).refill(number, &lists);
+            let mut seeds = std::mem::take(&mut self.memory).refill(number, &lists);
+            if !times.is_empty() {
+                seeds.times = vec![Vec::new(); lists.len()];
+                seeds.times[t] = times[filled..filled + nodes.len()].to_vec();
+            }
             let aggregation = model.aggregation();
             let request = TypedRequest { aggregation, ..self.task.request(key) };
             let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
@@ -68,16 +72,37 @@ impl TypedInference<'_> {
         Ok(())
     }
 
-    /// Embeddings of the nodes of each type from whole neighbourhoods.
+    /// [`TypedInference::embed`] of the nodes of each type that `all` lists, each at its time. A
+    /// node may occur at several times.
+    ///
+    /// # Errors
+    /// As for [`TypedInference::run`]; the task has no times.
+    pub(in crate::typed) fn embed_at(
+        &mut self,
+        model: &TypedModel,
+        (all, times): (&[Vec<NodeId>], &[Vec<i64>]),
+        out: &mut Matrix,
+    ) -> Result<()> {
+        self.work = Work::default();
+        if self.samplers.by_batches().is_none() {
+            return Err(graphmill_core::Error::invalid("rows at times of a graph without times").into());
+        }
+        rayon::scope(|_| self.embed_by_batches(model, (all, times), out))?;
+        self.computing.check()
+    }
+
+    /// Embeddings of the nodes of each type from whole neighbourhoods, at the time of each if
+    /// `times` has a list for each type.
     pub(super) fn embed_by_batches(
         &mut self,
         model: &TypedModel,
-        all: &[Vec<NodeId>],
+        (all, times): (&[Vec<NodeId>], &[Vec<i64>]),
         out: &mut Matrix,
     ) -> Result<()> {
         let (mut rows, mut filled) = (Matrix::default(), 0);
         for (t, nodes) in all.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
-            self.compute_by_batches(model, (t, nodes), None, &mut rows)?;
+            let times = times.get(t).map_or(&[][..], Vec::as_slice);
+            self.compute_by_batches(model, (t, nodes, times), None, &mut rows)?;
             if filled == 0 {
                 out.resize(all.iter().map(Vec::len).sum(), rows.num_cols());
             }

@@ -10,9 +10,11 @@
 //! | `learner.rs` | embeddings, scores, loss, update |
 //! | `position.rs` | files of a checkpoint |
 //! | `timed.rs` | rankings of rows with times, as of these times |
+//! | `drawn.rs` | rankings among drawn candidates, of every edge as of its own time |
 //! | `saved.rs` | scores, best candidates and embeddings of a run |
 
 mod batch;
+mod drawn;
 mod learner;
 #[cfg(feature = "tables")]
 mod new_nodes;
@@ -23,6 +25,8 @@ mod task;
 mod timed;
 mod trainer;
 
+#[cfg(test)]
+mod edge_times_tests;
 #[cfg(test)]
 mod tests;
 

@@ -12,6 +12,9 @@
 //! row would read although it is not earlier is refused: one without a time, or one of the row's
 //! own time with an inclusive bound.
 //!
+//! With `--link-times edges` the rows are the stored edges themselves, each at its own time and with
+//! a strict bound, so no prediction reads its edge, or one of the same time.
+//!
 //! # Source
 //!
 //! Zhang and Chen, *Link prediction based on graph neural networks*, NeurIPS 2018, section 3.2
@@ -40,7 +43,7 @@ use crate::{
     Error, Result, TrainConfig,
     config::{
         EvalEvery,
-        link::{ExcludedFromMessages, LinkOptions},
+        link::{ExcludedFromMessages, LinkOptions, LinkTimes},
     },
     link::split::{self, Edge},
     relational::{LinkEdges, Relation, RowTimes, Triple},
@@ -87,8 +90,10 @@ impl TypedLinks {
         data: &TypedDataset,
         tables: Tables,
     ) -> Result<Self> {
-        let mut edges = LinkEdges::new(data, config)?;
-        edges.read_times(data)?;
+        if config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
+            check(config)?;
+        }
+        let mut edges = LinkEdges::with_times(data, config)?;
         if let Some(times) = edges.times.clone() {
             return at_times(config, data, edges, &times);
         }
@@ -170,11 +175,29 @@ fn at_times(
     }
     let [train, valid, test] = edges.parts.each_ref().map(Vec::len);
     let counts = times.counts();
+    let what = match config.own.get::<LinkOptions>().link_times {
+        LinkTimes::Rows => "rows have times",
+        LinkTimes::Edges => "edges are learned at their own times",
+    };
     let mut notes = vec![format!(
-        "rows have times: {train} edges at {} times train, {valid} at {} validate, {test} at {} test; \
+        "{what}: {train} edges at {} times train, {valid} at {} validate, {test} at {} test; \
          batches and scores read what existed then",
         counts[0], counts[1], counts[2]
     )];
+    if times.train_is_later() && config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
+        notes.push(
+            "some edges that train are later than some that validate or test: the task does not split them by \
+             time, and scores may be too good"
+                .into(),
+        );
+    }
+    if times.left_out > 0 {
+        notes.push(format!(
+            "{} training edges are not learned: their sources have an edge to every destination that exists at \
+             their times, so that they have no negative",
+            times.left_out
+        ));
+    }
     let faces =
         |of: &&EdgeData| of.edge_type.source == on.destination && of.edge_type.destination == on.source;
     let is_known = |of: &EdgeType| of == on || reverse.as_ref() == Some(of);
@@ -222,6 +245,13 @@ fn check(config: &TrainConfig) -> Result<()> {
     }
     if options.exclude != ExcludedFromMessages::WithReverses {
         return refuse("exclude", "no row reads an edge from its time on; leave it out");
+    }
+    let bound = config.own.get::<TimeOptions>().time_bound;
+    if options.link_times == LinkTimes::Edges && bound == TimeBound::Inclusive {
+        return Err(Error::usage(
+            "--time-bound inclusive with --link-times edges: an edge would be read by its own prediction; use \
+             --time-bound strict",
+        ));
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 //! # Algorithm
 //!
 //! A ranking computes the embeddings of the sources with rows and of all destinations that exist,
-//! as of each time of a part, and ranks the destinations of each row among them.
+//! as of each time of a part, and ranks the destinations of each row among them. With
+//! `--eval-negatives`, each row is ranked among candidates of its own instead (`drawn.rs`).
 //!
 //! # Source
 //!
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     Result, TrainConfig,
+    config::link::LinkOptions,
     link::LinkMetric,
     relational::{Query, Ranking, values},
 };
@@ -53,6 +55,10 @@ impl TimedRanking<'_> {
         part: usize,
         metrics: &[LinkMetric],
     ) -> Result<(BTreeMap<String, f64>, usize)> {
+        let drawn = self.config.own.get::<LinkOptions>().eval_negatives;
+        if drawn > 0 {
+            return self.drawn_scores(model, part, metrics, drawn);
+        }
         let of_kind = |of_lists: bool| {
             let own = metrics.iter().filter(move |m| !m.is_pooled() && m.is_of_lists() == of_lists);
             own.collect::<Vec<&LinkMetric>>()
@@ -150,7 +156,6 @@ mod tests {
         },
         *,
     };
-    use crate::config::link::LinkOptions;
 
     const ITEMS: u32 = 6;
     const USERS: u32 = 4;

@@ -96,7 +96,7 @@ fn run(
     // before any long work
     let compute = compute_devices(config)?;
     let metric = metric(config, &of.edges)?;
-    if metric.is_pooled() {
+    if metric.is_pooled() && of.edges.times.is_none() {
         of.edges.draw_pairs(data, config)?;
     }
     let sampler = view.map_or_else(|| build::sampler(config, &of.inputs), |view| view.sampler(config))?;

@@ -41,13 +41,16 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::link::LINK,
+    config::{
+        link::{LINK, LinkOptions, LinkTimes},
+        link_task::edge_types_named,
+    },
     distributed::{check_links, without_edges},
     typed::{edges, links::TypedLinks, tables::Tables, task::choose},
 };
 
 /// All edges and the link tasks of the partitioned dataset, if the run learns links: `--task` is
-/// `link`, or names a link task or an edge type.
+/// `link`, or names a link task or edge types.
 ///
 /// # Errors
 /// They are damaged, an earlier version wrote the partition without them, or an option does not fit
@@ -57,7 +60,8 @@ pub(super) fn learned(config: &TrainConfig, dir: &TypedPartitionDir) -> Result<O
     if task.is_empty() || dir.whole.task(task).is_ok() {
         return Ok(None);
     }
-    let is_type = dir.edge_types().iter().any(|of| of.edge_type.to_string() == *task);
+    let types: Vec<String> = dir.edge_types().iter().map(|of| of.edge_type.to_string()).collect();
+    let is_type = edge_types_named(task, &types).is_some();
     let whole = match dir.topology(config.verify.at_opening())? {
         Some(whole) => whole,
         None if is_type || task == LINK => return Err(without_edges(dir.path())),
@@ -83,6 +87,12 @@ fn check(config: &TrainConfig, whole: &TypedDataset) -> Result<()> {
             config.model,
             one_of(&models)
         )));
+    }
+    if config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
+        return Err(Error::usage(
+            "--link-times edges: ranks learn links without times; train on the dataset before graphmill \
+             partition, or leave it out",
+        ));
     }
     let mut learned = whole.tasks.iter().filter(|task| config.task == LINK || task.name == config.task);
     match learned.find(|task| task.time.is_some()) {

@@ -199,4 +199,7 @@ for epoch in range(1, options.epochs + 1):
         record["valid_score"], record["test_score"] = scores(system, model, (valid, test))
         record["eval_seconds"] = time.perf_counter() - clock
     epochs.append(record)
-emit(system=options.system, sampler=system.sampler if options.system == "pyg" else "dgl", epochs=epochs)
+scored = [record for record in epochs if record["valid_score"] is not None]
+best = max(scored, key=lambda record: record["valid_score"], default=None)
+test = {"test": {"score": best["test_score"]}} if best else {}
+emit(system=options.system, sampler=system.sampler if options.system == "pyg" else "dgl", epochs=epochs, **test)

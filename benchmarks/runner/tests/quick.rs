@@ -50,6 +50,26 @@ fn quick_runs_write_records_and_tables() {
 }
 
 #[test]
+fn samplers_with_times_have_speeds_and_the_share_of_the_speed_without() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("times.json");
+    let words = ["sampling-times", "--quick", "--sides", "graphmill", "--out", out.to_str().unwrap()];
+    let output = bench(&words);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let record: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+    let points = record["points"].as_array().unwrap();
+    assert_eq!(points.len(), 6, "three draws, of seeds of one time and of a time each");
+    for point in points {
+        let values = &point["sides"][0]["values"];
+        let value = |name: &str| values[name][0][0].as_f64().unwrap();
+        assert!(value("with times, seeds") > 0.0);
+        let share = value("with times") / value("without times");
+        assert!((value("share") - share).abs() < 1e-9 * share, "{values}");
+    }
+}
+
+#[test]
 fn unknown_names_are_refused_with_a_hint() {
     for words in [&["gathr", "--quick"][..], &["gather", "--quick", "--only", "threads=7"]] {
         let output = bench(words);

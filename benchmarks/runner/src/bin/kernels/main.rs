@@ -10,8 +10,10 @@
 //!   MxKxN,...`: times, a line of JSON each with the fields of `benchmarks/peers/kernels.py`.
 //! - `graphmill-kernels joins`: an empty parallel loop of as many pieces as threads, and copies of
 //!   large arrays.
-//! - `graphmill-kernels times DATASET --hops 10,10 --draw uniform|last|recency [--apart]`: edges
-//!   per second of samplers with and without times.
+//! - `graphmill-kernels edge-times DATASET DIR`: a random time of each edge as `time.i64`, and the
+//!   training nodes in random order as `seeds.u32`.
+//! - `graphmill-kernels times DATASET TIMES --hops 10,10 --draw uniform|last|recency [--apart]`:
+//!   edges and seeds per second of samplers with and without times.
 //! - `graphmill-kernels misses DATASET --slices rows|theorem|copied --cache-kib C`: misses of a
 //!   simulated cache while a subgraph is aggregated.
 //!
@@ -47,8 +49,8 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, subgraph, ids, aggregate, gather, gemm, joins, times, typed or misses, then its
-    /// paths
+    /// w1, block, subgraph, ids, edge-times, aggregate, gather, gemm, joins, times, typed or misses,
+    /// then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]
@@ -124,9 +126,10 @@ fn main() -> Result<()> {
             println!("{}", misses::misses(dataset, sizes, misses::Walk::named(slices)?)?);
             Ok(())
         }
-        ["times", dataset] => {
+        ["edge-times", dataset, out] => times::write(dataset, out.as_ref()),
+        ["times", dataset, inputs] => {
             let Arguments { ref hops, ref draw, batch, apart, repeat, .. } = arguments;
-            times::times(dataset, &times::Sampled { hops, draw, apart, batch, repeat })
+            times::times(dataset, inputs.as_ref(), &times::Sampled { hops, draw, apart, batch, repeat })
         }
         ["gemm"] => rayon::scope(|_| gemm(&arguments)),
         ["joins"] => {

@@ -2,11 +2,12 @@
 //!
 //! Edges have random times, and all of them exist at the times of the seeds, so that both samplers
 //! choose among the same edges. Their batches alternate, and the best batch of each counts: other
-//! load disturbs the longer one more often.
+//! load disturbs the longer one more often. `benchmarks/peers/times.py` draws from the same files.
 
-use std::{hint::black_box, mem, time::Instant};
+use std::{fs, hint::black_box, mem, path::Path, time::Instant};
 
 use anyhow::{Context, Result, ensure};
+use bytemuck::Pod;
 use graphmill_core::{
     NodeId,
     keyed::{Stream, key},
@@ -34,13 +35,26 @@ pub(crate) struct Sampled<'a> {
     pub(crate) repeat: usize,
 }
 
-/// Prints the edges per second of both samplers in their best runs, and their ratio, each as a line
-/// of JSON.
-pub(crate) fn times(dataset: &str, of: &Sampled) -> Result<()> {
+/// Writes a random time below [`LATEST`] for each edge (`time.i64`), and the training nodes in
+/// random order (`seeds.u32`).
+pub(crate) fn write(dataset: &str, out: &Path) -> Result<()> {
     let data = Dataset::open(dataset)?;
-    let graph = data.graph.to_huge_pages()?;
     let mut stream = Stream::new(key(&[3]));
-    let time: Vec<i64> = (0..graph.num_edges()).map(|_| stream.below(LATEST as u64) as i64).collect();
+    let time: Vec<i64> = (0..data.graph.num_edges()).map(|_| stream.below(LATEST as u64) as i64).collect();
+    let mut train = data.split.train.to_vec();
+    stream.shuffle(&mut train);
+    fs::create_dir_all(out)?;
+    fs::write(out.join("time.i64"), bytemuck::cast_slice(&time))?;
+    fs::write(out.join("seeds.u32"), bytemuck::cast_slice(&train))?;
+    Ok(())
+}
+
+/// Prints the edges and seeds per second of both samplers in their best runs, and the ratio of
+/// edges per second, each as a line of JSON. `inputs` is a directory of [`write()`].
+pub(crate) fn times(dataset: &str, inputs: &Path, of: &Sampled) -> Result<()> {
+    let graph = Dataset::open(dataset)?.graph.to_huge_pages()?;
+    let time: Vec<i64> = read(&inputs.join("time.i64"))?;
+    let train: Vec<NodeId> = read(&inputs.join("seeds.u32"))?;
     let timed = TimedGraph::of_one_type(graph.clone(), Some(time.into()), None)?;
     let fanout: Vec<i64> = of.hops.split(',').map(str::parse).collect::<Result<_, _>>().context("--hops")?;
     let draws = [("uniform", TimeDraw::Uniform), ("last", TimeDraw::Last), ("recency", TimeDraw::Recency)];
@@ -51,8 +65,6 @@ pub(crate) fn times(dataset: &str, of: &Sampled) -> Result<()> {
     let plain = HopStack::new(Neighbor::new(fanout).map_err(anyhow::Error::msg)?);
     let (mut workspace, mut of_times) =
         (Workspace::new(graph.num_nodes()), TimeWorkspace::new(timed.schema()));
-    let mut train = data.split.train.to_vec();
-    stream.shuffle(&mut train);
     let batches: Vec<&[NodeId]> = train.chunks_exact(of.batch.max(1)).collect();
     ensure!(!batches.is_empty(), "--batch {}: there are {} training nodes", of.batch, train.len());
     let mut rates = [Vec::new(), Vec::new()];
@@ -83,16 +95,27 @@ pub(crate) fn times(dataset: &str, of: &Sampled) -> Result<()> {
             rates[1].push(with);
         }
     }
-    let [without, with] = rates.map(|of| of.into_iter().fold(0.0, f64::max));
-    for (op, value) in [("without times", without), ("with times", with), ("share", with / without)] {
-        println!("{}", json!({ "op": op, "rate": value, "runs": of.repeat.max(1) }));
+    let runs = of.repeat.max(1);
+    let best = |of: &[[f64; 2]], at: usize| of.iter().map(|rates| rates[at]).fold(0.0, f64::max);
+    for (op, rates) in [("without times", &rates[0]), ("with times", &rates[1])] {
+        let seeds = best(rates, 1) * of.batch as f64;
+        println!("{}", json!({ "op": op, "rate": best(rates, 0), "seeds_per_second": seeds, "runs": runs }));
     }
+    let share = best(&rates[1], 0) / best(&rates[0], 0);
+    println!("{}", json!({ "op": "share", "rate": share, "runs": runs }));
     Ok(())
 }
 
-/// Edges per second of `work`, which returns their number.
-fn rate(work: impl FnOnce() -> Result<usize>) -> Result<f64> {
+/// Edges per second of `work`, which returns their number, and calls per second.
+fn rate(work: impl FnOnce() -> Result<usize>) -> Result<[f64; 2]> {
     let start = Instant::now();
     let edges = black_box(work()?);
-    Ok(edges as f64 / start.elapsed().as_secs_f64().max(1e-9))
+    let seconds = start.elapsed().as_secs_f64().max(1e-9);
+    Ok([edges as f64 / seconds, 1.0 / seconds])
+}
+
+/// Values of a file.
+fn read<T: Pod>(path: &Path) -> Result<Vec<T>> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(bytemuck::pod_collect_to_vec(&bytes))
 }

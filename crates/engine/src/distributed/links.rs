@@ -54,7 +54,16 @@ use crate::{
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
-    check_links(config)?;
+    check_links(config, false)?;
+    if *config.devices != Devices::Cpu {
+        let option = format!("--devices {}", config.devices);
+        return refuse(&option, "train in one process, or leave it out");
+    }
+    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
+        let why =
+            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
+        return refuse("a cache", why);
+    }
     let LinkOptions { split_edges: split, negatives, .. } = config.own.get();
     if negatives == "existing" {
         let why =
@@ -69,21 +78,13 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     Ok(())
 }
 
-/// Refuses options with which several ranks cannot learn links of any number of types.
+/// Refuses options with which several ranks cannot learn links of one type or, if `of_types`, of
+/// several.
 ///
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
-pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
-    link::check(config, false)?;
-    if *config.devices != Devices::Cpu {
-        let option = format!("--devices {}", config.devices);
-        return refuse(&option, "train in one process, or leave it out");
-    }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        let why =
-            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
-        return refuse("a cache", why);
-    }
+pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
+    link::check(config, of_types)?;
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);

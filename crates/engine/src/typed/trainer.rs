@@ -21,6 +21,7 @@ use graphmill_nn::{
 };
 
 use super::{
+    batches::{RunBatches, batch_size},
     build,
     computing::InferenceDevice,
     counts::{TypeCounts, add, total},
@@ -31,12 +32,9 @@ use super::{
     ranks::{RankInference, TypedRankView},
     saved::rows_of,
     stages::EpochBatches,
-    step,
     strategy::Strategy,
-    tables::borrowed,
     task::{TypedTask, unread_columns},
     tiers::{self, TypedTiers},
-    visits::batch_size,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
@@ -97,19 +95,9 @@ fn train_alone(
     let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
     let sampler = build::sampler(config, &task)?;
-    let whole = tiers::whole(config, data, &task)?;
-    let step = || step::bytes(config, (&task, None), &*sampler, &borrowed(&whole));
-    let mut devices = TypedDevices::new(config, &task, &step)?;
+    let batches = RunBatches::of_nodes(config, &task, &*sampler)?;
     let progress = Preparation::new(&*context.observer);
-    let tiers = TypedTiers::new(
-        config,
-        data,
-        &task,
-        (&*sampler, devices.as_ref(), compute.gpus().first()),
-        &progress,
-    )?;
-    progress.check()?;
-    devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
+    let (tiers, devices) = TypedTiers::with_devices(data, &batches, &compute, &progress)?;
     let learner = TypedLearner::new(config, &task)?.on(compute.training());
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
@@ -176,7 +164,8 @@ pub(super) fn train_as_rank(
     check(config, &view.data, task)?;
     let sampler = view.sampler(config)?;
     let progress = Preparation::new(&*context.observer);
-    let tiers = TypedTiers::over_ranks(config, view, &*sampler, &progress)?;
+    let batches = RunBatches::of_nodes(config, task, &*sampler)?.of_rank(view.of_seeds());
+    let tiers = TypedTiers::over_ranks(&batches, view, &progress)?;
     let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
     let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);

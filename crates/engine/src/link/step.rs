@@ -6,8 +6,8 @@
 //!       └── gradients, summed by seed in the order of the pairs ◄────┘
 //! ```
 
-use graphmill_core::NodeId;
-use graphmill_loader::link::LinkBatch;
+use graphmill_core::{NodeId, options::one_of};
+use graphmill_loader::link::{LinkBatch, negatives_that};
 use graphmill_nn::{
     Matrix, Pass, Saved, View, ViewMut,
     backend::ops::Gather,
@@ -45,10 +45,12 @@ impl LinkObjective {
         let name = loss_name(config);
         let entry =
             loss::TABLE.find(name).map_err(|error| Error::usage(format!("--loss {name}: {error}")))?;
-        if name == "sampled-softmax" && options.negatives != "uniform" {
+        let is_uniform = options.negative_kind().is_some_and(|kind| kind.is_uniform);
+        if name == "sampled-softmax" && !is_uniform {
+            let usable = one_of(&negatives_that(|kind| kind.is_uniform));
             return Err(Error::usage(format!(
                 "--loss sampled-softmax: it corrects scores for the probabilities of negatives, which are \
-                 known for --negatives uniform and not for {}; use that, or --loss info-nce",
+                 known for --negatives {usable} and not for {}; use that, or --loss info-nce",
                 options.negatives
             )));
         }

@@ -118,7 +118,8 @@ fn uses_all_rows(config: &TrainConfig) -> Option<String> {
     if links.walk_rule().is_some() {
         return Some("walks visit rows of all buckets; use --positives edges".into());
     }
-    matches!(links.negatives.as_str(), "file" | "hard").then(|| {
+    let lists = links.negative_kind().is_some_and(|kind| kind.lists.is_some());
+    lists.then(|| {
         let negatives = &links.negatives;
         format!("--negatives {negatives} lists rows of all buckets; use --negatives uniform")
     })

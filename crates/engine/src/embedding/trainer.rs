@@ -14,6 +14,7 @@ use super::{batch::Batches, held_rows::directory, learner::TableLearner, model::
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     config::{Work, embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
     record::{DatasetRecord, EpochTotals, LinkRelation, Stages, Summary, Traffic},
@@ -32,6 +33,8 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no link task, or the decoder does not fit it.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    let why = format!("--model {} does not use it: its parameters are a row for each node", config.model);
+    bottom::refuse(config, &why)?;
     let mut edges = LinkEdges::new(data, config)?;
     let metric = metric(config, &edges)?;
     if metric.is_pooled() {

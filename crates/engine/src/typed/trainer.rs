@@ -40,6 +40,7 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     build::target_scale_of,
     config::{SelectBy, Work},
     distributed::Ranks,
@@ -140,8 +141,13 @@ pub(crate) fn infer(
     Ok(rows)
 }
 
+/// Reason why no run on several types reads stored aggregates of features.
+pub(super) const PROJECTED: &str = "training on several types does not use it, because feature rows are \
+                                    projected before they are aggregated";
+
 /// Checks that the task can be trained on and scored.
 fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<()> {
+    bottom::refuse(config, PROJECTED)?;
     build::metric(config, task)?;
     label_columns::check(config, task)?;
     match task.split.train.is_empty() {

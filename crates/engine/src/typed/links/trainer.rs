@@ -22,7 +22,7 @@ use super::{
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
         tiers::TypedTiers,
-        trainer::Inference,
+        trainer::{Inference, PROJECTED},
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -34,6 +34,7 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
@@ -162,6 +163,7 @@ fn run(
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config, true)?;
+    bottom::refuse(config, PROJECTED)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \

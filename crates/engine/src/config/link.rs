@@ -8,7 +8,7 @@ use graphmill_core::{
     options::{Fault, OptionSet, one_of, range},
 };
 use graphmill_loader::link::{self, Corrupt, Exclude, ListSource, NegativeKind, WalkRule, negatives_that};
-use graphmill_nn::link::decoder;
+use graphmill_nn::link::decoder::{self, decoders_that};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Value of `--task` for the only link task of a dataset or, if it has none, a split of its edges.
@@ -286,8 +286,9 @@ impl OptionSet for LinkOptions {
             })
         };
         let reason = match option {
-            "decoder_hidden" if self.decoder != "mlp" => {
-                Some(format!("--decoder {} has no hidden layer; use --decoder mlp", self.decoder))
+            "decoder_hidden" if !self.decoder_reads(option) => {
+                let usable = one_of(&decoders_that(|kind| kind.options.contains(&option)));
+                Some(format!("--decoder {} has no hidden layer; use --decoder {usable}", self.decoder))
             }
             "negatives_file" => of_lists(ListSource::File),
             "hard_candidates" => of_lists(ListSource::Ranking),
@@ -306,6 +307,11 @@ impl OptionSet for LinkOptions {
 }
 
 impl LinkOptions {
+    /// Returns true if the decoder reads an option, or is unknown.
+    pub fn decoder_reads(&self, option: &str) -> bool {
+        decoder::TABLE.get(&self.decoder).is_none_or(|row| row.make.options.contains(&option))
+    }
+
     /// Row of the sampler of negatives; `None` if the name is unknown.
     pub fn negative_kind(&self) -> Option<&'static NegativeKind> {
         link::TABLE.get(&self.negatives).map(|row| &row.make)

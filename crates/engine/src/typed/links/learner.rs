@@ -14,7 +14,10 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Backend, Matrix, Pass,
-    link::decoder::{self, Decoder, DecoderConfig},
+    link::{
+        decoder::{self, Decoder, DecoderConfig},
+        loss,
+    },
     optim::{AdamOptions, Optimizer, SparseAdam},
     typed::{TypedActivations, TypedModel, TypedModelConfig, TypedStep},
 };
@@ -150,11 +153,12 @@ impl<'a> LinkLearner<'a> {
     ) -> Result<Self> {
         let candidates = of.edges.relations.iter().map(|relation| relation.candidates[1].len());
         let (least, most) = (candidates.clone().min().unwrap_or(0), candidates.max().unwrap_or(0));
-        if loss_name(config) == "sampled-softmax" && least != most {
-            return Err(Error::usage(
-                "--loss sampled-softmax: it corrects scores for the number of candidates, which the \
-                 relations do not share; choose one with --task, or use --loss info-nce",
-            ));
+        let name = loss_name(config);
+        if loss::TABLE.get(name).is_some_and(|row| row.make.corrects_draws) && least != most {
+            return Err(Error::usage(format!(
+                "--loss {name}: it corrects scores for the number of candidates, which the relations do not \
+                 share; choose one with --task, or use --loss info-nce"
+            )));
         }
         Ok(Self {
             model: LinkModel::of_owners(config, of, owners)?,

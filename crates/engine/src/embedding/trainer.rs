@@ -10,7 +10,7 @@ use graphmill_loader::{
 };
 use graphmill_nn::{backend::Cpu, link::table::QueryBatch};
 
-use super::{batch::Batches, held_rows::directory, learner::TableLearner, model::TableModel};
+use super::{batch::Batches, learner::TableLearner, model::TableModel};
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
@@ -41,7 +41,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
         edges.draw_pairs(data, config)?;
     }
     let batches = Batches::new(config, &edges)?;
-    let mut learner = TableLearner::new(config, &edges, &directory(&context))?;
+    let mut learner = TableLearner::new(config, &edges, &context.directory())?;
     learner.hard = batches.hard(config);
     let numbers: Vec<NodeId> = (0..batches.num_seeds() as NodeId).collect();
     let buckets = Buckets::new(edges.num_rows(), config.own.get::<EmbeddingOptions>().buckets);

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::optimizer,
+    build::{by_flag, optimizer},
     distributed::Ranks,
     learner::BatchShare,
     record::BatchOutcome,
@@ -84,14 +84,15 @@ impl<'a> TypedLearner<'a> {
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<Self> {
         let own = owners.map(|owners| own_nodes(owners, &task.feature_dims()));
+        let model = build::model_of(config, task, own)?;
         let learned = Learned { name: &task.name, labels: &task.labels, train: &task.split.train };
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
             task,
             backend: &PROCESSOR,
-            model: build::model_of(config, task, own)?,
+            sparse: optimizer_of_rows(&model)?,
+            model,
             optimizer: optimizer(config)?,
-            sparse: SparseAdam::new(&AdamOptions::default()).map_err(crate::build::by_flag)?,
             weight_decay: config.weight_decay as f32,
             seed: config.seed,
             step: 0,
@@ -181,7 +182,7 @@ impl<'a> TypedLearner<'a> {
             index += 1;
         });
         match rows {
-            None => update_alone(&mut self.model, &mut self.sparse, nodes, &self.acts),
+            None => update_alone(&mut self.model, &mut self.sparse, nodes, &self.acts)?,
             Some(rows) => {
                 for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
                     debug_assert_eq!(t, of.node_type);
@@ -229,6 +230,18 @@ impl<'a> TypedLearner<'a> {
         let grad = self.scratch.view_mut();
         self.targets.run(&PROCESSOR, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
     }
+}
+
+/// The optimiser of the learned rows of `model`. The state of rows in files is allocated.
+///
+/// # Errors
+/// The disk has too little space.
+pub(super) fn optimizer_of_rows(model: &TypedModel) -> Result<SparseAdam> {
+    let mut sparse = SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?;
+    for (t, rows) in model.learned_rows().filter(|(_, rows)| rows.table().is_in_file()) {
+        sparse.prepare(t, rows.table())?;
+    }
+    Ok(sparse)
 }
 
 impl StepModel for TypedLearner<'_> {

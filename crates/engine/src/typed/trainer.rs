@@ -93,8 +93,9 @@ fn train_alone(
     // before any long work
     let compute = compute_devices(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
-    let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
+    let mut task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
+    task.learned_in = build::learned_rows_in(config, &task, &context.directory());
     let sampler = build::sampler(config, &task)?;
     let batches = RunBatches::of_nodes(config, &task, &*sampler)?;
     let progress = Preparation::new(&*context.observer);
@@ -225,13 +226,7 @@ fn notes(
         ));
     }
     let learned: Vec<&str> = learner.model.learned_rows().map(|(t, _)| &schema.types()[t].name[..]).collect();
-    if !learned.is_empty() {
-        notes.push(format!(
-            "nodes of type {} have no features: a learned row for each, by Adam on the rows of a batch and \
-             without weight decay",
-            learned.join(", ")
-        ));
-    }
+    notes.extend(note_of_learned(&learned, task));
     notes.extend(unread_columns(data, task));
     let draws: TimeOptions = config.own.get();
     let by_weight = SAMPLERS.get(&config.sampler).is_some_and(|row| row.make.draws_by_weight)
@@ -240,6 +235,18 @@ fn notes(
         notes.push("scores use all neighbours with equal weights".into());
     }
     notes
+}
+
+/// Note on the rows of nodes of these types, if there are some.
+pub(super) fn note_of_learned(types: &[&str], task: &TypedTask) -> Option<String> {
+    let place = if task.learned_in.is_some() { ", in files" } else { "" };
+    (!types.is_empty()).then(|| {
+        format!(
+            "nodes of type {} have no features: a learned row for each{place}, by Adam on the rows of a \
+             batch and without weight decay",
+            types.join(", ")
+        )
+    })
 }
 
 /// A run on several types.

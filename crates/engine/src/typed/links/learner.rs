@@ -18,7 +18,7 @@ use graphmill_nn::{
         decoder::{self, Decoder, DecoderConfig},
         loss,
     },
-    optim::{AdamOptions, Optimizer, SparseAdam},
+    optim::{Optimizer, SparseAdam},
     typed::{TypedActivations, TypedModel, TypedModelConfig, TypedStep},
 };
 
@@ -27,6 +27,7 @@ use super::{
         batches::{StepModel, StepModels},
         build,
         computing::PROCESSOR,
+        learner::optimizer_of_rows,
         ranks::{JoinedRows, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
     },
     task::TypedLinks,
@@ -93,10 +94,7 @@ impl LinkModel {
         });
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
         let own_nodes = owners.map(|owners| own_nodes(owners, &dims));
-        match &own_nodes {
-            Some(own) => build::check_learned_rows(config, own.iter().map(Vec::len))?,
-            None => build::check_learned_rows(config, build::learned_counts(&of.inputs))?,
-        }
+        build::check_learned_rows(config, &of.inputs, own_nodes.as_deref())?;
         let of_model = build::model_config(config, &of.inputs);
         let of_model = TypedModelConfig { head_layers: 0, own_nodes, ..of_model };
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
@@ -160,10 +158,11 @@ impl<'a> LinkLearner<'a> {
                  share; choose one with --task, or use --loss info-nce"
             )));
         }
+        let model = LinkModel::of_owners(config, of, owners)?;
         Ok(Self {
-            model: LinkModel::of_owners(config, of, owners)?,
+            sparse: optimizer_of_rows(&model.encoder)?,
+            model,
             optimizer: optimizer(config)?,
-            sparse: SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?,
             hard: None,
             step: 0,
             is_whole: true,
@@ -242,7 +241,7 @@ impl<'a> LinkLearner<'a> {
             index += 1;
         });
         match rows {
-            None => update_alone(encoder, &mut self.sparse, nodes, &self.acts),
+            None => update_alone(encoder, &mut self.sparse, nodes, &self.acts)?,
             Some(rows) => {
                 for ((t, learned), of) in encoder.learned_rows_mut().zip(&rows) {
                     learned.update(&mut self.sparse, t, &of.places, of.grad.view());

@@ -63,6 +63,7 @@ impl<'r> SavedTypedLinks<'r> {
             SavedTypedRun { run: self.run }.check_fit(data, own)?;
         }
         let mut of = self.run.blame_config(TypedLinks::new(self.config(), data))?;
+        of.inputs.learned_in = build::learned_rows_in(self.config(), &of.inputs, &std::env::temp_dir());
         let mut model = self.run.blame_config(LinkModel::new(self.config(), &of))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;

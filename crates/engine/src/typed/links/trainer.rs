@@ -22,7 +22,7 @@ use super::{
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
         tiers::TypedTiers,
-        trainer::{Inference, PROJECTED},
+        trainer::{Inference, PROJECTED, note_of_learned},
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -67,6 +67,7 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
     of.notes = unverified.into_iter().chain(of.notes).collect();
+    of.inputs.learned_in = build::learned_rows_in(config, &of.inputs, &context.directory());
     run(config, (data, of), None, context, began).map_err(Error::before_training)
 }
 
@@ -188,13 +189,7 @@ fn notes(of: &TypedLinks, sampler: &dyn TypedSampler) -> Vec<String> {
     }
     let without = schema.types().iter().zip(&of.inputs.features).filter(|(_, features)| features.is_none());
     let learned: Vec<&str> = without.map(|(node, _)| &node.name[..]).collect();
-    if !learned.is_empty() {
-        notes.push(format!(
-            "nodes of type {} have no features: a learned row for each, by Adam on the rows of a batch and \
-             without weight decay",
-            learned.join(", ")
-        ));
-    }
+    notes.extend(note_of_learned(&learned, &of.inputs));
     notes
 }
 

@@ -77,16 +77,22 @@ pub(in crate::typed) fn fetch_rows(
 
 /// Updates the learned rows of a batch with these input nodes in a process that has no gradients of
 /// other ranks. If it measures a step of a rank on its own, the state of the rows is allocated.
+///
+/// # Errors
+/// The state is in files, for which the disk has too little space.
 pub(in crate::typed) fn update_alone(
     model: &mut TypedModel,
     sparse: &mut SparseAdam,
     nodes: &[Vec<NodeId>],
     acts: &TypedActivations,
-) {
-    model.learned_rows_mut().for_each(|(t, rows)| match rows.is_partial() {
-        true => sparse.prepare(t, rows.table()),
-        false => rows.update(sparse, t, &nodes[t], acts.input_grad(t)),
-    });
+) -> Result<()> {
+    for (t, rows) in model.learned_rows_mut() {
+        match rows.is_partial() {
+            true => sparse.prepare(t, rows.table())?,
+            false => rows.update(sparse, t, &nodes[t], acts.input_grad(t)),
+        }
+    }
+    Ok(())
 }
 
 impl RowOwners {

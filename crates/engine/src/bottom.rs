@@ -79,6 +79,20 @@ pub(crate) fn chosen<'c>(
     }
 }
 
+/// Refuses stored aggregates in a run that reads none, for the reason `why`. The command line
+/// refuses the options itself; callers in Rust do not pass it.
+///
+/// # Errors
+/// Wrong usage: the option that was set.
+pub(crate) fn refuse(config: &TrainConfig, why: &str) -> Result<()> {
+    let option = match config.bottom {
+        Bottom::Sampled if config.bottom_dir.is_empty() => return Ok(()),
+        Bottom::Sampled => format!("--bottom-dir {}", config.bottom_dir),
+        chosen => format!("--bottom {chosen}"),
+    };
+    Err(Error::usage(format!("{option}: {why}; leave it out")))
+}
+
 /// Success if `--bottom auto` is `exact`, or the reason why not.
 fn automatic(
     config: &TrainConfig,

@@ -12,11 +12,12 @@ use graphmill_core::{Features, Graph, SparseRows, progress};
 use graphmill_data::{
     checksum::checksum,
     generate::{GenerateOptions, generate, generate_typed},
+    typed::TypedDataset,
 };
 use graphmill_engine::{
     Dataset, Error, Result, RunContext, RunDir, TrainConfig,
     config::{Bottom, Fanout},
-    fit,
+    embedding, events, fit,
     observer::{Observer, Quiet},
     options::key,
     predictor::{Neighborhood, Predictor},
@@ -24,6 +25,7 @@ use graphmill_engine::{
     saved::SavedRun,
     train,
     trainer::over_ranks,
+    typed,
 };
 
 use crate::ranks::{PATIENCE, on_ranks, partitioned};
@@ -405,4 +407,33 @@ fn given_options_without_effect_are_refused() {
     let typed = TrainConfig { dataset: dir.path().to_str().unwrap().into(), ..base };
     let message = refused(&typed, &[exact]).unwrap_or_default();
     assert!(message.contains("--bottom exact") && message.contains("leave it out"), "{message}");
+}
+
+/// A caller in Rust gets the error of the command line, and no run that ignores the option.
+#[test]
+fn runs_that_read_no_aggregates_refuse_them_through_the_library() {
+    let options = GenerateOptions { nodes: 200, classes: 3, dim: 4, ..GenerateOptions::default() };
+    let data = generate_typed("typed", &options).unwrap();
+    type Train = fn(&TrainConfig, &TypedDataset, RunContext) -> Result<Summary>;
+    let links = "author:writes:paper";
+    for (model, task, train, why) in [
+        ("rsage", "", typed::train as Train, "projected before they are aggregated"),
+        ("rsage", links, typed::links::train, "projected before they are aggregated"),
+        ("embedding", links, embedding::train, "its parameters are a row for each node"),
+        ("tgn", links, events::train, "it learns a stream of events"),
+    ] {
+        let config =
+            TrainConfig { model: model.into(), task: task.into(), epochs: 1, ..TrainConfig::default() };
+        for (bottom, dir, option) in [
+            (Bottom::Exact, "", "--bottom exact: "),
+            (Bottom::Auto, "", "--bottom auto: "),
+            (Bottom::Sampled, "elsewhere", "--bottom-dir elsewhere: "),
+        ] {
+            let config = TrainConfig { bottom, bottom_dir: dir.into(), ..config.clone() };
+            let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+            let message = train(&config, &data, context).unwrap_err().to_string();
+            assert!(message.starts_with(option) && message.contains(why), "{model} {task}: {message}");
+            assert!(message.ends_with("leave it out"), "{message}");
+        }
+    }
 }

@@ -361,9 +361,33 @@ fn ranks_learn_links_of_several_types_as_one_process_does() {
         (1, "sampler=metapath-walk num_walks=8"),
         (3, "sampler=metapath-walk num_walks=8"),
         (2, "model=hgt heads=2 sampler=full exclude=edges eval_nodes=20"),
+        (1, "cache_ratio=0.3"),
+        (3, "cache_ratio=0.3 cache=lru strategy=pipelined"),
+        (2, "host_budget=500 cache=degree"),
+        (2, "devices=virtual:1 cache_ratio=0.3"),
+        (3, "devices=virtual:1 device_budget=100000000"),
     ] {
         compare_types(options, &data, &dir, size);
     }
+}
+
+/// Caches hold rows of other ranks, chosen by a rank's own shares of the batches, and change no
+/// bit.
+#[test]
+fn caches_of_ranks_that_learn_links_of_several_types_change_no_bit() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = shop(&temporary.path().join("data"));
+    let dir = typed_ranks::partitioned(&data, &temporary.path().join("parts"));
+    let run = |options: &str| typed_ranks::over_ranks(&of_types(&dir, options), &dir, 2).remove(0);
+    let results = |of: &Summary| (loss_bits(of), of.epochs[1].valid_score, of.test.score);
+    let plain = run("");
+    let cached = run("cache_ratio=0.5");
+    assert_eq!(results(&cached), results(&plain));
+    let [with, without] = [&cached, &plain].map(|of| of.epochs[1].traffic);
+    assert!(with.host.rows > without.host.rows && with.remote.rows < without.remote.rows, "{with:?}");
+    assert_eq!(with.rows(), without.rows());
+    let by_type = &cached.epochs[1].type_traffic;
+    assert_eq!(by_type.iter().map(|of| of.traffic.host.rows).sum::<u64>(), with.host.rows);
 }
 
 #[test]

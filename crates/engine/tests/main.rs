@@ -18,6 +18,7 @@ mod given_negatives;
 mod label_inputs;
 mod label_kinds;
 mod layered;
+mod learned_files;
 mod link_positives;
 mod link_prediction;
 mod link_ranks;

@@ -100,6 +100,28 @@ fn losses(summary: &Summary) -> Vec<u64> {
 }
 
 #[test]
+fn caches_of_links_at_times_change_no_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    shop(dir.path(), i64::MAX);
+    let results = |options: &[(&str, &str)]| {
+        let summary = train_to(dir.path(), &[&[("epochs", "2")][..], options].concat(), None).unwrap();
+        let scores = summary.epochs.iter().flat_map(|of| [of.loss, of.valid_score.unwrap()]);
+        let bits: Vec<u64> = scores.chain(summary.test.score).map(f64::to_bits).collect();
+        (bits, summary.epochs[1].traffic)
+    };
+    let (plain, whole) = results(&[]);
+    for (options, is_on_device) in [
+        (&[("cache_ratio", "0.3")][..], false),
+        (&[("devices", "virtual:1"), ("cache_ratio", "0.3"), ("cache", "lru")], true),
+    ] {
+        let (bits, traffic) = results(options);
+        assert_eq!(bits, plain, "{options:?}");
+        let near = if is_on_device { traffic.device.rows } else { traffic.host.rows };
+        assert!(near > 0 && near < traffic.rows() && traffic.rows() == whole.rows(), "{traffic:?}");
+    }
+}
+
+#[test]
 fn recommendations_of_a_database_are_better_than_random_and_see_nothing_later() {
     let dir = tempfile::tempdir().unwrap();
     let [whole, past, path] = ["whole", "past", "run"].map(|name| dir.path().join(name));

@@ -301,24 +301,27 @@ fn unusable_options_are_refused_by_name() {
         ("embedding_dim", "4", "--hidden is the width of the embeddings"),
         ("head_layers", "1", "the decoder scores the rows of the last layer"),
         ("positives", "walks", "the positives are edges"),
-        ("host_budget", "1M", "the host holds all rows"),
+        ("cache", "lru", "host memory holds all rows"),
+        ("host_cache", "lru", "use it instead"),
+        ("strategy", "historical", "it trains on batches of one graph"),
+        ("strategy", "factored", "it runs on simulated devices"),
         ("focal", "1", "links have no targets"),
         ("candidates", "all", "--metric says what edges are compared with"),
         ("margin", "2", "--loss bce does not use it"),
-        ("devices", "virtual:2", "pairs are scored on the processor"),
         ("devices", "cuda:0,1", "one NVIDIA device trains"),
-        ("device_budget", "1G", "it runs on the processor"),
+        ("device_budget", "1G", "--devices cpu has no device memory"),
         ("order", "bfs", "it orders nodes"),
     ] {
         let message = train(dir.path(), &[(option, value)]).unwrap_err().to_string();
         assert!(message.contains(expected), "{option}: {message}");
     }
-    // an NVIDIA device trains, and has memory to limit but no cache
-    let on_device = [("devices", "cuda:0"), ("device_budget", "1G")];
-    config(dir.path(), &on_device).unwrap();
-    let cached = [on_device[0], ("cache_ratio", "0.5")];
-    let message = config(dir.path(), &cached).unwrap_err().to_string();
-    assert!(message.contains("the host holds all rows"), "{message}");
+    // an NVIDIA device trains, and has memory to limit and a cache
+    for options in [("device_budget", "1G"), ("cache_ratio", "0.5")] {
+        config(dir.path(), &[("devices", "cuda:0"), options]).unwrap();
+    }
+    let expects = [("cache_ratio", "0.5"), ("cache", "posterior:2")];
+    let message = train(dir.path(), &expects).unwrap_err().to_string();
+    assert!(message.starts_with("--cache posterior:2: ") && message.contains("use presc:2"), "{message}");
     // options of links without links
     let mut on_nodes = config(dir.path(), &[]).unwrap();
     on_nodes.task = String::new();

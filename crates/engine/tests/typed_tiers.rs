@@ -1,5 +1,5 @@
-//! Runs on several types whose feature rows exceed a budget: the results have the bits of a run in
-//! memory, whatever the caches, and the records list the traffic of each type.
+//! Runs on several types whose feature rows exceed a budget, on nodes and on links: the results have
+//! the bits of a run in memory, whatever the caches, and the records list the traffic of each type.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use graphmill_engine::{
     options::key,
     record::Summary,
     saved::SavedRun,
-    typed::{self, SavedTypedRun},
+    typed::{self, SavedTypedRun, links::SavedTypedLinks},
 };
 
 /// A small dataset in memory.
@@ -279,6 +279,138 @@ fn saved_runs_read_rows_from_disk_and_score_as_the_run_did() {
     };
     let run = SavedRun::open(&path, false).unwrap();
     let saved = SavedTypedRun::of(&run).unwrap();
+    let scores = saved.scores(&saved.dataset(None).unwrap(), &graphmill_core::progress::Quiet).unwrap();
+    assert_eq!(scores.test, summary.test.score);
+}
+
+/// Options of a run on links, whose ends are nodes of two types.
+const LINKS: [(&str, &str); 5] = [
+    ("task", "author:writes:paper"),
+    ("num_negatives", "2"),
+    ("max_batches", "6"),
+    ("eval_nodes", "40"),
+    ("dropout", "0"),
+];
+
+fn train_links(data: &TypedDataset, options: &[(&str, &str)], run: Option<&RunDir>) -> (Summary, String) {
+    let mut notes = Notes::default();
+    let config = config(data, &[&LINKS[..], options].concat()).unwrap();
+    let context = RunContext { run, resume: false, observer: &mut notes, stop: &|| false };
+    let summary = typed::links::train(&config, data, context).unwrap();
+    (summary, notes.0[0].clone())
+}
+
+/// Losses and scores of a run on links to the bit.
+fn results_of_links(summary: &Summary) -> Vec<u64> {
+    let of_epochs = summary.epochs.iter().flat_map(|of| [of.loss, of.valid_score.unwrap()]);
+    of_epochs.chain(summary.test.score).map(f64::to_bits).collect()
+}
+
+/// Checks that the traffic of an epoch is the sum of that of its types, which have hit rates.
+fn check_types(summary: &Summary, options: &[(&str, &str)]) {
+    let epoch = &summary.epochs[1];
+    let sum = |of: fn(&graphmill_loader::Traffic) -> u64| {
+        epoch.type_traffic.iter().map(|t| of(&t.traffic)).sum::<u64>()
+    };
+    let all = epoch.traffic;
+    assert_eq!(sum(|of| of.device.rows + of.peer.rows), all.device.rows + all.peer.rows, "{options:?}");
+    assert_eq!([sum(|of| of.host.rows), sum(|of| of.disk.rows)], [all.host.rows, all.disk.rows]);
+    assert_eq!(epoch.type_traffic.len(), 3, "a type has no features");
+    for of in epoch.type_traffic.iter().filter(|of| of.traffic.rows() > 0) {
+        assert!(of.hit_rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)), "{options:?} {}", of.name);
+    }
+    let rate = epoch.hit_rate.unwrap();
+    assert!(rate > 0.0 && rate <= 1.0, "{options:?}: {rate}");
+}
+
+#[test]
+fn links_read_rows_through_caches_to_the_same_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let (all, note) = train_links(&data, &[], None);
+    assert_eq!(note, "feature rows: the host holds all; strategy sequential");
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    let budget = ("host_budget", &quarter[..]);
+    let mut hits = Vec::new();
+    for cache in ["auto", "optimal", "degree", "random", "weighted-reverse-pagerank", "stored-order", "lru"] {
+        let options = [budget, ("cache", cache)];
+        let (summary, note) = train_links(&data, &options, None);
+        assert_eq!(results_of_links(&summary), results_of_links(&all), "{cache}");
+        assert!(note.starts_with("feature rows: the host holds ") && note.contains("the disk all"), "{note}");
+        check_types(&summary, &options);
+        let (traffic, whole) = (summary.epochs[1].traffic, all.epochs[1].traffic);
+        assert_eq!(traffic.rows(), whole.rows());
+        assert!(traffic.host.rows > 0 && traffic.disk.rows > 0, "{cache}");
+        assert_eq!(summary.presampling.is_some(), ["auto", "optimal"].contains(&cache), "{cache}");
+        hits.push((cache, summary.epochs[1].hit_rate.unwrap()));
+    }
+    // batches of links are counted, negatives included
+    let of = |name| hits.iter().find(|(cache, _)| *cache == name).unwrap().1;
+    assert!(of("optimal") > of("random") && of("auto") > of("random"), "{hits:?}");
+    for options in [
+        &[budget, ("strategy", "pipelined")][..],
+        &[("cache_ratio", "0.3"), ("model", "rgat"), ("heads", "2")],
+        &[("cache_ratio", "0.3"), ("negatives", "hard"), ("hard_candidates", "10")],
+        &[("cache_ratio", "0.3"), ("sampler", "metapath-walk"), ("num_walks", "8")],
+        &[("cache_ratio", "0.3"), ("sampler", "labor"), ("disjoint", "0.4"), ("corrupt", "both")],
+    ] {
+        let (cached, _) = train_links(&data, options, None);
+        check_types(&cached, options);
+        let of_model = |(name, _): &&(&str, &str)| !["host_budget", "cache_ratio", "strategy"].contains(name);
+        let plain: Vec<_> = options.iter().filter(of_model).copied().collect();
+        let (plain, _) = train_links(&data, &plain, None);
+        assert_eq!(results_of_links(&cached), results_of_links(&plain), "{options:?}");
+    }
+}
+
+#[test]
+fn links_on_simulated_devices_give_the_same_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let (all, _) = train_links(&data, &[], None);
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    for options in [
+        &[("devices", "virtual:1"), ("cache_ratio", "0.2")][..],
+        &[("devices", "virtual:2"), ("cache_ratio", "0.2"), ("placement", "replicate:0.5")],
+        &[("devices", "virtual:1"), ("device_budget", "1G")],
+        &[
+            ("devices", "virtual:1"),
+            ("cache_ratio", "0.2"),
+            ("cache", "lru"),
+            ("host_budget", &quarter),
+            ("host_cache", "degree"),
+        ],
+        &[("devices", "virtual:2"), ("strategy", "factored"), ("cache_ratio", "0.2")],
+        &[("devices", "virtual:3"), ("strategy", "factored"), ("device_budget", "1G")],
+        &[("devices", "virtual:1"), ("strategy", "time-sharing"), ("cache_ratio", "0.2"), ("overlap", "on")],
+    ] {
+        let (summary, note) = train_links(&data, options, None);
+        assert_eq!(results_of_links(&summary), results_of_links(&all), "{options:?}");
+        check_types(&summary, options);
+        assert!(summary.epochs[1].traffic.device.rows > 0 && note.contains("device"), "{options:?}: {note}");
+        if options.iter().any(|(name, _)| *name == "strategy") {
+            let trainer = summary.epochs[1].devices.last().unwrap();
+            assert!(trainer.cache_rows > 0 && trainer.hit_rate.unwrap() > 0.0, "{trainer:?}");
+        }
+    }
+    let config =
+        config(&data, &[&LINKS[..], &[("devices", "virtual:1"), ("device_budget", "1000")]].concat());
+    let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
+    let message = typed::links::train(&config.unwrap(), &data, context).unwrap_err().to_string();
+    assert!(message.starts_with("--device-budget 1000: a training step takes "), "{message}");
+}
+
+#[test]
+fn saved_runs_on_links_read_rows_from_disk_and_score_as_the_run_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    let path = dir.path().join("run");
+    let run = RunDir::create(&path).unwrap();
+    let (summary, _) = train_links(&data, &[("host_budget", &quarter)], Some(&run));
+    drop(run);
+    let run = SavedRun::open(&path, false).unwrap();
+    let saved = SavedTypedLinks::of(&run).unwrap();
     let scores = saved.scores(&saved.dataset(None).unwrap(), &graphmill_core::progress::Quiet).unwrap();
     assert_eq!(scores.test, summary.test.score);
 }

@@ -84,6 +84,34 @@ fn caches_of_several_types_change_no_result() {
     assert!(failed.stderr.contains("--cache posterior:2: ") && failed.stderr.contains("use presc:2"));
 }
 
+/// Batches of links have the same rows, whatever the device caches of each type.
+#[test]
+fn caches_of_links_of_several_types_change_no_result() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed data --nodes 300 --classes 4 --feature-dim 8 --p-in 0.9 --signal 1 --seed 3");
+    let links = "--task author:writes:paper --num-negatives 2 --eval-nodes 40 --max-batches 2";
+    let run = |options: &str, out: &str| {
+        let args = format!("train data {SMALL} --model rsage --devices cuda:0 --epochs 2 {links} {options}");
+        on_shim(&sandbox, &format!("{args} --out {out} --json")).succeeded().json()
+    };
+    let none = run("--cache-ratio 0", "none");
+    let expected = sandbox.results("none");
+    for (i, options) in
+        ["--cache-ratio 0.25", "--cache-ratio 0.25 --cache lru", "--device-budget 1G"].iter().enumerate()
+    {
+        let out = format!("cached-{i}");
+        let summary = run(options, &out);
+        assert!(sandbox.results(&out).weights == expected.weights, "{options}: the weights");
+        let epoch = &summary["epochs"][1];
+        assert_eq!(epoch["loss"], none["epochs"][1]["loss"], "{options}");
+        assert_eq!(epoch["valid_score"], none["epochs"][1]["valid_score"], "{options}");
+        let rows = |traffic: &Value| number(&traffic["device"]["rows"]);
+        let of_types = epoch["type_traffic"].as_array().expect("types");
+        assert_eq!(of_types.iter().map(|of| rows(&of["traffic"])).sum::<f64>(), rows(&epoch["traffic"]));
+        assert!(rows(&epoch["traffic"]) > 0.0, "{options}: {}", epoch["traffic"]);
+    }
+}
+
 /// The encoder and the decoder run on the device; links of all relations, and rows without features
 /// that are learned.
 #[test]

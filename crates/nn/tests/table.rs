@@ -95,7 +95,7 @@ fn by_pairs(
     let (positive, negative) = scores.view().host().split_at(queries);
     let mut grad = vec![0.0; scores.num_rows()];
     let (positive_grad, negative_grad) = grad.split_at_mut(queries);
-    let value = (loss::TABLE.find(loss).unwrap().make)(
+    let value = (loss::TABLE.find(loss).unwrap().make.loss)(
         &loss::LinkScores { positive, negative, ..Default::default() },
         &LinkLossOptions::default(),
         loss::LinkGrads { positive: positive_grad, negative: negative_grad },
@@ -139,7 +139,7 @@ proptest! {
                 pool.install(|| {
                     let mut step = TableStep::default();
                     let options = LinkLossOptions::default();
-                    let loss = loss::TABLE.find(loss).unwrap().make;
+                    let loss = loss::TABLE.find(loss).unwrap().make.loss;
                     let score = decoder.pair_score().unwrap();
                     let objective = Objective { score, loss, options: &options };
                     (step.run(&objective, relations(&*decoder), &batch, &touched, own.view()), step)
@@ -182,7 +182,7 @@ proptest! {
             }
             let (mut sampled, mut dense) = (TableStep::default(), SoftmaxStep::default());
             let (score, options) = (decoder.pair_score().unwrap(), LinkLossOptions::default());
-            let loss = loss::TABLE.find("sampled-softmax").unwrap().make;
+            let loss = loss::TABLE.find("sampled-softmax").unwrap().make.loss;
             let objective = Objective { score, loss, options: &options };
             let relations = relations(&*decoder);
             let expected = sampled.run(&objective, relations, &all, &touched, table.view());

@@ -5,10 +5,10 @@ use std::{fmt, str::FromStr};
 use clap::{Args, ValueEnum};
 use graphmill_core::{
     by_name, by_word,
-    options::{Fault, OptionSet, range},
+    options::{Fault, OptionSet, one_of, range},
 };
-use graphmill_loader::link::{self, Corrupt, Exclude, WalkRule};
-use graphmill_nn::link::decoder;
+use graphmill_loader::link::{self, Corrupt, Exclude, ListSource, NegativeKind, WalkRule, negatives_that};
+use graphmill_nn::link::decoder::{self, decoders_that};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Value of `--task` for the only link task of a dataset or, if it has none, a split of its edges.
@@ -293,11 +293,11 @@ impl OptionSet for LinkOptions {
         range("walk_p", self.walk_p, 1e-3..=1e3)?;
         range("walk_q", self.walk_q, 1e-3..=1e3)?;
         range("hard_candidates", self.hard_candidates, 1..=1 << 16)?;
-        if self.negatives == "file" && self.negatives_file.is_empty() {
+        if self.draws_from(ListSource::File) && self.negatives_file.is_empty() {
             let message = "it draws from the pairs of a file; pass --negatives-file PATH".into();
             return Err(Fault { option: Some("negatives".into()), message });
         }
-        if self.negatives == "existing" && self.positives == Positives::Walks {
+        if self.needs_times() && self.positives == Positives::Walks {
             let message = "pairs of walks have no times; use --positives edges, or other --negatives".into();
             return Err(Fault { option: Some("negatives".into()), message });
         }
@@ -307,16 +307,19 @@ impl OptionSet for LinkOptions {
     }
 
     fn unused(&self, option: &str) -> Option<String> {
-        let of_negatives = |name: &str| {
-            (self.negatives != name)
-                .then(|| format!("--negatives {} does not read it; use --negatives {name}", self.negatives))
+        let of_lists = |source: ListSource| {
+            let usable = || one_of(&negatives_that(|kind| kind.lists == Some(source)));
+            (!self.draws_from(source)).then(|| {
+                format!("--negatives {} does not read it; use --negatives {}", self.negatives, usable())
+            })
         };
         let reason = match option {
-            "decoder_hidden" if self.decoder != "mlp" => {
-                Some(format!("--decoder {} has no hidden layer; use --decoder mlp", self.decoder))
+            "decoder_hidden" if !self.decoder_reads(option) => {
+                let usable = one_of(&decoders_that(|kind| kind.options.contains(&option)));
+                Some(format!("--decoder {} has no hidden layer; use --decoder {usable}", self.decoder))
             }
-            "negatives_file" => of_negatives("file"),
-            "hard_candidates" => of_negatives("hard"),
+            "negatives_file" => of_lists(ListSource::File),
+            "hard_candidates" => of_lists(ListSource::Ranking),
             "walk_nodes" | "walks_per_node" | "walk_window" | "walk_p" | "walk_q"
                 if self.positives == Positives::Edges =>
             {
@@ -332,6 +335,26 @@ impl OptionSet for LinkOptions {
 }
 
 impl LinkOptions {
+    /// Returns true if the decoder reads an option, or is unknown.
+    pub fn decoder_reads(&self, option: &str) -> bool {
+        decoder::TABLE.get(&self.decoder).is_none_or(|row| row.make.options.contains(&option))
+    }
+
+    /// Row of the sampler of negatives; `None` if the name is unknown.
+    pub fn negative_kind(&self) -> Option<&'static NegativeKind> {
+        link::TABLE.get(&self.negatives).map(|row| &row.make)
+    }
+
+    /// Returns true if negatives are drawn from lists of this source.
+    pub fn draws_from(&self, source: ListSource) -> bool {
+        self.negative_kind().is_some_and(|kind| kind.lists == Some(source))
+    }
+
+    /// Returns true if negatives exist at the times of edges.
+    pub fn needs_times(&self) -> bool {
+        self.negative_kind().is_some_and(|kind| kind.needs_times)
+    }
+
     /// Ends that negatives replace in a graph that is `undirected` or not.
     pub fn ends(&self, undirected: bool) -> Corrupt {
         match (self.corrupt, undirected) {

@@ -34,9 +34,10 @@
 
 use std::path::Path;
 
-use graphmill_core::Graph;
+use graphmill_core::{Graph, options::one_of};
 use graphmill_data::{Dataset, partition::PartitionDir, typed::Verify};
 use graphmill_distributed::numbers::{of_words, to_words};
+use graphmill_loader::link::{ListSource, negatives_that};
 
 use super::Ranks;
 use crate::{
@@ -54,27 +55,7 @@ use crate::{
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
-    check_links(config)?;
-    let LinkOptions { split_edges: split, negatives, .. } = config.own.get();
-    if negatives == "existing" {
-        let why =
-            "a partition does not store the times of nodes; use --negatives uniform, degree or in-batch";
-        return refuse("--negatives existing", why);
-    }
-    if split.by_time {
-        let why = "a partition does not store the times of edges; split at random, or train on the dataset \
-                   before graphmill partition";
-        return refuse(&format!("--split-edges {split}"), why);
-    }
-    Ok(())
-}
-
-/// Refuses options with which several ranks cannot learn links of any number of types.
-///
-/// # Errors
-/// Wrong usage: the first such option, with the reason and the remedy.
-pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
-    link::check(config, false)?;
+    check_links(config, false)?;
     if *config.devices != Devices::Cpu {
         let option = format!("--devices {}", config.devices);
         return refuse(&option, "train in one process, or leave it out");
@@ -84,15 +65,42 @@ pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
             "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
         return refuse("a cache", why);
     }
+    let options: LinkOptions = config.own.get();
+    if options.needs_times() {
+        let why = format!("a partition does not store the times of nodes; use --negatives {}", usable());
+        return refuse(&format!("--negatives {}", options.negatives), &why);
+    }
+    let split = options.split_edges;
+    if split.by_time {
+        let why = "a partition does not store the times of edges; split at random, or train on the dataset \
+                   before graphmill partition";
+        return refuse(&format!("--split-edges {split}"), why);
+    }
+    Ok(())
+}
+
+/// Refuses options with which several ranks cannot learn links of one type or, if `of_types`, of
+/// several.
+///
+/// # Errors
+/// Wrong usage: the first such option, with the reason and the remedy.
+pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
+    link::check(config, of_types)?;
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);
     }
-    if config.own.get::<LinkOptions>().negatives == "file" {
-        let why = "the file may differ between machines; use --negatives uniform, degree, in-batch or hard";
-        return refuse("--negatives file", why);
+    let options: LinkOptions = config.own.get();
+    if options.draws_from(ListSource::File) {
+        let why = format!("the file may differ between machines; use --negatives {}", usable());
+        return refuse(&format!("--negatives {}", options.negatives), &why);
     }
     Ok(())
+}
+
+/// Samplers of negatives that ranks can follow.
+fn usable() -> String {
+    one_of(&negatives_that(|kind| !kind.needs_times && kind.lists != Some(ListSource::File)))
 }
 
 /// Error of an option that ranks which learn links cannot follow.

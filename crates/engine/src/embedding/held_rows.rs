@@ -1,12 +1,10 @@
 //! Rows of a table in files: which of them are in memory.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::collections::BTreeSet;
 
 use graphmill_nn::{Matrix, optim::rows::Make};
 
-use crate::{
-    Error, Result, RunContext, TrainConfig, config::embedding::EmbeddingOptions, relational::Buckets,
-};
+use crate::{Error, Result, TrainConfig, config::embedding::EmbeddingOptions, relational::Buckets};
 
 /// Buckets that are in memory at once: those of an update, and one that is read ahead.
 const HELD: usize = 3;
@@ -85,11 +83,6 @@ fn bytes_of_row(dim: usize, optimizer: Make) -> Result<usize> {
     let mut optimizer = optimizer();
     optimizer.prepare(0, &Matrix::zeros(1, 1))?;
     Ok(dim.saturating_mul(size_of::<f32>() * (1 + optimizer.state().len())))
-}
-
-/// Directory of the files of a run: its own, or that of temporary files.
-pub(super) fn directory(context: &RunContext) -> PathBuf {
-    context.run.map_or_else(std::env::temp_dir, |run| run.path().to_path_buf())
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl TableLearner {
             step: 0,
             is_whole: true,
             hard: None,
-            loss: loss::TABLE.find(loss_name(config)).map_err(Error::name)?.make,
+            loss: loss::TABLE.find(loss_name(config)).map_err(Error::name)?.make.loss,
             options: config.own.get(),
             all: options.one_vs_all.then(|| first.clone()),
             ids: if is_dense { (0..edges.num_rows() as NodeId).collect() } else { Vec::new() },

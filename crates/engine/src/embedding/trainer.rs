@@ -10,10 +10,11 @@ use graphmill_loader::{
 };
 use graphmill_nn::{backend::Cpu, link::table::QueryBatch};
 
-use super::{batch::Batches, held_rows::directory, learner::TableLearner, model::TableModel};
+use super::{batch::Batches, learner::TableLearner, model::TableModel};
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     config::{Work, embedding::EmbeddingOptions, link::LinkOptions},
     link::LinkMetric,
     record::{DatasetRecord, EpochTotals, LinkRelation, Stages, Summary, Traffic},
@@ -32,13 +33,15 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no link task, or the decoder does not fit it.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    let why = format!("--model {} does not use it: its parameters are a row for each node", config.model);
+    bottom::refuse(config, &why)?;
     let mut edges = LinkEdges::new(data, config)?;
     let metric = metric(config, &edges)?;
     if metric.is_pooled() {
         edges.draw_pairs(data, config)?;
     }
     let batches = Batches::new(config, &edges)?;
-    let mut learner = TableLearner::new(config, &edges, &directory(&context))?;
+    let mut learner = TableLearner::new(config, &edges, &context.directory())?;
     learner.hard = batches.hard(config);
     let numbers: Vec<NodeId> = (0..batches.num_seeds() as NodeId).collect();
     let buckets = Buckets::new(edges.num_rows(), config.own.get::<EmbeddingOptions>().buckets);

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     config::{SelectBy, Work},
     record::{DatasetRecord, EpochTotals, Stages, Summary, Traffic},
     strategy::{Flow, attempt},
@@ -38,6 +39,10 @@ const UNCOUNTED: &str = "a score of events also passes over the memory of nodes 
 /// As for [`crate::train`]; the dataset has no such task, or it is not split by time.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
+    bottom::refuse(
+        config,
+        &format!("--model {} does not use it: it learns a stream of events", config.model),
+    )?;
     config.eval_every.refuse_auto(UNCOUNTED)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     unverified.iter().for_each(|note| context.observer.note(note));

@@ -1,7 +1,7 @@
 //! Refusal of parts of a run that do not know links.
 
 use graphmill_core::options::one_of;
-use graphmill_loader::sampler;
+use graphmill_loader::{order, sampler};
 
 use crate::{
     Error, Result, TrainConfig,
@@ -9,16 +9,12 @@ use crate::{
     strategy,
 };
 
-/// Strategies that train on links.
-const STRATEGIES: &[&str] = &["sequential", "pipelined"];
-/// Orders of the edges to learn.
-const ORDERS: &[&str] = &["random", "sequential"];
-
-/// Refuses options with which a run cannot learn links; an NVIDIA device trains if `on_nvidia`.
+/// Refuses options with which a run cannot learn links, of one type or, if `of_types`, of several.
+/// Several types have rules of their own for strategies and devices.
 ///
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
-pub fn check(config: &TrainConfig, on_nvidia: bool) -> Result<()> {
+pub fn check(config: &TrainConfig, of_types: bool) -> Result<()> {
     let refuse = |option: String, why: String| Err(Error::usage(format!("{option} with links: {why}")));
     let is_subgraph = sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.draws_subgraphs());
     if is_subgraph {
@@ -26,20 +22,24 @@ pub fn check(config: &TrainConfig, on_nvidia: bool) -> Result<()> {
             "it chooses its own seeds, so it cannot start from the ends of edges; use --sampler neighbor";
         return refuse(format!("--sampler {}", config.sampler), why.into());
     }
-    let strategy = strategy::find(config)?.name;
-    if !STRATEGIES.contains(&strategy) {
-        let why = format!("it does not divide pairs among devices; use --strategy {}", one_of(STRATEGIES));
-        return refuse(format!("--strategy {strategy}"), why);
+    let strategy = strategy::find(config)?;
+    if !of_types && !strategy.make.over_links {
+        let usable = strategy::TABLE.iter().filter(|row| row.make.over_links).map(|row| row.name);
+        let usable = one_of(&usable.collect::<Vec<_>>());
+        let why = format!("it does not divide pairs among devices; use --strategy {usable}");
+        return refuse(format!("--strategy {}", strategy.name), why);
     }
     if config.reuse != "none" {
         let why = "rows of hot nodes are computed without the exclusion of a batch's edges; leave it out";
         return refuse(format!("--reuse {}", config.reuse), why.into());
     }
-    if !ORDERS.contains(&config.order.as_str()) {
-        let why = format!("it orders nodes, and the seeds are edges; use --order {}", one_of(ORDERS));
+    if !order::TABLE.get(&config.order).is_some_and(|entry| entry.make.of_edges) {
+        let usable = order::TABLE.iter().filter(|row| row.make.of_edges).map(|row| row.name);
+        let usable = one_of(&usable.collect::<Vec<_>>());
+        let why = format!("it orders nodes, and the seeds are edges; use --order {usable}");
         return refuse(format!("--order {}", config.order), why);
     }
-    if !on_nvidia && !config.cuda_devices().is_empty() {
+    if !of_types && !config.cuda_devices().is_empty() {
         let why = "pairs are scored on the processor; use --devices virtual:N, or leave it out";
         return refuse(format!("--devices {}", config.devices), why.into());
     }

@@ -1,15 +1,16 @@
-//! Times that bound the negatives of `--negatives existing`.
+//! Times that bound negatives which exist at the time of their edge.
 //!
 //! The time of an edge is the latest of its own, if edges have times, and of those from which its
 //! ends exist. A negative of it exists at that time.
 
 use std::sync::Arc;
 
-use graphmill_core::Buffer;
+use graphmill_core::{Buffer, options::one_of};
 use graphmill_data::{
     Dataset,
     typed::{self, EdgeData, Verify, is_typed},
 };
+use graphmill_loader::link::negatives_that;
 
 use super::split::{Edge, TimedEdges};
 use crate::{Error, Result, config::link::LinkOptions};
@@ -34,17 +35,18 @@ impl Existence {
         data: &Dataset,
         (train, undirected): (&[Edge], bool),
     ) -> Result<Option<Self>> {
-        if options.negatives != "existing" {
+        if !options.needs_times() {
             return Ok(None);
         }
         let dir = data.directory.as_deref().filter(|dir| is_typed(dir));
         let typed = dir.map(|dir| typed::open(dir, Verify::Once)).transpose()?;
         let nodes = typed.as_ref().and_then(|typed| typed.nodes.first()?.time.clone());
         let (Some(typed), Some(nodes)) = (typed, nodes) else {
+            let usable = one_of(&negatives_that(|kind| !kind.needs_times));
             return Err(Error::usage(format!(
-                "--negatives existing: {} stores no times of nodes; use --negatives uniform, degree or \
-                 in-batch, or import the nodes with their times (graphmill import tables)",
-                data.name
+                "--negatives {}: {} stores no times of nodes; use --negatives {usable}, or import the nodes \
+                 with their times (graphmill import tables)",
+                options.negatives, data.name
             )));
         };
         let EdgeData { indptr, indices, time, .. } = &typed.edges[0];

@@ -6,8 +6,8 @@
 //!       └── gradients, summed by seed in the order of the pairs ◄────┘
 //! ```
 
-use graphmill_core::NodeId;
-use graphmill_loader::link::LinkBatch;
+use graphmill_core::{NodeId, options::one_of};
+use graphmill_loader::link::{LinkBatch, negatives_that};
 use graphmill_nn::{
     Matrix, Pass, Saved, View, ViewMut,
     backend::ops::Gather,
@@ -45,15 +45,17 @@ impl LinkObjective {
         let name = loss_name(config);
         let entry =
             loss::TABLE.find(name).map_err(|error| Error::usage(format!("--loss {name}: {error}")))?;
-        if name == "sampled-softmax" && options.negatives != "uniform" {
+        let is_uniform = options.negative_kind().is_some_and(|kind| kind.is_uniform);
+        if entry.make.corrects_draws && !is_uniform {
+            let usable = one_of(&negatives_that(|kind| kind.is_uniform));
             return Err(Error::usage(format!(
-                "--loss sampled-softmax: it corrects scores for the probabilities of negatives, which are \
-                 known for --negatives uniform and not for {}; use that, or --loss info-nce",
+                "--loss {name}: it corrects scores for the probabilities of negatives, which are \
+                 known for --negatives {usable} and not for {}; use that, or --loss info-nce",
                 options.negatives
             )));
         }
         let log_expected = (options.num_negatives as f64 / nodes.max(1) as f64).ln() as f32;
-        Ok(Self { loss: entry.make, options: config.own.get(), log_expected })
+        Ok(Self { loss: entry.make.loss, options: config.own.get(), log_expected })
     }
 }
 

@@ -9,7 +9,7 @@ use graphmill_data::{
         self, CandidateLists, EdgeData, Negatives, Seeds, Task, TaskKind, TypedDataset, Verify, is_typed,
     },
 };
-use graphmill_loader::link::{KnownEdges, LinkSource, NegativeLists, Walks};
+use graphmill_loader::link::{KnownEdges, LinkSource, ListSource, NegativeLists, Walks};
 use graphmill_nn::typed::TABLE as TYPED_MODELS;
 
 use super::{
@@ -198,7 +198,7 @@ impl LinkTask {
 
     /// Lists of hard negatives, if the run draws them.
     pub fn hard(&self, config: &TrainConfig) -> Option<Arc<NegativeLists>> {
-        let is_hard = config.own.get::<LinkOptions>().negatives == "hard";
+        let is_hard = config.own.get::<LinkOptions>().draws_from(ListSource::Ranking);
         self.lists.clone().filter(|_| is_hard)
     }
 
@@ -235,16 +235,16 @@ fn lists(
     known: &KnownEdges,
     notes: &mut Vec<String>,
 ) -> Result<Option<Arc<NegativeLists>>> {
-    match options.negatives.as_str() {
-        "file" => {
+    match options.negative_kind().and_then(|kind| kind.lists) {
+        Some(ListSource::File) => {
             let (nodes, path) = (0..known.num_nodes() as NodeId, Path::new(&options.negatives_file));
             let is_edge = |[u, _, v]: [u32; 3]| known.contains(u, v);
             let FileLists { lists, note } = lists::read(path, &[[nodes.clone(), nodes]], &is_edge)?;
             notes.push(note);
             Ok(Some(Arc::new(lists)))
         }
-        "hard" => Ok(Some(Arc::default())),
-        _ => Ok(None),
+        Some(ListSource::Ranking) => Ok(Some(Arc::default())),
+        None => Ok(None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules that decide if a run of a table of embeddings reads an option, and its derived options.
 
-use graphmill_core::options::OptionGroup;
+use graphmill_core::options::{OptionGroup, one_of};
 use graphmill_nn::link::decoder;
 
 use super::{keys::Key, link, reasons::Read, rules};
@@ -86,13 +86,13 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
         return Err(format!("--model {} does not use it; leave it out", config.model));
     }
     let links: LinkOptions = config.own.get();
-    let is_distance = matches!(links.decoder.as_str(), "transe" | "rotate");
+    let readers = || one_of(&decoder::decoders_that(|kind| kind.options.contains(&name)));
     match name {
-        "gamma" if !is_distance => {
-            refuse(format!("--decoder {} is no distance; use --decoder rotate", links.decoder))
+        "gamma" if !links.decoder_reads(name) => {
+            refuse(format!("--decoder {} is no distance; use --decoder {}", links.decoder, readers()))
         }
-        "distance_norm" if links.decoder != "transe" => {
-            refuse(format!("--decoder {} has no such norm; use --decoder transe", links.decoder))
+        "distance_norm" if !links.decoder_reads(name) => {
+            refuse(format!("--decoder {} has no such norm; use --decoder {}", links.decoder, readers()))
         }
         "split_edges" if has_link_task(config) => refuse("the dataset's link tasks have a split".into()),
         "buckets" => uses_all_rows(config).map_or(Ok(()), refuse),
@@ -120,7 +120,8 @@ fn uses_all_rows(config: &TrainConfig) -> Option<String> {
     if links.walk_rule().is_some() {
         return Some("walks visit rows of all buckets; use --positives edges".into());
     }
-    matches!(links.negatives.as_str(), "file" | "hard").then(|| {
+    let lists = links.negative_kind().is_some_and(|kind| kind.lists.is_some());
+    lists.then(|| {
         let negatives = &links.negatives;
         format!("--negatives {negatives} lists rows of all buckets; use --negatives uniform")
     })

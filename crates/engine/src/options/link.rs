@@ -1,5 +1,7 @@
 //! Options of runs that learn links ([`LinkOptions`]), and the rule of those of their losses.
 
+use graphmill_nn::link::loss::TABLE;
+
 use crate::config::link_task::loss_name;
 pub use crate::config::{
     link::{
@@ -8,16 +10,23 @@ pub use crate::config::{
     link_task::{is_link, is_typed_link, seeds_are},
 };
 
-use super::{keys::Key, reasons::Read};
+use super::{
+    keys::Key,
+    reasons::{Read, unread},
+};
 use crate::TrainConfig;
 
-/// Rule of the options of losses: the chosen loss reads the option.
+/// Rule of the options of losses: the chosen loss reads the option. An unknown loss passes, because
+/// its lookup reports it.
 pub(super) fn of_loss(config: &TrainConfig, key: &Key) -> Read {
-    let (loss, reader) = (loss_name(config), reader(key.name));
-    if reader == loss {
-        return Ok(());
+    let name = loss_name(config);
+    match TABLE.get(name) {
+        Some(loss) if loss.make.option != Some(key.name) => {
+            let readers = TABLE.iter().filter(|row| row.make.option == Some(key.name)).map(|row| row.name);
+            Err(unread("loss", name, &readers.collect::<Vec<_>>()))
+        }
+        _ => Ok(()),
     }
-    Err(format!("--loss {loss} does not use it; use --loss {reader}, or leave it out"))
 }
 
 /// Splits edges that are learned at their own times by time, unless the split was `given`.
@@ -36,13 +45,4 @@ pub(super) fn at_times(config: &TrainConfig, _: &Key) -> Read {
          graph of one type, or leave it out",
         config.model
     ))
-}
-
-/// The loss that reads an option.
-fn reader(option: &str) -> &'static str {
-    match option {
-        "margin" => "margin",
-        "temperature" => "info-nce",
-        _ => "self-adversarial",
-    }
 }

@@ -38,7 +38,6 @@ const UNREAD: &[(&str, &str)] = &[
     ("graph_stores", "each rank holds a part and trains on its nodes"),
     ("inductive", "nodes of other types than the task's do not train"),
 ];
-const ON_PROCESSOR: &str = "it runs on the processor";
 
 /// General options that such a run reads under the conditions of a run on one type.
 const RULES: &[(&str, Rule)] = &[
@@ -86,12 +85,6 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("walk_window", WALKS),
     ("walk_p", WALKS),
     ("walk_q", WALKS),
-    ("device_budget", ON_PROCESSOR),
-    ("cache", ALL_IN_HOST),
-    ("host_cache", ALL_IN_HOST),
-    ("cache_ratio", ALL_IN_HOST),
-    ("host_budget", ALL_IN_HOST),
-    ("placement", ALL_IN_HOST),
     ("quantile", NO_TARGETS),
     ("target_transform", NO_TARGETS),
     ("huber_delta", NO_TARGETS),
@@ -100,13 +93,12 @@ const UNREAD_OF_LINKS: &[(&str, &str)] = &[
     ("label_inputs", NO_TARGETS),
 ];
 const WALKS: &str = "the positives are edges";
-const ALL_IN_HOST: &str = "the host holds all rows";
 const NO_TARGETS: &str = "links have no targets";
 
 /// Rule of an option of a run on several types.
 pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let learns_links = is_typed_link(config);
-    if learns_links && (key.name == "max_batches" || key.name == "device_budget" && has_memory(config)) {
+    if learns_links && key.name == "max_batches" {
         return Ok(());
     }
     if let Some((_, reason)) = UNREAD_OF_LINKS.iter().find(|(name, _)| learns_links && *name == key.name) {
@@ -125,11 +117,6 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
     let is_shared = SHARED.contains(&key.name);
     let shared = rules::RULES.iter().find(|(name, _)| is_shared && *name == key.name);
     own.or(shared).map_or(Ok(()), |(_, rule)| rule(config, key))
-}
-
-/// Returns true if an NVIDIA device trains, whose memory a budget limits.
-fn has_memory(config: &TrainConfig) -> bool {
-    !config.cuda_devices().is_empty()
 }
 
 /// The devices can train.

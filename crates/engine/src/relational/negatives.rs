@@ -2,11 +2,12 @@
 
 use std::{ops::Range, path::Path, sync::Arc};
 
-use graphmill_core::{End, NodeId, keyed::key};
+use graphmill_core::{End, NodeId, keyed::key, options::one_of};
 use graphmill_loader::{
     BatchKey,
     link::{
-        self, Known, KnownAt, KnownEdges, NegativeLists, NegativeRequest, NegativeSampler, NegativeSource,
+        self, Known, KnownAt, KnownEdges, ListSource, NegativeKind, NegativeLists, NegativeRequest,
+        NegativeSampler, NegativeSource,
     },
 };
 use rayon::prelude::*;
@@ -58,7 +59,7 @@ impl<'a> RelationNegatives<'a> {
         any_row: Option<AnyRow>,
         buckets: Buckets,
     ) -> Result<Self> {
-        let make = link::TABLE.find(&options.negatives).map_err(Error::name)?.make;
+        let make = link::TABLE.find(&options.negatives).map_err(Error::name)?.make.make;
         let mut negatives =
             Self { edges, samplers: Vec::new(), any_row, buckets, lists: None, notes: Vec::new() };
         negatives.lists = negatives.read_lists(options)?;
@@ -82,20 +83,26 @@ impl<'a> RelationNegatives<'a> {
 
     /// Lists that negatives are drawn from.
     fn read_lists(&mut self, options: &LinkOptions) -> Result<Option<Arc<NegativeLists>>> {
-        match options.negatives.as_str() {
-            listed @ ("file" | "hard") if self.edges.times.is_some() => Err(Error::usage(format!(
-                "--negatives {listed}: its lists hold non-edges of any time, and the rows of the task have \
-                 times; use --negatives uniform, degree or in-batch"
+        let NegativeKind { lists, needs_times, is_of_batch, .. } =
+            link::TABLE.find(&options.negatives).map_err(Error::name)?.make;
+        let (name, has_times) = (&options.negatives, self.edges.times.is_some());
+        match lists {
+            Some(_) if has_times => Err(Error::usage(format!(
+                "--negatives {name}: its lists hold non-edges of any time, and the rows of the task have \
+                 times; use --negatives {}",
+                one_of(&link::negatives_that(|kind| kind.lists.is_none()))
             ))),
-            "in-batch" if options.link_times == LinkTimes::Edges => Err(Error::usage(
-                "--negatives in-batch with --link-times edges: other edges of a batch have other times; use \
-                 --negatives uniform or degree",
-            )),
-            "existing" if self.edges.times.is_none() => Err(Error::usage(
-                "--negatives existing: the rows of the task have no times, so that all nodes exist; use \
-                 --negatives uniform, degree or in-batch",
-            )),
-            "file" => {
+            _ if is_of_batch && options.link_times == LinkTimes::Edges => Err(Error::usage(format!(
+                "--negatives {name} with --link-times edges: other edges of a batch have other times; use \
+                 --negatives {}",
+                one_of(&link::negatives_that(|kind| kind.lists.is_none() && !kind.is_of_batch))
+            ))),
+            _ if needs_times && !has_times => Err(Error::usage(format!(
+                "--negatives {name}: the rows of the task have no times, so that all nodes exist; use \
+                 --negatives {}",
+                one_of(&link::negatives_that(|kind| !kind.needs_times))
+            ))),
+            Some(ListSource::File) => {
                 let candidates: Vec<_> =
                     self.edges.relations.iter().map(|relation| relation.candidates.clone()).collect();
                 let learned = &self.edges.learned;
@@ -106,14 +113,14 @@ impl<'a> RelationNegatives<'a> {
                 self.notes.push(note);
                 Ok(Some(Arc::new(lists)))
             }
-            "hard" => Ok(Some(Arc::default())),
-            _ => Ok(None),
+            Some(ListSource::Ranking) => Ok(Some(Arc::default())),
+            None => Ok(None),
         }
     }
 
     /// Lists of hard negatives, if the run draws them.
     pub(crate) fn hard(&self, options: &LinkOptions) -> Option<Arc<NegativeLists>> {
-        self.lists.clone().filter(|_| options.negatives == "hard")
+        self.lists.clone().filter(|_| options.draws_from(ListSource::Ranking))
     }
 
     /// Ranges of rows that negatives of the training edges are drawn from at this end: the

@@ -1,5 +1,7 @@
 //! Directory, observer and interrupt of a run.
 
+use std::path::PathBuf;
+
 use super::observer::Observer;
 use crate::RunDir;
 
@@ -14,4 +16,11 @@ pub struct RunContext<'j> {
     /// Reports whether to stop; called after every batch. [`Observer::preparation`] stops the work
     /// before the first epoch.
     pub stop: &'j (dyn Fn() -> bool + Sync),
+}
+
+impl RunContext<'_> {
+    /// Directory of files that end with the run: its own, or that of temporary files.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.run.map_or_else(std::env::temp_dir, |run| run.path().to_path_buf())
+    }
 }

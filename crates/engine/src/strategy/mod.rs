@@ -115,6 +115,8 @@ pub struct Kind {
     pub without_reuse: Option<&'static str>,
     /// Order of the stages on several types, if it trains on them.
     pub over_types: Option<TypedOrder>,
+    /// True if it trains on links of one type, whose pairs it does not divide among devices.
+    pub over_links: bool,
     /// Strategy and reuse for which the name stands, if it is another spelling.
     pub alias: Option<Alias>,
     /// Formula that predicts an epoch.
@@ -138,6 +140,7 @@ impl Kind {
             draws_in_parts: false,
             without_reuse: None,
             over_types: None,
+            over_links: false,
             alias: None,
             cost: Cost::Unknown("its row of the table has no formula"),
             derive_options: |_| {},
@@ -162,6 +165,7 @@ pub static TABLE: Table<Kind> = Table::new(
             make: Kind {
                 over_ranks: true,
                 over_types: Some(TypedOrder::Sequential),
+                over_links: true,
                 cost: Cost::Sequential,
                 ..Kind::new(|context| Ok(Box::new(sequential::Sequential::new(context.data.num_nodes()))))
             },
@@ -174,6 +178,7 @@ pub static TABLE: Table<Kind> = Table::new(
             make: Kind {
                 over_ranks: true,
                 over_types: Some(TypedOrder::Pipelined),
+                over_links: true,
                 cost: Cost::Pipelined,
                 ..Kind::new(|context| {
                     Ok(Box::new(pipelined::Pipelined::new(context.config, context.data.num_nodes())?))

@@ -1,7 +1,10 @@
 //! Components of a run on several types, built from a configuration and a task. Training, `eval`
 //! and `predict` share them.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use graphmill_core::{
     Labels, NodeId,
@@ -25,6 +28,8 @@ use crate::{Error, Result, TrainConfig, build::by_flag};
 
 /// Copies of learned rows that a run holds: values, two moments, and those of the best epoch.
 const COPIES_OF_ROWS: usize = 4;
+/// Moments of the optimiser of learned rows.
+const MOMENTS: usize = 2;
 
 /// The model part of a configuration.
 pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModelConfig {
@@ -39,6 +44,7 @@ pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModel
         head_layers: config.head_layers,
         edge_dims: edges::widths(&task.edges),
         own_nodes: None,
+        learned_in: task.learned_in.clone(),
         own: config.own.clone(),
         ..TypedModelConfig::default()
     }
@@ -63,34 +69,54 @@ pub(super) fn model_of(
     own_nodes: Option<Arc<[Vec<NodeId>]>>,
 ) -> Result<TypedModel> {
     let (schema, dims) = (task.graph.schema(), task.input_dims());
-    let counts = |t: usize| own_nodes.as_ref().map_or(schema.types()[t].count, |own| own[t].len());
-    check_learned_rows(
-        config,
-        dims.iter().enumerate().filter(|(_, dim)| **dim == 0).map(|(t, _)| counts(t)),
-    )?;
+    check_learned_rows(config, task, own_nodes.as_deref())?;
     let target = Target { node_type: task.node_type, outputs: task.labels.classes() };
     let model = TypedModelConfig { own_nodes, ..model_config(config, task) };
     TypedModel::new(&model, schema, &dims, target, config.seed).map_err(by_flag)
 }
 
-/// Numbers of the nodes of each type without features.
-pub(super) fn learned_counts(task: &TypedTask) -> impl Iterator<Item = usize> + '_ {
-    let types = task.graph.schema().types().iter().zip(&task.features);
-    types.filter(|(_, features)| features.is_none()).map(|(node, _)| node.count)
+/// Number of learned rows: of the types without features or, of a rank, of its own nodes.
+fn num_learned(task: &TypedTask, own_nodes: Option<&[Vec<NodeId>]>) -> usize {
+    let types = task.graph.schema().types().iter().zip(&task.features).enumerate();
+    let learned = types.filter(|(_, (_, features))| features.is_none());
+    learned.map(|(t, (node, _))| own_nodes.map_or(node.count, |own| own[t].len())).sum()
 }
 
-/// Refuses learned rows of types of `counts` nodes that exceed the memory of this machine.
-pub(super) fn check_learned_rows(config: &TrainConfig, counts: impl Iterator<Item = usize>) -> Result<()> {
-    let learned: usize = counts.sum();
+/// Refuses learned rows that exceed the memory of this machine, unless they are in files.
+///
+/// # Errors
+/// Wrong usage: the rows are too many for their width.
+pub(super) fn check_learned_rows(
+    config: &TrainConfig,
+    task: &TypedTask,
+    own_nodes: Option<&[Vec<NodeId>]>,
+) -> Result<()> {
+    if own_nodes.is_none() && task.learned_in.is_some() {
+        return Ok(());
+    }
+    let learned = num_learned(task, own_nodes);
     let bytes = learned.saturating_mul(config.hidden).saturating_mul(4 * COPIES_OF_ROWS);
     if let Some(free) = available().filter(|&free| bytes as u64 > free) {
+        let remedy = match own_nodes {
+            None => "lower it, set --host-budget to keep them in files, or add features to those types",
+            Some(_) => "lower it, or add features to those types",
+        };
         return Err(Error::usage(format!(
             "--hidden {}: learned rows of {learned} nodes of types without features need {bytes} bytes, but \
-             {free} are available; lower it, or add features to those types",
+             {free} are available; {remedy}",
             config.hidden
         )));
     }
     Ok(())
+}
+
+/// The directory `dir` if the learned rows of a run in one process are in files in it: they and the
+/// state of their optimiser exceed `--host-budget`.
+pub(super) fn learned_rows_in(config: &TrainConfig, task: &TypedTask, dir: &Path) -> Option<PathBuf> {
+    let of_row = config.hidden.saturating_mul(4 * (1 + MOMENTS));
+    let bytes = num_learned(task, None).saturating_mul(of_row) as u64;
+    let budget = config.host_budget.0;
+    (budget > 0 && bytes > budget).then(|| dir.to_path_buf())
 }
 
 /// The order of the seeds.

@@ -80,6 +80,11 @@ impl<'a> Computing<'a> {
         Ok(())
     }
 
+    /// Returns true if the device holds the rows between layers.
+    pub(super) fn holds_rows(&self) -> bool {
+        self.device.is_some() && self.holds_rows
+    }
+
     /// Backend of the rows between layers.
     pub(super) fn rows(&self) -> &'a dyn Backend {
         match self.device {

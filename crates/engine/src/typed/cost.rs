@@ -12,13 +12,13 @@ use graphmill_loader::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    batches::{RunBatches, batch_size, batches},
     build, hotness,
     learner::TypedLearner,
     step,
     tables::borrowed,
     task::TypedTask,
     tiers::{self, rows},
-    visits::{batch_size, batches},
 };
 use crate::{Error, Result, TrainConfig, hotness::Options};
 
@@ -89,7 +89,8 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let schema = task.graph.schema();
     let sampler = build::sampler(config, &task)?;
     let tables = task.host_tables();
-    let step = step::bytes(config, (&task, None), &*sampler, &borrowed(&tables))?.all as f64;
+    let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
+    let step = step::bytes(&of_nodes, None, &borrowed(&tables))?.all as f64;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();

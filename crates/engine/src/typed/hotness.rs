@@ -9,6 +9,7 @@ use graphmill_loader::hotness::{self, Footprint, Visits, similarity};
 use serde::Serialize;
 
 use super::{
+    batches::RunBatches,
     build,
     shares::{self, Competing},
     task::TypedTask,
@@ -88,8 +89,8 @@ pub fn scores(
 ) -> Result<Vec<f64>> {
     let task = trainable(data, config)?;
     let sampler = build::sampler(config, &task)?;
-    let visits = TypedVisits::new(config, &task, &*sampler, watch)?;
-    visits::scores(name, config, &task, &visits, watch)
+    let of = RunBatches::of_nodes(config, &task, &*sampler)?;
+    visits::scores(name, &of, &TypedVisits::new(&of, watch), watch)
 }
 
 /// The task of a run, which has training nodes.
@@ -142,7 +143,8 @@ fn of_sampler(
     report: &mut TypedReport,
 ) -> Result<()> {
     let (schema, sampler) = (task.graph.schema(), build::sampler(config, task)?);
-    let drawn = TypedVisits::new(config, task, &*sampler, watch)?;
+    let of = RunBatches::of_nodes(config, task, &*sampler)?;
+    let drawn = TypedVisits::new(&of, watch);
     let is_read: Vec<bool> = task.features.iter().map(Option::is_some).collect();
     let with_features = OfTypes { visits: &drawn, schema, is_read, local: false };
     let visits = CachedFootprints::new(&with_features);
@@ -157,12 +159,12 @@ fn of_sampler(
         rows_per_epoch: footprint.total() as f64 / options.epochs as f64,
         similarity: (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64),
     });
-    let rows = read_rows(task, &*sampler);
+    let rows = read_rows(&of);
     let competing: Vec<Option<Competing>> =
         rows.iter().map(|of| of.map(|of| Competing { rows: of.count, bytes: of.bytes as f64 })).collect();
     let bytes: f64 = competing.iter().flatten().map(|of| of.rows as f64 * of.bytes).sum();
     for policy in &options.policies {
-        let caches = Caches { config, task, visits: &visits, footprint: &footprint, competing: &competing };
+        let caches = Caches { of: &of, visits: &visits, footprint: &footprint, competing: &competing };
         let fault = |error: Error| Error::usage(format!("--policies: {error}"));
         let budgets: Vec<f64> = options.ratios.iter().map(|ratio| ratio * bytes).collect();
         let parts = match kind(policy)? {
@@ -203,8 +205,7 @@ fn rate(hits: u64, requests: u64) -> f64 {
 
 /// Caches of a run on several types.
 struct Caches<'c> {
-    config: &'c TrainConfig,
-    task: &'c TypedTask,
+    of: &'c RunBatches<'c>,
     visits: &'c dyn Visits,
     footprint: &'c Footprint,
     competing: &'c [Option<Competing>],
@@ -214,7 +215,7 @@ impl Caches<'_> {
     /// Types with features that batches can read, and the counts of their rows.
     fn types(&self) -> impl Iterator<Item = (usize, Competing, &[u32])> {
         let counts = |t: usize| {
-            let range = self.task.graph.schema().range(t);
+            let range = self.of.task.graph.schema().range(t);
             &self.footprint.counts[range.start as usize..range.end as usize]
         };
         self.competing.iter().enumerate().filter_map(move |(t, of)| Some((t, (*of)?, counts(t))))
@@ -222,8 +223,8 @@ impl Caches<'_> {
 
     /// Parts of static caches of the hottest rows within each budget.
     fn pinned(&self, policy: &str, budgets: &[f64], watch: &dyn Progress) -> Result<Vec<Vec<Part>>> {
-        let schema = self.task.graph.schema();
-        let scores = visits::scores(policy, self.config, self.task, self.visits, watch)?;
+        let schema = self.of.task.graph.schema();
+        let scores = visits::scores(policy, self.of, self.visits, watch)?;
         let mut hits = Vec::new();
         for (t, _, counts) in self.types() {
             let range = schema.range(t).start as usize..schema.range(t).end as usize;
@@ -251,7 +252,7 @@ impl Caches<'_> {
         for (t, of, counts) in self.types() {
             let mut is_read = vec![false; self.competing.len()];
             is_read[t] = true;
-            let schema = self.task.graph.schema();
+            let schema = self.of.task.graph.schema();
             let visits = OfTypes { visits: self.visits, schema, is_read, local: true };
             let rates = dynamic_rates(make, of.rows, &visits, options.epochs, &options.ratios)?;
             let requests: u64 = counts.iter().map(|&count| u64::from(count)).sum();

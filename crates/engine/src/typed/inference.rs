@@ -17,9 +17,10 @@
 //!
 //! # Memory
 //!
-//! Input and output rows of one layer for the needed nodes of all types, and the neighbourhood of
-//! one chunk. Features are read chunk by chunk, those of edges in the order of their destinations.
-//! A device takes the chunks that fit in its memory ([`computing`](super::computing)).
+//! Input and output rows of one layer for the needed nodes of all types, in files if the learned
+//! rows are, and the neighbourhood of one chunk. Features are read chunk by chunk, those of edges in
+//! the order of their destinations. A device takes the chunks that fit in its memory
+//! ([`computing`](super::computing)).
 
 mod by_batches;
 
@@ -324,7 +325,11 @@ impl<'a> TypedInference<'a> {
             let level = self.level(model, &lists, model.num_layers())?;
             let backend = self.computing.rows();
             let width = level.rows.iter().map(Matrix::num_cols).max().unwrap_or(0);
-            out.resize(all.iter().map(Vec::len).sum(), width);
+            let count: usize = all.iter().map(Vec::len).sum();
+            match self.task.learned_in {
+                Some(_) => *out = rows_between(self.task, &self.computing, [count, width])?,
+                None => out.resize(count, width),
+            }
             let mut filled = 0;
             for rows in level.rows.iter().filter(|rows| rows.num_rows() > 0) {
                 backend.copy(rows.view(), out.rows_mut(filled..filled + rows.num_rows()));
@@ -394,6 +399,9 @@ impl<'a> TypedInference<'a> {
                 let width = features.num_cols() + 2 * self.widths[0];
                 let pass = self.computing.pass(rows_bytes(ids.len(), width));
                 model.input_rows(&pass, t, &features, ids, &mut rows)?;
+                if filled == 0 {
+                    all = rows_between(self.task, &self.computing, [set.len(), rows.num_cols()])?;
+                }
                 append(self.computing.rows(), &mut all, set.len(), &mut filled, &rows);
                 self.watch.check()?;
             }
@@ -439,6 +447,9 @@ impl<'a> TypedInference<'a> {
                 let inputs = [&self.sources[..], self.edges.first().map_or(&[][..], Vec::as_slice)];
                 let pass = self.computing.pass(layer_bytes(&batch.blocks[0], self.widths[1]));
                 let rows = model.layer_rows(&pass, l, &batch.blocks[0], inputs, &mut self.acts)?;
+                if filled == 0 {
+                    all = rows_between(self.task, &self.computing, [set.len(), rows[t].num_cols()])?;
+                }
                 append(self.computing.rows(), &mut all, set.len(), &mut filled, &rows[t]);
                 self.memory = batch.recycle();
                 number += 1;
@@ -451,6 +462,19 @@ impl<'a> TypedInference<'a> {
     }
 }
 
+/// A matrix of this shape for rows between layers or embeddings: in a file if the learned rows of
+/// the task are in files, and no device holds the rows.
+fn rows_between(task: &TypedTask, computing: &Computing, [rows, cols]: [usize; 2]) -> Result<Matrix> {
+    match &task.learned_in {
+        Some(dir) if !computing.holds_rows() => Ok(Matrix::in_file(rows, cols, dir)?),
+        _ => {
+            let mut matrix = Matrix::default();
+            matrix.resize(rows, cols);
+            Ok(matrix)
+        }
+    }
+}
+
 /// Appends the rows of a chunk to `all`, which will have `total` rows, of which `filled` are
 /// written.
 pub(super) fn append(
@@ -460,8 +484,9 @@ pub(super) fn append(
     filled: &mut usize,
     rows: &Matrix,
 ) {
-    if *filled == 0 {
-        all.resize(total, rows.num_cols());
+    let shape = (total, rows.num_cols());
+    if *filled == 0 && (all.num_rows(), all.num_cols()) != shape {
+        all.resize(shape.0, shape.1);
     }
     let end = *filled + rows.num_rows();
     backend.copy(rows.view(), all.rows_mut(*filled..end));

@@ -8,7 +8,7 @@ use graphmill_loader::{
     typed::{TypedExtracted, TypedSampled},
 };
 
-use super::{tables::borrowed, task::TypedTask, visits::batch_size};
+use super::{batches::batch_size, tables::borrowed, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     label_inputs::{LabelColumns, check_seeds},

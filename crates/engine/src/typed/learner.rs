@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{NodeId, keyed};
+use graphmill_core::{NodeId, block::Aggregation, keyed};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
@@ -13,14 +13,15 @@ use graphmill_nn::{
 };
 
 use super::{
+    batches::{StepModel, StepModels},
     build,
     computing::PROCESSOR,
-    ranks::{JoinedRows, RowOwners, exchange, own_nodes},
+    ranks::{JoinedRows, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
     task::TypedTask,
 };
 use crate::{
     Error, Result, TrainConfig,
-    build::optimizer,
+    build::{by_flag, optimizer},
     distributed::Ranks,
     learner::BatchShare,
     record::BatchOutcome,
@@ -83,14 +84,15 @@ impl<'a> TypedLearner<'a> {
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<Self> {
         let own = owners.map(|owners| own_nodes(owners, &task.feature_dims()));
+        let model = build::model_of(config, task, own)?;
         let learned = Learned { name: &task.name, labels: &task.labels, train: &task.split.train };
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
             task,
             backend: &PROCESSOR,
-            model: build::model_of(config, task, own)?,
+            sparse: optimizer_of_rows(&model)?,
+            model,
             optimizer: optimizer(config)?,
-            sparse: SparseAdam::new(&AdamOptions::default()).map_err(crate::build::by_flag)?,
             weight_decay: config.weight_decay as f32,
             seed: config.seed,
             step: 0,
@@ -129,25 +131,11 @@ impl<'a> TypedLearner<'a> {
         lr: f64,
         all: Option<usize>,
     ) -> Result<BatchOutcome> {
-        self.fetch_rows(batch)?;
+        fetch_rows(self.over.as_ref(), (&self.model, self.backend), batch)?;
         // on a thread of the pool, so that no operation has to wake one
         let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
         self.backend.check()?;
         Ok(outcome)
-    }
-
-    /// Fetches the learned rows of the batch to its features, if each rank has those of its own
-    /// nodes alone. A rank that measures a step on its own reads zeros.
-    fn fetch_rows(&self, batch: &mut TypedExtracted) -> Result<()> {
-        if let Some(over) = &self.over {
-            return over.fetch_batch(&self.model, batch);
-        }
-        for (t, rows) in self.model.learned_rows().filter(|(_, rows)| rows.is_partial()) {
-            let out = &mut batch.features[t];
-            out.resize(batch.sampled.input_nodes[t].len(), rows.table().num_cols());
-            self.backend.fill(0.0, out.view_mut());
-        }
-        Ok(())
     }
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: Option<usize>) -> Result<BatchOutcome> {
@@ -194,11 +182,7 @@ impl<'a> TypedLearner<'a> {
             index += 1;
         });
         match rows {
-            // of a rank that measures a step on its own, the state is allocated
-            None => self.model.learned_rows_mut().for_each(|(t, rows)| match rows.is_partial() {
-                true => self.sparse.prepare(t, rows.table()),
-                false => rows.update(&mut self.sparse, t, &nodes[t], self.acts.input_grad(t)),
-            }),
+            None => update_alone(&mut self.model, &mut self.sparse, nodes, &self.acts)?,
             Some(rows) => {
                 for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
                     debug_assert_eq!(t, of.node_type);
@@ -245,5 +229,42 @@ impl<'a> TypedLearner<'a> {
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         let grad = self.scratch.view_mut();
         self.targets.run(&PROCESSOR, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
+    }
+}
+
+/// The optimiser of the learned rows of `model`. The state of rows in files is allocated.
+///
+/// # Errors
+/// The disk has too little space.
+pub(super) fn optimizer_of_rows(model: &TypedModel) -> Result<SparseAdam> {
+    let mut sparse = SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?;
+    for (t, rows) in model.learned_rows().filter(|(_, rows)| rows.table().is_in_file()) {
+        sparse.prepare(t, rows.table())?;
+    }
+    Ok(sparse)
+}
+
+impl StepModel for TypedLearner<'_> {
+    fn aggregation(&self) -> Aggregation {
+        self.model.aggregation()
+    }
+
+    fn num_params(&self) -> usize {
+        self.model.num_params()
+    }
+
+    fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {
+        self.train(batch, lr, None).map(drop)
+    }
+}
+
+impl StepModels for TypedTask {
+    fn model<'m>(
+        &'m self,
+        config: &TrainConfig,
+        owners: Option<&[Arc<NodeOwnership>]>,
+        backend: &'m dyn Backend,
+    ) -> Result<Box<dyn StepModel + 'm>> {
+        Ok(Box::new(TypedLearner::of_owners(config, self, owners)?.on(backend)))
     }
 }

@@ -11,6 +11,7 @@ use graphmill_loader::{
 };
 
 use super::{
+    batches::{batch_size, batches},
     build,
     learner::TypedLearner,
     partition::{Counted, requests},
@@ -18,7 +19,6 @@ use super::{
     tables::borrowed,
     task::TypedTask,
     tiers::rows,
-    visits::{batch_size, batches},
 };
 use crate::{Error, Result, TrainConfig, partition::CrossRequests};
 

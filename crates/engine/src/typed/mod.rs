@@ -11,11 +11,12 @@
 //! | `added.rs` | relations that a sampler adds to the graph |
 //! | `build.rs` | model, sampler and metric of a configuration |
 //! | `stages.rs` | stages of a batch before training |
+//! | `batches.rs` | batches of a run as its caches count and measure them |
 //! | `strategy.rs` | workers of the stages |
 //! | `devices.rs` | simulated devices, one of which trains |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
-//! | `tiers.rs` | caches of feature rows within a budget, over host memory or disk |
+//! | `tiers/` | caches of feature rows within a budget, over host memory or disk |
 //! | `shares.rs` | shares of that budget by type |
 //! | `visits.rs` | hotness of the nodes of all types |
 //! | `hotness.rs` | hit rates of caches without training |
@@ -40,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod added;
+mod batches;
 mod build;
 mod computing;
 pub mod cost;

@@ -20,7 +20,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{build, counted_steps::CountedSteps, task::TypedTask, visits::batch_size};
+use super::{batches::batch_size, build, counted_steps::CountedSteps, task::TypedTask};
 use crate::{
     Error, Result, TrainConfig,
     partition::{

@@ -59,14 +59,35 @@ pub(super) fn visit_mut(model: &mut TypedModel, see: &mut dyn FnMut(&str, &mut M
     }
 }
 
-/// Moments of the optimisers of a model, by name.
-pub(super) fn moments(model: &TypedModel, optimizer: &dyn Optimizer, sparse: &mut SparseAdam) -> Vec<Tensor> {
-    // copies, because the visitors' matrices live only during the call
+/// Moments of the optimiser of dense parameters, by name.
+pub(super) fn dense_moments(optimizer: &dyn Optimizer) -> Vec<Tensor> {
+    // copies, because the visitor's matrices live only during the call
     let mut moments = Vec::new();
     optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
-    model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
-    sparse.visit_state_mut(&mut |name, matrix| moments.push(Tensor::copy(&format!("rows.{name}"), matrix)));
     moments
+}
+
+/// Moments of the learned rows of a model, by name, which may be in files.
+///
+/// # Errors
+/// They were not allocated yet, and a disk has too little space.
+pub(super) fn row_moments<'s>(model: &TypedModel, sparse: &'s mut SparseAdam) -> Result<Vec<TensorRef<'s>>> {
+    for (t, rows) in model.learned_rows() {
+        sparse.prepare(t, rows.table())?;
+    }
+    let moments = sparse.state().into_iter();
+    Ok(moments.map(|(name, matrix)| tensor(format!("rows.{name}"), matrix)).collect())
+}
+
+/// Copies of the moments of the optimisers of a model, by name.
+///
+/// # Errors
+/// As [`row_moments`].
+fn moments(model: &TypedModel, optimizer: &dyn Optimizer, sparse: &mut SparseAdam) -> Result<Vec<Tensor>> {
+    let mut moments = dense_moments(optimizer);
+    let of_rows = row_moments(model, sparse)?.into_iter();
+    moments.extend(of_rows.map(|(name, shape, data)| Tensor { name, shape, data: data.to_vec().into() }));
+    Ok(moments)
 }
 
 /// Restores the moments of the optimisers of a model, of which the dense ones are prepared.
@@ -78,7 +99,9 @@ pub(super) fn restore_moments(
     state: &RestoredState,
     (model, optimizer, sparse): (&TypedModel, &mut dyn Optimizer, &mut SparseAdam),
 ) -> Result<()> {
-    model.learned_rows().for_each(|(t, rows)| sparse.prepare(t, rows.table()));
+    for (t, rows) in model.learned_rows() {
+        sparse.prepare(t, rows.table())?;
+    }
     checkpoint::assign(path, state.moments, |see| {
         optimizer.visit_state_mut(see);
         sparse.visit_state_mut(&mut |name, matrix| see(&format!("rows.{name}"), matrix));
@@ -89,7 +112,7 @@ pub(super) fn restore_moments(
 }
 
 /// Reference to a matrix for writing.
-fn tensor<'m>(name: String, matrix: &'m Matrix) -> TensorRef<'m> {
+pub(super) fn tensor<'m>(name: String, matrix: &'m Matrix) -> TensorRef<'m> {
     (name, [matrix.num_rows(), matrix.num_cols()], matrix.view().host())
 }
 
@@ -143,7 +166,7 @@ impl SharedRows<'_> {
         sparse: &mut SparseAdam,
     ) -> Result<Option<JoinedRows>> {
         let Some(over) = self.over.filter(|_| !self.are_here()) else { return Ok(None) };
-        let mut moments = moments(self.model, optimizer, sparse);
+        let mut moments = moments(self.model, optimizer, sparse)?;
         self.join(&mut moments)?;
         let of_type =
             |(t, rows): (usize, &LearnedRows)| Tensor::copy(&rows_name(self.model, t), rows.table());
@@ -234,8 +257,9 @@ impl BatchLearner for TypedLearner<'_> {
             let moments = Tensor::borrow_all(moments);
             return write(SavedTensors { params: &params, moments: &moments, steps, history: &[] });
         }
-        let moments = moments(model, &**optimizer, sparse);
-        let moments: Vec<TensorRef> = moments.iter().map(Tensor::borrow).collect();
+        let dense = dense_moments(&**optimizer);
+        let mut moments: Vec<TensorRef> = dense.iter().map(Tensor::borrow).collect();
+        moments.extend(row_moments(model, sparse)?);
         params.extend(model.learned_rows().map(|(t, rows)| tensor(rows_name(model, t), rows.table())));
         write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
     }

@@ -136,6 +136,7 @@ impl<'r> SavedTypedRun<'r> {
             );
             return Err(Error::dataset(&data.name, message));
         }
+        task.learned_in = build::learned_rows_in(self.config(), &task, &std::env::temp_dir());
         let mut model = self.run.blame_config(build::model(self.config(), &task))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;

@@ -23,12 +23,27 @@ pub(super) trait SeedSource: Sync {
     /// # Errors
     /// An edge has no negative.
     fn fill(&self, key: BatchKey, part: &[NodeId], memory: TypedSeeds) -> Result<TypedSeeds>;
+
+    /// Numbers of the node types of the seeds.
+    fn types(&self) -> Vec<usize>;
+
+    /// Global ids of the nodes that train, the ends of edges of a run on links, each once.
+    fn train(&self) -> Vec<NodeId>;
 }
 
 impl SeedSource for TypedTask {
     /// Nodes of the task's type.
     fn fill(&self, key: BatchKey, part: &[NodeId], memory: TypedSeeds) -> Result<TypedSeeds> {
         Ok(memory.refill(key.batch, &self.seeds(part)))
+    }
+
+    fn types(&self) -> Vec<usize> {
+        vec![self.node_type]
+    }
+
+    fn train(&self) -> Vec<NodeId> {
+        let schema = self.graph.schema();
+        self.split.train.iter().map(|&v| schema.global(self.node_type, v)).collect()
     }
 }
 

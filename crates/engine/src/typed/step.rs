@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Graph, NodeId, memory::anonymous, typed::TypedGraph};
+use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey, Feature,
@@ -10,13 +10,8 @@ use graphmill_loader::{
 };
 use graphmill_nn::backend::Cpu;
 
-use super::{
-    build,
-    learner::TypedLearner,
-    task::TypedTask,
-    visits::{batch_size, batches},
-};
-use crate::{Result, TrainConfig, tiers::Meter};
+use super::batches::RunBatches;
+use crate::{Result, tiers::Meter};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
@@ -37,21 +32,20 @@ pub(super) struct StepBytes {
 }
 
 /// Bytes of a training step on the processor: minibatch, activations, parameters, learned rows,
-/// gradients and the optimiser's state. Of several ranks, each counts its shares of the batches by
-/// the owners of the seeds. If the system does not report the memory of the process, the
-/// predictable part is counted: gathered rows, and four times the parameters. The steps train a
-/// temporary model.
+/// gradients and the optimiser's state. Of several ranks, each counts its shares of the batches,
+/// and the learned rows of the nodes that it owns. If the system does not report the memory of the
+/// process, the predictable part is counted: gathered rows, and four times the parameters. The
+/// steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(
-    config: &TrainConfig,
-    of: (&TypedTask, Option<&[Arc<NodeOwnership>]>),
-    sampler: &dyn TypedSampler,
+    of: &RunBatches,
+    owners: Option<&[Arc<NodeOwnership>]>,
     tables: &[Option<&dyn Feature>],
 ) -> Result<StepBytes> {
     let meter = Meter { backend: &Cpu::default(), now: &anonymous, most: &anonymous };
-    measured(config, of, sampler, tables, &meter)
+    measured(of, owners, tables, &meter)
 }
 
 /// [`bytes`] of steps on another device.
@@ -59,37 +53,32 @@ pub(super) fn bytes(
 /// # Errors
 /// Those of training.
 pub(super) fn measured(
-    config: &TrainConfig,
-    (task, owners): (&TypedTask, Option<&[Arc<NodeOwnership>]>),
-    sampler: &dyn TypedSampler,
+    of: &RunBatches,
+    owners: Option<&[Arc<NodeOwnership>]>,
     tables: &[Option<&dyn Feature>],
     meter: &Meter,
 ) -> Result<StepBytes> {
+    let RunBatches { config, task, sampler, .. } = of;
     let (before, mut order, mut known) = ((meter.now)(), Vec::new(), 0);
     let (mut rows, mut blocks) = (0, 0);
-    let mut learner = TypedLearner::of_owners(config, task, owners)?.on(meter.backend);
-    let size = batch_size(config, task);
-    build::order(config, task)?.first(0, BATCHES.saturating_mul(size), &mut order);
+    let mut model = of.models.model(config, owners, meter.backend)?;
+    of.order(0, BATCHES, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();
-    for (number, seeds) in batches(sampler, &order, size).into_iter().take(BATCHES).enumerate() {
+    for (number, seeds) in of.divide(&order).into_iter().take(BATCHES).enumerate() {
         let key = BatchKey { seed: config.seed, epoch: 0, batch: number as u64 };
-        let request =
-            TypedRequest { aggregation: learner.model.aggregation(), ..task.request(key).transposed() };
-        let own = |v: &NodeId| owners.is_none_or(|owners| owners[task.node_type].is_own(*v));
-        let seeds: &[NodeId] = &seeds.iter().copied().filter(own).collect::<Vec<_>>();
-        let count = seeds.len();
-        let seeds = memory.refill(key.batch, &task.seeds(seeds));
+        let request = TypedRequest { aggregation: model.aggregation(), ..task.request(key).transposed() };
+        let seeds = of.fill(key, seeds, memory)?;
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
         blocks = blocks.max(batch.bytes());
         let mut batch = task.extract(batch, tables, 0)?;
-        learner.train(&mut batch, config.lr, Some(count))?;
+        model.step(&mut batch, config.lr)?;
         let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
         rows = rows.max(4 * gathered as u64);
-        known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
+        known = known.max(4 * (gathered + 4 * model.num_params()) as u64);
         memory = batch.recycle();
     }
-    let topology = topology_bytes(&task.graph, sampler) as u64;
+    let topology = topology_bytes(&task.graph, *sampler) as u64;
     let taken = (meter.most)().zip(before).map_or(0, |(most, before)| most.saturating_sub(before));
     let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
     Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks), topology })

@@ -1,7 +1,7 @@
 //! A task on nodes of a dataset of several types, classification or regression: graph, feature
 //! tables, targets and split, as samplers and models read them.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use graphmill_core::{
     Buffer, Features, Labels, NodeId, Split,
@@ -37,6 +37,8 @@ pub(super) struct TypedTask {
     pub(super) edges: Tables,
     /// Labels that follow the feature rows of the task's type, if the run has `--label-inputs`.
     pub(super) label_columns: Option<LabelColumns>,
+    /// Directory of files with the learned rows, if they exceed the host's budget.
+    pub(super) learned_in: Option<PathBuf>,
     /// True for a type whose rows are stored as they are trained on, false if they were converted.
     pub(super) is_stored: Vec<bool>,
     /// Times of the seeds and of the graph, if the rows of the task have times.
@@ -96,6 +98,7 @@ impl TypedTask {
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             edges: Vec::new(),
             label_columns: None,
+            learned_in: None,
             is_stored: data.nodes.iter().map(is_stored).collect(),
             node_type,
             labels,
@@ -117,6 +120,7 @@ impl TypedTask {
             features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
             edges: Vec::new(),
             label_columns: None,
+            learned_in: None,
             is_stored: data.nodes.iter().map(is_stored).collect(),
             times: None,
             node_type: 0,

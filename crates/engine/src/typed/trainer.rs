@@ -21,6 +21,7 @@ use graphmill_nn::{
 };
 
 use super::{
+    batches::{RunBatches, batch_size},
     build,
     computing::InferenceDevice,
     counts::{TypeCounts, add, total},
@@ -31,17 +32,15 @@ use super::{
     ranks::{RankInference, TypedRankView},
     saved::rows_of,
     stages::EpochBatches,
-    step,
     strategy::Strategy,
-    tables::borrowed,
     task::{TypedTask, unread_columns},
     tiers::{self, TypedTiers},
-    visits::batch_size,
 };
 use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
+    bottom,
     build::target_scale_of,
     config::{SelectBy, Work},
     distributed::Ranks,
@@ -94,22 +93,13 @@ fn train_alone(
     // before any long work
     let compute = compute_devices(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
-    let task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
+    let mut task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
+    task.learned_in = build::learned_rows_in(config, &task, &context.directory());
     let sampler = build::sampler(config, &task)?;
-    let whole = tiers::whole(config, data, &task)?;
-    let step = || step::bytes(config, (&task, None), &*sampler, &borrowed(&whole));
-    let mut devices = TypedDevices::new(config, &task, &step)?;
+    let batches = RunBatches::of_nodes(config, &task, &*sampler)?;
     let progress = Preparation::new(&*context.observer);
-    let tiers = TypedTiers::new(
-        config,
-        data,
-        &task,
-        (&*sampler, devices.as_ref(), compute.gpus().first()),
-        &progress,
-    )?;
-    progress.check()?;
-    devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
+    let (tiers, devices) = TypedTiers::with_devices(data, &batches, &compute, &progress)?;
     let learner = TypedLearner::new(config, &task)?.on(compute.training());
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
@@ -152,8 +142,13 @@ pub(crate) fn infer(
     Ok(rows)
 }
 
+/// Reason why no run on several types reads stored aggregates of features.
+pub(super) const PROJECTED: &str = "training on several types does not use it, because feature rows are \
+                                    projected before they are aggregated";
+
 /// Checks that the task can be trained on and scored.
 fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<()> {
+    bottom::refuse(config, PROJECTED)?;
     build::metric(config, task)?;
     label_columns::check(config, task)?;
     match task.split.train.is_empty() {
@@ -176,7 +171,8 @@ pub(super) fn train_as_rank(
     check(config, &view.data, task)?;
     let sampler = view.sampler(config)?;
     let progress = Preparation::new(&*context.observer);
-    let tiers = TypedTiers::over_ranks(config, view, &*sampler, &progress)?;
+    let batches = RunBatches::of_nodes(config, task, &*sampler)?.of_rank(view.of_seeds());
+    let tiers = TypedTiers::over_ranks(&batches, view, &progress)?;
     let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
     let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);
@@ -230,13 +226,7 @@ fn notes(
         ));
     }
     let learned: Vec<&str> = learner.model.learned_rows().map(|(t, _)| &schema.types()[t].name[..]).collect();
-    if !learned.is_empty() {
-        notes.push(format!(
-            "nodes of type {} have no features: a learned row for each, by Adam on the rows of a batch and \
-             without weight decay",
-            learned.join(", ")
-        ));
-    }
+    notes.extend(note_of_learned(&learned, task));
     notes.extend(unread_columns(data, task));
     let draws: TimeOptions = config.own.get();
     let by_weight = SAMPLERS.get(&config.sampler).is_some_and(|row| row.make.draws_by_weight)
@@ -245,6 +235,18 @@ fn notes(
         notes.push("scores use all neighbours with equal weights".into());
     }
     notes
+}
+
+/// Note on the rows of nodes of these types, if there are some.
+pub(super) fn note_of_learned(types: &[&str], task: &TypedTask) -> Option<String> {
+    let place = if task.learned_in.is_some() { ", in files" } else { "" };
+    (!types.is_empty()).then(|| {
+        format!(
+            "nodes of type {} have no features: a learned row for each{place}, by Adam on the rows of a \
+             batch and without weight decay",
+            types.join(", ")
+        )
+    })
 }
 
 /// A run on several types.

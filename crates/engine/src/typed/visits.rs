@@ -3,74 +3,34 @@
 use std::cell::{Cell, RefCell};
 
 use graphmill_core::{Error as GraphError, NodeId, progress::Progress};
-use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
     hotness::{self, Setting, Visits},
-    order::SeedOrder,
-    typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
+    typed::{TypedRequest, TypedSeeds, TypedWorkspace},
 };
 use rayon::prelude::*;
 
-use super::{build, task::TypedTask};
-use crate::{Error, Result, TrainConfig, cache_kind::expects_nodes};
+use super::batches::RunBatches;
+use crate::{Error, Result, cache_kind::expects_nodes};
 
 /// Minibatches of a run on several types, drawn in parallel and visited in order. Nodes have global
 /// ids.
 pub(super) struct TypedVisits<'v> {
-    task: &'v TypedTask,
-    sampler: &'v dyn TypedSampler,
-    order: Box<dyn SeedOrder + 'v>,
-    batch_size: usize,
-    seed: u64,
+    of: &'v RunBatches<'v>,
     watch: &'v dyn Progress,
-    /// Owners of the seeds, if several ranks share each batch.
-    owners: Option<&'v NodeOwnership>,
     slots: RefCell<Vec<(TypedWorkspace, TypedSeeds, Vec<NodeId>)>>,
     drawn: Cell<u64>,
 }
 
-/// Number of seeds in a batch of a run on this task.
-pub(super) fn batch_size(config: &TrainConfig, task: &TypedTask) -> usize {
-    if config.batch_size == 0 { task.split.train.len() } else { config.batch_size }
-}
-
-/// Seeds of the batches of an epoch with this order of the training nodes. Subgraphs choose their
-/// own: an empty list for each.
-pub(super) fn batches<'o>(sampler: &dyn TypedSampler, order: &'o [NodeId], size: usize) -> Vec<&'o [NodeId]> {
-    match sampler.subgraphs() {
-        Some(count) => vec![&[]; count as usize],
-        None => order.chunks(size.max(1)).collect(),
-    }
-}
-
 impl<'v> TypedVisits<'v> {
-    /// Visits the batches of a run, unless `watch` stops the work.
-    ///
-    /// # Errors
-    /// The order of the seeds is unknown or reads edges of one type.
-    pub(super) fn new(
-        config: &TrainConfig,
-        task: &'v TypedTask,
-        sampler: &'v dyn TypedSampler,
-        watch: &'v dyn Progress,
-    ) -> Result<Self> {
-        Ok(Self {
-            task,
-            sampler,
-            order: build::order(config, task)?,
-            batch_size: batch_size(config, task),
-            seed: config.seed,
-            watch,
-            owners: None,
-            slots: RefCell::default(),
-            drawn: Cell::new(0),
-        })
+    /// Visits these batches, unless `watch` stops the work.
+    pub(super) fn new(of: &'v RunBatches<'v>, watch: &'v dyn Progress) -> Self {
+        Self { of, watch, slots: RefCell::default(), drawn: Cell::new(0) }
     }
 
-    /// The same batches, of each of which this rank visits the seeds that it owns.
-    pub(super) fn of_rank(self, owners: &'v NodeOwnership) -> Self {
-        Self { owners: Some(owners), ..self }
+    /// The batches.
+    pub(super) fn of(&self) -> &'v RunBatches<'v> {
+        self.of
     }
 
     /// Progress that watches the visits.
@@ -86,11 +46,12 @@ impl<'v> TypedVisits<'v> {
 
 impl Visits for TypedVisits<'_> {
     fn visit(&self, epoch: u64, see: &mut dyn FnMut(&[NodeId])) -> graphmill_core::Result<()> {
-        let Self { task, sampler, seed, owners, .. } = *self;
+        let of = self.of;
+        let RunBatches { config, task, sampler, .. } = of;
         let (graph, mut order) = (&task.graph, Vec::new());
         let schema = graph.schema();
-        self.order.order(epoch, &mut order);
-        let batches = batches(sampler, &order, self.batch_size);
+        of.order(epoch, 0, &mut order);
+        let batches = of.divide(&order);
         let mut slots = self.slots.borrow_mut();
         let parallel = rayon::current_num_threads().min(batches.len()).max(1);
         slots.resize_with(parallel, || (TypedWorkspace::new(schema), TypedSeeds::default(), Vec::new()));
@@ -99,16 +60,8 @@ impl Visits for TypedVisits<'_> {
             let first = (group * parallel) as u64;
             slots.par_iter_mut().zip(seeds).enumerate().try_for_each(|(i, (slot, seeds))| {
                 let (workspace, memory, nodes) = slot;
-                let key = BatchKey { seed, epoch, batch: first + i as u64 };
-                let own: Vec<NodeId>;
-                let seeds = match owners {
-                    Some(owners) => {
-                        own = seeds.iter().copied().filter(|&v| owners.is_own(v)).collect();
-                        &own
-                    }
-                    None => *seeds,
-                };
-                let seeds = std::mem::take(memory).refill(key.batch, &task.seeds(seeds));
+                let key = BatchKey { seed: config.seed, epoch, batch: first + i as u64 };
+                let seeds = of.fill(key, seeds, std::mem::take(memory)).map_err(of_seeds)?;
                 let sampled = sampler.sample(&TypedRequest::new(graph, key), workspace, seeds)?;
                 nodes.clear();
                 for (t, of) in sampled.input_nodes.iter().enumerate() {
@@ -121,6 +74,14 @@ impl Visits for TypedVisits<'_> {
             slots[..seeds.len()].iter().for_each(|(_, _, nodes)| see(nodes));
         }
         Ok(())
+    }
+}
+
+/// Error of seeds, for visitors that know errors of graphs.
+fn of_seeds(error: Error) -> GraphError {
+    match error {
+        Error::Graph(error) => error,
+        other => GraphError::invalid(other.to_string()),
     }
 }
 
@@ -142,21 +103,19 @@ pub(super) fn check_metric(name: &str) -> Result<()> {
 /// of `visits` stops the work.
 pub(super) fn scores(
     name: &str,
-    config: &TrainConfig,
-    task: &TypedTask,
+    of: &RunBatches,
     visits: &dyn Visits,
     watch: &dyn Progress,
 ) -> Result<Vec<f64>> {
     check_metric(name)?;
-    let (union, schema) = (task.graph.union()?, task.graph.schema());
-    let train: Vec<NodeId> = task.split.train.iter().map(|&v| schema.global(task.node_type, v)).collect();
+    let (union, train) = (of.task.graph.union()?, of.source.train());
     let setting = Setting {
         graph: &union,
         train: &train,
-        fanout: &config.fanout,
-        batch_size: batch_size(config, task),
-        seed: config.seed,
-        epochs: config.epochs as u64,
+        fanout: &of.config.fanout,
+        batch_size: of.size(),
+        seed: of.config.seed,
+        epochs: of.config.epochs as u64,
         visits,
     };
     let scores = hotness::score(name, &setting);

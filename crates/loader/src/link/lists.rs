@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::link::{KnownEdges, NegativeRequest, NegativeSource, TABLE};
+    use crate::link::{KnownEdges, NegativeRequest, NegativeSource, TABLE, negatives_that};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
@@ -138,7 +138,7 @@ mod tests {
             edges in prop::collection::vec((0u32..12, 0u32..12), 1..40),
             listed in prop::collection::vec((0u32..12, 0u32..12), 0..60),
             end in prop::sample::select(vec![End::Source, End::Destination]),
-            name in prop::sample::select(vec!["file", "hard"]),
+            name in prop::sample::select(negatives_that(|kind| kind.lists.is_some())),
         ) {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
             // 12 more nodes without edges: there is always a negative
@@ -147,7 +147,7 @@ mod tests {
             let lists = Arc::new(NegativeLists::of_triples(&triples));
             let (known, candidates, lists) = (&known, &(0..24), Some(&lists));
             let source = NegativeSource { known, end, candidates, node_time: None, lists };
-            let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
+            let sampler = (TABLE.find(name).unwrap().make.make)(&source).unwrap();
             let draw = |threads: usize| {
                 let positives = &edges[..];
                 let request =
@@ -187,7 +187,7 @@ mod tests {
         let (end, candidates) = (End::Source, &(0..3));
         let source = NegativeSource { known: &known, end, candidates, node_time: None, lists: None };
         for (name, remedy) in [("file", "--negatives-file"), ("hard", "choose uniform")] {
-            let error = (TABLE.find(name).unwrap().make)(&source).err().unwrap().to_string();
+            let error = (TABLE.find(name).unwrap().make.make)(&source).err().unwrap().to_string();
             assert!(error.contains(remedy), "{error}");
         }
     }

@@ -57,7 +57,9 @@ pub use excluded::ExcludedEdges;
 pub use existing::{ExistingNodes, KnownAt};
 pub use known::{Known, KnownEdges};
 pub use lists::NegativeLists;
-pub use negatives::{Make, NegativeRequest, NegativeSampler, NegativeSource, TABLE};
+pub use negatives::{
+    ListSource, Make, NegativeKind, NegativeRequest, NegativeSampler, NegativeSource, TABLE, negatives_that,
+};
 pub(crate) use places::ExcludedPlaces;
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};

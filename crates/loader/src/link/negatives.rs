@@ -140,8 +140,45 @@ pub struct NegativeSource<'a> {
 /// Constructor of a sampler of negatives.
 pub type Make = fn(&NegativeSource) -> Result<Box<dyn NegativeSampler>>;
 
+/// Source of the lists that negatives are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListSource {
+    /// Pairs of a file, `--negatives-file`.
+    File,
+    /// Best non-edges by the model of the last epoch, which a run ranks.
+    Ranking,
+}
+
+/// A kind of sampler of negatives.
+#[derive(Clone, Copy)]
+pub struct NegativeKind {
+    /// Constructor of the sampler.
+    pub make: Make,
+    /// Source of its lists, if it draws from lists. They hold nodes of any time, among all
+    /// candidates.
+    pub lists: Option<ListSource>,
+    /// True if it draws nodes that exist at the times of edges, so that nodes need times.
+    pub needs_times: bool,
+    /// True if all candidates without a known edge are equally likely, so that losses can correct
+    /// scores for the probabilities of negatives.
+    pub is_uniform: bool,
+    /// True if the nodes are ends of other edges of the batch, which may have other times.
+    pub is_of_batch: bool,
+}
+
+impl NegativeKind {
+    /// Creates a sampler of nodes of any time, without lists.
+    pub const fn new(make: Make) -> Self {
+        Self { make, lists: None, needs_times: false, is_uniform: false, is_of_batch: false }
+    }
+
+    const fn from_lists(self, lists: ListSource) -> Self {
+        Self { lists: Some(lists), ..self }
+    }
+}
+
 /// Table of the samplers of negatives.
-pub static TABLE: Table<Make> = Table::new(
+pub static TABLE: Table<NegativeKind> = Table::new(
     "negatives",
     &[
         Entry {
@@ -149,45 +186,55 @@ pub static TABLE: Table<Make> = Table::new(
             summary: "all candidates without a known edge are equally likely",
             source: "",
             options: &[],
-            make: |_| Ok(Box::new(Uniform)),
+            make: NegativeKind { is_uniform: true, ..NegativeKind::new(|_| Ok(Box::new(Uniform))) },
         },
         Entry {
             name: "degree",
             summary: "candidates in proportion to their number of edges to the power of 0.75",
             source: "Mikolov et al., NeurIPS 2013, section 2.2",
             options: &[],
-            make: |source| Ok(Box::new(ByDegree::new(source)?)),
+            make: NegativeKind::new(|source| Ok(Box::new(ByDegree::new(source)?))),
         },
         Entry {
             name: "in-batch",
             summary: "ends of the other edges of the batch, whose embeddings are computed anyway",
             source: "Chen et al., KDD 2017",
             options: &[],
-            make: |_| Ok(Box::new(InBatch)),
+            make: NegativeKind { is_of_batch: true, ..NegativeKind::new(|_| Ok(Box::new(InBatch))) },
         },
         Entry {
             name: "existing",
             summary: "candidates that exist at the time of the edge, without a known edge, equally likely",
             source: "",
             options: &[],
-            make: |source| Ok(Box::new(Existing::new(source)?)),
+            make: NegativeKind {
+                needs_times: true,
+                ..NegativeKind::new(|source| Ok(Box::new(Existing::new(source)?)))
+            },
         },
         Entry {
             name: "file",
             summary: "nodes that --negatives-file lists for the other end, else uniform",
             source: "",
             options: &[],
-            make: |source| Listed::make(source, "a file; pass --negatives-file PATH"),
+            make: NegativeKind::new(|source| Listed::make(source, "a file; pass --negatives-file PATH"))
+                .from_lists(ListSource::File),
         },
         Entry {
             name: "hard",
             summary: "the --hard-candidates best non-edges by the model of the last epoch",
             source: "Ying et al., KDD 2018, section 3.4",
             options: &[],
-            make: |source| Listed::make(source, "the rankings of a run; choose uniform"),
+            make: NegativeKind::new(|source| Listed::make(source, "the rankings of a run; choose uniform"))
+                .from_lists(ListSource::Ranking),
         },
     ],
 );
+
+/// Names of the samplers of negatives for which `has` is true.
+pub fn negatives_that(has: impl Fn(&NegativeKind) -> bool) -> Vec<&'static str> {
+    TABLE.iter().filter(|row| has(&row.make)).map(|row| row.name).collect()
+}
 
 /// Uniform draws.
 struct Uniform;
@@ -336,7 +383,7 @@ mod tests {
     fn drawn(name: &str, known: &KnownEdges, end: End, positives: &[(u32, u32)], threads: usize) -> Vec<u32> {
         let candidates = 0..known.num_nodes() as NodeId;
         let source = NegativeSource { known, end, candidates: &candidates, node_time: None, lists: None };
-        let sampler = (TABLE.find(name).unwrap().make)(&source).unwrap();
+        let sampler = (TABLE.find(name).unwrap().make.make)(&source).unwrap();
         let candidates = &candidates;
         let request = NegativeRequest { known, relation: 0, end, candidates, positives, latest: &[], key: 5 };
         let mut out = vec![0; positives.len() * 3];
@@ -356,7 +403,7 @@ mod tests {
             let (source, destination): (Vec<_>, Vec<_>) = edges.iter().copied().unzip();
             // 20 more nodes without edges: there is always a negative
             let known = KnownEdges::new(40, &source, &destination).unwrap();
-            for entry in ["uniform", "degree", "in-batch"] {
+            for entry in negatives_that(|kind| kind.lists.is_none() && !kind.needs_times) {
                 let found = drawn(entry, &known, end, &edges, 1);
                 for (row, &(u, v)) in found.chunks(3).zip(&edges) {
                     for &other in row {
@@ -388,7 +435,7 @@ mod tests {
                 node_time: Some(&node_time[..]),
                 lists: None,
             };
-            let sampler = (TABLE.find("existing").unwrap().make)(&made).unwrap();
+            let sampler = (TABLE.find("existing").unwrap().make.make)(&made).unwrap();
             let fits = |&(u, v, time): &(u32, u32, i64)| -> Vec<u32> {
                 let exists = |&w: &u32| node_time[w as usize] <= time;
                 candidates.clone().filter(exists).filter(|&w| known.is_negative(end, (u, v), w)).collect()
@@ -468,5 +515,23 @@ mod tests {
             "no negative edge for 0 -> 1: node 0 has edges with all 3 candidates for its destination; \
              replace the other end, or leave the edge out"
         );
+    }
+    #[test]
+    fn rows_state_the_lists_and_times_that_they_need() {
+        assert_eq!(negatives_that(|kind| kind.lists == Some(ListSource::File)), ["file"]);
+        assert_eq!(negatives_that(|kind| kind.lists == Some(ListSource::Ranking)), ["hard"]);
+        assert_eq!(negatives_that(|kind| kind.is_uniform), ["uniform"]);
+        let known = KnownEdges::new(3, &[0], &[1]).unwrap();
+        let (end, candidates, lists) = (End::Source, &(0..3), Arc::new(NegativeLists::default()));
+        for row in &TABLE {
+            let kind = row.make;
+            let make = |node_time, lists| {
+                (kind.make)(&NegativeSource { known: &known, end, candidates, node_time, lists })
+            };
+            let (times, lists) = (Some(&[1, 2, 3][..]), Some(&lists));
+            assert!(make(times, lists).is_ok(), "{}", row.name);
+            assert_eq!(make(None, lists).is_err(), kind.needs_times, "{}", row.name);
+            assert_eq!(make(times, None).is_err(), kind.lists.is_some(), "{}", row.name);
+        }
     }
 }

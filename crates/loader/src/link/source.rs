@@ -130,7 +130,7 @@ impl LinkSource {
         candidates: [Range<NodeId>; 2],
         (node_time, lists): (Option<&[i64]>, Option<&Arc<NegativeLists>>),
     ) -> Result<Self> {
-        let make = TABLE.find(negatives)?.make;
+        let make = TABLE.find(negatives)?.make.make;
         let sampler = |end: End| -> Result<Arc<dyn NegativeSampler>> {
             let candidates = &candidates[end as usize];
             Ok(make(&NegativeSource { known: &*known, end, candidates, node_time, lists })?.into())

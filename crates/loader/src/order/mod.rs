@@ -113,12 +113,15 @@ pub struct OrderKind {
     pub of_labels: Option<MakeOfLabels>,
     /// True if successive batches lie close together, so that dynamic caches hit.
     pub is_local: bool,
+    /// True if it reads nothing about the seeds, so that they may be edges.
+    pub of_edges: bool,
 }
 
 impl OrderKind {
     /// Creates an order that reads the training nodes and their labels alone.
     pub const fn new(make: Make) -> Self {
-        Self { make, over_ranks: OverRanks::TrainingNodes, of_labels: None, is_local: false }
+        let over_ranks = OverRanks::TrainingNodes;
+        Self { make, over_ranks, of_labels: None, is_local: false, of_edges: false }
     }
 }
 
@@ -133,6 +136,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
             options: &[],
             make: OrderKind {
                 of_labels: Some(|seed, train, _| Box::new(random::Random::new(train, seed))),
+                of_edges: true,
                 ..OrderKind::new(|with, source| Ok(Box::new(random::Random::new(source.train, with.seed))))
             },
         },
@@ -143,6 +147,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
             options: &[],
             make: OrderKind {
                 of_labels: Some(|_, train, _| Box::new(sequential::Sequential::new(train))),
+                of_edges: true,
                 ..OrderKind::new(|_, source| Ok(Box::new(sequential::Sequential::new(source.train))))
             },
         },
@@ -172,6 +177,7 @@ pub static TABLE: Table<OrderKind> = Table::new(
                 over_ranks: OverRanks::StoredSearches,
                 of_labels: None,
                 is_local: true,
+                of_edges: false,
             },
         },
     ],

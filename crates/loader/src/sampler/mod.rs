@@ -146,6 +146,23 @@ pub struct SamplerKind {
     /// True if all neighbours with equal weights are the mean of a hop's draws, so that the bottom
     /// hop may read stored aggregates instead ([`ExactBottom`]).
     pub has_exact_bottom: bool,
+    /// True if the neighbours that inference takes have weights, by edges or visits, which a model
+    /// that is exported without its neighbours does not know.
+    pub weights_inference: bool,
+    /// Edge weights that some relation of a typed graph must store, if it needs them there.
+    pub needed_weights: Option<NeededWeights>,
+}
+
+/// Edge weights that a sampler needs on typed graphs. If one relation stores weights, it draws
+/// uniformly from those that do not.
+#[derive(Clone, Copy)]
+pub struct NeededWeights {
+    /// Returns true if the sampler needs weights with these options.
+    pub by: fn(&OwnOptions) -> bool,
+    /// Name of the row that draws uniformly in its place.
+    pub uniform: &'static str,
+    /// What to do if no relation stores weights.
+    pub remedy: &'static str,
 }
 
 impl SamplerKind {
@@ -158,6 +175,8 @@ impl SamplerKind {
             device_draws: None,
             draws_relations: false,
             has_exact_bottom: false,
+            weights_inference: false,
+            needed_weights: None,
         }
     }
 
@@ -169,6 +188,8 @@ impl SamplerKind {
             device_draws: None,
             draws_relations: false,
             has_exact_bottom: false,
+            weights_inference: false,
+            needed_weights: None,
         }
     }
 
@@ -194,6 +215,18 @@ impl SamplerKind {
     #[must_use]
     pub const fn with_exact_bottom(self) -> Self {
         Self { has_exact_bottom: true, ..self }
+    }
+
+    /// The same sampler, whose inference weights the neighbours.
+    #[must_use]
+    pub const fn weighting_inference(self) -> Self {
+        Self { weights_inference: true, ..self }
+    }
+
+    /// The same sampler, which needs edge weights on typed graphs.
+    #[must_use]
+    pub const fn needing_weights(self, needed: NeededWeights) -> Self {
+        Self { needed_weights: Some(needed), ..self }
     }
 
     /// Returns true if it is a subgraph sampler.
@@ -351,21 +384,25 @@ pub static TABLE: Table<SamplerKind> = Table::new(
             options: &[WEIGHTS, OptionGroup::of::<WeightedOptions>()],
             make: SamplerKind::hops(weighted::make, inference::of_weighted)
                 .on_devices(device::weighted)
-                .for_relations(),
+                .for_relations()
+                .weighting_inference()
+                .needing_weights(weighted::NEEDED),
         },
         Entry {
             name: "labor",
             summary: "layer-neighbour sampling: the fanout on average, with neighbours shared in a layer",
             source: "Balin and Catalyurek, NeurIPS 2023, section 3",
             options: &[WEIGHTS, OptionGroup::of::<labor::LaborOptions>()],
-            make: SamplerKind::hops(labor::make, labor::inference).for_relations(),
+            make: SamplerKind::hops(labor::make, labor::inference).for_relations().weighting_inference(),
         },
         Entry {
             name: "random-walk",
             summary: "the nodes that short random walks visit most (PinSAGE)",
             source: "Ying et al., KDD 2018, section 3.1",
             options: &[OptionGroup::of::<WalkOptions>(), WALK_LENGTH],
-            make: SamplerKind::hops(random_walk::make, inference::of_walks).on_devices(device::random_walk),
+            make: SamplerKind::hops(random_walk::make, inference::of_walks)
+                .on_devices(device::random_walk)
+                .weighting_inference(),
         },
         Entry {
             name: "saint-node",

@@ -451,3 +451,20 @@ fn invalid_fanouts_are_rejected() {
     }
     assert!(TABLE.find("nope").err().unwrap().to_string().contains("neighbor, full"));
 }
+
+#[test]
+fn rows_state_the_weights_of_inference() {
+    let graph = random_graph(50, 400, 3);
+    let options = SamplerOptions { fanout: [3i64, 2].into(), ..SamplerOptions::default() };
+    for entry in &TABLE {
+        let is_weighted = match entry.make.make {
+            Make::Hops(_, inference) => !inference(&options, &Source::new(&graph, &[])).unwrap().is_uniform(),
+            Make::Subgraphs(_) => false,
+        };
+        assert_eq!(entry.make.weights_inference, is_weighted, "{}", entry.name);
+        if let Some(needed) = entry.make.needed_weights {
+            let uniform = TABLE.find(needed.uniform).unwrap();
+            assert!(uniform.make.draws_relations && !uniform.make.weights_inference, "{}", entry.name);
+        }
+    }
+}

@@ -53,7 +53,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, SamplerOptions, Source,
+    HopProperties, HopRequest, HopSampler, HopScratch, NeededWeights, NeighborAccess, SamplerOptions, Source,
     neighbor::Neighbor, runs::draw_runs,
 };
 use crate::Fanout;
@@ -61,6 +61,14 @@ use draws::Draws;
 
 /// Number of edges between a prefetch of a source's weight and its use in a pass over a row.
 pub(super) const PREFETCH_DISTANCE: usize = 16;
+
+/// Weights for draws without replacement, which are those of [`Neighbor`] if all weights are equal.
+pub(super) const NEEDED: NeededWeights = NeededWeights {
+    by: |own| !own.get::<WeightedOptions>().replace,
+    uniform: "neighbor",
+    remedy: "use neighbor, --replace to draw uniformly with replacement, or import the edges with their \
+             weights",
+};
 
 /// Weights of the edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -41,7 +41,7 @@ use super::{
 use crate::{
     BatchKey, Fanout,
     sampler::{
-        self, HopRequest, HopSampler, SamplerKind, SamplerOptions, Source, WeightOptions, WeightedOptions,
+        self, HopRequest, HopSampler, SamplerKind, SamplerOptions, Source, WeightOptions,
         weighted::EdgeWeights,
     },
 };
@@ -87,17 +87,21 @@ impl RelationKinds {
         let fanout = with.fanout.of_relations(graph.schema())?;
         let num_hops = with.fanout.all.len();
         let is_weighted = graph.relations().iter().any(|relation| relation.edge_weight().is_some());
-        check_options(name, &with.own, is_weighted)?;
+        let row = sampler::TABLE.find(name).map_err(|e| e.to_string())?;
+        check_options(&row.make, &with.own, is_weighted)?;
+        let needed = row.make.needed_weights.filter(|needed| (needed.by)(&with.own));
         let mut kinds = Vec::with_capacity(fanout.len());
         for (r, fanout) in fanout.iter().enumerate() {
             if fanout.iter().all(|&k| k == 0) {
                 kinds.push(None);
                 continue;
             }
-            // a relation without weights draws uniformly
-            let replaces = with.own.get::<WeightedOptions>().replace;
-            let is_uniform = name == "weighted" && !replaces && graph.relation(r).edge_weight().is_none();
-            let row = sampler::TABLE.find(if is_uniform { "neighbor" } else { name });
+            let row = match needed {
+                Some(needed) if graph.relation(r).edge_weight().is_none() => {
+                    sampler::TABLE.find(needed.uniform).map_err(|e| e.to_string())?
+                }
+                _ => row,
+            };
             let hops = fanout.iter().map(|&k| if k == 0 { 1 } else { i64::try_from(k).unwrap_or(-1) });
             let options = SamplerOptions {
                 fanout: Fanout(hops.collect()),
@@ -105,7 +109,7 @@ impl RelationKinds {
                 own: with.own.clone(),
                 ..SamplerOptions::default()
             };
-            let kind = row.map_err(|e| e.to_string())?.make;
+            let kind = row.make;
             if !kind.draws_relations {
                 return Err(format!(
                     "sampler '{name}' reads more than the rows of its destinations, so it cannot draw by a \
@@ -179,7 +183,7 @@ impl RelationHops {
 }
 
 /// Rejects weights that a relation cannot have.
-fn check_options(name: &str, own: &OwnOptions, is_weighted: bool) -> Result<(), String> {
+fn check_options(kind: &SamplerKind, own: &OwnOptions, is_weighted: bool) -> Result<(), String> {
     let WeightOptions { edge_weights } = own.get();
     if edge_weights != EdgeWeights::Stored {
         return Err(format!(
@@ -187,12 +191,12 @@ fn check_options(name: &str, own: &OwnOptions, is_weighted: bool) -> Result<(), 
              --edge-weights stored"
         ));
     }
-    if name == "weighted" && !own.get::<WeightedOptions>().replace && !is_weighted {
-        return Err("no relation stores edge weights; use neighbor, --replace to draw uniformly with \
-                    replacement, or import the edges with their weights"
-            .into());
+    match kind.needed_weights {
+        Some(needed) if !is_weighted && (needed.by)(own) => {
+            Err(format!("no relation stores edge weights; {}", needed.remedy))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl TypedSampler for RelationHops {

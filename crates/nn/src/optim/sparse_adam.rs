@@ -16,7 +16,7 @@
 //!
 //! # Memory
 //!
-//! Two matrices per table.
+//! Two matrices per table, in files if the table is in one.
 
 use graphmill_core::NodeId;
 
@@ -60,7 +60,8 @@ impl SparseAdam {
     /// of `ids`. Without rows, only the state is allocated.
     ///
     /// # Panics
-    /// An id is beyond the table, or the table had another shape before: a bug in the caller.
+    /// An id is beyond the table, the table had another shape before, or it is in a file and was not
+    /// [prepared](SparseAdam::prepare): a bug in the caller.
     pub fn update(
         &mut self,
         backend: &dyn Backend,
@@ -69,7 +70,8 @@ impl SparseAdam {
         ids: &[NodeId],
         grad: View,
     ) {
-        self.prepare(index, table);
+        // in memory, no allocation is refused
+        self.prepare(index, table).expect("the state of a table in a file was prepared");
         let Self { step, moments, rows, .. } = self;
         let [m, v] = moments[index].as_mut().expect("the state was allocated");
         if ids.is_empty() {
@@ -87,18 +89,38 @@ impl SparseAdam {
         }
     }
 
-    /// Allocates the state of a table, so that a checkpoint can be read into it.
+    /// Allocates the state of a table, so that a checkpoint can be read into it: in files beside a
+    /// table in a file.
+    ///
+    /// # Errors
+    /// The disk has too little space.
     ///
     /// # Panics
     /// The table had another shape before: a bug in the caller.
-    pub fn prepare(&mut self, index: usize, table: &Matrix) {
+    pub fn prepare(&mut self, index: usize, table: &Matrix) -> Result<()> {
         if self.moments.len() <= index {
             self.moments.resize(index + 1, None);
         }
-        let shape = (table.num_rows(), table.num_cols());
-        let zeros = || Matrix::zeros(shape.0, shape.1);
-        let [m, _] = self.moments[index].get_or_insert_with(|| [zeros(), zeros()]);
-        assert_eq!((m.num_rows(), m.num_cols()), shape, "table {index} changed its shape");
+        let moments = &mut self.moments[index];
+        match moments {
+            None => *moments = Some([table.zeros_like()?, table.zeros_like()?]),
+            Some([m, _]) => {
+                let shape = (table.num_rows(), table.num_cols());
+                assert_eq!((m.num_rows(), m.num_cols()), shape, "table {index} changed its shape");
+            }
+        }
+        Ok(())
+    }
+
+    /// The state under names such as `3.m`: index, dot, kind, always in the same order.
+    pub fn state(&self) -> Vec<(String, &Matrix)> {
+        let mut state = Vec::new();
+        for (index, moments) in self.moments.iter().enumerate() {
+            for (kind, matrix) in ["m", "v"].iter().zip(moments.iter().flatten()) {
+                state.push((format!("{index}.{kind}"), matrix));
+            }
+        }
+        state
     }
 
     /// Number of updates begun.
@@ -111,8 +133,7 @@ impl SparseAdam {
         self.steps = steps;
     }
 
-    /// Visits the state mutably under names such as `3.m`: index, dot, kind, always in the same
-    /// order.
+    /// Visits the state mutably, in the order and by the names of [`SparseAdam::state`].
     pub fn visit_state_mut(&mut self, see: &mut dyn FnMut(&str, &mut Matrix)) {
         for (index, moments) in self.moments.iter_mut().enumerate() {
             for (kind, matrix) in ["m", "v"].iter().zip(moments.iter_mut().flatten()) {

@@ -1,6 +1,6 @@
 //! Configuration of a typed model.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use graphmill_core::{NodeId, options::OptionSet, options::OwnOptions, typed::Schema};
 
@@ -38,6 +38,9 @@ pub struct TypedModelConfig {
     /// Own nodes of each type, if other processes learn the rows of the others
     /// ([`LearnedRows::of_nodes`](super::LearnedRows::of_nodes)).
     pub own_nodes: Option<Arc<[Vec<NodeId>]>>,
+    /// Directory of files with the learned rows of all nodes, if they exceed memory
+    /// ([`LearnedRows::in_file`](super::LearnedRows::in_file)).
+    pub learned_in: Option<PathBuf>,
     /// Options of the layers.
     pub own: OwnOptions,
 }
@@ -56,6 +59,7 @@ impl Default for TypedModelConfig {
             head_layers: 0,
             edge_dims: Vec::new(),
             own_nodes: None,
+            learned_in: None,
             own: OwnOptions::default(),
         }
     }

@@ -1,5 +1,7 @@
 //! Learned rows of a node type without features.
 
+use std::path::Path;
+
 use graphmill_core::{Error, NodeId, Result, keyed};
 use rayon::prelude::*;
 
@@ -8,6 +10,9 @@ use crate::{
     backend::{Cpu, Precision, ops::Gather},
     optim::SparseAdam,
 };
+
+/// Rows that are initialised at once.
+const RUN: usize = 1 << 16;
 
 /// Backend of the table, which may be larger than the memory of a device.
 const HOST: Cpu = Cpu { precision: Precision::F32 };
@@ -18,6 +23,8 @@ const HOST: Cpu = Cpu { precision: Precision::F32 };
 ///
 /// Initial values are uniform with the variance of a Glorot-initialised projection, `sqrt(3 /
 /// width)` at most. They are functions of the key and the node.
+///
+/// Rows that exceed memory are in a file ([`LearnedRows::in_file`]), with the same values.
 ///
 /// If several processes train together, each may have the rows of its own nodes alone
 /// ([`LearnedRows::of_nodes`]).
@@ -76,6 +83,18 @@ impl LearnedRows {
         Self { is_partial: false, ..Self::of(count, dim, key, |row| row as NodeId) }
     }
 
+    /// Creates the rows of [`LearnedRows::new`] in a file without a name in the directory `dir`. The
+    /// system keeps those in memory that batches read. Memory: `4 count` bytes, and on the disk `4
+    /// count dim`, and twice that for the state of the optimiser.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the disk has too little space.
+    pub fn in_file(count: usize, dim: usize, key: u64, dir: &Path) -> Result<Self> {
+        let mut table = Matrix::in_file(count, dim, dir)?;
+        fill(&mut table, key, |row| row as NodeId);
+        Ok(Self { table, is_partial: false, merged: Merged::default() })
+    }
+
     /// Creates the rows of `nodes` alone, in their order: those that [`LearnedRows::new`] gives
     /// them. Ids of [`LearnedRows::update`] are places in `nodes`, and batches bring their rows.
     pub fn of_nodes(nodes: &[NodeId], dim: usize, key: u64) -> Self {
@@ -85,11 +104,7 @@ impl LearnedRows {
     /// Rows of the nodes `node_of(0), node_of(1), ...`.
     fn of(count: usize, dim: usize, key: u64, node_of: impl Fn(usize) -> NodeId + Sync) -> Self {
         let mut table = Matrix::zeros(count, dim);
-        let bound = (3.0 / dim.max(1) as f64).sqrt();
-        table.view_mut().host().par_chunks_mut(dim.max(1)).enumerate().for_each(|(i, row)| {
-            let mut stream = keyed::Stream::new(keyed::key(&[key, node_of(i).into()]));
-            row.iter_mut().for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
-        });
+        fill(&mut table, key, node_of);
         Self { table, is_partial: false, merged: Merged::default() }
     }
 
@@ -138,6 +153,22 @@ impl LearnedRows {
     }
 }
 
+/// Writes the initial values of the rows of the nodes `node_of(0), node_of(1), ...`. Rows in a file
+/// leave memory as soon as they are written.
+fn fill(table: &mut Matrix, key: u64, node_of: impl Fn(usize) -> NodeId + Sync) {
+    let (count, dim) = (table.num_rows(), table.num_cols());
+    let bound = (3.0 / dim.max(1) as f64).sqrt();
+    for first in (0..count).step_by(RUN) {
+        let run = first..count.min(first + RUN);
+        let rows = table.rows_mut(run.clone()).host().par_chunks_mut(dim.max(1));
+        rows.enumerate().for_each(|(i, row)| {
+            let mut stream = keyed::Stream::new(keyed::key(&[key, node_of(first + i).into()]));
+            row.iter_mut().for_each(|x| *x = (bound * (2.0 * stream.uniform() - 1.0)) as f32);
+        });
+        table.release(run);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +181,29 @@ mod tests {
             assert_eq!(some.table().rows(i..i + 1).host(), all.table().rows(v..v + 1).host());
         }
         assert!(some.is_partial() && !all.is_partial());
+    }
+
+    #[test]
+    fn rows_in_a_file_are_those_in_memory_and_learn_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let count = RUN + 70;
+        let mut all = [LearnedRows::new(count, 2, 5), LearnedRows::in_file(count, 2, 5, dir.path()).unwrap()];
+        let ids = [3, RUN as NodeId + 9, 1];
+        for rows in &mut all {
+            let mut optimizer = SparseAdam::new(&AdamOptions::default()).unwrap();
+            optimizer.prepare(0, rows.table()).unwrap();
+            let in_file = rows.table().is_in_file();
+            assert!(optimizer.state().iter().all(|(_, moments)| moments.is_in_file() == in_file));
+            for step in 0..3 {
+                optimizer.begin(0.1);
+                let grad = [0.5, -1.0, 2.0, 0.25, 1.0, step as f32];
+                rows.update(&mut optimizer, 0, &ids, Matrix::from_slice(3, 2, &grad).view());
+            }
+        }
+        let [memory, file] = &all;
+        assert!(file.table().is_in_file() && !memory.table().is_in_file());
+        assert_eq!(memory.table().view().host(), file.table().view().host());
+        assert!(LearnedRows::in_file(1, 1, 0, Path::new("/nowhere/at/all")).is_err());
     }
 
     #[test]

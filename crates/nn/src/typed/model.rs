@@ -89,8 +89,8 @@ impl TypedModel {
     /// embeddings of width `hidden` ([`TypedActivations::rows`]).
     ///
     /// # Errors
-    /// A name is unknown (the known ones are listed), a number is outside its range, or widths are
-    /// incompatible.
+    /// A name is unknown (the known ones are listed), a number is outside its range, widths are
+    /// incompatible, or a disk has too little space for the learned rows.
     pub fn new(
         config: &TypedModelConfig,
         schema: &Schema,
@@ -105,16 +105,21 @@ impl TypedModel {
             return Err(Error::config("feature_dims", feature_dims.len(), message));
         }
         let (hidden, key) = (config.hidden, |part: u64| keyed::key(&[seed, part]));
-        let types = feature_dims.iter().enumerate().map(|(t, &dim)| {
+        let types = feature_dims.iter().enumerate().map(|(t, &dim)| -> Result<TypeInput> {
             let key = keyed::key(&[key(part::INPUT), t as u64]);
-            match &config.own_nodes {
-                _ if dim > 0 => TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key))),
-                None => TypeInput::Learned(Box::new(LearnedRows::new(schema.types()[t].count, hidden, key))),
-                Some(own) => TypeInput::Learned(Box::new(LearnedRows::of_nodes(&own[t], hidden, key))),
+            let count = schema.types()[t].count;
+            if dim > 0 {
+                return Ok(TypeInput::Projected(Box::new(Linear::new(dim, hidden, true, key))));
             }
+            let rows = match (&config.own_nodes, &config.learned_in) {
+                (Some(own), _) => LearnedRows::of_nodes(&own[t], hidden, key),
+                (None, Some(dir)) => LearnedRows::in_file(count, hidden, key, dir)?,
+                (None, None) => LearnedRows::new(count, hidden, key),
+            };
+            Ok(TypeInput::Learned(Box::new(rows)))
         });
         let inputs = TypedInputs {
-            types: types.collect(),
+            types: types.collect::<Result<_>>()?,
             activation: config.input_activation,
             dropout: config.input_dropout,
             dim: hidden,

@@ -72,7 +72,7 @@ impl Negatives {
         let destinations: Vec<u32> = known.1.iter().map(|&v| v + first).collect();
         let known = KnownEdges::new(nodes, known.0, &destinations).map_err(|e| e.to_string())?;
         let candidates = first..first + num_dst as u32;
-        let make = TABLE.find(name).map_err(|e| e.to_string())?.make;
+        let make = TABLE.find(name).map_err(|e| e.to_string())?.make.make;
         let lists = listed.map(|(src, dst)| {
             let triples: Vec<[u32; 3]> = src.into_iter().zip(dst).map(|(u, v)| [u, 0, v + first]).collect();
             Arc::new(NegativeLists::of_triples(&triples))

@@ -36,6 +36,7 @@ use graphmill_core::{
     table::{Entry, Table},
 };
 use graphmill_data::atomic::{self, Real};
+use graphmill_loader::sampler;
 use safetensors::{Dtype, tensor::TensorView};
 use serde::Serialize;
 use serde_json::json;
@@ -169,9 +170,6 @@ impl SavedRun {
     }
 }
 
-/// Samplers whose inference weights the neighbours, which other targets do not.
-const WEIGHTED: &[&str] = &["weighted", "labor", "random-walk"];
-
 /// Error of a model that the target called `to` cannot represent.
 fn refused(to: &str, why: impl Display) -> Error {
     Error::usage(format!("--to {to}: {why}; export the weights with --to safetensors"))
@@ -187,7 +185,8 @@ fn check_layers(run: &SavedRun, to: &str, models: &[&str]) -> Result<()> {
     if !models.contains(&config.model.as_str()) {
         return refuse(format!("--model {} is not one of {}", config.model, one_of(models)));
     }
-    if WEIGHTED.contains(&config.sampler.as_str()) {
+    // other libraries read all neighbours alike
+    if sampler::TABLE.get(&config.sampler).is_some_and(|row| row.make.weights_inference) {
         return refuse(format!("--sampler {} weights the neighbours", config.sampler));
     }
     Ok(())

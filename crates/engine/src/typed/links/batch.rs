@@ -173,4 +173,20 @@ impl SeedSource for LinkSeeds<'_> {
         seeds.links = Some(links);
         Ok(seeds)
     }
+
+    fn types(&self) -> Vec<usize> {
+        self.of.types().collect()
+    }
+
+    fn train(&self) -> Vec<NodeId> {
+        let (edges, schema) = (&self.of.edges, self.of.inputs.graph.schema());
+        let mut ends: Vec<NodeId> = edges.learned_ends().concat();
+        ends.sort_unstable();
+        ends.dedup();
+        let global = |row: NodeId| {
+            let (t, v) = edges.node(row);
+            schema.global(t, v)
+        };
+        ends.into_iter().map(global).collect()
+    }
 }

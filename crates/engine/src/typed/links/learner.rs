@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use graphmill_core::keyed::{self, key};
+use graphmill_core::{
+    block::Aggregation,
+    keyed::{self, key},
+};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     link::{LinkBatch, NegativeLists},
@@ -11,21 +14,27 @@ use graphmill_loader::{
 };
 use graphmill_nn::{
     Backend, Matrix, Pass,
-    link::decoder::{self, Decoder, DecoderConfig},
-    optim::{AdamOptions, Optimizer, SparseAdam},
+    link::{
+        decoder::{self, Decoder, DecoderConfig},
+        loss,
+    },
+    optim::{Optimizer, SparseAdam},
     typed::{TypedActivations, TypedModel, TypedModelConfig, TypedStep},
 };
 
 use super::{
     super::{
+        batches::{StepModel, StepModels},
         build,
         computing::PROCESSOR,
-        ranks::{JoinedRows, RowOwners, exchange, own_nodes},
+        learner::optimizer_of_rows,
+        ranks::{JoinedRows, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
     },
     task::TypedLinks,
 };
 use crate::{
     Error, Result, TrainConfig,
+    batchwise::BatchLearner,
     build::{by_flag, optimizer},
     config::{embedding::EmbeddingOptions, link::LinkOptions, link_task::loss_name},
     learner::BatchShare,
@@ -85,10 +94,7 @@ impl LinkModel {
         });
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
         let own_nodes = owners.map(|owners| own_nodes(owners, &dims));
-        match &own_nodes {
-            Some(own) => build::check_learned_rows(config, own.iter().map(Vec::len))?,
-            None => build::check_learned_rows(config, build::learned_counts(&of.inputs))?,
-        }
+        build::check_learned_rows(config, &of.inputs, own_nodes.as_deref())?;
         let of_model = build::model_config(config, &of.inputs);
         let of_model = TypedModelConfig { head_layers: 0, own_nodes, ..of_model };
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
@@ -129,18 +135,34 @@ impl<'a> LinkLearner<'a> {
     /// # Errors
     /// An option of the model, the optimiser or the loss is impossible.
     pub(super) fn new(config: &TrainConfig, of: &TypedLinks, over: Option<RowOwners>) -> Result<Self> {
+        let owners = over.as_ref().map(|over| &over.owners[..]);
+        Ok(Self { over: over.clone(), ..Self::of_owners(config, of, owners)? })
+    }
+
+    /// The learner of a rank with the learned rows of the nodes that it owns, which does not sum
+    /// gradients; without `owners`, that of a run of one process.
+    ///
+    /// # Errors
+    /// As [`LinkLearner::new`].
+    fn of_owners(
+        config: &TrainConfig,
+        of: &TypedLinks,
+        owners: Option<&[Arc<NodeOwnership>]>,
+    ) -> Result<Self> {
         let candidates = of.edges.relations.iter().map(|relation| relation.candidates[1].len());
         let (least, most) = (candidates.clone().min().unwrap_or(0), candidates.max().unwrap_or(0));
-        if loss_name(config) == "sampled-softmax" && least != most {
-            return Err(Error::usage(
-                "--loss sampled-softmax: it corrects scores for the number of candidates, which the \
-                 relations do not share; choose one with --task, or use --loss info-nce",
-            ));
+        let name = loss_name(config);
+        if loss::TABLE.get(name).is_some_and(|row| row.make.corrects_draws) && least != most {
+            return Err(Error::usage(format!(
+                "--loss {name}: it corrects scores for the number of candidates, which the relations do not \
+                 share; choose one with --task, or use --loss info-nce"
+            )));
         }
+        let model = LinkModel::of_owners(config, of, owners)?;
         Ok(Self {
-            model: LinkModel::of_owners(config, of, over.as_ref().map(|over| &over.owners[..]))?,
+            sparse: optimizer_of_rows(&model.encoder)?,
+            model,
             optimizer: optimizer(config)?,
-            sparse: SparseAdam::new(&AdamOptions::default()).map_err(by_flag)?,
             hard: None,
             step: 0,
             is_whole: true,
@@ -151,7 +173,7 @@ impl<'a> LinkLearner<'a> {
             acts: TypedActivations::default(),
             scratch: LinkScratch::default(),
             rows: Default::default(),
-            over,
+            over: None,
             joined: None,
         })
     }
@@ -168,9 +190,7 @@ impl<'a> LinkLearner<'a> {
     /// # Errors
     /// The batch does not fit the model, a device failed, or a rank did not take part.
     pub(super) fn train(&mut self, batch: &mut TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
-        if let Some(over) = &self.over {
-            over.fetch_batch(&self.model.encoder, batch)?;
-        }
+        fetch_rows(self.over.as_ref(), (&self.model.encoder, self.backend), batch)?;
         // on a thread of the pool, so that no operation has to wake one
         let outcome = rayon::scope(|_| self.learn(batch, lr, all))?;
         self.backend.check()?;
@@ -221,7 +241,7 @@ impl<'a> LinkLearner<'a> {
             index += 1;
         });
         match rows {
-            None => encoder.update_learned_rows(&mut self.sparse, nodes, &self.acts),
+            None => update_alone(encoder, &mut self.sparse, nodes, &self.acts)?,
             Some(rows) => {
                 for ((t, learned), of) in encoder.learned_rows_mut().zip(&rows) {
                     learned.update(&mut self.sparse, t, &of.places, of.grad.view());
@@ -273,6 +293,33 @@ impl<'a> LinkLearner<'a> {
         // before the update, so that a failed pass changes no parameter
         backend.check()?;
         Ok(loss)
+    }
+}
+
+impl StepModel for LinkLearner<'_> {
+    fn aggregation(&self) -> Aggregation {
+        self.model.encoder.aggregation()
+    }
+
+    fn num_params(&self) -> usize {
+        BatchLearner::num_params(self)
+    }
+
+    fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {
+        // the share of a rank may have no positives, and has no gradient then
+        let positives = batch.sampled.seeds.links.as_deref().map_or(0, |links| links.positives);
+        if positives == 0 { Ok(()) } else { self.train(batch, lr, positives).map(drop) }
+    }
+}
+
+impl StepModels for TypedLinks {
+    fn model<'m>(
+        &'m self,
+        config: &TrainConfig,
+        owners: Option<&[Arc<NodeOwnership>]>,
+        backend: &'m dyn Backend,
+    ) -> Result<Box<dyn StepModel + 'm>> {
+        Ok(Box::new(LinkLearner::of_owners(config, self, owners)?.on(backend)))
     }
 }
 

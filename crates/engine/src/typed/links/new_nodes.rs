@@ -7,7 +7,9 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_nn::Matrix;
 
 use super::{
-    super::{build, inference::TypedInference, new_nodes::JoinedTask, saved::SavedTypedRun, task::TypedTask},
+    super::{
+        build, inference::TypedInference, new_nodes::JoinedTask, saved::SavedTypedRun, task::TypedTask, tiers,
+    },
     saved::SavedTypedLinks,
 };
 use crate::{
@@ -53,12 +55,12 @@ impl SavedTypedLinks<'_> {
         let held = of.held[number].forward;
         let (_, preprocessing) = encodings(&data.name, data.directory.as_deref())?;
         let known = Known::new(data, &preprocessing).with_edge_features(!of.inputs.edges.is_empty());
-        let (inputs, tables) = (of.inputs.clone(), of.inputs.host_tables());
+        let (inputs, tables) = (of.inputs.clone(), tiers::whole(self.config(), data, &of.inputs)?);
         let task = TypedTask { node_type: own, ..inputs };
         let run = SavedTypedRun { run: self.run };
         let joined = run.join_tables((data, &known), (&task, &tables, None), new, watch)?;
         let queries = self.queries(&joined, (&model.encoder, own), &**watch)?;
-        let embedded = self.embedded(of, model, &**watch)?;
+        let embedded = self.embedded(data, of, model, &**watch)?;
         let counts = [own, other].map(|t| data.nodes[t].count as NodeId);
         let new_ids = (counts[0], queries.num_rows());
         let excluded = joined.edges[held].known_ends(end, new_ids, counts[1]);

@@ -96,20 +96,30 @@ impl BatchLearner for LinkLearner<'_> {
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        let mut params = Vec::new();
-        self.model.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
         let joined = self.joined.take();
-        let Self { model, optimizer, sparse, .. } = self;
-        let own = || [Vec::new(), position::moments(&model.encoder, &**optimizer, sparse)];
-        let [rows, moments] = joined.unwrap_or_else(own);
-        for of_all in rows {
-            if let Some(own) = params.iter_mut().find(|own| own.name == of_all.name) {
-                *own = of_all;
+        let Self { model: LinkModel { encoder, decoder }, optimizer, sparse, .. } = self;
+        let (steps, dense) = (optimizer.steps(), position::dense_moments(&**optimizer));
+        let (mut params, mut moments) = (Vec::new(), Vec::new());
+        encoder.visit(&mut |name, param| params.push(position::tensor(name.into(), &param.value)));
+        match &joined {
+            Some([rows, of_all]) => {
+                params.extend(rows.iter().map(Tensor::borrow));
+                moments.extend(of_all.iter().map(Tensor::borrow));
+            }
+            None => {
+                let rows = encoder.learned_rows();
+                params.extend(
+                    rows.map(|(t, rows)| position::tensor(position::rows_name(encoder, t), rows.table())),
+                );
+                moments.extend(dense.iter().map(Tensor::borrow));
+                moments.extend(position::row_moments(encoder, sparse)?);
             }
         }
+        decoder.visit(&mut |param| {
+            params.push(position::tensor(format!("decoder.{}", param.name), &param.value));
+        });
         let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
-        let [params, moments, history] = [&params, &moments, &lists].map(|of| Tensor::borrow_all(of));
-        let steps = self.optimizer.steps();
+        let history = Tensor::borrow_all(&lists);
         write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
 

@@ -9,6 +9,7 @@ use graphmill_nn::Matrix;
 use super::{
     super::{
         build, edges::tables as tables_of, inference::TypedInference, saved::SavedTypedRun, task::TypedTask,
+        tiers,
     },
     learner::LinkModel,
     position::assign,
@@ -62,6 +63,7 @@ impl<'r> SavedTypedLinks<'r> {
             SavedTypedRun { run: self.run }.check_fit(data, own)?;
         }
         let mut of = self.run.blame_config(TypedLinks::new(self.config(), data))?;
+        of.inputs.learned_in = build::learned_rows_in(self.config(), &of.inputs, &std::env::temp_dir());
         let mut model = self.run.blame_config(LinkModel::new(self.config(), &of))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;
@@ -85,12 +87,16 @@ impl<'r> SavedTypedLinks<'r> {
         watch: &dyn Progress,
     ) -> Result<Embedded> {
         let (of, model) = self.open(data, reading)?;
-        self.embedded(of, model, watch)
+        self.embedded(data, of, model, watch)
     }
 
     /// Computes the embeddings of the ends of links; if rows have times, as of the end of the data.
+    ///
+    /// # Errors
+    /// Features cannot be read, or `watch` stops the work.
     pub(super) fn embedded(
         &self,
+        data: &TypedDataset,
         of: TypedLinks,
         model: LinkModel,
         watch: &dyn Progress,
@@ -98,7 +104,7 @@ impl<'r> SavedTypedLinks<'r> {
         let types: Vec<usize> = of.types().collect();
         let TypedLinks { edges, inputs, .. } = of;
         let sampler = self.run.blame_config(build::sampler(self.config(), &inputs))?;
-        let tables = inputs.host_tables();
+        let tables = tiers::whole(self.config(), data, &inputs)?;
         let mut inference = TypedInference::new(self.config(), &inputs, &*sampler, tables)?.watched(watch);
         let mut rows = Matrix::default();
         inference.embed(&model.encoder, types, &mut rows)?;
@@ -112,11 +118,11 @@ impl<'r> SavedTypedLinks<'r> {
     pub fn scores(&self, data: &TypedDataset, watch: &dyn Progress) -> Result<Scores> {
         let (of, model) = self.open(data, Reading::Training)?;
         if of.edges.times.is_none() {
-            return self.embedded(of, model, watch)?.scores(self.run, data, watch);
+            return self.embedded(data, of, model, watch)?.scores(self.run, data, watch);
         }
         let chosen = self.run.blame_config(metric(self.config(), &of.edges))?;
         let sampler = self.run.blame_config(build::sampler(self.config(), &of.inputs))?;
-        let tables = of.inputs.host_tables();
+        let tables = tiers::whole(self.config(), data, &of.inputs)?;
         let ranking =
             TimedRanking { config: self.config(), of: &of, sampler: &*sampler, tables: &tables, watch };
         let rank = &mut |part: usize, metrics: &[LinkMetric]| ranking.scores(&model, part, metrics);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, progress::Quiet};
 use graphmill_data::{
     TypedBuilder, TypedDataset,
     partition::PartitionBook,
@@ -11,13 +11,20 @@ use graphmill_data::{
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
+    hotness::Visits,
     sampler::WeightedOptions,
     typed::{TABLE as SAMPLERS, TypedSampled, TypedSeeds, TypedWorkspace},
 };
 use proptest::prelude::*;
 
 use super::{
-    super::{build, stages::SeedSource, tables::borrowed},
+    super::{
+        batches::{Learned, RunBatches},
+        build,
+        stages::SeedSource,
+        tables::borrowed,
+        visits::TypedVisits,
+    },
     batch::LinkSeeds,
     shares::RankSeeds,
     task::TypedLinks,
@@ -330,4 +337,51 @@ fn shares_of_ranks_are_the_batch_of_one_process_and_read_none_of_its_edges() {
             }
         }
     }
+}
+
+/// Caches are chosen by the batches of the run: the same edges, negatives and neighbours.
+#[test]
+fn counted_nodes_are_those_of_the_batches_of_a_run() {
+    let buys: Vec<(u32, u32)> =
+        (0..8).flat_map(|u| (0..6).map(move |v| (u, v))).filter(|(u, v)| (3 * u + v) % 5 < 3).collect();
+    let data = data(&buys, &[(0, 1), (2, 5), (3, 4), (6, 7), (1, 6)]);
+    let mut config = TrainConfig { task: "link".into(), batch_size: 4, max_batches: 2, ..Default::default() };
+    config.fanout = graphmill_loader::Fanout(vec![2, 2]);
+    config.own.set(LinkOptions { num_negatives: 2, ..LinkOptions::default() });
+    let of = TypedLinks::new(&config, &data).unwrap();
+    let (source, schema) = (LinkSeeds::new(&config, &of).unwrap(), of.inputs.graph.schema());
+    let sampler = build::sampler(&config, &of.inputs).unwrap();
+    let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+    let order = build::order_of(&config, &numbers, &of.inputs.labels).unwrap();
+    let mut edges = Vec::new();
+    order.order(2, &mut edges);
+    let (task, seeds) = (&of.inputs, numbers.len());
+    let learned = Learned { task, sampler: &*sampler, source: &source, models: &of, order, seeds };
+    let batches = RunBatches::new(&config, learned);
+    let (visits, mut seen) = (TypedVisits::new(&batches, &Quiet), Vec::new());
+    visits.visit(2, &mut |nodes| seen.push(nodes.to_vec())).unwrap();
+
+    let mut workspace = TypedWorkspace::new(schema);
+    let mut expected = Vec::new();
+    for (number, part) in (0..2).zip(edges.chunks(4)) {
+        let key = BatchKey { seed: config.seed, epoch: 2, batch: number };
+        let seeds = source.fill(key, part, TypedSeeds::default()).unwrap();
+        let request = of.inputs.request(key).transposed();
+        let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
+        let of_type = |(t, nodes): (usize, &Vec<NodeId>)| {
+            nodes.iter().map(|&v| schema.global(t, v)).collect::<Vec<NodeId>>()
+        };
+        expected.push(batch.input_nodes.iter().enumerate().flat_map(of_type).collect::<Vec<NodeId>>());
+    }
+    assert_eq!((seen, visits.drawn()), (expected, 2));
+    let ends: BTreeSet<NodeId> = of.edges.parts[0]
+        .iter()
+        .flat_map(|&[u, _, v]| [u, v])
+        .map(|row| {
+            let (t, v) = of.edges.node(row);
+            schema.global(t, v)
+        })
+        .collect();
+    assert_eq!(source.train(), ends.into_iter().collect::<Vec<_>>());
+    assert_eq!(source.types(), [0, 1]);
 }

@@ -12,17 +12,17 @@ use graphmill_nn::Matrix;
 
 use super::{
     super::{
+        batches::{Learned, RunBatches},
         build,
         computing::InferenceDevice,
         counts::{TypeCounts, add, total},
-        devices::{TypedDevices, compute_devices},
+        devices::compute_devices,
         inference::TypedInference,
         ranks::{RankInference, RowOwners, TypedRankView},
         stages::{EpochBatches, SeedSource},
-        step::StepBytes,
         strategy::Strategy,
-        tables::Tables,
-        trainer::Inference,
+        tiers::TypedTiers,
+        trainer::{Inference, PROJECTED, note_of_learned},
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -34,15 +34,19 @@ use crate::{
     Error, Result, RunContext, TrainConfig,
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
-    config::{Devices, Work, link::LinkOptions},
+    bottom,
+    config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
     record::{
-        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, RankRecord,
-        Summary,
+        DatasetRecord, DeviceRecord, EpochRecord, EpochTotals, LinkRelation, NvidiaRecord, PresamplingRecord,
+        RankRecord, Summary,
     },
     relational::{Ranking, VALID, ends, metric},
-    run::notices::{ALL_IN_HOST, opening},
+    run::{
+        Preparation,
+        notices::{ALL_IN_HOST, opening},
+    },
     strategy::{Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
@@ -63,7 +67,8 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
     of.notes = unverified.into_iter().chain(of.notes).collect();
-    run(config, (data, of), None, context, began)
+    of.inputs.learned_in = build::learned_rows_in(config, &of.inputs, &context.directory());
+    run(config, (data, of), None, context, began).map_err(Error::before_training)
 }
 
 /// Trains a model as one of several ranks, on its view of the dataset with the links that it has
@@ -102,24 +107,34 @@ fn run(
     let sampler = view.map_or_else(|| build::sampler(config, &of.inputs), |view| view.sampler(config))?;
     let seeds = LinkSeeds::new(config, &of)?;
     let share = view.map(|view| RankSeeds { whole: &seeds, owners: &view.owners });
+    let source = share.as_ref().map_or(&seeds as &dyn SeedSource, |share| share);
+    let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+    let (task, order) = (&of.inputs, || build::order_of(config, &numbers, &of.inputs.labels));
+    let learned =
+        Learned { task, sampler: &*sampler, source, models: &of, order: order()?, seeds: numbers.len() };
+    let batches = RunBatches::new(config, learned);
+    let progress = Preparation::new(&*context.observer);
+    let (tiers, devices) = match view {
+        None => TypedTiers::with_devices(data, &batches, &compute, &progress)?,
+        Some(view) => (TypedTiers::over_ranks(&batches, view, &progress)?, None),
+    };
     let over = view.map(|view| RowOwners { ranks: view.ranks.clone(), owners: view.owners.clone() });
     let mut learner = LinkLearner::new(config, &of, over)?.on(compute.training());
     learner.hard = seeds.negatives.hard(&config.own.get::<LinkOptions>());
-    let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
-    let tables = view.map_or_else(|| of.inputs.host_tables(), |view| view.tables.clone());
     let inference = match view {
         None => {
-            let alone = TypedInference::new(config, &of.inputs, &*sampler, tables.clone())?;
+            let alone = TypedInference::new(config, task, &*sampler, tiers.whole.clone())?;
             let device = compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice);
             Inference::Alone(Box::new(alone.on(device)))
         }
         Some(view) => Inference::OverRanks(Box::new(RankInference::new(config, view, &*sampler)?)),
     };
     let observer = &mut *context.observer;
-    let rows = view.map(|view| view.describe(config));
-    observer.note(&opening(&config.strategy, rows.as_deref().unwrap_or(ALL_IN_HOST)));
+    let parts = [view.map(|view| view.describe(config)), tiers.description.clone()];
+    let rows = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    observer.note(&opening(&config.strategy, if rows.is_empty() { ALL_IN_HOST } else { &rows }));
     if !compute.gpus().is_empty() {
-        observer.note(&format!("{compute}; the processor samples, gathers feature rows and ranks"));
+        observer.note(&format!("{compute}; the processor samples and ranks"));
     }
     let notes = notes(&of, &*sampler);
     let all = of.notes.iter().chain(&seeds.negatives.notes).chain(&notes);
@@ -128,15 +143,15 @@ fn run(
         config,
         data,
         of: &of,
-        order: build::order_of(config, &numbers, &of.inputs.labels)?,
-        batch_size: if config.batch_size == 0 { numbers.len() } else { config.batch_size },
+        order: order()?,
+        batch_size: batches.size(),
         inference,
-        strategy: Strategy::new(config, &of.inputs, TypedDevices::new(config, &of.inputs, &without_memory)?)?,
+        strategy: Strategy::new(config, task, devices)?,
         devices: Vec::new(),
         ends: ends(config, &of.edges),
         sampler: &*sampler,
-        source: share.as_ref().map_or(&seeds as &dyn SeedSource, |share| share),
-        tables,
+        source,
+        tiers: &tiers,
         metric,
         embeddings: Matrix::default(),
         compute: &compute,
@@ -149,18 +164,7 @@ fn run(
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config, true)?;
-    if matches!(&*config.devices, Devices::Virtual(_)) {
-        return Err(Error::usage(format!(
-            "--devices {} with links of several types: pairs are scored on the processor; leave it out",
-            config.devices
-        )));
-    }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        return Err(Error::usage(
-            "a cache with links of several types: the host holds all rows; leave out --host-budget and \
-             --cache-ratio",
-        ));
-    }
+    bottom::refuse(config, PROJECTED)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(
             "--head-layers {} with links: the decoder scores the rows of the last layer; leave it out, or \
@@ -169,11 +173,6 @@ fn check(config: &TrainConfig) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-/// Refuses a memory of devices.
-fn without_memory() -> Result<StepBytes> {
-    Err(Error::usage("--device-budget with links of several types: the host holds all rows; leave it out"))
 }
 
 /// Notes for the user about choices of the run.
@@ -190,13 +189,7 @@ fn notes(of: &TypedLinks, sampler: &dyn TypedSampler) -> Vec<String> {
     }
     let without = schema.types().iter().zip(&of.inputs.features).filter(|(_, features)| features.is_none());
     let learned: Vec<&str> = without.map(|(node, _)| &node.name[..]).collect();
-    if !learned.is_empty() {
-        notes.push(format!(
-            "nodes of type {} have no features: a learned row for each, by Adam on the rows of a batch and \
-             without weight decay",
-            learned.join(", ")
-        ));
-    }
+    notes.extend(note_of_learned(&learned, &of.inputs));
     notes
 }
 
@@ -209,7 +202,7 @@ struct LinkRun<'a> {
     batch_size: usize,
     sampler: &'a dyn TypedSampler,
     source: &'a dyn SeedSource,
-    tables: Tables,
+    tiers: &'a TypedTiers,
     strategy: Strategy,
     /// Work of each device in the last epoch, if devices work independently.
     devices: Vec<DeviceRecord>,
@@ -297,7 +290,7 @@ impl<'a> BatchRun for LinkRun<'a> {
             task: &self.of.inputs,
             source: self.source,
             sampler: self.sampler,
-            tables: &self.tables,
+            tables: &self.tiers.tables,
             order,
             batch_size: self.batch_size,
             seed: self.config.seed,
@@ -338,8 +331,9 @@ impl<'a> BatchRun for LinkRun<'a> {
         let (metric, max, view) = (self.metric.clone(), self.config.eval_nodes, self.view);
         let (number, metrics) = (1 + part as usize, std::slice::from_ref(&metric));
         let (scores, _) = if self.of.edges.times.is_some() {
-            let Self { config, of, sampler, tables, .. } = self;
-            let ranking = TimedRanking { config, of, sampler: *sampler, tables, watch: &Quiet };
+            let Self { config, of, sampler, tiers, .. } = self;
+            let (sampler, tables) = (*sampler, &tiers.whole);
+            let ranking = TimedRanking { config, of, sampler, tables, watch: &Quiet };
             ranking.scores(&learner.model, number, metrics)?
         } else {
             let ranking = self.ranking(&learner.model, max)?;
@@ -384,12 +378,20 @@ impl<'a> BatchRun for LinkRun<'a> {
     }
 
     fn complete(&self, record: EpochRecord, counts: &TypeCounts) -> EpochRecord {
-        let record = self.of.inputs.complete(record, counts, false);
+        let record = self.of.inputs.complete(record, counts, self.has_devices());
         EpochRecord { ranks: self.ranks.clone(), devices: self.devices.clone(), ..record }
+    }
+
+    fn has_devices(&self) -> bool {
+        self.config.num_devices() > 0
     }
 
     fn nvidia(&self) -> Vec<NvidiaRecord> {
         self.compute.records()
+    }
+
+    fn presampling(&self) -> Option<PresamplingRecord> {
+        self.tiers.presampling
     }
 
     fn note(&mut self) -> Option<String> {

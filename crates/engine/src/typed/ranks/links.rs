@@ -78,7 +78,7 @@ pub(super) fn learned(config: &TrainConfig, dir: &TypedPartitionDir) -> Result<O
 
 /// Refuses options and tasks of `whole` that ranks which learn links cannot follow.
 fn check(config: &TrainConfig, whole: &TypedDataset) -> Result<()> {
-    check_links(config)?;
+    check_links(config, true)?;
     if TABLE.get(&config.model).is_none() {
         let models: Vec<&str> = TABLE.iter().map(|entry| entry.name).collect();
         return Err(Error::usage(format!(

@@ -28,8 +28,9 @@ use graphmill_core::{Error as CoreError, NodeId};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::typed::TypedExtracted;
 use graphmill_nn::{
-    Matrix,
-    typed::{LearnedRows, TypedModel},
+    Backend, Matrix,
+    optim::SparseAdam,
+    typed::{LearnedRows, TypedActivations, TypedModel},
 };
 
 use crate::{Result, checkpoint::tensors::Tensor, distributed::Ranks};
@@ -53,12 +54,53 @@ pub(in crate::typed) fn own_nodes(owners: &[Arc<NodeOwnership>], dims: &[usize])
     owners.iter().zip(dims).map(of_type).collect()
 }
 
+/// Fetches the learned rows of a batch to its features, if each rank has those of its own nodes
+/// alone. A rank that measures a step on its own, without `over`, reads zeros.
+///
+/// # Errors
+/// A rank did not take part.
+pub(in crate::typed) fn fetch_rows(
+    over: Option<&RowOwners>,
+    (model, backend): (&TypedModel, &dyn Backend),
+    batch: &mut TypedExtracted,
+) -> Result<()> {
+    if let Some(over) = over {
+        return over.fetch_batch(model, batch);
+    }
+    for (t, rows) in model.learned_rows().filter(|(_, rows)| rows.is_partial()) {
+        let out = &mut batch.features[t];
+        out.resize(batch.sampled.input_nodes[t].len(), rows.table().num_cols());
+        backend.fill(0.0, out.view_mut());
+    }
+    Ok(())
+}
+
+/// Updates the learned rows of a batch with these input nodes in a process that has no gradients of
+/// other ranks. If it measures a step of a rank on its own, the state of the rows is allocated.
+///
+/// # Errors
+/// The state is in files, for which the disk has too little space.
+pub(in crate::typed) fn update_alone(
+    model: &mut TypedModel,
+    sparse: &mut SparseAdam,
+    nodes: &[Vec<NodeId>],
+    acts: &TypedActivations,
+) -> Result<()> {
+    for (t, rows) in model.learned_rows_mut() {
+        match rows.is_partial() {
+            true => sparse.prepare(t, rows.table())?,
+            false => rows.update(sparse, t, &nodes[t], acts.input_grad(t)),
+        }
+    }
+    Ok(())
+}
+
 impl RowOwners {
     /// Fetches the learned rows of a batch to its features. All ranks call this at the same time.
     ///
     /// # Errors
     /// A rank did not take part.
-    pub(in crate::typed) fn fetch_batch(&self, model: &TypedModel, batch: &mut TypedExtracted) -> Result<()> {
+    fn fetch_batch(&self, model: &TypedModel, batch: &mut TypedExtracted) -> Result<()> {
         let TypedExtracted { sampled, features, .. } = batch;
         let mut learned = model.learned_rows();
         learned.try_for_each(|(t, rows)| self.fetch(t, rows, &sampled.input_nodes[t], &mut features[t]))

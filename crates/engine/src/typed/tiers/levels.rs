@@ -10,7 +10,6 @@ use graphmill_loader::{
         cached::{Level, RowFormat},
     },
     hotness::Visits,
-    typed::TypedSampler,
 };
 
 use super::{
@@ -19,16 +18,16 @@ use super::{
     read_rows, resolve, rows,
 };
 use crate::{
-    Error, Result, TrainConfig,
+    Error, Result,
     cache_kind::{Kind, counts_training, follows_ids, kind},
     record::PresamplingRecord,
     tiers::{Meter, NewCache, map_bytes},
     typed::{
+        batches::RunBatches,
         devices::TypedDevices,
         shares::{self, Competing},
         step,
         tables::{Tables, borrowed},
-        task::TypedTask,
         visits::{self, TypedVisits},
     },
 };
@@ -97,9 +96,8 @@ fn of_level(level: &CacheLevel, error: Error) -> Error {
 
 /// Tiers in the making.
 pub(super) struct Levels<'b> {
-    pub(super) config: &'b TrainConfig,
-    pub(super) task: &'b TypedTask,
-    pub(super) sampler: &'b dyn TypedSampler,
+    /// Batches that read the rows.
+    of: &'b RunBatches<'b>,
     visits: &'b TypedVisits<'b>,
     pub(super) tables: Tables,
     /// Descriptions of levels, the nearest first.
@@ -110,13 +108,8 @@ pub(super) struct Levels<'b> {
 
 impl<'b> Levels<'b> {
     /// Levels in front of `tables`, whose hotness `visits` counts.
-    pub(super) fn new(
-        config: &'b TrainConfig,
-        task: &'b TypedTask,
-        (sampler, visits): (&'b dyn TypedSampler, &'b TypedVisits<'b>),
-        tables: Tables,
-    ) -> Self {
-        Self { config, task, sampler, visits, tables, parts: Vec::new(), device_rows: 0 }
+    pub(super) fn new(visits: &'b TypedVisits<'b>, tables: Tables) -> Self {
+        Self { of: visits.of(), visits, tables, parts: Vec::new(), device_rows: 0 }
     }
 
     /// Adds the description of the lowest tier.
@@ -149,15 +142,14 @@ impl<'b> Levels<'b> {
         by_device: Option<&TypedDevices>,
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<()> {
-        let (config, limit) = (self.config, self.config.device_budget.0);
+        let (config, limit) = (self.of.config, self.of.config.device_budget.0);
         let devices = if by_device.is_some() { 1 } else { config.devices.simulated() };
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
         if let Some(free) = by_device.and_then(|devices| devices.trainer().free()) {
             budget = free as f64;
             memory = format!("--device-budget {limit}, of which {free} are free");
         } else if limit > 0 {
-            let of = (self.task, owners);
-            let step = step::bytes(config, of, self.sampler, &borrowed(&self.tables))?.all;
+            let step = step::bytes(self.of, owners, &borrowed(&self.tables))?.all;
             let Some(free) = limit.checked_sub(step) else {
                 return Err(Error::usage(format!(
                     "--device-budget {limit}: a training step takes {step} bytes of a device; raise it, or \
@@ -192,7 +184,8 @@ impl<'b> Levels<'b> {
 
     /// Puts the caches of a level in front of the tables.
     pub(super) fn add(&mut self, level: &CacheLevel) -> Result<()> {
-        let (task, schema, policy) = (self.task, self.task.graph.schema(), level.policy);
+        let (task, policy) = (self.of.task, level.policy);
+        let schema = task.graph.schema();
         if counts_training(policy) {
             return Err(Error::usage(format!(
                 "--{} {policy}: runs on several types fill their caches before the first epoch; use \
@@ -202,7 +195,7 @@ impl<'b> Levels<'b> {
         }
         // also if no row has to be chosen
         visits::check_metric(policy).map_err(|error| of_level(level, error))?;
-        let mut all = read_rows(task, self.sampler);
+        let mut all = read_rows(self.of);
         for (t, of) in all.iter_mut().enumerate() {
             *of = of.filter(|of| (level.of)(t).count(of.count) > 0);
         }
@@ -235,10 +228,10 @@ impl<'b> Levels<'b> {
                 policy,
                 slots,
                 devices: level.devices,
-                placement: *self.config.placement,
+                placement: *self.of.config.placement,
                 format: of.format,
                 level: level.level,
-                peer_link: *self.config.peer_link,
+                peer_link: *self.of.config.peer_link,
             };
             self.tables[t] = Some(cache.build(behind.clone(), &of_type)?.rows);
         }
@@ -248,7 +241,7 @@ impl<'b> Levels<'b> {
 
     /// Number of rows of each type in a level, and the scores of all nodes if they decide which.
     fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
-        let (schema, policy) = (self.task.graph.schema(), level.policy);
+        let (schema, policy) = (self.of.task.graph.schema(), level.policy);
         let (budget, of_row) = self.budget(level, all.iter().flatten())?;
         let competing = |(t, of): (usize, &Option<Rows>)| {
             of.map(|of| Competing { rows: (level.of)(t).count(of.count), bytes: of.bytes as f64 + of_row })
@@ -299,13 +292,12 @@ impl<'b> Levels<'b> {
         let visits: &dyn Visits = self.visits;
         let watch = self.visits.watch();
         watch.stage(&format!("ranking the nodes by {}", level.policy), None, Unit::Rows);
-        visits::scores(level.policy, self.config, self.task, visits, watch)
-            .map_err(|error| of_level(level, error))
+        visits::scores(level.policy, self.of, visits, watch).map_err(|error| of_level(level, error))
     }
 
     /// Describes the held fraction of the rows of each type.
     fn describe(&self, level: &CacheLevel, held: &[(usize, f64)]) -> String {
-        let types = self.task.graph.schema().types();
+        let types = self.of.task.graph.schema().types();
         let part = |&(t, fraction): &(usize, f64)| format!("{:.1} % of {}", 100.0 * fraction, types[t].name);
         let parts: Vec<String> = held.iter().map(part).collect();
         let holder = match (level.level, level.devices) {
@@ -326,7 +318,7 @@ impl Levels<'_> {
     /// Those of training, of which a few steps are measured; the rows of a cache ratio exceed the
     /// device's budget; the rows cannot be read; an allocation fails.
     pub(super) fn add_nvidia(&mut self, caches: NvidiaCaches) -> Result<()> {
-        let (config, task, gpu) = (self.config, self.task, caches.gpu);
+        let (config, task, gpu) = (self.of.config, self.of.task, caches.gpu);
         let (limit, ratio) = (config.device_budget.0, config.cache_ratio.0);
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
         // without a limit, the device reports that the rows of a ratio exceed its memory
@@ -334,7 +326,7 @@ impl Levels<'_> {
             let meter =
                 Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
             let tables = borrowed(&self.tables);
-            let step = step::measured(config, (task, None), self.sampler, &tables, &meter)?.all;
+            let step = step::measured(self.of, None, &tables, &meter)?.all;
             gpu.check()?;
             budget = ((1.0 - SPARE) * gpu.budget() as f64 - STEPS * step as f64).max(0.0);
             memory = format!("--device-budget {limit} beside a training step of {step} bytes");

@@ -24,16 +24,23 @@ use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progres
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::cached::{Level, RowFormat, sparse_bytes},
-    typed::{TypedSampler, unreached_types},
+    typed::unreached_types,
 };
 
 use super::{
+    batches::RunBatches,
     devices::TypedDevices,
-    tables::{Tables, on_disk},
+    step,
+    tables::{Tables, borrowed, on_disk},
     task::TypedTask,
     visits::TypedVisits,
 };
-use crate::{Error, Result, TrainConfig, accelerator::Gpu, cache_kind::AUTO, record::PresamplingRecord};
+use crate::{
+    Error, Result, TrainConfig,
+    accelerator::{ComputeDevices, Gpu},
+    cache_kind::AUTO,
+    record::PresamplingRecord,
+};
 use levels::{CacheLevel, CachedRows, Levels};
 use nvidia::{Built, NvidiaCaches};
 
@@ -85,10 +92,10 @@ pub(super) fn rows(task: &TypedTask, t: usize) -> Option<Rows> {
     Some(Rows { count, bytes, format })
 }
 
-/// Rows of each type with features that a sampler can reach.
-pub(super) fn read_rows(task: &TypedTask, sampler: &dyn TypedSampler) -> Vec<Option<Rows>> {
-    let schema = task.graph.schema();
-    let unreached = unreached_types(sampler, schema, &[task.node_type]);
+/// Rows of each type with features that batches can reach.
+pub(super) fn read_rows(of: &RunBatches) -> Vec<Option<Rows>> {
+    let (task, schema) = (of.task, of.task.graph.schema());
+    let unreached = unreached_types(of.sampler, schema, &of.source.types());
     let is_read = |t: usize| !unreached.contains(&&schema.types()[t].name[..]);
     (0..schema.num_types()).map(|t| rows(task, t).filter(|of| of.bytes > 0 && is_read(t))).collect()
 }
@@ -151,25 +158,42 @@ impl Lowest {
 }
 
 impl TypedTiers {
-    /// Builds the tiers that the options request.
+    /// Builds the tiers that the options request for the batches of a run in one process, and the
+    /// simulated devices of its stages, if its strategy has some.
     ///
     /// # Errors
-    /// Those of [`whole`]; a policy is unknown or not defined for several types; the rows of a
-    /// cache ratio or a training step exceed a budget; an allocation fails; `progress` stops the
-    /// work.
-    pub(super) fn new(
-        config: &TrainConfig,
+    /// Those of [`whole`] and [`TypedDevices::new`]; a policy is unknown or not defined for several
+    /// types; the rows of a cache ratio or a training step exceed a budget; an allocation fails;
+    /// `progress` stops the work.
+    pub(super) fn with_devices(
         data: &TypedDataset,
-        task: &TypedTask,
-        (sampler, by_device, gpu): (&dyn TypedSampler, Option<&TypedDevices>, Option<&Gpu>),
+        of: &RunBatches,
+        compute: &ComputeDevices,
+        progress: &dyn Progress,
+    ) -> Result<(Self, Option<TypedDevices>)> {
+        let whole = whole(of.config, data, of.task)?;
+        let step = || step::bytes(of, None, &borrowed(&whole));
+        let mut devices = TypedDevices::new(of.config, of.task, &step)?;
+        let tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
+        progress.check()?;
+        devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
+        Ok((tiers, devices))
+    }
+
+    /// Builds the tiers that the options request.
+    fn new(
+        data: &TypedDataset,
+        of: &RunBatches,
+        (by_device, gpu): (Option<&TypedDevices>, Option<&Gpu>),
         progress: &dyn Progress,
     ) -> Result<Self> {
+        let (config, task) = (of.config, of.task);
         let lowest = Lowest::new(config, data, task)?;
         let whole = lowest.tables.clone();
         let (devices, beyond) = (config.num_devices(), is_beyond(config, task));
-        let visits = TypedVisits::new(config, task, sampler, progress)?;
+        let visits = TypedVisits::new(of, progress);
         let clock = Instant::now();
-        let mut levels = Levels::new(config, task, (sampler, &visits), lowest.tables);
+        let mut levels = Levels::new(&visits, lowest.tables);
         if beyond {
             let budget = config.host_budget.0;
             levels.add(&CacheLevel {

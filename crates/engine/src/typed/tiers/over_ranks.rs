@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Instant};
 
 use graphmill_core::progress::Progress;
 use graphmill_distributed::{NodeOwnership, rows::OwnedAndRemoteRows};
-use graphmill_loader::{Feature, feature::cached::Level, typed::TypedSampler};
+use graphmill_loader::{Feature, feature::cached::Level};
 
 use super::{
     TypedTiers,
@@ -23,8 +23,9 @@ use super::{
     resolve,
 };
 use crate::{
-    Error, Result, TrainConfig,
+    Error, Result,
     typed::{
+        batches::RunBatches,
         ranks::{RankRows, TypedRankView},
         tables::Tables,
         visits::TypedVisits,
@@ -32,23 +33,22 @@ use crate::{
 };
 
 impl TypedTiers {
-    /// Builds the tiers that the options request for a rank. All ranks call this at the same time,
-    /// because each counts its own shares of the batches.
+    /// Builds the tiers that the options request for a rank, whose shares of the batches `of` are.
+    /// All ranks call this at the same time, because each counts its own shares.
     ///
     /// # Errors
     /// A policy is unknown or not defined for several types; the rows of a cache ratio or a
     /// training step exceed a budget; a rank did not reply; an allocation fails.
     pub(in crate::typed) fn over_ranks(
-        config: &TrainConfig,
+        of: &RunBatches,
         view: &TypedRankView,
-        sampler: &dyn TypedSampler,
         progress: &dyn Progress,
     ) -> Result<Self> {
+        let config = of.config;
         let (budget, devices) = (config.host_budget.0, config.devices.simulated());
         let caches_in_host = budget > 0 || devices == 0 && config.cache_ratio.0.is_some();
         let clock = Instant::now();
-        let visits = TypedVisits::new(config, &view.task, sampler, progress)?.of_rank(view.of_seeds());
-        let task = &view.task;
+        let visits = TypedVisits::new(of, progress);
         let mut levels = if caches_in_host {
             let resident = view.rows.iter().flatten().map(|rows| rows.resident).sum::<u64>();
             let Some(free) = budget.checked_sub(resident).or((budget == 0).then_some(0)) else {
@@ -64,7 +64,7 @@ impl TypedTiers {
                     .and_then(|rows| if rows.is_on_disk() { all.clone() } else { Some(rows.others.clone()) })
             };
             let behind: Tables = view.rows.iter().zip(&view.tables).map(behind).collect();
-            let mut levels = Levels::new(config, task, (sampler, &visits), behind);
+            let mut levels = Levels::new(&visits, behind);
             levels.add(&CacheLevel {
                 flag: if devices == 0 { "cache" } else { "host-cache" },
                 policy: resolve(if devices == 0 { &config.cache } else { &config.host_cache }),
@@ -89,7 +89,7 @@ impl TypedTiers {
             }
             levels
         } else {
-            Levels::new(config, task, (sampler, &visits), view.tables.clone())
+            Levels::new(&visits, view.tables.clone())
         };
         if devices > 0 {
             levels.add_devices(None, Some(&view.owners))?;

@@ -198,11 +198,13 @@ pub struct DecoderKind {
     pub on_tables: bool,
     /// True if rows are complex numbers: real parts, then imaginary parts.
     pub is_complex: bool,
+    /// Options of a run that it reads, among `decoder_hidden`, `gamma` and `distance_norm`.
+    pub options: &'static [&'static str],
 }
 
 impl DecoderKind {
     const fn new(make: Make, knows_relations: bool) -> Self {
-        Self { make, knows_relations, on_devices: false, on_tables: false, is_complex: false }
+        Self { make, knows_relations, on_devices: false, on_tables: false, is_complex: false, options: &[] }
     }
 
     const fn with_tables(self) -> Self {
@@ -212,6 +214,15 @@ impl DecoderKind {
     const fn with_complex(self) -> Self {
         Self { is_complex: true, ..self }
     }
+
+    const fn reading(self, options: &'static [&'static str]) -> Self {
+        Self { options, ..self }
+    }
+}
+
+/// Names of the decoders for which `has` is true.
+pub fn decoders_that(has: impl Fn(&DecoderKind) -> bool) -> Vec<&'static str> {
+    TABLE.iter().filter(|row| has(&row.make)).map(|row| row.name).collect()
 }
 
 /// Table of the decoders.
@@ -258,21 +269,21 @@ pub static TABLE: Table<DecoderKind> = Table::new(
             summary: "TransE: negative distance of the source, moved by a vector of the relation",
             source: "Bordes et al., NeurIPS 2013",
             options: &[],
-            make: DecoderKind::new(transe::make, true).with_tables(),
+            make: DecoderKind::new(transe::make, true).with_tables().reading(&["gamma", "distance_norm"]),
         },
         Entry {
             name: "rotate",
             summary: "RotatE: negative distance of the source, rotated by angles of the relation",
             source: "Sun et al., ICLR 2019, arXiv:1902.10197",
             options: &[],
-            make: DecoderKind::new(rotate::make, true).with_tables().with_complex(),
+            make: DecoderKind::new(rotate::make, true).with_tables().with_complex().reading(&["gamma"]),
         },
         Entry {
             name: "mlp",
             summary: "two dense layers over the products of both rows",
             source: "OGB's link predictors, Hu et al., NeurIPS 2020",
             options: &[],
-            make: DecoderKind::new(mlp::make, false),
+            make: DecoderKind::new(mlp::make, false).reading(&["decoder_hidden"]),
         },
     ],
 );

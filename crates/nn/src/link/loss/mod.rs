@@ -8,7 +8,7 @@
 //! let scores = LinkScores { positive: &[2.0], negative: &[0.5, 1.5], ..LinkScores::default() };
 //! let (mut positive, mut negative) = ([0.0], [0.0; 2]);
 //! let grads = LinkGrads { positive: &mut positive, negative: &mut negative };
-//! let margin = TABLE.find("margin")?.make;
+//! let margin = TABLE.find("margin")?.make.loss;
 //! // the first negative is more than 1 below the positive, the second is not
 //! assert_eq!(margin(&scores, &LinkLossOptions::default(), grads), 0.25);
 //! assert_eq!((positive, negative), ([-0.5], [0.0, 0.5]));
@@ -106,8 +106,31 @@ impl OptionSet for LinkLossOptions {
 /// A loss: returns its value and overwrites the gradients of the scores.
 pub type LinkLoss = fn(&LinkScores, &LinkLossOptions, LinkGrads) -> f64;
 
+/// A kind of loss.
+#[derive(Clone, Copy)]
+pub struct LinkLossKind {
+    /// The loss.
+    pub loss: LinkLoss,
+    /// Name of the option in [`LinkLossOptions`] that it reads, if it reads one.
+    pub option: Option<&'static str>,
+    /// True if it corrects scores for the probabilities of negatives
+    /// ([`LinkScores::log_expected`]), which are known for uniform draws.
+    pub corrects_draws: bool,
+}
+
+impl LinkLossKind {
+    /// Creates a loss without options.
+    pub const fn new(loss: LinkLoss) -> Self {
+        Self { loss, option: None, corrects_draws: false }
+    }
+
+    const fn reading(self, option: &'static str) -> Self {
+        Self { option: Some(option), ..self }
+    }
+}
+
 /// Table of the losses.
-pub static TABLE: Table<LinkLoss> = Table::new(
+pub static TABLE: Table<LinkLossKind> = Table::new(
     "link loss",
     &[
         Entry {
@@ -115,42 +138,42 @@ pub static TABLE: Table<LinkLoss> = Table::new(
             summary: "binary cross-entropy of positives and negatives alike",
             source: "",
             options: &[],
-            make: bce::loss,
+            make: LinkLossKind::new(bce::loss),
         },
         Entry {
             name: "margin",
             summary: "hinge: a positive is a margin above each of its negatives",
             source: "Bordes et al., NeurIPS 2013",
             options: &[],
-            make: margin::loss,
+            make: LinkLossKind::new(margin::loss).reading("margin"),
         },
         Entry {
             name: "bpr",
             summary: "Bayesian personalized ranking: a positive is above each of its negatives",
             source: "Rendle et al., UAI 2009",
             options: &[],
-            make: bpr::loss,
+            make: LinkLossKind::new(bpr::loss),
         },
         Entry {
             name: "sampled-softmax",
             summary: "cross-entropy of the positive among its negatives, corrected for their probabilities",
             source: "Jean et al., ACL 2015; Bengio and Senecal, AISTATS 2003",
             options: &[],
-            make: sampled_softmax::loss,
+            make: LinkLossKind { corrects_draws: true, ..LinkLossKind::new(sampled_softmax::loss) },
         },
         Entry {
             name: "info-nce",
             summary: "cross-entropy of the positive among its negatives, with a temperature",
             source: "van den Oord, Li and Vinyals, 2018, arXiv:1807.03748",
             options: &[],
-            make: info_nce::loss,
+            make: LinkLossKind::new(info_nce::loss).reading("temperature"),
         },
         Entry {
             name: "self-adversarial",
             summary: "cross-entropy with negatives weighted by their scores",
             source: "Sun et al., ICLR 2019, equation 5",
             options: &[],
-            make: self_adversarial::loss,
+            make: LinkLossKind::new(self_adversarial::loss).reading("adversarial"),
         },
     ],
 );

@@ -67,7 +67,7 @@ proptest! {
         };
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         for entry in &TABLE {
-            let (value, p_grad, n_grad) = run(entry.make, &scores, &options);
+            let (value, p_grad, n_grad) = run(entry.make.loss, &scores, &options);
             let objective = |positive: &[f64], negative: &[f64]| -> f64 {
                 let share = |p: usize| match &weight[..] {
                     [] => 1.0 / 3.0,
@@ -106,11 +106,34 @@ fn large_scores_stay_finite() {
     let scores =
         LinkScores { positive: &[-500.0, 500.0], negative: &[800.0, -800.0], ..LinkScores::default() };
     for entry in &TABLE {
-        let (value, p, n) = run(entry.make, &scores, &LinkLossOptions::default());
+        let (value, p, n) = run(entry.make.loss, &scores, &LinkLossOptions::default());
         assert!(value.is_finite() && p.iter().chain(&n).all(|x| x.is_finite()), "{}", entry.name);
     }
     for entry in &TABLE {
-        let (value, _, _) = run(entry.make, &LinkScores::default(), &LinkLossOptions::default());
+        let (value, _, _) = run(entry.make.loss, &LinkScores::default(), &LinkLossOptions::default());
         assert_eq!(value, 0.0, "{} of no pairs", entry.name);
+    }
+}
+
+/// The option that a row states, and no other, changes its value.
+#[test]
+fn rows_state_the_option_that_they_read() {
+    let scores =
+        LinkScores { positive: &[0.3, 1.4], negative: &[0.2, 0.9, -0.4, 1.1], ..LinkScores::default() };
+    let shifted = LinkScores { log_expected: &[0.5, -1.0, 0.2, 0.9], ..scores };
+    let value = |loss, scores: &LinkScores, options: &LinkLossOptions| run(loss, scores, options).0;
+    for entry in &TABLE {
+        let kind = entry.make;
+        let base = LinkLossOptions::default();
+        for (name, options) in [
+            ("margin", LinkLossOptions { margin: 2.0, ..base }),
+            ("temperature", LinkLossOptions { temperature: 0.7, ..base }),
+            ("adversarial", LinkLossOptions { adversarial: 0.4, ..base }),
+        ] {
+            let changes = value(kind.loss, &scores, &options) != value(kind.loss, &scores, &base);
+            assert_eq!(changes, kind.option == Some(name), "{} {name}", entry.name);
+        }
+        let corrects = value(kind.loss, &scores, &base) != value(kind.loss, &shifted, &base);
+        assert_eq!(corrects, kind.corrects_draws, "{}", entry.name);
     }
 }

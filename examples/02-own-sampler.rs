@@ -63,7 +63,7 @@ impl HopSampler for Window {
             let count = row.len().min(fanout);
             // a function of seed, epoch, batch, hop and node, so that threads do not affect it
             let key = if self.is_fixed { hop.hop as u64 } else { hop.hop_key() };
-            let mut stream = Stream::new(keyed::key(&[key, v.into()]));
+            let mut stream = Stream::new(keyed::key(&[key, hop.name(v).into()]));
             let first = if count < row.len() { stream.below(row.len() as u64) as usize } else { 0 };
             block.indices.extend((first..first + count).map(|i| row[i % row.len()]));
             let end = u32::try_from(block.indices.len());

@@ -2,7 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
+
+use rayon::prelude::*;
 
 use crate::{
     Buffer, Error, NodeId, Result,
@@ -31,6 +36,8 @@ pub struct Graph {
     tables: Option<Arc<dyn TableStore>>,
     /// Degrees in a graph of which this one holds the edges of some nodes.
     whole: Option<Arc<WholeDegrees>>,
+    /// True if all rows ascend, once it is known.
+    ascending: Arc<OnceLock<bool>>,
 }
 
 /// Degrees of all nodes in a graph of which a [`Graph`] holds only the edges of some nodes.
@@ -94,7 +101,7 @@ impl Graph {
         if let Some(weight) = edge_weight.as_ref().filter(|weight| weight.len() != indices.len()) {
             return Err(Error::invalid(format!("{} edge weights for {} edges", weight.len(), indices.len())));
         }
-        Ok(Self { indptr, indices, edge_weight, tables: None, whole: None })
+        Ok(Self { indptr, indices, edge_weight, tables: None, whole: None, ascending: Arc::default() })
     }
 
     /// Error for an edge from a node that does not exist.
@@ -108,7 +115,7 @@ impl Graph {
     pub fn sorted(indptr: Buffer<u64>, indices: Buffer<NodeId>, edge_weight: Option<Buffer<f32>>) -> Self {
         debug_assert_eq!(indptr.last(), Some(&(indices.len() as u64)));
         debug_assert!(edge_weight.as_ref().is_none_or(|weight| weight.len() == indices.len()));
-        Self { indptr, indices, edge_weight, tables: None, whole: None }
+        Self { indptr, indices, edge_weight, tables: None, whole: None, ascending: Arc::default() }
     }
 
     /// Weights as a buffer.
@@ -190,6 +197,18 @@ impl Graph {
         &self.indices[self.indptr[v as usize] as usize..self.indptr[v as usize + 1] as usize]
     }
 
+    /// Returns true if the in-neighbours of every node ascend, so that a binary search finds one in
+    /// its row. The first call takes O(E), parallel; later ones return its result.
+    pub fn has_ascending_rows(&self) -> bool {
+        if let Some(&known) = self.ascending.get() {
+            return known;
+        }
+        // Outside of the lock: a thread that waits for its tasks could run one that waits for it.
+        let rows = self.indptr.par_windows(2).with_min_len(1 << 10);
+        let found = rows.all(|ends| self.indices[ends[0] as usize..ends[1] as usize].is_sorted());
+        *self.ascending.get_or_init(|| found)
+    }
+
     /// Number of in-neighbours of `v`.
     #[inline]
     pub fn in_degree(&self, v: NodeId) -> usize {
@@ -243,6 +262,7 @@ impl Graph {
             edge_weight: self.edge_weight.as_ref().map(Buffer::to_huge_pages).transpose()?,
             tables: self.tables.clone(),
             whole: self.whole.clone(),
+            ascending: self.ascending.clone(),
         })
     }
 }
@@ -272,6 +292,15 @@ mod tests {
             });
             assert_eq!(next as usize, degrees.len());
         }
+    }
+
+    #[test]
+    fn rows_ascend_if_each_does() {
+        let of = |indices: Vec<NodeId>| Graph::new(vec![0, 2, 2, 5].into(), indices.into()).unwrap();
+        let ascending = of(vec![1, 2, 0, 0, 2]);
+        assert!(ascending.has_ascending_rows() && ascending.clone().has_ascending_rows());
+        assert!(!of(vec![1, 2, 0, 2, 1]).has_ascending_rows());
+        assert!(Graph::new(vec![0].into(), vec![].into()).unwrap().has_ascending_rows());
     }
 
     #[test]

@@ -8,7 +8,9 @@
 //! Samplers that read several lists draw on the requesting rank ([`crate::neighbors`]).
 //!
 //! An owner samples with the same sampler as the requesting rank, keyed by (seed, epoch, batch,
-//! hop, node), so the block equals that of a single process with the whole graph.
+//! hop, node), so the block equals that of a single process with the whole graph. Edges that the
+//! batch excludes are sent with the ids of their destinations, 8 bytes for each and 4 for their
+//! number, and the owner draws from its graph without them.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +25,11 @@ use std::{
 use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
 use graphmill_loader::{
     BatchKey, HopSampler,
-    sampler::{EdgeSampler, HopProperties, HopRequest, HopScratch, NeighborAccess},
+    link::ExcludedEdges,
+    sampler::{
+        EdgeSampler, HopProperties, HopRequest, HopScratch, NeighborAccess, sample_remaining,
+        sample_remaining_edges,
+    },
 };
 
 use crate::{
@@ -112,11 +118,8 @@ impl Drawn {
         block.clear();
         block.edge_weight.clear();
         numbers.clear();
-        let Some(first) = first_edge else { return inner.sample_hop(request, scratch, block) };
-        let Some(inner) = inner.by_edges() else {
-            return Err(Error::invalid("the sampler does not name the edges that it draws"));
-        };
-        inner.sample_hop_edges(request, scratch, block, positions)?;
+        let Some(first) = first_edge else { return sample_remaining(inner, request, scratch, block) };
+        sample_remaining_edges(inner, request, scratch, block, positions)?;
         // the numbers of all ranks' edges have 32 bits
         numbers.extend(positions.iter().map(|&position| first + position as NodeId));
         Ok(())
@@ -223,17 +226,17 @@ impl Distributed {
         block: &mut Block,
         positions: Option<&mut Vec<u64>>,
     ) -> Result<()> {
-        let &HopRequest { hop, dst, key, aggregation, .. } = request;
+        let &HopRequest { hop, dst, key, aggregation, excluded, .. } = request;
         let shares = self.book.by_owner(dst);
         let question = Request { hop, key, aggregation, names_edges: positions.is_some() };
+        let excluded = excluded.filter(|excluded| !excluded.is_empty());
         let mut asked: Vec<(&Share, PendingReply)> = Vec::with_capacity(shares.len());
         for to in self.post.others() {
             let share = &shares[to];
             if !share.ids.is_empty() {
                 let say = |words: &mut Vec<u32>| {
                     words.reserve(REQUEST_WORDS + share.ids.len());
-                    words.extend(question.words());
-                    words.extend_from_slice(&share.ids);
+                    question.write(excluded, &share.ids, words);
                 };
                 asked.push((share, self.post.ask(to, self.number_of(self.service), say)));
             }
@@ -269,7 +272,8 @@ impl Distributed {
         let service = self.number_of(FETCH);
         let lists = fetch_lists((&self.post, service), &self.book, request.graph, request.dst)?;
         let dst: Vec<NodeId> = (0..request.dst.len() as NodeId).collect();
-        self.inner.sample_hop(&HopRequest { graph: &lists, dst: &dst, ..*request }, scratch, block)
+        let request = HopRequest { graph: &lists, dst: &dst, names: Some(request.dst), ..*request };
+        sample_remaining(&*self.inner, &request, scratch, block)
     }
 
     /// Draws a hop from single neighbours.
@@ -300,7 +304,12 @@ impl HopSampler for Distributed {
 
     fn properties(&self) -> HopProperties {
         // A hop is a single exchange, so it is not split.
-        HopProperties { is_per_node: false, access: NeighborAccess::Graph, ..self.inner.properties() }
+        HopProperties {
+            is_per_node: false,
+            access: NeighborAccess::Graph,
+            leaves_out: true,
+            ..self.inner.properties()
+        }
     }
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
@@ -332,7 +341,7 @@ impl EdgeSampler for Distributed {
 
 impl Service for Drawing {
     fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        let (question, ids) = Request::read(words)?;
+        let (question, excluded, ids) = Request::read(words)?;
         if question.hop >= self.inner.num_layers() {
             return Err(Error::invalid(format!("hop {} of {}", question.hop, self.inner.num_layers())));
         }
@@ -343,7 +352,8 @@ impl Service for Drawing {
         }
         let Request { hop, key, aggregation, names_edges } = question;
         self.spare.with(|drawn| {
-            let request = HopRequest { aggregation, ..HopRequest::new(&self.graph, hop, ids, key) };
+            let excluded = excluded.as_ref();
+            let request = HopRequest { aggregation, excluded, ..HopRequest::new(&self.graph, hop, ids, key) };
             drawn.draw(&*self.inner, &request, self.first_edge.filter(|_| names_edges))?;
             let began = Instant::now();
             let Drawn { block: Block { indptr, indices, edge_weight, .. }, numbers, .. } = &*drawn;
@@ -373,6 +383,9 @@ pub(crate) struct Request {
 
 /// Bit of the word of the aggregation that asks for the numbers of the edges.
 const NAMES_EDGES: u32 = 1 << 8;
+/// Bit of that word for a request with excluded edges before the ids: their number, then the
+/// destination and the source of each.
+const EXCLUDES: u32 = 1 << 9;
 
 /// Aggregations of neighbour rows, by number.
 const AGGREGATIONS: [Aggregation; 4] =
@@ -388,16 +401,45 @@ impl Request {
         [self.hop as u32, made, s0, s1, e0, e1, b0, b1]
     }
 
-    pub(crate) fn read(words: &[u32]) -> Result<(Self, &[NodeId])> {
-        let Some((&[hop, made, s0, s1, e0, e1, b0, b1], ids)) = words.split_first_chunk() else {
-            return Err(Error::invalid("a request of too few words"));
-        };
+    /// Appends the request for neighbours of `ids`, without the excluded edges into these.
+    fn write(&self, excluded: Option<&ExcludedEdges>, ids: &[NodeId], words: &mut Vec<u32>) {
+        let first = words.len();
+        words.extend(self.words());
+        if let Some(excluded) = excluded {
+            let number = words.len();
+            words.push(0);
+            for edges in ids.iter().map(|&v| excluded.sources_of(v)) {
+                words.extend(edges.iter().flat_map(|&(v, u)| [v, u]));
+                words[number] += edges.len() as u32;
+            }
+            if words[number] > 0 {
+                words[first + 1] |= EXCLUDES;
+            } else {
+                words.pop();
+            }
+        }
+        words.extend_from_slice(ids);
+    }
+
+    /// Reads a request: its parameters, excluded edges and ids.
+    pub(crate) fn read(words: &[u32]) -> Result<(Self, Option<ExcludedEdges>, &[NodeId])> {
+        let too_few = || Error::invalid("a request of too few words");
+        let (&[hop, made, s0, s1, e0, e1, b0, b1], mut ids) =
+            words.split_first_chunk().ok_or_else(too_few)?;
+        let mut excluded = None;
+        if made & EXCLUDES > 0 {
+            let (&number, rest) = ids.split_first().ok_or_else(too_few)?;
+            let (edges, rest) = rest.split_at_checked(2 * number as usize).ok_or_else(too_few)?;
+            let edges = edges.as_chunks::<2>().0.iter().map(|&[v, u]| (u, v));
+            excluded.insert(ExcludedEdges::default()).refill(edges);
+            ids = rest;
+        }
         let whole = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let key = BatchKey { seed: whole(s0, s1), epoch: whole(e0, e1), batch: whole(b0, b1) };
-        let Some(&aggregation) = AGGREGATIONS.get((made & !NAMES_EDGES) as usize) else {
+        let Some(&aggregation) = AGGREGATIONS.get((made & !(NAMES_EDGES | EXCLUDES)) as usize) else {
             return Err(Error::invalid(format!("unknown aggregation {made}")));
         };
         let names_edges = made & NAMES_EDGES > 0;
-        Ok((Self { hop: hop as usize, key, aggregation, names_edges }, ids))
+        Ok((Self { hop: hop as usize, key, aggregation, names_edges }, excluded, ids))
     }
 }

@@ -65,7 +65,7 @@ impl SubgraphService {
 
 impl Service for SubgraphService {
     fn answer(&self, _: usize, words: &[u32], answer: &mut Vec<u32>) -> Result<()> {
-        let (Request { key, aggregation, .. }, _) = Request::read(words)?;
+        let (Request { key, aggregation, .. }, ..) = Request::read(words)?;
         let (mut workspace, memory) =
             self.spare.take().unwrap_or_else(|| (Workspace::new(self.nodes), Seeds::default()));
         workspace.set_parallel(false);
@@ -212,13 +212,7 @@ impl NodeSets for StoreSubgraphs {
 impl MinibatchSampler for StoreSubgraphs {
     fn properties(&self) -> SamplerProperties {
         let subgraphs = Some(self.epoch);
-        SamplerProperties {
-            num_layers: 1,
-            is_random: true,
-            reads_edge_weights: false,
-            leaves_out: false,
-            subgraphs,
-        }
+        SamplerProperties { num_layers: 1, is_random: true, reads_edge_weights: false, subgraphs }
     }
 
     fn sample(&self, request: &BatchRequest, _: &mut Workspace, seeds: Seeds) -> Result<Sampled> {

@@ -25,13 +25,15 @@ use graphmill_distributed::{
 use graphmill_loader::{
     BatchKey, BlockLayout, Feature, HopSampler, MinibatchSampler, Seeds, Workspace,
     feature::{Host, OutputRows},
+    link::ExcludedEdges,
     sampler::{
         BatchRequest, HopRequest, HopScratch, HopStack, PathSource, WalkLength, WalkOptions,
         full::Full,
         labor::{Iterations, Labor, LaborOptions},
         neighbor::Neighbor,
         random_walk::RandomWalk,
-        weighted::{EdgeWeights, Weighted, WeightedOptions},
+        sample_remaining, sample_remaining_edges,
+        weighted::{DrawBy, EdgeWeights, Weighted, WeightedOptions},
     },
     time::{
         TimeBatch, TimeBound, TimeCarry, TimeDraw, TimeOptions, TimeRequest, TimeSampler, TimeSeeds,
@@ -302,18 +304,22 @@ fn edges_of_blocks_are_named_over_ranks_and_their_rows_are_those_of_the_whole_ta
             Collective::new(post).barrier(1).unwrap();
             let dst: Vec<NodeId> = (0..60).map(|i| i * 11 % NODES as NodeId).collect();
             let key = BatchKey { seed: 9, epoch: 2, batch: 4 };
-            let draw = |sampler: &dyn HopSampler, graph: &Graph| {
-                let request = HopRequest::new(graph, 1, &dst, key);
+            let draw = |sampler: &dyn HopSampler, graph: &Graph, excluded: Option<&ExcludedEdges>| {
+                let request = HopRequest { excluded, ..HopRequest::new(graph, 1, &dst, key) };
                 let (mut scratch, mut block, mut named) =
                     (HopScratch::default(), Block::default(), Vec::new());
-                let sampler = sampler.by_edges().unwrap();
-                sampler.sample_hop_edges(&request, &mut scratch, &mut block, &mut named).unwrap();
+                sample_remaining_edges(sampler, &request, &mut scratch, &mut block, &mut named).unwrap();
                 (block.indptr, block.indices, named)
             };
-            let (one, together) = (draw(&*make(), &graph), draw(&distributed, &own));
-            assert_eq!((&one.0, &one.1), (&together.0, &together.1));
+            let excluded = left_out::some_edges(&graph, &dst);
+            for excluded in [Some(&excluded), None] {
+                let (one, together) = (draw(&*make(), &graph, excluded), draw(&distributed, &own, excluded));
+                assert_eq!((&one.0, &one.1), (&together.0, &together.1));
+                let found: Vec<u64> = together.2.iter().map(|&number| position_of[number as usize]).collect();
+                assert_eq!(one.2, found);
+            }
+            let together = draw(&distributed, &own, None);
             let found: Vec<u64> = together.2.iter().map(|&number| position_of[number as usize]).collect();
-            assert_eq!(one.2, found);
             let ids: Vec<NodeId> = together.2.iter().map(|&number| number as NodeId).collect();
             let mut out = Matrix::default();
             rows.gather(&ids, &mut out).unwrap();

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use graphmill_core::{Block, Graph, NodeId};
+use graphmill_core::{Block, Graph, NodeId, WholeDegrees};
 use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_engine::{
     Dataset, Error, Result, RunContext, RunDir, TrainConfig, build,
@@ -205,13 +205,11 @@ fn interrupted_runs_resume_to_the_same_bits() {
     }
 }
 
-/// A sampler that looks for excluded edges in every batch.
+/// A sampler that compares every batch with that of the graph without the edges of the batch.
 struct Watched<'a> {
     inner: Box<dyn MinibatchSampler>,
     config: &'a TrainConfig,
     data: &'a Dataset,
-    /// True if batches are those of the graph without their excluded edges.
-    is_exact: bool,
     batches: Arc<AtomicU64>,
     edges: Arc<AtomicU64>,
 }
@@ -231,14 +229,16 @@ pub(crate) fn edges(batch: &Sampled) -> Vec<(NodeId, NodeId)> {
     batch.blocks.iter().flat_map(of).collect()
 }
 
-/// The graph without these edges, each a source and a destination.
+/// The graph without these edges, each a source and a destination, with the degrees of the whole.
 fn without(graph: &Graph, edges: &[(NodeId, NodeId)]) -> Graph {
+    let degrees: Vec<u32> = (0..graph.num_nodes()).map(|v| graph.in_degree(v as NodeId) as u32).collect();
     let (mut indptr, mut indices) = (vec![0], Vec::new());
     for v in 0..graph.num_nodes() as NodeId {
         indices.extend(graph.in_neighbors(v).iter().copied().filter(|&u| !edges.contains(&(u, v))));
         indptr.push(indices.len() as u64);
     }
-    Graph::new(indptr.into(), indices.into()).unwrap()
+    let whole = WholeDegrees { of_in: degrees.into(), of_out: None };
+    Graph::new(indptr.into(), indices.into()).unwrap().with_whole_degrees(whole)
 }
 
 impl MinibatchSampler for Watched<'_> {
@@ -256,24 +256,20 @@ impl MinibatchSampler for Watched<'_> {
             .flat_map(|(&u, &v)| [(ids[u as usize], ids[v as usize]), (ids[v as usize], ids[u as usize])])
             .collect();
         let (read, number) = (edges(&batch), batch.seeds.number);
-        if self.is_exact {
-            let graph = without(request.graph, &own);
-            let data = Dataset { graph: graph.clone(), ..self.data.clone() };
-            let expected = build::sampler(self.config, &data)
-                .unwrap()
-                .sample(
-                    &BatchRequest { graph: &graph, ..*request },
-                    &mut Workspace::new(graph.num_nodes()),
-                    Seeds::new(number, ids.clone()),
-                )
-                .unwrap();
-            assert_eq!(batch.input_nodes, expected.input_nodes, "batch {number}");
-            for (a, b) in batch.blocks.iter().zip(&expected.blocks) {
-                assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices), "batch {number}");
-                assert_eq!(a.edge_weight, b.edge_weight, "batch {number}");
-            }
-        } else {
-            assert!(read.iter().all(|edge| !own.contains(edge)), "batch {number} reads its own edge");
+        let graph = without(request.graph, &own);
+        let data = Dataset { graph: graph.clone(), ..self.data.clone() };
+        let expected = build::sampler(self.config, &data)
+            .unwrap()
+            .sample(
+                &BatchRequest { graph: &graph, ..*request },
+                &mut Workspace::new(graph.num_nodes()),
+                Seeds::new(number, ids.clone()),
+            )
+            .unwrap();
+        assert_eq!(batch.input_nodes, expected.input_nodes, "batch {number}");
+        for (a, b) in batch.blocks.iter().zip(&expected.blocks) {
+            assert_eq!((&a.indptr, &a.indices), (&b.indptr, &b.indices), "batch {number}");
+            assert_eq!(a.edge_weight, b.edge_weight, "batch {number}");
         }
         self.batches.fetch_add(1, Relaxed);
         self.edges.fetch_add(read.len() as u64, Relaxed);
@@ -290,7 +286,7 @@ impl MinibatchSampler for Watched<'_> {
 }
 
 #[test]
-fn no_batch_reads_its_own_edges() {
+fn batches_are_those_of_the_graph_without_their_own_edges() {
     let data = data(200);
     for name in sampler::TABLE.iter().filter(|row| !row.make.draws_subgraphs()).map(|row| row.name) {
         for strategy in ["sequential", "pipelined"] {
@@ -315,10 +311,7 @@ fn watch(data: &Dataset, name: &str, strategy: &str, fanout: &str) {
     let orders = model.orders(&[shape, shape]);
     let [batches, edges] = [Arc::<AtomicU64>::default(), Arc::default()];
     let inner = build::sampler(&config, data).unwrap();
-    // a draw of some neighbours is shorter by those that are removed from it
-    let is_exact = inner.properties().leaves_out || !inner.properties().is_random;
-    let sampler =
-        Watched { inner, config: &config, data, is_exact, batches: batches.clone(), edges: edges.clone() };
+    let sampler = Watched { inner, config: &config, data, batches: batches.clone(), edges: edges.clone() };
     let order = build::order(&config, data).unwrap();
     let loader = Loader {
         graph: &data.graph,

@@ -63,7 +63,7 @@ pub struct Seeds {
     /// Number of seeds over all ranks, if `nodes` are this rank's share of a batch; of positives,
     /// in a batch of links.
     pub global_size: Option<usize>,
-    /// Pairs of the nodes to score, in a batch of links; their excluded edges are not drawn.
+    /// Pairs of the nodes to score, in a batch of links; their excluded edges are left out.
     pub links: Option<Box<LinkBatch>>,
     memory: SpareBuffers,
 }

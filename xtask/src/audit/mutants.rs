@@ -82,12 +82,9 @@ pub(super) const MODULES: &[Module] = &[
         name: "excluded edges",
         invariant: 16,
         package: "graphmill-loader",
-        files: &["crates/loader/src/link/excluded.rs"],
-        tests: &["link::excluded"],
-        equivalent: &[(
-            "replace > with >= in ExcludedEdges::scale",
-            "without neighbours left, no weight is scaled",
-        )],
+        files: &["crates/loader/src/link/excluded.rs", "crates/loader/src/link/places.rs"],
+        tests: &["link::excluded", "link::places"],
+        equivalent: &[],
         is_short: false,
     },
     Module {

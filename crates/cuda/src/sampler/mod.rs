@@ -221,7 +221,7 @@ impl MinibatchSampler for DeviceSampler {
         let &BatchRequest { graph, key, layout } = request;
         let own = std::ptr::eq(graph.indptr(), self.graph.indptr())
             && std::ptr::eq(graph.indices(), self.graph.indices());
-        // excluded edges are removed from each hop, which devices draw without a stop between hops
+        // devices draw from whole rows, with the excluded edges
         if !own || seeds.excluded().is_some() {
             return self.inner.sample(request, workspace, seeds);
         }

@@ -91,7 +91,6 @@ impl MinibatchSampler for Subgraphs {
             num_layers: self.layers,
             is_random: true,
             reads_edge_weights: false,
-            leaves_out: false,
             subgraphs: Some(self.epoch),
         }
     }

@@ -100,7 +100,6 @@ impl MinibatchSampler for FaultySampler {
         SamplerProperties {
             is_random: true,
             reads_edge_weights: false,
-            leaves_out: false,
             subgraphs: None,
             ..self.inner.properties()
         }

@@ -8,8 +8,8 @@
 //!
 //! A batch of links is a batch of nodes, the ends of its edges, so that samplers, caches and
 //! devices serve both. [`LinkBatch`] says which of its seeds form pairs. Supervision edges and
-//! their reverses are removed from every hop as it is drawn ([`ExcludedEdges`]): a model never sees
-//! the edge that it predicts. Negatives are looked up among all known edges, and drawn exactly
+//! their reverses are left out of every hop ([`ExcludedEdges`]), whose draws are those of the graph
+//! without them: a model never sees the edge that it predicts. Negatives are looked up among all known edges, and drawn exactly
 //! ([`KnownEdges::draw`]).
 //!
 //! ```
@@ -60,7 +60,7 @@ pub use lists::NegativeLists;
 pub use negatives::{
     ListSource, Make, NegativeKind, NegativeRequest, NegativeSampler, NegativeSource, TABLE, negatives_that,
 };
-pub(crate) use places::ExcludedPlaces;
+pub(crate) use places::{ExcludedPlaces, append_places, remaining_place};
 pub use source::{Corrupt, Exclude, LinkSource};
 pub use triples::{KnownOfRelation, KnownTriples};
 pub use walks::{WalkRule, Walks};

@@ -1,8 +1,40 @@
-//! Places of excluded edges in the rows of their destinations, for draws from single edges.
+//! Places of excluded edges in the rows of their destinations, for draws from the remaining ones.
 
-use graphmill_core::NodeId;
+use graphmill_core::{Graph, NodeId};
 
 use super::ExcludedEdges;
+
+/// Appends the places in the row of node `v` of the edges from the sources of `edges`, ascending
+/// ([`ExcludedEdges::sources_of`]); parallel edges have a place each. O(log d) for each edge if the
+/// rows of the graph ascend, else O(d).
+pub(crate) fn append_places(graph: &Graph, v: NodeId, edges: &[(NodeId, NodeId)], places: &mut Vec<usize>) {
+    if edges.is_empty() {
+        return;
+    }
+    let row = graph.in_neighbors(v);
+    if graph.has_ascending_rows() {
+        for &(_, u) in edges {
+            let first = row.partition_point(|&other| other < u);
+            let parallel = row[first..].iter().take_while(|&&other| other == u).count();
+            places.extend(first..first + parallel);
+        }
+    } else {
+        let is_excluded = |u: NodeId| edges.binary_search_by_key(&u, |&(_, source)| source).is_ok();
+        places.extend((0..row.len()).filter(|&place| is_excluded(row[place])));
+    }
+}
+
+/// Place in a row of the edge of number `number` among those that remain without the edges at the
+/// places `excluded`, which ascend. O(log n).
+pub(crate) fn remaining_place(excluded: &[usize], number: u64) -> u64 {
+    // excluded[i] - i edges remain before the excluded edge i
+    let (mut low, mut high) = (0, excluded.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        if (excluded[middle] - middle) as u64 <= number { low = middle + 1 } else { high = middle }
+    }
+    number + low as u64
+}
 
 /// Places of the excluded edges in the rows of their destinations: a walk numbers the edges that
 /// are left, and finds the place of a number, without a pass over the row.
@@ -18,18 +50,17 @@ pub(crate) struct ExcludedPlaces<'a> {
 }
 
 impl<'a> ExcludedPlaces<'a> {
-    /// Finds the places of the edges of `excluded`. `row(i, v)` is the row of `v`, the destination
-    /// of number `i` in [`ExcludedEdges::destinations`]. O(d log n) for each destination.
-    pub(crate) fn new<'r>(
+    /// Finds the places of the edges of `excluded` in the rows of `graph`. `node(i, v)` is the node
+    /// that has the row of `v`, the destination of number `i` in [`ExcludedEdges::destinations`].
+    pub(crate) fn new(
         excluded: &'a ExcludedEdges,
-        mut row: impl FnMut(usize, NodeId) -> &'r [NodeId],
+        graph: &Graph,
+        node: impl Fn(usize, NodeId) -> NodeId,
     ) -> Self {
         let nodes: Vec<NodeId> = excluded.destinations().collect();
         let (mut ends, mut places) = (Vec::with_capacity(nodes.len()), Vec::new());
         for (i, &v) in nodes.iter().enumerate() {
-            let out = excluded.sources_of(v);
-            let of_row = row(i, v).iter().enumerate();
-            places.extend(of_row.filter(|(_, u)| out.binary_search(&(v, **u)).is_ok()).map(|(at, _)| at));
+            append_places(graph, node(i, v), excluded.sources_of(v), &mut places);
             ends.push(places.len());
         }
         Self { excluded, nodes, ends, places }
@@ -53,25 +84,31 @@ impl<'a> ExcludedPlaces<'a> {
 
     /// Place in the row of `v` of the edge of number `number` among those that are left.
     pub(crate) fn place(&self, v: NodeId, number: u64) -> u64 {
-        self.of(v).iter().fold(number, |place, &out| place + u64::from(out as u64 <= place))
+        remaining_place(self.of(v), number)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subgraph::testing::graph_of;
 
     #[test]
     fn places_are_those_of_the_edges_that_are_left() {
-        let rows: [&[NodeId]; 4] = [&[3, 1, 3, 2, 0], &[], &[1, 1], &[0]];
+        let unordered: [&[NodeId]; 4] = [&[3, 1, 3, 2, 0], &[], &[1, 1], &[0]];
+        let ascending: [&[NodeId]; 4] = [&[0, 1, 2, 3, 3], &[], &[1, 1], &[0]];
         let mut excluded = ExcludedEdges::default();
-        excluded.refill([(3, 0), (0, 0), (1, 2), (2, 3)]);
-        let places = ExcludedPlaces::new(&excluded, |_, v| rows[v as usize]);
-        for (v, row) in (0..).zip(rows) {
-            let left: Vec<NodeId> = row.iter().copied().filter(|&u| !excluded.contains(u, v)).collect();
-            assert_eq!(places.left(v, row.len() as u64), left.len() as u64);
-            for (number, &u) in left.iter().enumerate() {
-                assert_eq!(row[places.place(v, number as u64) as usize], u, "node {v}, number {number}");
+        excluded.refill([(3, 0), (0, 0), (1, 2), (2, 3), (2, 1)]);
+        for rows in [unordered, ascending] {
+            let graph = graph_of(&rows);
+            assert_eq!(graph.has_ascending_rows(), rows == ascending);
+            let places = ExcludedPlaces::new(&excluded, &graph, |_, v| v);
+            for (v, row) in (0..).zip(rows) {
+                let left: Vec<NodeId> = row.iter().copied().filter(|&u| !excluded.contains(u, v)).collect();
+                assert_eq!(places.left(v, row.len() as u64), left.len() as u64);
+                for (number, &u) in left.iter().enumerate() {
+                    assert_eq!(row[places.place(v, number as u64) as usize], u, "node {v}, number {number}");
+                }
             }
         }
     }

@@ -51,9 +51,6 @@ pub struct SamplerProperties {
     pub is_random: bool,
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
-    /// True if batches of links are those of the graph without the edges that they exclude; of
-    /// other samplers, those of the whole graph without these edges.
-    pub leaves_out: bool,
     /// Number of subgraphs in an epoch, if the sampler picks its own seeds: it then replaces the
     /// seeds, weights their losses, and makes one block for all layers.
     pub subgraphs: Option<u64>,

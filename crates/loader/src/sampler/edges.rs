@@ -46,8 +46,8 @@ impl EdgeNeighbors {
     /// Draws the blocks around the seeds. A pure function of the request and the seeds.
     ///
     /// # Errors
-    /// The request asks for a global block or symmetric weights, the batch excludes edges, or a
-    /// block would have more edges than 32-bit positions can number.
+    /// The request asks for a global block or symmetric weights, or a block would have more edges
+    /// than 32-bit positions can number.
     pub fn sample(
         &self,
         request: &BatchRequest,
@@ -55,10 +55,10 @@ impl EdgeNeighbors {
         seeds: Seeds,
     ) -> Result<EdgeSampled> {
         let &BatchRequest { graph, key, layout } = request;
-        if layout.fused || layout.symmetric.is_some() || seeds.excluded().is_some() {
+        if layout.fused || layout.symmetric.is_some() {
             return Err(Error::invalid(
-                "sampling with the positions of edges: global blocks, symmetric weights and excluded edges \
-                 are not supported; use local blocks without weights, or the neighbor sampler",
+                "sampling with the positions of edges: global blocks and symmetric weights are not \
+                 supported; use local blocks without weights, or the neighbor sampler",
             ));
         }
         let layers = self.0.num_layers();
@@ -73,7 +73,8 @@ impl EdgeNeighbors {
             let block = &mut blocks[at];
             block.clear();
             block.num_dst = nodes.len();
-            let draw = HopRequest::new(graph, hop, nodes, key);
+            let excluded = seeds.excluded();
+            let draw = HopRequest { excluded, ..HopRequest::new(graph, hop, nodes, key) };
             self.0.sample_hop_edges(&draw, &mut workspace.hop, block, &mut edges[at])?;
             new.clear();
             workspace.relabel.relabel(&mut block.indices, nodes, &mut new);

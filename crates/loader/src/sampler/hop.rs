@@ -1,5 +1,7 @@
 //! The interface of samplers that draw one hop at a time.
 
+use std::sync::Arc;
+
 use graphmill_core::{Block, Graph, NodeId, Result, block::Aggregation};
 
 use super::HopScratch;
@@ -19,11 +21,11 @@ pub struct HopRequest<'a> {
     /// The sum over neighbours that the layer at this hop computes, for samplers that weight edges.
     pub aggregation: Aggregation,
     /// Edges that the batch must not read. A sampler that
-    /// [leaves them out](HopProperties::leaves_out) draws as from the graph without them; the
-    /// caller removes them from the blocks of others.
+    /// [leaves them out](HopProperties::leaves_out) draws as from the graph without them;
+    /// [`sample_remaining`](super::sample_remaining) calls others with a graph without them.
     pub excluded: Option<&'a ExcludedEdges>,
-    /// Ids by which draws are keyed, of each node of `graph` that is a destination, if its nodes
-    /// have other numbers than in the whole graph; else their own.
+    /// Ids by which draws are keyed and excluded edges found, of each node of `graph` that is a
+    /// destination, if its nodes have other numbers than in the whole graph; else their own.
     pub names: Option<&'a [NodeId]>,
 }
 
@@ -33,7 +35,7 @@ impl<'a> HopRequest<'a> {
         Self { graph, hop, dst, key, aggregation: Aggregation::Other, excluded: None, names: None }
     }
 
-    /// Id of destination `v` by which its draws are keyed.
+    /// Id of destination `v` by which its draws are keyed and its excluded edges found.
     #[inline(always)]
     pub fn name(&self, v: NodeId) -> NodeId {
         self.names.map_or(v, |names| names[v as usize])
@@ -48,7 +50,8 @@ impl<'a> HopRequest<'a> {
 /// Lists of in-neighbours that a hop reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighborAccess {
-    /// The list of each destination alone. The owner of a list can draw from it.
+    /// The list of each destination alone, under the [name](HopRequest::name) of the destination.
+    /// The owner of a list can draw from it.
     OwnList,
     /// The lists of all destinations together. The draws depend on the lists and on the ids in
     /// them, but not on the ids of the destinations, so a rank can draw from fetched lists.
@@ -71,7 +74,9 @@ pub struct HopProperties {
     pub access: NeighborAccess,
     /// True if edges are drawn by the weights that the graph stores.
     pub reads_edge_weights: bool,
-    /// True if the draws are those of the graph without the request's excluded edges.
+    /// True if [`HopSampler::sample_hop`] leaves out the request's excluded edges itself: its draws
+    /// are those of the graph without them. Needed to name edges, and faster: other samplers draw
+    /// from copies of lists without these edges ([`sample_remaining`](super::sample_remaining)).
     pub leaves_out: bool,
 }
 
@@ -120,7 +125,7 @@ impl Default for HopProperties {
 ///         for &v in hop.dst {
 ///             let row = hop.graph.in_neighbors(v);
 ///             if !row.is_empty() {
-///                 let draw = keyed::key(&[hop.hop_key(), v.into()]);
+///                 let draw = keyed::key(&[hop.hop_key(), hop.name(v).into()]);
 ///                 block.indices.push(row[draw as usize % row.len()]);
 ///             }
 ///             block.indptr.push(block.indices.len() as u32);
@@ -158,6 +163,16 @@ pub trait HopSampler: Send + Sync {
     /// The block would have more edges than 32-bit positions can number.
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()>;
 
+    /// Returns the sampler with tables of `graph`, if it has tables of the graph that it was made
+    /// for; `None` if it draws from any graph. The rows of `graph` are rows of that graph, some
+    /// without excluded edges, and its nodes may have other numbers ([`HopRequest::names`]).
+    ///
+    /// # Errors
+    /// The tables cannot be made.
+    fn with_tables_of(&self, _graph: &Graph) -> Result<Option<Arc<dyn HopSampler>>> {
+        Ok(None)
+    }
+
     /// Returns the sampler as one that reads single neighbours, if it can.
     fn by_steps(&self) -> Option<&dyn StepSampler> {
         None
@@ -191,7 +206,8 @@ pub trait HopSampler: Send + Sync {
 /// ```
 pub trait EdgeSampler {
     /// Draws as [`HopSampler::sample_hop`], and overwrites `positions` by the position in the graph
-    /// of each edge, in the order of the block.
+    /// of each edge, in the order of the block. A sampler that [leaves out
+    /// edges](HopProperties::leaves_out) does so here, too.
     ///
     /// # Errors
     /// As [`HopSampler::sample_hop`].

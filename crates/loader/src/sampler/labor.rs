@@ -302,6 +302,13 @@ impl HopSampler for Labor {
             None => draw(&draws, dst, block),
         })
     }
+
+    fn with_tables_of(&self, graph: &Graph) -> Result<Option<Arc<dyn HopSampler>>> {
+        let of_rows = |ranges: &Arc<HashOrder>| -> Arc<dyn HopSampler> {
+            Arc::new(Self { ranges: Some(Arc::new(ranges.of_rows(graph))), ..self.clone() })
+        };
+        Ok(self.ranges.as_ref().map(of_rows))
+    }
 }
 
 /// Draws of one hop of LABOR-0.

@@ -81,7 +81,7 @@ pub(crate) struct EdgesLeft<'a> {
 impl<'a> EdgesLeft<'a> {
     /// Creates a step over the edges of `graph` without the excluded ones.
     pub(crate) fn new(graph: &'a Graph, excluded: Option<&'a ExcludedEdges>) -> Self {
-        let places = |excluded| ExcludedPlaces::new(excluded, |_, v| graph.in_neighbors(v));
+        let places = |excluded| ExcludedPlaces::new(excluded, graph, |_, v| v);
         Self { graph, excluded: excluded.map(places) }
     }
 }

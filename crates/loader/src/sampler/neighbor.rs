@@ -15,6 +15,10 @@
 //! share marks: two draws with the same mark may or may not be equal, which is rare, and then
 //! Floyd's choice is repeated exactly on the row.
 //!
+//! Of a row with edges that the batch excludes, the numbers of the remaining ones are drawn in the
+//! same way and mapped to their places (`neighbor/redraw.rs`), so that the draws are those from the
+//! graph without the excluded edges.
+//!
 //! # Source
 //!
 //! Hamilton, Ying and Leskovec, *Inductive representation learning on large graphs* (GraphSAGE),
@@ -22,18 +26,23 @@
 //!
 //! # Cost
 //!
-//! O(k) draws per node for any degree.
+//! O(k) draws per node for any degree. A node with excluded edges takes a search for each in its row
+//! besides, and is drawn twice.
 //!
 //! # Deviations
 //!
 //! GNNLab's Fisher-Yates variant permutes the adjacency in place, which is hidden sampler state;
 //! this one only reads the graph.
 
+mod offsets;
+mod redraw;
+
 use std::sync::Mutex;
 
 use graphmill_core::{Block, Graph, NodeId, Result, keyed, memory};
 use rayon::prelude::*;
 
+pub use self::offsets::{NeighborRows, draw_offsets};
 use super::{
     EdgeSampler, HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, parts::too_many,
 };
@@ -70,31 +79,6 @@ impl Neighbor {
     }
 }
 
-/// Draws the positions of a hop's neighbours, for callers that need edges rather than nodes.
-///
-/// Overwrites `indptr` (`D + 1`, from 0) and `offsets`, the position of each drawn neighbour within
-/// the row of its destination. The draws are those of [`Neighbor`] at that fanout (`usize::MAX`:
-/// all) if `key` is the key of the hop ([`keyed::key`] of seed, epoch, batch, hop). With names, the
-/// draws of node `v` are those of node `names[v]`. Runs on the calling thread.
-///
-/// # Errors
-/// There are more edges than 32 bits can number.
-pub fn draw_offsets(
-    (graph, names): (&Graph, Option<&[NodeId]>),
-    fanout: usize,
-    key: u64,
-    dst: &[NodeId],
-    scratch: &mut HopScratch,
-    (indptr, offsets): (&mut Vec<u32>, &mut Vec<u32>),
-) -> Result<()> {
-    scratch.parallel = false;
-    scratch.fit(1);
-    let edges = count(graph, fanout, dst, scratch, indptr)?;
-    memory::demand_len(offsets, edges, 0);
-    Draws { graph, names, fanout, key }.offsets(dst, indptr, offsets, &scratch.tables);
-    Ok(())
-}
-
 impl HopSampler for Neighbor {
     fn num_layers(&self) -> usize {
         self.fanout.len()
@@ -106,7 +90,7 @@ impl HopSampler for Neighbor {
             is_per_node: true,
             access: NeighborAccess::OwnList,
             reads_edge_weights: false,
-            leaves_out: false,
+            leaves_out: true,
         }
     }
 
@@ -118,45 +102,20 @@ impl HopSampler for Neighbor {
         scratch.fit(rayon::current_num_threads());
         let edges = count(graph, fanout, dst, scratch, indptr)?;
         memory::demand_len(indices, edges, 0);
-        let draws = Draws { graph, names: request.names, fanout, key };
+        let draws = Draws { rows: NeighborRows::of(request), fanout, key };
         if scratch.parallel && dst.len().max(edges) >= 2 * MIN_TASK_LEN && rayon::current_num_threads() > 1 {
             draws.spread(dst, indptr, indices, &scratch.tables);
         } else {
             draws.draw(dst, indptr, indices, &scratch.tables);
+        }
+        if let Some(excluded) = request.excluded.filter(|excluded| !excluded.is_empty()) {
+            draws.redraw::<true>(excluded, dst, (indptr, indices), &scratch.tables);
         }
         Ok(())
     }
 
     fn by_edges(&self) -> Option<&dyn EdgeSampler> {
         Some(self)
-    }
-}
-
-impl EdgeSampler for Neighbor {
-    /// Draws on the calling thread.
-    fn sample_hop_edges(
-        &self,
-        request: &HopRequest,
-        scratch: &mut HopScratch,
-        block: &mut Block,
-        positions: &mut Vec<u64>,
-    ) -> Result<()> {
-        let &HopRequest { graph, hop, dst, .. } = request;
-        let Block { indptr, indices, .. } = block;
-        let parallel = scratch.parallel;
-        let of = (graph, request.names);
-        let drawn = draw_offsets(of, self.fanout[hop], request.hop_key(), dst, scratch, (indptr, indices));
-        scratch.parallel = parallel;
-        drawn?;
-        positions.clear();
-        for (&v, ends) in dst.iter().zip(indptr.windows(2)) {
-            let start = graph.indptr()[v as usize];
-            let offsets = &indices[ends[0] as usize..ends[1] as usize];
-            positions.extend(offsets.iter().map(|&offset| start + u64::from(offset)));
-        }
-        let sources = indices.iter_mut().zip(positions);
-        sources.for_each(|(source, &mut position)| *source = graph.indices()[position as usize]);
-        Ok(())
     }
 }
 
@@ -215,14 +174,25 @@ fn count(
 
 /// Draws of one hop.
 struct Draws<'a> {
-    graph: &'a Graph,
-    /// Ids of the nodes by which draws are keyed, if they are not their own.
-    names: Option<&'a [NodeId]>,
+    rows: NeighborRows<'a>,
     fanout: usize,
     key: u64,
 }
 
 impl Draws<'_> {
+    /// Id of node `v` by which its draws are keyed.
+    #[inline(always)]
+    fn name(&self, v: NodeId) -> NodeId {
+        self.rows.names.map_or(v, |names| names[v as usize])
+    }
+
+    /// Random numbers of node `v`.
+    #[inline(always)]
+    fn stream(&self, v: NodeId) -> keyed::Stream {
+        let node = u64::from(self.name(v)).wrapping_mul(keyed::GOLDEN);
+        keyed::Stream::new(keyed::mix(self.key ^ node))
+    }
+
     /// As [`Draws::draw`], split into tasks of about the same number of edges.
     fn spread(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
         // a destination costs about as much as two edges
@@ -248,7 +218,7 @@ impl Draws<'_> {
     fn draw(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId], tables: &[Mutex<Vec<u32>>]) {
         if self.fanout == usize::MAX {
             self.copy(dst, indptr, out);
-        } else if self.graph.num_edges() as u64 <= 1 << 32 {
+        } else if self.rows.graph.num_edges() as u64 <= 1 << 32 {
             self.pipeline::<true, true>(dst, indptr, out, tables);
         } else {
             self.pipeline::<false, true>(dst, indptr, out, tables);
@@ -268,7 +238,7 @@ impl Draws<'_> {
 
     /// As [`Draws::draw`], for whole rows.
     fn copy(&self, dst: &[NodeId], indptr: &[u32], out: &mut [NodeId]) {
-        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let (rows, neighbors) = (self.rows.graph.indptr(), self.rows.graph.indices());
         let row = |v: NodeId| rows[v as usize] as usize..rows[v as usize + 1] as usize;
         for (i, &v) in dst.iter().enumerate() {
             if let Some(&ahead) = dst.get(i + 2 * GROUP) {
@@ -293,7 +263,7 @@ impl Draws<'_> {
         out: &mut [NodeId],
         tables: &[Mutex<Vec<u32>>],
     ) {
-        let (rows, neighbors) = (self.graph.indptr(), self.graph.indices());
+        let (rows, neighbors) = (self.rows.graph.indptr(), self.rows.graph.indices());
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;
         let start = |i: usize| rows[dst[i] as usize];
         let base = |i: usize| if NEAR { start(i) as u32 } else { 0 };
@@ -324,9 +294,7 @@ impl Draws<'_> {
                 }
             }
             for &i in &drawn[..draws] {
-                let name = self.names.map_or(dst[i], |names| names[dst[i] as usize]);
-                let node = u64::from(name).wrapping_mul(keyed::GOLDEN);
-                let mut stream = keyed::Stream::new(keyed::mix(self.key ^ node));
+                let mut stream = self.stream(dst[i]);
                 let (start, degree) = (start(i), rows[dst[i] as usize + 1] - start(i));
                 let (base, out) = (base(i), &mut out[at(i)..at(i + 1)]);
                 floyd(&mut stream, degree, out, &mut marks, tables, |offset| {
@@ -496,7 +464,7 @@ mod tests {
             graph(&(0..400u64).map(|v| if v % 50 == 3 { 9000 + v } else { v % 77 }).collect::<Vec<_>>());
         let dst: Vec<NodeId> = (0..400).map(|i| i * 151 % 400).collect();
         for fanout in [1, 5, 25, MAX_FIXED_WIDTH, MAX_FIXED_WIDTH + 1, 70, MAX_SCAN, MAX_SCAN + 1, 2000] {
-            let draws = Draws { graph: &graph, names: None, fanout, key: 12 + fanout as u64 };
+            let draws = Draws { rows: NeighborRows::new(&graph), fanout, key: 12 + fanout as u64 };
             let expected = plain(&graph, fanout, draws.key, &dst);
             let mut scratch = HopScratch::default();
             scratch.fit(3);
@@ -515,8 +483,7 @@ mod tests {
             for fanout in [fanout, usize::MAX] {
                 let (mut ends, mut offsets) = (Vec::new(), Vec::new());
                 let out = (&mut ends, &mut offsets);
-                draw_offsets((&graph, None), fanout, draws.key, &dst, &mut HopScratch::default(), out)
-                    .unwrap();
+                draw_offsets(draws.rows, fanout, draws.key, &dst, &mut HopScratch::default(), out).unwrap();
                 let found = dst.iter().zip(ends.windows(2)).flat_map(|(&v, ends)| {
                     let row = graph.in_neighbors(v);
                     offsets[ends[0] as usize..ends[1] as usize]

@@ -25,7 +25,7 @@
 //! # Cost
 //!
 //! O(walks x length) reads per node. The walks of a group of nodes take a step together, so that
-//! their reads overlap. Excluded edges take a pass over the rows of their destinations per hop.
+//! their reads overlap. Excluded edges take a search in the row of their destination per hop.
 
 use std::sync::Arc;
 
@@ -310,7 +310,7 @@ impl StepSampler for RandomWalk {
         let places = request
             .excluded
             .zip(lists.as_ref())
-            .map(|(excluded, lists)| ExcludedPlaces::new(excluded, |i, _| lists.in_neighbors(i as NodeId)));
+            .map(|(excluded, lists)| ExcludedPlaces::new(excluded, lists, |i, _| i as NodeId));
         let degree_of = |v: NodeId| {
             let degree = source.degree(v);
             places.as_ref().map_or(degree, |places| places.left(v, degree))
@@ -359,7 +359,7 @@ impl HopSampler for RandomWalk {
     }
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let places = |excluded| ExcludedPlaces::new(excluded, |_, v| request.graph.in_neighbors(v));
+        let places = |excluded| ExcludedPlaces::new(excluded, request.graph, |_, v| v);
         let excluded = request.excluded.map(places);
         let walks = Walks { sampler: self, request, excluded };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| walks.draw(dst, scratch, block))

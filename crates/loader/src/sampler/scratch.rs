@@ -15,11 +15,14 @@ pub struct HopScratch {
     pub counts: Vec<u64>,
     /// Runs of destinations being drawn.
     pub(super) runs: Vec<Run>,
+    /// Rows of destinations without and with excluded edges, before they are merged.
+    pub(super) spare: [Block; 2],
 }
 
 impl Default for HopScratch {
     fn default() -> Self {
-        Self { parallel: true, tables: Vec::new(), counts: Vec::new(), runs: Vec::new() }
+        let spare = Default::default();
+        Self { parallel: true, tables: Vec::new(), counts: Vec::new(), runs: Vec::new(), spare }
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     BatchRequest, BlockLayout, HopRequest, HopSampler, HopScratch, MinibatchSampler, SamplerProperties,
     SplitSampler, Workspace,
     parts::{PART, draw_and_number},
+    sample_remaining,
 };
 use crate::{Sampled, Seeds, Upper, link::ExcludedEdges};
 
@@ -43,7 +44,6 @@ impl MinibatchSampler for HopStack {
             num_layers: self.0.num_layers(),
             is_random: properties.is_random,
             reads_edge_weights: properties.reads_edge_weights,
-            leaves_out: properties.leaves_out,
             subgraphs: None,
         }
     }
@@ -119,11 +119,7 @@ impl HopStack {
                 block.edge_weight.clear();
                 let aggregation = layout.aggregation;
                 let request = HopRequest { aggregation, excluded, ..HopRequest::new(graph, hop, dst, key) };
-                sampler.sample_hop(&request, scratch, block)?;
-                if let Some(excluded) = excluded.filter(|_| !properties.leaves_out) {
-                    let by_weight = properties.reads_edge_weights;
-                    excluded.remove_from(graph, dst, aggregation, by_weight, block, None);
-                }
+                sample_remaining(sampler, &request, scratch, block)?;
                 if let Some(symmetric) = layout.symmetric {
                     symmetric.fill(graph, dst, block);
                 }

@@ -203,7 +203,6 @@ impl MinibatchSampler for Subgraphs {
             num_layers: 1,
             is_random: true,
             reads_edge_weights: false,
-            leaves_out: false,
             subgraphs: Some(self.epoch()),
         }
     }

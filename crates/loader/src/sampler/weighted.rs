@@ -215,7 +215,7 @@ enum Weights {
     Equal(Neighbor),
     Stored,
     /// Weight of each source (`V`).
-    OfSource(Vec<f32>),
+    OfSource(Arc<[f32]>),
 }
 
 impl Weighted {
@@ -232,32 +232,47 @@ impl Weighted {
     ) -> Result<Self, String> {
         let &WeightedOptions { replace, weighted_index } = options;
         let fanout = fanout.into();
-        let of_nodes = weights.of_nodes(graph);
+        let bounds = fanout.bounds()?;
+        let weights = match weights.of_nodes(graph) {
+            Some(of_nodes) => Weights::OfSource(of_nodes.into()),
+            None if graph.edge_weight().is_some() => Weights::Stored,
+            None => Weights::Equal(Neighbor::new(fanout)?),
+        };
+        let this = Self { fanout: bounds, replace, weights, alias: None, can: None };
+        this.of_rows(graph, weighted_index == DrawBy::Alias).map_err(|e| e.to_string())
+    }
+
+    /// The same draws from the rows of `graph`, by alias tables of them if `by_alias`. O(V + E),
+    /// parallel.
+    fn of_rows(&self, graph: &Graph, by_alias: bool) -> Result<Self> {
         let mut this = Self {
-            fanout: fanout.bounds()?,
-            replace,
-            weights: Weights::Equal(Neighbor::new(fanout)?),
+            fanout: self.fanout.clone(),
+            replace: self.replace,
+            weights: self.weights.clone(),
             alias: None,
             can: None,
         };
-        let by_alias = weighted_index == DrawBy::Alias;
-        if let Some(of_nodes) = of_nodes {
-            if by_alias {
-                let of_edges: Vec<f32> = graph.indices().par_iter().map(|&u| of_nodes[u as usize]).collect();
-                this.alias = Some(RowAlias::new(graph.indptr(), &of_edges).map_err(|e| e.to_string())?);
+        match &self.weights {
+            Weights::Equal(_) => {}
+            Weights::OfSource(of_nodes) => {
+                if by_alias {
+                    let edges = graph.indices().par_iter();
+                    let of_edges: Vec<f32> = edges.map(|&u| of_nodes[u as usize]).collect();
+                    this.alias = Some(RowAlias::new(graph.indptr(), &of_edges)?);
+                }
             }
-            this.weights = Weights::OfSource(of_nodes);
-        } else if let Some(stored) = graph.edge_weight() {
-            if by_alias {
-                this.alias = Some(graph.alias_tables().map_err(|e| e.to_string())?);
-            }
-            this.weights = Weights::Stored;
-            if stored.par_iter().any(|&w| w == 0.0) {
-                let can = |ends: &[u64]| {
-                    let row = &stored[ends[0] as usize..ends[1] as usize];
-                    row.iter().filter(|&&w| w > 0.0).count() as u32
-                };
-                this.can = Some(graph.indptr().par_windows(2).map(can).collect());
+            Weights::Stored => {
+                if by_alias {
+                    this.alias = Some(graph.alias_tables()?);
+                }
+                let stored = graph.edge_weight().unwrap_or_default();
+                if stored.par_iter().any(|&w| w == 0.0) {
+                    let can = |ends: &[u64]| {
+                        let row = &stored[ends[0] as usize..ends[1] as usize];
+                        row.iter().filter(|&&w| w > 0.0).count() as u32
+                    };
+                    this.can = Some(graph.indptr().par_windows(2).map(can).collect());
+                }
             }
         }
         Ok(this)
@@ -316,6 +331,13 @@ impl HopSampler for Weighted {
         }
         let draws = Draws { sampler: self, request, fanout, key: request.hop_key() };
         draw_runs(request.dst, scratch, block, |dst, scratch, block| draws.draw(dst, scratch, block))
+    }
+
+    fn with_tables_of(&self, graph: &Graph) -> Result<Option<Arc<dyn HopSampler>>> {
+        if self.alias.is_none() && self.can.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.of_rows(graph, self.alias.is_some())?)))
     }
 }
 

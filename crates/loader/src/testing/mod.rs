@@ -7,6 +7,6 @@ mod policy;
 mod sampler;
 
 pub use policy::check_policy;
-#[cfg(test)]
-pub(crate) use sampler::check_draws;
 pub use sampler::check_sampler;
+#[cfg(test)]
+pub(crate) use sampler::{check_draws, without};

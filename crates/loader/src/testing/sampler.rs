@@ -37,9 +37,8 @@ const KEY: BatchKey = BatchKey { seed: 5, epoch: 2, batch: 9 };
 /// - a node has at most as many neighbours as its fanout;
 /// - the draws are a function of seed, epoch and batch: the same on one thread and on several,
 ///   after other batches in the same workspace, and with the bottom block left global;
-/// - no block of a batch of links holds an excluded edge, and its other edges are those that are
-///   drawn without exclusion, or the batch is that of the graph without these edges, as declared; a
-///   sampler of subgraphs refuses such a batch;
+/// - a batch of links is that of the graph without the edges that it excludes, so that every node
+///   has as many neighbours as if they did not exist; a sampler of subgraphs refuses such a batch;
 /// - the declared properties hold.
 ///
 /// # Panics
@@ -75,7 +74,10 @@ pub(crate) fn check_draws(entry: &Entry<SamplerKind>, bounded: bool) {
             if entry.make.draws_subgraphs() {
                 rules.check_refusal();
             } else {
-                rules.check_exclusion();
+                rules.check_exclusion(|graph| {
+                    let made = entry.make.make(&options, &Source::new(graph, &train));
+                    made.unwrap_or_else(|error| panic!("{case}: {error}"))
+                });
                 let hops = entry.make.hop(&options, &source);
                 let hops = hops.unwrap_or_else(|error| panic!("{case}: {error}"));
                 for (hop, &fanout) in fanout.iter().enumerate() {
@@ -226,8 +228,9 @@ impl Rules<'_> {
         assert!(drawn.is_err(), "{}: a batch of links lost its pairs", self.case);
     }
 
-    /// Checks that batches of links read none of their edges and none of their reverses.
-    fn check_exclusion(&self) {
+    /// Checks that batches of links are those that the sampler of the graph without their edges and
+    /// the reverses of these draws.
+    fn check_exclusion(&self, make: impl Fn(&Graph) -> Box<dyn MinibatchSampler>) {
         let case = self.case;
         let nodes = 0..self.graph.num_nodes() as NodeId;
         let edges: Vec<(NodeId, NodeId)> =
@@ -237,49 +240,15 @@ impl Rules<'_> {
         let links = LinkSource::new(edges, Arc::new(known), "uniform").expect("a row of the table");
         let numbers: Vec<NodeId> = (0..links.edges.len() as NodeId).step_by(13).collect();
         let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("every edge has a negative");
-        let excluded = seeds.excluded().expect("excluded edges").clone();
+        let graph = without(self.graph, seeds.excluded().expect("excluded edges"));
+        let sampler = make(&graph);
+        let reference = Rules { graph: &graph, sampler: &*sampler, case };
         let mut workspace = Workspace::new(self.graph.num_nodes());
-        if self.sampler.properties().leaves_out {
-            let graph = without(self.graph, &excluded);
-            for fused in [false, true] {
-                let given = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
-                let found = self.draw(KEY, fused, &mut workspace, given);
-                let expected =
-                    Rules { graph: &graph, sampler: self.sampler, case }.drawn(&seeds.nodes, fused);
-                assert!(same(&found, &expected), "{case}: not the draws of the graph without these edges");
-            }
-            return;
-        }
-        let whole = self.drawn(&seeds.nodes, false);
         for fused in [false, true] {
-            let seeds = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
-            let batch = self.draw(KEY, fused, &mut workspace, seeds);
-            for (l, block) in batch.blocks.iter().enumerate() {
-                let ids = |i: NodeId| if l == 0 && fused { i } else { batch.input_nodes[i as usize] };
-                for (&v, run) in batch.input_nodes.iter().zip(block.indptr.windows(2)) {
-                    let mut from = block.indices[run[0] as usize..run[1] as usize].iter().map(|&u| ids(u));
-                    let found = from.find(|&u| excluded.contains(u, v));
-                    assert!(found.is_none(), "{case}: block {l} holds the excluded edge {found:?} -> {v}");
-                }
-            }
-            let rows = |batch: &Sampled, keep: &dyn Fn(NodeId, NodeId) -> bool| -> Vec<Vec<NodeId>> {
-                let top = &batch.blocks[batch.blocks.len() - 1];
-                let id = |u: NodeId| match &top.dst_ids {
-                    Some(_) => u,
-                    None => batch.input_nodes[u as usize],
-                };
-                let runs = top.indptr.windows(2).map(|run| run[0] as usize..run[1] as usize);
-                let rows = runs.zip(&batch.seeds.nodes).map(|(run, &v)| {
-                    let from = top.indices[run].iter().map(|&u| id(u));
-                    from.filter(|&u| keep(u, v)).collect()
-                });
-                rows.collect()
-            };
-            assert_eq!(
-                rows(&batch, &|_, _| true),
-                rows(&whole, &|u, v| !excluded.contains(u, v)),
-                "{case}: exclusion changed other draws of the seeds"
-            );
+            let given = links.fill(KEY, &numbers, Seeds::default()).expect("as before");
+            let found = self.draw(KEY, fused, &mut workspace, given);
+            let expected = reference.drawn(&seeds.nodes, fused);
+            assert!(same(&found, &expected), "{case}: not the draws of the graph without the excluded edges");
         }
     }
 
@@ -295,14 +264,20 @@ impl Rules<'_> {
     }
 }
 
-/// The graph without the excluded edges.
-fn without(graph: &Graph, excluded: &ExcludedEdges) -> Graph {
-    let (mut ends, mut left) = (vec![0], Vec::new());
+/// The graph without the excluded edges, by a plain loop over all edges.
+pub(crate) fn without(graph: &Graph, excluded: &ExcludedEdges) -> Graph {
+    let (mut ends, mut left, mut weights) = (vec![0], Vec::new(), Vec::new());
     for v in 0..graph.num_nodes() as NodeId {
-        left.extend(graph.in_neighbors(v).iter().copied().filter(|&u| !excluded.contains(u, v)));
+        for (e, &u) in (graph.indptr()[v as usize] as usize..).zip(graph.in_neighbors(v)) {
+            if !excluded.contains(u, v) {
+                left.push(u);
+                weights.extend(graph.edge_weight().map(|weights| weights[e]));
+            }
+        }
         ends.push(left.len() as u64);
     }
-    Graph::new(ends.into(), left.into()).expect("rows of the graph")
+    let weights = graph.edge_weight().map(|_| weights.into());
+    Graph::of_sound_edges(ends.into(), left.into(), weights).expect("rows of the graph")
 }
 
 /// Returns true if two batches have the same draws.

@@ -39,9 +39,7 @@ use std::{
 
 use clap::Args;
 use graphmill_core::{
-    Block, NodeId, Result,
-    block::Aggregation,
-    keyed,
+    Block, NodeId, Result, keyed,
     options::{Fault, OptionSet, range},
     typed::{Relation, Schema, TypedGraph},
 };
@@ -53,7 +51,11 @@ use super::{
 };
 use crate::{
     BatchKey,
-    sampler::{HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess, neighbor::draw_offsets},
+    sampler::{
+        HopProperties, HopRequest, HopSampler, HopScratch, NeighborAccess,
+        neighbor::{NeighborRows, draw_offsets},
+        sample_remaining,
+    },
 };
 
 /// Options of [`Hgt`].
@@ -116,16 +118,22 @@ impl HopSampler for RelationDraws {
     }
 
     fn properties(&self) -> HopProperties {
-        HopProperties { is_per_node: true, access: NeighborAccess::OwnList, ..HopProperties::default() }
+        HopProperties {
+            is_per_node: true,
+            access: NeighborAccess::OwnList,
+            leaves_out: true,
+            ..HopProperties::default()
+        }
     }
 
     fn sample_hop(&self, request: &HopRequest, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let &HopRequest { graph, hop, dst, names, .. } = request;
+        let &HopRequest { graph, hop, dst, names, excluded, .. } = request;
         let part = if hop < self.num_hops { part::BUDGET } else { part::EDGES };
         let key = keyed::key(&[request.hop_key(), part, self.relation]);
         let parallel = scratch.parallel;
         let Block { indptr, indices, .. } = block;
-        let drawn = draw_offsets((graph, names), self.max_degree, key, dst, scratch, (indptr, indices));
+        let rows = NeighborRows { graph, names, excluded };
+        let drawn = draw_offsets(rows, self.max_degree, key, dst, scratch, (indptr, indices));
         scratch.parallel = parallel;
         drawn?;
         for (ends, &v) in indptr.windows(2).zip(dst) {
@@ -176,12 +184,8 @@ impl Hgt {
             out.indices.clear();
             return Ok(());
         }
-        let request = HopRequest::new(graph, hop, dst, key);
-        self.draws[r].sample_hop(&request, scratch, out)?;
-        if let Some(excluded) = seeds.excluded(r) {
-            excluded.remove_from(graph, dst, Aggregation::Other, false, out, None);
-        }
-        Ok(())
+        let request = HopRequest { excluded: seeds.excluded(r), ..HopRequest::new(graph, hop, dst, key) };
+        sample_remaining(&*self.draws[r], &request, scratch, out)
     }
 
     /// Adds to the budgets of the sources of `nodes[t][from[t]..]` for all types.

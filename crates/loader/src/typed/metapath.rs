@@ -37,9 +37,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use graphmill_core::{
-    Error, NodeId, Result,
-    block::Aggregation,
-    keyed,
+    Error, NodeId, Result, keyed,
     options::OptionSet,
     typed::{Relation, Schema, TypedGraph},
 };
@@ -292,9 +290,6 @@ impl TypedSampler for MetapathWalk {
                     let step = |&r: &usize| EdgesLeft::new(graph.relation(r), seeds.excluded(r));
                     let path: Vec<EdgesLeft> = relations.iter().map(step).collect();
                     self.walk.sample_paths(&draw, &path, scratch, slice)?;
-                }
-                if let Some(excluded) = seeds.excluded(r) {
-                    excluded.remove_from(draw.graph, dst, Aggregation::Other, false, slice, None);
                 }
                 new.clear();
                 relabel[t].relabel(&mut slice.indices, &nodes[t], new);

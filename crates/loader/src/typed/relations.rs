@@ -41,8 +41,8 @@ use super::{
 use crate::{
     BatchKey, Fanout,
     sampler::{
-        self, HopRequest, HopSampler, SamplerKind, SamplerOptions, Source, WeightOptions,
-        weighted::EdgeWeights,
+        self, HopRequest, HopSampler, SamplerKind, SamplerOptions, Source, WeightOptions, sample_remaining,
+        sample_remaining_edges, weighted::EdgeWeights,
     },
 };
 
@@ -251,17 +251,16 @@ impl TypedSampler for RelationHops {
                 }
                 let slice = &mut block.relations[r];
                 let key = self.kinds.key(key, schema, r);
-                let draw = HopRequest { aggregation, ..HopRequest::new(graph.relation(r), hop, dst, key) };
+                let draw = HopRequest {
+                    aggregation,
+                    excluded: seeds.excluded(r),
+                    ..HopRequest::new(graph.relation(r), hop, dst, key)
+                };
                 if positions {
-                    let sampler = sampler.by_edges().ok_or_else(cannot_name_edges)?;
-                    sampler.sample_hop_edges(&draw, scratch, slice, &mut block.positions[r])?;
+                    sampler.by_edges().ok_or_else(cannot_name_edges)?;
+                    sample_remaining_edges(&**sampler, &draw, scratch, slice, &mut block.positions[r])?;
                 } else {
-                    sampler.sample_hop(&draw, scratch, slice)?;
-                }
-                if let Some(excluded) = seeds.excluded(r) {
-                    let by_weight = sampler.properties().reads_edge_weights;
-                    let named = positions.then_some(&mut block.positions[r]);
-                    excluded.remove_from(draw.graph, dst, aggregation, by_weight, slice, named);
+                    sample_remaining(&**sampler, &draw, scratch, slice)?;
                 }
                 new.clear();
                 relabel[src].relabel(&mut slice.indices, &nodes[src], new);

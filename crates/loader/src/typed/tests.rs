@@ -16,6 +16,7 @@ use crate::{
     link::ExcludedEdges,
     sampler::{HopRequest, HopSampler, HopScratch, neighbor::Neighbor},
     subgraph::testing::fits,
+    testing::without,
 };
 
 /// Edges of a batch that a sampler drew with some of relation 0, 2 or 4 excluded.
@@ -540,7 +541,7 @@ fn wrong_seeds_and_options_are_rejected_with_a_reason() {
 
 proptest! {
     #[test]
-    fn no_sampler_draws_an_excluded_edge(
+    fn batches_without_edges_are_those_of_the_graph_without_them(
         nodes in 4usize..30,
         edges in 1usize..120,
         seed in 0u64..1000,
@@ -569,6 +570,17 @@ proptest! {
                 let Relation { src, dst, .. } = schema.relations()[r];
                 let [u, v] = [(u, src), (v, dst)].map(|(v, t)| v - schema.range(t).start as NodeId);
                 prop_assert!(!excluded[r].contains(u, v), "{}: {r} {u} {v}", entry.name);
+            }
+            let cut = graph.relations().iter().zip(&excluded).map(|(of, excluded)| without(of, excluded));
+            let cut = TypedGraph::new(schema.clone(), cut.collect()).unwrap();
+            let expected = sample(&*make(entry.name, &options("3,2"), &cut), &cut, &seeds);
+            prop_assert_eq!(&after.input_nodes, &expected.input_nodes, "{}", entry.name);
+            for (found, expected) in after.blocks.iter().zip(&expected.blocks) {
+                for (found, expected) in found.relations.iter().zip(&expected.relations) {
+                    prop_assert_eq!(&found.indptr, &expected.indptr, "{}", entry.name);
+                    prop_assert_eq!(&found.indices, &expected.indices, "{}", entry.name);
+                    prop_assert_eq!(&found.edge_weight, &expected.edge_weight, "{}", entry.name);
+                }
             }
             for slice in after.blocks.iter().flat_map(|block| &block.relations) {
                 prop_assert_eq!(slice.indptr.last().map(|&end| end as usize), Some(slice.indices.len()));

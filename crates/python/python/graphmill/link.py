@@ -125,8 +125,9 @@ class LinkNeighborLoader(Loader):
     values of the node types, as is ``seed_time``.
 
     Two things differ from PyTorch Geometric. With ``exclude_supervision_edges`` no batch holds an
-    edge that it predicts, nor its reverse, in any hop. Negatives are never edges: each replaces the
-    destination of a positive by a node without an edge from its source.
+    edge that it predicts, nor its reverse, in any hop: neighbours are drawn as from the graph
+    without these edges. Negatives are never edges: each replaces the destination of a positive by a
+    node without an edge from its source.
 
     Args:
         data: As for :class:`graphmill.NeighborLoader`.

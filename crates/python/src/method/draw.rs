@@ -27,7 +27,7 @@
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
-use graphmill_core::keyed::Stream;
+use graphmill_core::{NodeId, keyed::Stream};
 use rustc_hash::FxHashSet;
 
 use crate::topology::Topology;
@@ -79,6 +79,17 @@ impl Weights {
             }
         }
         Ok(Self { weights: weights.into(), sums: sums.into() })
+    }
+
+    /// Weights of a row that has the edges at these places of the row that starts at `start`.
+    fn of_places(&self, start: u64, places: &[u32]) -> Self {
+        let weights: Vec<f64> = places.iter().map(|&place| self.at(start + u64::from(place))).collect();
+        let mut sums = vec![0.0];
+        sums.extend(weights.iter().scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        }));
+        Self { weights: weights.into(), sums: sums.into() }
     }
 
     /// Weight of the edge at a position.
@@ -189,6 +200,31 @@ impl Draws {
     }
 }
 
+impl Draws {
+    /// Draws as [`Draws::draw`], from the edges at the places `remaining` of the row that starts at
+    /// `start`: as from a row that has these edges alone.
+    pub fn draw_remaining(
+        &self,
+        start: u64,
+        remaining: &[u32],
+        fanout: Option<usize>,
+        stream: Stream,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) {
+        let weights = self.weights.as_ref().map(|weights| weights.of_places(start, remaining));
+        let (row, from) = ((0, remaining.len() as u64), out.len());
+        Self { replace: self.replace, weights }.draw(row, fanout, stream, scratch, out);
+        out[from..].iter_mut().for_each(|place| *place = remaining[*place as usize]);
+    }
+}
+
+/// Returns true if the edge from `u` is not one from the sources of `excluded`, which ascend
+/// ([`sources_of`](graphmill_loader::link::ExcludedEdges::sources_of)).
+pub(crate) fn remains(excluded: &[(NodeId, NodeId)], u: NodeId) -> bool {
+    excluded.binary_search_by_key(&u, |&(_, source)| source).is_err()
+}
+
 /// Draws `k < degree` distinct numbers below `degree`, the same as
 /// [`graphmill_loader::sampler::neighbor`].
 fn floyd(degree: u64, k: usize, mut stream: Stream, scratch: &mut Scratch, out: &mut Vec<u32>) {
@@ -277,6 +313,29 @@ mod tests {
         assert_eq!(counts(&plain(false), 4, Some(0), 1).0, [0; 4]);
         let none = Draws { replace: true, weights: Some(Weights::new(&topology(2), &[0.0, 0.0]).unwrap()) };
         assert_eq!(counts(&none, 2, Some(3), 5).0, [0; 2]);
+    }
+
+    #[test]
+    fn draws_of_remaining_edges_are_those_of_a_row_of_these() {
+        let (weights, remaining) = ([0.0, 1.0, 2.0, 4.0, 0.5, 1.0], [0, 2, 3, 5]);
+        // the row begins at the second of three nodes
+        let src: Vec<i64> = (0..7).collect();
+        let whole = Topology::from_edges(7, &src, &[0, 1, 1, 1, 1, 1, 1]).unwrap();
+        let of_edges: Vec<f64> = [3.0].into_iter().chain(weights).collect();
+        let of_whole = Weights::new(&whole, &of_edges).unwrap();
+        let of_cut = Weights::new(&topology(4), &remaining.map(|e| weights[e as usize])).unwrap();
+        let mut scratch = Scratch::default();
+        for (replace, weighted) in [(false, false), (false, true), (true, false), (true, true)] {
+            let draws = |weights: &Weights| Draws { replace, weights: weighted.then(|| weights.clone()) };
+            for (key, fanout) in (0..50).flat_map(|key| [Some(2), Some(4), Some(9), None].map(|k| (key, k))) {
+                let (mut found, mut expected) = (vec![], vec![]);
+                let stream = || Stream::new(key);
+                draws(&of_whole).draw_remaining(1, &remaining, fanout, stream(), &mut scratch, &mut found);
+                draws(&of_cut).draw((0, 4), fanout, stream(), &mut scratch, &mut expected);
+                let expected: Vec<u32> = expected.iter().map(|&e| remaining[e as usize]).collect();
+                assert_eq!(found, expected, "{replace}, {weighted}, fanout {fanout:?}");
+            }
+        }
     }
 
     #[test]

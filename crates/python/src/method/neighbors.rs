@@ -7,7 +7,10 @@
 //! the seed.
 
 use graphmill_core::{NodeId, keyed, prefetch::prefetch};
-use graphmill_loader::{BatchKey, sampler::neighbor::draw_offsets};
+use graphmill_loader::{
+    BatchKey,
+    sampler::neighbor::{NeighborRows, draw_offsets},
+};
 
 use super::{Method, Scratch, bidirectional, draw::Draws, induce, times::Times};
 use crate::{batch::Drawn, topology::Topology};
@@ -113,7 +116,8 @@ impl Neighbors {
                 chunk.extend_from_slice(if hop == 0 { &seeds[run] } else { &nodes[run] });
                 if self.draws.is_plain() && fanout != Some(0) {
                     let k = fanout.unwrap_or(usize::MAX);
-                    draw_offsets((graph, None), k, of_hop, &chunk, hop_scratch, (indptr, offsets))
+                    let rows = NeighborRows::new(graph);
+                    draw_offsets(rows, k, of_hop, &chunk, hop_scratch, (indptr, offsets))
                         .map_err(|e| e.to_string())?;
                 } else {
                     let stream = |v: u32, _| {
@@ -218,7 +222,7 @@ impl Neighbors {
                 }
                 Some(times) => {
                     let of = (topology, &self.draws);
-                    times.draw(of, (v, latest(i)), fanout, stream(v, i), scratch, offsets);
+                    times.draw(of, (v, latest(i), &[]), fanout, stream(v, i), scratch, offsets);
                 }
             }
             let end = u32::try_from(offsets.len());

@@ -9,7 +9,7 @@
 use graphmill_core::{Buffer, NodeId, keyed::Stream};
 use graphmill_loader::time::TimeIndex;
 
-use super::draw::{Draws, Scratch, Weights};
+use super::draw::{Draws, Scratch, Weights, remains};
 use crate::topology::Topology;
 
 /// Times that a caller passes.
@@ -64,12 +64,13 @@ impl Times {
     }
 
     /// Appends the drawn positions of the edges of `v` that exist at `latest` to `out`, relative to
-    /// the start of its row. Draws by `draws`, whose weights are in the [order](Times::order) of
-    /// the times.
+    /// the start of its row; those from the sources of `excluded`
+    /// ([`sources_of`](graphmill_loader::link::ExcludedEdges::sources_of)) do not exist. Draws by
+    /// `draws`, whose weights are in the [order](Times::order) of the times.
     pub(crate) fn draw(
         &self,
         (topology, draws): (&Topology, &Draws),
-        (v, latest): (NodeId, i64),
+        (v, latest, excluded): (NodeId, i64, &[(NodeId, NodeId)]),
         fanout: Option<usize>,
         stream: Stream,
         scratch: &mut Scratch,
@@ -79,7 +80,16 @@ impl Times {
         let start = graph.indptr()[v as usize];
         let admitted = self.index.admitted(graph, v, None, latest);
         let from = out.len();
-        if self.is_last {
+        if !excluded.is_empty() {
+            let source = |place: u32| graph.indices()[self.index.position(start, place) as usize];
+            let remaining: Vec<u32> = admitted.filter(|&place| remains(excluded, source(place))).collect();
+            if self.is_last {
+                let count = fanout.unwrap_or(usize::MAX).min(remaining.len());
+                out.extend_from_slice(&remaining[remaining.len() - count..]);
+            } else {
+                draws.draw_remaining(start, &remaining, fanout, stream, scratch, out);
+            }
+        } else if self.is_last {
             let count = fanout.unwrap_or(usize::MAX).min(admitted.len());
             out.extend(admitted.end - count as u32..admitted.end);
         } else {
@@ -95,6 +105,36 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn excluded_edges_are_drawn_as_if_they_did_not_exist() {
+        let times = [5, 1, 4, 1, 9, 3, 4];
+        let of = |src: &[i64], times: &[i64], is_last| {
+            let topology = Topology::from_edges(8, src, &vec![0; src.len()]).unwrap();
+            let columns = TimeColumns { edges: Some(times), ..TimeColumns::default() };
+            let sorted = Times::new(&topology, columns, is_last).unwrap();
+            (topology, sorted)
+        };
+        let (src, excluded) = ([1, 2, 3, 4, 2, 6, 7], [(0, 2), (0, 7)]);
+        let kept = [0, 2, 3, 5];
+        for is_last in [false, true] {
+            let (topology, sorted) = of(&src, &times, is_last);
+            let (cut, cut_sorted) = of(&kept.map(|e| src[e]), &kept.map(|e| times[e]), is_last);
+            for replace in [false, true] {
+                let draws = Draws { replace, weights: None };
+                for (latest, fanout) in (0..10).flat_map(|t| [Some(1), Some(2), None].map(|k| (t, k))) {
+                    let (mut scratch, mut found, mut expected) = (Scratch::default(), vec![], vec![]);
+                    let stream = || Stream::new(latest as u64);
+                    let row = (0, latest, &excluded[..]);
+                    sorted.draw((&topology, &draws), row, fanout, stream(), &mut scratch, &mut found);
+                    let row = (0, latest, &[][..]);
+                    cut_sorted.draw((&cut, &draws), row, fanout, stream(), &mut scratch, &mut expected);
+                    let expected: Vec<u32> = expected.iter().map(|&e| kept[e as usize] as u32).collect();
+                    assert_eq!(found, expected, "{is_last}, {replace}, at {latest}, fanout {fanout:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn weighted_draws_are_those_of_the_edges_that_exist() {
@@ -116,7 +156,7 @@ mod tests {
                     let (mut scratch, mut found, mut expected) = (Scratch::default(), vec![], vec![]);
                     let stream = || Stream::new(key);
                     let of = (&topology, &draws);
-                    sorted.draw(of, (0, latest), fanout, stream(), &mut scratch, &mut found);
+                    sorted.draw(of, (0, latest, &[]), fanout, stream(), &mut scratch, &mut found);
                     let row = (0, seen.len() as u64);
                     plain.draw(row, fanout, stream(), &mut scratch, &mut expected);
                     let expected: Vec<u32> = expected.iter().map(|&e| seen[e as usize] as u32).collect();

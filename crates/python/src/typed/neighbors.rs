@@ -2,13 +2,20 @@
 //! discovery, by every relation into its type.
 
 use graphmill_core::keyed;
-use graphmill_loader::{BatchKey, link::ExcludedEdges, sampler::neighbor::draw_offsets};
+use graphmill_loader::{
+    BatchKey,
+    link::ExcludedEdges,
+    sampler::neighbor::{NeighborRows, draw_offsets},
+};
 
 use super::{
     Seeds, TypedDrawn, TypedMethod, TypedScratch, TypedTopology, places::Places, subgraph::TypedEdges,
 };
 use crate::{
-    method::{draw::Draws, times::Times},
+    method::{
+        draw::{Draws, remains},
+        times::Times,
+    },
     topology::Topology,
 };
 
@@ -96,6 +103,7 @@ struct Expand<'a> {
     draws: &'a Draws,
     /// Order of the edges, and the latest time of each tree.
     times: Option<(&'a Times, &'a [i64])>,
+    /// Edges that do not exist for this batch.
     excluded: Option<&'a ExcludedEdges>,
 }
 
@@ -136,7 +144,8 @@ impl Expand<'_> {
         let graph = topology.graph();
         if self.draws.is_plain() && trees.is_none() {
             let k = self.fanout.unwrap_or(usize::MAX);
-            return draw_offsets((graph, None), k, self.of_hop, chunk, hop, (indptr, offsets))
+            let rows = NeighborRows { excluded: self.excluded, ..NeighborRows::new(graph) };
+            return draw_offsets(rows, k, self.of_hop, chunk, hop, (indptr, offsets))
                 .map_err(|e| e.to_string());
         }
         indptr.clear();
@@ -145,14 +154,21 @@ impl Expand<'_> {
         for (i, &v) in chunk.iter().enumerate() {
             let (tree, fanout) = (trees.map(|trees| trees[i]), self.fanout);
             let stream = self.stream(tree, v);
+            let excluded = self.excluded.map_or(&[][..], |excluded| excluded.sources_of(v));
             match self.times.zip(tree) {
                 Some(((times, latest), tree)) => {
-                    let seen = (v, latest[tree as usize]);
+                    let seen = (v, latest[tree as usize], excluded);
                     times.draw((topology, self.draws), seen, fanout, stream, draw, offsets);
                 }
-                None => {
+                None if excluded.is_empty() => {
                     let row = (graph.indptr()[v as usize], graph.indptr()[v as usize + 1]);
                     self.draws.draw(row, fanout, stream, draw, offsets);
+                }
+                None => {
+                    let row = (0..).zip(graph.in_neighbors(v));
+                    let remaining = row.filter(|&(_, &u)| remains(excluded, u)).map(|(place, _)| place);
+                    let (start, remaining) = (graph.indptr()[v as usize], remaining.collect::<Vec<u32>>());
+                    self.draws.draw_remaining(start, &remaining, fanout, stream, draw, offsets);
                 }
             }
             let end = u32::try_from(offsets.len());
@@ -189,9 +205,6 @@ impl Expand<'_> {
             for &offset in &offsets[indptr[i] as usize..indptr[i + 1] as usize] {
                 let e = row + u64::from(offset);
                 let u = graph.indices()[e as usize];
-                if self.excluded.is_some_and(|excluded| excluded.contains(u, v)) {
-                    continue;
-                }
                 let tree = trees.map_or(0, |trees| trees[i]);
                 let next = nodes.len() as u32;
                 let place = places.insert(relation.src, tree, u, next);

@@ -31,8 +31,26 @@ fn lists() -> Vec<(usize, usize, Vec<i64>, Vec<i64>)> {
 }
 
 fn topology() -> TypedTopology {
+    topology_without(|_, _, _| false).0
+}
+
+/// The topology without the edges that `is_out` names by relation, source and destination, and the
+/// numbers of the others among all.
+fn topology_without(is_out: impl Fn(usize, u32, u32) -> bool) -> (TypedTopology, Vec<Vec<u64>>) {
+    let (mut cut, mut kept) = (lists(), Vec::new());
+    for (r, (_, _, from, to)) in cut.iter_mut().enumerate() {
+        let stays = |&e: &usize| !is_out(r, from[e] as u32, to[e] as u32);
+        let numbers: Vec<usize> = (0..from.len()).filter(stays).collect();
+        *from = numbers.iter().map(|&e| from[e]).collect();
+        *to = numbers.iter().map(|&e| to[e]).collect();
+        kept.push(numbers.into_iter().map(|e| e as u64).collect());
+    }
+    (topology_of(cut), kept)
+}
+
+fn topology_of(lists: Vec<(usize, usize, Vec<i64>, Vec<i64>)>) -> TypedTopology {
     let types = vec![("author".to_string(), 40), ("paper".to_string(), 60)];
-    let relations = lists().into_iter().map(|(src, dst, from, to)| {
+    let relations = lists.into_iter().map(|(src, dst, from, to)| {
         let topology = Topology::bipartite(types[src].1, types[dst].1, &from, &to).unwrap();
         Relation { src, dst, topology: Arc::new(topology) }
     });
@@ -45,11 +63,14 @@ fn neighbors(fanout: &[i64]) -> TypedNeighbors {
 }
 
 fn draw(method: &dyn TypedMethod, seeds: &Seeds) -> TypedDrawn {
-    let topology = topology();
-    let (mut scratch, mut out) = (TypedScratch::new(&topology), TypedDrawn::default());
+    draw_on(&topology(), method, seeds)
+}
+
+fn draw_on(topology: &TypedTopology, method: &dyn TypedMethod, seeds: &Seeds) -> TypedDrawn {
+    let (mut scratch, mut out) = (TypedScratch::new(topology), TypedDrawn::default());
     // another batch leaves nothing behind
-    method.draw(&topology, BatchKey { batch: 9, ..KEY }, seeds, &mut scratch, &mut out).unwrap();
-    method.draw(&topology, KEY, seeds, &mut scratch, &mut out).unwrap();
+    method.draw(topology, BatchKey { batch: 9, ..KEY }, seeds, &mut scratch, &mut out).unwrap();
+    method.draw(topology, KEY, seeds, &mut scratch, &mut out).unwrap();
     out
 }
 
@@ -104,7 +125,7 @@ proptest! {
     }
 
     #[test]
-    fn batches_of_links_hold_neither_their_edges_nor_their_reverses(
+    fn batches_of_links_are_those_of_the_graph_without_their_edges_and_reverses(
         numbers in prop::collection::vec(0u64..300, 1..20),
         disjoint: bool,
         replace: bool,
@@ -122,8 +143,17 @@ proptest! {
         let positives: Vec<_> = numbers.iter().map(|&i| edges[i as usize]).collect();
         let (seeds, pairs) = links.seeds(KEY, (&positives, &[]), 2).unwrap();
         let draws = vec![Draws { replace, weights: None }; 3];
-        let drawn = draw(&TypedNeighbors { draws, ..neighbors(&[3, -1]) }, &seeds);
+        let method = TypedNeighbors { draws, ..neighbors(&[3, -1]) };
+        let drawn = draw(&method, &seeds);
         assert_edges(&drawn);
+        let (cut, kept) = topology_without(|r, u, v| {
+            positives.contains(&if r == 1 { (v, u) } else { (u, v) }) && r < 2
+        });
+        let mut expected = draw_on(&cut, &method, &Seeds { excluded: vec![], ..seeds.clone() });
+        for (relation, kept) in expected.relations.iter_mut().zip(&kept) {
+            relation.edges.iter_mut().for_each(|e| *e = kept[*e as usize]);
+        }
+        prop_assert_eq!(&drawn, &expected);
         let ends = |i: usize| {
             (drawn.nodes[0][pairs.src[i] as usize], drawn.nodes[1][pairs.dst[i] as usize])
         };

@@ -63,13 +63,23 @@ const LINE: usize = 16;
 pub(super) struct HashOrder {
     /// Hashes of the in-neighbours, ascending within a row (`E`).
     hashes: Vec<u32>,
+    hash: Numbers,
     ids: Inverse,
 }
 
 impl HashOrder {
     /// Sorts the rows of `graph` by a hash that `seed` chooses. Parallel.
     pub(super) fn new(graph: &Graph, seed: u64) -> Self {
-        let hash = Numbers::new(keyed::key(&[seed, KEY]));
+        Self::by(Numbers::new(keyed::key(&[seed, KEY])), graph)
+    }
+
+    /// The rows of `graph`, another one, in the order of the same hash. Parallel.
+    pub(super) fn of_rows(&self, graph: &Graph) -> Self {
+        Self::by(self.hash, graph)
+    }
+
+    /// Sorts the rows of `graph` by a hash.
+    fn by(hash: Numbers, graph: &Graph) -> Self {
         let mut hashes: Vec<u32> = graph.indices().par_iter().map(|&u| hash.of(u)).collect();
         let (mut tasks, mut rest) = (Vec::new(), &mut hashes[..]);
         let nodes = 0..graph.num_nodes();
@@ -84,7 +94,7 @@ impl HashOrder {
                 rows[(row[0] - ends[0]) as usize..(row[1] - ends[0]) as usize].sort_unstable();
             }
         });
-        Self { hashes, ids: Inverse::of_numbers(hash) }
+        Self { hashes, hash, ids: Inverse::of_numbers(hash) }
     }
 
     /// Checks that `graph` has as many edges as the graph that was sorted.

@@ -6,7 +6,8 @@
 //! many times as long as on all cores together. It also waits for the hops of its sampling, for the
 //! rows of other machines, beside which own rows are read, and with its update for the sum of the
 //! gradients of all machines. The [simulations](crate::sim) of one machine give the epoch. All
-//! cores share the link of their machine, so an epoch takes at least the time of its bytes.
+//! cores share the link of their machine, so an epoch takes at least the time of its bytes, and that
+//! of the work of a graph store, if there are some.
 //!
 //! # Source
 //!
@@ -24,7 +25,7 @@ use graphmill_engine::allocate::samplers::num_samplers;
 
 use crate::{
     cores::Cores,
-    network::{Epoch, Machines},
+    network::{Epoch, GRAPH_STORES, Machines},
     sim::{self, Batches, Factored, Sharing, Trainer, factored, sharing},
 };
 
@@ -35,8 +36,13 @@ impl Machines {
         let cores = self.cores.count as f64;
         let [sample, extract, train] = self.share.map(|seconds| cores * seconds);
         let talk = if self.count > 1 { cores * self.talk } else { 0.0 };
+        // all cores copy rows at the same time, each its own
+        let copy = match self.stores {
+            None => extract.max(rows),
+            Some(_) => extract + rows,
+        };
         let train = train + talk + sums / self.cores.updates.round as f64;
-        (sample + hops, Trainer { gather: 0.0, copy: extract.max(rows), train })
+        (sample + hops, Trainer { gather: 0.0, copy, train })
     }
 
     fn all_batches(&self) -> Batches {
@@ -90,18 +96,24 @@ impl Machines {
         Ok(self.simulated(factored(self.all_batches(), setting)))
     }
 
-    /// Epoch of a simulation, or of the bytes that its machine's link carries, if that is longer.
+    /// Epoch of a simulation, or of the bytes that its machine's link carries or of the work of a
+    /// graph store, if one of these is longer.
     fn simulated(&self, epoch: sim::Epoch) -> Epoch {
         let link = self.batches as f64 * self.link_seconds();
+        let stores = self.batches as f64 * self.stores.map_or(0.0, |stores| stores.work);
+        let seconds = epoch.seconds.max(link).max(stores);
+        // a stage of the simulation is the bottleneck unless another part takes the whole epoch
+        let whole = |part: f64| if part > epoch.seconds { part } else { 0.0 };
         let part = |share: f64| share * epoch.seconds;
         let extract = part(epoch.gather + epoch.copy);
         let parts = [
             ("sample", part(epoch.sample)),
             ("extract", extract),
             ("train", part(epoch.train)),
-            ("network", if link > epoch.seconds { link } else { 0.0 }),
+            ("network", whole(link)),
+            (GRAPH_STORES, whole(stores)),
         ];
-        self.epoch(epoch.seconds.max(link), &parts)
+        self.epoch(seconds, &parts)
     }
 }
 
@@ -110,14 +122,27 @@ mod tests {
     use graphmill_loader::feature::LinkOptions;
 
     use super::*;
-    use crate::{network::Wire, sim::Updates};
+    use crate::{
+        network::{Stores, Wire},
+        sim::Updates,
+    };
 
     /// Two machines, over a link without bytes.
     fn machines(cores: Cores) -> Machines {
         let network = LinkOptions { bandwidth: 1e12, latency: 0.0, ..LinkOptions::default() };
-        let wire = Wire { hops: vec![0.0], rows: 0.0, sums: 0.0, skew: 1.0 };
-        let (alone, share) = ([0.02, 0.02, 0.16], [0.01, 0.01, 0.08]);
-        Machines { count: 2, batches: 100, alone, share, talk: 0.0, wire, network, cores, cached: 0.0 }
+        let wire = Wire { hops: vec![0.0], skew: 1.0, ..Wire::default() };
+        Machines {
+            count: 2,
+            stores: None,
+            batches: 100,
+            alone: [0.02, 0.02, 0.16],
+            share: [0.01, 0.01, 0.08],
+            talk: 0.0,
+            wire,
+            network,
+            cores,
+            cached: 0.0,
+        }
     }
 
     #[test]
@@ -160,12 +185,29 @@ mod tests {
     fn the_bytes_of_all_cores_share_a_link() {
         let four = Cores { count: 4, updates: Updates { round: 4, staleness: 0 }, ..Cores::default() };
         let network = LinkOptions { bandwidth: 1e8, latency: 0.0, ..LinkOptions::default() };
-        let wire = Wire { hops: vec![0.0], rows: 4e7, sums: 0.0, skew: 1.0 };
+        let wire = Wire { hops: vec![0.0], rows: 4e7, skew: 1.0, ..Wire::default() };
         let narrow = Machines { wire, network, ..machines(four) };
         let epoch = narrow.time_sharing();
         // each machine sends half of the bytes, at 95 MB/s
         let link = 100.0 * 2e7 / 9.5e7;
         assert!((epoch.epoch_seconds - link).abs() < 1e-6 * link, "{epoch:?} {link}");
         assert_eq!(epoch.bottleneck, "network");
+    }
+
+    #[test]
+    fn an_epoch_takes_at_least_the_work_of_a_graph_store() {
+        let four = Cores { count: 4, updates: Updates { round: 4, staleness: 0 }, ..Cores::default() };
+        let of = |stores: Stores| Machines { stores: Some(stores), ..machines(four) };
+        let idle = of(Stores { count: 1, ..Stores::default() });
+        let waiting = of(Stores { count: 1, draws: 0.1, reads: 0.1, work: 0.0 });
+        let working = of(Stores { count: 1, draws: 0.0, reads: 0.0, work: 1.0 });
+        let seconds = |of: &Machines| of.time_sharing().epoch_seconds;
+        // cores wait at the same time
+        let more = seconds(&waiting) - seconds(&idle);
+        assert!(more > 0.0 && more < 100.0 * 0.2, "{more}");
+        for epoch in [working.time_sharing(), working.factored().unwrap()] {
+            assert_eq!(epoch.bottleneck, "graph stores");
+            assert!((epoch.epoch_seconds - 100.0).abs() < 1e-9, "{epoch:?}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     cache_kind::{Kind, kind, resolve_cache},
     hotness::{self, OrderedVisits, dynamic_rates, scores::counted},
     stage::Loader,
-    tiers::rows_within,
+    tiers::{CacheBytes, rows_within},
 };
 
 /// Cache of a rank in host memory for rows of other ranks.
@@ -27,7 +27,7 @@ pub struct RankCache {
     pub ratio: f64,
     /// Share of the requested rows of other ranks that it serves.
     pub hit_rate: f64,
-    /// Bytes of its rows.
+    /// Bytes of its rows and maps.
     pub bytes: f64,
 }
 
@@ -65,7 +65,8 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
             if total == 0 { 1.0 } else { hits[slots.min(ranking.len())] as f64 / total as f64 }
         }
     };
-    Ok(RankCache { ratio, hit_rate, bytes: slots as f64 * feature.row_bytes() as f64 })
+    let memory = CacheBytes::new(policy, nodes, feature.row_bytes());
+    Ok(RankCache { ratio, hit_rate, bytes: memory.bytes(slots as f64) })
 }
 
 /// Number of cached rows of `row_bytes` bytes, for a rank that owns the second of these numbers of

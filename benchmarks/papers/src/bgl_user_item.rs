@@ -145,6 +145,7 @@ pub fn user_item() -> Table {
                 network: LINK,
                 cores: Cores::default(),
                 cached: 0.0,
+                caches_on_devices: false,
             };
             let epoch_seconds = model.pipelined().epoch_seconds;
             rows.push(Row {

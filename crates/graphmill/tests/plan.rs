@@ -194,3 +194,29 @@ fn graph_stores_hold_the_parts_of_machines_that_train() {
         assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
     }
 }
+
+#[test]
+fn simulated_devices_divide_the_cores_of_each_machine() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --parts 2 --method hash --fanout 3,3 --batch-size 200");
+    let run = "plan data --partition parts --hidden 8 --fanout 3,3 --batch-size 200 --threads 2";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let empty = plan("--devices virtual:3 --cache-ratio 0");
+    assert_eq!((&empty["devices"], &plan("")["devices"]), (&3.into(), &2.into()));
+    assert_eq!(empty["strategies"].as_array().unwrap().len(), 4, "{empty}");
+    let cached = plan("--devices virtual:3 --cache degree --cache-ratio 0.1");
+    // the devices pool their caches
+    assert!((cached["cache"][0].as_f64().unwrap() - 0.3).abs() < 0.01, "{cached}");
+    assert!(cached["wire"]["rows"].as_f64() < empty["wire"]["rows"].as_f64());
+    assert_eq!(cached["refused"][0]["name"], "factored", "{cached}");
+    for (args, part) in [
+        (format!("{run} --devices virtual:2"), "add --cache-ratio, 0 for no cache"),
+        (format!("{run} --devices virtual:2 --cache-ratio 0.1 --cache lru"), "use a hotness"),
+        (format!("{run} --devices cuda:0"), "use virtual:N"),
+        ("plan data --hardware laptop --devices virtual:2".into(), "use --device-counts"),
+    ] {
+        let refused = sandbox.run(&args);
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}

@@ -1,4 +1,4 @@
-//! Strategies by device over several machines, whose devices are their cores.
+//! Strategies by device over several machines, whose devices are their cores or divide them.
 //!
 //! # Algorithm
 //!
@@ -26,12 +26,13 @@ use graphmill_engine::allocate::samplers::num_samplers;
 use crate::{
     cores::Cores,
     network::{Epoch, GRAPH_STORES, Machines},
-    sim::{self, Batches, Factored, Sharing, Trainer, factored, sharing},
+    sim::{self, Batches, Factored, Sharing, Trainer, Updates, factored, sharing},
 };
 
 impl Machines {
-    /// Seconds of a core to sample its machine's share of a batch, and those of its other stages.
-    fn of_core(&self) -> (f64, Trainer) {
+    /// Seconds of a core to sample its machine's share of a batch, and those of its other stages, with
+    /// these updates.
+    fn of_core(&self, updates: Updates) -> (f64, Trainer) {
         let [hops, rows, sums] = self.waits();
         let cores = self.cores.count as f64;
         let [sample, extract, train] = self.share.map(|seconds| cores * seconds);
@@ -41,7 +42,7 @@ impl Machines {
             None => extract.max(rows),
             Some(_) => extract + rows,
         };
-        let train = train + talk + sums / self.cores.updates.round as f64;
+        let train = train + talk + sums / updates.round as f64;
         (sample + hops, Trainer { gather: 0.0, copy, train })
     }
 
@@ -52,10 +53,10 @@ impl Machines {
     /// Epoch of `time-sharing`: every core samples and trains, with `--overlap on` beside the
     /// extraction of its next batch.
     pub fn time_sharing(&self) -> Epoch {
-        let (sample, trainer) = self.of_core();
         let devices = self.cores.count;
+        let updates = self.cores.updates_of(devices);
+        let (sample, trainer) = self.of_core(updates);
         let gathers = devices as f64;
-        let updates = self.cores.updates;
         let epoch = if self.cores.overlap {
             let trainer = Trainer { train: sample + trainer.train, ..trainer };
             factored(self.all_batches(), Factored::turns(devices, trainer, gathers, updates))
@@ -70,12 +71,21 @@ impl Machines {
     /// # Errors
     /// The reason why the cores cannot be divided like that.
     pub fn factored(&self) -> Result<Epoch, String> {
-        let (sample, trainer) = self.of_core();
-        let Cores { count, num_samplers: given, switching, updates, .. } = self.cores;
+        let Cores { count, num_samplers: given, switching, .. } = self.cores;
         let most = (count - 1).max(1);
         if given > count {
             return Err(format!("--num-samplers {given}: there are {count} cores"));
         }
+        if self.caches_on_devices && count > 1 {
+            return Err(
+                "devices that only sample hold no rows, so a prediction does not know the rows that \
+                        the others cache; use --cache-ratio 0"
+                    .into(),
+            );
+        }
+        // as in a run, which has as many batches in a round as there are devices beside its Samplers
+        let updates = self.cores.updates_of(count - given.max(1).min(count - 1));
+        let (sample, trainer) = self.of_core(updates);
         if (given == count || count == 1) && !switching {
             return Err(format!(
                 "with --switching off {count} Samplers of {count} cores leave none to train"
@@ -122,10 +132,7 @@ mod tests {
     use graphmill_loader::feature::LinkOptions;
 
     use super::*;
-    use crate::{
-        network::{Stores, Wire},
-        sim::Updates,
-    };
+    use crate::network::{Stores, Wire};
 
     /// Two machines, over a link without bytes.
     fn machines(cores: Cores) -> Machines {
@@ -142,6 +149,7 @@ mod tests {
             network,
             cores,
             cached: 0.0,
+            caches_on_devices: false,
         }
     }
 
@@ -209,5 +217,19 @@ mod tests {
             assert_eq!(epoch.bottleneck, "graph stores");
             assert!((epoch.epoch_seconds - 100.0).abs() < 1e-9, "{epoch:?}");
         }
+    }
+
+    #[test]
+    fn a_round_of_simulated_devices_has_a_batch_for_each_that_trains() {
+        let by_device = Cores { count: 4, rounds_by_device: true, ..Cores::default() };
+        let round = |round| Cores { count: 4, updates: Updates { round, staleness: 0 }, ..Cores::default() };
+        let shared = |cores| machines(cores).time_sharing();
+        assert_eq!(shared(by_device), shared(round(4)));
+        let factored = |cores: Cores| machines(Cores { num_samplers: 1, ..cores }).factored().unwrap();
+        assert_eq!(factored(by_device), factored(round(3)));
+        // which of them hold cached rows is known if all train
+        let caching = Machines { caches_on_devices: true, ..machines(by_device) };
+        assert!(caching.factored().unwrap_err().contains("use --cache-ratio 0"));
+        assert_eq!(caching.time_sharing(), shared(by_device));
     }
 }

@@ -9,7 +9,8 @@
 //! [`network`](crate::network) and [`Cores`] are the models; this module measures and counts their
 //! inputs, for every strategy that runs over machines. With `--cache-ratio` or `--host-budget` each
 //! machine caches rows of the others, which it requests less often. With `--graph-stores N`, the
-//! last `N` machines hold the parts and the others train, as in a run.
+//! last `N` machines hold the parts and the others train, as in a run. With `--devices virtual:N`,
+//! `N` simulated devices divide the cores of each machine that trains and cache rows.
 
 use graphmill_core::progress;
 use std::{fmt, sync::Arc};
@@ -21,6 +22,7 @@ use graphmill_data::{
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
     Error, Result, TrainConfig, build,
+    config::Devices,
     options::used::refuse_unused_by_all,
     partition::{RankCache, drawing_seconds, rank_cache, requests_of_ranks},
     strategy::reuse::NONE,
@@ -48,7 +50,7 @@ pub struct Cluster {
 }
 
 /// Options of a run that only predictions for several machines read.
-pub const OPTIONS: [&str; 1] = ["graph_stores"];
+pub const OPTIONS: [&str; 2] = ["graph_stores", "devices"];
 
 /// Plan for several machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,6 +66,9 @@ pub struct Report {
     /// Graph stores among the machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stores: Option<Stores>,
+    /// Devices of each machine that trains in strategies by device: its cores, or those of
+    /// `--devices`.
+    pub devices: usize,
     /// Seconds of a minibatch on one machine, by stage.
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
@@ -130,7 +135,7 @@ pub fn plan(
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
     let parameters = build::model(config, data)?.num_params();
     let of_row = build::bytes_of_row(config, data);
-    let cores = Cores::new(config, rayon::current_num_threads());
+    let threads = rayon::current_num_threads();
     let machines = Machines {
         count,
         stores: None,
@@ -140,8 +145,9 @@ pub fn plan(
         talk: 0.0,
         wire: Wire::default(),
         network: cluster.network,
-        cores,
+        cores: Cores::new(config, threads),
         cached: cache.ratio,
+        caches_on_devices: config.num_devices() > 0 && cache.ratio > 0.0,
     };
     let machines = match config.graph_stores {
         0 => {
@@ -153,7 +159,7 @@ pub fn plan(
         stores => {
             let wire = Wire::of_stores(&counted, [trainers, stores], of_row, parameters);
             let draws = drawing_seconds(config, data, &Arc::new(owners(0)?))?;
-            machines.apart(stores, wire, (&draws, read), seconds_of_byte()?)
+            machines.apart(stores, wire, (&draws, read), (threads, seconds_of_byte()?))
         }
     };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
@@ -169,6 +175,9 @@ pub fn plan(
 /// Owners of the nodes, as rank `rank` of `count` knows them in a run with these options.
 fn owners(config: &TrainConfig, dir: &PartitionDir, rank: usize, count: usize) -> Result<NodeOwnership> {
     let stores = config.graph_stores;
+    if count == 0 {
+        return Err(Error::usage("--machines 0: a run has at least one machine; use one or more"));
+    }
     NodeOwnership::with_stores(dir.book.clone(), rank, count, stores).map_err(|error| {
         Error::usage(match stores {
             0 => format!("--machines {count}: {error}"),
@@ -222,15 +231,22 @@ impl Shares {
 impl Machines {
     /// The same machines of which the last `stores` are graph stores, with traffic `wire`. A share
     /// of a batch takes one thread the seconds `draws` to draw, hop by hop, and a store the seconds
-    /// `read` to read its rows; a byte takes `of_byte` seconds to send or to receive.
+    /// `read` to read its rows. Machines have `threads` threads, and a byte takes `of_byte` seconds to
+    /// send or to receive.
     ///
     /// Sampling loses the draws, which all cores shared. The requests of all training machines
     /// arrive at the same time. A store draws each on one of its threads, and reads rows on all.
-    fn apart(self, stores: usize, wire: Wire, (draws, read): (&[f64], f64), of_byte: f64) -> Self {
+    fn apart(
+        self,
+        stores: usize,
+        wire: Wire,
+        (draws, read): (&[f64], f64),
+        (threads, of_byte): (usize, f64),
+    ) -> Self {
         let trainers = self.count - stores;
-        let [per_trainer, per_store, threads] = [trainers, stores, self.cores.count].map(|n| n as f64);
+        let turns = trainers.div_ceil(threads.max(1)) as f64;
+        let [per_trainer, per_store, threads] = [trainers, stores, threads.max(1)].map(|n| n as f64);
         let drawn: f64 = draws.iter().sum();
-        let turns = trainers.div_ceil(self.cores.count) as f64;
         let messages = wire.hops.iter().sum::<f64>() + wire.rows;
         let reads = per_trainer * read / per_store;
         let work = per_trainer * drawn / threads / per_store + reads + messages / per_store * of_byte;
@@ -273,7 +289,20 @@ pub fn plan_types(
     let cores = Cores::new(config, rayon::current_num_threads());
     let (batches, cached) = (counted.batches_per_epoch, 0.0);
     let (stores, network) = (None, cluster.network);
-    let machines = Machines { count, stores, batches, alone, share, talk, wire, network, cores, cached };
+    let caches_on_devices = false;
+    let machines = Machines {
+        count,
+        stores,
+        batches,
+        alone,
+        share,
+        talk,
+        wire,
+        network,
+        cores,
+        cached,
+        caches_on_devices,
+    };
     Ok(report((&data.name, dir.method(), count), machines, [memory_bytes, 0.0], None))
 }
 
@@ -288,6 +317,7 @@ fn check(config: &TrainConfig, given: &[&str], of_types: bool) -> Result<()> {
             name.replace('_', "-")
         )));
     }
+    check_devices(config, of_types)?;
     let run = |name: &str| TrainConfig { strategy: name.into(), ..config.clone() };
     let runs: Vec<TrainConfig> = rows_over_machines(of_types).map(|entry| run(entry.name)).collect();
     refuse_unused_by_all(&runs, given)?;
@@ -297,6 +327,29 @@ fn check(config: &TrainConfig, given: &[&str], of_types: bool) -> Result<()> {
         return Err(Error::usage(format!("--reuse {}: {reason}", config.reuse)));
     }
     Ok(())
+}
+
+/// Refuses devices whose work or caches predictions for several machines do not follow.
+fn check_devices(config: &TrainConfig, of_types: bool) -> Result<()> {
+    let refuse = |why: &str| Err(Error::usage(format!("--devices {}: {why}", config.devices)));
+    match *config.devices {
+        Devices::Cpu => Ok(()),
+        Devices::Cuda(_) => refuse(
+            "predictions for several machines measure the processor; use virtual:N, which divides its cores",
+        ),
+        Devices::Virtual(_) if of_types => {
+            refuse("predictions for several machines assume that runs on several types use the processor")
+        }
+        Devices::Virtual(_) if config.cache_ratio.0.is_none() => refuse(
+            "without --cache-ratio a run caches as many rows as the memory of its machine holds, which a \
+             prediction does not know; add --cache-ratio, 0 for no cache",
+        ),
+        Devices::Virtual(_) if config.host_budget.0 > 0 => refuse(
+            "predictions for several machines do not follow a cache in host memory behind those of devices; \
+             leave out --host-budget",
+        ),
+        Devices::Virtual(_) => Ok(()),
+    }
 }
 
 /// Report of the strategies over `machines`, which have this cache; without one the run is on
@@ -316,6 +369,7 @@ fn report(
         machines: machines.count,
         parts,
         stores: machines.stores,
+        devices: machines.cores.count,
         alone: machines.alone,
         share: machines.share,
         talk: machines.talk,

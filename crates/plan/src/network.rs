@@ -175,10 +175,12 @@ pub struct Machines {
     pub wire: Wire,
     /// Link of every machine: bytes a second each way, and latency.
     pub network: LinkOptions,
-    /// Cores of every machine.
+    /// Devices of every machine in strategies by device.
     pub cores: Cores,
     /// Share of the rows of all machines that a machine caches in front of the others.
     pub cached: f64,
+    /// True if devices hold these rows, each a share.
+    pub caches_on_devices: bool,
 }
 
 /// Predicted epoch of a strategy.
@@ -361,6 +363,7 @@ mod tests {
             network,
             cores: Cores::default(),
             cached: 0.0,
+            caches_on_devices: false,
         }
     }
 

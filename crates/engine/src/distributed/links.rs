@@ -41,6 +41,7 @@ use graphmill_distributed::numbers::{of_words, to_words};
 use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
+    cache_kind::{AUTO, draws_ahead},
     config::{
         Devices,
         link::{LINK, LinkOptions},
@@ -55,6 +56,12 @@ use crate::{
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
     check_links(config)?;
+    let policy = link_cache(&config.cache);
+    if has_cache(config) && draws_ahead(policy) {
+        let why = "its batches are drawn before training, which ranks that learn links do not do; use --cache \
+                   degree or presc-online:1, or a policy such as lru";
+        return refuse(&format!("--cache {policy}"), why);
+    }
     let LinkOptions { split_edges: split, negatives, .. } = config.own.get();
     if negatives == "existing" {
         let why =
@@ -79,11 +86,6 @@ pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
         let option = format!("--devices {}", config.devices);
         return refuse(&option, "train in one process, or leave it out");
     }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        let why =
-            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
-        return refuse("a cache", why);
-    }
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);
@@ -91,6 +93,29 @@ pub(crate) fn check_links(config: &TrainConfig) -> Result<()> {
     if config.own.get::<LinkOptions>().negatives == "file" {
         let why = "the file may differ between machines; use --negatives uniform, degree, in-batch or hard";
         return refuse("--negatives file", why);
+    }
+    Ok(())
+}
+
+/// Returns true if the options request a cache in host memory.
+fn has_cache(config: &TrainConfig) -> bool {
+    config.host_budget.0 > 0 || config.cache_ratio.0.is_some()
+}
+
+/// Name of the cache that `name` stands for in runs of ranks on links.
+pub(super) fn link_cache(name: &str) -> &str {
+    if name == AUTO { "lru" } else { name }
+}
+
+/// Refuses caches, which ranks that learn links of several types do not have.
+///
+/// # Errors
+/// Wrong usage, with the remedy.
+pub(crate) fn refuse_caches(config: &TrainConfig) -> Result<()> {
+    if has_cache(config) {
+        let why = "ranks that learn links of several types read all rows where they are; leave out \
+                   --host-budget and --cache-ratio";
+        return refuse("a cache", why);
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ use graphmill_distributed::{Collective, Messenger};
 
 pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
-pub(crate) use links::{check_links, without_edges};
+pub(crate) use links::{check_links, refuse_caches, without_edges};
 pub(crate) use ranks::LAYERS;
 pub use ranks::Ranks;
 pub(crate) use subgraphs::RankSubgraphs;

@@ -225,3 +225,35 @@ fn budgets_and_policies_size_the_caches_of_ranks() {
     let too_many = at("lru", 26_000, Some(0.6)).unwrap_err();
     assert!(too_many.contains("--cache-ratio 0.6") && too_many.contains("--host-budget 26000"), "{too_many}");
 }
+
+#[test]
+fn devices_of_a_rank_cache_own_rows_as_well() {
+    let data = data();
+    let own = owners(&data, 1);
+    let at = |devices: &str, placement: &str, cache: &str| {
+        let config = TrainConfig {
+            cache: cache.into(),
+            cache_ratio: Ratio(Some(0.2)),
+            devices: devices.parse().unwrap(),
+            placement: placement.parse().unwrap(),
+            fanout: Fanout(vec![4, 3]),
+            batch_size: 100,
+            ..Default::default()
+        };
+        rank_cache(&config, &data, &own)
+    };
+    let host = at("cpu", "interleave", "degree").unwrap();
+    let one = at("virtual:1", "interleave", "degree").unwrap();
+    // a third of the cached rows are own ones
+    assert!(
+        one.ratio == host.ratio && one.hit_rate < host.hit_rate && one.hit_rate > 0.0,
+        "{one:?} {host:?}"
+    );
+    let pool = at("virtual:2", "interleave", "degree").unwrap();
+    assert_eq!((pool.ratio, pool.bytes), (2.0 * one.ratio, 2.0 * one.bytes));
+    assert!(pool.hit_rate > one.hit_rate);
+    let private = at("virtual:2", "private", "degree").unwrap();
+    assert_eq!((private.ratio, private.hit_rate), (one.ratio, one.hit_rate));
+    let dynamic = at("virtual:2", "interleave", "lru").unwrap_err().to_string();
+    assert!(dynamic.contains("use a hotness, such as degree"), "{dynamic}");
+}

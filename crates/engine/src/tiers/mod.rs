@@ -35,7 +35,7 @@ pub(crate) use all_rows::DenseRows;
 pub(crate) use batches::Batches;
 pub use cache::CacheBytes;
 pub(crate) use cache::{map_bytes, nvidia_map_bytes, rows_within};
-pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
+pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool, pooled_rows};
 pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
 pub(crate) use joined::Joined;

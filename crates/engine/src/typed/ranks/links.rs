@@ -42,7 +42,7 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     config::link::LINK,
-    distributed::{check_links, without_edges},
+    distributed::{check_links, refuse_caches, without_edges},
     typed::{edges, links::TypedLinks, tables::Tables, task::choose},
 };
 
@@ -75,6 +75,7 @@ pub(super) fn learned(config: &TrainConfig, dir: &TypedPartitionDir) -> Result<O
 /// Refuses options and tasks of `whole` that ranks which learn links cannot follow.
 fn check(config: &TrainConfig, whole: &TypedDataset) -> Result<()> {
     check_links(config)?;
+    refuse_caches(config)?;
     if TABLE.get(&config.model).is_none() {
         let models: Vec<&str> = TABLE.iter().map(|entry| entry.name).collect();
         return Err(Error::usage(format!(

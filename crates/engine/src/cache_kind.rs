@@ -54,8 +54,8 @@ pub(crate) fn counts_training(name: &str) -> bool {
     metric(name).is_some_and(|metric| metric.counted_epochs.is_some())
 }
 
-/// Returns true if a cache called `name` is filled before training by minibatches that are drawn for
-/// that, or by their expected reads.
+/// Returns true if a cache called `name` is filled before training by minibatches that are drawn
+/// for that, or by their expected reads.
 pub(crate) fn draws_ahead(name: &str) -> bool {
     let is_of_graph = |basis: Basis| matches!(basis, Basis::Graph | Basis::Seed);
     metric(name).is_some_and(|metric| metric.counted_epochs.is_none() && !is_of_graph(metric.basis))

@@ -6,8 +6,8 @@
 //! many times as long as on all cores together. It also waits for the hops of its sampling, for the
 //! rows of other machines, beside which own rows are read, and with its update for the sum of the
 //! gradients of all machines. The [simulations](crate::sim) of one machine give the epoch. All
-//! cores share the link of their machine, so an epoch takes at least the time of its bytes, and that
-//! of the work of a graph store, if there are some.
+//! cores share the link of their machine, so an epoch takes at least the time of its bytes, and
+//! that of the work of a graph store, if there are some.
 //!
 //! # Source
 //!
@@ -30,8 +30,8 @@ use crate::{
 };
 
 impl Machines {
-    /// Seconds of a core to sample its machine's share of a batch, and those of its other stages, with
-    /// these updates.
+    /// Seconds of a core to sample its machine's share of a batch, and those of its other stages,
+    /// with these updates.
     fn of_core(&self, updates: Updates) -> (f64, Trainer) {
         let [hops, rows, sums] = self.waits();
         let cores = self.cores.count as f64;
@@ -77,13 +77,11 @@ impl Machines {
             return Err(format!("--num-samplers {given}: there are {count} cores"));
         }
         if self.caches_on_devices && count > 1 {
-            return Err(
-                "devices that only sample hold no rows, so a prediction does not know the rows that \
-                        the others cache; use --cache-ratio 0"
-                    .into(),
-            );
+            let why = "devices that only sample hold no rows, so a prediction does not know the rows that \
+                       the others cache; use --cache-ratio 0";
+            return Err(why.into());
         }
-        // as in a run, which has as many batches in a round as there are devices beside its Samplers
+        // a run has as many batches in a round as there are devices beside its Samplers
         let updates = self.cores.updates_of(count - given.max(1).min(count - 1));
         let (sample, trainer) = self.of_core(updates);
         if (given == count || count == 1) && !switching {

@@ -231,8 +231,8 @@ impl Shares {
 impl Machines {
     /// The same machines of which the last `stores` are graph stores, with traffic `wire`. A share
     /// of a batch takes one thread the seconds `draws` to draw, hop by hop, and a store the seconds
-    /// `read` to read its rows. Machines have `threads` threads, and a byte takes `of_byte` seconds to
-    /// send or to receive.
+    /// `read` to read its rows. Machines have `threads` threads, and a byte takes `of_byte` seconds
+    /// to send or to receive.
     ///
     /// Sampling loses the draws, which all cores shared. The requests of all training machines
     /// arrive at the same time. A store draws each on one of its threads, and reads rows on all.

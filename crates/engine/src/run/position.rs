@@ -215,8 +215,8 @@ impl<'a> RunPosition<'a> {
         self.state.save(&mut self.checkpoints, &self.learner, self.online.as_ref())
     }
 
-    /// Returns true if a checkpoint is due at the end of an epoch. If the ranks collect counts for it,
-    /// all of them follow the clock of rank 0.
+    /// Returns true if a checkpoint is due at the end of an epoch. If the ranks collect counts for
+    /// it, all of them follow the clock of rank 0.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -231,7 +231,8 @@ impl<'a> RunPosition<'a> {
     }
 
     /// Saves the batches trained since the last checkpoint after a failure, if the model is that of
-    /// a whole update and a checkpoint needs nothing of other ranks. The first failure is the error to report, whether or not this succeeds.
+    /// a whole update and a checkpoint needs nothing of other ranks. The first failure is the error
+    /// to report, whether or not this succeeds.
     pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
         let (epoch, batch) = (self.state.epoch, self.state.batch);
         let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);

@@ -1,4 +1,5 @@
-//! Counts of the reads of each node in the first epochs of training, and their place in checkpoints.
+//! Counts of the reads of each node in the first epochs of training, and their place in
+//! checkpoints.
 
 use std::{sync::Arc, time::Instant};
 

@@ -296,7 +296,7 @@ impl Machines {
     /// Seconds of the extraction of rows for which a machine waits for `waits` seconds. Own rows
     /// are read while remote rows are in transit. A machine without own rows copies rows `after`
     /// they have arrived.
-    pub(crate) fn extraction(&self, waits: f64, after: impl FnOnce(f64) -> f64) -> f64 {
+    fn extraction(&self, waits: f64, after: impl FnOnce(f64) -> f64) -> f64 {
         if self.stores.is_some() { after(waits) } else { waits.max(self.share[1]) }
     }
 

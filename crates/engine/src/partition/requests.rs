@@ -2,7 +2,7 @@
 //!
 //! The machine of each part trains on its own training nodes of each minibatch and samples their
 //! neighbours hop by hop. If graph stores hold the parts, the other ranks train on the seeds of a
-//! minibatch in turns. It requests the in-neighbours of a remote node from the node's owner,
+//! minibatch in turns. A rank requests the in-neighbours of a remote node from the node's owner,
 //! once per hop and requesting part; the response contains the drawn edges. Finally, it requests
 //! the feature rows of the distinct remote input nodes.
 //!

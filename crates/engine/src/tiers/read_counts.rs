@@ -198,7 +198,7 @@ mod tests {
         // of another number of ranks: the sum over these
         let two = [Tensor::of_words("reads.counts.0", &[1, 0, 2, 0]), Tensor::of_words("x", &[1, 1, 0, 0])];
         let mut of_three = ReadCounts::new(2, 4, of_rank(1));
-        of_three.restore(&[&two[..], &saved].concat()).unwrap();
+        of_three.restore(&[&two[..], &saved[..]].concat()).unwrap();
         assert_eq!(of_three.counts(), [3, 1, 4, 0]);
         for (nodes, tensors) in [(5, &saved[..]), (4, &[])] {
             let error = ReadCounts::new(2, nodes, Restart::Stored).restore(tensors).unwrap_err();

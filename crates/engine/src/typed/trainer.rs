@@ -279,7 +279,7 @@ impl<'a> TypedRun<'a> {
     }
 
     /// Fills the caches that wait for the counts of the first epochs, if these are complete.
-    fn fill_caches(&mut self, epoch: u64, learner: &mut TypedLearner<'a>) -> Result<()> {
+    fn fill_caches(&mut self, epoch: u64, learner: &TypedLearner<'a>) -> Result<()> {
         let Some(reads) = learner.reads.as_ref().filter(|reads| epoch >= reads.epochs()) else {
             return Ok(());
         };

@@ -1,8 +1,8 @@
 //! Caches of a level of memory in front of the rows of all types.
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{progress::Unit, typed::Schema};
+use graphmill_core::progress::Unit;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     feature::{
@@ -16,7 +16,7 @@ use graphmill_loader::{
 use super::{
     DEFAULT_CACHE, Rows, TypedTiers,
     nvidia::NvidiaCaches,
-    online::{LateLevel, LateTable},
+    online::{LateLevel, LateTable, mask, range_of},
     read_rows, resolve, rows,
 };
 use crate::{
@@ -84,16 +84,6 @@ impl CachedRows<'_> {
             mask(owners, scores);
         }
     }
-}
-
-/// Sets the scores of the own nodes of a type to negative infinity.
-pub(super) fn mask(owners: &NodeOwnership, scores: &mut [f64]) {
-    owners.own().for_each(|v| scores[v as usize] = f64::NEG_INFINITY);
-}
-
-/// Global ids of the nodes of type `t`.
-pub(super) fn range_of(schema: &Schema, t: usize) -> Range<usize> {
-    schema.range(t).start as usize..schema.range(t).end as usize
 }
 
 /// Subject and verb of a level in a description.

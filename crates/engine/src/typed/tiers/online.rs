@@ -15,7 +15,7 @@
 //!
 //! O(V log V) for V nodes, and a read of each cached row.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use graphmill_core::typed::Schema;
 use graphmill_distributed::NodeOwnership;
@@ -24,7 +24,6 @@ use graphmill_loader::feature::{
     cached::{Late, Level, Placement, RowFormat},
 };
 
-use super::levels::{mask, range_of};
 use crate::{
     Result,
     tiers::NewCache,
@@ -33,6 +32,16 @@ use crate::{
 
 /// Metric of the caches once they are filled: their scores are counts.
 const FILLED: &str = "presc";
+
+/// Sets the scores of the own nodes of a type to negative infinity.
+pub(super) fn mask(owners: &NodeOwnership, scores: &mut [f64]) {
+    owners.own().for_each(|v| scores[v as usize] = f64::NEG_INFINITY);
+}
+
+/// Global ids of the nodes of type `t`.
+pub(super) fn range_of(schema: &Schema, t: usize) -> Range<usize> {
+    schema.range(t).start as usize..schema.range(t).end as usize
+}
 
 /// Caches of a level, one for each type, that are empty until the first epochs are counted.
 pub(super) struct LateLevel {

@@ -127,6 +127,7 @@ pub fn user_item() -> Table {
                 rows: both(bytes_of_rows(asked(inputs), FEATURES, TableType::F32)),
                 sums: 8.0 * (many - 1.0) * parameters,
                 skew: 1.0,
+                ..Wire::default()
             };
             let batches = (TRAIN / (SHARE * many)).ceil();
             let bytes_per_batch = wire.total() / many;
@@ -135,6 +136,7 @@ pub fn user_item() -> Table {
             let talk = 0.0;
             let model = Machines {
                 count: machines,
+                stores: None,
                 batches: batches as u64,
                 alone,
                 share,
@@ -143,6 +145,7 @@ pub fn user_item() -> Table {
                 network: LINK,
                 cores: Cores::default(),
                 cached: 0.0,
+                caches_on_devices: false,
             };
             let epoch_seconds = model.pipelined().epoch_seconds;
             rows.push(Row {

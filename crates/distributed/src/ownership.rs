@@ -151,6 +151,12 @@ impl NodeOwnership {
         if self.stores == 0 { self.is_own(v) } else { i % self.num_trainers() == self.rank }
     }
 
+    /// Rank that trains on the seed `v` at position `i` of its batch ([`NodeOwnership::takes`]).
+    #[inline]
+    pub fn trainer(&self, i: usize, v: NodeId) -> usize {
+        if self.stores == 0 { self.owner(v) } else { i % self.num_trainers() }
+    }
+
     /// Number of this rank.
     pub fn rank(&self) -> usize {
         self.rank
@@ -306,6 +312,7 @@ mod tests {
         for v in 0..90 {
             let takers = books.iter().filter(|book| book.takes(v as usize, v)).map(NodeOwnership::rank);
             assert_eq!(takers.collect::<Vec<_>>(), [v as usize % 3]);
+            assert!(books.iter().all(|book| book.trainer(v as usize, v) == v as usize % 3));
         }
         assert!(books.iter().all(|book| book.trains() == (book.rank() < 3)));
         let owners = |book: NodeOwnership| (0..3).map(|part| book.owner(part)).collect::<Vec<_>>();

@@ -43,7 +43,7 @@ use crate::{
     },
     stage::Loader,
     strategy::{self, Epoch, Flow, Strategy},
-    tiers::{OnlineCounts, Presampling, counted_epochs},
+    tiers::{OnlineCounts, Presampling, Restart, counted_epochs},
 };
 
 /// Trains a model and evaluates it. Runs on the current rayon pool.
@@ -125,10 +125,13 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
     let reuses = strategy.draws_in_parts();
-    let epochs = counted_epochs(config, reuses && inputs.view.is_some())?;
-    let stores = reuses || inputs.links.is_some();
-    let online = |epochs| OnlineCounts::new(epochs, stores, &data.graph, inputs.presampling, &tables.late);
-    let online = epochs.map(online);
+    let restart = match inputs.view {
+        _ if !reuses && inputs.links.is_none() => Restart::Redraw,
+        None => Restart::Stored,
+        Some(view) => Restart::StoredByRank(view.ranks.clone()),
+    };
+    let online = |epochs| OnlineCounts::new(epochs, restart, &data.graph, inputs.presampling, &tables.late);
+    let online = counted_epochs(config)?.map(online);
     let mut trainer = Trainer {
         inputs,
         loader: &loader,
@@ -315,7 +318,7 @@ impl Trainer<'_> {
     fn record(&mut self, record: EpochRecord, flow: Flow) -> Result<()> {
         let epochs = self.inputs.config.epochs;
         self.position.end_epoch(record, self.observer)?;
-        let is_due = self.position.checkpoints.is_due_after_epoch();
+        let is_due = self.position.agree_to_save(&self.peers)?;
         if is_due || self.position.is_done(epochs) || flow == Flow::Stop {
             let clock = Instant::now();
             self.position.save()?;

@@ -270,6 +270,30 @@ fn partitions_of_older_versions_are_refused() {
     over_ranks(&TrainConfig { epochs: 1, ..ranks::config() }, &dir, 2);
 }
 
+#[test]
+fn caches_of_ranks_on_links_change_no_bit_and_reduce_traffic() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let plain = over_ranks(&config("epochs=4"), &dir, 2);
+    let remote =
+        |of: &[Summary]| -> Vec<u64> { of[0].epochs.iter().map(|epoch| epoch.traffic.remote.rows).collect() };
+    for options in [
+        "cache_ratio=0.2",
+        "cache_ratio=0.2 cache=degree strategy=pipelined allocation=1,1,1",
+        "cache_ratio=0.2 cache=presc-online:2",
+        // own rows on disk
+        "host_budget=14000 cache=fifo",
+    ] {
+        let cached = over_ranks(&config(&format!("epochs=4 {options}")), &dir, 2);
+        assert_eq!(loss_bits(&cached[0]), loss_bits(&plain[0]), "{options}");
+        assert!(remote(&cached)[3] < remote(&plain)[3], "{options}: {:?}", remote(&cached));
+        let traffic = cached[0].epochs[3].traffic;
+        assert_eq!(traffic.disk.rows > 0, options.contains("host_budget"), "{options}");
+        let is_online = options.contains("online");
+        assert_eq!(remote(&cached)[1] == remote(&plain)[1], is_online, "{options}");
+    }
+}
+
 /// Errors of two ranks.
 fn refusals(config: &TrainConfig, dir: &PartitionDir) -> Vec<String> {
     on_ranks(2, PATIENCE, |_, post| {
@@ -285,7 +309,7 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
     for (options, why) in [
         ("sampler=saint-node", "use --sampler neighbor"),
         ("reuse=layered", "--reuse layered with links"),
-        ("cache_ratio=0.5", "leave out --host-budget and --cache-ratio"),
+        ("cache_ratio=0.5 cache=presc:1", "use --cache degree or presc-online:1"),
         ("graph_stores=1", "every rank has all edges"),
         ("split_edges=time:80,10,10", "split at random"),
         ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),

@@ -158,6 +158,9 @@ fn online_counts_of_a_rank_fill_its_caches() {
         ("cache_ratio=0.2 devices=virtual:2 strategy=time-sharing", &dir, 2),
         ("cache_ratio=0.2 devices=virtual:2 strategy=factored num_samplers=1 updates=asynchronous", &dir, 2),
         (&format!("cache_ratio=0.2 devices=virtual:1 {saint}"), &dir, 2),
+        ("cache_ratio=0.2 reuse=layered super_batch=3", &dir, 3),
+        ("cache_ratio=0.2 devices=virtual:1 reuse=layered super_batch=3", &dir, 2),
+        ("cache_ratio=0.2 reuse=layered super_batch=3 graph_stores=1", &dir, 3),
     ] {
         let config = with(config(), &format!("epochs=4 model=sage cache=presc-online:2 {options}"));
         let online = train(&config, dir, size).remove(0);
@@ -229,6 +232,60 @@ fn a_resumed_rank_fills_the_rows_that_it_would_have_counted() {
     }
 }
 
+/// Parameters and counts may decide which rows batches reuse, so they cannot be counted again.
+#[test]
+fn checkpoints_of_ranks_that_reuse_rows_hold_the_counts_of_each() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    for (i, options) in [
+        "reuse=layered super_batch=3",
+        "reuse=layered super_batch=3 devices=virtual:1 strategy=pipelined allocation=1,1,1",
+        "reuse=layered super_batch=3 graph_stores=1",
+        "strategy=historical",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let base = "epochs=4 cache=presc-online:2 cache_ratio=0.2 checkpoint_batches=2";
+        let config = with(config(), &format!("{base} {options}"));
+        let whole = train(&config, &dir, 2).remove(0);
+        let batches = whole.presampling.unwrap().counted_batches / 2;
+        // while batches are counted, at the end of an epoch, and after the caches are filled
+        for updates in [batches + 2, 2 * batches, 3 * batches + 1] {
+            let path = temporary.path().join(format!("{i}-{updates}"));
+            let (epochs, drawn) = resumed(&config, &dir, &path, updates as usize);
+            assert_eq!(epochs, remote(&whole), "{options} after {updates} updates");
+            assert_eq!(drawn, 0, "{options} after {updates} updates");
+        }
+    }
+}
+
+#[test]
+fn another_number_of_ranks_continues_with_the_counts_of_all() {
+    let (data, temporary) = (data(), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let path = temporary.path().join("run");
+    let options = "epochs=4 cache=presc-online:2 cache_ratio=0.2 reuse=layered super_batch=3";
+    let config = with(config(), options);
+    let run = |size: usize, resume: bool| {
+        on_ranks(size, PATIENCE, |rank, post| {
+            let left = AtomicUsize::new(3);
+            let stop = || rank == 0 && !resume && left.fetch_sub(1, Relaxed) == 1;
+            let run = (rank == 0).then(|| match resume {
+                false => RunDir::create(&path).unwrap(),
+                true => RunDir::reopen(&path).unwrap(),
+            });
+            let context = RunContext { run: run.as_ref(), resume, observer: &mut Quiet, stop: &stop };
+            over_ranks::train(&config, &dir, post, context)
+        })
+    };
+    assert!(run(3, false).iter().all(|end| matches!(end, Err(Error::Interrupted { .. }))));
+    for summary in run(2, true).into_iter().map(Result::unwrap) {
+        let hits: Vec<u64> = summary.epochs.iter().map(|epoch| epoch.traffic.host.rows).collect();
+        assert!(hits[2] > 0 && hits[3] > 0, "{hits:?}");
+    }
+}
+
 #[test]
 fn proximity_order_lets_a_small_cache_hit_more() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
@@ -268,7 +325,6 @@ fn impossible_tiers_are_refused() {
     for (options, why) in [
         ("host_budget=9000 cache_ratio=0.9", "--cache-ratio 0.9: 810 rows of 48 bytes"),
         ("devices=virtual:1 device_budget=1000", "--device-budget 1000"),
-        ("reuse=layered cache=presc-online:1 cache_ratio=0.2", "use presc:1, which counts before training"),
     ] {
         let config = with(config(), options);
         for end in on_ranks(2, PATIENCE, |_, post| {

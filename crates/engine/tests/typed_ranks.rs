@@ -427,6 +427,40 @@ fn caches_over_ranks_change_no_bit_and_save_requests() {
 }
 
 #[test]
+fn checkpoints_hold_what_each_rank_has_counted_for_its_caches() {
+    let (data, temporary) = (data_of(40), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let plain = over_ranks(&config("model=rsage epochs=4"), &dir, 3);
+    let batches = plain[0].epochs[0].seeds.div_ceil(60);
+    let remote =
+        |of: &[Summary]| -> Vec<u64> { of[0].epochs.iter().map(|epoch| epoch.traffic.remote.rows).collect() };
+    let expected = remote(&plain);
+    for (i, options) in
+        ["cache_ratio=0.2", "devices=virtual:1 cache_ratio=0.2 strategy=pipelined"].into_iter().enumerate()
+    {
+        let config = config(&format!("model=rsage epochs=4 cache=presc-online:2 {options}"));
+        let whole = over_ranks(&config, &dir, 3);
+        assert_eq!(bits(&whole), bits(&plain), "{options}");
+        let found = remote(&whole);
+        assert_eq!(found[..2], expected[..2], "{options}");
+        assert!(found[2] < expected[2] && found[3] < expected[3], "{options}: {found:?} {expected:?}");
+        assert_eq!(whole[0].presampling.unwrap().drawn_batches, 0, "{options}");
+        for (after, size) in [(batches + 1, 3), (3 * batches + 1, 3), (batches + 1, 2)] {
+            let out = temporary.path().join(format!("run-{i}-{after}-{size}"));
+            for end in with_directory(&config, &dir, 3, &out, Some((1, after))) {
+                assert!(matches!(end, Err(Error::Interrupted { .. })), "{end:?}");
+            }
+            let resumed: Vec<Summary> =
+                with_directory(&config, &dir, size, &out, None).into_iter().map(Result::unwrap).collect();
+            if size == 3 {
+                assert_eq!(bits(&resumed), bits(&whole), "{options} {after}");
+                assert_eq!(remote(&resumed), found, "{options} {after}");
+            }
+        }
+    }
+}
+
+#[test]
 fn samplers_that_read_shares_of_batches_train_over_ranks() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
@@ -554,7 +588,6 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     for (size, options, part) in [
         (2, "sampler=saint-edge batch_size=1", "a budget of 1 nodes holds no edge"),
         (2, "cache_ratio=0.1 cache=analytic", "expects one fanout for all neighbours"),
-        (2, "cache_ratio=0.1 cache=presc-online:1", "use presc:2, which counts before training"),
         (2, "strategy=factored devices=virtual:2", "use --strategy sequential or pipelined"),
         (5, "model=rsage", "partition with --parts 5 or more"),
     ] {

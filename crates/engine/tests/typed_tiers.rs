@@ -244,6 +244,84 @@ fn sparse_and_integer_rows_stay_in_host_memory() {
     );
 }
 
+/// Rows of every epoch that caches served, the near tiers together.
+fn near(summary: &Summary) -> Vec<u64> {
+    let of = |epoch: &graphmill_engine::record::EpochRecord| {
+        let graphmill_loader::Traffic { device, peer, host, .. } = epoch.traffic;
+        if epoch.traffic.disk.rows > 0 {
+            device.rows + peer.rows + host.rows
+        } else {
+            device.rows + peer.rows
+        }
+    };
+    summary.epochs.iter().map(of).collect()
+}
+
+#[test]
+fn the_first_epochs_of_training_fill_the_caches_of_all_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let quarter = (feature_bytes(&data) / 4).to_string();
+    let epochs = ("epochs", "4");
+    let expected = results(&train(&data, &[epochs]).unwrap().0);
+    for options in [
+        &[("host_budget", &quarter[..])][..],
+        &[("cache_ratio", "0.2"), ("strategy", "pipelined")],
+        &[("devices", "virtual:1"), ("cache_ratio", "0.2")],
+        &[("devices", "virtual:2"), ("cache_ratio", "0.2"), ("placement", "replicate:0.5")],
+        &[("devices", "virtual:1"), ("cache_ratio", "0.2"), ("host_budget", &quarter), ("host_cache", "lru")],
+        &[&on_devices("factored", "virtual:2")[..], &[("cache_ratio", "0.2")][..]].concat()[..],
+    ] {
+        let with = |cache: &'static str| [options, &[epochs, ("cache", cache)][..]].concat();
+        let (online, notes) = train(&data, &with("presc-online:2")).unwrap();
+        assert_eq!(results(&online), expected, "{options:?}");
+        assert!(notes[0].contains("(presc-online:2)"), "{notes:?}");
+        let filled = notes.iter().filter(|note| note.contains("of 2 epochs were counted")).count();
+        assert_eq!(filled, 1, "{notes:?}");
+        let cost = online.presampling.unwrap();
+        assert_eq!((cost.drawn_batches, cost.counted_batches), (0, 2 * 5), "{options:?}");
+        let hits = near(&online);
+        // another cache in host memory serves reads from the first epoch on
+        if !options.contains(&("host_cache", "lru")) {
+            assert_eq!(hits[..2], [0, 0], "{options:?}");
+        }
+        assert!(hits[2] > 0 && hits[3] > 0, "{options:?}: {hits:?}");
+        // about as many as with counts of epochs before training
+        let before = near(&train(&data, &with("presc:2")).unwrap().0);
+        assert!(hits[3] * 10 > before[3] * 9, "{options:?}: {hits:?} {before:?}");
+        if options[0].1 == "factored" {
+            let rows = |epoch: usize| online.epochs[epoch].devices[1].cache_rows;
+            assert!(rows(0) == 0 && rows(2) > 0, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_resumed_run_has_the_counts_of_its_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let options =
+        [("epochs", "4"), ("devices", "virtual:1"), ("cache_ratio", "0.2"), ("cache", "presc-online:2")];
+    let config = config(&data, &options).unwrap();
+    let (whole, _) = train(&data, &options).unwrap();
+    // while batches are counted, at the end of an epoch, and after the caches are filled
+    for updates in [7, 10, 16] {
+        let path = dir.path().join(format!("run-{updates}"));
+        let left = std::sync::atomic::AtomicU64::new(updates);
+        let stop = || left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1;
+        let run = RunDir::create(&path).unwrap();
+        let context = RunContext { run: Some(&run), resume: false, observer: &mut Quiet, stop: &stop };
+        assert!(matches!(typed::train(&config, &data, context), Err(Error::Interrupted { .. })));
+        drop(run);
+        let run = RunDir::reopen(&path).unwrap();
+        let context = RunContext { run: Some(&run), resume: true, observer: &mut Quiet, stop: &|| false };
+        let resumed = typed::train(&config, &data, context).unwrap();
+        assert_eq!(results(&resumed), results(&whole), "after {updates} updates");
+        assert_eq!(near(&resumed), near(&whole), "after {updates} updates");
+        assert_eq!(resumed.presampling.map_or(0, |cost| cost.drawn_batches), 0);
+    }
+}
+
 #[test]
 fn impossible_caches_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -256,9 +334,7 @@ fn impossible_caches_are_refused_by_name() {
         error(&data, &[budget, ("cache", "analytic")])
             .starts_with("--cache analytic: hotness analytic expects")
     );
-    assert!(
-        error(&data, &[budget, ("cache", "presc-online:1")]).contains("use presc:2, which counts before")
-    );
+    assert!(error(&data, &[budget, ("cache", "presc-online:2")]).contains("--epochs 2 ends before a cache"));
     assert!(error(&data, &[budget, ("cache", "clock")]).contains("unknown policy 'clock'"));
     assert!(error(&data, &[budget, ("cache_ratio", "0.9")]).starts_with("--cache-ratio 0.9: "));
     assert!(error(&data, &[("cache", "lru")]).contains("host memory holds all rows"));

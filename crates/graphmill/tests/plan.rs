@@ -152,3 +152,71 @@ fn machines_cache_rows_of_the_others() {
         assert!(refused.status == Some(2) && refused.stderr.contains(part), "{options}: {}", refused.stderr);
     }
 }
+
+#[test]
+fn graph_stores_hold_the_parts_of_machines_that_train() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --parts 3 --method hash --fanout 3,3 --batch-size 200");
+    let run = "plan data --partition parts --hidden 8 --fanout 3,3 --batch-size 200";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let number = |plan: &serde_json::Value, path: &str| plan.pointer(path).unwrap().as_f64().unwrap();
+    let (all, apart) = (plan(""), plan("--machines 5 --graph-stores 2"));
+    assert_eq!((&all["machines"], &all["parts"]), (&3.into(), &3.into()));
+    assert_eq!((&apart["machines"], &apart["stores"]["count"]), (&5.into(), &2.into()), "{apart}");
+    assert!(all.get("stores").is_none() && number(&apart, "/stores/work") > 0.0);
+    assert!(number(&apart, "/stores/draws") > 0.0 && number(&apart, "/stores/reads") > 0.0);
+    // machines that train own no rows, and a store holds no cache
+    assert!(number(&apart, "/wire/rows") > number(&all, "/wire/rows"));
+    let [trains, stores] = ["/memory_bytes", "/store_memory_bytes"].map(|path| number(&apart, path));
+    assert!(trains < number(&all, "/memory_bytes") && stores > number(&all, "/memory_bytes"), "{apart}");
+    for epoch in apart["strategies"].as_array().unwrap() {
+        assert_eq!((&epoch["samplers"], &epoch["trainers"]), (&2.into(), &3.into()), "{epoch}");
+        assert!(epoch["epoch_seconds"].as_f64().unwrap() > 0.0, "{epoch}");
+    }
+    let cached = plan("--machines 5 --graph-stores 2 --cache degree --cache-ratio 0.2");
+    assert!(number(&cached, "/wire/rows") < number(&apart, "/wire/rows"), "{cached}");
+    // fewer machines than parts
+    let two = plan("--machines 2");
+    assert_eq!((&two["machines"], &two["parts"]), (&2.into(), &3.into()), "{two}");
+    let text = sandbox.ok(&format!("{run} --machines 5 --graph-stores 2"));
+    assert!(
+        text.contains("5 machines: 3 train, 2 graph stores") && text.contains("work of each store"),
+        "{text}"
+    );
+    for (args, part) in [
+        (format!("{run} --graph-stores 3"), "at least one rank must train"),
+        (format!("{run} --machines 9 --graph-stores 4"), "4 graph stores share 3 parts"),
+        (format!("{run} --machines 4"), "4 ranks share 3 parts"),
+        ("plan data --hardware laptop --graph-stores 1".into(), "is not partitioned"),
+    ] {
+        let refused = sandbox.run(&args);
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn simulated_devices_divide_the_cores_of_each_machine() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --parts 2 --method hash --fanout 3,3 --batch-size 200");
+    let run = "plan data --partition parts --hidden 8 --fanout 3,3 --batch-size 200 --threads 2";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let empty = plan("--devices virtual:3 --cache-ratio 0");
+    assert_eq!((&empty["devices"], &plan("")["devices"]), (&3.into(), &2.into()));
+    assert_eq!(empty["strategies"].as_array().unwrap().len(), 4, "{empty}");
+    let cached = plan("--devices virtual:3 --cache degree --cache-ratio 0.1");
+    // the devices pool their caches
+    assert!((cached["cache"][0].as_f64().unwrap() - 0.3).abs() < 0.01, "{cached}");
+    assert!(cached["wire"]["rows"].as_f64() < empty["wire"]["rows"].as_f64());
+    assert_eq!(cached["refused"][0]["name"], "factored", "{cached}");
+    for (args, part) in [
+        (format!("{run} --devices virtual:2"), "add --cache-ratio, 0 for no cache"),
+        (format!("{run} --devices virtual:2 --cache-ratio 0.1 --cache lru"), "use a hotness"),
+        (format!("{run} --devices cuda:0"), "use virtual:N"),
+        ("plan data --hardware laptop --devices virtual:2".into(), "use --device-counts"),
+    ] {
+        let refused = sandbox.run(&args);
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}

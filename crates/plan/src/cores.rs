@@ -1,4 +1,5 @@
-//! Cores of a machine as the devices of strategies by device, and the options of these.
+//! Devices of strategies by device on each of several machines: its cores, or simulated devices
+//! that divide them. The options of these strategies.
 
 use graphmill_engine::{
     TrainConfig,
@@ -7,12 +8,13 @@ use graphmill_engine::{
 
 use crate::sim::Updates;
 
-/// Cores of every machine, and the options of strategies that use them as devices.
+/// Devices of every machine, which are its cores or divide them, and the options of strategies that
+/// use them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cores {
-    /// Number of cores, at least one.
+    /// Number of devices, at least one.
     pub count: usize,
-    /// Number of cores that sample; 0 balances sampling and training.
+    /// Number of devices that sample; 0 balances sampling and training.
     pub num_samplers: usize,
     /// True if cores that have finished sampling may train.
     pub switching: bool,
@@ -20,6 +22,9 @@ pub struct Cores {
     pub overlap: bool,
     /// Batches that train on the same parameters.
     pub updates: Updates,
+    /// True if a synchronous round has a batch for each device that trains, as on simulated devices
+    /// without an option.
+    pub rounds_by_device: bool,
 }
 
 impl Default for Cores {
@@ -29,11 +34,16 @@ impl Default for Cores {
 }
 
 impl Cores {
-    /// `count` cores of runs with these options.
-    pub fn new(config: &TrainConfig, count: usize) -> Self {
+    /// Devices of runs with these options on `threads` cores.
+    pub fn new(config: &TrainConfig, threads: usize) -> Self {
+        let count = match config.num_devices() {
+            0 => threads,
+            devices => devices,
+        };
         let updates = config.own.get::<UpdateOptions>();
         // on the processor, a round without an option has one batch
-        let round = config.own.get::<RoundOptions>().batches_per_update.max(1) as u64;
+        let given = config.own.get::<RoundOptions>().batches_per_update;
+        let round = given.max(1) as u64;
         let FactoredOptions { num_samplers, switching } = config.own.get();
         Self {
             count: count.max(1),
@@ -45,6 +55,15 @@ impl Cores {
             } else {
                 Updates { round, staleness: 0 }
             },
+            rounds_by_device: config.num_devices() > 0 && given == 0 && !updates.is_asynchronous(),
+        }
+    }
+
+    /// Batches that train on the same parameters, if `trainers` devices train.
+    pub(crate) fn updates_of(&self, trainers: usize) -> Updates {
+        match self.rounds_by_device {
+            true => Updates { round: trainers.max(1) as u64, staleness: 0 },
+            false => self.updates,
         }
     }
 }

@@ -4,6 +4,7 @@
 use graphmill_engine::{
     allocate::{Cost, samplers::num_samplers, solve},
     strategy::{RoundOptions, TimeSharingOptions, Toggle, UpdateOptions},
+    tiers::CacheBytes,
 };
 
 use graphmill_loader::feature::cached::Placement;
@@ -58,7 +59,7 @@ impl Costs<'_> {
         if budget == 0.0 || bytes.features <= budget {
             return 1.0;
         }
-        (budget - bytes.maps).max(0.0) / bytes.features
+        bytes.host_cache().rows_within(budget).unwrap_or(0.0).min(1.0)
     }
 
     /// Seconds of reading the rows from a disk that neither the devices nor the host cache, if
@@ -205,7 +206,15 @@ impl Costs<'_> {
     fn largest_cache(&self, owner: &str, parts: &[(&str, f64)]) -> Result<f64, String> {
         let rows = self.profile.reuse.map(|rows| ("reused rows", rows.table));
         let parts: Vec<(&str, f64)> = parts.iter().copied().chain(rows).collect();
-        cache_ratio(owner, self.hardware.devices.memory, self.profile, &parts)
+        cache_ratio(owner, self.hardware.devices.memory, self.cache(), &parts)
+    }
+
+    /// Memory of a device's cache.
+    fn cache(&self) -> CacheBytes {
+        match self.hardware.devices.shared {
+            true => self.profile.bytes.host_cache(),
+            false => self.profile.bytes.device_cache(),
+        }
     }
 
     /// Epoch of the sequential strategy: the host samples, then one device trains.
@@ -316,7 +325,8 @@ impl Costs<'_> {
     /// finished is a standby Trainer.
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
-        let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", bytes.maps)];
+        let maps = self.cache().of_table;
+        let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", maps)];
         left("a Sampler", self.hardware.devices.memory, &sampling)?;
         // a Trainer extracts the rows of a batch while it trains on another
         let next = ("the rows of the next", bytes.next_rows());

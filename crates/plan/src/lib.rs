@@ -49,6 +49,8 @@
 //!         topology: 6.4e9,
 //!         features: 53e9,
 //!         maps: 0.0,
+//!         row_maps: 0.0,
+//!         device_maps: None,
 //!         batch_rows: 1.7e8,
 //!         next_rows: None,
 //!         batch: 1e7,
@@ -184,9 +186,9 @@ pub fn options() -> Vec<&'static str> {
 }
 
 /// Options of a run that a plan takes for a dataset of one type or of several: those of
-/// [`options`], of a request, of typed models, and the task.
+/// [`options`], of a request, of several machines, of typed models, and the task.
 pub fn all_options() -> Vec<&'static str> {
-    let mut names = [options(), Request::OPTIONS.to_vec(), vec!["task"]].concat();
+    let mut names = [options(), Request::OPTIONS.to_vec(), machines::OPTIONS.to_vec(), vec!["task"]].concat();
     let groups = graphmill_nn::typed::TABLE.groups().into_iter().flat_map(|(_, groups)| groups);
     for name in groups.flat_map(|group| group.keys()).map(|key| key.name.as_str()) {
         if !names.contains(&name) {

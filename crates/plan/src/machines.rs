@@ -8,7 +8,9 @@
 //!
 //! [`network`](crate::network) and [`Cores`] are the models; this module measures and counts their
 //! inputs, for every strategy that runs over machines. With `--cache-ratio` or `--host-budget` each
-//! machine caches rows of the others, which it requests less often.
+//! machine caches rows of the others, which it requests less often. With `--graph-stores N`, the
+//! last `N` machines hold the parts and the others train, as in a run. With `--devices virtual:N`,
+//! `N` simulated devices divide the cores of each machine that trains and cache rows.
 
 use graphmill_core::progress;
 use std::{fmt, sync::Arc};
@@ -20,8 +22,9 @@ use graphmill_data::{
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
     Error, Result, TrainConfig, build,
+    config::Devices,
     options::used::refuse_unused_by_all,
-    partition::{RankCache, rank_cache, requests},
+    partition::{RankCache, drawing_seconds, rank_cache, requests_of_ranks},
     strategy::reuse::NONE,
     typed::machines::{self as typed, MachineCosts},
 };
@@ -32,10 +35,22 @@ use crate::{
     cores::Cores,
     measure::seconds_of_batches,
     memory::gb,
-    network::{Epoch, Machines, REPLICATED_BYTES_PER_NODE, Wire},
+    network::{Epoch, Machines, REPLICATED_BYTES_PER_NODE, Stores, Wire},
     strategies::{Refused, over_machines, rows_over_machines},
     talk::seconds_of_byte,
 };
+
+/// Machines to predict for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cluster {
+    /// Number of machines, graph stores included; one per part if not given.
+    pub machines: Option<usize>,
+    /// Link of each machine.
+    pub network: LinkOptions,
+}
+
+/// Options of a run that only predictions for several machines read.
+pub const OPTIONS: [&str; 2] = ["graph_stores", "devices"];
 
 /// Plan for several machines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,21 +59,33 @@ pub struct Report {
     pub dataset: String,
     /// Partitioning method.
     pub method: String,
-    /// Number of machines, one per part.
+    /// Number of machines, graph stores included.
     pub machines: usize,
+    /// Number of parts.
+    pub parts: usize,
+    /// Graph stores among the machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stores: Option<Stores>,
+    /// Devices of each machine that trains in strategies by device: its cores, or those of
+    /// `--devices`.
+    pub devices: usize,
     /// Seconds of a minibatch on one machine, by stage.
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
     pub share: [f64; 3],
-    /// Processor seconds of a machine for serving the others, and for sending and receiving.
+    /// Processor seconds of a machine that trains for serving the others, and for sending and
+    /// receiving.
     pub talk: f64,
     /// Seconds of the network: hops, rows, sums.
     pub network: [f64; 3],
     /// Bytes of a minibatch.
     pub wire: Wire,
-    /// Memory of each machine in bytes: graph and features of its part, and the data about all
-    /// nodes.
+    /// Memory of each machine that trains in bytes: graph and features of its parts, its cache, and
+    /// the data about all nodes.
     pub memory_bytes: f64,
+    /// The same of a graph store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_memory_bytes: Option<f64>,
     /// Cache of a machine for rows of the others: its share of all rows, and of the requested rows
     /// that it serves, in the mean.
     pub cache: [f64; 2],
@@ -72,16 +99,17 @@ pub struct Report {
 }
 
 /// Measures some shares of a run with these options on this machine, counts the requests between
-/// the parts of `dir`, and predicts an epoch over one machine per part, each like this one with
-/// `--threads`. `data` is the whole dataset, and `given` names the options that the user set.
+/// the machines that share the parts of `dir`, and predicts an epoch over them, each like this one
+/// with `--threads`. `data` is the whole dataset, and `given` names the options that the user set.
 ///
 /// # Errors
-/// As for training; `dir` belongs to another dataset, or an option has no effect.
+/// As for training; `dir` belongs to another dataset, there are fewer parts than machines that hold
+/// some, or an option has no effect.
 pub fn plan(
     (config, given): (&TrainConfig, &[&str]),
     data: &Dataset,
     dir: &PartitionDir,
-    network: LinkOptions,
+    cluster: Cluster,
 ) -> Result<Report> {
     check(&TrainConfig { dataset: dir.path().display().to_string(), ..config.clone() }, given, false)?;
     if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
@@ -92,45 +120,145 @@ pub fn plan(
             dir.num_edges()
         )));
     }
-    let count = usize::from(dir.parts());
-    let mut counted = requests(config, COUNTED, data, &dir.book, &progress::Quiet)?;
-    let mean = |batches: &[[f64; 3]]| -> [f64; 3] {
-        std::array::from_fn(|stage| {
-            batches.iter().map(|batch| batch[stage]).sum::<f64>() / batches.len().max(1) as f64
-        })
-    };
-    let of_batches = |own| seconds_of_batches(config, data, own);
-    let alone = of_batches(None)?;
-    let mut slowest: Vec<[f64; 3]> = Vec::new();
-    let measured = count.min(MEASURED);
-    let mut cache = RankCache::default();
-    for rank in 0..measured {
-        let book = Arc::new(NodeOwnership::new(dir.book.clone(), rank, count)?);
-        let own = rank_cache(config, data, &book)?;
-        cache.ratio += own.ratio / measured as f64;
-        cache.hit_rate += own.hit_rate / measured as f64;
-        cache.bytes = cache.bytes.max(own.bytes);
-        let batches = of_batches(Some(book))?;
-        let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
-        slowest.resize(batches.len(), [0.0; 3]);
-        let pairs = slowest.iter_mut().zip(batches);
-        pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
-    }
-    let (alone, share) = (mean(&alone), mean(&slowest));
+    let parts = usize::from(dir.parts());
+    let count = cluster.machines.unwrap_or(parts);
+    let owners = |rank: usize| owners(config, dir, rank, count);
+    let of_rank_0 = owners(0)?;
+    let trainers = of_rank_0.num_trainers();
+    let mut counted = requests_of_ranks(config, COUNTED, data, &of_rank_0, &progress::Quiet)?;
+    drop(of_rank_0);
+    let alone = mean(&seconds_of_batches(config, data, None)?);
+    let Shares { seconds: share, cache } = Shares::measure(config, data, trainers, &owners)?;
     // rows that a machine caches are not requested
     counted.remote_rows = ((1.0 - cache.hit_rate) * counted.remote_rows as f64).round() as u64;
-    let model = build::model(config, data)?;
-    let wire = Wire::new(&counted, count, build::bytes_of_row(config, data), model.num_params());
-    // Rows for others are read like own ones; every received row was sent by another machine.
+    // Rows for others are read like own ones.
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
-    let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
-    let cores = Cores::new(config, rayon::current_num_threads());
-    let (batches, cached) = (counted.batches_per_epoch, cache.ratio);
-    let machines = Machines { count, batches, alone, share, talk, wire, network, cores, cached };
+    let parameters = build::model(config, data)?.num_params();
+    let of_row = build::bytes_of_row(config, data);
+    let threads = rayon::current_num_threads();
+    let machines = Machines {
+        count,
+        stores: None,
+        batches: counted.batches_per_epoch,
+        alone,
+        share,
+        talk: 0.0,
+        wire: Wire::default(),
+        network: cluster.network,
+        cores: Cores::new(config, threads),
+        cached: cache.ratio,
+        caches_on_devices: config.num_devices() > 0 && cache.ratio > 0.0,
+    };
+    let machines = match config.graph_stores {
+        0 => {
+            let wire = Wire::new(&counted, count, of_row, parameters);
+            // every received row was sent by another machine
+            let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
+            Machines { wire, talk, ..machines }
+        }
+        stores => {
+            let wire = Wire::of_stores(&counted, [trainers, stores], of_row, parameters);
+            let draws = drawing_seconds(config, data, &Arc::new(owners(0)?))?;
+            machines.apart(stores, wire, (&draws, read), (threads, seconds_of_byte()?))
+        }
+    };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
-    let features = 4.0 * nodes * data.features.dim as f64;
-    let memory = REPLICATED_BYTES_PER_NODE * nodes + (4.0 * edges + features) / count as f64;
-    Ok(report((&data.name, dir.method()), machines, memory + cache.bytes, Some(cache)))
+    let held = 4.0 * edges + 4.0 * nodes * data.features.dim as f64;
+    let of_all = REPLICATED_BYTES_PER_NODE * nodes;
+    let memory = match config.graph_stores {
+        0 => [of_all + held / count as f64 + cache.bytes, 0.0],
+        stores => [of_all + cache.bytes, of_all + held / stores as f64],
+    };
+    Ok(report((&data.name, dir.method(), parts), machines, memory, Some(cache)))
+}
+
+/// Owners of the nodes, as rank `rank` of `count` knows them in a run with these options.
+fn owners(config: &TrainConfig, dir: &PartitionDir, rank: usize, count: usize) -> Result<NodeOwnership> {
+    let stores = config.graph_stores;
+    if count == 0 {
+        return Err(Error::usage("--machines 0: a run has at least one machine; use one or more"));
+    }
+    NodeOwnership::with_stores(dir.book.clone(), rank, count, stores).map_err(|error| {
+        Error::usage(match stores {
+            0 => format!("--machines {count}: {error}"),
+            _ => format!("--machines {count} --graph-stores {stores}: {error}"),
+        })
+    })
+}
+
+/// Means over some batches.
+fn mean(batches: &[[f64; 3]]) -> [f64; 3] {
+    std::array::from_fn(|stage| {
+        batches.iter().map(|batch| batch[stage]).sum::<f64>() / batches.len().max(1) as f64
+    })
+}
+
+/// Shares of minibatches, measured on this machine.
+struct Shares {
+    /// Seconds of the slowest share of a batch by stage, in the mean.
+    seconds: [f64; 3],
+    /// Cache of a machine: means over the shares, and the largest number of bytes.
+    cache: RankCache,
+}
+
+impl Shares {
+    /// Measures the shares of some of the first `trainers` ranks, whose owners are `owners`.
+    fn measure(
+        config: &TrainConfig,
+        data: &Dataset,
+        trainers: usize,
+        owners: &dyn Fn(usize) -> Result<NodeOwnership>,
+    ) -> Result<Self> {
+        let mut slowest: Vec<[f64; 3]> = Vec::new();
+        let measured = trainers.min(MEASURED);
+        let mut cache = RankCache::default();
+        for rank in 0..measured {
+            let book = Arc::new(owners(rank)?);
+            let own = rank_cache(config, data, &book)?;
+            cache.ratio += own.ratio / measured as f64;
+            cache.hit_rate += own.hit_rate / measured as f64;
+            cache.bytes = cache.bytes.max(own.bytes);
+            let batches = seconds_of_batches(config, data, Some(book))?;
+            let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
+            slowest.resize(batches.len(), [0.0; 3]);
+            let pairs = slowest.iter_mut().zip(batches);
+            pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
+        }
+        Ok(Self { seconds: mean(&slowest), cache })
+    }
+}
+
+impl Machines {
+    /// The same machines of which the last `stores` are graph stores, with traffic `wire`. A share
+    /// of a batch takes one thread the seconds `draws` to draw, hop by hop, and a store the seconds
+    /// `read` to read its rows. Machines have `threads` threads, and a byte takes `of_byte` seconds
+    /// to send or to receive.
+    ///
+    /// Sampling loses the draws, which all cores shared. The requests of all training machines
+    /// arrive at the same time. A store draws each on one of its threads, and reads rows on all.
+    fn apart(
+        self,
+        stores: usize,
+        wire: Wire,
+        (draws, read): (&[f64], f64),
+        (threads, of_byte): (usize, f64),
+    ) -> Self {
+        let trainers = self.count - stores;
+        let turns = trainers.div_ceil(threads.max(1)) as f64;
+        let [per_trainer, per_store, threads] = [trainers, stores, threads.max(1)].map(|n| n as f64);
+        let drawn: f64 = draws.iter().sum();
+        let messages = wire.hops.iter().sum::<f64>() + wire.rows;
+        let reads = per_trainer * read / per_store;
+        let work = per_trainer * drawn / threads / per_store + reads + messages / per_store * of_byte;
+        let [sample, gather, train] = self.share;
+        Self {
+            stores: Some(Stores { count: stores, draws: turns * drawn / per_store, reads, work }),
+            share: [(sample - drawn / threads).max(0.0), gather, train],
+            talk: (messages + 2.0 * wire.sums) / per_trainer * of_byte,
+            wire,
+            ..self
+        }
+    }
 }
 
 /// Predicts an epoch on several types over one machine per part of `dir`, as [`plan`] does on one
@@ -142,10 +270,16 @@ pub fn plan_types(
     (config, given): (&TrainConfig, &[&str]),
     data: &TypedDataset,
     dir: &TypedPartitionDir,
-    network: LinkOptions,
+    cluster: Cluster,
 ) -> Result<Report> {
     check(config, given, true)?;
     let count = usize::from(dir.parts());
+    if let Some(machines) = cluster.machines.filter(|&machines| machines != count) {
+        return Err(Error::usage(format!(
+            "--machines {machines}: predictions on several types have one machine per part; partition with \
+             --parts {machines}, or leave the option out"
+        )));
+    }
     let costs = typed::measure(config, data, dir, COUNTED)?;
     let MachineCosts { requests: counted, words, types, alone, share, parameters, memory_bytes } = costs;
     let mut wire = Wire::new(&counted, count, 0, parameters);
@@ -154,8 +288,22 @@ pub fn plan_types(
     let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
     let cores = Cores::new(config, rayon::current_num_threads());
     let (batches, cached) = (counted.batches_per_epoch, 0.0);
-    let machines = Machines { count, batches, alone, share, talk, wire, network, cores, cached };
-    Ok(report((&data.name, dir.method()), machines, memory_bytes, None))
+    let (stores, network) = (None, cluster.network);
+    let caches_on_devices = false;
+    let machines = Machines {
+        count,
+        stores,
+        batches,
+        alone,
+        share,
+        talk,
+        wire,
+        network,
+        cores,
+        cached,
+        caches_on_devices,
+    };
+    Ok(report((&data.name, dir.method(), count), machines, [memory_bytes, 0.0], None))
 }
 
 /// Refuses options that predictions for several machines do not follow, on several types if
@@ -169,6 +317,7 @@ fn check(config: &TrainConfig, given: &[&str], of_types: bool) -> Result<()> {
             name.replace('_', "-")
         )));
     }
+    check_devices(config, of_types)?;
     let run = |name: &str| TrainConfig { strategy: name.into(), ..config.clone() };
     let runs: Vec<TrainConfig> = rows_over_machines(of_types).map(|entry| run(entry.name)).collect();
     refuse_unused_by_all(&runs, given)?;
@@ -180,12 +329,35 @@ fn check(config: &TrainConfig, given: &[&str], of_types: bool) -> Result<()> {
     Ok(())
 }
 
+/// Refuses devices whose work or caches predictions for several machines do not follow.
+fn check_devices(config: &TrainConfig, of_types: bool) -> Result<()> {
+    let refuse = |why: &str| Err(Error::usage(format!("--devices {}: {why}", config.devices)));
+    match *config.devices {
+        Devices::Cpu => Ok(()),
+        Devices::Cuda(_) => refuse(
+            "predictions for several machines measure the processor; use virtual:N, which divides its cores",
+        ),
+        Devices::Virtual(_) if of_types => {
+            refuse("predictions for several machines assume that runs on several types use the processor")
+        }
+        Devices::Virtual(_) if config.cache_ratio.0.is_none() => refuse(
+            "without --cache-ratio a run caches as many rows as the memory of its machine holds, which a \
+             prediction does not know; add --cache-ratio, 0 for no cache",
+        ),
+        Devices::Virtual(_) if config.host_budget.0 > 0 => refuse(
+            "predictions for several machines do not follow a cache in host memory behind those of devices; \
+             leave out --host-budget",
+        ),
+        Devices::Virtual(_) => Ok(()),
+    }
+}
+
 /// Report of the strategies over `machines`, which have this cache; without one the run is on
-/// several types.
+/// several types. `memory` is that of a machine that trains, and of a graph store.
 fn report(
-    (dataset, method): (&str, &str),
+    (dataset, method, parts): (&str, &str, usize),
     machines: Machines,
-    memory_bytes: f64,
+    memory: [f64; 2],
     cache: Option<RankCache>,
 ) -> Report {
     let (strategies, refused) = over_machines(&machines, cache.is_none());
@@ -195,11 +367,15 @@ fn report(
         dataset: dataset.to_string(),
         method: method.to_string(),
         machines: machines.count,
+        parts,
+        stores: machines.stores,
+        devices: machines.cores.count,
         alone: machines.alone,
         share: machines.share,
         talk: machines.talk,
         network: machines.network_seconds(),
-        memory_bytes,
+        memory_bytes: memory[0],
+        store_memory_bytes: machines.stores.map(|_| memory[1]),
         recommended: quickest.map(|epoch| epoch.name),
         wire: machines.wire,
         cache: [ratio, hit_rate],
@@ -218,19 +394,40 @@ impl fmt::Display for Report {
         let stages =
             |of: &[f64; 3]| format!("sample {}, gather {}, train {}", ms(of[0]), ms(of[1]), ms(of[2]));
         let [hops, rows, sums] = self.network;
-        writeln!(f, "{} in {} parts by {}", self.dataset, self.machines, self.method)?;
+        writeln!(f, "{} in {} parts by {}", self.dataset, self.parts, self.method)?;
+        if let Some(stores) = &self.stores {
+            let trainers = self.machines - stores.count;
+            writeln!(f, "{} machines: {trainers} train, {} graph stores", self.machines, stores.count)?;
+        } else if self.machines != self.parts {
+            writeln!(f, "{} machines", self.machines)?;
+        }
         writeln!(f, "a batch on one machine: {}", stages(&self.alone))?;
         writeln!(f, "its slowest share:      {}", stages(&self.share))?;
         writeln!(f, "messages on its cores:  {}", ms(self.talk))?;
+        if let Some(Stores { draws, reads, work, .. }) = self.stores {
+            writeln!(f, "it waits for stores:    draws {}, reads {}", ms(draws), ms(reads))?;
+            writeln!(f, "work of each store:     {}", ms(work))?;
+        }
         writeln!(f, "the network: hops {}, rows {}, sums {}", ms(hops), ms(rows), ms(sums))?;
         let [asked, read, summed] = [self.wire.hops.iter().sum(), self.wire.rows, self.wire.sums]
             .map(|b: f64| gb(b / self.machines as f64));
-        writeln!(f, "out of each machine: {asked} for neighbours, {read} for rows, {summed} for sums")?;
+        let whose = if self.stores.is_some() { "a machine, in the mean" } else { "each machine" };
+        writeln!(f, "out of {whose}: {asked} for neighbours, {read} for rows, {summed} for sums")?;
         let [ratio, served] = self.cache.map(|share| 100.0 * share);
         if ratio > 0.0 {
             writeln!(f, "its cache: {ratio:.1} % of all rows, {served:.1} % of the requests for others")?;
         }
-        writeln!(f, "memory of each machine: {}\n", gb(self.memory_bytes))?;
+        match self.store_memory_bytes {
+            None => writeln!(f, "memory of each machine: {}\n", gb(self.memory_bytes))?,
+            Some(of_store) => {
+                let trains = gb(self.memory_bytes);
+                writeln!(
+                    f,
+                    "memory of a machine that trains: {trains}, of a graph store: {}\n",
+                    gb(of_store)
+                )?;
+            }
+        }
         writeln!(f, "{:<12} {:>9} {:>12}  bottleneck", "strategy", "epoch, s", "efficiency")?;
         for row in &self.strategies {
             let (seconds, efficiency) = (row.epoch_seconds, row.efficiency);

@@ -45,8 +45,6 @@ const ROUNDS: [usize; 2] = [1, 5];
 const ROUND: u64 = 16;
 /// Margin by which later batches may be larger.
 pub(crate) const MARGIN: f64 = 1.1;
-/// Bytes per node of a cache's maps.
-pub(crate) const MAPS: f64 = 8.0;
 /// Cache sizes whose hit rates are measured.
 pub(crate) const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
 /// Default cache policy.
@@ -118,14 +116,17 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
         bytes: Sizes {
             topology: topology(data),
             features: parts.feature.row_bytes() as f64 * data.num_nodes() as f64,
-            maps: MAPS * data.num_nodes() as f64,
+            maps: 0.0,
+            row_maps: 0.0,
+            device_maps: None,
             batch_rows: held.rows,
             next_rows: Some(step.rows as f64),
             batch: held.blocks,
             sample: MARGIN * sampling.max(held.blocks),
             train: step.bytes as f64,
             parameters: 4.0 * stages.learner.model.num_params() as f64,
-        },
+        }
+        .with_maps(policy(config), &[(data.num_nodes(), parts.feature.row_bytes())])?,
         hit_rates: hit_rates(config, data, plan.as_ref())?,
         reuse: reused.map(|(costs, _)| costs),
         layered: None,
@@ -321,9 +322,14 @@ pub(crate) fn last(train: usize, batch: usize, count: u64) -> f64 {
     }
 }
 
+/// Policy of the caches of a run.
+pub(crate) fn policy(config: &TrainConfig) -> &str {
+    if config.cache == "auto" { POLICY } else { &config.cache }
+}
+
 /// Hit rates of caches by the policy of `--cache`.
 fn hit_rates(config: &TrainConfig, data: &Dataset, reuse: Option<&ReusePlan>) -> Result<Vec<HitRate>> {
-    let policy = if config.cache == "auto" { POLICY } else { &config.cache };
+    let policy = policy(config);
     let options = hotness::Options {
         train: config.clone(),
         policies: vec![policy.into()],

@@ -1,23 +1,23 @@
 //! Memory left by a device's data for cached rows.
 
-use crate::profile::Profile;
+use graphmill_engine::tiers::CacheBytes;
 
 /// Share of all feature rows that `memory` bytes hold beside `parts`, pairs of a name and its
-/// bytes.
+/// bytes. The rows of `cache` are shares of the whole table.
 ///
 /// # Errors
 /// The parts alone do not fit; the error lists them, the largest first.
 pub(crate) fn cache_ratio(
     owner: &str,
     memory: u64,
-    profile: &Profile,
+    cache: CacheBytes,
     parts: &[(&str, f64)],
 ) -> Result<f64, String> {
-    let left = left(owner, memory, parts)? - profile.bytes.maps;
-    if profile.bytes.features == 0.0 {
+    let left = left(owner, memory, parts)?;
+    if cache.of_row == 0.0 {
         return Ok(1.0);
     }
-    Ok((left / profile.bytes.features).clamp(0.0, 1.0))
+    Ok(cache.rows_within(left).unwrap_or(0.0).min(1.0))
 }
 
 /// Bytes that `parts` leave of `memory`.

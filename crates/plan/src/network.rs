@@ -11,6 +11,12 @@
 //! cost processor time. Sums are sent before queued frames and wait only for those already in
 //! flight, and own rows are read while remote rows are in transit.
 //!
+//! If some machines are [graph stores](Stores), the others train on shares of a batch without own
+//! rows. Their requests leave and their replies enter fewer links, so the busiest link is that of a
+//! store or of a training machine, whichever are fewer. A hop also waits for the draws of the
+//! stores, which draw a request on one thread, and rows for their reading. In `pipelined` the work
+//! of a store for all training machines is one more part of the maximum.
+//!
 //! # Source
 //!
 //! Ours.
@@ -22,7 +28,7 @@
 //! # Deviations
 //!
 //! The model omits the loading before the first epoch, evaluation, and the overlap of sums with the
-//! backward pass.
+//! backward pass. All graph stores have equal work.
 
 use graphmill_core::matrix::TableType;
 use graphmill_distributed::{
@@ -40,6 +46,9 @@ const PAYLOAD: f64 = 0.95;
 /// Software latency of a message in seconds: the threads on both sides poll for messages.
 const POLL_LATENCY: f64 = 150e-6;
 
+/// Name of the work of graph stores among the parts of an epoch.
+pub(crate) const GRAPH_STORES: &str = "graph stores";
+
 /// Bytes per node of the whole graph on every machine: row starts, labels, the ownership map,
 /// degrees.
 pub const REPLICATED_BYTES_PER_NODE: f64 = 8.0 + 4.0 + 2.2 + 4.0;
@@ -51,9 +60,13 @@ pub struct Wire {
     pub hops: Vec<f64>,
     /// Bytes of row requests and replies.
     pub rows: f64,
+    /// Bytes of the requests among them: hop by hop, then for rows. Only [`Stores`] need them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<f64>,
     /// Bytes of gradient sums.
     pub sums: f64,
-    /// Ratio of the busiest direction of a machine in a minibatch to the mean, for hops and rows.
+    /// Ratio of the busiest direction of a machine in a minibatch to the mean, for hops and rows;
+    /// with graph stores, to the mean over the stores or the others, whichever are fewer.
     pub skew: f64,
 }
 
@@ -78,7 +91,39 @@ impl Wire {
         Self {
             hops: counted.hops.iter().map(hop).collect(),
             rows: headers(no_rows) + rows * (4 + bytes_of_row) as f64,
+            requests: Vec::new(),
             sums: 2.0 * (parts - 1) as f64 * 4.0 * parameters as f64,
+            skew: counted.skew,
+        }
+    }
+
+    /// The same over `trainers` machines that request all rows and neighbours of `stores` graph
+    /// stores, and sum gradients among themselves. A hop is one request to each store, also if
+    /// training machines draw from lists.
+    pub fn of_stores(
+        counted: &CrossRequests,
+        [trainers, stores]: [usize; 2],
+        bytes_of_row: usize,
+        parameters: usize,
+    ) -> Self {
+        let batches = counted.batches.max(1) as f64;
+        let pairs = (trainers * stores) as f64;
+        let hop = |of: &Hop| {
+            let [request, reply] = bytes_of_a_hop(0, 0, false).map(|bytes| pairs * bytes as f64);
+            let (nodes, edges) = (4.0 * of.requests as f64, 4.0 * of.edges as f64);
+            [request + nodes / batches, reply + (nodes + edges) / batches]
+        };
+        let [request, reply] = bytes_of_rows(1, 0, TableType::F32).map(|bytes| pairs * bytes as f64);
+        let rows = counted.remote_rows as f64 / batches;
+        let mut exchanges: Vec<[f64; 2]> = counted.hops.iter().map(hop).collect();
+        exchanges.push([request + 4.0 * rows, reply + rows * bytes_of_row as f64]);
+        let both = |exchange: &[f64; 2]| exchange[0] + exchange[1];
+        let hops = counted.hops.len();
+        Self {
+            hops: exchanges[..hops].iter().map(both).collect(),
+            rows: both(&exchanges[hops]),
+            requests: exchanges.iter().map(|exchange| exchange[0]).collect(),
+            sums: 2.0 * trainers.saturating_sub(1) as f64 * 4.0 * parameters as f64,
             skew: counted.skew,
         }
     }
@@ -97,27 +142,45 @@ impl Wire {
     }
 }
 
+/// Machines that hold the graph for the others and do not train: the graph stores of BGL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Stores {
+    /// Number of graph stores.
+    pub count: usize,
+    /// Seconds of a minibatch in which training machines wait for the draws of the stores.
+    pub draws: f64,
+    /// Seconds of a minibatch in which training machines wait until the stores have read its rows.
+    pub reads: f64,
+    /// Seconds in which a store works for a minibatch, on all of its cores.
+    pub work: f64,
+}
+
 /// Input of a prediction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machines {
-    /// Number of machines.
+    /// Number of machines, graph stores included.
     pub count: usize,
+    /// Graph stores among them, if some machines do not train.
+    pub stores: Option<Stores>,
     /// Minibatches of an epoch.
     pub batches: u64,
     /// Seconds of a whole minibatch on a single machine: sampling, gathering, training.
     pub alone: [f64; 3],
-    /// Seconds of the slowest share.
+    /// Seconds of the slowest share. With graph stores, sampling is without their draws.
     pub share: [f64; 3],
-    /// Processor seconds of a machine for serving the others, and for sending and receiving.
+    /// Processor seconds of a machine that trains for serving the others, and for sending and
+    /// receiving.
     pub talk: f64,
     /// Traffic of a minibatch.
     pub wire: Wire,
     /// Link of every machine: bytes a second each way, and latency.
     pub network: LinkOptions,
-    /// Cores of every machine.
+    /// Devices of every machine in strategies by device.
     pub cores: Cores,
     /// Share of the rows of all machines that a machine caches in front of the others.
     pub cached: f64,
+    /// True if devices hold these rows, each a share.
+    pub caches_on_devices: bool,
 }
 
 /// Predicted epoch of a strategy.
@@ -130,11 +193,11 @@ pub struct Epoch {
     /// Time of one machine relative to the summed time of all machines.
     pub efficiency: f64,
     /// Longest part: `network`, a stage with its waiting time, or the `work` of all stages on the
-    /// same cores.
+    /// same cores, or the `graph stores`.
     pub bottleneck: &'static str,
-    /// Number of machines that sample: all of them.
+    /// Number of machines that sample: the graph stores, or all.
     pub samplers: usize,
-    /// Number of machines that train: all of them.
+    /// Number of machines that train: all that are not graph stores.
     pub trainers: usize,
     /// Share of the rows of all machines that a machine caches in front of the others.
     pub cache_ratio: f64,
@@ -152,19 +215,43 @@ impl Machines {
         2.0 * (self.network.latency + POLL_LATENCY)
     }
 
+    /// Number of machines that train.
+    pub fn num_trainers(&self) -> usize {
+        self.count - self.stores.map_or(0, |stores| stores.count).min(self.count)
+    }
+
+    /// Bytes in the busiest direction of a link in an exchange of `bytes` bytes, of which
+    /// `requests` ask for the others: a machine of both kinds sends both.
+    fn busiest(&self, bytes: f64, requests: f64) -> f64 {
+        let fewest = match self.stores {
+            None => return self.wire.skew * bytes / self.count as f64,
+            Some(stores) => stores.count.min(self.num_trainers()).max(1),
+        };
+        self.wire.skew * requests.max(bytes - requests) / fewest as f64
+    }
+
     /// Seconds of the network in a minibatch on an idle network: hops, rows, sums.
     pub fn network_seconds(&self) -> [f64; 3] {
-        let (trip, skew) = (self.trip(), self.wire.skew);
-        let each = |bytes: f64| trip + self.on_link(bytes / self.count as f64);
-        let hops = self.wire.hops.iter().map(|&of| each(skew * of)).sum();
-        [hops, each(skew * self.wire.rows), each(self.wire.sums)]
+        let Wire { hops, rows, requests, sums, .. } = &self.wire;
+        let each = |bytes: f64| self.trip() + self.on_link(bytes);
+        let asked = |i: usize| requests.get(i).copied().unwrap_or_default();
+        let of_hops = hops.iter().enumerate().map(|(i, &bytes)| each(self.busiest(bytes, asked(i)))).sum();
+        let of_rows = each(self.busiest(*rows, asked(hops.len())));
+        [of_hops, of_rows, each(sums / self.num_trainers().max(1) as f64)]
     }
 
     /// Epoch of `sequential`: work and network alternate.
     pub fn sequential(&self) -> Epoch {
         let [sample, extract, train] = self.share;
         let network = self.waits();
-        let parts = [("sample", sample), ("extract", extract), ("train", train), ("network", sum(&network))];
+        let served = self.stores.map_or(0.0, |stores| stores.draws + stores.reads);
+        let parts = [
+            ("sample", sample),
+            ("extract", extract),
+            ("train", train),
+            ("network", sum(&network) - served),
+            (GRAPH_STORES, served),
+        ];
         self.epoch(self.batches as f64 * self.alternating(&network), &parts)
     }
 
@@ -182,9 +269,9 @@ impl Machines {
             ("work", work),
             ("network", link),
             ("sample", stage(sample, network[0])),
-            // Own rows are read while remote rows are in transit.
-            ("extract", network[1].max(extract)),
+            ("extract", self.extraction(network[1], |waits| stage(extract, waits))),
             ("train", stage(train, network[2] + before)),
+            (GRAPH_STORES, self.stores.map_or(0.0, |stores| stores.work)),
         ];
         // The first batch passes through all stages without overlap.
         let slowest = longest(&parts).1;
@@ -198,15 +285,26 @@ impl Machines {
         if self.count > 1 { sum(&self.network_seconds()) - trips } else { 0.0 }
     }
 
-    /// Seconds of the network in a minibatch; zero for a single machine.
+    /// Seconds in which a machine waits for the network and for graph stores in a minibatch: for
+    /// hops, rows and sums; zero for a single machine.
     pub(crate) fn waits(&self) -> [f64; 3] {
-        if self.count > 1 { self.network_seconds() } else { [0.0; 3] }
+        let [hops, rows, sums] = if self.count > 1 { self.network_seconds() } else { [0.0; 3] };
+        let Stores { draws, reads, .. } = self.stores.unwrap_or_default();
+        [hops + draws, rows + reads, sums]
     }
 
-    /// Seconds of a minibatch in which work and network alternate; own rows are read while remote
-    /// rows are in transit.
+    /// Seconds of the extraction of rows for which a machine waits for `waits` seconds. Own rows
+    /// are read while remote rows are in transit. A machine without own rows copies rows `after`
+    /// they have arrived.
+    fn extraction(&self, waits: f64, after: impl FnOnce(f64) -> f64) -> f64 {
+        if self.stores.is_some() { after(waits) } else { waits.max(self.share[1]) }
+    }
+
+    /// Seconds of a minibatch in which work and network alternate.
     fn alternating(&self, network: &[f64; 3]) -> f64 {
-        sum(&self.share) + sum(network) - self.share[1].min(network[1])
+        let extract = self.share[1];
+        let rows = self.extraction(network[1], |waits| waits + extract);
+        sum(&self.share) - extract + sum(network) - network[1] + rows
     }
 
     /// Creates an epoch of `seconds`, with the longest part as its bottleneck.
@@ -216,8 +314,8 @@ impl Machines {
             epoch_seconds: seconds,
             efficiency: sum(&self.alone) * self.batches as f64 / (self.count as f64 * seconds),
             bottleneck: longest(parts).0,
-            samplers: self.count,
-            trainers: self.count,
+            samplers: self.stores.map_or(self.count, |stores| stores.count),
+            trainers: self.num_trainers(),
             cache_ratio: self.cached,
         }
     }
@@ -252,10 +350,11 @@ mod tests {
     }
 
     fn machines(bandwidth: f64, latency: f64) -> Machines {
-        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6, skew: 1.0 };
+        let wire = Wire { hops: vec![4e5, 4e6], rows: 3.6e7, sums: 4e6, skew: 1.0, ..Wire::default() };
         let network = LinkOptions { bandwidth, latency, ..LinkOptions::default() };
         Machines {
             count: 4,
+            stores: None,
             batches: 100,
             alone: [0.04, 0.04, 0.16],
             share: [0.01, 0.01, 0.05],
@@ -264,6 +363,7 @@ mod tests {
             network,
             cores: Cores::default(),
             cached: 0.0,
+            caches_on_devices: false,
         }
     }
 
@@ -361,7 +461,7 @@ mod tests {
     #[test]
     fn training_that_waits_for_sums_is_a_bottleneck() {
         // Almost only sums on the link: little else is in flight.
-        let wire = Wire { hops: vec![0.0], rows: 4e4, sums: 4e7, skew: 1.0 };
+        let wire = Wire { hops: vec![0.0], rows: 4e4, sums: 4e7, skew: 1.0, ..Wire::default() };
         let sums = Machines { wire, ..machines(1e8, 1e-4) };
         let epochs = sums.predict();
         let [_, _, summing] = sums.network_seconds();
@@ -370,5 +470,80 @@ mod tests {
         assert_eq!(epochs[1].bottleneck, "train");
         let expected = 100.0 * batch..100.0 * batch + 0.05;
         assert!(expected.contains(&epochs[1].epoch_seconds), "{expected:?} {}", epochs[1].epoch_seconds);
+    }
+
+    /// Three machines that train, and one graph store, with these seconds of a store.
+    fn apart(stores: Stores) -> Machines {
+        let requests = vec![1e5, 1e6, 1e6];
+        let of_all = machines(1e8, 1e-4);
+        Machines { stores: Some(stores), wire: Wire { requests, ..of_all.wire.clone() }, ..of_all }
+    }
+
+    #[test]
+    fn replies_of_graph_stores_share_the_fewer_links() {
+        let one = apart(Stores { count: 1, ..Stores::default() });
+        let trip = 2.0 * (1e-4 + POLL_LATENCY);
+        let [hops, rows, sums] = one.network_seconds();
+        // all replies leave the only store, at 95 MB/s
+        assert!((hops - 2.0 * trip - (3e5 + 3e6) / 9.5e7).abs() < 1e-9, "{hops}");
+        assert!((rows - trip - 3.5e7 / 9.5e7).abs() < 1e-9, "{rows}");
+        // three machines sum gradients
+        assert!((sums - trip - 4e6 / 3.0 / 9.5e7).abs() < 1e-9, "{sums}");
+        // two stores answer two machines over two links each
+        let two = apart(Stores { count: 2, ..Stores::default() });
+        assert!((two.network_seconds()[1] - trip - 1.75e7 / 9.5e7).abs() < 1e-9);
+        // more requests than replies
+        let wire = Wire { requests: vec![1e5, 1e6, 3e7], ..one.wire.clone() };
+        let asking = Machines { wire, ..one.clone() };
+        assert!((asking.network_seconds()[1] - trip - 3e7 / 9.5e7).abs() < 1e-9);
+        let [sequential, pipelined] = one.predict();
+        assert_eq!((sequential.samplers, sequential.trainers), (1, 3));
+        assert_eq!((sequential.bottleneck, pipelined.bottleneck), ("network", "network"));
+        // the store counts as a machine
+        let seconds = sequential.epoch_seconds;
+        assert!((sequential.efficiency - 0.24 * 100.0 / (4.0 * seconds)).abs() < 1e-12);
+        let batch = 0.07 + hops + rows + sums;
+        assert!((seconds - 100.0 * batch).abs() < 1e-6, "no own rows are read beside the network");
+    }
+
+    #[test]
+    fn machines_wait_for_the_draws_and_reads_of_graph_stores() {
+        let quick = Machines { network: machines(1e11, 1e-6).network, ..apart(Stores::default()) };
+        let with = |draws, reads, work| {
+            let stores = Some(Stores { count: 1, draws, reads, work });
+            Machines { stores, ..quick.clone() }.predict()
+        };
+        let (idle, serving) = (with(0.0, 0.0, 0.0), with(0.02, 0.03, 0.0));
+        let more = serving[0].epoch_seconds - idle[0].epoch_seconds;
+        assert!((more - 100.0 * 0.05).abs() < 1e-6, "{more}");
+        assert_eq!((idle[0].bottleneck, with(0.05, 0.03, 0.0)[0].bottleneck), ("train", "graph stores"));
+        // the pipeline hides waiting, until a store is the slowest part
+        let hidden = serving[1].epoch_seconds - idle[1].epoch_seconds;
+        assert!(hidden < 0.5 * more, "{hidden}");
+        let slow = &with(0.02, 0.03, 0.2)[1];
+        assert_eq!(slow.bottleneck, "graph stores");
+        assert!(slow.epoch_seconds >= 100.0 * 0.2 && slow.epoch_seconds < 100.0 * 0.2 + 0.2, "{slow:?}");
+    }
+
+    #[test]
+    fn traffic_of_stores_is_that_of_their_messages() {
+        let hop = Hop { nodes: 20, requests: 20, edges: 60, is_step: false };
+        let counted = CrossRequests {
+            batches: 2,
+            hops: vec![hop],
+            remote_rows: 80,
+            skew: 1.0,
+            ..CrossRequests::default()
+        };
+        let wire = Wire::of_stores(&counted, [3, 2], 12, 50);
+        // three machines ask two stores for ten nodes in a batch
+        let [request, reply] = bytes_of_a_hop(10, 30, false).map(|bytes| bytes as f64);
+        let [no_request, no_reply] = bytes_of_a_hop(0, 0, false).map(|bytes| 5.0 * bytes as f64);
+        assert_eq!(wire.hops, [request + reply + no_request + no_reply]);
+        assert_eq!(wire.requests[0], request + no_request);
+        let [asked, sent] = bytes_of_rows(40, 3, TableType::F32).map(|bytes| bytes as f64);
+        let headers = bytes_of_rows(1, 0, TableType::F32).iter().sum::<u64>() as f64;
+        assert!((wire.rows - (asked + sent + 5.0 * headers)).abs() <= 4.0, "{wire:?} {asked} {sent}");
+        assert_eq!(wire.sums, 2.0 * 2.0 * 4.0 * 50.0);
     }
 }

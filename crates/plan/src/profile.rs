@@ -16,6 +16,7 @@ use std::path::Path;
 use graphmill_engine::{
     Error, Result,
     strategy::reuse::{LAYERED, NONE},
+    tiers::CacheBytes,
     typed::cost::TypeCost,
 };
 use serde::{Deserialize, Serialize};
@@ -91,9 +92,15 @@ pub struct Sizes {
     pub topology: f64,
     /// All feature rows.
     pub features: f64,
-    /// Maps of a cache from nodes to slots.
+    /// Maps of a cache in host memory over all nodes, whatever it holds.
     #[serde(default)]
     pub maps: f64,
+    /// Maps of such a cache per cached row, for all rows.
+    #[serde(default)]
+    pub row_maps: f64,
+    /// The same two of a cache on an NVIDIA device; by default those of a cache in host memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_maps: Option<[f64; 2]>,
     /// Feature rows of a minibatch.
     pub batch_rows: f64,
     /// Feature rows of the next minibatch on a device that extracts it while it trains, with their
@@ -128,6 +135,40 @@ fn whole() -> f64 {
 }
 
 impl Sizes {
+    /// Sets the maps of caches by `policy` in front of tables of these numbers of rows and bytes of
+    /// a row, as runs count them.
+    ///
+    /// # Errors
+    /// The policy is unknown.
+    pub(crate) fn with_maps(self, policy: &str, tables: &[(usize, u64)]) -> Result<Self> {
+        let mut sizes = Self { maps: 0.0, row_maps: 0.0, device_maps: None, ..self };
+        let mut on_device = [0.0; 2];
+        let of = |memory: CacheBytes, rows: usize, row_bytes: u64| {
+            [memory.of_table, (memory.of_row - row_bytes as f64) * rows as f64]
+        };
+        for &(rows, row_bytes) in tables {
+            let [of_table, of_rows] = of(CacheBytes::new(policy, rows, row_bytes), rows, row_bytes);
+            sizes.maps += of_table;
+            sizes.row_maps += of_rows;
+            let nvidia = of(CacheBytes::on_nvidia(policy, rows, row_bytes)?, rows, row_bytes);
+            on_device.iter_mut().zip(nvidia).for_each(|(sum, bytes)| *sum += bytes);
+        }
+        sizes.device_maps = Some(on_device);
+        Ok(sizes)
+    }
+
+    /// Memory of a cache in host memory or on a simulated device, whose only row is the whole
+    /// table: its number of rows is the share of the rows.
+    pub(crate) fn host_cache(&self) -> CacheBytes {
+        CacheBytes { of_table: self.maps, of_row: self.features + self.row_maps }
+    }
+
+    /// The same on a device with memory of its own.
+    pub(crate) fn device_cache(&self) -> CacheBytes {
+        let [of_table, of_rows] = self.device_maps.unwrap_or([self.maps, self.row_maps]);
+        CacheBytes { of_table, of_row: self.features + of_rows }
+    }
+
     /// Feature rows of the next minibatch on a device that extracts it while it trains.
     pub(crate) fn next_rows(&self) -> f64 {
         self.next_rows.unwrap_or(self.batch_rows)
@@ -200,6 +241,9 @@ impl Profile {
             ("bytes.topology", bytes.topology),
             ("bytes.features", bytes.features),
             ("bytes.maps", bytes.maps),
+            ("bytes.row_maps", bytes.row_maps),
+            ("bytes.device_maps[0]", bytes.device_maps.map_or(0.0, |maps| maps[0])),
+            ("bytes.device_maps[1]", bytes.device_maps.map_or(0.0, |maps| maps[1])),
             ("bytes.batch_rows", bytes.batch_rows),
             ("bytes.next_rows", bytes.next_rows()),
             ("bytes.batch", bytes.batch),

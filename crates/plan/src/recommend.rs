@@ -69,6 +69,13 @@ impl Request {
     /// # Errors
     /// A usage error with the reason and the nearest alternative.
     pub fn refuse_unused(&self, hardware: &Hardware) -> Result<()> {
+        if let Some((_, value)) = self.given.iter().find(|(name, _)| *name == "devices") {
+            return Err(Error::usage(format!(
+                "--devices {value}: the plan has the devices of {}; use --device-counts for other numbers of \
+                 them, or leave it out",
+                hardware.name
+            )));
+        }
         let mut runs = Vec::new();
         for entry in strategies::rows(self.is_of_types()) {
             for reuse in self.reuses() {

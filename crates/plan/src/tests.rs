@@ -2,7 +2,7 @@ use graphmill_data::{
     Dataset,
     generate::{GenerateOptions, generate},
 };
-use graphmill_engine::{TrainConfig, config::Fanout};
+use graphmill_engine::{TrainConfig, config::Fanout, tiers::CacheBytes};
 
 use super::*;
 
@@ -28,6 +28,8 @@ fn profile() -> Profile {
             topology: 6.4e9,
             features: 53e9,
             maps: 0.0,
+            row_maps: 0.0,
+            device_maps: None,
             batch_rows: 1.7e8,
             next_rows: None,
             batch: 1e7,
@@ -164,6 +166,31 @@ fn a_dataset_is_profiled() {
     assert_eq!(profile.hit_rate(1.0), 1.0);
     let report = plan(Hardware::find("laptop").unwrap(), profile).unwrap();
     assert!(report.strategies.iter().all(|strategy| strategy.fits), "{report}");
+}
+
+#[test]
+fn caches_have_the_maps_that_runs_count() {
+    let (data, config) = small(2000, vec![4, 3]);
+    let bytes = measure(&config, &data).unwrap().bytes;
+    // 8 bytes a node and 20 a cached row in host memory; 4 a node on an NVIDIA device
+    assert_eq!((bytes.maps, bytes.row_maps), (16_000.0, 40_000.0));
+    assert_eq!(bytes.device_maps, Some([8_000.0, 0.0]));
+    let first = measure(&TrainConfig { cache: "stored-order".into(), ..config }, &data).unwrap().bytes;
+    assert_eq!((first.maps, first.row_maps, first.device_maps), (0.0, 4_000.0, Some([0.0; 2])));
+    // a device of this memory caches as many rows as that of a run
+    let ratio = |shared: bool| {
+        let mut hardware = v100();
+        let taken = bytes.train;
+        let devices = Devices { memory: taken as u64 + 84_000, shared, count: 1, ..hardware.devices };
+        hardware.devices = Devices { speed: Some(1.0), sync: 0.0, ..devices };
+        let bytes = Sizes { train: taken.floor(), ..bytes };
+        let report = plan(hardware, Profile { bytes, ..profile() }).unwrap();
+        of(&report, "sequential").cache_ratio
+    };
+    let rows = CacheBytes::new("posterior:2", 2000, 64).rows_within(84_000.0).unwrap();
+    assert!((ratio(true) - rows / 2000.0).abs() < 1e-9 && rows == 68_000.0 / 84.0);
+    let on_nvidia = CacheBytes::on_nvidia("posterior:2", 2000, 64).unwrap().rows_within(84_000.0).unwrap();
+    assert!((ratio(false) - on_nvidia / 2000.0).abs() < 1e-9 && on_nvidia == 76_000.0 / 64.0);
 }
 
 fn request(given: &[(&'static str, &str)]) -> Request {

@@ -4,7 +4,7 @@ use graphmill_data::TypedDataset;
 use graphmill_engine::{Result, TrainConfig, bench::machine::Machine, typed::cost};
 
 use crate::{
-    measure::{MAPS, MARGIN, RATIOS, last},
+    measure::{MARGIN, RATIOS, last, policy},
     profile::{Profile, Seconds, Sizes},
 };
 
@@ -33,14 +33,17 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
         bytes: Sizes {
             topology: costs.topology,
             features: costs.features,
-            maps: MAPS * costs.nodes as f64,
+            maps: 0.0,
+            row_maps: 0.0,
+            device_maps: None,
             batch_rows: rows,
             next_rows: None,
             batch: blocks,
             sample: MARGIN * costs.sampling.max(blocks),
             train: costs.step,
             parameters: costs.parameters,
-        },
+        }
+        .with_maps(policy(config), &costs.tables)?,
         hit_rates: costs.hit_rates.iter().map(|&[ratio, rate]| crate::HitRate { ratio, rate }).collect(),
         reuse: None,
         layered: None,

@@ -89,9 +89,13 @@ def test_plans_take_a_profile_or_a_partition(data, tmp_path):
     graphmill.partition_report(data, 2, methods=["hash"], out=tmp_path / "parts", batches=2, fanout=[3, 2], batch_size=128)
     machines = graphmill.plan(data, partition=tmp_path / "parts", network="125M,50us", **options)
     assert machines.machines == 2 and machines.method == "hash" and machines.strategies
+    apart = graphmill.plan(data, partition=tmp_path / "parts", machines=3, graph_stores=1, **options)
+    assert apart.machines == 3 and apart.stores.count == 1 and apart.strategies[0].trainers == 2
     for call, error, message in [
         (partial(graphmill.plan, data), TypeError, "either hardware"),
         (partial(graphmill.plan, data, "v100x8", network="1G,1us"), TypeError, "partition="),
+        (partial(graphmill.plan, data, "v100x8", machines=2), TypeError, "partition="),
+        (partial(graphmill.plan, data, partition=tmp_path / "parts", machines=3), ValueError, "3 ranks share 2 parts"),
         (partial(graphmill.plan, data, "v100x8", profile=first.profile), TypeError, "leave out dataset"),
         (partial(graphmill.plan, hardware="v100x8", profile=first.profile, hidden=8), ValueError, "hidden: profile already holds"),
         (partial(graphmill.plan, data, partition=tmp_path / "parts", network="fast"), ValueError, "network"),

@@ -42,6 +42,7 @@ use graphmill_loader::link::{ListSource, negatives_that};
 use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
+    cache_kind::{AUTO, draws_ahead},
     config::{
         Devices,
         link::{LINK, LinkOptions},
@@ -56,14 +57,11 @@ use crate::{
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
     check_links(config, false)?;
-    if *config.devices != Devices::Cpu {
-        let option = format!("--devices {}", config.devices);
-        return refuse(&option, "train in one process, or leave it out");
-    }
-    if config.host_budget.0 > 0 || config.cache_ratio.0.is_some() {
-        let why =
-            "caches are filled by the batches of one process; leave out --host-budget and --cache-ratio";
-        return refuse("a cache", why);
+    let policy = link_cache(&config.cache);
+    if has_cache(config) && draws_ahead(policy) {
+        let why = "its batches are drawn before training, which ranks that learn links do not do; use --cache \
+                   degree or presc-online:1, or a policy such as lru";
+        return refuse(&format!("--cache {policy}"), why);
     }
     let options: LinkOptions = config.own.get();
     if options.needs_times() {
@@ -86,6 +84,10 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
     link::check(config, of_types)?;
+    if *config.devices != Devices::Cpu {
+        let option = format!("--devices {}", config.devices);
+        return refuse(&option, "train in one process, or leave it out");
+    }
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);
@@ -101,6 +103,16 @@ pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
 /// Samplers of negatives that ranks can follow.
 fn usable() -> String {
     one_of(&negatives_that(|kind| !kind.needs_times && kind.lists != Some(ListSource::File)))
+}
+
+/// Returns true if the options request a cache in host memory.
+fn has_cache(config: &TrainConfig) -> bool {
+    config.host_budget.0 > 0 || config.cache_ratio.0.is_some()
+}
+
+/// Name of the cache that `name` stands for in runs of ranks on links.
+pub(super) fn link_cache(name: &str) -> &str {
+    if name == AUTO { "lru" } else { name }
 }
 
 /// Error of an option that ranks which learn links cannot follow.

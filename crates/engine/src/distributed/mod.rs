@@ -32,6 +32,7 @@ mod inference;
 mod links;
 mod own_rows;
 mod ranks;
+mod read_counts;
 mod row_exchange;
 pub(crate) mod stages;
 mod subgraphs;

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use graphmill_core::{NodeId, node_order::by_scores, progress::Progress};
 use graphmill_loader::{Feature, MinibatchSampler, feature::Host, order::SeedOrder};
 
-use super::RankDataset;
+use super::{RankDataset, links::link_cache};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, SamplingDevices},
     cache_kind::{Kind, counts_training, kind, resolve_cache},
-    config::Devices,
+    config::{Devices, link_task::is_link},
     strategy::{self, Chosen, StrategyContext},
     tiers::{AllRows, Batches, GpuTiers, HostRows, LateCache, LinkedTiers, Plan, Presampling, rows_within},
 };
@@ -172,7 +172,10 @@ impl RankDataset {
         let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
         let has_devices = *config.devices != Devices::Cpu;
         let name = if has_devices { &config.host_cache } else { &config.cache };
-        let policy = resolve_cache(name, &config.order, "lru");
+        let policy = match is_link(config) {
+            true => link_cache(name),
+            false => resolve_cache(name, &config.order, "lru"),
+        };
         let rows = if self.own.caches_own() { nodes } else { nodes - self.ranks.book().num_own() };
         let fit = match budget {
             0 => usize::MAX,

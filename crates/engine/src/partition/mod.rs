@@ -1,7 +1,9 @@
 //! `graphmill partition`: partitions a dataset by a method of [`graphmill_data::partition`], and
 //! measures the communication of training over the parts.
 //!
-//! - [`requests`]: requests between parts in an epoch, counted by drawing its minibatches.
+//! - [`requests`]: requests between parts in an epoch, counted by drawing its minibatches;
+//!   [`requests_of_ranks`] between the ranks of a run.
+//! - [`drawing_seconds`]: time in which a graph store draws for the ranks that train.
 //! - [`locality`]: fraction of the training nodes' neighbourhoods that lies in their own parts.
 //! - [`rank_cache`]: share of the requested rows that a rank's cache serves.
 //! - [`plot::svg`]: a plot of both.
@@ -9,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod drawing;
 mod locality;
 pub mod plot;
 mod rank_cache;
@@ -29,9 +32,10 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use advice::Advice;
+pub use drawing::drawing_seconds;
 pub use locality::locality;
 pub use rank_cache::{RankCache, rank_cache};
-pub use requests::{CrossRequests, Hop, requests};
+pub use requests::{CrossRequests, Hop, requests, requests_of_ranks};
 
 use crate::{Error, Result, TrainConfig};
 

@@ -17,33 +17,42 @@ use crate::{
     cache_kind::{Kind, kind, resolve_cache},
     hotness::{self, OrderedVisits, dynamic_rates, scores::counted},
     stage::Loader,
-    tiers::rows_within,
+    tiers::{CacheBytes, pooled_rows, rows_within},
 };
 
-/// Cache of a rank in host memory for rows of other ranks.
+/// Cache of a rank for rows of other ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankCache {
     /// Cached share of the rows of all ranks.
     pub ratio: f64,
     /// Share of the requested rows of other ranks that it serves.
     pub hit_rate: f64,
-    /// Bytes of its rows.
+    /// Bytes of its rows and maps.
     pub bytes: f64,
 }
 
 /// Cache that `--cache`, `--cache-ratio` and `--host-budget` give a rank, which owns the nodes of
-/// `own`; empty without a ratio and a budget. Costs the drawing of one epoch, and for a hotness its
+/// `own`; empty without a ratio and a budget. On simulated devices, those of all its devices
+/// together, which hold own rows as well. Costs the drawing of one epoch, and for a hotness its
 /// scores.
 ///
 /// # Errors
-/// An unknown cache, the cache does not fit the budget, or a batch cannot be drawn.
+/// An unknown cache, one of devices that follows the reads, the cache does not fit the budget, or a
+/// batch cannot be drawn.
 pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>) -> Result<RankCache> {
     let (nodes, feature) = (data.num_nodes(), Host::new(&data.features));
     let policy = resolve_cache(&config.cache, &config.order, "lru");
-    let slots = slots(config, policy, [nodes, own.num_own()], feature.row_bytes())?;
-    if slots == 0 {
+    let row_bytes = feature.row_bytes();
+    let (devices, of_each) = match config.num_devices() {
+        0 => (1, slots(config, policy, [nodes, own.num_own()], row_bytes)?),
+        devices => (devices, of_ratio(config.cache_ratio.0.unwrap_or_default(), nodes).min(nodes)),
+    };
+    if of_each == 0 {
         return Ok(RankCache::default());
     }
+    let has_devices = config.num_devices() > 0;
+    let slots =
+        if has_devices { pooled_rows(*config.placement, of_each, devices).min(nodes) } else { of_each };
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
     let loader = hotness::loader(config, data, &*sampler, &*order, &feature)?;
     let loader = Loader { own: Some(own.clone()), ..loader };
@@ -51,6 +60,12 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
     let remote = RemoteVisits { visits: &drawn, own };
     let ratio = slots as f64 / nodes as f64;
     let hit_rate = match kind(policy)? {
+        Kind::Dynamic(_) if has_devices => {
+            return Err(Error::usage(format!(
+                "--cache {policy}: a policy on devices admits own rows as well, and predictions for several \
+                 machines count only rows of the others; use a hotness, such as degree"
+            )));
+        }
         Kind::Dynamic(make) => {
             dynamic_rates(make, nodes, &remote, 1, &[ratio])?.first().copied().unwrap_or_default()
         }
@@ -59,13 +74,21 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
             let (scores, _) = counted(policy, config, data, &*sampler, &*order, of_rank, &Quiet)
                 .map_err(|e| Error::of_option("--cache", policy, e))?;
             let mut ranking = by_scores(&scores)?;
-            ranking.retain(|&v| !own.is_own(v));
+            if !has_devices {
+                ranking.retain(|&v| !own.is_own(v));
+            }
             let footprint = Footprint::of(nodes, &remote, 0..1)?;
             let (hits, total) = (footprint.hits(&ranking), footprint.total());
             if total == 0 { 1.0 } else { hits[slots.min(ranking.len())] as f64 / total as f64 }
         }
     };
-    Ok(RankCache { ratio, hit_rate, bytes: slots as f64 * feature.row_bytes() as f64 })
+    let memory = CacheBytes::new(policy, nodes, row_bytes);
+    Ok(RankCache { ratio, hit_rate, bytes: devices as f64 * memory.bytes(of_each as f64) })
+}
+
+/// Number of rows of the share `ratio` of `rows` rows.
+fn of_ratio(ratio: f64, rows: usize) -> usize {
+    (ratio * rows as f64).round() as usize
 }
 
 /// Number of cached rows of `row_bytes` bytes, for a rank that owns the second of these numbers of
@@ -87,7 +110,7 @@ fn slots(config: &TrainConfig, policy: &str, [nodes, own]: [usize; 2], row_bytes
         None if config.host_budget.0 == 0 => Ok(0),
         None => Ok(fit),
         Some(ratio) => {
-            let wanted = ((ratio * nodes as f64).round() as usize).min(others);
+            let wanted = of_ratio(ratio, nodes).min(others);
             if wanted <= fit {
                 return Ok(wanted);
             }

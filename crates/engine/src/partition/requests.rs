@@ -1,7 +1,8 @@
-//! Requests between parts in an epoch of distributed training, counted by drawing it.
+//! Requests between ranks in an epoch of distributed training, counted by drawing it.
 //!
 //! The machine of each part trains on its own training nodes of each minibatch and samples their
-//! neighbours hop by hop. It requests the in-neighbours of a remote node from the node's owner,
+//! neighbours hop by hop. If graph stores hold the parts, the other ranks train on the seeds of a
+//! minibatch in turns. A rank requests the in-neighbours of a remote node from the node's owner,
 //! once per hop and requesting part; the response contains the drawn edges. Finally, it requests
 //! the feature rows of the distinct remote input nodes.
 //!
@@ -11,6 +12,7 @@
 
 use graphmill_core::progress::{Progress, Unit};
 use graphmill_data::{Dataset, partition::PartitionBook};
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{Sampled, Seeds, Workspace, feature::Host};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -56,14 +58,21 @@ pub struct CrossRequests {
     /// Input nodes among them that another part owns.
     pub remote_rows: u64,
     /// Maximum of the remote rows that a part sends or receives in a minibatch, divided by the mean
-    /// over parts.
+    /// over parts; with graph stores, by the mean over the stores or the training ranks, whichever
+    /// are fewer.
     pub skew: f64,
 }
 
-/// Counts the requests of one part in one minibatch. `flows` counts the rows that each part
+/// Counts the requests of one rank in one minibatch. `flows` counts the rows that each rank
 /// receives and sends. Returns the number of remote rows.
-fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], flows: &mut [[u64; 2]]) -> u64 {
-    let remote = |&v: &u32| book.part_of(v) != part;
+fn count(
+    rank: usize,
+    batch: &Sampled,
+    owners: &NodeOwnership,
+    hops: &mut [Hop],
+    flows: &mut [[u64; 2]],
+) -> u64 {
+    let remote = |&v: &u32| owners.owner(v) != rank;
     // the destinations of every hop are a prefix of the input nodes
     for (hop, block) in hops.iter_mut().zip(batch.blocks.iter().rev()) {
         hop.nodes += block.num_dst as u64;
@@ -75,13 +84,14 @@ fn count(part: u16, batch: &Sampled, book: &PartitionBook, hops: &mut [Hop], flo
     let mut rows = 0;
     for &v in batch.input_nodes.iter().filter(|v| remote(v)) {
         rows += 1;
-        flows[usize::from(book.part_of(v))][1] += 1;
+        flows[owners.owner(v)][1] += 1;
     }
-    flows[usize::from(part)][0] += rows;
+    flows[rank][0] += rows;
     rows
 }
 
-/// Draws at most `batches` minibatches of the first epoch (0: all), and counts requests. Parallel.
+/// Draws at most `batches` minibatches of the first epoch (0: all), and counts requests between
+/// ranks with a part each. Parallel.
 ///
 /// # Errors
 /// An impossible option, or a sampler of whole subgraphs.
@@ -90,6 +100,22 @@ pub fn requests(
     batches: u64,
     data: &Dataset,
     book: &PartitionBook,
+    watch: &dyn Progress,
+) -> Result<CrossRequests> {
+    let owners = NodeOwnership::new(book.clone(), 0, usize::from(book.parts()))?;
+    requests_of_ranks(config, batches, data, &owners, watch)
+}
+
+/// [`requests`] between the ranks of a run, of which some may be graph stores. `owners` are those
+/// that any rank knows.
+///
+/// # Errors
+/// As for [`requests`].
+pub fn requests_of_ranks(
+    config: &TrainConfig,
+    batches: u64,
+    data: &Dataset,
+    owners: &NodeOwnership,
     watch: &dyn Progress,
 ) -> Result<CrossRequests> {
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
@@ -108,32 +134,31 @@ pub fn requests(
     loader.order(0, &mut seeds);
 
     watch.stage("drawing minibatches", Some(drawn), Unit::Rows);
-    let parts = u64::from(book.parts());
-    let tasks = drawn * parts;
+    let (ranks, trainers) = (owners.size(), owners.num_trainers() as u64);
+    let tasks = drawn * trainers;
     let parallel = (rayon::current_num_threads() as u64).clamp(1, tasks.max(1)) as usize;
     let hops = sampler.properties().num_layers;
-    let mut slots: Vec<Slot> =
-        (0..parallel).map(|_| Slot::new(data.num_nodes(), hops, parts as usize)).collect();
+    let mut slots: Vec<Slot> = (0..parallel).map(|_| Slot::new(data.num_nodes(), hops, ranks)).collect();
     let mut next = 0;
     // flows of the current minibatch, and the sum of the largest flows of earlier minibatches
-    let (mut flows, mut largest) = (vec![[0u64; 2]; parts as usize], 0);
+    let (mut flows, mut largest) = (vec![[0u64; 2]; ranks], 0);
     while next < tasks {
         let group = parallel.min((tasks - next) as usize);
         slots[..group].par_iter_mut().enumerate().try_for_each(|(i, slot)| {
             let task = next + i as u64;
-            slot.draw(&loader, &seeds, task / parts, (task % parts) as u16, book)
+            slot.draw(&loader, &seeds, task / trainers, (task % trainers) as usize, owners)
         })?;
         for (task, slot) in (next..).zip(&slots[..group]) {
             let added = slot.flows.as_flattened();
             flows.as_flattened_mut().iter_mut().zip(added).for_each(|(sum, rows)| *sum += rows);
-            if (task + 1) % parts == 0 {
+            if (task + 1) % trainers == 0 {
                 largest += flows.as_flattened().iter().copied().max().unwrap_or(0);
                 flows.fill([0; 2]);
             }
         }
         next += group as u64;
         watch.check()?;
-        watch.done(next / parts);
+        watch.done(next / trainers);
     }
 
     let mut sum = CrossRequests { batches: drawn, batches_per_epoch: all, ..CrossRequests::default() };
@@ -147,14 +172,14 @@ pub fn requests(
         sum.rows += slot.rows;
         sum.remote_rows += slot.remote;
     }
-    Ok(sum.completed(largest, parts))
+    Ok(sum.completed(largest, owners.num_holders().min(owners.num_trainers()) as u64))
 }
 
 impl CrossRequests {
     /// Fills in the figures per epoch and per batch from the counts of the drawn batches. `largest`
-    /// is the sum over batches of the largest flow of one of `parts` parts.
-    pub(crate) fn completed(mut self, largest: u64, parts: u64) -> Self {
-        self.skew = if largest > 0 { (largest * parts) as f64 / self.remote_rows as f64 } else { 1.0 };
+    /// is the sum over batches of the largest flow of one of `ranks` ranks.
+    pub(crate) fn completed(mut self, largest: u64, ranks: u64) -> Self {
+        self.skew = if largest > 0 { (largest * ranks) as f64 / self.remote_rows as f64 } else { 1.0 };
         let epochs = self.batches_per_epoch as f64 / self.batches.max(1) as f64;
         let requests: u64 = self.hops.iter().map(|hop| hop.requests).sum();
         let edges: u64 = self.hops.iter().map(|hop| hop.edges).sum();
@@ -171,39 +196,40 @@ struct Slot {
     workspace: Workspace,
     memory: Seeds,
     hops: Vec<Hop>,
-    /// Rows that each part receives and sends in the last minibatch.
+    /// Rows that each rank receives and sends in the last minibatch.
     flows: Vec<[u64; 2]>,
     rows: u64,
     remote: u64,
 }
 
 impl Slot {
-    fn new(nodes: usize, hops: usize, parts: usize) -> Self {
+    fn new(nodes: usize, hops: usize, ranks: usize) -> Self {
         let mut workspace = Workspace::new(nodes);
         workspace.set_parallel(false);
         let (memory, hops) = (Seeds::default(), vec![Hop::default(); hops]);
-        Self { workspace, memory, hops, flows: vec![[0; 2]; parts], rows: 0, remote: 0 }
+        Self { workspace, memory, hops, flows: vec![[0; 2]; ranks], rows: 0, remote: 0 }
     }
 
-    /// Draws the share of `part` in minibatch `number`, and counts its requests.
+    /// Draws the share of `rank` in minibatch `number`, and counts its requests.
     fn draw(
         &mut self,
         loader: &Loader,
         order: &[u32],
         number: u64,
-        part: u16,
-        book: &PartitionBook,
+        rank: usize,
+        owners: &NodeOwnership,
     ) -> Result<()> {
         self.flows.fill([0; 2]);
         let mut seeds = loader.pick(0, order, number, std::mem::take(&mut self.memory))?;
-        seeds.nodes.retain(|&v| book.part_of(v) == part);
+        let mut positions = 0..;
+        seeds.nodes.retain(|&v| positions.next().is_some_and(|i| owners.trainer(i, v) == rank));
         if seeds.nodes.is_empty() {
             self.memory = seeds;
             return Ok(());
         }
         let batch = loader.sample(0, &mut self.workspace, seeds)?;
         self.rows += batch.input_nodes.len() as u64;
-        self.remote += count(part, &batch, book, &mut self.hops, &mut self.flows);
+        self.remote += count(rank, &batch, owners, &mut self.hops, &mut self.flows);
         self.memory = batch.recycle();
         Ok(())
     }

@@ -7,7 +7,10 @@ use graphmill_data::generate::{GenerateOptions, generate};
 use graphmill_distributed::NodeOwnership;
 
 use super::*;
-use crate::config::{Bytes, Fanout, Ratio};
+use crate::{
+    config::{Bytes, Fanout, Ratio},
+    tiers::CacheBytes,
+};
 
 fn data() -> Dataset {
     let options = GenerateOptions { nodes: 1500, classes: 4, dim: 3, ..Default::default() };
@@ -67,6 +70,33 @@ fn requests_equal_counts_of_reached_node_sets() {
     assert_eq!((found.batches, found.batches_per_epoch), (1, 1));
     assert_eq!(found.per_epoch, hops[1].requests as f64);
     assert_eq!((found.edges_per_epoch, found.rows_per_epoch), (hops[1].edges as f64, remote_rows as f64));
+}
+
+#[test]
+fn ranks_that_train_request_everything_of_graph_stores() {
+    let data = data();
+    let train = TrainConfig { batch_size: 50, fanout: Fanout(vec![4, 3]), ..Default::default() };
+    let of_stores = NodeOwnership::with_stores(book(&data), 0, 5, 2).unwrap();
+    let found = requests_of_ranks(&train, 0, &data, &of_stores, &Quiet).unwrap();
+    assert_eq!((found.rows, found.hops.len()), (found.remote_rows, 2));
+    assert!(found.hops.iter().all(|hop| hop.requests == hop.nodes));
+    assert_eq!(found.hops[0].nodes, data.split.train.len() as u64, "each seed is in one share");
+    // a batch's replies leave two stores, of which one holds two of three parts
+    assert!(found.skew > 1.2 && found.skew < 1.6, "{found:?}");
+    // more machines that train than parts, or fewer ranks than parts
+    let parts = requests(&train, 0, &data, &book(&data), &Quiet).unwrap();
+    let one = NodeOwnership::new(book(&data), 0, 1).unwrap();
+    let alone = requests_of_ranks(&train, 0, &data, &one, &Quiet).unwrap();
+    assert_eq!((alone.remote_rows, alone.per_epoch, alone.skew), (0, 0.0, 1.0));
+    let three = NodeOwnership::new(book(&data), 2, 3).unwrap();
+    let of_ranks = requests_of_ranks(&train, 0, &data, &three, &Quiet).unwrap();
+    assert_eq!(of_ranks, parts, "any rank knows the owners");
+    let seconds = drawing_seconds(&train, &data, &Arc::new(of_stores)).unwrap();
+    assert!(seconds.len() == 2 && seconds.iter().all(|&seconds| seconds > 0.0), "{seconds:?}");
+    // walks are drawn by the ranks that train
+    let walks = TrainConfig { sampler: "random-walk".into(), ..train };
+    let none = drawing_seconds(&walks, &data, &owners(&data, 0)).unwrap();
+    assert!(none.iter().all(|&seconds| seconds == 0.0), "{none:?}");
 }
 
 #[test]
@@ -163,7 +193,9 @@ fn caches_of_ranks_serve_the_hottest_remote_rows() {
         let served = requested.iter().filter(|v| ranking[..slots].contains(v)).count();
         let found = at(Some(ratio));
         assert_eq!(found.hit_rate, served as f64 / requested.len() as f64, "{ratio}");
-        assert_eq!((found.ratio, found.bytes), (slots as f64 / 1500.0, slots as f64 * 12.0));
+        // rows of 12 bytes, and the maps that a run counts
+        let bytes = CacheBytes::new("degree", 1500, 12).bytes(slots as f64);
+        assert_eq!((found.ratio, found.bytes), (slots as f64 / 1500.0, bytes));
     }
     // all remote rows
     let whole = at(Some(1.0));
@@ -192,4 +224,36 @@ fn budgets_and_policies_size_the_caches_of_ranks() {
     assert!(own_rows.contains("the own rows of a machine take"), "{own_rows}");
     let too_many = at("lru", 26_000, Some(0.6)).unwrap_err();
     assert!(too_many.contains("--cache-ratio 0.6") && too_many.contains("--host-budget 26000"), "{too_many}");
+}
+
+#[test]
+fn devices_of_a_rank_cache_own_rows_as_well() {
+    let data = data();
+    let own = owners(&data, 1);
+    let at = |devices: &str, placement: &str, cache: &str| {
+        let config = TrainConfig {
+            cache: cache.into(),
+            cache_ratio: Ratio(Some(0.2)),
+            devices: devices.parse().unwrap(),
+            placement: placement.parse().unwrap(),
+            fanout: Fanout(vec![4, 3]),
+            batch_size: 100,
+            ..Default::default()
+        };
+        rank_cache(&config, &data, &own)
+    };
+    let host = at("cpu", "interleave", "degree").unwrap();
+    let one = at("virtual:1", "interleave", "degree").unwrap();
+    // a third of the cached rows are own ones
+    assert!(
+        one.ratio == host.ratio && one.hit_rate < host.hit_rate && one.hit_rate > 0.0,
+        "{one:?} {host:?}"
+    );
+    let pool = at("virtual:2", "interleave", "degree").unwrap();
+    assert_eq!((pool.ratio, pool.bytes), (2.0 * one.ratio, 2.0 * one.bytes));
+    assert!(pool.hit_rate > one.hit_rate);
+    let private = at("virtual:2", "private", "degree").unwrap();
+    assert_eq!((private.ratio, private.hit_rate), (one.ratio, one.hit_rate));
+    let dynamic = at("virtual:2", "interleave", "lru").unwrap_err().to_string();
+    assert!(dynamic.contains("use a hotness, such as degree"), "{dynamic}");
 }

@@ -19,7 +19,7 @@ use crate::{
     record::{Best, EpochRecord, Origin, partition_of_older},
     reuse::pushed,
     stage::Loader,
-    tiers::{OnlineCounts, presampling},
+    tiers::{OnlineCounts, read_counts},
     timeline::Timeline,
 };
 
@@ -96,14 +96,14 @@ impl<'a> RunPosition<'a> {
         let reuse = std::mem::take(&mut self.state.reuse);
         let [hard, history] = divide(saved.history, lists::PREFIX);
         let [pushed, history] = divide(history, pushed::PREFIX);
-        let [reads, history] = divide(history, presampling::PREFIX);
+        let [reads, history] = divide(history, read_counts::PREFIX);
         let refuse =
             |what| Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"));
         if let Some(lists) = &self.learner.hard {
             lists::restore(lists, &hard).map_err(refuse)?;
         }
         if let Some(online) = &mut self.online {
-            online.restore(&reads).map_err(refuse)?;
+            online.reads.restore(&reads).map_err(refuse)?;
         }
         self.learner.pushed.restore(&pushed, self.state.dataset.nodes).map_err(refuse)?;
         self.learner.history.restore(reuse, history).map_err(refuse)?;
@@ -206,20 +206,39 @@ impl<'a> RunPosition<'a> {
         Ok(())
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint. All ranks call this at the same time if they
+    /// [agree on checkpoints](Self::agree_to_save).
     ///
     /// # Errors
-    /// The disk is full or cannot be written.
+    /// The disk is full or cannot be written, or a rank did not take part.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.state.save(&mut self.checkpoints, &self.learner, self.online.as_ref())
     }
 
+    /// Returns true if a checkpoint is due at the end of an epoch. If the ranks collect counts for
+    /// it, all of them follow the clock of rank 0.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn agree_to_save(&self, peers: &Peers) -> Result<bool> {
+        let is_due = self.checkpoints.is_due_after_epoch();
+        match &self.online {
+            Some(online) if online.reads.is_collected() => {
+                Ok(peers.agree([f64::from(u8::from(is_due)), 0.0])?[0] > 0.0)
+            }
+            _ => Ok(is_due),
+        }
+    }
+
     /// Saves the batches trained since the last checkpoint after a failure, if the model is that of
-    /// a whole update. The first failure is the error to report, whether or not this succeeds.
+    /// a whole update and a checkpoint needs nothing of other ranks. The first failure is the error
+    /// to report, whether or not this succeeds.
     pub(crate) fn rescue(&mut self, observer: &mut dyn Observer) {
         let (epoch, batch) = (self.state.epoch, self.state.batch);
         let is_saved = self.checkpoints.run().is_none() || self.checkpoints.is_saved_at(epoch, batch);
-        if is_saved || !self.learner.is_whole {
+        // the other ranks may have failed, too
+        let is_alone = self.online.as_ref().is_none_or(|online| !online.reads.is_collected());
+        if is_saved || !is_alone || !self.learner.is_whole {
             return;
         }
         if self.save().is_ok() {

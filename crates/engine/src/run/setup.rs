@@ -73,7 +73,7 @@ impl<'d> Parts<'d> {
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
-        counted_epochs(config, !is_alone && strategy::draws_in_parts(config))?;
+        counted_epochs(config)?;
         let model = build::model(config, data)?;
         let bottom = bottom::aggregation(config, data, &model, is_alone)?;
         if data.split.train.is_empty() {

@@ -104,9 +104,10 @@ impl RunState {
     }
 
     /// Writes a checkpoint of this position, the learner's model, and the counts that fill caches.
+    /// If the ranks collect these counts, all of them call this at the same time.
     ///
     /// # Errors
-    /// The disk is full or cannot be written.
+    /// The disk is full or cannot be written, or a rank did not take part.
     pub(crate) fn save(
         &mut self,
         checkpoints: &mut CheckpointWriter,
@@ -114,6 +115,13 @@ impl RunState {
         online: Option<&OnlineCounts>,
     ) -> Result<()> {
         self.seconds = checkpoints.seconds();
+        let counts = match online {
+            // also on the ranks that write no checkpoint
+            Some(OnlineCounts { reads, .. }) if checkpoints.run().is_some() || reads.is_collected() => {
+                reads.tensors()?
+            }
+            _ => Vec::new(),
+        };
         if checkpoints.run().is_none() {
             return Ok(());
         }
@@ -121,7 +129,7 @@ impl RunState {
         let mut history = learner.history.tensors();
         history.extend(learner.hard.iter().flat_map(|hard| lists::tensors(hard)));
         history.extend(learner.pushed.tensors());
-        history.extend(online.and_then(OnlineCounts::tensor));
+        history.extend(counts);
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
     }
 }

@@ -95,6 +95,18 @@ impl Pool {
     }
 }
 
+/// Number of rows that `devices` devices with `slots` rows each hold together, by their placement.
+pub(crate) fn pooled_rows(placement: Placement, slots: usize, devices: usize) -> usize {
+    match placement {
+        Placement::Private => slots,
+        Placement::Replicate(share) => {
+            let replicas = (share * slots as f64) as usize;
+            replicas + (slots - replicas) * devices
+        }
+        _ => slots.saturating_mul(devices),
+    }
+}
+
 impl<'a> DeviceCaches<'a> {
     /// Builder of the caches that the options request, or `None` if devices have no caches.
     ///
@@ -158,14 +170,7 @@ impl<'a> DeviceCaches<'a> {
 
     /// Number of rows that `devices` devices with `slots` rows each hold together.
     pub(crate) fn pooled_rows(&self, slots: usize, devices: usize) -> usize {
-        match self.plan.placement {
-            Placement::Private => slots,
-            Placement::Replicate(share) => {
-                let replicas = (share * slots as f64) as usize;
-                replicas + (slots - replicas) * devices
-            }
-            _ => slots.saturating_mul(devices),
-        }
+        pooled_rows(self.plan.placement, slots, devices)
     }
 
     /// Bytes of the topology.

@@ -27,7 +27,7 @@ use graphmill_loader::Feature;
 use super::{
     all_rows::AllRows,
     batches::Batches,
-    cache::Cache,
+    cache::{Cache, CacheBytes},
     gpu_rows::{CachedRows, DeviceRows, GpuCaches, in_host},
     plan::{BuiltTiers, Plan, of_host},
     presampling::LateCache,
@@ -37,7 +37,7 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Gpu, RowsBehind, SamplingDevices, TOPOLOGY_SHARE},
     build,
-    cache_kind::{Kind, counts_training, follows_ids, kind, resolve_cache},
+    cache_kind::{Kind, counts_training, kind, resolve_cache},
     config::Switch,
     memory::{self, MemoryPlacement, MemoryPlacements},
     reuse::ReusePlan,
@@ -269,17 +269,16 @@ fn capacity(
     drop(cold);
     gpu.check()?;
     let reused = reuse.map_or(0, ReusePlan::table_bytes) as f64;
-    // the location of every row, unless a boundary locates it
-    let has_map = behind.maps_on_device(policy) && !follows_ids(policy);
-    let map = if has_map { 4.0 * rows as f64 } else { 0.0 };
+    let row_bytes = behind.row_bytes() as u64;
+    let cache = match behind.maps_on_device(policy) {
+        true => CacheBytes::on_nvidia(policy, rows, row_bytes)?,
+        false => CacheBytes::with_maps([0.0; 2], rows, row_bytes),
+    };
     let free = |gpu: &Gpu| {
         let budget = gpu.budget() as f64;
         let topology = if with_graph { memory::topology(data).min(TOPOLOGY_SHARE * budget) } else { 0.0 };
-        budget * (1.0 - SPARE - SAMPLING) - topology - map - STEPS * step.bytes as f64 - reused
+        budget * (1.0 - SPARE - SAMPLING) - topology - STEPS * step.bytes as f64 - reused
     };
     let free = gpus.iter().map(free).fold(f64::INFINITY, f64::min);
-    // a dynamic policy has the holder of each row and a mark of its use
-    let of_row = if has_map && matches!(kind(policy)?, Kind::Dynamic(_)) { 8.0 } else { 0.0 };
-    let each = behind.row_bytes() as f64 + of_row;
-    Ok(((free.max(0.0) / each) as usize).min(rows))
+    Ok((cache.rows_within(free).unwrap_or(0.0) as usize).min(rows))
 }

@@ -23,7 +23,8 @@ mod gpu_rows;
 mod joined;
 mod new_cache;
 mod plan;
-pub(crate) mod presampling;
+mod presampling;
+pub(crate) mod read_counts;
 mod rescaled;
 mod selected;
 mod step;
@@ -32,14 +33,16 @@ pub(crate) use all_rows::AllRows;
 #[cfg(feature = "tables")]
 pub(crate) use all_rows::DenseRows;
 pub(crate) use batches::Batches;
-pub(crate) use cache::{map_bytes, rows_within};
-pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool};
+pub use cache::CacheBytes;
+pub(crate) use cache::{map_bytes, nvidia_map_bytes, rows_within};
+pub(crate) use device_cache::{DeviceCache, DeviceCaches, Pool, pooled_rows};
 pub(crate) use gpu::{GpuTiers, HostRows};
 #[cfg(feature = "tables")]
 pub(crate) use joined::Joined;
 pub(crate) use new_cache::NewCache;
 pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
+pub(crate) use read_counts::{CountingRanks, ReadCounts, Restart};
 pub(crate) use selected::Selected;
 pub(crate) use step::Meter;
 pub use step::{Step, step_of_run};

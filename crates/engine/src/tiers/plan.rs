@@ -18,7 +18,7 @@ use graphmill_loader::{
 use super::{
     all_rows::AllRows,
     batches::Batches,
-    cache::Cache,
+    cache::{Cache, CacheBytes},
     new_cache::{BuiltCache, NewCache},
     presampling::LateCache,
     rescaled::Rescaled,
@@ -325,19 +325,25 @@ impl Plan {
 
     /// Bytes of a cache's maps over the rows of the table, independent of the cached rows.
     fn table_map_bytes(&self, cache: &Cache) -> u64 {
-        (cache.map_bytes()[0] * self.rows as f64) as u64
+        self.cache_memory(cache).of_table as u64
+    }
+
+    /// Memory of `cache` by its number of rows.
+    fn cache_memory(&self, cache: &Cache) -> CacheBytes {
+        cache.memory(self.rows, self.row_bytes)
     }
 
     /// Bytes of `slots` rows in `cache`, with their maps.
     pub(super) fn cache_bytes(&self, cache: &Cache, slots: usize) -> u64 {
-        (slots as f64 * (self.row_bytes as f64 + cache.map_bytes()[1])) as u64 + self.table_map_bytes(cache)
+        self.cache_memory(cache).bytes(slots as f64) as u64
     }
 
     /// Number of rows in `cache`, with their maps, that fit into `budget` bytes of which `taken`
     /// are in use; `None` if not even the maps of the table fit.
     pub(super) fn capacity(&self, cache: &Cache, taken: u64, budget: u64) -> Option<usize> {
-        let free = budget.checked_sub(taken.saturating_add(self.table_map_bytes(cache)))?;
-        Some(((free as f64 / (self.row_bytes as f64 + cache.map_bytes()[1])) as usize).min(self.rows))
+        let free = budget.checked_sub(taken)?;
+        let rows = self.cache_memory(cache).rows_within(free as f64)?;
+        Some((rows as usize).min(self.rows))
     }
 
     /// A cache that `devices` share. `scores` computes the hotness of rows by a metric.

@@ -9,7 +9,9 @@
 //!
 //! If batches reuse rows, the nodes that are counted are those whose features a batch still reads.
 //! These may depend on parameters, so such a run stores its counts in its checkpoints instead. So
-//! does a run on links, whose hard negatives depend on parameters.
+//! does a run on links, whose hard negatives depend on parameters, and a run on several types
+//! ([`read_counts`](super::read_counts)). Each of several ranks counts its own shares, and rank 0
+//! collects the counts of all whenever it writes a checkpoint.
 //!
 //! # Source
 //!
@@ -22,26 +24,23 @@
 //!
 //! # Memory
 //!
-//! 4 bytes per node of the graph until the caches are filled; with reused rows or links until the
-//! run ends, and 8 bytes per node in each checkpoint.
+//! 4 bytes per node of the graph until the caches are filled; if checkpoints hold the counts until
+//! the run ends, and 8 bytes per node in each checkpoint. Over ranks, a checkpoint has as many for
+//! each rank that trains.
 
 use std::{sync::OnceLock, time::Instant};
 
 use graphmill_core::{Graph, NodeId, node_order::by_scores, progress::Progress};
 use graphmill_loader::hotness;
 
+use super::read_counts::{ReadCounts, Restart};
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::Fill,
-    checkpoint::tensors::Tensor,
     hotness::OrderedVisits,
     record::{PresamplingCost, PresamplingRecord},
     stage::Loader,
 };
-
-/// Prefix of the names of counts in a checkpoint.
-pub(crate) const PREFIX: &str = "reads.";
-const COUNTS: &str = "reads.counts";
 
 /// Minibatches of a run that are counted for its caches: their cost, and the ranking by those of
 /// its first epochs.
@@ -63,11 +62,11 @@ impl LateCache {
 }
 
 /// Number of epochs that the caches of these options count; `None` if all caches are filled before
-/// training. `shares_reuse` is true if several ranks train on batches that reuse rows.
+/// training.
 ///
 /// # Errors
-/// The run cannot count its batches, or ends before the caches are filled.
-pub(crate) fn counted_epochs(config: &TrainConfig, shares_reuse: bool) -> Result<Option<u64>> {
+/// The run ends before the caches are filled, or they count different numbers of epochs.
+pub(crate) fn counted_epochs(config: &TrainConfig) -> Result<Option<u64>> {
     let (mut most, flags) = (None, [("cache", &config.cache), ("host-cache", &config.host_cache)]);
     for (flag, name) in flags {
         let refuse = |why: String| Err(Error::usage(format!("--{flag} {name}: {why}")));
@@ -78,12 +77,6 @@ pub(crate) fn counted_epochs(config: &TrainConfig, shares_reuse: bool) -> Result
             return refuse(format!(
                 "--epochs {} ends before a cache is filled; raise --epochs, or {before}",
                 config.epochs
-            ));
-        }
-        if shares_reuse {
-            return refuse(format!(
-                "a checkpoint of several ranks does not hold the reads of each, and batches that reuse rows \
-                 cannot be drawn again to count them; {before}"
             ));
         }
         if most.is_some_and(|most| most != epochs) {
@@ -98,55 +91,28 @@ pub(crate) fn counted_epochs(config: &TrainConfig, shares_reuse: bool) -> Result
 
 /// Counts of the minibatches of the first epochs, and the caches that they fill.
 pub(crate) struct OnlineCounts<'a> {
-    epochs: u64,
-    counts: Vec<u32>,
-    /// True if checkpoints hold the counts, because a resumed run cannot repeat them.
-    is_stored: bool,
+    /// Counts of reads, which checkpoints may hold.
+    pub(crate) reads: ReadCounts,
     graph: &'a Graph,
     presampling: &'a Presampling,
     caches: &'a [LateCache],
 }
 
 impl<'a> OnlineCounts<'a> {
-    /// Counts of no minibatches yet, of `epochs` epochs. With `is_stored`, checkpoints hold them.
+    /// Counts of no minibatches yet, of `epochs` epochs.
     pub(crate) fn new(
         epochs: u64,
-        is_stored: bool,
+        restart: Restart,
         graph: &'a Graph,
         presampling: &'a Presampling,
         caches: &'a [LateCache],
     ) -> Self {
-        Self { epochs, counts: vec![0; graph.num_nodes()], is_stored, graph, presampling, caches }
-    }
-
-    /// The counts for a checkpoint; `None` if a resumed run repeats them.
-    pub(crate) fn tensor(&self) -> Option<Tensor> {
-        self.is_stored.then(|| Tensor::of_words(COUNTS, &self.counts))
-    }
-
-    /// Restores the counts of a checkpoint, if it holds them.
-    ///
-    /// # Errors
-    /// A message: they are missing, or those of another graph.
-    pub(crate) fn restore(&mut self, tensors: &[Tensor]) -> std::result::Result<(), String> {
-        if !self.is_stored {
-            return Ok(());
-        }
-        let saved = tensors.iter().find(|tensor| tensor.name == COUNTS).map(Tensor::words);
-        let saved = saved.filter(|saved| saved.len() == self.counts.len());
-        self.counts = saved.ok_or("the reads of the first epochs, which fill its caches, are missing")?;
-        Ok(())
+        Self { reads: ReadCounts::new(epochs, graph.num_nodes(), restart), graph, presampling, caches }
     }
 
     /// Counts the input nodes of a minibatch of an epoch, if it is among the first ones.
     pub(crate) fn see(&mut self, epoch: u64, nodes: &[NodeId]) {
-        if epoch < self.epochs {
-            let clock = Instant::now();
-            nodes.iter().for_each(|&v| self.counts[v as usize] += 1);
-            let seconds = clock.elapsed().as_secs_f64();
-            let cost = PresamplingRecord { drawn_batches: 0, counted_batches: 1, seconds };
-            self.presampling.cost.add(cost);
-        }
+        self.reads.see(epoch, nodes.iter().copied(), &self.presampling.cost);
     }
 
     /// Counts the minibatches before batch `batch` of an epoch again, for a run that resumes there,
@@ -162,14 +128,15 @@ impl<'a> OnlineCounts<'a> {
         begin: &dyn Fn(u64) -> Result<bool>,
         progress: &dyn Progress,
     ) -> Result<()> {
-        if self.is_stored {
+        if !self.reads.is_redrawn() {
             return Ok(());
         }
         let clock = Instant::now();
         let visits = OrderedVisits::new(loader, progress);
         let mut order = Vec::new();
-        let counts = &mut self.counts;
-        for number in 0..self.epochs.min(epoch + 1) {
+        let epochs = self.reads.epochs();
+        let counts = self.reads.counts_mut();
+        for number in 0..epochs.min(epoch + 1) {
             if !begin(number)? {
                 continue;
             }
@@ -189,14 +156,12 @@ impl<'a> OnlineCounts<'a> {
     /// # Errors
     /// The rows cannot be read, or the memory of a cache cannot be allocated.
     pub(crate) fn fill(&mut self, epoch: u64) -> Result<bool> {
-        if epoch < self.epochs || self.presampling.ranking.get().is_some() {
+        if epoch < self.reads.epochs() || self.presampling.ranking.get().is_some() {
             return Ok(false);
         }
         let clock = Instant::now();
-        let ranking = by_scores(&hotness::by_counts(self.graph, &self.counts))?;
-        if !self.is_stored {
-            self.counts = Vec::new();
-        }
+        let ranking = by_scores(&hotness::by_counts(self.graph, self.reads.counts()))?;
+        self.reads.free();
         self.caches.iter().try_for_each(|LateCache(fill)| fill(&ranking))?;
         let _ = self.presampling.ranking.set(ranking);
         let seconds = clock.elapsed().as_secs_f64();

@@ -60,8 +60,8 @@ pub struct TypedCosts {
     pub topology: f64,
     /// Bytes of all feature rows.
     pub features: f64,
-    /// Number of nodes with features.
-    pub nodes: usize,
+    /// Number of rows of each type with features, and bytes of a row.
+    pub tables: Vec<(usize, u64)>,
     /// Bytes of the blocks of the largest batch, and of its feature rows.
     pub largest: [f64; 2],
     /// Bytes of the workspace of sampling.
@@ -145,7 +145,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         seconds,
         topology: step::topology_bytes(&task.graph, &*sampler),
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
-        nodes: of_types().map(|of| of.count).sum(),
+        tables: of_types().map(|of| (of.count, of.bytes)).collect(),
         largest,
         sampling,
         step,

@@ -22,10 +22,12 @@ use super::{
 use crate::{
     Error, Result, TrainConfig,
     build::{by_flag, optimizer},
+    checkpoint::tensors::Tensor,
     distributed::Ranks,
     learner::BatchShare,
     record::BatchOutcome,
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
+    tiers::ReadCounts,
 };
 
 /// Model, optimisers and scratch memory of the train stage.
@@ -51,6 +53,10 @@ pub(super) struct TypedLearner<'a> {
     pub(super) over: Option<RowOwners>,
     /// Learned rows of all ranks, while a checkpoint is written.
     pub(super) joined: Option<JoinedRows>,
+    /// Counts of reads by global id, if they fill caches during the run.
+    pub(super) reads: Option<ReadCounts>,
+    /// The counts of all ranks, while a checkpoint is written.
+    pub(super) saved_reads: Vec<Tensor>,
 }
 
 /// Inputs of a model in a batch whose seeds are of the type `node_type`.
@@ -102,6 +108,8 @@ impl<'a> TypedLearner<'a> {
             scratch: Matrix::default(),
             over: None,
             joined: None,
+            reads: None,
+            saved_reads: Vec::new(),
         })
     }
 
@@ -113,6 +121,11 @@ impl<'a> TypedLearner<'a> {
     /// The same learner, which sums gradients over `ranks` and learns the rows of its own nodes.
     pub(super) fn over_ranks(self, ranks: Arc<Ranks>, owners: Vec<Arc<NodeOwnership>>) -> Self {
         Self { over: Some(RowOwners { ranks, owners }), ..self }
+    }
+
+    /// The same learner, with counts of reads that its checkpoints hold.
+    pub(super) fn counting(self, reads: Option<ReadCounts>) -> Self {
+        Self { reads, ..self }
     }
 
     /// The same learner, whose passes and dense updates run on `backend`.

@@ -5,6 +5,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `trainer.rs` | a run: read it first |
+//! | `notices.rs` | its notes about choices |
 //! | `task.rs` | graph, feature tables, labels and split of a task |
 //! | `edges.rs` | feature tables of the edges, if the model reads them |
 //! | `label_columns.rs` | labels of training nodes beside the features of the task's type |
@@ -59,6 +60,7 @@ pub mod machines;
 mod neighborhoods;
 #[cfg(feature = "tables")]
 mod new_nodes;
+mod notices;
 mod open;
 pub mod partition;
 mod position;

@@ -4,6 +4,7 @@
 //! model.safetensors       dense parameters by name, and input.TYPE.rows: the learned rows of a type
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   INDEX.m, INDEX.v, ... of dense parameters, rows.TYPE.m and rows.TYPE.v
+//! history.safetensors     counts of reads, if they fill caches during the run
 //! state.json              the position, and counts by type of the current epoch
 //! ```
 
@@ -21,12 +22,13 @@ use super::{
     ranks::{JoinedRows, RowOwners},
 };
 use crate::{
-    Result,
+    Error, Result,
     batchwise::{BatchLearner, RestoredState, RowsOf, SavedTensors, WriteTensors},
     checkpoint::{
         self, GrownRows,
         tensors::{Tensor, TensorRef},
     },
+    tiers::ReadCounts,
 };
 
 /// Name of the learned rows of a type in files.
@@ -244,29 +246,38 @@ impl BatchLearner for TypedLearner<'_> {
             optimizer.prepare(index, param);
             index += 1;
         });
-        restore_moments(path, state, (model, &mut **optimizer, sparse))
+        restore_moments(path, state, (model, &mut **optimizer, sparse))?;
+        match &mut self.reads {
+            Some(reads) => reads
+                .restore(state.history)
+                .map_err(|what| Error::format(path, "counts of reads", format!("{what}; train again"))),
+            None => Ok(()),
+        }
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        let Self { model, optimizer, sparse, joined, .. } = self;
+        let Self { model, optimizer, sparse, joined, saved_reads, .. } = self;
         let (joined, mut params) = (joined.take(), Vec::new());
+        let reads = std::mem::take(saved_reads);
+        let history = Tensor::borrow_all(&reads);
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         let steps = optimizer.steps();
         if let Some([rows, moments]) = &joined {
             params.extend(rows.iter().map(Tensor::borrow));
             let moments = Tensor::borrow_all(moments);
-            return write(SavedTensors { params: &params, moments: &moments, steps, history: &[] });
+            return write(SavedTensors { params: &params, moments: &moments, steps, history: &history });
         }
         let dense = dense_moments(&**optimizer);
         let mut moments: Vec<TensorRef> = dense.iter().map(Tensor::borrow).collect();
         moments.extend(row_moments(model, sparse)?);
         params.extend(model.learned_rows().map(|(t, rows)| tensor(rows_name(model, t), rows.table())));
-        write(SavedTensors { params: &params, moments: &moments, steps, history: &[] })
+        write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
 
     fn begin_save(&mut self) -> Result<()> {
-        let Self { model, optimizer, sparse, over, .. } = self;
+        let Self { model, optimizer, sparse, over, reads, .. } = self;
         self.joined = SharedRows { model, over: over.as_ref() }.joined(&**optimizer, sparse)?;
+        self.saved_reads = reads.as_ref().map_or(Ok(Vec::new()), ReadCounts::tensors)?;
         Ok(())
     }
 
@@ -291,6 +302,8 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn is_whole(&self) -> bool {
-        self.is_whole && self.rows().are_here()
+        // without the other ranks, rank 0 cannot save what they have counted
+        let is_alone = self.reads.as_ref().is_none_or(|reads| !reads.is_collected());
+        self.is_whole && is_alone && self.rows().are_here()
     }
 }

@@ -115,6 +115,12 @@ impl Strategy {
         })
     }
 
+    /// Sets the number of rows in the caches of the device that trains, if the stages run on
+    /// devices.
+    pub(super) fn set_cache_rows(&mut self, rows: usize) {
+        self.devices.iter_mut().for_each(|devices| devices.cache_rows = rows);
+    }
+
     /// Record of each device since the last call, if the stages run on devices.
     pub(super) fn records(&mut self) -> Vec<DeviceRecord> {
         let (batches, traffic) = std::mem::take(&mut self.done);

@@ -8,11 +8,7 @@ use graphmill_core::{
     table,
 };
 use graphmill_data::typed::TypedDataset;
-use graphmill_loader::{
-    order::SeedOrder,
-    time::{TimeDraw, TimeOptions},
-    typed::{TABLE as SAMPLERS, TypedSampler, unreached_types},
-};
+use graphmill_loader::{order::SeedOrder, typed::TypedSampler};
 use graphmill_nn::{
     Matrix,
     metric::{Metric, classes::ClassReport, diagnostics::Diagnostics, values::is_error},
@@ -29,11 +25,12 @@ use super::{
     inference::TypedInference,
     label_columns,
     learner::TypedLearner,
+    notices::notes,
     ranks::{RankInference, TypedRankView},
     saved::rows_of,
     stages::EpochBatches,
     strategy::Strategy,
-    task::{TypedTask, unread_columns},
+    task::TypedTask,
     tiers::{self, TypedTiers},
 };
 use crate::{
@@ -56,6 +53,7 @@ use crate::{
         notices::{ALL_IN_HOST, opening},
     },
     strategy::{Flow, Timed, attempt},
+    tiers::{Restart, counted_epochs},
     timeline::Stage,
     verification::FeatureFiles,
 };
@@ -96,11 +94,13 @@ fn train_alone(
     let mut task = TypedTask::new(data, &config.task)?.with_edges(config, data)?;
     check(config, data, &task)?;
     task.learned_in = build::learned_rows_in(config, &task, &context.directory());
+    let counted = counted_epochs(config)?;
     let sampler = build::sampler(config, &task)?;
     let batches = RunBatches::of_nodes(config, &task, &*sampler)?;
     let progress = Preparation::new(&*context.observer);
     let (tiers, devices) = TypedTiers::with_devices(data, &batches, &compute, &progress)?;
     let learner = TypedLearner::new(config, &task)?.on(compute.training());
+    let learner = learner.counting(tiers.reads(counted, &task, Restart::Stored));
     let notes = notes(config, data, &task, &*sampler, &learner);
     context.observer.note(&opening(&config.strategy, tiers.description.as_deref().unwrap_or(ALL_IN_HOST)));
     if !compute.gpus().is_empty() {
@@ -169,12 +169,14 @@ pub(super) fn train_as_rank(
 ) -> Result<Summary> {
     let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
     check(config, &view.data, task)?;
+    let counted = counted_epochs(config)?;
     let sampler = view.sampler(config)?;
     let progress = Preparation::new(&*context.observer);
     let batches = RunBatches::of_nodes(config, task, &*sampler)?.of_rank(view.of_seeds());
     let tiers = TypedTiers::over_ranks(&batches, view, &progress)?;
     let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
     let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
+    let learner = learner.counting(tiers.reads(counted, task, Restart::StoredByRank(ranks.clone())));
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);
     notes.extend(view.unread.clone());
     let has = view.describe(config);
@@ -207,48 +209,6 @@ impl Inference<'_> {
     }
 }
 
-/// Notes for the user about choices of the run.
-fn notes(
-    config: &TrainConfig,
-    data: &TypedDataset,
-    task: &TypedTask,
-    sampler: &dyn TypedSampler,
-    learner: &TypedLearner,
-) -> Vec<String> {
-    let schema = task.graph.schema();
-    let mut notes = Vec::new();
-    let unreached = unreached_types(sampler, schema, &[task.node_type]);
-    if !unreached.is_empty() {
-        notes.push(format!(
-            "no path of {} hops leads from nodes of type {} to a training node, so they are not read",
-            sampler.num_hops(),
-            unreached.join(", ")
-        ));
-    }
-    let learned: Vec<&str> = learner.model.learned_rows().map(|(t, _)| &schema.types()[t].name[..]).collect();
-    notes.extend(note_of_learned(&learned, task));
-    notes.extend(unread_columns(data, task));
-    let draws: TimeOptions = config.own.get();
-    let by_weight = SAMPLERS.get(&config.sampler).is_some_and(|row| row.make.draws_by_weight)
-        && task.graph.relations().iter().any(|relation| relation.edge_weight().is_some());
-    if by_weight || task.times.is_some() && draws.time_draw == TimeDraw::Recency {
-        notes.push("scores use all neighbours with equal weights".into());
-    }
-    notes
-}
-
-/// Note on the rows of nodes of these types, if there are some.
-pub(super) fn note_of_learned(types: &[&str], task: &TypedTask) -> Option<String> {
-    let place = if task.learned_in.is_some() { ", in files" } else { "" };
-    (!types.is_empty()).then(|| {
-        format!(
-            "nodes of type {} have no features: a learned row for each{place}, by Adam on the rows of a \
-             batch and without weight decay",
-            types.join(", ")
-        )
-    })
-}
-
 /// A run on several types.
 struct TypedRun<'a> {
     config: &'a TrainConfig,
@@ -272,6 +232,10 @@ struct TypedRun<'a> {
     ranks: Vec<RankRecord>,
     /// Work of each device in the last epoch, if devices work independently.
     devices: Vec<DeviceRecord>,
+    /// True once the caches that wait for counts are filled.
+    is_filled: bool,
+    /// Note that they were, until it is reported.
+    filled: Option<String>,
 }
 
 impl<'a> TypedRun<'a> {
@@ -305,7 +269,24 @@ impl<'a> TypedRun<'a> {
             view,
             ranks: Vec::new(),
             devices: Vec::new(),
+            is_filled: false,
+            filled: None,
         })
+    }
+
+    /// Fills the caches that wait for the counts of the first epochs, if these are complete.
+    fn fill_caches(&mut self, epoch: u64, learner: &TypedLearner<'a>) -> Result<()> {
+        let Some(reads) = learner.reads.as_ref().filter(|reads| epoch >= reads.epochs()) else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut self.is_filled, true) {
+            let rows = self.tiers.fill(self.task, reads.counts())?;
+            self.strategy.set_cache_rows(rows);
+            let epochs = reads.epochs();
+            self.filled =
+                Some(format!("the minibatches of {epochs} epochs were counted, and fill the caches"));
+        }
+        Ok(())
     }
 }
 
@@ -358,6 +339,8 @@ impl<'a> BatchRun for TypedRun<'a> {
         order: &[NodeId],
         batches: Range<u64>,
     ) -> Result<Flow> {
+        let epoch = session.epoch();
+        self.fill_caches(epoch, session.learner())?;
         if let Some(view) = self.view {
             view.ranks.count_bytes(true)?;
         }
@@ -370,19 +353,25 @@ impl<'a> BatchRun for TypedRun<'a> {
             order,
             batch_size: batch_size(self.config, self.task),
             seed: self.config.seed,
-            epoch: session.epoch(),
+            epoch,
             aggregation: session.learner().model.aggregation(),
             timeline: &timeline,
             owners: self.view.map(TypedRankView::of_seeds),
         };
         let track = timeline.track(self.strategy.trainer());
-        let last = batches.end;
+        let (last, schema, cost) = (batches.end, self.task.graph.schema(), &self.tiers.counted);
         let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
             let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
             let (lr, learner) = (session.lr(number), session.learner());
             let all = of.num_seeds(number);
             let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
             spent.train = timeline.done(track, Stage::Train, number, clock);
+            // a batch that ends the run is not among those that a checkpoint has counted
+            if let Some(reads) = learner.reads.as_mut().filter(|_| outcome.loss.is_finite()) {
+                let nodes = batch.sampled.input_nodes.iter().enumerate();
+                let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
+                reads.see(epoch, nodes, cost);
+            }
             let traffic = total(&batch.traffic);
             let done = Completed { number, outcome, traffic, spent };
             let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
@@ -483,13 +472,13 @@ impl<'a> BatchRun for TypedRun<'a> {
     }
 
     fn note(&mut self) -> Option<String> {
-        match &mut self.inference {
+        self.filled.take().or_else(|| match &mut self.inference {
             Inference::Alone(of) => of.note(),
             Inference::OverRanks(_) => None,
-        }
+        })
     }
 
     fn presampling(&self) -> Option<PresamplingRecord> {
-        self.tiers.presampling
+        self.tiers.presampling()
     }
 }

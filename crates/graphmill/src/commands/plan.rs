@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use graphmill_data::{
     partition::{PartitionDir, TypedPartitionDir},
     typed::has_several_types,
 };
 use graphmill_engine::{Error, TrainConfig, typed};
 use graphmill_loader::feature::LinkOptions;
-use graphmill_plan::{self as plan, Hardware, Profile, Request};
+use graphmill_plan::{self as plan, Hardware, Profile, Request, machines::Cluster};
 
 use crate::{args, output};
 
@@ -29,7 +29,8 @@ pub(crate) fn command() -> Command {
             "Examples:\n  \
              graphmill plan data --hardware v100x8\n  \
              graphmill plan data --hardware machine.toml --model gat --hidden 128\n  \
-             graphmill plan data --partition parts --network 125M,50us",
+             graphmill plan data --partition parts --network 125M,50us\n  \
+             graphmill plan data --partition parts --machines 6 --graph-stores 2",
         )
         .arg(args::dataset().required_unless_present_any(["profile", "paper"]))
         .arg(args::explain(
@@ -50,13 +51,19 @@ pub(crate) fn command() -> Command {
             args::path_option(
                 "partition",
                 "DIR",
-                "Predict for one machine per part of this partition",
+                "Predict for several machines that share this partition",
                 "The directory that graphmill partition wrote. The machines are like this one, joined by \
-                 --network",
+                 --network. With --graph-stores N the last N hold the parts and the others train",
             )
             .requires("dataset")
             .conflicts_with("hardware"),
         )
+        .arg(args::explain(
+            word("machines", "N").requires("partition").value_parser(value_parser!(u16).range(1..)),
+            "Number of machines, with --partition; by default one per part",
+            "Graph stores included. Without graph stores at most as many as there are parts, which are \
+             assigned to machines in turns, as in a run",
+        ))
         .arg(args::explain(
             word("network", "LINK")
                 .requires("partition")
@@ -159,6 +166,8 @@ fn over_machines(
 ) -> anyhow::Result<()> {
     let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
+    let machines = matches.get_one::<u16>("machines").copied().map(usize::from);
+    let cluster = Cluster { machines, network };
     args::use_threads(config.threads)?;
     let report = if TypedPartitionDir::is_in(parts) {
         let data = typed::open_dataset(config)?.ok_or_else(|| {
@@ -166,10 +175,10 @@ fn over_machines(
                            partitioned";
             Error::usage(format!("--partition {}: {message}", parts.display()))
         })?;
-        plan::machines::plan_types((config, given), &data, &TypedPartitionDir::open(parts)?, network)?
+        plan::machines::plan_types((config, given), &data, &TypedPartitionDir::open(parts)?, cluster)?
     } else {
         let data = args::open_dataset(args::required_path(matches, "dataset"))?;
-        plan::machines::plan((config, given), &data, &PartitionDir::open(parts)?, network)?
+        plan::machines::plan((config, given), &data, &PartitionDir::open(parts)?, cluster)?
     };
     if matches.get_flag("json") { output::json(&report) } else { output::text(&report.to_string()) }
 }

@@ -82,6 +82,7 @@ def plan(
     *,
     profile: str | os.PathLike[str] | Record | None = None,
     partition: str | os.PathLike[str] | None = None,
+    machines: int | None = None,
     network: str | None = None,
     device_counts: Sequence[int] | None = None,
     **options: Unpack[PlanOptions],
@@ -96,8 +97,10 @@ def plan(
         hardware: Machine to predict for: a known name such as ``"v100x8"``, or a TOML or JSON file.
         profile: Measurements to use instead: the field ``profile`` of an earlier plan, or a file of
             it. The same profile gives the same plan.
-        partition: Directory of a partition: predicts for one machine like this for each part,
-            instead of ``hardware``.
+        partition: Directory of a partition: predicts for machines like this that share its parts,
+            instead of ``hardware``. With the option ``graph_stores``, the last ones hold the parts
+            and the others train.
+        machines: Number of these machines, graph stores included. Default: one for each part.
         network: Link of each of these machines: bytes a second each way and a latency, such as
             ``"125M,50us"``. Default ``"12.5G,20us"``.
         device_counts: Numbers of devices to predict for, too.
@@ -115,10 +118,12 @@ def plan(
     if partition is not None:
         if profile is not None or device_counts is not None:
             raise TypeError("partition: predictions for it measure here, with the machines of its parts; leave out profile and device_counts")
-        text = _graphmill.plan_machines(_measured(dataset), os.fspath(partition), network or DEFAULT_NETWORK, options_of(options))
+        text = _graphmill.plan_machines(_measured(dataset), os.fspath(partition), machines, network or DEFAULT_NETWORK, options_of(options))
         return cast(Record, record_of(text))
     if network is not None:
         raise TypeError("network: it joins the machines of partition=; leave it out")
+    if machines is not None:
+        raise TypeError("machines: they share the parts of partition=; leave it out")
     counts = None if device_counts is None else ",".join(str(count) for count in device_counts)
     with tempfile.TemporaryDirectory(prefix="graphmill-") as scratch:
         measured: _Measured | str

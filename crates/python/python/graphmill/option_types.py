@@ -618,8 +618,12 @@ class PlanOptions(TypedDict, total=False):
     precision: Literal["f32", "tf32", "bf16"]
     #: Number type of features in memory
     feature_precision: Literal["auto", "f32", "f16", "bf16"]
+    #: Devices: cpu, cuda:0,1, or virtual:N (simulated)
+    devices: Word
     #: Threads; 0 for all cores
     threads: int
+    #: Ranks that hold the graph and serve it while the others train; 0 for none
+    graph_stores: int
     #: Weights of the edges
     edge_weights: Literal["stored", "in-degree", "out-degree", "inverse-in-degree", "inverse-out-degree"]
     #: Draw neighbours with replacement [default: false]

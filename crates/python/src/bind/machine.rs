@@ -14,8 +14,9 @@ use graphmill_engine::{
 };
 use graphmill_loader::feature::LinkOptions;
 use graphmill_plan::{
-    Hardware, Profile, Request, all_options, compare_reuse, machines, measure, measure_types, plan_run,
-    refuse_measured,
+    Hardware, Profile, Request, all_options, compare_reuse,
+    machines::{self, Cluster},
+    measure, measure_types, plan_run, refuse_measured,
 };
 use pyo3::prelude::*;
 
@@ -151,32 +152,35 @@ pub(super) fn plan(
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Predicts epochs on one machine like this for each part of a partition, joined by `network`.
+/// Predicts epochs on `machines` machines like this that share the parts of a partition (one for
+/// each part by default), joined by `network`.
 #[pyfunction]
-#[pyo3(signature = (measured, partition, network, options))]
+#[pyo3(signature = (measured, partition, machines, network, options))]
 pub(super) fn plan_machines(
     py: Python<'_>,
     measured: Measured<'_>,
     partition: PathBuf,
+    machines: Option<usize>,
     network: &str,
     options: &str,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
     let given = configure(&mut config, options, &all_options())?;
     let network: LinkOptions = network.parse().map_err(|error| error::value(format!("network {error}")))?;
+    let cluster = Cluster { machines, network };
     derive(&mut config, &measured, &given)?;
     let report = match measured {
         Measured::Here(dataset, _) => {
             let data = dataset.data.clone();
             wait::quietly(py, move |_| {
                 let parts = PartitionDir::open(&partition)?;
-                on_threads(config.threads, || machines::plan((&config, &given[..]), &data, &parts, network))?
+                on_threads(config.threads, || machines::plan((&config, &given[..]), &data, &parts, cluster))?
             })?
         }
         Measured::Types(..) => wait::quietly(py, move |_| {
             let (data, parts) = (open_types(&config)?, TypedPartitionDir::open(&partition)?);
             let of = (&config, &given[..]);
-            on_threads(config.threads, || machines::plan_types(of, &data, &parts, network))?
+            on_threads(config.threads, || machines::plan_types(of, &data, &parts, cluster))?
         })?,
         Measured::Before(_) => return Err(error::value("partition: predictions for it measure a dataset")),
     };

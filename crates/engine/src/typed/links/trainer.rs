@@ -18,11 +18,12 @@ use super::{
         counts::{TypeCounts, add, total},
         devices::compute_devices,
         inference::TypedInference,
+        notices::note_of_learned,
         ranks::{RankInference, RowOwners, TypedRankView},
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
         tiers::TypedTiers,
-        trainer::{Inference, PROJECTED, note_of_learned},
+        trainer::{Inference, PROJECTED},
     },
     batch::LinkSeeds,
     learner::{LinkLearner, LinkModel},
@@ -35,6 +36,7 @@ use crate::{
     accelerator::ComputeDevices,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     bottom,
+    cache_kind::{OF_LINKS, counts_training},
     config::{Work, link::LinkOptions},
     distributed::Ranks,
     link::{self, LinkMetric, QueryShare},
@@ -164,6 +166,14 @@ fn run(
 /// Refuses options with which a run cannot learn links of several types.
 fn check(config: &TrainConfig) -> Result<()> {
     link::check(config, true)?;
+    for (flag, name) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
+        if counts_training(name) {
+            return Err(Error::usage(format!(
+                "--{flag} {name} with links: runs on links of several types fill their caches before the \
+                 first epoch; use {OF_LINKS}, which counts before training"
+            )));
+        }
+    }
     bottom::refuse(config, PROJECTED)?;
     if config.head_layers > 0 {
         return Err(Error::usage(format!(

@@ -1,27 +1,28 @@
 //! Caches of a level of memory in front of the rows of all types.
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{progress::Unit, typed::Schema};
+use graphmill_core::progress::Unit;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     feature::{
         Link, LinkOptions, Linked,
-        cached::{Level, RowFormat},
+        cached::{Late, Level, RowFormat},
     },
     hotness::Visits,
 };
 
 use super::{
     DEFAULT_CACHE, Rows, TypedTiers,
-    nvidia::{self, NvidiaCaches},
+    nvidia::NvidiaCaches,
+    online::{LateLevel, LateTable, mask, range_of},
     read_rows, resolve, rows,
 };
 use crate::{
     Error, Result,
     cache_kind::{Kind, counts_training, follows_ids, kind},
-    record::PresamplingRecord,
-    tiers::{Meter, NewCache, map_bytes},
+    record::{PresamplingCost, PresamplingRecord},
+    tiers::{Meter, NewCache, map_bytes, nvidia_map_bytes},
     typed::{
         batches::RunBatches,
         devices::TypedDevices,
@@ -63,7 +64,7 @@ pub(super) enum CachedRows<'c> {
     None,
     All,
     /// Those of other ranks, because own ones are as near.
-    OfOthers(&'c NodeOwnership),
+    OfOthers(&'c Arc<NodeOwnership>),
 }
 
 impl CachedRows<'_> {
@@ -79,14 +80,18 @@ impl CachedRows<'_> {
     /// Sets the scores of rows that are not cached to negative infinity.
     fn mask(self, scores: &mut [f64]) {
         if let Self::OfOthers(owners) = self {
-            owners.own().for_each(|v| scores[v as usize] = f64::NEG_INFINITY);
+            mask(owners, scores);
         }
     }
 }
 
-/// Global ids of the nodes of type `t`.
-fn range_of(schema: &Schema, t: usize) -> Range<usize> {
-    schema.range(t).start as usize..schema.range(t).end as usize
+/// Subject and verb of a level in a description.
+fn holder(level: &CacheLevel) -> String {
+    match (level.level, level.devices) {
+        (Level::Host, _) => "the host holds".to_string(),
+        (Level::Device { .. }, 1) => "a device holds".to_string(),
+        (Level::Device { .. }, n) => format!("{n} devices hold"),
+    }
 }
 
 /// Error of the work for the policy of a level.
@@ -104,12 +109,15 @@ pub(super) struct Levels<'b> {
     pub(super) parts: Vec<String>,
     /// Number of rows of all types in the caches of a device.
     device_rows: usize,
+    /// Caches that are filled during the run, the farthest level first.
+    late: Vec<LateLevel>,
 }
 
 impl<'b> Levels<'b> {
     /// Levels in front of `tables`, whose hotness `visits` counts.
     pub(super) fn new(visits: &'b TypedVisits<'b>, tables: Tables) -> Self {
-        Self { of: visits.of(), visits, tables, parts: Vec::new(), device_rows: 0 }
+        let (parts, late) = (Vec::new(), Vec::new());
+        Self { of: visits.of(), visits, tables, parts, device_rows: 0, late }
     }
 
     /// Adds the description of the lowest tier.
@@ -119,12 +127,14 @@ impl<'b> Levels<'b> {
 
     /// The tiers, whose construction began at `clock`, over the rows `whole`.
     pub(super) fn finish(self, clock: Instant, whole: Tables) -> TypedTiers {
-        let Self { tables, parts, device_rows, .. } = self;
+        let Self { tables, parts, device_rows, late, .. } = self;
         let (drawn_batches, seconds) = (self.visits.drawn(), clock.elapsed().as_secs_f64());
         TypedTiers {
             tables,
             whole,
             device_rows,
+            late,
+            counted: PresamplingCost::default(),
             description: (!parts.is_empty()).then(|| format!("feature rows: {}", parts.join(", "))),
             presampling: (drawn_batches > 0).then(|| PresamplingRecord {
                 drawn_batches,
@@ -186,18 +196,14 @@ impl<'b> Levels<'b> {
     pub(super) fn add(&mut self, level: &CacheLevel) -> Result<()> {
         let (task, policy) = (self.of.task, level.policy);
         let schema = task.graph.schema();
-        if counts_training(policy) {
-            return Err(Error::usage(format!(
-                "--{} {policy}: runs on several types fill their caches before the first epoch; use \
-                 presc:2, which counts before training",
-                level.flag
-            )));
-        }
         // also if no row has to be chosen
         visits::check_metric(policy).map_err(|error| of_level(level, error))?;
         let mut all = read_rows(self.of);
         for (t, of) in all.iter_mut().enumerate() {
             *of = of.filter(|of| (level.of)(t).count(of.count) > 0);
+        }
+        if counts_training(policy) {
+            return self.add_late(level, &all);
         }
         let (shares, scores) = self.shares(level, &all)?;
         let mut held = Vec::new();
@@ -239,14 +245,60 @@ impl<'b> Levels<'b> {
         Ok(())
     }
 
-    /// Number of rows of each type in a level, and the scores of all nodes if they decide which.
-    fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
-        let (schema, policy) = (self.of.task.graph.schema(), level.policy);
+    /// Puts caches that the first epochs of training fill in front of the tables of a level, whose
+    /// rows are `all`.
+    fn add_late(&mut self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<()> {
+        let policy = level.policy;
+        if level.nvidia.is_some() {
+            return Err(Error::usage(format!(
+                "--{} {policy}: on several types an NVIDIA device fills its cache before the first epoch; \
+                 use presc:2, which counts before training",
+                level.flag
+            )));
+        }
+        let (budget, competing) = self.competing(level, all)?;
+        let mut late: Vec<Option<LateTable>> = Vec::with_capacity(all.len());
+        for (t, of) in all.iter().enumerate() {
+            let (Some(of), Some(behind)) = (of, &self.tables[t]) else {
+                late.push(None);
+                continue;
+            };
+            let owners = match (level.of)(t) {
+                CachedRows::OfOthers(owners) => Some(owners.clone()),
+                CachedRows::All | CachedRows::None => None,
+            };
+            let rows = Arc::new(Late::new(behind.clone()));
+            self.tables[t] = Some(rows.clone());
+            late.push(Some(LateTable { rows, format: of.format, owners }));
+        }
+        self.late.push(LateLevel {
+            competing,
+            tables: late,
+            budget,
+            devices: level.devices,
+            placement: *self.of.config.placement,
+            level: level.level,
+            peer_link: *self.of.config.peer_link,
+        });
+        let holder = holder(level);
+        self.parts.push(format!("{holder} what the first epochs of training read most ({policy})"));
+        Ok(())
+    }
+
+    /// Bytes for the rows of a level on all its devices, and the rows of each type that compete for
+    /// them, of which `all` are those of the tables.
+    fn competing(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(f64, Vec<Option<Competing>>)> {
         let (budget, of_row) = self.budget(level, all.iter().flatten())?;
         let competing = |(t, of): (usize, &Option<Rows>)| {
             of.map(|of| Competing { rows: (level.of)(t).count(of.count), bytes: of.bytes as f64 + of_row })
         };
-        let competing: Vec<Option<Competing>> = all.iter().enumerate().map(competing).collect();
+        Ok((budget, all.iter().enumerate().map(competing).collect()))
+    }
+
+    /// Number of rows of each type in a level, and the scores of all nodes if they decide which.
+    fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
+        let (schema, policy) = (self.of.task.graph.schema(), level.policy);
+        let (budget, competing) = self.competing(level, all)?;
         let is_static = matches!(kind(policy)?, Kind::Pinned);
         // ranks count their batches together, so only a run of one process can leave it out
         let bytes: f64 = competing.iter().flatten().map(|of| of.all()).sum();
@@ -266,7 +318,7 @@ impl<'b> Levels<'b> {
         let is_partial = (0..self.tables.len()).any(|t| matches!((level.of)(t), CachedRows::OfOthers(_)));
         // a cache of some of the first rows has the maps of any other
         let [of_table, of_row] = match level.nvidia {
-            Some(_) => nvidia::map_bytes(level.policy)?,
+            Some(_) => nvidia_map_bytes(level.policy)?,
             None => map_bytes(if is_partial { DEFAULT_CACHE } else { level.policy }),
         };
         let (mut rows, mut bytes) = (0.0, 0.0);
@@ -300,11 +352,7 @@ impl<'b> Levels<'b> {
         let types = self.of.task.graph.schema().types();
         let part = |&(t, fraction): &(usize, f64)| format!("{:.1} % of {}", 100.0 * fraction, types[t].name);
         let parts: Vec<String> = held.iter().map(part).collect();
-        let holder = match (level.level, level.devices) {
-            (Level::Host, _) => "the host holds".to_string(),
-            (Level::Device { .. }, 1) => "a device holds".to_string(),
-            (Level::Device { .. }, n) => format!("{n} devices hold"),
-        };
+        let holder = holder(level);
         let is_chosen = level.nvidia.is_none() || held.iter().any(|(_, held)| *held > 0.0 && *held < 1.0);
         let policy = if is_chosen { format!(" ({})", level.policy) } else { String::new() };
         format!("{holder} {}{policy}", parts.join(", "))

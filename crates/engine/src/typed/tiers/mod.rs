@@ -16,6 +16,7 @@ mod levels;
     allow(unreachable_code, unused_variables, reason = "without NVIDIA support no device exists")
 )]
 mod nvidia;
+mod online;
 mod over_ranks;
 
 use std::time::Instant;
@@ -24,6 +25,7 @@ use graphmill_core::{features::FeatureData, matrix::TableType, progress::Progres
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     feature::cached::{Level, RowFormat, sparse_bytes},
+    hotness,
     typed::unreached_types,
 };
 
@@ -39,10 +41,12 @@ use crate::{
     Error, Result, TrainConfig,
     accelerator::{ComputeDevices, Gpu},
     cache_kind::AUTO,
-    record::PresamplingRecord,
+    record::{PresamplingCost, PresamplingRecord},
+    tiers::{ReadCounts, Restart},
 };
 use levels::{CacheLevel, CachedRows, Levels};
 use nvidia::{Built, NvidiaCaches};
+use online::LateLevel;
 
 /// Cache of `auto`: presampled counts, because expectations need one fanout for all edge types.
 const DEFAULT_CACHE: &str = "presc:2";
@@ -56,9 +60,13 @@ pub(super) struct TypedTiers {
     /// Description of the tiers, if there are several.
     pub(super) description: Option<String>,
     /// Cost of the minibatches that were counted for caches.
-    pub(super) presampling: Option<PresamplingRecord>,
+    presampling: Option<PresamplingRecord>,
     /// Number of rows of all types in the caches of a device.
     pub(super) device_rows: usize,
+    /// Caches that are filled during the run.
+    late: Vec<LateLevel>,
+    /// Cost of the minibatches that these caches count.
+    pub(super) counted: PresamplingCost,
 }
 
 /// The lowest tier.
@@ -158,6 +166,44 @@ impl Lowest {
 }
 
 impl TypedTiers {
+    /// Counts of the reads of the first `epochs` epochs, if they fill caches.
+    pub(super) fn reads(
+        &self,
+        epochs: Option<u64>,
+        task: &TypedTask,
+        restart: Restart,
+    ) -> Option<ReadCounts> {
+        let epochs = epochs.filter(|_| !self.late.is_empty())?;
+        Some(ReadCounts::new(epochs, task.graph.schema().num_nodes(), restart))
+    }
+
+    /// Fills the caches by these counts of the first epochs (`V`, by global id). Returns the number
+    /// of rows of all types that a device then holds.
+    ///
+    /// # Errors
+    /// The rows cannot be read, or an allocation fails.
+    pub(super) fn fill(&self, task: &TypedTask, counts: &[u32]) -> Result<usize> {
+        let clock = Instant::now();
+        let scores = hotness::by_counts(&task.graph.union()?, counts);
+        let mut on_device = 0;
+        for level in &self.late {
+            on_device += level.fill(task.graph.schema(), &scores)?;
+        }
+        let seconds = clock.elapsed().as_secs_f64();
+        self.counted.add(PresamplingRecord { seconds, ..PresamplingRecord::default() });
+        Ok(self.device_rows + on_device)
+    }
+
+    /// Cost of the minibatches that were counted for caches, if some were.
+    pub(super) fn presampling(&self) -> Option<PresamplingRecord> {
+        let (before, during) = (self.presampling, self.counted.total());
+        (before.is_some() || during.is_some()).then(|| {
+            let mut sum = before.unwrap_or_default();
+            sum += during.unwrap_or_default();
+            sum
+        })
+    }
+
     /// Builds the tiers that the options request for the batches of a run in one process, and the
     /// simulated devices of its stages, if its strategy has some.
     ///

@@ -23,23 +23,9 @@ use graphmill_loader::{
 use crate::{
     Result,
     accelerator::{Gpu, RowsBehind},
-    cache_kind::{Kind, follows_ids, kind},
+    cache_kind::{Kind, kind},
     typed::task::TypedTask,
 };
-
-/// Bytes of a cache's maps on the device per row of a table, and per cached row, at most.
-///
-/// # Errors
-/// The policy is unknown.
-pub(super) fn map_bytes(policy: &str) -> Result<[f64; 2]> {
-    Ok(match kind(policy)? {
-        // a boundary locates the first rows
-        _ if follows_ids(policy) => [0.0, 0.0],
-        Kind::Pinned => [4.0, 0.0],
-        // the holder of each row and a mark of its use
-        Kind::Dynamic(_) => [4.0, 8.0],
-    })
-}
 
 /// Caches of a device in the making.
 #[derive(Clone, Copy)]

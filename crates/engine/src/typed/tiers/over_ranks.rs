@@ -99,7 +99,7 @@ impl TypedTiers {
 }
 
 /// Rows of a type that caches in host memory hold.
-fn cached_in_host<'c>(rows: Option<&RankRows>, owners: &'c NodeOwnership) -> CachedRows<'c> {
+fn cached_in_host<'c>(rows: Option<&RankRows>, owners: &'c Arc<NodeOwnership>) -> CachedRows<'c> {
     match rows {
         None => CachedRows::None,
         Some(rows) if rows.is_on_disk() => CachedRows::All,

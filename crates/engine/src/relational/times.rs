@@ -11,7 +11,7 @@ pub(crate) struct RowTimes {
     /// Time of each edge that trains, validates or tests.
     pub(crate) of_parts: [Vec<i64>; 3],
     /// Times of the training edges, ascending.
-    distinct: Vec<i64>,
+    pub(super) distinct: Vec<i64>,
     /// Destinations by the times from which they exist, if they have times.
     pub(crate) existing: Option<ExistingNodes>,
     /// True if an edge joins its ends in both directions, so that neither is a negative of the other.

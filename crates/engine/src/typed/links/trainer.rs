@@ -401,7 +401,7 @@ impl<'a> BatchRun for LinkRun<'a> {
     }
 
     fn presampling(&self) -> Option<PresamplingRecord> {
-        self.tiers.presampling
+        self.tiers.presampling()
     }
 
     fn note(&mut self) -> Option<String> {

@@ -19,10 +19,16 @@ use crate::{
     testing::without,
 };
 
-/// Edges of a batch that a sampler drew with some of relation 0, 2 or 4 excluded.
-fn excluded_of(edges: &[(usize, NodeId, NodeId)], schema: &Schema, every: usize) -> Vec<ExcludedEdges> {
+/// Some of the drawn `edges`, and some of all edges, of the stored relations 0, 2 and 4.
+fn excluded_of(edges: &[(usize, NodeId, NodeId)], graph: &TypedGraph, every: usize) -> Vec<ExcludedEdges> {
+    let schema = graph.schema();
     let mut lists = vec![Vec::new(); schema.num_relations()];
-    for &(r, u, v) in edges.iter().filter(|edge| edge.0 % 2 == 0).step_by(every) {
+    for r in [0, 2, 4] {
+        let rows = 0..graph.relation(r).num_nodes() as NodeId;
+        let row = |v: NodeId| graph.relation(r).in_neighbors(v).iter().map(move |&u| (u, v));
+        lists[r].extend(rows.flat_map(row).step_by(2 * every));
+    }
+    for &(r, u, v) in edges.iter().filter(|edge| [0, 2, 4].contains(&edge.0)).step_by(every) {
         let Relation { src, dst, .. } = schema.relations()[r];
         lists[r].push((u - schema.range(src).start as NodeId, v - schema.range(dst).start as NodeId));
     }
@@ -558,7 +564,7 @@ proptest! {
                 blocks.flat_map(|block| edges_of(block, &batch.input_nodes, schema)).collect()
             };
             let before = of(&sample(&*sampler, &graph, &seeds));
-            let excluded = excluded_of(&before, schema, every);
+            let excluded = excluded_of(&before, &graph, every);
             let batch = |positions: bool| {
                 let mut seeds = TypedSeeds::new(0, seeds.to_vec());
                 seeds.excluded = excluded.clone();

@@ -1,5 +1,5 @@
-//! Learned rows of node types without features that exceed the host's budget: in files, with the bits
-//! of a run in memory, across interruptions, and for saved runs.
+//! Learned rows of node types without features that exceed the host's budget: in files, with the
+//! bits of a run in memory, across interruptions, and for saved runs.
 
 use std::{
     fs,

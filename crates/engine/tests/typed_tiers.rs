@@ -1,5 +1,6 @@
-//! Runs on several types whose feature rows exceed a budget, on nodes and on links: the results have
-//! the bits of a run in memory, whatever the caches, and the records list the traffic of each type.
+//! Runs on several types whose feature rows exceed a budget, on nodes and on links: the results
+//! have the bits of a run in memory, whatever the caches, and the records list the traffic of each
+//! type.
 
 use std::path::Path;
 

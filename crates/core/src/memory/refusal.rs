@@ -6,8 +6,8 @@
 //! request, a command. There [`refusal`] or [`catch`] makes an [`Error::Memory`] of it. Values that
 //! the work left half written are those of a panic at the same place, which boundaries handle.
 //!
-//! Memory that has room costs one comparison. Without it the process would be aborted, and with it
-//! everything that was trained since the last checkpoint.
+//! A vector with enough capacity costs one comparison. Without it the process would be aborted, and
+//! with it everything that was trained since the last checkpoint.
 
 #![forbid(unsafe_code)]
 

@@ -245,8 +245,8 @@ pub struct LinkOptions {
     /// Drawn candidates that an edge with a time is ranked among; 0: all.
     ///
     /// All candidates are embedded for each time of the edges that validate or test. With drawn
-    /// ones, every edge may have a time of its own. More make the ranking harder. Range: 0 to 65536.
-    /// Example: --eval-negatives 100.
+    /// ones, every edge may have a time of its own. More make the ranking harder. Range: 0 to
+    /// 65536. Example: --eval-negatives 100.
     #[arg(long, value_name = "N")]
     pub eval_negatives: usize,
 }

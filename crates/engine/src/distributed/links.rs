@@ -59,8 +59,8 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
     check_links(config, false)?;
     let policy = link_cache(&config.cache);
     if has_cache(config) && draws_ahead(policy) {
-        let why = "its batches are drawn before training, which ranks that learn links do not do; use --cache \
-                   degree or presc-online:1, or a policy such as lru";
+        let why = "its batches are drawn before training, which ranks that learn links do not do; use \
+                   --cache degree or presc-online:1, or a policy such as lru";
         return refuse(&format!("--cache {policy}"), why);
     }
     let options: LinkOptions = config.own.get();

@@ -261,8 +261,8 @@ pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str) -> Result<Chosen<'d
             return Ok(Chosen::EdgesOf(vec![0]));
         }
         let message = format!(
-            "it has no link prediction task; import it with one, or learn the edges of one type by --task {}, \
-             or of several with commas between them",
+            "it has no link prediction task; import it with one, or learn the edges of one type by --task \
+             {}, or of several with commas between them",
             types.join(" or ")
         );
         return Err(Error::dataset(&data.name, message));

@@ -275,8 +275,8 @@ fn check_existence<'e>(
             let v = node(edge);
             let article = if what.starts_with('e') { "an" } else { "a" };
             let message = format!(
-                "{article} {what} has time {time}, but its {name} {v} exists from time {} on; use a later time \
-                 or leave the row out",
+                "{article} {what} has time {time}, but its {name} {v} exists from time {} on; use a later \
+                 time or leave the row out",
                 exists[v as usize]
             );
             return Err(Error::dataset(&data.name, message));
@@ -303,8 +303,8 @@ fn check_counts(
                 _ => String::new(),
             };
             let message = format!(
-                "the {rows} that {what} have {count} times, and all candidates are embedded for each: at most \
-                 {MAX_SCORED_TIMES}; rank each among drawn candidates by --eval-negatives 100, round the \
+                 most {MAX_SCORED_TIMES}; rank each among drawn candidates by --eval-negatives 100, round \
+                 the times{other}"
                  times{other}"
             );
             return Err(Error::dataset(&data.name, message));

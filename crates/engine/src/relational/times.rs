@@ -14,7 +14,8 @@ pub(crate) struct RowTimes {
     pub(super) distinct: Vec<i64>,
     /// Destinations by the times from which they exist, if they have times.
     pub(crate) existing: Option<ExistingNodes>,
-    /// True if an edge joins its ends in both directions, so that neither is a negative of the other.
+    /// True if an edge joins its ends in both directions, so that neither is a negative of the
+    /// other.
     pub(crate) both: bool,
     /// Number of training edges that are not learned, because they have no negative.
     pub(crate) left_out: usize,

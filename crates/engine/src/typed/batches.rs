@@ -61,7 +61,7 @@ pub(super) struct RunBatches<'r> {
     owners: Option<&'r NodeOwnership>,
 }
 
-/// What a run learns, and how it makes batches of it.
+/// Rows or pairs that a run learns, and how it makes batches of them.
 pub(super) struct Learned<'r> {
     pub(super) task: &'r TypedTask,
     pub(super) sampler: &'r dyn TypedSampler,

@@ -18,8 +18,8 @@
 //! # Memory
 //!
 //! Input and output rows of one layer for the needed nodes of all types, in files if the learned
-//! rows are, and the neighbourhood of one chunk. Features are read chunk by chunk, those of edges in
-//! the order of their destinations. A device takes the chunks that fit in its memory
+//! rows are, and the neighbourhood of one chunk. Features are read chunk by chunk, those of edges
+//! in the order of their destinations. A device takes the chunks that fit in its memory
 //! ([`computing`](super::computing)).
 
 mod by_batches;

@@ -20,7 +20,7 @@ use table::Table;
 
 /// Number of ids between a table's prefetch and its use.
 const PREFETCH_DISTANCE: usize = 24;
-/// Number of ids relabelled between two checks that the list of new nodes has room for them.
+/// Number of ids relabelled between two checks that the list of new nodes has capacity for them.
 const RUN: usize = 4096;
 /// Maximum number of nodes of a graph with a dense table: 32 MiB per worker.
 ///

@@ -9,8 +9,8 @@
 //! A batch of links is a batch of nodes, the ends of its edges, so that samplers, caches and
 //! devices serve both. [`LinkBatch`] says which of its seeds form pairs. Supervision edges and
 //! their reverses are left out of every hop ([`ExcludedEdges`]), whose draws are those of the graph
-//! without them: a model never sees the edge that it predicts. Negatives are looked up among all known edges, and drawn exactly
-//! ([`KnownEdges::draw`]).
+//! without them: a model never sees the edge that it predicts. Negatives are looked up among all
+//! known edges, and drawn exactly ([`KnownEdges::draw`]).
 //!
 //! ```
 //! use std::sync::Arc;

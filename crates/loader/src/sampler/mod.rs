@@ -163,7 +163,7 @@ pub struct NeededWeights {
     pub by: fn(&OwnOptions) -> bool,
     /// Name of the row that draws uniformly in its place.
     pub uniform: &'static str,
-    /// What to do if no relation stores weights.
+    /// Advice if no relation stores weights.
     pub remedy: &'static str,
 }
 

@@ -26,8 +26,8 @@
 //!
 //! # Cost
 //!
-//! O(k) draws per node for any degree. A node with excluded edges takes a search for each in its row
-//! besides, and is drawn twice.
+//! O(k) draws per node for any degree. A node with excluded edges takes a search for each in its
+//! row besides, and is drawn twice.
 //!
 //! # Deviations
 //!

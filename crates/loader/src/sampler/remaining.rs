@@ -18,6 +18,10 @@
 //!                 └─ with excluded edges ────► lists without them, tables ┴─► rows in their order
 //! ```
 //!
+//! # Source
+//!
+//! None: a draw from a shorter list.
+//!
 //! # Cost
 //!
 //! O(D) to find the destinations with excluded edges, O(edges) of the copied lists with their

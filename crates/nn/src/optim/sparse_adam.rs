@@ -60,8 +60,8 @@ impl SparseAdam {
     /// of `ids`. Without rows, only the state is allocated.
     ///
     /// # Panics
-    /// An id is beyond the table, the table had another shape before, or it is in a file and was not
-    /// [prepared](SparseAdam::prepare): a bug in the caller.
+    /// An id is beyond the table, the table had another shape before, or it is in a file and was
+    /// not [prepared](SparseAdam::prepare): a bug in the caller.
     pub fn update(
         &mut self,
         backend: &dyn Backend,

@@ -83,9 +83,9 @@ impl LearnedRows {
         Self { is_partial: false, ..Self::of(count, dim, key, |row| row as NodeId) }
     }
 
-    /// Creates the rows of [`LearnedRows::new`] in a file without a name in the directory `dir`. The
-    /// system keeps those in memory that batches read. Memory: `4 count` bytes, and on the disk `4
-    /// count dim`, and twice that for the state of the optimiser.
+    /// Creates the rows of [`LearnedRows::new`] in a file without a name in the directory `dir`.
+    /// The system keeps those in memory that batches read. Memory: `4 count` bytes, and on the disk
+    /// `4 count dim`, and twice that for the state of the optimiser.
     ///
     /// # Errors
     /// The directory cannot be written, or the disk has too little space.

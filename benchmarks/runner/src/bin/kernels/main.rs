@@ -49,8 +49,8 @@ use serde_json::json;
 /// Kernels of a training step alone
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// w1, block, subgraph, ids, edge-times, aggregate, gather, gemm, joins, times, typed or misses,
-    /// then its paths
+    /// w1, block, subgraph, ids, edge-times, aggregate, gather, gemm, joins, times, typed or
+    /// misses, then its paths
     #[arg(required = true)]
     words: Vec<String>,
     #[arg(long, default_value_t = 20)]

@@ -12,8 +12,8 @@
 //! row would read although it is not earlier is refused: one without a time, or one of the row's
 //! own time with an inclusive bound.
 //!
-//! With `--link-times edges` the rows are the stored edges themselves, each at its own time and with
-//! a strict bound, so no prediction reads its edge, or one of the same time.
+//! With `--link-times edges` the rows are the stored edges themselves, each at its own time and
+//! with a strict bound, so no prediction reads its edge, or one of the same time.
 //!
 //! # Source
 //!
@@ -186,15 +186,15 @@ fn at_times(
     )];
     if times.train_is_later() && config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
         notes.push(
-            "some edges that train are later than some that validate or test: the task does not split them by \
-             time, and scores may be too good"
+            "some edges that train are later than some that validate or test: the task does not split them \
+             by time, and scores may be too good"
                 .into(),
         );
     }
     if times.left_out > 0 {
         notes.push(format!(
-            "{} training edges are not learned: their sources have an edge to every destination that exists at \
-             their times, so that they have no negative",
+            "{} training edges are not learned: their sources have an edge to every destination that exists \
+             at their times, so that they have no negative",
             times.left_out
         ));
     }
@@ -249,8 +249,8 @@ fn check(config: &TrainConfig) -> Result<()> {
     let bound = config.own.get::<TimeOptions>().time_bound;
     if options.link_times == LinkTimes::Edges && bound == TimeBound::Inclusive {
         return Err(Error::usage(
-            "--time-bound inclusive with --link-times edges: an edge would be read by its own prediction; use \
-             --time-bound strict",
+            "--time-bound inclusive with --link-times edges: an edge would be read by its own prediction; \
+             use --time-bound strict",
         ));
     }
     Ok(())

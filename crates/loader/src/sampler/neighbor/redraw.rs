@@ -7,6 +7,10 @@
 //! excluded edges maps each number to its place in the row. So the draws are those from the graph
 //! without these edges, bit by bit, and all other rows stay as they are.
 //!
+//! # Source
+//!
+//! None: a draw from a shorter list.
+//!
 //! # Cost
 //!
 //! O(D) to find the rows with excluded edges; for each of these, O(e log d + k log e), or O(d) if

@@ -303,9 +303,9 @@ fn check_counts(
                 _ => String::new(),
             };
             let message = format!(
+                "the {rows} that {what} have {count} times, and all candidates are embedded for each: at \
                  most {MAX_SCORED_TIMES}; rank each among drawn candidates by --eval-negatives 100, round \
                  the times{other}"
-                 times{other}"
             );
             return Err(Error::dataset(&data.name, message));
         }

@@ -2,11 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use graphmill_core::{
-    NodeId,
-    progress::{Progress, Quiet},
-    table,
-};
+use graphmill_core::{NodeId, progress::Quiet, table};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     order::SeedOrder,

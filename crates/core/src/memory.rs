@@ -154,6 +154,7 @@ mod tests {
         resize(&mut data, 1, 9).unwrap();
         assert_eq!(data, [7]);
     }
+
     #[test]
     fn fields_are_read_with_their_unit() {
         let text = "Name:\tx\nVmHWMax: 1 kB\nVmHWM:\t   12340 kB\nVmRSS:\t 1 kB\nBare: 7\n";

@@ -5,7 +5,8 @@
 //! GCN's matrix is `D^-1/2 (A + I) D^-1/2`, with `D` the in-degrees of `A + I`: edge `u -> v` has
 //! weight `1 / sqrt((d_u + 1) (d_v + 1))` and `v` itself `1 / (d_v + 1)`. The degrees are those of
 //! the whole graph, not of the sample, and a destination that drew `k` of its `d` neighbours scales
-//! their edges by `d / k`.
+//! their edges by `d / k`. Edges that the batch excludes are not counted by this `d`: a scale would
+//! show a model which nodes are ends of the edges that it predicts.
 //!
 //! # Source
 //!
@@ -28,7 +29,10 @@ use std::sync::Arc;
 use graphmill_core::{Block, Buffer, Graph, NodeId, memory};
 use rayon::prelude::*;
 
-use crate::prefetch::prefetch;
+use crate::{
+    link::{ExcludedEdges, append_places},
+    prefetch::prefetch,
+};
 
 /// Maximum number of destinations that one task fills.
 const MAX_TASK_LEN: usize = 4096;
@@ -39,6 +43,34 @@ pub struct SymmetricWeights {
     inv_sqrt: Arc<Vec<f32>>,
     /// In-degrees, if they differ from those of the sampled graph.
     degrees: Option<Buffer<u32>>,
+}
+
+/// Lists of neighbours that a block was drawn from.
+#[derive(Clone, Copy)]
+struct DrawnFrom<'a> {
+    graph: &'a Graph,
+    degrees: Option<&'a [u32]>,
+    /// Edges that the draws left out.
+    excluded: Option<&'a ExcludedEdges>,
+    /// True if the edges already have weights.
+    known: bool,
+}
+
+impl DrawnFrom<'_> {
+    /// Number of neighbours of `v` without excluded edges.
+    fn count(&self, v: NodeId) -> f32 {
+        let degree = match self.degrees {
+            Some(degrees) => degrees[v as usize],
+            None => self.graph.in_degree(v) as u32,
+        };
+        let excluded = self.excluded.map_or(&[][..], |excluded| excluded.sources_of(v));
+        if excluded.is_empty() {
+            return degree as f32;
+        }
+        let mut places = Vec::new();
+        append_places(self.graph, v, excluded, &mut places);
+        (degree - places.len() as u32) as f32
+    }
 }
 
 /// A run of destinations with their edges. `indptr` has one more entry than `dst` and is relative
@@ -80,19 +112,20 @@ impl SymmetricWeights {
     }
 
     /// Fills the weights of a block with destinations `dst` whose `indices` are still global ids.
-    /// Existing edge weights replace the factor `d / k`: each is the number of neighbours that its
-    /// edge represents. O(D + E), parallel for many destinations.
-    pub fn fill(&self, graph: &Graph, dst: &[NodeId], block: &mut Block) {
+    /// The draws left out the edges `excluded`. Existing edge weights replace the factor `d / k`:
+    /// each is the number of neighbours that its edge represents. O(D + E), parallel for many
+    /// destinations.
+    pub fn fill(&self, graph: &Graph, dst: &[NodeId], excluded: Option<&ExcludedEdges>, block: &mut Block) {
         let Block { indptr, indices, edge_weight, self_weight, .. } = block;
         let known = !edge_weight.is_empty();
         memory::demand_len(edge_weight, indices.len(), 0.0);
         memory::demand_len(self_weight, dst.len(), 0.0);
-        self.fill_rows(graph, known, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
+        let from = DrawnFrom { graph, degrees: self.degrees(), excluded, known };
+        self.fill_rows(from, RunOfRows { dst, indptr, indices, edge_weight, self_weight });
     }
 
-    /// Fills a run of destinations, split in halves while it is long. `known` is true if the edges
-    /// already have weights.
-    fn fill_rows(&self, graph: &Graph, known: bool, rows: RunOfRows) {
+    /// Fills a run of destinations, split in halves while it is long.
+    fn fill_rows(&self, of: DrawnFrom, rows: RunOfRows) {
         let RunOfRows { dst, indptr, indices, edge_weight, self_weight } = rows;
         let at = |i: usize| (indptr[i] - indptr[0]) as usize;
         if dst.len() > MAX_TASK_LEN {
@@ -113,7 +146,7 @@ impl SymmetricWeights {
                 edge_weight: edges.1,
                 self_weight: own.1,
             };
-            rayon::join(|| self.fill_rows(graph, known, first), || self.fill_rows(graph, known, second));
+            rayon::join(|| self.fill_rows(of, first), || self.fill_rows(of, second));
             return;
         }
         for (i, (&v, self_weight)) in dst.iter().zip(self_weight).enumerate() {
@@ -123,16 +156,12 @@ impl SymmetricWeights {
             if from == to {
                 continue;
             }
-            let degree = match &self.degrees {
-                Some(degrees) => degrees[v as usize] as f32,
-                None => graph.in_degree(v) as f32,
-            };
-            let drawn = own * (degree / (to - from) as f32);
+            let drawn = own * (of.count(v) / (to - from) as f32);
             for e in from..to {
                 if let Some(&ahead) = indices.get(e + 16) {
                     prefetch(&self.inv_sqrt, ahead as usize);
                 }
-                let stands_for = if known { own * edge_weight[e] } else { drawn };
+                let stands_for = if of.known { own * edge_weight[e] } else { drawn };
                 edge_weight[e] = stands_for * self.inv_sqrt[indices[e] as usize];
             }
         }
@@ -149,17 +178,17 @@ mod tests {
         let graph = Graph::new(vec![0, 3, 4, 4, 4].into(), vec![1, 2, 3, 0].into()).unwrap();
         let weights = SymmetricWeights::new(&graph);
         let mut block = Block { num_dst: 1, indptr: vec![0, 3], indices: vec![1, 2, 3], ..Block::default() };
-        weights.fill(&graph, &[0], &mut block);
+        weights.fill(&graph, &[0], None, &mut block);
         assert_eq!(block.self_weight, [0.25]);
         let expected = [1.0 / 8f32.sqrt(), 0.5, 0.5];
         assert!(block.edge_weight.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7));
         // two of the three are drawn, so each represents 3/2
         let mut block = Block { num_dst: 1, indptr: vec![0, 2], indices: vec![2, 3], ..Block::default() };
-        weights.fill(&graph, &[0], &mut block);
+        weights.fill(&graph, &[0], None, &mut block);
         assert!(block.edge_weight.iter().all(|w| (w - 0.75).abs() < 1e-7));
         // the sampler already set the number of neighbours that each edge represents
         block.edge_weight = vec![3.0, 0.5];
-        weights.fill(&graph, &[0], &mut block);
+        weights.fill(&graph, &[0], None, &mut block);
         assert!(block.edge_weight.iter().zip([1.5, 0.25]).all(|(w, expected)| (w - expected).abs() < 1e-7));
     }
 
@@ -178,13 +207,31 @@ mod tests {
         let dst: Vec<NodeId> = (0..nodes).collect();
         let indptr: Vec<u32> = indptr.iter().map(|&x| x as u32).collect();
         let mut block = Block { num_dst: dst.len(), indptr, indices, ..Block::default() };
-        weights.fill(&graph, &dst, &mut block);
+        weights.fill(&graph, &dst, None, &mut block);
         for v in [0, 4, MAX_TASK_LEN, 2 * MAX_TASK_LEN + 3, nodes as usize - 1] {
             let mut row = Block { num_dst: 1, indptr: vec![0, (v % 5) as u32], ..Block::default() };
             row.indices = block.indices[block.edges(v)].to_vec();
-            weights.fill(&graph, &[v as NodeId], &mut row);
+            weights.fill(&graph, &[v as NodeId], None, &mut row);
             assert_eq!(row.edge_weight, block.edge_weight[block.edges(v)]);
             assert_eq!(row.self_weight, [block.self_weight[v]]);
         }
+    }
+
+    #[test]
+    fn excluded_edges_do_not_count_among_those_that_drawn_ones_stand_for() {
+        // node 0 has the neighbours 1, 2, 2 and 3, of which the batch excludes both edges from 2
+        let graph = Graph::new(vec![0, 4, 4, 4, 4].into(), vec![1, 2, 2, 3].into()).unwrap();
+        let weights = SymmetricWeights::new(&graph);
+        let mut excluded = ExcludedEdges::default();
+        excluded.refill([(2, 0)]);
+        let drawn = |indices: &[NodeId]| {
+            let (indptr, indices) = (vec![0, indices.len() as u32], indices.to_vec());
+            let mut block = Block { num_dst: 1, indptr, indices, ..Block::default() };
+            weights.fill(&graph, &[0], Some(&excluded), &mut block);
+            block.edge_weight
+        };
+        let own = 1.0 / 5f32.sqrt();
+        assert_eq!(drawn(&[1, 3]), [own, own]);
+        assert_eq!(drawn(&[3]), [2.0 * own]);
     }
 }

@@ -11,6 +11,8 @@ pub enum Fault {
     Value(String),
     /// Unreadable file: `OSError`.
     File(String),
+    /// Refused memory: `MemoryError`.
+    Memory(String),
 }
 
 impl From<String> for Fault {
@@ -23,6 +25,7 @@ impl From<graphmill_core::Error> for Fault {
     fn from(error: graphmill_core::Error) -> Self {
         match error {
             graphmill_core::Error::Io { .. } => Self::File(error.to_string()),
+            graphmill_core::Error::Memory(_) => Self::Memory(error.to_string()),
             other => Self::Value(other.to_string()),
         }
     }
@@ -31,7 +34,7 @@ impl From<graphmill_core::Error> for Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Value(message) | Self::File(message) => f.write_str(message),
+            Self::Value(message) | Self::File(message) | Self::Memory(message) => f.write_str(message),
         }
     }
 }

@@ -194,7 +194,7 @@ fn work<T>(shared: &Shared<T>, mut make: Make<T>) {
         drop(state);
         let value = catch_unwind(AssertUnwindSafe(|| make(number))).unwrap_or_else(|panic| {
             if let Some(refused) = memory::refusal(&*panic) {
-                return Err(Fault::Value(format!("batch {number}: {refused}")));
+                return Err(Fault::Memory(format!("batch {number}: {refused}")));
             }
             let message =
                 panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -27,7 +27,7 @@ use graphmill_engine::{
 use tokio::sync::oneshot;
 
 use crate::{
-    failure::{Failure, unwound},
+    failure::{Failure, status_of, unwound},
     metrics::Metrics,
 };
 
@@ -301,9 +301,8 @@ fn answer<Q: Batched>(batch: Vec<Job<Q>>, shared: &Shared) {
 
 /// Answers of a batch. A panic, or a refusal of memory, fails this batch only.
 fn computed<Q: Batched>(questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
-    let failed = StatusCode::INTERNAL_SERVER_ERROR;
     match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
-        Ok(answers) => answers.map_err(|error| Failure::of(failed, "predict", &error)),
+        Ok(answers) => answers.map_err(|error| Failure::of(status_of(&error), "predict", &error)),
         Err(payload) => Err(unwound("predict", &*payload)),
     }
 }

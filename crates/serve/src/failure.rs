@@ -56,6 +56,14 @@ pub(crate) fn unwound(what: &str, payload: &(dyn Any + Send)) -> Failure {
     }
 }
 
+/// Status of a computation that failed: of a service without enough memory, or of a fault.
+pub(crate) fn status_of(error: &Error) -> StatusCode {
+    match error {
+        Error::Graph(graphmill_core::Error::Memory(_)) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 /// A failure by the content of a question.
 pub(crate) fn refuse(why: impl Into<String>, fix: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)

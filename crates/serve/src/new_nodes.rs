@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::{
-    failure::{Failure, refuse, too_large, unwound},
+    failure::{Failure, refuse, status_of, too_large, unwound},
     options::ServeOptions,
 };
 
@@ -351,10 +351,11 @@ pub(crate) async fn answer(
 /// request.
 fn status(error: &Error) -> StatusCode {
     match error {
-        Error::Graph(graphmill_core::Error::Memory(_)) => StatusCode::SERVICE_UNAVAILABLE,
-        Error::Graph(graphmill_core::Error::Io { .. } | graphmill_core::Error::Device(_)) => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
+        Error::Graph(
+            graphmill_core::Error::Memory(_)
+            | graphmill_core::Error::Io { .. }
+            | graphmill_core::Error::Device(_),
+        ) => status_of(error),
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

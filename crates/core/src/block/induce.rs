@@ -36,8 +36,9 @@ impl Induce {
     ) -> Result<()> {
         let words = graph.num_nodes().div_ceil(64);
         if self.inside.len() < words {
-            memory::demand_len(&mut self.inside, words, 0);
+            // the tested vector grows last, so that a refusal of either is repeated
             memory::demand_len(&mut self.local, graph.num_nodes(), 0);
+            memory::demand_len(&mut self.inside, words, 0);
         }
         for (i, &v) in (0..).zip(nodes) {
             self.inside[v as usize / 64] |= 1 << (v % 64);

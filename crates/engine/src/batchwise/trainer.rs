@@ -174,7 +174,9 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             return Ok((None, scored == 0));
         }
         session.observer.evaluate(scored);
-        let score = run.score(&mut session.position.learner, Part::Valid);
+        // memory that is refused to the score costs no update
+        let score = memory::catch(|| run.score(&mut session.position.learner, Part::Valid));
+        let score = score.map_err(Error::from).and_then(|score| score);
         run.note().into_iter().for_each(|note| session.observer.note(&note));
         if score.is_err() {
             session.position.rescue(session.observer);

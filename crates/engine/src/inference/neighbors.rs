@@ -35,7 +35,7 @@ impl Neighbors<'_> {
         block.clear();
         self.selection.rows(self.graph, hop, ids, by, scratch, block)?;
         if let Some(symmetric) = self.symmetric {
-            symmetric.fill(self.graph, ids, block);
+            symmetric.fill(self.graph, ids, None, block);
         }
         Ok(())
     }

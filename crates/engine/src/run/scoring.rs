@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{NodeId, progress::Quiet, spread::Paths, table};
+use graphmill_core::{NodeId, memory, progress::Quiet, spread::Paths, table};
 use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 use graphmill_nn::{
@@ -146,7 +146,9 @@ impl<'a> Scorer<'a> {
         observer.evaluate(self.valid.len());
         self.inference.take_work();
         let valid = std::mem::take(&mut self.valid);
-        let score = self.score(&position.learner.model, Part::Valid, &valid);
+        // memory that is refused to the score costs no update
+        let score = memory::catch(|| self.score(&position.learner.model, Part::Valid, &valid));
+        let score = score.map_err(Error::from).and_then(|score| score);
         self.valid = valid;
         let is_interval_due =
             self.config.eval_every == EvalEvery::Auto && position.state.eval_interval.is_none();

@@ -172,7 +172,7 @@ impl NegativeKind {
         Self { make, lists: None, needs_times: false, is_uniform: false, is_of_batch: false }
     }
 
-    const fn from_lists(self, lists: ListSource) -> Self {
+    const fn with_lists(self, lists: ListSource) -> Self {
         Self { lists: Some(lists), ..self }
     }
 }
@@ -218,7 +218,7 @@ pub static TABLE: Table<NegativeKind> = Table::new(
             source: "",
             options: &[],
             make: NegativeKind::new(|source| Listed::make(source, "a file; pass --negatives-file PATH"))
-                .from_lists(ListSource::File),
+                .with_lists(ListSource::File),
         },
         Entry {
             name: "hard",
@@ -226,7 +226,7 @@ pub static TABLE: Table<NegativeKind> = Table::new(
             source: "Ying et al., KDD 2018, section 3.4",
             options: &[],
             make: NegativeKind::new(|source| Listed::make(source, "the rankings of a run; choose uniform"))
-                .from_lists(ListSource::Ranking),
+                .with_lists(ListSource::Ranking),
         },
     ],
 );
@@ -516,6 +516,7 @@ mod tests {
              replace the other end, or leave the edge out"
         );
     }
+
     #[test]
     fn rows_state_the_lists_and_times_that_they_need() {
         assert_eq!(negatives_that(|kind| kind.lists == Some(ListSource::File)), ["file"]);

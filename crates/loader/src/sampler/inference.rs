@@ -396,7 +396,7 @@ mod tests {
                     assert_eq!(block.indices[block.edges(2)], [4], "an edge of weight 0 is left out");
                 }
                 if let Some(symmetric) = wants {
-                    symmetric.fill(&graph, &[0, 1, 2], &mut block);
+                    symmetric.fill(&graph, &[0, 1, 2], None, &mut block);
                 }
                 for (v, found) in sums.into_iter().enumerate() {
                     let expected = value(&block, v);

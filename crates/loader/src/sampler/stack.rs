@@ -121,7 +121,7 @@ impl HopStack {
                 let request = HopRequest { aggregation, excluded, ..HopRequest::new(graph, hop, dst, key) };
                 sample_remaining(sampler, &request, scratch, block)?;
                 if let Some(symmetric) = layout.symmetric {
-                    symmetric.fill(graph, dst, block);
+                    symmetric.fill(graph, dst, excluded, block);
                 }
                 Ok(())
             };

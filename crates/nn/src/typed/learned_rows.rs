@@ -51,6 +51,8 @@ impl Merged {
     /// if none repeats.
     fn fill(&mut self, count: usize, ids: &[NodeId], grad: View) -> bool {
         let Self { ids: distinct, grad: sums, numbers } = self;
+        // those of an update that ended early
+        distinct.iter().for_each(|&v| numbers[v as usize] = 0);
         numbers.resize(count, 0);
         distinct.clear();
         for &v in ids {

@@ -22,6 +22,7 @@ pub(super) fn fault(fault: Fault) -> PyErr {
     match fault {
         Fault::Value(message) => value(message),
         Fault::File(message) => PyOSError::new_err(message),
+        Fault::Memory(message) => PyMemoryError::new_err(unflagged(&message)),
     }
 }
 
@@ -29,7 +30,7 @@ pub(super) fn fault(fault: Fault) -> PyErr {
 pub(super) fn graph(error: graphmill_core::Error) -> PyErr {
     match error {
         graphmill_core::Error::Io { .. } => PyOSError::new_err(error.to_string()),
-        graphmill_core::Error::Memory(message) => PyMemoryError::new_err(message),
+        graphmill_core::Error::Memory(message) => PyMemoryError::new_err(unflagged(&message)),
         graphmill_core::Error::Stopped => PyKeyboardInterrupt::new_err(error.to_string()),
         graphmill_core::Error::Device(_) | graphmill_core::Error::Peer { .. } => {
             PyRuntimeError::new_err(error.to_string())

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 use graphmill_engine::{
     predictor::{LinkPredictor as Opened, NewEvents, TopOptions},
     saved::{SavedRun, links::Reading},
@@ -70,7 +70,10 @@ impl LinkPredictor {
         at: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let pairs = self.pairs(relation, source, destination)?;
-        let scores = py.detach(|| self.0.score_at(relation, &pairs, at)).map_err(error::engine)?;
+        let scores = py
+            .detach(|| memory::catch(|| self.0.score_at(relation, &pairs, at)))
+            .map_err(error::graph)?
+            .map_err(error::engine)?;
         Ok(PyArray1::from_vec(py, scores))
     }
 
@@ -89,7 +92,10 @@ impl LinkPredictor {
         let fixed = if sources { destination } else { source };
         let nodes = array::nodes("nodes", &nodes, self.0.num_nodes(fixed))?;
         let options = TopOptions { k, sources, include_known, at };
-        let best = py.detach(|| self.0.top(relation, &nodes, options)).map_err(error::engine)?;
+        let best = py
+            .detach(|| memory::catch(|| self.0.top(relation, &nodes, options)))
+            .map_err(error::graph)?
+            .map_err(error::engine)?;
         let of_nodes = nodes.iter().zip(&best).flat_map(|(&node, best)| best.iter().map(move |_| node));
         let of_nodes: Vec<NodeId> = of_nodes.collect();
         let (candidates, scores): (Vec<NodeId>, Vec<f32>) = best.into_iter().flatten().unzip();
@@ -106,7 +112,10 @@ impl LinkPredictor {
         at: Option<i64>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let nodes = array::nodes("nodes", nodes, self.0.num_nodes(node_type))?;
-        let rows = py.detach(|| self.0.embed_at(node_type, &nodes, at)).map_err(error::engine)?;
+        let rows = py
+            .detach(|| memory::catch(|| self.0.embed_at(node_type, &nodes, at)))
+            .map_err(error::graph)?
+            .map_err(error::engine)?;
         Ok(PyArray1::from_vec(py, rows))
     }
 

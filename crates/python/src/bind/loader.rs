@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::options::OwnOptions;
+use graphmill_core::{memory, options::OwnOptions};
 use graphmill_loader::{
     sampler::{self, WalkLength},
     subgraph::SubgraphContext,
@@ -230,7 +230,8 @@ impl Source {
         number: u64,
         inputs: Vec<u64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let batch = py.detach(|| self.source.one(epoch, number, &inputs)).map_err(error::fault)?;
+        let one = || self.source.one(epoch, number, &inputs);
+        let batch = py.detach(|| memory::catch(one)).map_err(error::graph)?.map_err(error::fault)?;
         tuple(py, batch, &self.layout)
     }
 }

@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::progress::Progress;
+use graphmill_core::{memory, progress::Progress};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
+use super::error;
 use crate::prefetch::{Prefetch, Taken};
 
 /// Time between two checks for signals.
@@ -50,9 +51,10 @@ pub(super) fn run<T: Send>(
             let flag = stop.clone();
             let worker = scope.spawn(move || work(flag, sender));
             let error = forward(&messages, &stop, &report);
-            let done = worker
-                .join()
-                .map_err(|_| PyRuntimeError::new_err("internal error in graphmill; see the message above"))?;
+            let done = worker.join().map_err(|payload| match memory::refusal(&*payload) {
+                Some(refused) => error::graph(refused),
+                None => PyRuntimeError::new_err("internal error in graphmill; see the message above"),
+            })?;
             error.map_or(Ok(done), Err)
         })
     })

@@ -38,8 +38,9 @@ impl<'a> NeighborRows<'a> {
 ///
 /// Overwrites `indptr` (`D + 1`, from 0) and `offsets`, the position of each drawn neighbour within
 /// the row of its destination. The draws are those of [`Neighbor`] at that fanout (`usize::MAX`:
-/// all) if `key` is the key of the hop ([`keyed::key`](graphmill_core::keyed::key) of seed, epoch, batch, hop). With names, the
-/// draws of node `v` are those of node `names[v]`. Runs on the calling thread.
+/// all) if `key` is the key of the hop ([`keyed::key`](graphmill_core::keyed::key) of seed, epoch,
+/// batch, hop). With names, the draws of node `v` are those of node `names[v]`. Runs on the calling
+/// thread.
 ///
 /// # Errors
 /// There are more edges than 32 bits can number.

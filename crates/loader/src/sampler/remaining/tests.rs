@@ -59,10 +59,13 @@ impl HopSampler for Last {
     }
 }
 
+/// Excluded edges, and the ends of rows, sources and weights of a hop without them.
+type Case = (&'static [(NodeId, NodeId)], &'static [u32], &'static [NodeId], &'static [f32]);
+
 #[test]
 fn samplers_with_tables_draw_from_lists_without_the_excluded_edges() {
     let graph = graph_of(&[&[1, 2, 3], &[3], &[0, 1], &[]]);
-    let cases: [(&[(NodeId, NodeId)], &[u32], &[NodeId], &[f32]); 4] = [
+    let cases: [Case; 4] = [
         (&[], &[0, 1, 2, 3], &[3, 1, 3], &[3.0, 2.0, 1.0]),
         (&[(3, 0), (0, 3)], &[0, 1, 2, 3], &[2, 1, 3], &[2.0, 2.0, 1.0]),
         (&[(1, 0), (3, 1), (2, 1)], &[0, 1, 2, 2], &[3, 1], &[2.0, 2.0]),

@@ -124,7 +124,8 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer)?;
     let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
 
-    let reuses = strategy.draws_in_parts();
+    // of the ranks that train: a graph store, which serves them, takes part in their checkpoints
+    let reuses = strategy::draws_in_parts(config);
     let restart = match inputs.view {
         _ if !reuses && inputs.links.is_none() => Restart::Redraw,
         None => Restart::Stored,

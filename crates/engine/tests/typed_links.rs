@@ -322,6 +322,9 @@ fn unusable_options_are_refused_by_name() {
     let expects = [("cache_ratio", "0.5"), ("cache", "posterior:2")];
     let message = train(dir.path(), &expects).unwrap_err().to_string();
     assert!(message.starts_with("--cache posterior:2: ") && message.contains("use presc:2"), "{message}");
+    let counts = [("cache_ratio", "0.5"), ("cache", "presc-online:1")];
+    let message = train(dir.path(), &counts).unwrap_err().to_string();
+    assert!(message.starts_with("--cache presc-online:1 with links: "), "{message}");
     // options of links without links
     let mut on_nodes = config(dir.path(), &[]).unwrap();
     on_nodes.task = String::new();

@@ -340,6 +340,15 @@ impl LinkOptions {
         decoder::TABLE.get(&self.decoder).is_none_or(|row| row.make.options.contains(&option))
     }
 
+    /// Name of an option of links at times that the options set, if they set one.
+    pub(crate) fn option_of_times(&self) -> Option<&'static str> {
+        match self {
+            Self { link_times: LinkTimes::Edges, .. } => Some("link-times"),
+            Self { eval_negatives: 1.., .. } => Some("eval-negatives"),
+            _ => None,
+        }
+    }
+
     /// Row of the sampler of negatives; `None` if the name is unknown.
     pub fn negative_kind(&self) -> Option<&'static NegativeKind> {
         link::TABLE.get(&self.negatives).map(|row| &row.make)

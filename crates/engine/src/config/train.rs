@@ -45,7 +45,7 @@ pub struct TrainConfig {
     /// Task to train; without one, the only classification of nodes.
     ///
     /// Link learns the edges of a graph: on several types, all its link tasks. Other names are
-    /// those of the dataset's tasks, which graphmill info lists. Example: --task venue.
+    /// tasks of graphmill info, or edge types (source:name:destination,...). Example: --task venue.
     #[arg(long, value_name = "NAME", help_heading = "Data", hide_short_help = true)]
     pub task: String,
     /// Time of verifying feature rows: auto, open, first-read or none.

@@ -84,7 +84,7 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
     link::check(config, of_types)?;
-    if *config.devices != Devices::Cpu {
+    if !of_types && *config.devices != Devices::Cpu {
         let option = format!("--devices {}", config.devices);
         return refuse(&option, "train in one process, or leave it out");
     }

@@ -12,7 +12,7 @@ use graphmill_nn::{backend::Cpu, link::table::QueryBatch};
 
 use super::{batch::Batches, learner::TableLearner, model::TableModel};
 use crate::{
-    Result, RunContext, TrainConfig,
+    Error, Result, RunContext, TrainConfig,
     batchwise::{self, BatchRun, Completed, Part, Scored, Session},
     bottom,
     config::{Work, embedding::EmbeddingOptions, link::LinkOptions},
@@ -35,6 +35,9 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let began = Instant::now();
     let why = format!("--model {} does not use it: its parameters are a row for each node", config.model);
     bottom::refuse(config, &why)?;
+    if let Some(option) = config.own.get::<LinkOptions>().option_of_times() {
+        return Err(Error::usage(format!("--{option}: {why}; leave it out")));
+    }
     let mut edges = LinkEdges::new(data, config)?;
     let metric = metric(config, &edges)?;
     if metric.is_pooled() {

@@ -6,6 +6,7 @@ use graphmill_loader::{order, sampler};
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::{OF_LINKS, expects_nodes},
+    config::link::LinkOptions,
     strategy,
 };
 
@@ -21,6 +22,10 @@ pub fn check(config: &TrainConfig, of_types: bool) -> Result<()> {
         let why =
             "it chooses its own seeds, so it cannot start from the ends of edges; use --sampler neighbor";
         return refuse(format!("--sampler {}", config.sampler), why.into());
+    }
+    if let Some(option) = config.own.get::<LinkOptions>().option_of_times().filter(|_| !of_types) {
+        let why = "models of one type read no times of edges; use a model of types, such as --model rsage";
+        return refuse(format!("--{option}"), why.into());
     }
     let strategy = strategy::find(config)?;
     if !of_types && !strategy.make.over_links {

@@ -86,13 +86,15 @@ impl<'a> RelationNegatives<'a> {
         let NegativeKind { lists, needs_times, is_of_batch, .. } =
             link::TABLE.find(&options.negatives).map_err(Error::name)?.make;
         let (name, has_times) = (&options.negatives, self.edges.times.is_some());
+        let of_edges = options.link_times == LinkTimes::Edges;
         match lists {
             Some(_) if has_times => Err(Error::usage(format!(
-                "--negatives {name}: its lists hold non-edges of any time, and the rows of the task have \
-                 times; use --negatives {}",
-                one_of(&link::negatives_that(|kind| kind.lists.is_none()))
+                "--negatives {name}: its lists hold non-edges of any time, and the {} have times; use \
+                 --negatives {}",
+                if of_edges { "edges" } else { "rows of the task" },
+                one_of(&link::negatives_that(|kind| kind.lists.is_none() && !(of_edges && kind.is_of_batch)))
             ))),
-            _ if is_of_batch && options.link_times == LinkTimes::Edges => Err(Error::usage(format!(
+            _ if is_of_batch && of_edges => Err(Error::usage(format!(
                 "--negatives {name} with --link-times edges: other edges of a batch have other times; use \
                  --negatives {}",
                 one_of(&link::negatives_that(|kind| kind.lists.is_none() && !kind.is_of_batch))

@@ -204,28 +204,37 @@ impl LinkEdges {
         max: usize,
     ) -> BTreeMap<i64, Vec<Query>> {
         let times = self.times.as_ref().map_or(&[][..], |times| &times.of_parts[part]);
-        let both = !of_lists && self.times.as_ref().is_some_and(|times| times.both);
+        let both = self.times.as_ref().is_some_and(|times| times.both);
         let edges = || self.parts[part].iter().zip(times);
-        let mut rows: BTreeMap<(i64, NodeId), Vec<NodeId>> = BTreeMap::new();
+        // destinations of the edges, and all nodes that an edge of the time joins to the source
+        let [mut rows, mut known]: [BTreeMap<(i64, NodeId), Vec<NodeId>>; 2] = Default::default();
         for (&[u, _, v], &time) in edges() {
             rows.entry((time, u)).or_default().push(v);
+            known.entry((time, u)).or_default().push(v);
             if both {
-                rows.entry((time, v)).or_default().push(u);
+                known.entry((time, v)).or_default().push(u);
             }
         }
-        for row in rows.values_mut() {
+        for row in rows.values_mut().chain(known.values_mut()) {
             row.sort_unstable();
             row.dedup();
         }
+        let known = |row: (i64, NodeId)| known.get(&row).cloned().unwrap_or_default();
         let query = |((time, fixed), targets, excluded): ((i64, NodeId), Vec<NodeId>, Vec<NodeId>)| {
             (time, Query { end: End::Destination, relation: 0, fixed, targets, excluded })
         };
         let all: Vec<_> = match of_lists {
-            true => rows.into_iter().map(|(row, targets)| query((row, targets, Vec::new()))).collect(),
-            false => {
-                let single = |(&[u, _, v], &time): (&Triple, &i64)| {
-                    query(((time, u), vec![v], rows.get(&(time, u)).cloned().unwrap_or_default()))
+            true => {
+                let list = |(row, targets): ((i64, NodeId), Vec<NodeId>)| {
+                    let mut excluded = known(row);
+                    excluded.retain(|node| targets.binary_search(node).is_err());
+                    query((row, targets, excluded))
                 };
+                rows.into_iter().map(list).collect()
+            }
+            false => {
+                let single =
+                    |(&[u, _, v], &time): (&Triple, &i64)| query(((time, u), vec![v], known((time, u))));
                 edges().map(single).collect()
             }
         };

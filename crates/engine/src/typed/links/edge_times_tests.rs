@@ -198,10 +198,12 @@ impl Case {
         Ok(())
     }
 
-    /// Checks the drawn candidates of a part.
-    fn check_drawn(&self, part: usize) -> Result<(), TestCaseError> {
-        let queries = self.of.edges.drawn_queries((part, false), 0, (DRAWN, 5));
-        prop_assert_eq!(queries.len(), self.of.edges.parts[part].len());
+    /// Checks the drawn candidates of a part, of each edge or of the list of a source at a time.
+    fn check_drawn(&self, part: usize, of_lists: bool) -> Result<(), TestCaseError> {
+        let queries = self.of.edges.drawn_queries((part, of_lists), 0, (DRAWN, 5));
+        let targets: usize = queries.iter().map(|query| query.targets.len()).sum();
+        let edges = self.of.edges.parts[part].len();
+        prop_assert!(if of_lists { targets <= edges } else { [queries.len(), targets] == [edges; 2] });
         for query in queries {
             let u = self.node(query.source);
             let others: BTreeSet<u32> = query.others.iter().map(|&row| self.node(row)).collect();
@@ -209,7 +211,6 @@ impl Case {
             prop_assert!(others.iter().all(|&node| self.is_negative(u, node, query.time)));
             let left = (0..NODES).filter(|&node| self.is_negative(u, node, query.time)).count();
             prop_assert_eq!(others.len(), left.min(DRAWN));
-            prop_assert_eq!(query.targets.len(), 1);
         }
         Ok(())
     }
@@ -260,8 +261,12 @@ proptest! {
         let events = events.into_iter().map(|edge| kind.canonical(edge)).collect();
         let case = Case { kind, data, of, exists, events };
         case.check_split()?;
-        case.check_drawn(1)?;
-        case.check_drawn(2)?;
+        for of_lists in [false, true] {
+            case.check_drawn(1, of_lists)?;
+        }
+        for of_lists in [false, true] {
+            case.check_drawn(2, of_lists)?;
+        }
         let of = &case.of;
         let sampler = build::sampler(&config, &of.inputs).unwrap();
         let whole = of.inputs.times.as_ref().unwrap().full_sampler(&config, &*sampler).unwrap();

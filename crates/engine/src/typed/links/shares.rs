@@ -41,6 +41,7 @@ impl SeedSource for RankSeeds<'_> {
         seeds.nodes.iter_mut().for_each(|nodes| nodes.retain(|_| next.next().unwrap_or_default()));
         Ok(seeds)
     }
+
     fn types(&self) -> Vec<usize> {
         self.whole.types()
     }

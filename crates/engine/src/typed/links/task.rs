@@ -226,12 +226,16 @@ fn check(config: &TrainConfig) -> Result<()> {
     let options: LinkOptions = config.own.get();
     if TypedPartitionDir::is_in(&config.dataset) {
         return Err(Error::usage(
-            "the rows of the task have times, and ranks learn links without; train on the dataset before \
-             graphmill partition",
+            "links have times, and ranks learn links without; train on the dataset before graphmill \
+             partition",
         ));
     }
+    let what = match options.link_times {
+        LinkTimes::Rows => "rows",
+        LinkTimes::Edges => "edges",
+    };
     let refuse =
-        |option: &str, why: &str| Err(Error::usage(format!("--{option} with rows that have times: {why}")));
+        |option: &str, why: &str| Err(Error::usage(format!("--{option} with {what} that have times: {why}")));
     if options.ends(false) != Corrupt::Destination {
         let why = "a row has one source, and its destinations are ranked; use --corrupt destination";
         return refuse("corrupt", why);

@@ -15,7 +15,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    Result, RunContext, TrainConfig,
+    Error, Result, RunContext, TrainConfig,
     build::schedule,
     config::{EvalEvery, link_task::seeds_are},
     observer::Start,

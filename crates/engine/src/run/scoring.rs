@@ -18,7 +18,7 @@ use super::{
     observer::Observer, setup::Tables,
 };
 use crate::{
-    Result, TrainConfig, build,
+    Error, Result, TrainConfig, build,
     config::{EvalEvery, SelectBy, Work},
     distributed::Ranks,
     inference::{

@@ -132,7 +132,7 @@ fn a_minibatch_without_memory_is_an_error_and_the_next_one_is_right() {
     let (src, dst): (Vec<u32>, Vec<u32>) = (ends(0).collect(), ends(1).collect());
     let graph = build(NODES, &src, &dst, EdgeOptions::UNDIRECTED).unwrap();
     let features = Host::new(&Features::f32(DIM, (0..NODES * DIM).map(|x| x as f32).collect::<Vec<f32>>()));
-    let sampler = HopStack::new(Neighbor::new(&[8, 8]).unwrap());
+    let sampler = HopStack::new(Neighbor::new([8, 8]).unwrap());
     let chosen: Vec<u32> = (0..1000).map(|i| 20 * i).collect();
     // nodes and features of a batch whose buffers are new
     let draw = |workspace: &mut Workspace| {

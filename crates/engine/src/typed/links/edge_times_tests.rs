@@ -203,7 +203,8 @@ impl Case {
         let queries = self.of.edges.drawn_queries((part, of_lists), 0, (DRAWN, 5));
         let targets: usize = queries.iter().map(|query| query.targets.len()).sum();
         let edges = self.of.edges.parts[part].len();
-        prop_assert!(if of_lists { targets <= edges } else { [queries.len(), targets] == [edges; 2] });
+        let is_whole = if of_lists { targets <= edges } else { [queries.len(), targets] == [edges; 2] };
+        prop_assert!(is_whole, "{} queries of {targets} targets", queries.len());
         for query in queries {
             let u = self.node(query.source);
             let others: BTreeSet<u32> = query.others.iter().map(|&row| self.node(row)).collect();

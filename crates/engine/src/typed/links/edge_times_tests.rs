@@ -186,8 +186,9 @@ impl Case {
             let schema = self.of.inputs.graph.schema();
             for ((r, slice), relation) in block.relations.iter().enumerate().zip(schema.relations()) {
                 let stored = self.data.edges[r].time.as_ref().unwrap();
+                let of_seed = |v: usize| times[relation.dst][v];
                 for v in 0..slice.num_dst {
-                    let time = if l == top { times[relation.dst][v] } else { latest };
+                    let time = if l == top { of_seed(v) } else { latest };
                     for e in slice.edges(v) {
                         let read = stored[block.positions[r][e] as usize];
                         prop_assert!(read < time, "{read} at {time}");

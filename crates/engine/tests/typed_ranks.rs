@@ -453,7 +453,8 @@ fn checkpoints_hold_what_each_rank_has_counted_for_its_caches() {
             let resumed: Vec<Summary> =
                 with_directory(&config, &dir, size, &out, None).into_iter().map(Result::unwrap).collect();
             if size == 3 {
-                assert_eq!(bits(&resumed), bits(&whole), "{options} {after}");
+                // the first rank has the records of the epochs before the interruption
+                assert_eq!(losses(&resumed[0]), losses(&whole[0]), "{options} {after}");
                 assert_eq!(remote(&resumed), found, "{options} {after}");
             }
         }

@@ -124,12 +124,12 @@ def make(data, steps):
         "saint-node": loaders.GraphSAINTNodeSampler,
     }
     kind = kinds[options.sampler]
-    return kind(data, batch_size=count, num_steps=steps, sample_coverage=options.coverage, log=False, **more)
+    return kind(data, batch_size=count, num_steps=steps, sample_coverage=options.sample_coverage, log=False, **more)
 
 
 def speed(data):
     """Subgraphs a second through the loader: nodes, induced edges, feature rows."""
-    options.coverage = 0
+    options.sample_coverage = 0
     times, nodes, edges = [], 0, 0
     for batch in make(data, 1 << 30):
         times.append(time.perf_counter())
@@ -143,13 +143,13 @@ def speed(data):
 
 def loss_of(model, data, batch):
     """Loss of the training nodes of a subgraph."""
-    weight = batch.edge_weight * batch.edge_norm if options.coverage else None
+    weight = batch.edge_weight * batch.edge_norm if options.sample_coverage else None
     logits = model(batch.x, batch.edge_index, weight)
     if data.y.dim() == 1:
         loss = F.cross_entropy(logits, batch.y, reduction="none")
     else:
         loss = F.binary_cross_entropy_with_logits(logits, batch.y, reduction="none").mean(1)
-    if not options.coverage:
+    if not options.sample_coverage:
         return loss[batch.train].mean()
     return (loss * batch.node_norm)[batch.train].sum() * (data.num_nodes / int(data.train.sum()))
 
@@ -157,7 +157,7 @@ def loss_of(model, data, batch):
 def train_epoch(model, data, loader, optimizer, schedule):
     """Seconds of an epoch."""
     model.train()
-    model.aggregate_by("add" if options.coverage else "mean")
+    model.aggregate_by("add" if options.sample_coverage else "mean")
     clock = time.perf_counter()
     for batch in loader:
         loss = loss_of(model, data, batch)

@@ -60,7 +60,14 @@ pub struct NpyFile {
 /// The file cannot be opened, is not an `.npy` array, or its length differs from its shape.
 pub fn open(path: impl AsRef<Path>) -> Result<NpyFile> {
     let path = path.as_ref();
-    let file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    of_file(File::open(path).map_err(|e| Error::io(path, "open", e))?, path)
+}
+
+/// Reads the header of an array from the start of `file`, which was opened at `path`.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn of_file(file: File, path: &Path) -> Result<NpyFile> {
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
     let (header, offset) = Header::read(&mut BufReader::new(&file), &Location::new(path, "header"))?;
     let expected = offset as u64 + header.bytes() as u64;

@@ -17,6 +17,20 @@ pub(crate) mod has {
     pub(crate) const TIMES: u32 = 4;
 }
 
+/// Checks that the nodes of a reply are those of a graph of `count` nodes.
+///
+/// # Errors
+/// A node is outside the graph.
+pub(crate) fn check_nodes(ids: &[NodeId], count: usize) -> Result<()> {
+    match ids.iter().max() {
+        Some(&largest) if largest as usize >= count => Err(Error::invalid(format!(
+            "a reply names node {largest}, and the graph has {count} nodes; use the same partition and build \
+             on all ranks"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Reply of an owner.
 pub(crate) struct Answer {
     words: Vec<u32>,
@@ -26,7 +40,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn read(words: Vec<u32>, nodes: usize) -> Result<Self> {
+    /// Reads a reply for `nodes` nodes, whose neighbours are nodes below `count`.
+    ///
+    /// # Errors
+    /// The words are not such a reply.
+    pub(crate) fn read(words: Vec<u32>, nodes: usize, count: usize) -> Result<Self> {
         let bad = || Error::invalid("a neighbour reply differs from its declared length");
         let Some(&[edges, arrays]) = words.get(HEADER..HEADER + REPLY_WORDS) else { return Err(bad()) };
         let edges = edges as usize;
@@ -38,6 +56,8 @@ impl Answer {
         if words.len() != len || !sound {
             return Err(bad());
         }
+        let first = HEADER + REPLY_WORDS + nodes;
+        check_nodes(&words[first..first + edges], count)?;
         Ok(Self { words, arrays, nodes, edges })
     }
 
@@ -170,4 +190,30 @@ pub(crate) fn words_of_time(time: i64) -> [u32; 2] {
 /// The time of its words.
 pub(crate) fn time_of([low, high]: [u32; 2]) -> i64 {
     i64::from(high as i32) << 32 | i64::from(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reply with two edges of the first of two nodes and one of the second.
+    fn reply(indices: [u32; 3]) -> Vec<u32> {
+        [vec![0; HEADER], vec![3, 0], vec![2, 3], indices.to_vec()].concat()
+    }
+
+    #[test]
+    fn neighbours_outside_of_the_graph_are_refused() {
+        let share = Share { ids: vec![4, 7], at: vec![0, 1] };
+        let answer = Answer::read(reply([8, 0, 9]), 2, 10).unwrap();
+        assert_eq!(answer.part(&share).indices, [8, 0, 9]);
+        for bad in [[8, 0, 10], [u32::MAX, 0, 1]] {
+            let error = Answer::read(reply(bad), 2, 10).err().unwrap().to_string();
+            let largest = bad.into_iter().max().unwrap();
+            assert!(error.starts_with(&format!("a reply names node {largest}, and the graph")), "{error}");
+        }
+        // the numbers behind the neighbours are not nodes
+        let numbered = [vec![0; HEADER], vec![1, has::POSITIONS], vec![1], vec![3, 99]].concat();
+        assert!(Answer::read(numbered, 1, 10).is_ok());
+        assert!(Answer::read(reply([0; 3])[..HEADER + 6].to_vec(), 2, 10).is_err());
+    }
 }

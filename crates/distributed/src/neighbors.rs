@@ -13,7 +13,7 @@ use graphmill_loader::sampler::StepSource;
 
 use crate::{
     Messenger, NodeOwnership,
-    answer::{Answer, Merged},
+    answer::{Answer, Merged, check_nodes},
     messenger::{HEADER, Service},
 };
 
@@ -81,9 +81,9 @@ pub(crate) fn fetch_lists(
     let mine = &shares[book.rank()];
     let mut words = vec![0; HEADER];
     append_lists(own, &mine.ids, &mut words)?;
-    let mut answers = vec![(mine, Answer::read(words, mine.ids.len())?)];
+    let mut answers = vec![(mine, Answer::read(words, mine.ids.len(), book.num_nodes())?)];
     for (share, asked) in asked {
-        answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
+        answers.push((share, Answer::read(asked.wait()?, share.ids.len(), book.num_nodes())?));
     }
     let parts: Vec<_> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
     let mut block = Block::default();
@@ -157,6 +157,8 @@ impl StepSource for Steps<'_> {
                 let message = format!("{} neighbours of {} nodes", found.len(), share.at.len());
                 return Err(Error::Peer { rank, message });
             }
+            let peer = |error: Error| Error::Peer { rank, message: error.to_string() };
+            check_nodes(found, self.book.num_nodes()).map_err(peer)?;
             share.at.iter().zip(found).for_each(|(&i, &to)| at[i as usize].1 = to);
         }
         Ok(())

@@ -249,7 +249,7 @@ impl Distributed {
             }
             let mut answers = Vec::with_capacity(asked.len());
             for (share, asked) in asked {
-                answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
+                answers.push((share, Answer::read(asked.wait()?, share.ids.len(), self.book.num_nodes())?));
             }
             let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
             if !own.ids.is_empty() {

@@ -27,6 +27,7 @@ use graphmill_loader::{
 
 use crate::{
     Messenger, NodeOwnership,
+    answer::check_nodes,
     messenger::{HEADER, Service},
     sampler::Request,
 };
@@ -129,8 +130,12 @@ impl<'w> Reply<'w> {
     }
 
     /// Overwrites `nodes`, the block if there is one, and `loss_weight` by those of the reply.
+    ///
+    /// # Errors
+    /// The block is not one of these nodes, or a node is not below `count`, that of the graph.
     fn write(
         mut self,
+        count: usize,
         nodes: &mut Vec<NodeId>,
         block: Option<&mut Block>,
         loss_weight: &mut Vec<f32>,
@@ -138,6 +143,7 @@ impl<'w> Reply<'w> {
         let (len, edges) = (self.nodes, self.edges);
         let (ids, rest) = self.rest.split_at(len);
         self.rest = rest;
+        check_nodes(ids, count)?;
         nodes.clear();
         nodes.extend_from_slice(ids);
         let (ends, indices) = (self.next::<u32>(has::EDGES, len), self.next::<u32>(has::EDGES, edges));
@@ -205,7 +211,7 @@ impl NodeSets for StoreSubgraphs {
         nodes: &mut Vec<NodeId>,
         loss_weight: &mut Vec<f32>,
     ) -> Result<()> {
-        Reply::read(&self.fetch(request)?[HEADER..])?.write(nodes, None, loss_weight)
+        Reply::read(&self.fetch(request)?[HEADER..])?.write(self.book.num_nodes(), nodes, None, loss_weight)
     }
 }
 
@@ -221,11 +227,30 @@ impl MinibatchSampler for StoreSubgraphs {
         let mut batch = seeds.into_sampled(1);
         let Sampled { seeds, blocks, input_nodes, loss_weight, .. } = &mut batch;
         let block = &mut blocks[0];
-        Reply::read(&words[HEADER..])?.write(&mut seeds.nodes, Some(block), loss_weight)?;
+        let reply = Reply::read(&words[HEADER..])?;
+        reply.write(self.book.num_nodes(), &mut seeds.nodes, Some(block), loss_weight)?;
         input_nodes.extend_from_slice(&seeds.nodes);
         if request.layout.transposed != 0 {
             block.transpose();
         }
         Ok(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_outside_of_the_graph_are_refused() {
+        let words = [2, 1, has::EDGES, 4, 9, 0, 1, 0];
+        let write = |count: usize| {
+            let (mut nodes, mut block) = (Vec::new(), Block::default());
+            let written = Reply::read(&words)?.write(count, &mut nodes, Some(&mut block), &mut Vec::new());
+            written.map(|()| (nodes, block.indices))
+        };
+        assert_eq!(write(10).unwrap(), (vec![4, 9], vec![0]));
+        let error = write(9).unwrap_err().to_string();
+        assert!(error.starts_with("a reply names node 9, and the graph has 9 nodes"), "{error}");
     }
 }

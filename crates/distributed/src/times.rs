@@ -65,6 +65,11 @@ impl OwnPart {
         &self.owners[self.graph.schema().relations()[r].dst]
     }
 
+    /// Number of nodes of the type of the sources of relation `r`.
+    fn num_sources(&self, r: usize) -> usize {
+        self.owners[self.graph.schema().relations()[r].src].num_nodes()
+    }
+
     fn rows(&self, parallel: bool) -> OwnTimeRows<'_> {
         OwnTimeRows { graph: &self.graph, options: &self.options, parallel }
     }
@@ -182,8 +187,9 @@ impl TimeSource for TimesOverRanks {
                 self.own.draw(hop, of, arrays, mine)?;
             }
             let mut answers = Vec::with_capacity(asked.len());
+            let count = self.own.num_sources(hop.relation);
             for (share, asked) in asked {
-                answers.push((share, Answer::read(asked.wait()?, share.ids.len())?));
+                answers.push((share, Answer::read(asked.wait()?, share.ids.len(), count)?));
             }
             let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
             if !own.ids.is_empty() {

@@ -91,11 +91,16 @@ impl PathSource for StepsOverRanks {
             let (v, word) = at[i as usize];
             to[i as usize] = drawn_neighbor(self.graph.relation(relation), v, word);
         }
+        let count = self.owners[self.graph.schema().relations()[relation].src].num_nodes();
         for (rank, share, asked) in asked {
             let words = asked.wait()?;
             let drawn = &words[HEADER..];
             if drawn.len() != share.at.len() {
                 let message = format!("{} neighbours of {} nodes", drawn.len(), share.at.len());
+                return Err(Error::Peer { rank, message });
+            }
+            if drawn.iter().any(|&u| u != NONE && u as usize >= count) {
+                let message = format!("a neighbour outside of the {count} nodes of its type");
                 return Err(Error::Peer { rank, message });
             }
             for (&i, &u) in share.at.iter().zip(drawn) {

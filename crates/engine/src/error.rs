@@ -58,6 +58,19 @@ pub enum Error {
         /// Its first such value: NaN or an infinity.
         value: f32,
     },
+    /// Outputs of a model that are not finite, so they are not predictions.
+    #[error(
+        "the model's outputs for {name} are not finite ({value}); train again with a lower --lr or with \
+         --clip, or check the features for values near the limits of 32-bit floats"
+    )]
+    OutputNotFinite {
+        /// Number of the first such row, from 0.
+        row: usize,
+        /// Name of the row, such as its key.
+        name: String,
+        /// Its first such value: NaN or an infinity.
+        value: f32,
+    },
     /// An NVIDIA device cannot be used, failed, or is full.
     #[error("{0}")]
     Gpu(String),
@@ -139,6 +152,16 @@ impl Error {
     /// A dataset that the command cannot use.
     pub fn dataset(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Dataset { name: name.into(), message: message.into() }
+    }
+
+    /// The same error with the name of its row, if it is one of outputs that are not finite.
+    pub(crate) fn with_row_name(self, name: impl FnOnce(usize) -> String) -> Self {
+        match self {
+            Self::OutputNotFinite { row, value, .. } => {
+                Self::OutputNotFinite { row, name: name(row), value }
+            }
+            error => error,
+        }
     }
 
     /// A dataset without `what`; the message names the part to `import` and the `argument` of

@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use graphmill_core::{Labels, NodeId, progress};
+use graphmill_core::{Labels, NodeId, features::FeatureData, progress};
 use graphmill_data::{
     generate::{GenerateOptions, generate},
     npy,
     typed::Keys,
 };
 use graphmill_engine::{
-    Dataset, RunContext, RunDir, TrainConfig,
+    Dataset, Error, RunContext, RunDir, TrainConfig,
     observer::Quiet,
     predictor::{Answers, Neighborhood, Predictor, Task},
     saved::{Kind, SavedRun},
@@ -187,6 +187,42 @@ fn values_are_at_the_scale_of_the_targets() {
             let one = predictor.predict(&[v], Neighborhood::All).unwrap();
             assert_eq!(bits(&one.scores), [expected[v as usize].to_bits()], "{transform}: node {v}");
         }
+    }
+}
+
+#[test]
+fn outputs_that_are_not_finite_are_refused_with_the_key_of_the_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut data = data();
+    let run = trained(&dir.path().join("run"), &[], &data);
+    // finite features of a node whose products are not
+    let FeatureData::F32(rows) = &data.features.data else { unreachable!() };
+    let (mut rows, dim) = (rows.to_vec(), data.features.dim);
+    rows[5 * dim..6 * dim].fill(f32::MAX);
+    data.features.data = FeatureData::F32(rows.into());
+    let list = dir.path().join("nodes.txt");
+    std::fs::write(&list, "5\n").unwrap();
+    let key = format!("acc-{}", 5 * 7919 % 1009);
+    for kind in [Kind::Classes, Kind::Probabilities, Kind::Embeddings] {
+        for ending in ["csv", "npy"] {
+            let out = dir.path().join(format!("out.{ending}"));
+            let error = run.predict(&data, Some(&list), false, kind, &out, &progress::Quiet).unwrap_err();
+            assert!(matches!(error, Error::OutputNotFinite { row: 0, .. }), "{error}");
+            let message = error.to_string();
+            assert!(message.contains(&format!("outputs for key {key} are not finite")), "{message}");
+            assert!(message.contains("; train again with a lower --lr"), "{message}");
+            assert!(!out.exists(), "{kind:?}");
+        }
+    }
+    let predictor = Predictor::new(run, data).unwrap();
+    let answers = |nodes: &[NodeId]| predictor.predict(nodes, Neighborhood::All);
+    let good = ALL.into_iter().find(|&v| answers(&[v]).is_ok()).expect("a node far away");
+    for error in [
+        answers(&[good, 5]).unwrap_err(),
+        predictor.embed(&[good, 5], Neighborhood::All).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::OutputNotFinite { row: 1, .. }), "{error}");
+        assert!(error.to_string().contains(&format!("outputs for node {key} are not finite")), "{error}");
     }
 }
 

@@ -95,6 +95,44 @@ pub(crate) fn force() -> Arg {
     )
 }
 
+/// `--force`, for commands that write one file.
+pub(crate) fn force_file() -> Arg {
+    flag(
+        "force",
+        "Replace an existing file",
+        "The old file is replaced in one step once the new one is complete",
+    )
+}
+
+/// Refuses to replace the file `path` of the option `name`, unless `--force` is given.
+///
+/// # Errors
+/// Wrong usage: the file exists.
+pub(crate) fn refuse_existing(matches: &ArgMatches, name: &str, path: &Path) -> Result<(), Error> {
+    if path.is_file() && !matches.get_flag("force") {
+        let path = path.display();
+        return Err(Error::usage(format!("--{name} {path}: the file exists; pass --force to replace it")));
+    }
+    Ok(())
+}
+
+/// `--plot`, for commands that draw a chart, and its `--force`.
+pub(crate) fn with_plot(command: Command, short: &'static str) -> Command {
+    let more = "The old file is replaced in one step once the new one is complete";
+    let force = flag("force", "Replace an existing chart", more).requires("plot");
+    command.arg(path_option("plot", "FILE.svg", short, "")).arg(force)
+}
+
+/// The file given for `--plot`, if any.
+///
+/// # Errors
+/// Wrong usage: the file exists and `--force` is not given.
+pub(crate) fn get_plot(matches: &ArgMatches) -> Result<Option<&Path>, Error> {
+    let file = get_path(matches, "plot");
+    file.map_or(Ok(()), |file| refuse_existing(matches, "plot", file))?;
+    Ok(file)
+}
+
 /// `--threads`, for commands other than `train`.
 pub(crate) fn threads() -> Arg {
     let arg = Arg::new("threads").long("threads").value_name("N");

@@ -5,6 +5,7 @@ mod commands;
 #[cfg(unix)]
 mod fatal;
 mod output;
+mod panics;
 mod progress;
 mod ranks;
 mod signals;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         output::end_on_closed_pipe();
         fatal::install();
     }
+    panics::install();
     let command = commands::cli();
     let json = std::env::args_os().skip(1).any(|word| word == "--json");
     let matches = match command.try_get_matches() {
@@ -32,13 +34,14 @@ fn main() -> ExitCode {
         Err(error) => return output::usage(&error, json),
     };
     // refused memory of an intermediate result unwinds to here, unless it was that of a batch
-    match memory::catch(|| commands::run(&matches)).unwrap_or_else(|refused| Err(refused.into())) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let code = output::failure(&error, json && ranks::is_first());
-            // the error is reported, so the other ranks need not wait
-            ranks::abort(&error.to_string());
-            code
-        }
-    }
+    let run = || memory::catch(|| commands::run(&matches)).unwrap_or_else(|refused| Err(refused.into()));
+    let (error, status) = match panics::caught(run) {
+        Ok(Ok(())) => return ExitCode::SUCCESS,
+        Ok(Err(error)) => (error, None),
+        Err(fault) => (anyhow::anyhow!(fault), Some(panics::STATUS)),
+    };
+    let code = output::failure(&error, json && ranks::is_first());
+    // the error is reported, so the other ranks need not wait
+    ranks::abort(&error.to_string());
+    status.map_or(code, ExitCode::from)
 }

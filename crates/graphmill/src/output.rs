@@ -1,6 +1,6 @@
 //! Output of the command: results on standard output, messages on standard error, and with `--json`
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
-//! usage, 130 stopped by Ctrl-C or by another rank, 143 by SIGTERM.
+//! usage, 101 a fault of the program, 130 stopped by Ctrl-C or by another rank, 143 by SIGTERM.
 
 #![allow(unsafe_code, reason = "system calls")]
 

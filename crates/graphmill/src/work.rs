@@ -150,7 +150,10 @@ impl Progress for Bar {
     fn stage(&self, what: &str, total: Option<u64>, unit: Unit) {
         let Ok(mut stage) = self.stage.lock() else { return };
         self.end(&mut stage);
-        *stage = Some(Stage { name: what.into(), total, unit, began: Instant::now(), done: 0, resumed: 0 });
+        // names of files are part of some stages
+        let name = output::printable(what).into_owned();
+        self.bar.set_prefix(name.clone());
+        *stage = Some(Stage { name, total, unit, began: Instant::now(), done: 0, resumed: 0 });
         let template = match total {
             Some(_) => "{prefix:>24.cyan.bold} {bar:24.cyan/238} {percent:>3} %  {msg}",
             None => "{prefix:>24.cyan.bold} {msg}",
@@ -160,7 +163,6 @@ impl Progress for Bar {
         self.bar.set_length(total.unwrap_or(0));
         self.bar.set_position(0);
         self.bar.set_message("");
-        self.bar.set_prefix(what.to_string());
         self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     }
 
@@ -199,6 +201,15 @@ impl Drop for Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_in_names_of_stages_are_shown_as_escapes() {
+        let bar = Bar { bar: ProgressBar::hidden(), stage: Mutex::new(None) };
+        bar.stage("reading a\u{1b}[31m.csv", None, Unit::Bytes);
+        assert_eq!(bar.bar.prefix(), "reading a\\u{1b}[31m.csv");
+        let line = bar.stage.lock().unwrap().as_ref().unwrap().line();
+        assert!(line.contains("reading a\\u{1b}[31m.csv") && !line.contains('\u{1b}'), "{line}");
+    }
 
     #[test]
     fn stages_show_rate_and_remaining_time() {

@@ -216,6 +216,18 @@ fn predictions_of_listed_keys_and_no_silent_replacement() {
     assert_eq!(refused.status, Some(2));
     assert!(refused.stderr.contains("the file exists; pass --force to replace it"), "{}", refused.stderr);
     sandbox.ok("predict run --out classes.csv --force");
+    // embeddings ask, too, whatever the file is
+    let array = sandbox.read("classes.csv");
+    sandbox.write("features.npy", &array);
+    for args in ["--out features.npy", "--out features.npy --json"] {
+        let refused = sandbox.run(&format!("embed run {args}"));
+        assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+        let message = "--out features.npy: the file exists; pass --force to replace it";
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
+        assert_eq!(sandbox.read("features.npy"), array);
+    }
+    sandbox.ok("embed run --out features.npy --force");
+    assert_eq!(sandbox.floats("features.npy").0[0], NODES);
 }
 
 #[test]

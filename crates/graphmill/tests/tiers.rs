@@ -24,6 +24,20 @@ fn hit_rates_are_reported_plotted_and_independent_of_threads() {
     }
     assert_eq!(report, sandbox.ok_json(&format!("{command} --threads 3")));
     assert!(String::from_utf8(sandbox.read("hits.svg")).unwrap().starts_with("<svg"));
+    // charts replace files only if they are asked to, also those of partition
+    sandbox.write("hits.svg", "other");
+    for command in ["hotness data", "partition data parts"] {
+        let refused = sandbox.run(&format!("{command} --plot hits.svg"));
+        assert_eq!(refused.status, Some(2), "{}", refused.stderr);
+        let message = "--plot hits.svg: the file exists; pass --force to replace it";
+        assert!(refused.stderr.contains(message), "{}", refused.stderr);
+        assert_eq!(sandbox.read("hits.svg"), b"other");
+        assert!(!sandbox.path("parts").exists(), "before any work");
+    }
+    sandbox.ok("partition data --method hash --plot hits.svg --force");
+    sandbox.ok(&format!("{command} --plot hits.svg --force"));
+    assert!(sandbox.read("hits.svg").starts_with(b"<svg"));
+    assert_eq!(sandbox.run("hotness data --force").status, Some(2), "without a chart");
     let text = sandbox.ok("hotness data");
     assert!(
         text.contains("consecutive epochs are") && text.contains("posterior:2") && text.contains("25%"),

@@ -21,7 +21,7 @@ use std::{
 use axum::http::StatusCode;
 use graphmill_core::NodeId;
 use graphmill_engine::{
-    Result,
+    Error, Result,
     predictor::{Answers, LinkPredictor, Neighborhood, Predictor, TopOptions},
 };
 use tokio::sync::oneshot;
@@ -174,8 +174,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Answers questions that are alike.
-    fn answer<Q: Batched>(&self, questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
+    /// Answers questions that are alike, in their order.
+    fn answer<Q: Batched>(&self, questions: &[Q]) -> Vec<Reply<Q>> {
         let nodes = questions.iter().map(Batched::nodes).sum();
         self.metrics.batch(questions.len(), nodes);
         let began = Instant::now();
@@ -238,8 +238,8 @@ impl<Q: Batched> Batcher<Q> {
     pub(crate) async fn ask(&self, question: Q) -> Reply<Q> {
         let is_idle = self.shared.elapsed() >= IDLE;
         if is_idle && !self.waits && self.shared.is_short(&question) {
-            let answers = alone(|| self.shared.answer(&[question]))?;
-            return answers.into_iter().next().ok_or_else(stopping);
+            let answers = alone(|| self.shared.answer(&[question]));
+            return answers.into_iter().next().unwrap_or_else(|| Err(stopping()));
         }
         let (reply, answers) = oneshot::channel();
         // a failure drops the job, and with it the sender of the reply
@@ -290,19 +290,65 @@ fn answer<Q: Batched>(batch: Vec<Job<Q>>, shared: &Shared) {
         let group = std::iter::once(first).chain(alike).map(|job| (job.question, job.reply));
         let (questions, replies): (Vec<Q>, Vec<_>) = group.unzip();
         // a client that is gone needs no answer
-        match shared.answer(&questions) {
-            Ok(answers) => {
-                replies.into_iter().zip(answers).for_each(|(reply, own)| drop(reply.send(Ok(own))))
-            }
-            Err(failure) => replies.into_iter().for_each(|reply| drop(reply.send(Err(failure.clone())))),
-        }
+        replies.into_iter().zip(shared.answer(&questions)).for_each(|(reply, own)| drop(reply.send(own)));
     }
 }
 
-/// Answers of a batch. A panic, or a refusal of memory, fails this batch only.
-fn computed<Q: Batched>(questions: &[Q]) -> std::result::Result<Vec<Q::Answers>, Failure> {
-    match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
-        Ok(answers) => answers.map_err(|error| Failure::of(status_of(&error), "predict", &error)),
-        Err(payload) => Err(unwound("predict", &*payload)),
+/// Answers of a batch. A panic, or a refusal of memory, fails this batch only. An output that is
+/// not finite fails the question of its node only.
+fn computed<Q: Batched>(questions: &[Q]) -> Vec<Reply<Q>> {
+    let failure = match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
+        Ok(Ok(answers)) => return answers.into_iter().map(Ok).collect(),
+        Ok(Err(Error::OutputNotFinite { .. })) if questions.len() > 1 => {
+            return questions.iter().flat_map(|one| computed(std::slice::from_ref(one))).collect();
+        }
+        Ok(Err(error)) => Failure::of(status_of(&error), "predict", &error),
+        Err(payload) => unwound("predict", &*payload),
+    };
+    questions.iter().map(|_| Err(failure.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A question whose answer is its number, or an output that is not finite.
+    struct Number(f32);
+
+    impl Batched for Number {
+        type Answers = f32;
+
+        fn nodes(&self) -> usize {
+            1
+        }
+
+        fn is_even(&self) -> bool {
+            true
+        }
+
+        fn is_like(&self, _: &Self) -> bool {
+            true
+        }
+
+        fn answer(questions: &[Self]) -> Result<Vec<f32>> {
+            match questions.iter().position(|one| !one.0.is_finite()) {
+                Some(row) => {
+                    let value = questions[row].0;
+                    Err(Error::OutputNotFinite { row, name: format!("node {row}"), value })
+                }
+                None => Ok(questions.iter().map(|one| one.0).collect()),
+            }
+        }
+    }
+
+    #[test]
+    fn outputs_that_are_not_finite_fail_their_question_only() {
+        let questions = [1.0, f32::NAN, 3.0, f32::INFINITY].map(Number);
+        let answers = computed(&questions);
+        let found: Vec<Option<f32>> = answers.iter().map(|answer| answer.as_ref().ok().copied()).collect();
+        assert_eq!(found, [Some(1.0), None, Some(3.0), None]);
+        let failure = answers[1].as_ref().unwrap_err().to_string();
+        assert!(failure.starts_with("predict: the model's outputs for node 0 are not finite"), "{failure}");
+        assert_eq!(status_of(&Number::answer(&questions).unwrap_err()), StatusCode::INTERNAL_SERVER_ERROR);
     }
 }

@@ -64,6 +64,20 @@ pub(crate) fn status_of(error: &Error) -> StatusCode {
     }
 }
 
+/// Status of a failed answer to a question whose content is not checked beforehand: of the service
+/// if memory, a file, a device or the model failed, else of the request.
+pub(crate) fn status_of_question(error: &Error) -> StatusCode {
+    match error {
+        Error::OutputNotFinite { .. }
+        | Error::Graph(
+            graphmill_core::Error::Memory(_)
+            | graphmill_core::Error::Io { .. }
+            | graphmill_core::Error::Device(_),
+        ) => status_of(error),
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
 /// A failure by the content of a question.
 pub(crate) fn refuse(why: impl Into<String>, fix: impl Into<String>) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "predict", why, fix)

@@ -6,7 +6,6 @@ use axum::http::StatusCode;
 use graphmill_core::NodeId;
 use graphmill_data::tables::MemoryTable;
 use graphmill_engine::{
-    Error,
     predictor::{Neighborhood, NewAnswers, NewNodes, Predictor},
     saved::on::{NewFeatures, NewTables, NewTypedFeatures},
 };
@@ -21,7 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::{
-    failure::{Failure, refuse, status_of, too_large, unwound},
+    failure::{Failure, refuse, status_of_question, too_large, unwound},
     options::ServeOptions,
 };
 
@@ -344,20 +343,7 @@ pub(crate) async fn answer(
         Ok(payload) => unwound("predict", &*payload),
         Err(_) => stopped("the service stops"),
     })?;
-    answers.map_err(|error| Failure::of(status(&error), "predict", &error))
-}
-
-/// Status of a failed answer: of the service if memory, a file or a device failed, else of the
-/// request.
-fn status(error: &Error) -> StatusCode {
-    match error {
-        Error::Graph(
-            graphmill_core::Error::Memory(_)
-            | graphmill_core::Error::Io { .. }
-            | graphmill_core::Error::Device(_),
-        ) => status_of(error),
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    }
+    answers.map_err(|error| Failure::of(status_of_question(&error), "predict", &error))
 }
 
 /// Counts of unknown values by column.

@@ -51,6 +51,14 @@ pub(crate) struct Files<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
+/// A file that is open once: all of its bytes, which are verified, and its array, which is used.
+struct MappedArray<T> {
+    bytes: Buffer<u8>,
+    data: Buffer<T>,
+    /// State of the open file; `None` if it cannot be known.
+    state: Option<FileState>,
+}
+
 impl Files<'_> {
     /// Error about a field of the manifest.
     pub(crate) fn wrong(&self, place: &str, message: &str) -> Error {
@@ -74,7 +82,7 @@ impl Files<'_> {
 
     /// Maps the file `name` after checking its header and length against the manifest, and the
     /// manifest against the `shape` that the counts require.
-    pub(crate) fn map<T: Element>(&self, name: &str, shape: &[usize]) -> Result<(Buffer<u8>, Buffer<T>)> {
+    fn map<T: Element>(&self, name: &str, shape: &[usize]) -> Result<MappedArray<T>> {
         let place = format!("files, {name}");
         let Some(entry) = self.entries.get(name) else {
             return Err(self.wrong(&place, "the manifest does not list this file"));
@@ -90,7 +98,10 @@ impl Files<'_> {
             ));
         }
         let path = self.dir.join(name);
-        let bytes = map_whole(&path)?;
+        let file = fs::File::open(&path).map_err(|e| Error::io(&path, "open", e))?;
+        let state = FileState::of_file(&file);
+        // both maps are of this file, whatever takes its name meanwhile
+        let bytes = map_all(&file, &path)?;
         if bytes.len() as u64 != entry.bytes {
             return Err(Error::format(
                 &path,
@@ -102,7 +113,7 @@ impl Files<'_> {
                 ),
             ));
         }
-        let array = npy::open(&path)?;
+        let array = npy::of_file(file, &path)?;
         if array.shape != shape {
             return Err(Error::format(
                 &path,
@@ -110,12 +121,12 @@ impl Files<'_> {
                 format!("shape {:?} found, {shape:?} expected", array.shape),
             ));
         }
-        Ok((bytes, array.map()?))
+        Ok(MappedArray { bytes, data: array.map()?, state })
     }
 
     /// Maps feature rows as [`Files::map`] does, with a verifier for those who read them.
     pub(crate) fn map_deferred<T: Element>(&self, name: &str, shape: &[usize]) -> Result<Buffer<T>> {
-        let (bytes, data) = self.map::<T>(name, shape)?;
+        let MappedArray { bytes, data, .. } = self.map::<T>(name, shape)?;
         let (header, entry) = (bytes.len() - size_of_val(&data[..]), &self.entries[name]);
         let is_off = self.verify == Verify::NoFeatures;
         let leaves = if is_off { None } else { leaves::read(self.dir, name, entry)? };
@@ -135,8 +146,7 @@ impl Files<'_> {
         shape: &[usize],
         bad: impl Fn(&T) -> bool + Sync,
     ) -> Result<(Buffer<T>, Option<usize>)> {
-        let state = self.record.and_then(|_| FileState::of(self.dir, name));
-        let (bytes, data) = self.map::<T>(name, shape)?;
+        let MappedArray { bytes, data, state } = self.map::<T>(name, shape)?;
         let data = data.tagged(Arc::new(FileChecksum(self.entries[name].checksum.clone())));
         if self.record.is_some_and(|record| record.knows(name, state)) {
             return Ok((data, None));
@@ -262,8 +272,48 @@ pub(crate) fn directory_name(dir: &Path) -> String {
 }
 
 fn map_whole(path: &Path) -> Result<Buffer<u8>> {
-    let file = fs::File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    map_all(&fs::File::open(path).map_err(|e| Error::io(path, "open", e))?, path)
+}
+
+/// Maps all bytes of `file`, which was opened at `path`.
+fn map_all(file: &fs::File, path: &Path) -> Result<Buffer<u8>> {
     let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
     let size = usize::try_from(size).map_err(|_| Error::format(path, "size", "too large to map"))?;
-    Buffer::map(&file, path, 0, size)
+    Buffer::map(file, path, 0, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn the_file_that_is_verified_is_the_file_that_is_mapped() {
+        let root = tempfile::tempdir().unwrap();
+        let (dir, mut entries) = (root.path(), BTreeMap::new());
+        for (value, name) in [(1u32, "one.npy"), (2, "two.npy"), (1, "a.npy")] {
+            write(&mut entries, dir, name, &[value; 1000], &[1000]).unwrap();
+        }
+        let files = Files { dir, manifest: "m", entries: &entries, verify: Verify::Once, record: None };
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // another program replaces the file again and again
+            scope.spawn(|| {
+                for name in ["two.npy", "one.npy"].into_iter().cycle().take(1 << 20) {
+                    fs::hard_link(dir.join(name), dir.join("next")).unwrap();
+                    fs::rename(dir.join("next"), dir.join("a.npy")).unwrap();
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let agree = (0..3000).all(|_| {
+                let MappedArray { bytes, data, .. } = files.map::<u32>("a.npy", &[1000]).unwrap();
+                bytes[bytes.len() - size_of_val(&data[..])..] == *bytemuck::cast_slice::<u32, u8>(&data)
+            });
+            is_over.store(true, Relaxed);
+            assert!(agree, "the verified bytes are those of another file");
+        });
+    }
 }

@@ -120,6 +120,7 @@ impl Copies {
         let objects = if count == 1 { "object" } else { "objects" };
         let what = format!("the copy of {count} {objects} from {}", from.join(", "));
         scratch.expect_bytes(&what, total - recorded)?;
+        unlink_links(&directory)?;
         scratch.stage("copying the source", Some(total), Unit::Bytes);
         scratch.resume(recorded);
         let mut copy = Copy { scratch, before: 0, recorded: None };
@@ -176,10 +177,16 @@ impl Copy<'_> {
         if let Some(parent) = path.parent() {
             atomic::create_dirs(&mut Real, parent)?;
         }
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        file.set_len(start).map_err(failed)?;
-        file.seek(SeekFrom::Start(start)).map_err(failed)?;
+        // a link or another file at the name is replaced, unless the copy goes on there
+        let mut file = match start {
+            0 => atomic::create_fresh(path),
+            _ => OpenOptions::new().write(true).open(path),
+        }
+        .map_err(failed)?;
+        if start > 0 {
+            file.set_len(start).map_err(failed)?;
+            file.seek(SeekFrom::Start(start)).map_err(failed)?;
+        }
         let (mut at, mut recorded) = (start, start);
         let mut reader = object.stream_from(start)?;
         let mut buffer = vec![0; BUFFER];
@@ -213,6 +220,26 @@ impl Copy<'_> {
         self.recorded = Some(Instant::now());
         self.scratch.save(RECORD, &bytes)
     }
+}
+
+/// Removes symbolic links from a directory and all below it, if it exists. No copy creates links,
+/// and one at the name of a copy, or of its directory, would lead its bytes elsewhere.
+fn unlink_links(directory: &Path) -> Result<()> {
+    let failed = |e| Error::io(directory, "look into", e);
+    let entries = match fs::read_dir(directory) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_symlink() {
+            atomic::remove_all(&mut Real, &entry.path())?;
+        } else if kind.is_dir() {
+            unlink_links(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 impl Copied {

@@ -143,6 +143,40 @@ fn copies_resume_within_an_object_and_errors_name_the_address() {
     assert!(error.starts_with("s3://bucket/d/one: cannot read: the file changed"), "{error}");
 }
 
+#[cfg(unix)]
+#[test]
+fn links_at_names_of_copies_are_replaced_and_targets_stay() {
+    use std::os::unix::fs::symlink;
+
+    let bytes = vec![1; 1000];
+    let keys = ["d/one", "d/sub/two", "d/three"];
+    let store = store(&keys.map(|key| (key, bytes.clone())));
+    let copies = Copies::of(vec![("s3://bucket/d/".into(), source(&store, "d/").unwrap())]);
+    let dir = tempfile::tempdir().unwrap();
+    let scratch = || Scratch::open(&dir.path().join("work"), &copies.identity(), 0, Box::new(Quiet)).unwrap();
+    let path = copies.copy(&scratch()).unwrap().path("s3://bucket/d/".as_ref());
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    for (name, recorded) in [("file", 0), ("two", 0), ("file", 10), ("two", 1010)] {
+        fs::write(outside.join(name), "a file of others").unwrap();
+        fs::remove_file(path.join("one")).unwrap();
+        symlink(outside.join(name), path.join("one")).unwrap();
+        fs::remove_dir_all(path.join("sub")).unwrap();
+        symlink(&outside, path.join("sub")).unwrap();
+        let scratch = scratch();
+        scratch.save("copied", &recorded).unwrap();
+        copies.copy(&scratch).unwrap();
+        for key in keys {
+            let copy = path.join(&key[2..]);
+            assert!(fs::symlink_metadata(&copy).unwrap().is_file() && fs::read(&copy).unwrap() == bytes);
+        }
+        assert!(fs::symlink_metadata(path.join("sub")).unwrap().is_dir());
+        assert_eq!(fs::read_to_string(outside.join(name)).unwrap(), "a file of others");
+        let left: Vec<_> = fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|found| found == "file" || found == "two"), "{left:?}");
+    }
+}
+
 #[test]
 fn wrong_addresses_name_the_remedy() {
     for (address, says) in [

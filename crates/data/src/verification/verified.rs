@@ -189,7 +189,15 @@ pub(crate) struct FileState {
 impl FileState {
     /// State of the file at the relative path `name`; `None` if it cannot be known.
     pub(crate) fn of(dir: &Path, name: &str) -> Option<Self> {
-        let stamp = stamp_of(dir, name)?;
+        Self::of_stamp(stamp_of(dir, name)?)
+    }
+
+    /// State of an open file; `None` if it cannot be known.
+    pub(crate) fn of_file(file: &fs::File) -> Option<Self> {
+        Self::of_stamp(stamp(&file.metadata().ok()?)?)
+    }
+
+    fn of_stamp(stamp: Stamp) -> Option<Self> {
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
         let age = u64::try_from(now.checked_sub(stamp.modified)?).ok().map(Duration::from_nanos);
         Some(Self { stamp, is_settled: age.is_some_and(|age| age >= SETTLED) })
@@ -197,13 +205,16 @@ impl FileState {
 }
 
 fn stamp_of(dir: &Path, name: &str) -> Option<Stamp> {
-    let found = fs::metadata(dir.join(name)).ok()?;
+    stamp(&fs::metadata(dir.join(name)).ok()?)
+}
+
+fn stamp(found: &Metadata) -> Option<Stamp> {
     let modified = found.modified().ok()?;
     let modified = match modified.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).ok()?,
         Err(before) => -i64::try_from(before.duration().as_nanos()).ok()?,
     };
-    Some(Stamp { bytes: found.len(), modified, inode: inode(&found) })
+    Some(Stamp { bytes: found.len(), modified, inode: inode(found) })
 }
 
 #[cfg(unix)]

@@ -124,7 +124,7 @@ impl<T: Transport> Driver<T> {
             outbox,
             queue: Queue::new(shared.size),
             seals: Seals::new(shared.rank, shared.size),
-            arriving: Reassembly::default(),
+            arriving: Reassembly::new(memory::total().unwrap_or(u64::MAX)),
             phase: Phase::Talking,
             beaten: now,
             active: now,
@@ -350,7 +350,7 @@ impl<T: Transport> Driver<T> {
         // Any frame is a sign of life.
         shared.last_seen[from].store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
         let lane = frame.lane;
-        let Some(words) = self.arriving.add(from, frame) else { return Ok(()) };
+        let Some(words) = self.arriving.add(from, frame)? else { return Ok(()) };
         let peer = |message| Error::Peer { rank: from, message };
         self.seals.open(from, lane, &words).map_err(peer)?;
         let Some(&[first, low, high, ..]) = words.first_chunk::<HEADER>() else { return Ok(()) };

@@ -15,6 +15,8 @@ use std::{
     sync::Arc,
 };
 
+use graphmill_core::{Error, Result, memory};
+
 use crate::transport::{FRAME_WORDS, Frame, Lane};
 
 /// Maximum number of frames of waiting lanes in flight to all other ranks together: enough to keep
@@ -76,26 +78,49 @@ impl Queue {
     }
 }
 
-/// Incomplete incoming messages, by sender and lane.
-#[derive(Default)]
-pub(super) struct Reassembly(HashMap<(usize, Lane), Vec<u32>>);
+/// Incomplete incoming messages, by sender and lane. All of them together are bounded.
+pub(super) struct Reassembly {
+    begun: HashMap<(usize, Lane), Vec<u32>>,
+    /// Number of their words.
+    words: usize,
+    /// Maximum number of their words.
+    most: usize,
+}
 
 impl Reassembly {
+    /// Creates an empty one for messages of `bytes` together.
+    pub(super) fn new(bytes: u64) -> Self {
+        let most = usize::try_from(bytes / size_of::<u32>() as u64).unwrap_or(usize::MAX);
+        Self { begun: HashMap::new(), words: 0, most }
+    }
+
     /// Adds a frame of rank `from`; returns the message that it completes.
-    pub(super) fn add(&mut self, from: usize, frame: Frame) -> Option<Vec<u32>> {
-        let (key, is_last) = ((from, frame.lane), frame.is_last);
-        match (self.0.remove(&key), is_last) {
-            (None, true) => Some(frame.into_words()),
-            (begun, _) => {
-                let mut words = begun.unwrap_or_default();
-                words.extend_from_slice(frame.words());
-                if is_last {
-                    return Some(words);
-                }
-                self.0.insert(key, words);
-                None
-            }
+    ///
+    /// # Errors
+    /// The incomplete messages exceed the bound, or the system refuses the memory.
+    pub(super) fn add(&mut self, from: usize, frame: Frame) -> Result<Option<Vec<u32>>> {
+        let (key, is_last, more) = ((from, frame.lane), frame.is_last, frame.words().len());
+        let mut words = match self.begun.remove(&key) {
+            None if is_last => return Ok(Some(frame.into_words())),
+            begun => begun.unwrap_or_default(),
+        };
+        if more > self.most - self.words {
+            let bytes = self.most.saturating_mul(size_of::<u32>());
+            let message = format!(
+                "its messages without an end exceed {bytes} bytes, the memory of this machine; use the same \
+                 build on all ranks"
+            );
+            return Err(Error::Peer { rank: from, message });
         }
+        memory::grow(&mut words, more)?;
+        words.extend_from_slice(frame.words());
+        if is_last {
+            self.words -= words.len() - more;
+            return Ok(Some(words));
+        }
+        self.words += more;
+        self.begun.insert(key, words);
+        Ok(None)
     }
 }
 
@@ -155,7 +180,7 @@ mod tests {
     #[test]
     fn interleaved_lanes_preserve_messages() {
         let lens = [0, 1, FRAME_WORDS - 1, FRAME_WORDS, FRAME_WORDS + 1, 3 * FRAME_WORDS + 7];
-        let (mut queue, mut arriving) = (Queue::new(2), Reassembly::default());
+        let (mut queue, mut arriving) = (Queue::new(2), Reassembly::new(u64::MAX));
         let (mut sent, mut got): (Vec<_>, Vec<_>) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
         let mut draw = 1u32;
         for round in 0..200u32 {
@@ -167,14 +192,29 @@ mod tests {
             // One frame of each message, so that long ones are overtaken in the middle.
             let frame = queue.next(1, 0).unwrap();
             let lane = frame.lane as usize;
-            got[lane].extend(arriving.add(0, frame));
+            got[lane].extend(arriving.add(0, frame).unwrap());
         }
         while let Some(frame) = queue.next(1, 0) {
             let lane = frame.lane as usize;
-            got[lane].extend(arriving.add(0, frame));
+            got[lane].extend(arriving.add(0, frame).unwrap());
         }
-        assert!(queue.is_empty() && arriving.0.is_empty());
+        assert!(queue.is_empty() && arriving.begun.is_empty() && arriving.words == 0);
         assert!(sent == got);
+    }
+
+    #[test]
+    fn messages_without_an_end_are_bounded() {
+        let mut arriving = Reassembly::new(4 * 10);
+        let frame = |lane, is_last, len| Frame::new(lane, is_last, vec![7; len]);
+        // the bound is of all senders and lanes together
+        assert!(arriving.add(0, frame(Lane::Rows, false, 4)).unwrap().is_none());
+        assert!(arriving.add(1, frame(Lane::Draws, false, 4)).unwrap().is_none());
+        assert_eq!(arriving.add(1, frame(Lane::Draws, true, 2)).unwrap().map(|words| words.len()), Some(6));
+        assert!(arriving.add(2, frame(Lane::Rows, false, 6)).unwrap().is_none());
+        // whole messages are not held
+        assert_eq!(arriving.add(3, frame(Lane::Rows, true, 20)).unwrap().map(|words| words.len()), Some(20));
+        let error = arriving.add(0, frame(Lane::Rows, false, 1)).unwrap_err().to_string();
+        assert!(error.starts_with("rank 0: its messages without an end exceed 40 bytes"), "{error}");
     }
 
     #[test]

@@ -247,10 +247,11 @@ pub(super) fn no_ranking(stream: &EventStream) -> Error {
 }
 
 /// Numbers of the `k` largest scores without `own`, the largest first and of equal ones the first.
+/// A score of NaN counts as the largest, so that a caller that checks the scores finds it.
 pub(super) fn top(scores: &[f32], own: Option<NodeId>, k: usize) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = (0..scores.len() as NodeId).filter(|v| Some(*v) != own).collect();
-    let by_score =
-        |a: &NodeId, b: &NodeId| scores[*b as usize].total_cmp(&scores[*a as usize]).then_with(|| a.cmp(b));
+    let score = |v: &NodeId| Some(scores[*v as usize]).filter(|score| !score.is_nan()).unwrap_or(f32::NAN);
+    let by_score = |a: &NodeId, b: &NodeId| score(b).total_cmp(&score(a)).then_with(|| a.cmp(b));
     if k < order.len() {
         order.select_nth_unstable_by(k, by_score);
         order.truncate(k);
@@ -269,4 +270,17 @@ pub(super) fn selected(data: &TypedDataset, t: usize, selection: Selection) -> R
     let names = Names::of_type(data, t, Vec::new());
     let nodes = names.select(selection, data.nodes[t].count, &data.name)?;
     Ok((names, nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_of_nan_come_before_all_others() {
+        for nan in [f32::NAN, -f32::NAN] {
+            assert_eq!(top(&[1.0, nan, 3.0, f32::INFINITY], None, 2), [1, 3]);
+            assert_eq!(top(&[1.0, nan, 3.0, 3.0], Some(1), 3), [2, 3, 0]);
+        }
+    }
 }

@@ -67,7 +67,6 @@ impl SavedEvents<'_> {
         let mut evaluation = self.run.blame_config(Evaluation::new(self.config(), &stream, &model))?;
         let outputs = rayon::scope(|_| evaluation.outputs(&model, &events, watch))?;
         let outputs = Matrix::from_slice(events.len(), targets.outputs(), &outputs);
-        let (cols, values) = targets.predictions(kind, outputs);
         let of = |nodes: &[u32], first: usize| -> Vec<u32> {
             events.iter().map(|&e| nodes[e as usize] - first as u32).collect()
         };
@@ -79,6 +78,8 @@ impl SavedEvents<'_> {
             destinations: of(stream.events.destination(), stream.first[1]),
             times: events.iter().map(|&e| times[e as usize]).collect(),
         });
+        let found = targets.predictions(kind, outputs);
+        let (cols, values) = found.map_err(|error| error.with_row_name(|row| identity.row_name(row)))?;
         let what = if targets.is_values() { "values" } else { kind.name() };
         let count = nodes.len();
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;

@@ -112,10 +112,13 @@ impl EventTargets {
 
     /// Predictions of a kind from the outputs of events, and their number for each event: values
     /// are at the scale of the targets.
-    pub(super) fn predictions(&self, kind: Kind, outputs: Matrix) -> (usize, Values) {
+    ///
+    /// # Errors
+    /// An output is not finite.
+    pub(super) fn predictions(&self, kind: Kind, outputs: Matrix) -> Result<(usize, Values)> {
         if self.is_values() {
             let outputs = self.undone(outputs);
-            return (outputs.num_cols(), Values::Values(outputs.view().host().to_vec()));
+            return Ok((outputs.num_cols(), Values::Values(outputs.view().host().to_vec())));
         }
         values(kind, ClassOutputs::new(self.labels.is_multi(), self.labels.columns()), outputs)
     }

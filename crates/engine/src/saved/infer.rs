@@ -16,7 +16,7 @@ use graphmill_nn::{
 };
 use rayon::prelude::*;
 
-use super::{Kind, SavedRun};
+use super::{Kind, SavedRun, check_outputs, numbered};
 use crate::{
     Error, Result, build,
     inference::{Inference, Output, select},
@@ -127,9 +127,12 @@ impl LoadedModel {
     }
 
     /// Values of one kind from the rows of [`LoadedModel::rows`], and their number for each node.
-    pub(super) fn values(&self, kind: Kind, rows: Matrix) -> (usize, Values) {
+    ///
+    /// # Errors
+    /// A row is not finite.
+    pub(super) fn values(&self, kind: Kind, rows: Matrix) -> Result<(usize, Values)> {
         if kind == Kind::Classes && self.predicts_values() {
-            return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
+            return Ok((rows.num_cols(), Values::Values(rows.view().host().to_vec())));
         }
         values(kind, ClassOutputs::new(self.multi, &self.columns), rows)
     }
@@ -199,11 +202,11 @@ impl SavedRun {
         if let Some(propagation) = &self.propagation {
             propagation.check_kind(kind)?;
             let all = self.propagated(propagation, (&loaded, data), features, watch)?;
-            return Ok(loaded.values(kind, select(&all, nodes)));
+            return loaded.values(kind, select(&all, nodes));
         }
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let rows = loaded.rows((&data.graph, features), &loaded.exact, nodes, output, watch);
-        Ok(loaded.values(kind, self.blame_config(rows)?))
+        loaded.values(kind, self.blame_config(rows)?)
     }
 }
 
@@ -221,7 +224,10 @@ impl SavedRun {
 
     /// Values of predictions, as [`values`] returns them; of a run that predicts values these, at
     /// the scale of its targets.
-    pub(crate) fn values(&self, kind: Kind, multi: bool, mut rows: Matrix) -> (usize, Values) {
+    ///
+    /// # Errors
+    /// A row is not finite.
+    pub(crate) fn values(&self, kind: Kind, multi: bool, mut rows: Matrix) -> Result<(usize, Values)> {
         if kind == Kind::Classes {
             self.undo_scale(&mut rows);
         }
@@ -229,9 +235,12 @@ impl SavedRun {
     }
 
     /// [`SavedRun::values`] from rows at the scale of the targets.
-    pub(crate) fn scaled_values(&self, kind: Kind, multi: bool, rows: Matrix) -> (usize, Values) {
+    ///
+    /// # Errors
+    /// As for [`SavedRun::values`].
+    pub(crate) fn scaled_values(&self, kind: Kind, multi: bool, rows: Matrix) -> Result<(usize, Values)> {
         if kind == Kind::Classes && self.target_scale().is_some() {
-            return (rows.num_cols(), Values::Values(rows.view().host().to_vec()));
+            return Ok((rows.num_cols(), Values::Values(rows.view().host().to_vec())));
         }
         values(kind, ClassOutputs::new(multi, self.columns()), rows)
     }
@@ -291,13 +300,17 @@ impl<'a> ClassOutputs<'a> {
 }
 
 /// Values of predictions, and their number for each node, from the rows that inference returns.
-pub(crate) fn values(kind: Kind, of: ClassOutputs, mut rows: Matrix) -> (usize, Values) {
+///
+/// # Errors
+/// A row is not finite: its largest logit, or its probabilities, would mean nothing.
+pub(crate) fn values(kind: Kind, of: ClassOutputs, mut rows: Matrix) -> Result<(usize, Values)> {
     let cols = rows.num_cols();
+    check_outputs(rows.view().host(), cols, numbered)?;
     if kind == Kind::Probabilities {
         of.probabilities(&Cpu::default(), &mut rows);
     }
     let all = rows.view().host();
-    match kind {
+    Ok(match kind {
         Kind::Classes => match of {
             ClassOutputs::One => {
                 (1, Values::Classes(all.par_chunks_exact(cols).map(first_largest).collect()))
@@ -315,7 +328,7 @@ pub(crate) fn values(kind: Kind, of: ClassOutputs, mut rows: Matrix) -> (usize, 
         },
         Kind::Probabilities => (cols, Values::Probabilities(all.to_vec())),
         Kind::Embeddings => (cols, Values::Embeddings(all.to_vec())),
-    }
+    })
 }
 
 /// Index of the first of the largest logits.

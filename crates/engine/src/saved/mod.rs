@@ -4,6 +4,7 @@
 
 mod as_of;
 pub mod export;
+mod finite;
 mod infer;
 pub(crate) mod keys;
 pub mod links;
@@ -22,6 +23,7 @@ use graphmill_data::{Dataset, dataset::Rescaling, verification::Verify};
 use graphmill_nn::{Matrix, model::Model, regression::TargetScale};
 use serde::Serialize;
 
+pub(crate) use finite::{check_outputs, numbered};
 pub(crate) use infer::{ClassOutputs, first_largest, no_probabilities, values};
 use node_list::ids_by_original;
 #[cfg(feature = "fuzz")]
@@ -415,9 +417,10 @@ impl SavedRun {
         self.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
         let rescaling = self.rescaling(data)?;
         let features = self.rows(data, rescaling.as_ref())?;
-        let (cols, values) = self.infer(data, &features, &nodes, kind, watch)?;
-        let identity = Some(Identity { ids: requested.clone(), ..names.identity(&nodes) });
-        target.write(&Predictions { nodes: requested.clone(), cols, values, identity })?;
+        let identity = Identity { ids: requested.clone(), ..names.identity(&nodes) };
+        let inferred = self.infer(data, &features, &nodes, kind, watch);
+        let (cols, values) = inferred.map_err(|error| error.with_row_name(|row| identity.row_name(row)))?;
+        target.write(&Predictions { nodes: requested.clone(), cols, values, identity: Some(identity) })?;
         Ok(Written {
             out: out.to_path_buf(),
             rows: requested.len(),

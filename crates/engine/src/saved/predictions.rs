@@ -22,6 +22,7 @@ use graphmill_data::{
     typed::{KEY_SEPARATOR, Keys},
 };
 
+use super::check_outputs;
 use crate::{Error, Result};
 
 /// Predicted values of `N` nodes.
@@ -91,6 +92,11 @@ pub struct EventColumns {
 }
 
 impl Identity {
+    /// Name of a row: the columns that identify it, with their values.
+    pub(crate) fn row_name(&self, row: usize) -> String {
+        name_of(&self.columns(), row)
+    }
+
     /// Columns that identify the predicted nodes or events.
     fn columns(&self) -> Vec<(String, Column<'_>)> {
         let Some(events) = &self.events else { return self.columns_of(&self.nodes, &self.ids) };
@@ -173,7 +179,32 @@ impl Column<'_> {
     }
 }
 
+/// Name of a row by the columns that identify it.
+fn name_of(columns: &[(String, Column)], row: usize) -> String {
+    let named = columns.iter().map(|(name, column)| format!("{name} {}", column.text(row)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
 impl Predictions {
+    /// Checks that all numbers are finite.
+    ///
+    /// # Errors
+    /// One is NaN or infinite; the message names its row.
+    fn check_finite(&self) -> Result<()> {
+        let (values, cols) = match &self.values {
+            Values::Classes(_) | Values::Members(_) => return Ok(()),
+            Values::Probabilities(values) | Values::Values(values) | Values::Embeddings(values) => {
+                (values, self.cols)
+            }
+            Values::Links { scores, .. } => (scores, 1),
+        };
+        check_outputs(values, cols, |row| {
+            let mut columns = self.table();
+            columns.retain(|(_, column)| !matches!(column, Column::Floats(..)));
+            name_of(&columns, row)
+        })
+    }
+
     /// Columns of a table, with their names.
     fn table(&self) -> Vec<(String, Column<'_>)> {
         let mut columns = match &self.identity {
@@ -336,8 +367,9 @@ impl<'p> Target<'p> {
     /// Writes the table. A file is replaced in one step.
     ///
     /// # Errors
-    /// The destination cannot be written.
+    /// A number is not finite, and nothing is written; or the destination cannot be written.
     pub fn write(&self, predictions: &Predictions) -> Result<()> {
+        predictions.check_finite()?;
         match self.path {
             Some(path) => Ok(atomic::write(path, |out| (self.write)(predictions, out))?),
             None => {
@@ -524,6 +556,32 @@ mod tests {
                         Values::Links { .. } => {}
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_finite_are_named_and_nothing_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let keys = || keyed(Keys::texts(["p\u{1f}1", "q\u{1f}2"]), &["bank", "number"]);
+        let links = Values::Links { candidates: vec![0, 1, 0], scores: vec![2.5, -1.0, f32::NEG_INFINITY] };
+        let bad = vec![0.5, 0.5, f32::NAN, 0.5, f32::INFINITY, 0.5];
+        for (of, name) in [
+            (of(2, Values::Probabilities(bad.clone())), "node 2"),
+            (of(1, Values::Values(vec![0.0, 0.0, f32::NAN])), "node 9"),
+            (Predictions { cols: 2, values: Values::Embeddings(bad.clone()), ..keys() }, "bank p, number 1"),
+            (of(1, links.clone()), "source 9, candidate 0"),
+            (
+                Predictions { values: links.clone(), ..keys() },
+                "source_bank q, source_number 2, candidate_bank p, candidate_number 1",
+            ),
+        ] {
+            for ending in TABLE.iter().map(|entry| entry.name) {
+                let path = dir.path().join(format!("p.{ending}"));
+                let error = Target::new(&path).unwrap().write(&of).unwrap_err().to_string();
+                let start = format!("the model's outputs for {name} are not finite (");
+                assert!(error.starts_with(&start) && error.contains("); train again with"), "{error}");
+                assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{ending}");
             }
         }
     }

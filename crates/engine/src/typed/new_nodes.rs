@@ -120,10 +120,11 @@ impl SavedTypedRun<'_> {
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut rows = Matrix::default();
         inference.watched(&**watch).run(&model, &wanted, output, &mut rows)?;
-        let (cols, values) = self.run.values(kind, whole.labels.is_multi(), rows);
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let keys = imported.as_ref().map(|new| new.keys(t));
         let identity = Identity { keys, ..names.identity(&nodes) };
+        let found = self.run.values(kind, whole.labels.is_multi(), rows);
+        let (cols, values) = found.map_err(|error| error.with_row_name(|row| identity.row_name(row)))?;
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

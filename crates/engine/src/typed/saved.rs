@@ -287,7 +287,8 @@ impl<'r> SavedTypedRun<'r> {
         self.run.keep_existing(time, is_all, (&mut requested, &mut nodes))?;
         let output = if kind == Kind::Embeddings { Output::Embeddings } else { Output::Logits };
         let mut inference = self.inference(data, task)?.watched(watch);
-        let (cols, values) = match self.propagated(data, &loaded, &mut inference, watch)? {
+        let identity = Identity { ids: requested.clone(), ..names.identity(&nodes) };
+        let found = match self.propagated(data, &loaded, &mut inference, watch)? {
             Some(all) => self.run.scaled_values(kind, task.labels.is_multi(), select(&all, &nodes)),
             None => {
                 let mut rows = Matrix::default();
@@ -295,9 +296,9 @@ impl<'r> SavedTypedRun<'r> {
                 self.run.values(kind, task.labels.is_multi(), rows)
             }
         };
+        let (cols, values) = found.map_err(|error| error.with_row_name(|row| identity.row_name(row)))?;
         let (count, kind) = (nodes.len(), self.run.name_of(kind));
-        let identity = Some(Identity { ids: requested.clone(), ..names.identity(&nodes) });
-        target.write(&Predictions { nodes: requested, cols, values, identity })?;
+        target.write(&Predictions { nodes: requested, cols, values, identity: Some(identity) })?;
         let (out, same_dataset) = (out.to_path_buf(), self.is_own(data));
         Ok(Written { out, rows: count, cols, kind, same_dataset, rescaled: None })
     }

@@ -2,13 +2,9 @@
 
 use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
-use graphmill_engine::{
-    EmbedOptions, Error,
-    predictions::{Target, known},
-    saved::SavedRun,
-};
+use graphmill_engine::{EmbedOptions, predictions::known, saved::SavedRun};
 
-use super::predict::{print, selection};
+use super::predict::{check_target, print, selection};
 use crate::args;
 
 /// The subcommand with its arguments.
@@ -77,6 +73,7 @@ pub(crate) fn command() -> Command {
             .allow_hyphen_values(true)
             .required(true),
         )
+        .arg(args::force_file())
         .arg(args::threads())
         .arg(args::json())
 }
@@ -85,10 +82,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let out = args::required_path(matches, "out");
-    if Target::new(out)?.is_standard_output() && matches.get_flag("json") {
-        let message = "--out -: --json prints its document to standard output; name a file";
-        return Err(Error::usage(message).into());
-    }
+    check_target(matches, out)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let options = EmbedOptions {
         node_type: matches.get_one::<String>("node-type").map(String::as_str),

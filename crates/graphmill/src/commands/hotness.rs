@@ -62,9 +62,8 @@ pub(crate) fn command() -> Command {
             "2",
             "Epochs whose reads are counted",
             "Raise it on small graphs, whose hit rates vary between epochs. From 1, such as --epochs 5",
-        ))
-        .arg(args::path_option("plot", "FILE.svg", "Draw the hit rates as an SVG chart", ""))
-        .arg(args::json());
+        ));
+    let command = args::with_plot(command, "Draw the hit rates as an SVG chart").arg(args::json());
     args::when_used(command, |command| args::with_training_options(command, &options()))
 }
 
@@ -75,6 +74,7 @@ fn options() -> Vec<&'static str> {
 
 /// Counts the hits and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
+    args::get_plot(matches)?;
     let (train, given) = args::training_options(matches, &options())?;
     args::use_threads(train.threads)?;
     let words = |name: &str| -> Vec<String> {
@@ -124,7 +124,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Draws the chart, if one was requested.
 fn plot(matches: &ArgMatches, report: &hotness::Report) -> anyhow::Result<()> {
-    if let Some(file) = args::get_path(matches, "plot") {
+    if let Some(file) = args::get_plot(matches)? {
         let svg = hotness::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }

@@ -101,10 +101,9 @@ pub(crate) fn command() -> Command {
             "0",
             "Minibatches drawn to count requests; 0 for a whole epoch",
             "Lower it on large graphs, whose epochs take long to draw, such as --batches 100",
-        ))
-        .arg(args::path_option("plot", "FILE.svg", "Draw the statistics as an SVG chart", ""))
-        .arg(args::threads())
-        .arg(args::json());
+        ));
+    let command = args::with_plot(command, "Draw the statistics as an SVG chart");
+    let command = command.arg(args::threads()).arg(args::json());
     args::when_used(command, |command| args::with_training_options(command, &options()))
 }
 
@@ -116,6 +115,7 @@ fn options() -> Vec<&'static str> {
 /// Partitions the dataset and prints the statistics.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
+    args::get_plot(matches)?;
     let seed = parsed(matches, "seed", "a whole number from 0")?;
     let slack = |name| -> Result<f64, Error> {
         let value: f64 = parsed(matches, name, "a number from 0, such as 0.1")?;
@@ -209,7 +209,7 @@ fn known_parts(
 
 /// Draws the chart, if one was requested.
 fn plot(matches: &ArgMatches, report: &partition::Report) -> anyhow::Result<()> {
-    if let Some(file) = args::get_path(matches, "plot") {
+    if let Some(file) = args::get_plot(matches)? {
         let svg = partition::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }

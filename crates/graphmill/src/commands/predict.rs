@@ -97,11 +97,7 @@ pub(crate) fn command() -> Command {
             .allow_hyphen_values(true)
             .required(true),
         )
-        .arg(args::flag(
-            "force",
-            "Replace an existing file",
-            "The old file is replaced in one step once the new one is complete",
-        ))
+        .arg(args::force_file())
         .arg(args::threads())
         .arg(args::json());
     #[cfg(feature = "tables")]
@@ -144,17 +140,7 @@ fn with_link_options(command: Command) -> Command {
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let out = args::required_path(matches, "out");
-    let is_json = matches.get_flag("json");
-    let target = Target::new(out)?;
-    if !target.is_standard_output() && out.is_file() && !matches.get_flag("force") {
-        let message = format!("--out {}: the file exists; pass --force to replace it", out.display());
-        return Err(Error::usage(message).into());
-    }
-    if target.is_standard_output() && is_json {
-        return Err(
-            Error::usage("--out -: --json prints its document to standard output; name a file").into()
-        );
-    }
+    check_target(matches, out)?;
     let run = SavedRun::open(args::required_path(matches, "run"), matches.get_flag("last"))?;
     let run = propagate::apply(matches, run)?;
     let other = args::get_path(matches, "dataset");
@@ -189,6 +175,22 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let original = matches.get_flag("original-ids");
     let (name, written) = run.predict_on(other, (selection(matches), original), (kind, out), &Quiet)?;
     print(matches, &name, &written)
+}
+
+/// Checks the file or the standard output of `--out`.
+///
+/// # Errors
+/// Wrong usage: the ending is unknown, the file exists and `--force` is not given, or `--json`
+/// prints to standard output, too.
+pub(super) fn check_target(matches: &ArgMatches, out: &Path) -> Result<(), Error> {
+    if !Target::new(out)?.is_standard_output() {
+        return args::refuse_existing(matches, "out", out);
+    }
+    if matches.get_flag("json") {
+        let message = "--out -: --json prints its document to standard output; name a file";
+        return Err(Error::usage(message));
+    }
+    Ok(())
 }
 
 /// Returns true if `--nodes` names a file: it exists, or it has an ending or a directory, and no

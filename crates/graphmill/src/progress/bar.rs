@@ -97,7 +97,7 @@ impl Work for Preparing {
         self.0.set_style(style.progress_chars("━╸─"));
         self.0.set_length(total.unwrap_or(0));
         self.0.reset();
-        self.0.set_prefix(what.to_string());
+        self.0.set_prefix(printable(what).into_owned());
         self.0.enable_steady_tick(UTILISATION_INTERVAL);
     }
 

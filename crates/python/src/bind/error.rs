@@ -56,7 +56,9 @@ pub(super) fn engine(error: Error) -> PyErr {
         Error::Graph(error) => graph(error),
         Error::Interrupted { .. } => PyKeyboardInterrupt::new_err(message),
         Error::DeviceMemory { .. } => PyMemoryError::new_err(message),
-        Error::Diverged { .. } | Error::NotFinite { .. } => PyRuntimeError::new_err(message),
+        Error::Diverged { .. } | Error::NotFinite { .. } | Error::OutputNotFinite { .. } => {
+            PyRuntimeError::new_err(message)
+        }
         _ => PyValueError::new_err(message),
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     ServeOptions,
     app::{App, Served},
     batch::Candidates,
-    failure::{Failure, refuse, too_large},
+    failure::{Failure, refuse, status_of_question, too_large},
     question::{Key, check_count, find_key, find_nodes, parse},
 };
 
@@ -247,10 +247,10 @@ async fn beside<A: Send + 'static>(
     answered.map_err(|_| failed("the computation failed in a way that it should not"))?.map_err(of_question)
 }
 
-/// A failure by the content of a question.
+/// A failure by the content of a question, or of its answer.
 #[allow(clippy::needless_pass_by_value, reason = "a function of errors")]
 fn of_question(error: Error) -> Failure {
-    Failure::of(StatusCode::UNPROCESSABLE_ENTITY, "predict", &error)
+    Failure::of(status_of_question(&error), "predict", &error)
 }
 
 /// Relations of a run with the types of their ends, for `GET /healthz`.

@@ -188,9 +188,10 @@ impl SavedRun {
         let joined = self.join(data, new)?;
         watch.check()?;
         let count = joined.new.count;
-        let (cols, values) = self.infer(&joined.data, &joined.rows, &joined.ids(), kind, &**watch)?;
         let nodes: Vec<NodeId> = (0..count as NodeId).collect();
         let identity = Identity { keys: joined.new.keys.clone(), ..names.identity(&nodes) };
+        let inferred = self.infer(&joined.data, &joined.rows, &joined.ids(), kind, &**watch);
+        let (cols, values) = inferred.map_err(|error| error.with_row_name(|row| identity.row_name(row)))?;
         target.write(&Predictions { nodes, cols, values, identity: Some(identity) })?;
         let written = Written {
             out: out.to_path_buf(),

@@ -58,6 +58,14 @@ impl KeyedNodes {
         Some(key.replace(KEY_SEPARATOR, "|"))
     }
 
+    /// Name of a node in messages: its key, or its id if the dataset has no keys.
+    ///
+    /// # Panics
+    /// The node is outside the graph.
+    pub(super) fn name(&self, node: NodeId) -> String {
+        format!("node {}", self.key(node).unwrap_or_else(|| node.to_string()))
+    }
+
     /// Checks that all nodes are in the graph of the `dataset`.
     ///
     /// # Errors

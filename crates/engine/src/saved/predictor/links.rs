@@ -46,7 +46,7 @@ use crate::{
     events::{NewEvents, OpenEvents, SavedEvents},
     link::split::Edge,
     relational::{Embedded, find_relation},
-    saved::{SavedRun, keys::Names, links::Reading},
+    saved::{SavedRun, check_outputs, keys::Names, links::Reading},
     typed::links::SavedTypedLinks,
 };
 
@@ -344,13 +344,16 @@ impl LinkPredictor {
         let [sources, destinations] = self.relations[relation].ends.map(|end| &self.nodes[end]);
         sources.check(&self.dataset, pairs.iter().map(|pair| pair.0))?;
         destinations.check(&self.dataset, pairs.iter().map(|pair| pair.1))?;
-        match &self.links {
+        let scores = match &self.links {
             Links::Embedded(links) => {
                 check_at(at)?;
-                Ok(rayon::scope(|_| links.scores(relation, pairs)))
+                rayon::scope(|_| links.scores(relation, pairs))
             }
-            Links::Events(events) => rayon::scope(|_| events.scores(pairs, at)),
-        }
+            Links::Events(events) => rayon::scope(|_| events.scores(pairs, at))?,
+        };
+        let name = |(u, v): (NodeId, NodeId)| format!("{} and {}", sources.name(u), destinations.name(v));
+        check_outputs(&scores, 1, |row| name(pairs[row]))?;
+        Ok(scores)
     }
 
     /// The best candidates of each node in a relation with their scores, the best first: the bits
@@ -371,18 +374,25 @@ impl LinkPredictor {
     ) -> Result<Vec<Vec<(NodeId, f32)>>> {
         let TopOptions { k, sources, include_known, at } = options;
         let end = if sources { End::Source } else { End::Destination };
-        self.check_nodes(self.relations[relation].ends[end.other() as usize], nodes)?;
+        let fixed = self.relations[relation].ends[end.other() as usize];
+        self.check_nodes(fixed, nodes)?;
         self.check(&options)?;
-        let links = match &self.links {
-            Links::Embedded(links) => links,
+        let best = match &self.links {
+            Links::Embedded(links) => {
+                let mut best = Vec::with_capacity(nodes.len());
+                for chunk in nodes.chunks(SOURCES) {
+                    best.extend(rayon::scope(|_| links.top((relation, end), chunk, k, include_known)));
+                }
+                best
+            }
             Links::Events(events) => {
                 let count = self.nodes[self.relations[relation].ends[1]].count;
-                return rayon::scope(|_| events.top(nodes, (k, at), count));
+                rayon::scope(|_| events.top(nodes, (k, at), count))?
             }
         };
-        let mut best = Vec::with_capacity(nodes.len());
-        for chunk in nodes.chunks(SOURCES) {
-            best.extend(rayon::scope(|_| links.top((relation, end), chunk, k, include_known)));
+        for (&node, best) in nodes.iter().zip(&best) {
+            let scores: Vec<f32> = best.iter().map(|pair| pair.1).collect();
+            check_outputs(&scores, 1, |_| self.nodes[fixed].name(node))?;
         }
         Ok(best)
     }
@@ -429,6 +439,7 @@ impl LinkPredictor {
             }
             Links::Events(events) => rayon::scope(|_| events.embeddings(node_type, nodes, at))?,
         };
+        check_outputs(rows.view().host(), rows.num_cols(), |row| self.nodes[node_type].name(nodes[row]))?;
         Ok(rows.view().host().to_vec())
     }
 }

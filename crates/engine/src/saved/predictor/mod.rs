@@ -51,7 +51,7 @@ pub(crate) use self::{
     opened_links::OpenLinks,
 };
 use super::{
-    Kind, SavedRun,
+    Kind, SavedRun, check_outputs,
     infer::{ClassOutputs, values},
     keys::Names,
 };
@@ -225,28 +225,32 @@ impl Predictor {
     ///
     /// # Errors
     /// A node is outside the graph; the sampler cannot draw for single nodes; features cannot be
-    /// read.
+    /// read; or outputs are not finite.
     pub fn predict(&self, nodes: &[NodeId], of: Neighborhood) -> Result<Answers> {
-        in_pool(|| Ok(self.answers(self.rows(nodes, of, Output::Logits)?)))
+        in_pool(|| self.answers(self.rows(nodes, of, Output::Logits)?, |row| self.nodes.name(nodes[row])))
     }
 
-    /// Answers of rows of logits, or of values at the scale of the targets.
-    fn answers(&self, rows: Matrix) -> Answers {
+    /// Answers of rows of logits, or of values at the scale of the targets. `name` names a row.
+    ///
+    /// # Errors
+    /// A row is not finite.
+    fn answers(&self, rows: Matrix, name: impl FnOnce(usize) -> String) -> Result<Answers> {
+        check_outputs(rows.view().host(), rows.num_cols(), name)?;
         let task = self.task();
         if task == Task::Values {
             let scores = rows.view().host().to_vec();
-            return Answers { cols: rows.num_cols(), scores, classes: Vec::new() };
+            return Ok(Answers { cols: rows.num_cols(), scores, classes: Vec::new() });
         }
         let of = ClassOutputs::new(task == Task::Labels, self.class_columns());
         let classes = match task {
-            Task::Classes | Task::Columns => match values(Kind::Classes, of, rows.clone()) {
+            Task::Classes | Task::Columns => match values(Kind::Classes, of, rows.clone())? {
                 (_, Values::Classes(classes)) => classes,
                 _ => Vec::new(),
             },
             Task::Labels | Task::Values => Vec::new(),
         };
-        match values(Kind::Probabilities, of, rows) {
-            (cols, Values::Probabilities(scores)) => Answers { cols, scores, classes },
+        match values(Kind::Probabilities, of, rows)? {
+            (cols, Values::Probabilities(scores)) => Ok(Answers { cols, scores, classes }),
             _ => unreachable!("probabilities were asked for"),
         }
     }
@@ -258,6 +262,7 @@ impl Predictor {
     /// As [`Predictor::predict`].
     pub fn embed(&self, nodes: &[NodeId], of: Neighborhood) -> Result<(usize, Vec<f32>)> {
         let rows = in_pool(|| self.rows(nodes, of, Output::Embeddings))?;
+        check_outputs(rows.view().host(), rows.num_cols(), |row| self.nodes.name(nodes[row]))?;
         Ok((rows.num_cols(), rows.view().host().to_vec()))
     }
 

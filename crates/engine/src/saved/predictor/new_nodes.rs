@@ -40,11 +40,15 @@ impl Predictor {
     /// Tables have faults or the dataset was not imported from tables; feature rows have another
     /// width, or name no types of a dataset of several; new nodes have a type without features; an
     /// edge names an unknown node; the sampler cannot draw for single nodes; features cannot be
-    /// read.
+    /// read; or outputs are not finite.
     pub fn predict_new(&self, new: &NewNodes, of: Neighborhood) -> Result<NewAnswers> {
         self.check(of)?;
         let NewLogits { rows, keys, read } = in_pool(|| self.opened.logits_of_new(new, of))?;
-        Ok(NewAnswers { answers: self.answers(rows), keys, read })
+        let name = |row: usize| match keys.get(row) {
+            Some(key) => format!("new node {key}"),
+            None => format!("the new node of row {row}"),
+        };
+        Ok(NewAnswers { answers: self.answers(rows, name)?, keys, read })
     }
 
     /// Returns true if [`Predictor::predict_new`] copies the graph for such answers.

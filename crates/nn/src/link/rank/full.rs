@@ -150,14 +150,19 @@ impl FullRanking<'_> {
     }
 
     /// The `k` candidates with the largest scores of each query, without those that it leaves out:
-    /// the largest first, ties by ascending number. Candidates with a NaN score are not among them.
+    /// the largest first, ties by ascending number. The first candidate with a NaN score comes
+    /// before all others, so that a caller that checks the scores finds it; further ones are left
+    /// out.
     ///
     /// # Panics
     /// As [`FullRanking::ranks`].
     pub fn top(&self, k: usize) -> Vec<Vec<(u32, f32)>> {
         let best: Vec<OnceLock<Vec<(u32, f32)>>> = vec![OnceLock::new(); self.queries.num_rows()];
         self.score(&|query, scores| {
-            self.excluded.of(query).1.iter().for_each(|&i| scores[i as usize] = f32::NAN);
+            let excluded = self.excluded.of(query).1;
+            let faulty = (0..).zip(&*scores).filter(|(_, score)| score.is_nan());
+            let faulty: Option<u32> = faulty.map(|(i, _)| i).find(|i| !excluded.contains(i));
+            excluded.iter().for_each(|&i| scores[i as usize] = f32::NAN);
             let all = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
             let mut all: Vec<(u32, f32)> = all.map(|(i, &score)| (i as u32, score)).collect();
             let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
@@ -166,6 +171,10 @@ impl FullRanking<'_> {
                 all.truncate(k);
             }
             all.sort_unstable_by(order);
+            if let Some(i) = faulty {
+                all.insert(0, (i, f32::NAN));
+                all.truncate(k);
+            }
             best[query].get_or_init(|| all);
         });
         best.into_iter().map(|best| best.into_inner().unwrap_or_default()).collect()
@@ -304,6 +313,28 @@ mod tests {
             indptr.push(ids.len());
         }
         (indptr, ids)
+    }
+
+    #[test]
+    fn a_candidate_with_a_score_of_nan_comes_first_unless_it_is_left_out() {
+        let (queries, mut candidates) = (rows(2, 1), rows(90, 2));
+        candidates.view_mut().host()[7 * DIM] = f32::NAN;
+        let backend = Cpu::default();
+        let config = DecoderConfig { dim: DIM, relations: 1, key: 5, ..DecoderConfig::default() };
+        let decoder = (TABLE.iter().find(|entry| entry.name == "dot").unwrap().make.make)(&config).unwrap();
+        let ranking = FullRanking {
+            decoder: &*decoder,
+            pass: Pass { backend: &backend, training: false, key: 0 },
+            end: End::Destination,
+            queries: queries.view(),
+            relation: &[],
+            candidates: candidates.view(),
+            excluded: Lists::new(&[0, 1, 1], &[7]),
+        };
+        let top = ranking.top(3);
+        assert!(top[0].len() == 3 && top[0].iter().all(|&(v, score)| v != 7 && score.is_finite()));
+        assert!(top[1].len() == 3 && top[1][0].0 == 7 && top[1][0].1.is_nan());
+        assert!(top[1][1..].iter().all(|&(v, score)| v != 7 && score.is_finite()));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use std::{
     sync::Arc,
 };
 
+use graphmill_core::memory;
+
 use crate::transport::{FRAME_WORDS, Frame, Lane};
 
 /// Maximum number of frames of waiting lanes in flight to all other ranks together: enough to keep
@@ -81,14 +83,15 @@ impl Queue {
 pub(super) struct Reassembly(HashMap<(usize, Lane), Vec<u32>>);
 
 impl Reassembly {
-    /// Adds a frame of rank `from`; returns the message that it completes.
+    /// Adds a frame of rank `from`; returns the message that it completes. Unwinds as
+    /// [`memory::demand`] if the system refuses the memory.
     pub(super) fn add(&mut self, from: usize, frame: Frame) -> Option<Vec<u32>> {
         let (key, is_last) = ((from, frame.lane), frame.is_last);
         match (self.0.remove(&key), is_last) {
             (None, true) => Some(frame.into_words()),
             (begun, _) => {
                 let mut words = begun.unwrap_or_default();
-                words.extend_from_slice(frame.words());
+                memory::demand_append(&mut words, frame.words());
                 if is_last {
                     return Some(words);
                 }

@@ -255,6 +255,8 @@ impl SparseRows {
 /// Fills the edges of `block` and their weights with the rows `ids`, in that order: a row is a
 /// destination, its columns are sources. Parallel.
 ///
+/// Unwinds as [`memory::demand`] if the system refuses the memory; then the block is half written.
+///
 /// # Panics
 /// The values exceed a block's 32-bit positions.
 pub(crate) fn gather<'r>(
@@ -265,6 +267,7 @@ pub(crate) fn gather<'r>(
     let Block { indptr, indices, edge_weight, transposed, .. } = block;
     transposed.indptr.clear();
     indptr.clear();
+    memory::demand(indptr, ids.len() + 1);
     indptr.push(0);
     let mut end = 0;
     for &v in ids {
@@ -272,8 +275,8 @@ pub(crate) fn gather<'r>(
         indptr.push(u32::try_from(end).expect("fewer than 2^32 stored values in the rows of a batch"));
     }
     // Every entry is written below.
-    indices.resize(end as usize, 0);
-    edge_weight.resize(end as usize, 0.0);
+    memory::demand_len(indices, end as usize, 0);
+    memory::demand_len(edge_weight, end as usize, 0.0);
     copy(ids, row, indptr, indices, edge_weight);
 }
 

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{Block, Error, NodeId, Result};
+use graphmill_core::{Block, Error, NodeId, Result, memory};
 
 use crate::{messenger::HEADER, ownership::Share};
 
@@ -115,7 +115,8 @@ impl<'a> Merged<'a> {
         Self { indptr, indices, weights, positions, times: None }
     }
 
-    /// Merges the edges of these parts, of `dst` destinations.
+    /// Merges the edges of these parts, of `dst` destinations. Unwinds as [`memory::demand`] if the
+    /// system refuses the memory.
     ///
     /// # Errors
     /// There are more edges than 32-bit positions can number, or a part lacks a column that is
@@ -176,10 +177,10 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Resizes a vector to `len` zeros.
+/// Resizes a vector to `len` zeros. Unwinds as [`memory::demand`].
 fn refill<T: Clone + Default>(vec: &mut Vec<T>, len: usize) {
     vec.clear();
-    vec.resize(len, T::default());
+    memory::demand_len(vec, len, T::default());
 }
 
 /// Words of a time, the lower first.

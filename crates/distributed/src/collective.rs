@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 
 use crate::{Messenger, messenger::HEADER};
 
@@ -80,7 +80,7 @@ impl Collective {
         let post = &self.post;
         for to in self.others() {
             let part = &values[share(values.len(), to, self.size)];
-            post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(part)));
+            post.put(to, number, |words| memory::demand_append(words, bytemuck::cast_slice(part)));
         }
     }
 
@@ -92,14 +92,14 @@ impl Collective {
         let post = &self.post;
         let (rank, size) = (post.rank(), self.size);
         let own = share(values.len(), rank, size);
-        let mut sum = vec![0.0f32; own.len()];
+        let mut sum: Vec<f32> = memory::demand_zeros(own.len());
         for from in 0..size {
             let words = if from == rank { Vec::new() } else { post.take(from, number)? };
             let part = if from == rank { &values[own.clone()] } else { as_many(&words, own.len(), from)? };
             sum.iter_mut().zip(part).for_each(|(sum, &x)| *sum += x);
         }
         for to in self.others() {
-            post.put(to, number, |words| words.extend_from_slice(bytemuck::cast_slice(&sum)));
+            post.put(to, number, |words| memory::demand_append(words, bytemuck::cast_slice(&sum)));
         }
         values[own].copy_from_slice(&sum);
         Ok(())
@@ -127,11 +127,11 @@ impl Collective {
     pub fn gather(&self, number: u64, said: &[u32]) -> Result<Vec<Vec<u32>>> {
         let post = &self.post;
         for to in self.others() {
-            post.put(to, number, |words| words.extend_from_slice(said));
+            post.put(to, number, |words| memory::demand_append(words, said));
         }
         let one = |from| {
             if from == post.rank() {
-                return Ok(said.to_vec());
+                return Ok(memory::demand_collect(said.iter().copied()));
             }
             let mut words = post.take(from, number)?;
             words.drain(..HEADER);
@@ -151,7 +151,7 @@ impl Collective {
             return Ok(words);
         }
         for to in self.others() {
-            self.post.put(to, number, |words| words.extend_from_slice(&said));
+            self.post.put(to, number, |words| memory::demand_append(words, &said));
         }
         Ok(said)
     }

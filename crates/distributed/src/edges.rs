@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Error, NodeId, Result};
+use graphmill_core::{Error, NodeId, Result, memory};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{Capabilities, OutputRows, no_work},
@@ -86,7 +86,7 @@ impl EdgeOwnership {
             Some(edge) => Err(Error::invalid(format!(
                 "edge {edge} is not on this rank: the ranks have opened different partitions"
             ))),
-            None => Ok(ids.iter().map(|edge| edge - own.start).collect()),
+            None => Ok(memory::demand_collect(ids.iter().map(|edge| edge - own.start))),
         }
     }
 }
@@ -133,7 +133,7 @@ impl Feature for EdgeRows {
             if own.ids.is_empty() {
                 return no_work(out);
             }
-            let to: Vec<u32> = own.at.iter().map(|&i| place(places, i)).collect();
+            let to: Vec<u32> = memory::demand_collect(own.at.iter().map(|&i| place(places, i)));
             self.own.read_to(&self.owners.places(&own.ids)?, OutputRows::At(&to), out)
         };
         read_shares((&self.post, self.service), self.dim(), (&shares, places), out, &mut near)

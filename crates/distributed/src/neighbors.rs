@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Block, Error, Graph, NodeId, Result};
+use graphmill_core::{Block, Error, Graph, NodeId, Result, memory};
 use graphmill_loader::sampler::StepSource;
 
 use crate::{
     Messenger, NodeOwnership,
-    answer::{Answer, Merged, check_nodes},
+    answer::{Answer, Merged, REPLY_WORDS, check_nodes},
     messenger::{HEADER, Service},
 };
 
@@ -42,6 +42,8 @@ fn append_lists(graph: &Graph, ids: &[NodeId], words: &mut Vec<u32>) -> Result<(
     let Ok(edges) = u32::try_from(edges) else {
         return Err(Error::invalid(format!("{edges} neighbours in a reply: the maximum is 2^32 - 1")));
     };
+    let columns = if graph.edge_weight().is_some() { 2 } else { 1 };
+    memory::demand(words, REPLY_WORDS + ids.len() + columns * edges as usize);
     words.extend([edges, u32::from(graph.edge_weight().is_some())]);
     let mut end = 0;
     words.extend(ids.iter().map(|&v| {
@@ -75,7 +77,7 @@ pub(crate) fn fetch_lists(
     for to in post.others() {
         let share = &shares[to];
         if !share.ids.is_empty() {
-            asked.push((share, post.ask(to, service, |words| words.extend_from_slice(&share.ids))));
+            asked.push((share, post.ask(to, service, |words| memory::demand_append(words, &share.ids))));
         }
     }
     let mine = &shares[book.rank()];
@@ -89,7 +91,7 @@ pub(crate) fn fetch_lists(
     let mut block = Block::default();
     Merged::of(&mut block, None).fill(dst.len(), &parts)?;
     let weights = own.edge_weight().is_some().then(|| block.edge_weight.into());
-    let indptr: Vec<u64> = block.indptr.iter().map(|&end| end.into()).collect();
+    let indptr: Vec<u64> = memory::demand_collect(block.indptr.iter().map(|&end| end.into()));
     Graph::of_sound_edges(indptr.into(), block.indices.into(), weights)
 }
 
@@ -111,6 +113,7 @@ fn neighbor(graph: &Graph, v: NodeId, number: u32) -> Result<NodeId> {
 
 impl Service for StepService {
     fn answer(&self, _: usize, pairs: &[u32], answer: &mut Vec<u32>) -> Result<()> {
+        memory::demand(answer, pairs.len() / 2);
         for pair in pairs.chunks_exact(2) {
             self.book.places(&pair[..1])?;
             answer.push(neighbor(&self.graph, pair[0], pair[1])?);
@@ -136,14 +139,15 @@ impl StepSource for Steps<'_> {
     }
 
     fn step(&self, at: &mut [(NodeId, u32)]) -> Result<()> {
-        let nodes: Vec<NodeId> = at.iter().map(|pair| pair.0).collect();
+        let nodes: Vec<NodeId> = memory::demand_collect(at.iter().map(|pair| pair.0));
         let shares = self.book.by_owner(&nodes);
         let mut asked = Vec::new();
         for to in self.post.others() {
             let share = &shares[to];
             if !share.ids.is_empty() {
                 let pairs = share.at.iter().flat_map(|&i| [at[i as usize].0, at[i as usize].1]);
-                asked.push((to, share, self.post.ask(to, self.services[0], |words| words.extend(pairs))));
+                let say = |words: &mut Vec<u32>| memory::demand_extend(words, pairs);
+                asked.push((to, share, self.post.ask(to, self.services[0], say)));
             }
         }
         for &i in &shares[self.book.rank()].at {

@@ -2,9 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use graphmill_core::memory;
+
 /// Words of a message that holds these numbers, the low half of each first.
 pub fn to_words(numbers: impl IntoIterator<Item = u64>) -> Vec<u32> {
-    numbers.into_iter().flat_map(|x| [x as u32, (x >> 32) as u32]).collect()
+    memory::demand_collect(numbers.into_iter().flat_map(|x| [x as u32, (x >> 32) as u32]))
 }
 
 /// Numbers that the words of [`to_words`] hold.

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{Error, NodeId, Result};
+use graphmill_core::{Error, NodeId, Result, memory};
 use graphmill_data::partition::PartitionBook;
 use rayon::prelude::*;
 
@@ -215,7 +215,7 @@ impl NodeOwnership {
             Some(v) => Err(Error::invalid(format!(
                 "node {v} is not on this rank: the ranks have opened different partitions"
             ))),
-            None => Ok(ids.iter().map(|&v| self.place(v)).collect()),
+            None => Ok(memory::demand_collect(ids.iter().map(|&v| self.place(v)))),
         }
     }
 
@@ -231,13 +231,14 @@ impl NodeOwnership {
 }
 
 /// Groups `ids` by their owners, of `size` ranks, in the order of `ids`; many ids in parallel.
+/// Unwinds as [`memory::demand`] if the system refuses the memory.
 pub(crate) fn group(ids: &[NodeId], size: usize, owner: impl Fn(NodeId) -> usize + Sync) -> Vec<Share> {
     let of_run = |(run, ids): (usize, &[NodeId])| {
         let mut shares: Vec<Share> = (0..size).map(|_| Share::default()).collect();
         for (i, &v) in ids.iter().enumerate() {
             let share = &mut shares[owner(v)];
-            share.ids.push(v);
-            share.at.push((run * TASK_LEN + i) as u32);
+            memory::demand_push(&mut share.ids, v);
+            memory::demand_push(&mut share.at, (run * TASK_LEN + i) as u32);
         }
         shares
     };
@@ -248,7 +249,9 @@ pub(crate) fn group(ids: &[NodeId], size: usize, owner: impl Fn(NodeId) -> usize
     let of_rank = |rank: usize| {
         let shares = || runs.iter().map(|shares| &shares[rank]);
         let len = shares().map(|share| share.ids.len()).sum();
-        let mut all = Share { ids: Vec::with_capacity(len), at: Vec::with_capacity(len) };
+        let mut all = Share::default();
+        memory::demand(&mut all.ids, len);
+        memory::demand(&mut all.at, len);
         for Share { ids, at } in shares() {
             all.ids.extend_from_slice(ids);
             all.at.extend_from_slice(at);

@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 use graphmill_loader::{
     Traffic,
     feature::{OutputRows, OverlappedWork, TierTraffic},
@@ -54,7 +54,7 @@ pub(crate) fn read_shares(
             let share = &shares[to];
             let range = from..(from + most).min(share.ids.len());
             let ids = &share.ids[range.clone()];
-            let asking = post.ask(to, service, |words| words.extend_from_slice(ids));
+            let asking = post.ask(to, service, |words| memory::demand_append(words, ids));
             asked.push_back((to, &share.at[range], asking));
         }
         if let Some(work) = work.take() {
@@ -64,7 +64,7 @@ pub(crate) fn read_shares(
         }
         let Some((from, at, asking)) = asked.pop_front() else { break };
         let words = asking.wait()?;
-        let to: Vec<u32> = at.iter().map(|&i| place(places, i)).collect();
+        let to: Vec<u32> = memory::demand_collect(at.iter().map(|&i| place(places, i)));
         let words = words.get(HEADER..).unwrap_or_default();
         bytes += place_rows(words, dim, &to, out).map_err(|message| Error::Peer { rank: from, message })?;
     }

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{NodeId, Result, matrix::TableType};
+use graphmill_core::{NodeId, Result, matrix::TableType, memory};
 use graphmill_loader::Feature;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use rayon::prelude::*;
@@ -36,11 +36,11 @@ pub(crate) fn append_rows(rows: &dyn Feature, ids: &[NodeId], words: &mut Vec<u3
     if kind == TableType::F32 {
         return append_f32(len, words, |out| rows.read(ids, out).map(drop));
     }
-    let mut wide = vec![0.0; len];
+    let mut wide = memory::demand_zeros(len);
     rows.read(ids, &mut wide)?;
     words.push(word_of(kind));
     let before = words.len();
-    words.resize(before + len.div_ceil(2), 0);
+    memory::demand_len(words, before + len.div_ceil(2), 0);
     let words = &mut words[before..];
     match kind {
         TableType::Bf16 => narrow(&wide, words, |from, to: &mut [bf16]| to.convert_from_f32_slice(from)),
@@ -60,7 +60,7 @@ pub(crate) fn append_f32(
 ) -> Result<()> {
     words.push(word_of(TableType::F32));
     let before = words.len();
-    words.resize(before + len, 0);
+    memory::demand_len(words, before + len, 0);
     write(bytemuck::cast_slice_mut(&mut words[before..]))
 }
 

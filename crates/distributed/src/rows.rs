@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Error, Matrix, NodeId, Result, matrix::TableType};
+use graphmill_core::{Error, Matrix, NodeId, Result, matrix::TableType, memory};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{
@@ -153,7 +153,7 @@ impl Table {
             Self::Constant(feature) => append_rows(&**feature, places, words),
             Self::Written(table) => {
                 let dim = table.read().unwrap_or_else(PoisonError::into_inner).num_cols();
-                let at: Vec<u32> = (0..places.len() as u32).collect();
+                let at = memory::demand_collect(0..places.len() as u32);
                 append_f32(places.len() * dim, words, |out| self.read_to(places, &at, out).map(drop))
             }
         }
@@ -207,11 +207,11 @@ impl OverlappedFeature for OwnedAndRemoteRows {
         let (mut own, mut own_at, mut others, mut others_at) = (vec![], vec![], vec![], vec![]);
         for (i, &v) in ids.iter().enumerate() {
             if self.book.is_own(v) {
-                own.push(self.book.place(v));
-                own_at.push(place(places, i as u32));
+                memory::demand_push(&mut own, self.book.place(v));
+                memory::demand_push(&mut own_at, place(places, i as u32));
             } else {
-                others.push(v);
-                others_at.push(place(places, i as u32));
+                memory::demand_push(&mut others, v);
+                memory::demand_push(&mut others_at, place(places, i as u32));
             }
         }
         let mut near = |out: &mut [f32]| {
@@ -281,11 +281,8 @@ impl Feature for ConcatRows {
         for (i, &id) in ids.iter().enumerate() {
             let (table, row) = self.of[id as usize];
             let (rows, at) = &mut shares[usize::from(table)];
-            rows.push(row);
-            at.push(match places {
-                OutputRows::InOrder => i as u32,
-                OutputRows::At(at) => at[i],
-            });
+            memory::demand_push(rows, row);
+            memory::demand_push(at, place(places, i as u32));
         }
         let mut traffic = Traffic::default();
         for (table, (rows, at)) in self.tables.iter().zip(&shares) {
@@ -305,10 +302,10 @@ impl Feature for ConcatRows {
         let from = ids.iter().map(|&id| {
             let (table, row) = self.of[id as usize];
             let share = &mut shares[usize::from(table)];
-            share.push(row);
+            memory::demand_push(share, row);
             (table, share.len() - 1)
         });
-        let from: Vec<(u16, usize)> = from.collect();
+        let from: Vec<(u16, usize)> = memory::demand_collect(from);
         let mut traffic = Traffic::default();
         let mut gathered = Vec::with_capacity(self.tables.len());
         for (table, rows) in self.tables.iter().zip(&shares) {
@@ -321,7 +318,7 @@ impl Feature for ConcatRows {
             let (table, row) = from[i as usize];
             views[usize::from(table)].sparse_row(row).unwrap_or_default()
         };
-        let all: Vec<NodeId> = (0..ids.len() as NodeId).collect();
+        let all = memory::demand_collect(0..ids.len() as NodeId);
         out.gather_sparse_with(self.dim(), &all, row);
         Ok(traffic)
     }

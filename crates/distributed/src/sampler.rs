@@ -22,7 +22,9 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation};
+use graphmill_core::{
+    Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation, memory,
+};
 use graphmill_loader::{
     BatchKey, HopSampler,
     link::ExcludedEdges,
@@ -121,7 +123,7 @@ impl Drawn {
         let Some(first) = first_edge else { return sample_remaining(inner, request, scratch, block) };
         sample_remaining_edges(inner, request, scratch, block, positions)?;
         // the numbers of all ranks' edges have 32 bits
-        numbers.extend(positions.iter().map(|&position| first + position as NodeId));
+        memory::demand_extend(numbers, positions.iter().map(|&position| first + position as NodeId));
         Ok(())
     }
 }
@@ -235,7 +237,7 @@ impl Distributed {
             let share = &shares[to];
             if !share.ids.is_empty() {
                 let say = |words: &mut Vec<u32>| {
-                    words.reserve(REQUEST_WORDS + share.ids.len());
+                    memory::demand(words, REQUEST_WORDS + share.ids.len());
                     question.write(excluded, &share.ids, words);
                 };
                 asked.push((share, self.post.ask(to, self.number_of(self.service), say)));
@@ -271,7 +273,7 @@ impl Distributed {
     ) -> Result<()> {
         let service = self.number_of(FETCH);
         let lists = fetch_lists((&self.post, service), &self.book, request.graph, request.dst)?;
-        let dst: Vec<NodeId> = (0..request.dst.len() as NodeId).collect();
+        let dst = memory::demand_collect(0..request.dst.len() as NodeId);
         let request = HopRequest { graph: &lists, dst: &dst, names: Some(request.dst), ..*request };
         sample_remaining(&*self.inner, &request, scratch, block)
     }
@@ -359,7 +361,8 @@ impl Service for Drawing {
             let Drawn { block: Block { indptr, indices, edge_weight, .. }, numbers, .. } = &*drawn;
             let mut arrays = if edge_weight.is_empty() { 0 } else { has::WEIGHTS };
             arrays |= if names_edges { has::POSITIONS } else { 0 };
-            answer.reserve(REPLY_WORDS + ids.len() + indices.len() + edge_weight.len() + numbers.len());
+            let edges = indices.len() + edge_weight.len() + numbers.len();
+            memory::demand(answer, REPLY_WORDS + ids.len() + edges);
             answer.extend([indices.len() as u32, arrays]);
             answer.extend_from_slice(&indptr[1..]);
             answer.extend_from_slice(indices);
@@ -409,7 +412,7 @@ impl Request {
             let number = words.len();
             words.push(0);
             for edges in ids.iter().map(|&v| excluded.sources_of(v)) {
-                words.extend(edges.iter().flat_map(|&(v, u)| [v, u]));
+                memory::demand_extend(words, edges.iter().flat_map(|&(v, u)| [v, u]));
                 words[number] += edges.len() as u32;
             }
             if words[number] > 0 {
@@ -418,7 +421,7 @@ impl Request {
                 words.pop();
             }
         }
-        words.extend_from_slice(ids);
+        memory::demand_append(words, ids);
     }
 
     /// Reads a request: its parameters, excluded edges and ids.

@@ -8,7 +8,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result};
+use graphmill_core::{Error, Matrix, NodeId, ObjectPool, Result, memory};
 use graphmill_loader::{
     Feature, Traffic,
     feature::{
@@ -52,6 +52,7 @@ impl Service for SparseRowService {
             let Some(sparse) = rows.view().sparse() else {
                 return Err(Error::invalid("this rank stores dense rows; use the same options on all ranks"));
             };
+            memory::demand(answer, places.len() + 2 * sparse.indices.len());
             answer.extend_from_slice(&sparse.indptr[1..]);
             answer.extend_from_slice(sparse.indices);
             answer.extend_from_slice(bytemuck::cast_slice(sparse.values));
@@ -180,7 +181,7 @@ impl SparseRankRows {
                 let share = &shares[to];
                 let range = first..(first + most).min(share.ids.len());
                 let ids = &share.ids[range.clone()];
-                let asking = self.post.ask(to, self.service, |words| words.extend_from_slice(ids));
+                let asking = self.post.ask(to, self.service, |words| memory::demand_append(words, ids));
                 asked.push_back((to, &share.at[range], asking));
             }
             if !std::mem::replace(&mut is_done, true) {
@@ -216,14 +217,15 @@ impl Feature for SparseRankRows {
 
     fn gather(&self, ids: &[NodeId], out: &mut Matrix) -> Result<Traffic> {
         let (mut own, mut others, mut at) = (Vec::new(), Vec::new(), Vec::new());
-        let mut from = Vec::with_capacity(ids.len());
+        let mut from = Vec::new();
+        memory::demand(&mut from, ids.len());
         for (i, &v) in ids.iter().enumerate() {
             from.push(Place::Own(own.len() as u32));
             if self.book.is_own(v) {
-                own.push(self.book.place(v));
+                memory::demand_push(&mut own, self.book.place(v));
             } else {
-                others.push(v);
-                at.push(i as u32);
+                memory::demand_push(&mut others, v);
+                memory::demand_push(&mut at, i as u32);
             }
         }
         let mut traffic = Traffic::default();
@@ -236,11 +238,11 @@ impl Feature for SparseRankRows {
                 match row {
                     Some(row) => {
                         from[at[i] as usize] = Place::Cached(cached.len() as u32);
-                        cached.push(row);
+                        memory::demand_push(&mut cached, row);
                     }
                     None => {
-                        missing.0.push(others[i]);
-                        missing.1.push(at[i]);
+                        memory::demand_push(&mut missing.0, others[i]);
+                        memory::demand_push(&mut missing.1, at[i]);
                     }
                 }
             }
@@ -265,7 +267,7 @@ impl Feature for SparseRankRows {
             Place::Cached(row) => (&cached[row as usize].0[..], &cached[row as usize].1[..]),
             Place::Remote { reply, row } => replied[reply as usize].row(row as usize),
         };
-        let all: Vec<NodeId> = (0..ids.len() as NodeId).collect();
+        let all = memory::demand_collect(0..ids.len() as NodeId);
         out.gather_sparse_with(self.dim(), &all, row);
         let stored = replies.iter().map(|reply| reply.stored).sum();
         traffic.remote += TierTraffic::since(began, others.len() as u64, bytes(others.len(), stored));

@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Block, Error, NodeId, ObjectPool, Result, block::Aggregation};
+use graphmill_core::{Block, Error, NodeId, ObjectPool, Result, block::Aggregation, memory};
 use graphmill_loader::{
     BatchKey, MinibatchSampler, Sampled, Seeds, Workspace,
     sampler::{BatchRequest, NodeSets, SamplerProperties},
@@ -90,6 +90,8 @@ fn append(batch: &Sampled, words: &mut Vec<u32>) {
     set(has::SELF_WEIGHT, !block.self_weight.is_empty());
     set(has::LOSS_WEIGHT, !batch.loss_weight.is_empty());
     let ends = block.indptr.get(1..).unwrap_or_default();
+    let of_nodes = nodes.len() + ends.len() + block.self_weight.len() + batch.loss_weight.len();
+    memory::demand(words, REPLY_WORDS + of_nodes + block.indices.len() + block.edge_weight.len());
     words.extend([nodes.len() as u32, block.indices.len() as u32, arrays]);
     for part in [nodes, ends, &block.indices[..]] {
         words.extend_from_slice(part);
@@ -144,12 +146,10 @@ impl<'w> Reply<'w> {
         let (ids, rest) = self.rest.split_at(len);
         self.rest = rest;
         check_nodes(ids, count)?;
-        nodes.clear();
-        nodes.extend_from_slice(ids);
+        memory::demand_copy(nodes, ids);
         let (ends, indices) = (self.next::<u32>(has::EDGES, len), self.next::<u32>(has::EDGES, edges));
         let (of_edges, of_rows) = (self.next(has::EDGE_WEIGHT, edges), self.next(has::SELF_WEIGHT, len));
-        loss_weight.clear();
-        loss_weight.extend_from_slice(self.next(has::LOSS_WEIGHT, len));
+        memory::demand_copy(loss_weight, self.next(has::LOSS_WEIGHT, len));
         let Some(block) = block else { return Ok(()) };
         let is_sound = ends.len() == len
             && ends.is_sorted()
@@ -160,11 +160,11 @@ impl<'w> Reply<'w> {
         }
         block.clear();
         (block.num_dst, block.num_src) = (len, len);
-        block.indptr.push(0);
-        block.indptr.extend_from_slice(ends);
-        block.indices.extend_from_slice(indices);
-        block.edge_weight.extend_from_slice(of_edges);
-        block.self_weight.extend_from_slice(of_rows);
+        memory::demand_push(&mut block.indptr, 0);
+        memory::demand_append(&mut block.indptr, ends);
+        memory::demand_append(&mut block.indices, indices);
+        memory::demand_append(&mut block.edge_weight, of_edges);
+        memory::demand_append(&mut block.self_weight, of_rows);
         Ok(())
     }
 }
@@ -229,7 +229,7 @@ impl MinibatchSampler for StoreSubgraphs {
         let block = &mut blocks[0];
         let reply = Reply::read(&words[HEADER..])?;
         reply.write(self.book.num_nodes(), &mut seeds.nodes, Some(block), loss_weight)?;
-        input_nodes.extend_from_slice(&seeds.nodes);
+        memory::demand_append(input_nodes, &seeds.nodes);
         if request.layout.transposed != 0 {
             block.transpose();
         }

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Error, NodeId, ObjectPool, Result};
+use graphmill_core::{Error, NodeId, ObjectPool, Result, memory};
 use graphmill_loader::time::{
     Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop, TimeOptions, TimeSource, TimedGraph,
 };
@@ -98,10 +98,10 @@ impl OwnPart {
         if arrays & has::POSITIONS > 0 {
             // the numbers of all ranks' edges have 32 bits
             let first = self.first_edge(hop.relation);
-            numbers.extend(positions.iter().map(|&position| first + position as NodeId));
+            memory::demand_extend(numbers, positions.iter().map(|&position| first + position as NodeId));
         }
         if arrays & has::TIMES > 0 {
-            time_words.extend(times.iter().map(|&time| words_of_time(time)));
+            memory::demand_extend(time_words, times.iter().map(|&time| words_of_time(time)));
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl TimesOverRanks {
         let ask = |to: usize| {
             let share = &shares[to];
             let say = |words: &mut Vec<u32>| {
-                words.reserve(question.len() + 3 * share.ids.len());
+                memory::demand(words, question.len() + 3 * share.ids.len());
                 words.extend_from_slice(question);
                 words.extend_from_slice(&share.ids);
                 words.extend(share.at.iter().flat_map(|&i| words_of_time(of.times[i as usize])));
@@ -157,7 +157,7 @@ impl TimesOverRanks {
 
 /// Times of the destinations of a share.
 fn times_of(share: &Share, of: TimeDestinations) -> Vec<i64> {
-    share.at.iter().map(|&i| of.times[i as usize]).collect()
+    memory::demand_collect(share.at.iter().map(|&i| of.times[i as usize]))
 }
 
 impl TimeSource for TimesOverRanks {
@@ -227,7 +227,7 @@ impl TimeSource for TimesOverRanks {
         let mut last = Vec::new();
         self.own.rows(true).last_admitted(relations, rows, &mut self.own.lists(), &mut last)?;
         out.clear();
-        out.resize(of.nodes.len(), i64::MIN);
+        memory::demand_len(out, of.nodes.len(), i64::MIN);
         own.at.iter().zip(&last).for_each(|(&i, &time)| out[i as usize] = time);
         for (share, asked) in asked {
             let words = asked.wait()?;
@@ -253,7 +253,7 @@ fn read_rows<'w>(own: &OwnPart, relations: &[usize], words: &'w [u32]) -> Result
     let (nodes, times) = words.split_at(words.len() / 3);
     // checks that this rank owns the nodes
     own.owners(relations[0]).places(nodes)?;
-    Ok((nodes, times.as_chunks::<2>().0.iter().map(|&words| time_of(words)).collect()))
+    Ok((nodes, memory::demand_collect(times.as_chunks::<2>().0.iter().map(|&words| time_of(words)))))
 }
 
 /// Service that draws edges of own nodes.
@@ -279,7 +279,8 @@ impl Service for Draws {
         self.0.spare.with(|drawn| {
             self.0.draw(&hop, TimeDestinations { nodes, times: &times }, arrays, drawn)?;
             let Drawn { indptr, sources, numbers, time_words, .. } = &*drawn;
-            answer.reserve(REPLY_WORDS + nodes.len() + sources.len() + numbers.len() + 2 * time_words.len());
+            let edges = sources.len() + numbers.len() + 2 * time_words.len();
+            memory::demand(answer, REPLY_WORDS + nodes.len() + edges);
             answer.extend([sources.len() as u32, arrays]);
             answer.extend_from_slice(&indptr[1..]);
             answer.extend_from_slice(sources);
@@ -304,6 +305,7 @@ impl Service for LastTimes {
         let mut last = Vec::new();
         let of = TimeDestinations { nodes, times: &times };
         self.0.rows(false).last_admitted(&relations, of, &mut self.0.lists(), &mut last)?;
+        memory::demand(answer, 2 * last.len());
         answer.extend(last.iter().flat_map(|&time| words_of_time(time)));
         Ok(())
     }

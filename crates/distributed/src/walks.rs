@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Error, Graph, NodeId, Result, typed::TypedGraph};
+use graphmill_core::{Error, Graph, NodeId, Result, memory, typed::TypedGraph};
 use graphmill_loader::sampler::{PathSource, drawn_neighbor};
 
 use crate::{
@@ -43,7 +43,7 @@ impl Service for Draws {
         // checks that this rank owns the nodes
         self.owners.places(nodes)?;
         let draw = |(&v, word): (&NodeId, u64)| drawn_neighbor(&self.graph, v, word).unwrap_or(NONE);
-        answer.extend(nodes.iter().zip(of_words(random)).map(draw));
+        memory::demand_extend(answer, nodes.iter().zip(of_words(random)).map(draw));
         Ok(())
     }
 }
@@ -71,14 +71,14 @@ impl StepsOverRanks {
 
 impl PathSource for StepsOverRanks {
     fn step(&self, relation: usize, at: &[(NodeId, u64)], to: &mut Vec<Option<NodeId>>) -> Result<()> {
-        let nodes: Vec<NodeId> = at.iter().map(|of| of.0).collect();
+        let nodes: Vec<NodeId> = memory::demand_collect(at.iter().map(|of| of.0));
         let shares = self.owners[self.graph.schema().relations()[relation].dst].by_owner(&nodes);
         let mut asked = Vec::new();
         for rank in self.post.others() {
             let share = &shares[rank];
             if !share.ids.is_empty() {
                 let say = |words: &mut Vec<u32>| {
-                    words.reserve(3 * share.ids.len());
+                    memory::demand(words, 3 * share.ids.len());
                     words.extend_from_slice(&share.ids);
                     words.extend(to_words(share.at.iter().map(|&i| at[i as usize].1)));
                 };
@@ -86,7 +86,7 @@ impl PathSource for StepsOverRanks {
             }
         }
         to.clear();
-        to.resize(at.len(), None);
+        memory::demand_len(to, at.len(), None);
         for &i in &shares[self.post.rank()].at {
             let (v, word) = at[i as usize];
             to[i as usize] = drawn_neighbor(self.graph.relation(relation), v, word);

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{Error, Matrix, NodeId, Result};
+use graphmill_core::{Error, Matrix, NodeId, Result, memory};
 
 use crate::{Feature, Traffic};
 
@@ -27,7 +27,7 @@ pub fn gather_edges(
         )));
     }
     scratch.clear();
-    scratch.extend(positions.iter().map(|&position| position as NodeId));
+    memory::demand_extend(scratch, positions.iter().map(|&position| position as NodeId));
     table.gather(scratch, out)
 }
 

@@ -57,6 +57,7 @@
 mod batch_key;
 pub mod compact;
 mod edge_rows;
+mod edge_values;
 mod fanout;
 pub mod feature;
 pub mod hotness;

@@ -24,7 +24,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{Block, Error, Matrix, NodeId, Result, block::OnDevice};
+use graphmill_core::{Block, Error, Matrix, NodeId, Result, block::OnDevice, memory};
 use rayon::prelude::*;
 
 use crate::{
@@ -80,7 +80,7 @@ impl Seeds {
     pub fn refill(mut self, number: u64, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         self.number = number;
         self.nodes.clear();
-        self.nodes.extend(nodes);
+        memory::demand_extend(&mut self.nodes, nodes);
         self.global_size = None;
         if let Some(links) = &mut self.links {
             links.clear();

@@ -13,10 +13,13 @@
 
 use std::{
     any::Any,
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, Hash},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
 use bytemuck::Zeroable;
+use rayon::iter::IndexedParallelIterator;
 
 use crate::{Error, Result};
 
@@ -48,8 +51,66 @@ pub fn demand_len<T: Clone>(data: &mut Vec<T>, len: usize, value: T) {
 /// Makes `data` a copy of `from`, in its memory. Unwinds as [`demand`]; then `data` is empty.
 pub fn demand_copy<T: Clone>(data: &mut Vec<T>, from: &[T]) {
     data.clear();
+    demand_append(data, from);
+}
+
+/// Appends copies of the values `from` to `data`. Unwinds as [`demand`].
+#[inline]
+pub fn demand_append<T: Clone>(data: &mut Vec<T>, from: &[T]) {
     demand(data, from.len());
     data.extend_from_slice(from);
+}
+
+/// Appends `value` to `data`. Unwinds as [`demand`].
+#[inline]
+pub fn demand_push<T>(data: &mut Vec<T>, value: T) {
+    demand(data, 1);
+    data.push(value);
+}
+
+/// Appends `values` to `data`. Unwinds as [`demand`]; then some values may be appended if their
+/// iterator does not know its length.
+#[inline]
+pub fn demand_extend<T>(data: &mut Vec<T>, values: impl IntoIterator<Item = T>) {
+    let values = values.into_iter();
+    let (least, most) = values.size_hint();
+    demand(data, least);
+    if most == Some(least) {
+        data.extend(values);
+    } else {
+        values.for_each(|value| demand_push(data, value));
+    }
+}
+
+/// Collects `values` into a vector. Unwinds as [`demand`].
+pub fn demand_collect<T>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut data = Vec::new();
+    demand_extend(&mut data, values);
+    data
+}
+
+/// Collects `values` into a vector, on all threads of the pool. Unwinds as [`demand`].
+pub fn demand_par_collect<T: Send>(values: impl IndexedParallelIterator<Item = T>) -> Vec<T> {
+    let mut data = Vec::new();
+    demand(&mut data, values.len());
+    values.collect_into_vec(&mut data);
+    data
+}
+
+/// Reserves capacity for `more` values beside those of `set`. Unwinds as [`demand`].
+#[inline]
+pub fn demand_in_set<T: Eq + Hash, S: BuildHasher>(set: &mut HashSet<T, S>, more: usize) {
+    if more > set.capacity() - set.len() && set.try_reserve(more).is_err() {
+        refuse(bytes_of::<T>(set.len().saturating_add(more)));
+    }
+}
+
+/// Reserves capacity for `more` entries beside those of `map`. Unwinds as [`demand`].
+#[inline]
+pub fn demand_in_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, more: usize) {
+    if more > map.capacity() - map.len() && map.try_reserve(more).is_err() {
+        refuse(bytes_of::<(K, V)>(map.len().saturating_add(more)));
+    }
 }
 
 /// Allocates `count` zeros. Unwinds as [`demand`].
@@ -115,6 +176,8 @@ pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R> {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
 
     #[test]
@@ -129,6 +192,14 @@ mod tests {
         demand_copy(&mut data, &plain[..30]);
         assert_eq!((data.as_ptr(), data.capacity()), before, "memory is reused");
         assert_eq!(data, plain[..30]);
+        demand_append(&mut data, &[]);
+        demand_push(&mut data, 9);
+        // a known length, and an unknown one
+        demand_extend(&mut data, [1, 2]);
+        demand_extend(&mut data, (0..9).filter(|value| value % 4 == 0));
+        assert_eq!(data[30..], [9, 1, 2, 0, 4, 8]);
+        assert_eq!(demand_collect(data[..30].iter().copied()), plain[..30]);
+        assert_eq!(demand_par_collect(plain.par_iter().copied()), plain);
         assert_eq!(demand_zeros::<u16>(3), [0; 3]);
         assert!(demand_zeros::<u64>(0).is_empty());
     }
@@ -147,6 +218,10 @@ mod tests {
                 assert_eq!(data, [7]);
             }
             assert!(catch(|| demand_zeros::<u64>(len)).is_err());
+            assert!(catch(|| demand_extend(&mut data, 0..len as u64)).is_err());
+            assert!(catch(|| demand_collect(0..len as u64)).is_err());
+            assert!(catch(|| demand_in_set(&mut HashSet::from([1u64]), len)).is_err());
+            assert!(catch(|| demand_in_map(&mut HashMap::from([(1u64, 2u64)]), len)).is_err());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Message-flow graph of one layer of a typed graph.
 
 use super::{Relation, Schema};
-use crate::{Block, Error, Result};
+use crate::{Block, Error, Result, memory};
 
 /// Message-flow graph of one layer: the sources and destinations of every node type, and the edges
 /// of every relation.
@@ -43,7 +43,7 @@ impl TypedBlock {
             block.num_dst = self.num_dst[relation.dst];
             block.num_src = self.num_src[relation.src];
             if block.indptr.is_empty() {
-                block.indptr.resize(block.num_dst + 1, 0);
+                memory::demand_len(&mut block.indptr, block.num_dst + 1, 0);
             }
         }
     }
@@ -100,6 +100,8 @@ impl TypedBlock {
             let Relation { src, .. } = schema.relations()[r];
             first.push(first[first.len() - 1] + self.num_src[src] as u32);
         }
+        memory::demand(&mut block.indptr, block.num_dst + 1);
+        memory::demand(&mut block.indices, edges);
         block.indptr.push(0);
         for v in 0..block.num_dst {
             for (&r, first) in relations.iter().zip(&first) {

@@ -170,7 +170,10 @@ impl<T: Transport> Driver<T> {
         match outcome {
             Ok(Ok(pause)) => pause,
             Ok(Err(error)) => self.fail(&error.to_string()),
-            Err(_) => self.fail("a fault of the program; please report this"),
+            Err(payload) => match memory::refusal(&*payload) {
+                Some(refused) => self.fail(&refused.to_string()),
+                None => self.fail("a fault of the program; please report this"),
+            },
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
+use graphmill_core::memory;
+
 /// Maximum words of a frame: Open MPI sends up to 64 KiB over TCP eagerly.
 pub const FRAME_WORDS: usize = 15_000;
 
@@ -57,11 +59,13 @@ impl Frame {
         &self.message[self.range.clone()]
     }
 
-    /// Payload by value; without a copy if it is a whole unshared message.
+    /// Payload by value; without a copy if it is a whole unshared message. Unwinds as
+    /// [`memory::demand`] if the system refuses the memory of a copy.
     pub fn into_words(self) -> Vec<u32> {
         if self.range.len() < self.message.len() {
-            return self.words().to_vec();
+            return memory::demand_collect(self.words().iter().copied());
         }
-        Arc::try_unwrap(self.message).unwrap_or_else(|shared| shared.to_vec())
+        let copy = |shared: Arc<Vec<u32>>| memory::demand_collect(shared.iter().copied());
+        Arc::try_unwrap(self.message).unwrap_or_else(copy)
     }
 }

@@ -17,7 +17,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{Buffer, Error, Matrix, NodeId, ObjectPool, Result};
+use graphmill_core::{Buffer, Error, Matrix, NodeId, ObjectPool, Result, memory};
 
 use super::{
     Capabilities, Disk, Feature, OutputRows, TierTraffic, Traffic, cached::sparse_bytes, widen_sparse,
@@ -78,13 +78,14 @@ impl SparseDisk {
         let Scratch { numbers, ends, columns, values, rows } = scratch;
         numbers.clear();
         ends.clear();
+        memory::demand(ends, ids.len());
         for &v in ids {
             let run = self.starts[v as usize]..self.starts[v as usize + 1];
-            numbers.extend(run.map(|number| number as u32));
+            memory::demand_extend(numbers, run.map(|number| number as u32));
             ends.push(numbers.len());
         }
-        columns.resize(numbers.len(), 0);
-        values.resize(numbers.len(), 0.0);
+        memory::demand_len(columns, numbers.len(), 0);
+        memory::demand_len(values, numbers.len(), 0.0);
         if !numbers.is_empty() {
             // bits of 4 bytes are copied as they are
             self.columns.read(numbers, bytemuck::cast_slice_mut(&mut columns[..]))?;
@@ -97,7 +98,7 @@ impl SparseDisk {
                 self.dim
             )));
         }
-        let all: Vec<NodeId> = (0..ids.len() as NodeId).collect();
+        let all = memory::demand_collect(0..ids.len() as NodeId);
         let (columns, values, ends) = (&columns[..], &values[..], &ends[..]);
         rows.gather_sparse_with(self.dim, &all, |i| {
             let run = (i as usize).checked_sub(1).map_or(0, |before| ends[before])..ends[i as usize];

@@ -1,6 +1,6 @@
 //! The edges of a minibatch of links.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 use rustc_hash::FxHashMap;
 
 use super::ExcludedEdges;
@@ -55,16 +55,16 @@ impl LinkBatch {
     pub fn retain(&mut self, seeds: &mut Vec<NodeId>, is_kept: impl Fn(usize, NodeId) -> bool) {
         let (positives, each) = (self.positives, self.num_negatives());
         let source = |pair: usize| seeds[self.source[pair] as usize];
-        let kept: Vec<usize> = (0..positives).filter(|&i| is_kept(i, source(i))).collect();
+        let kept = memory::demand_collect((0..positives).filter(|&i| is_kept(i, source(i))));
         if kept.len() == positives {
             return;
         }
         let negatives = |&i: &usize| positives + i * each..positives + (i + 1) * each;
-        let pairs: Vec<usize> = kept.iter().copied().chain(kept.iter().flat_map(negatives)).collect();
-        let ends: Vec<(NodeId, NodeId)> =
-            pairs.iter().map(|&i| (source(i), seeds[self.destination[i] as usize])).collect();
+        let pairs = memory::demand_collect(kept.iter().copied().chain(kept.iter().flat_map(negatives)));
+        let ends = pairs.iter().map(|&i| (source(i), seeds[self.destination[i] as usize]));
+        let ends: Vec<(NodeId, NodeId)> = memory::demand_collect(ends);
         if !self.relation.is_empty() {
-            self.relation = pairs.iter().map(|&i| self.relation[i]).collect();
+            self.relation = memory::demand_collect(pairs.iter().map(|&i| self.relation[i]));
         }
         self.positives = kept.len();
         self.source.clear();
@@ -76,6 +76,8 @@ impl LinkBatch {
 
     /// Adds the pair of two nodes; a node that is not among the seeds is appended to them.
     pub fn push(&mut self, source: NodeId, destination: NodeId, seeds: &mut Vec<NodeId>) {
+        memory::demand_in_map(&mut self.position, 2);
+        memory::demand(seeds, 2);
         let mut at = |node: NodeId| {
             *self.position.entry(node).or_insert_with(|| {
                 seeds.push(node);
@@ -83,8 +85,8 @@ impl LinkBatch {
             })
         };
         let (source, destination) = (at(source), at(destination));
-        self.source.push(source);
-        self.destination.push(destination);
+        memory::demand_push(&mut self.source, source);
+        memory::demand_push(&mut self.destination, destination);
     }
 }
 

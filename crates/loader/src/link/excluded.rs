@@ -1,6 +1,6 @@
 //! Edges that a minibatch must not read.
 
-use graphmill_core::{NodeId, keyed};
+use graphmill_core::{NodeId, keyed, memory};
 
 /// Edges that are left out of the blocks of one batch, such as those whose existence it predicts.
 ///
@@ -32,12 +32,13 @@ impl ExcludedEdges {
     /// Replaces the edges by these, each a source and a destination. O(n log n).
     pub fn refill(&mut self, edges: impl IntoIterator<Item = (NodeId, NodeId)>) {
         self.edges.clear();
-        self.edges.extend(edges.into_iter().map(|(source, destination)| (destination, source)));
+        let edges = edges.into_iter().map(|(source, destination)| (destination, source));
+        memory::demand_extend(&mut self.edges, edges);
         self.edges.sort_unstable();
         self.edges.dedup();
         let bits = (self.edges.len() * BITS_PER_EDGE).next_power_of_two().max(64);
         self.marks.clear();
-        self.marks.resize(bits / 64, 0);
+        memory::demand_len(&mut self.marks, bits / 64, 0);
         for &(destination, _) in &self.edges {
             let bit = mark(destination, bits);
             self.marks[bit / 64] |= 1 << (bit % 64);

@@ -1,6 +1,6 @@
 //! Places of excluded edges in the rows of their destinations, for draws from the remaining ones.
 
-use graphmill_core::{Graph, NodeId};
+use graphmill_core::{Graph, NodeId, memory};
 
 use super::ExcludedEdges;
 
@@ -16,11 +16,11 @@ pub(crate) fn append_places(graph: &Graph, v: NodeId, edges: &[(NodeId, NodeId)]
         for &(_, u) in edges {
             let first = row.partition_point(|&other| other < u);
             let parallel = row[first..].iter().take_while(|&&other| other == u).count();
-            places.extend(first..first + parallel);
+            memory::demand_extend(places, first..first + parallel);
         }
     } else {
         let is_excluded = |u: NodeId| edges.binary_search_by_key(&u, |&(_, source)| source).is_ok();
-        places.extend((0..row.len()).filter(|&place| is_excluded(row[place])));
+        memory::demand_extend(places, (0..row.len()).filter(|&place| is_excluded(row[place])));
     }
 }
 
@@ -57,8 +57,9 @@ impl<'a> ExcludedPlaces<'a> {
         graph: &Graph,
         node: impl Fn(usize, NodeId) -> NodeId,
     ) -> Self {
-        let nodes: Vec<NodeId> = excluded.destinations().collect();
-        let (mut ends, mut places) = (Vec::with_capacity(nodes.len()), Vec::new());
+        let nodes: Vec<NodeId> = memory::demand_collect(excluded.destinations());
+        let (mut ends, mut places) = (Vec::new(), Vec::new());
+        memory::demand(&mut ends, nodes.len());
         for (i, &v) in nodes.iter().enumerate() {
             append_places(graph, node(i, v), excluded.sources_of(v), &mut places);
             ends.push(places.len());

@@ -2,7 +2,7 @@
 
 use std::{iter::repeat_n, ops::Range, sync::Arc};
 
-use graphmill_core::{End, Error, NodeId, Result, keyed::key};
+use graphmill_core::{End, Error, NodeId, Result, keyed::key, memory};
 
 use super::{
     LinkBatch,
@@ -167,12 +167,17 @@ impl LinkSource {
         };
         let positives = match &self.walks {
             Some(walks) => walks.pairs(batch.seed, batch.epoch, numbers)?,
-            None => numbers.iter().map(edge).collect::<Result<Vec<_>>>()?,
+            None => {
+                let mut edges = Vec::new();
+                memory::demand(&mut edges, numbers.len());
+                numbers.iter().try_for_each(|number| edge(number).map(|edge| edges.push(edge)))?;
+                edges
+            }
         };
         let latest: Vec<i64> = match &self.latest[..] {
             [] => Vec::new(),
             latest if latest.len() == self.edges.len() => {
-                numbers.iter().map(|&number| latest[number as usize]).collect()
+                memory::demand_collect(numbers.iter().map(|&number| latest[number as usize]))
             }
             latest => {
                 return Err(Error::invalid(format!(
@@ -189,6 +194,7 @@ impl LinkSource {
         self.push_negatives(batch, &positives, &latest, &mut links, &mut seeds.nodes)?;
         if !self.relations.is_empty() {
             let of = |&number: &NodeId| self.relations[number as usize];
+            memory::demand(&mut links.relation, numbers.len() * (1 + self.num_negatives));
             links.relation.extend(numbers.iter().map(of));
             links.relation.extend(numbers.iter().flat_map(|n| repeat_n(of(n), self.num_negatives)));
         }
@@ -214,7 +220,7 @@ impl LinkSource {
         seeds: &mut Vec<NodeId>,
     ) -> Result<()> {
         let of_end = |end: End, each: usize| -> Result<Vec<NodeId>> {
-            let mut out = vec![0; positives.len() * each];
+            let mut out = memory::demand_zeros(positives.len() * each);
             if each > 0 {
                 let number = end as usize;
                 let request = NegativeRequest {

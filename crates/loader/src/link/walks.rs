@@ -34,6 +34,7 @@
 use graphmill_core::{
     EdgeOptions, Error, Graph, NodeId, Result, build,
     keyed::{Stream, key},
+    memory,
 };
 use rayon::prelude::*;
 
@@ -183,11 +184,16 @@ impl Walks {
             let mut pairs = Vec::new();
             for (i, &u) in nodes.iter().enumerate() {
                 let near = i.saturating_sub(self.rule.window)..nodes.len().min(i + self.rule.window + 1);
-                pairs.extend(nodes[near].iter().filter(|&&v| v != u).map(|&v| (u, v)));
+                let others = nodes[near].iter().filter(|&&v| v != u);
+                memory::demand_extend(&mut pairs, others.map(|&v| (u, v)));
             }
             pairs
         };
-        Ok(numbers.par_iter().with_min_len(8).map(of_walk).collect::<Vec<_>>().concat())
+        let of_walks = memory::demand_par_collect(numbers.par_iter().with_min_len(8).map(of_walk));
+        let mut all = Vec::new();
+        memory::demand(&mut all, of_walks.iter().map(Vec::len).sum());
+        of_walks.iter().for_each(|pairs| all.extend_from_slice(pairs));
+        Ok(all)
     }
 }
 

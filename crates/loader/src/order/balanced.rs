@@ -18,7 +18,7 @@
 //!
 //! O(T log T) per epoch, parallel; 12 bytes for each training node.
 
-use graphmill_core::{ClassColumn, Labels, NodeId, keyed};
+use graphmill_core::{ClassColumn, Labels, NodeId, keyed, memory};
 use rayon::prelude::*;
 
 use super::SeedOrder;
@@ -92,10 +92,12 @@ fn classes(train: &[NodeId], labels: &Labels) -> Vec<u32> {
 impl SeedOrder for Balanced {
     /// Writes the order of `epoch`.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
-        let mut placed: Vec<(f64, NodeId)> = Vec::new();
+        let (mut placed, mut sorted): (Vec<(f64, NodeId)>, Vec<NodeId>) = Default::default();
+        memory::demand(&mut placed, self.strata.iter().map(Vec::len).sum());
         for (class, nodes) in self.strata.iter().enumerate() {
             let key = keyed::key(&[self.seed, epoch, class as u64, 0x6261_6c61]);
-            let mut nodes = nodes.clone();
+            memory::demand_copy(&mut sorted, nodes);
+            let nodes = &mut sorted;
             // mix is a bijection, so distinct nodes have distinct keys and the order is unique
             nodes.par_sort_unstable_by_key(|&v| keyed::mix(key ^ u64::from(v)));
             let (count, offset) = (nodes.len() as f64, keyed::Stream::new(key).uniform());
@@ -103,7 +105,7 @@ impl SeedOrder for Balanced {
         }
         placed.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         out.clear();
-        out.extend(placed.iter().map(|&(_, v)| v));
+        memory::demand_extend(out, placed.iter().map(|&(_, v)| v));
     }
 }
 

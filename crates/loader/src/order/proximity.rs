@@ -62,6 +62,7 @@ use clap::Args;
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{Stream, key},
+    memory,
     options::{Fault, OptionSet, range},
     progress::{Progress, Unit},
 };
@@ -190,6 +191,7 @@ impl SeedOrder for Proximity {
         let shift = stream.below(nodes as u64) as usize;
         let runs = self.sequences.min(nodes);
         let begin = |run: usize| (run as u128 * nodes as u128 / runs as u128) as usize;
+        memory::demand(out, nodes);
         // the lengths of runs differ by at most one: the longer ones have a node for the last round
         for round in 0..nodes.div_ceil(runs) {
             for run in 0..runs {

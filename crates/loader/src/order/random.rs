@@ -5,7 +5,7 @@
 //! task for each range picks its nodes, divides them once more, and sorts parts of some hundred
 //! nodes.
 
-use graphmill_core::{NodeId, keyed};
+use graphmill_core::{NodeId, keyed, memory};
 use rayon::prelude::*;
 
 use super::SeedOrder;
@@ -48,8 +48,7 @@ impl SeedOrder for Random<'_> {
     /// Writes the order of `epoch`. O(T log T), parallel.
     fn order(&self, epoch: u64, out: &mut Vec<NodeId>) {
         let hash = self.hashes(epoch);
-        out.clear();
-        out.extend_from_slice(self.train);
+        memory::demand_copy(out, self.train);
         if out.len() < MIN_LEN {
             return out.par_sort_unstable_by_key(|&v| hash(v));
         }
@@ -85,11 +84,12 @@ impl SeedOrder for Random<'_> {
         // twice as many as needed are expected below the bound, and never fewer in practice
         let share = (2 * count + PART_LEN) as f64 / nodes as f64;
         let bound = (share * u64::MAX as f64) as u64;
-        let chunks = self.train.par_chunks(MIN_LEN);
-        let found: Vec<Vec<NodeId>> =
-            chunks.map(|nodes| nodes.iter().copied().filter(|&v| hash(v) < bound).collect()).collect();
+        let of_chunk = |nodes: &[NodeId]| {
+            memory::demand_collect(nodes.iter().copied().filter(|&v| hash(v) < bound))
+        };
+        let found = memory::demand_par_collect(self.train.par_chunks(MIN_LEN).map(of_chunk));
         out.clear();
-        found.iter().for_each(|nodes| out.extend_from_slice(nodes));
+        found.iter().for_each(|nodes| memory::demand_append(out, nodes));
         if out.len() < count {
             self.order(epoch, out);
         } else {
@@ -103,13 +103,13 @@ impl SeedOrder for Random<'_> {
 fn sort_range(nodes: &mut [NodeId], hash: impl Fn(NodeId) -> u64) {
     let bits = (nodes.len() / PART_LEN).max(1).ilog2();
     let part_of = |v: NodeId| ((hash(v) << RANGE_BITS) >> 32 >> (32 - bits)) as usize;
-    let mut ends = vec![0usize; 1 << bits];
+    let mut ends: Vec<usize> = memory::demand_zeros(1 << bits);
     nodes.iter().for_each(|&v| ends[part_of(v)] += 1);
     let mut start = 0;
     for end in &mut ends {
         (*end, start) = (start, start + *end);
     }
-    let mut parts = vec![0; nodes.len()];
+    let mut parts = memory::demand_zeros(nodes.len());
     for &v in &*nodes {
         let next = &mut ends[part_of(v)];
         parts[*next] = v;

@@ -1,6 +1,6 @@
 //! The same order in every epoch, for inspection and full-batch training.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 
 use super::SeedOrder;
 
@@ -20,7 +20,6 @@ impl<'a> Sequential<'a> {
 impl SeedOrder for Sequential<'_> {
     /// Writes the order. O(T).
     fn order(&self, _epoch: u64, out: &mut Vec<NodeId>) {
-        out.clear();
-        out.extend_from_slice(self.train);
+        memory::demand_copy(out, self.train);
     }
 }

@@ -19,7 +19,7 @@ pub mod sieve;
 mod slot_map;
 
 use graphmill_core::{
-    NodeId,
+    NodeId, memory,
     table::{Entry, Table},
 };
 
@@ -132,16 +132,16 @@ impl<P: Policy> CachePolicy for P {
         // two passes: first independent reads, then the updates that depend on them
         let slot_map = self.slot_map();
         slots.clear();
-        slots.extend(ids.iter().map(|&id| slot_map.slot(id)));
+        memory::demand_extend(slots, ids.iter().map(|&id| slot_map.slot(id)));
         self.touch(slots);
     }
 
     fn admit(&mut self, ids: &[NodeId], slots: &mut Vec<u32>) {
         slots.clear();
         if self.capacity() == 0 {
-            return slots.resize(ids.len(), MISS);
+            return memory::demand_len(slots, ids.len(), MISS);
         }
-        slots.extend(ids.iter().map(|&id| {
+        memory::demand_extend(slots, ids.iter().map(|&id| {
             let slot = self.slot_map().slot(id);
             if slot != MISS {
                 return slot;

@@ -1,6 +1,6 @@
 //! Neighbour sampling that names the drawn edges, for layers that read a feature row of each.
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 
 use super::{BatchRequest, EdgeSampler, HopRequest, HopSampler, Workspace, neighbor::Neighbor};
 use crate::{Fanout, Sampled, Seeds};
@@ -64,7 +64,7 @@ impl EdgeNeighbors {
         let layers = self.0.num_layers();
         let mut batch = seeds.into_sampled(layers);
         let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
-        nodes.extend_from_slice(&seeds.nodes);
+        memory::demand_append(nodes, &seeds.nodes);
         workspace.relabel.start(nodes);
         let mut edges = vec![Vec::new(); layers];
         let mut new = Vec::new();
@@ -78,7 +78,7 @@ impl EdgeNeighbors {
             self.0.sample_hop_edges(&draw, &mut workspace.hop, block, &mut edges[at])?;
             new.clear();
             workspace.relabel.relabel(&mut block.indices, nodes, &mut new);
-            nodes.extend_from_slice(&new);
+            memory::demand_append(nodes, &new);
             block.num_src = nodes.len();
             if layout.transposed >> at & 1 == 1 {
                 workspace.transpose(&mut blocks[at]);

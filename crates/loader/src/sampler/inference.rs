@@ -251,7 +251,8 @@ fn copy_stored(graph: &Graph, dst: &[NodeId], block: &mut Block) {
 /// Turns weights into shares of a mean or a sum, and drops edges of weight 0.
 fn normalize(rule: RowWeights, block: &mut Block) {
     let Block { indptr, indices, edge_weight, .. } = block;
-    let mut rows = Vec::with_capacity(indptr.len() - 1);
+    let mut rows = Vec::new();
+    memory::demand(&mut rows, indptr.len() - 1);
     let mut rest = &mut edge_weight[..];
     for ends in indptr.windows(2) {
         let (row, after) = rest.split_at_mut((ends[1] - ends[0]) as usize);

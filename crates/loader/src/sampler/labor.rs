@@ -50,7 +50,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use clap::{Args, ValueEnum};
 use graphmill_core::{
-    Block, Graph, NodeId, Result, block::Aggregation, by_name, by_word, keyed, options::OptionSet,
+    Block, Graph, NodeId, Result, block::Aggregation, by_name, by_word, keyed, memory, options::OptionSet,
 };
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -227,6 +227,7 @@ impl Labor {
         block: &mut Block,
     ) -> Result<()> {
         start(block);
+        memory::demand(&mut block.indptr, dst.len());
         let stored = graph.edge_weight().unwrap_or_default();
         let by_edge = |_: NodeId, e: u64| stored[e as usize];
         let of_source = if let Weights::OfSource(weights) = &self.weights { &weights[..] } else { &[] };
@@ -248,8 +249,8 @@ impl Labor {
                 if f64::from(numbers.of(u)) < p * 4_294_967_296.0 {
                     let weight = importance.weight(e) / p;
                     taken += weight;
-                    block.indices.push(u);
-                    block.edge_weight.push(weight as f32);
+                    memory::demand_push(&mut block.indices, u);
+                    memory::demand_push(&mut block.edge_weight, weight as f32);
                 }
             }
             let scale = match aggregation {
@@ -326,7 +327,7 @@ impl HopDraws<'_> {
     fn finish(&self, v: NodeId, block: &mut Block) {
         if self.is_weighted {
             let weight = (self.graph.in_degree(v) as f32 / self.fanout as f32).max(1.0);
-            block.edge_weight.resize(block.indices.len(), weight);
+            memory::demand_len(&mut block.edge_weight, block.indices.len(), weight);
         }
         block.indptr.push(block.indices.len() as u32);
     }
@@ -352,7 +353,7 @@ fn draw(hop: &HopDraws, dst: &[NodeId], block: &mut Block) {
         }
         let row = graph.in_neighbors(v);
         if row.len() <= fanout {
-            block.indices.extend_from_slice(row);
+            memory::demand_append(&mut block.indices, row);
         } else {
             take(numbers, threshold(fanout, row.len()), row, &mut block.indices);
         }
@@ -424,7 +425,7 @@ fn take_any(numbers: Numbers, below: u32, row: &[NodeId], out: &mut Vec<NodeId>)
             taken[count % CHUNK] = u;
             count += usize::from(number < below);
         }
-        out.extend_from_slice(&taken[..count]);
+        memory::demand_append(out, &taken[..count]);
     }
 }
 

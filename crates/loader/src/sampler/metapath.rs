@@ -4,13 +4,13 @@
 //! walks and the ranking of the visits are those of [`random_walk`](super::random_walk), whose
 //! draws these are if the path is one edge type.
 
-use graphmill_core::{Block, Graph, NodeId, Result, keyed};
+use graphmill_core::{Block, Graph, NodeId, Result, keyed, memory};
 
 use super::{
     HopRequest, HopScratch,
     random_walk::{RandomWalk, rank},
     runs::{check_size, draw_runs, start},
-    scratch::{Run, RunScratch},
+    scratch::{Run, RunScratch, Walk},
 };
 use crate::{
     link::{ExcludedEdges, ExcludedPlaces},
@@ -137,6 +137,7 @@ impl RandomWalk {
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
         start(block);
+        memory::demand(&mut block.indptr, dst.len());
         if scratch.runs.is_empty() {
             scratch.runs.push(Run::default());
         }
@@ -151,7 +152,8 @@ impl RandomWalk {
                         break;
                     }
                     at.clear();
-                    at.extend(walks.iter_mut().map(|walk| (walk.at as NodeId, walk.stream.next_u64())));
+                    let next = |walk: &mut Walk| (walk.at as NodeId, walk.stream.next_u64());
+                    memory::demand_extend(&mut at, walks.iter_mut().map(next));
                     source.step(r, &at, &mut to)?;
                     let mut to = to.iter().copied();
                     walks.retain_mut(|walk| {
@@ -196,6 +198,7 @@ impl RandomWalk {
     /// Appends the visits of walks at the end of a traversal, and ends some of the walks.
     fn end_traversal(&self, scratch: &mut RunScratch) {
         let RunScratch { walks, visits, .. } = scratch;
+        memory::demand(visits, walks.len());
         walks.retain_mut(|walk| {
             visits.push(u64::from(walk.from) << 32 | walk.at);
             walk.stream.uniform() >= self.restart()

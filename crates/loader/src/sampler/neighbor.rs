@@ -151,7 +151,7 @@ fn count(
     let edges = if scratch.parallel && dst.len() >= 2 * COUNT {
         let before = &mut scratch.counts;
         before.clear();
-        before.resize(dst.len().div_ceil(COUNT), 0);
+        memory::demand_len(before, dst.len().div_ceil(COUNT), 0);
         let runs = dst.par_chunks(COUNT).zip(ends.par_chunks_mut(COUNT)).zip(before.par_iter_mut());
         runs.for_each(|((dst, ends), edges)| *edges = run(dst, ends));
         let mut sum = 0;
@@ -401,7 +401,7 @@ fn repeat(first: u32, out: &mut [u32], tables: &[Mutex<Vec<u32>>]) {
     let own = rayon::current_thread_index().unwrap_or(0) % tables.len();
     let mut table = tables[own].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     table.clear();
-    table.resize((2 * out.len()).next_power_of_two(), u32::MAX);
+    memory::demand_len(&mut table, (2 * out.len()).next_power_of_two(), u32::MAX);
     let mask = table.len() - 1;
     for i in 0..out.len() {
         let mut slot = keyed::mix(u64::from(out[i])) as usize & mask;

@@ -33,7 +33,7 @@ use clap::Args;
 use graphmill_core::{
     Block, NodeId, Result,
     block::Aggregation,
-    keyed,
+    keyed, memory,
     options::{Fault, OptionSet, range},
 };
 use serde::{Deserialize, Serialize};
@@ -181,6 +181,7 @@ impl RandomWalk {
         let RunScratch { walks, visits, .. } = scratch;
         walks.clear();
         visits.clear();
+        memory::demand(walks, group.len() * self.num_walks);
         let key = request.hop_key();
         for (from, v) in (0..).zip(group.iter().map(|&v| request.name(v))) {
             let node = keyed::mix(key ^ u64::from(v).wrapping_mul(keyed::GOLDEN));
@@ -230,6 +231,7 @@ impl Walks<'_> {
         self.sampler.begin(group, self.request, scratch);
         let RunScratch { walks, visits, .. } = scratch;
         for _ in 0..length {
+            memory::demand(visits, walks.len());
             for walk in walks.iter_mut() {
                 let (v, start) = (walk.at as NodeId, rows[walk.at as usize]);
                 let degree = self.degree(v);
@@ -269,6 +271,7 @@ pub(super) fn rank(
         (visits, rest) = rest.split_at(of_node);
         let ranked = &mut scratch.positions;
         ranked.clear();
+        memory::demand(ranked, visits.len());
         // by descending visits, then by ascending id
         let rank = |run: &[u64]| !(run.len() as u64) << 32 | run[0] & u64::from(u32::MAX);
         ranked.extend(visits.chunk_by(|a, b| a == b).map(rank));
@@ -284,6 +287,8 @@ pub(super) fn rank(
             Aggregation::Mean => 1.0 / sum,
             Aggregation::Sum | Aggregation::Symmetric => degree(v) as f32 / sum,
         };
+        memory::demand(&mut block.indices, ranked.len());
+        memory::demand(&mut block.edge_weight, ranked.len());
         block.indices.extend(ranked.iter().map(|&rank| rank as NodeId));
         block.edge_weight.extend(ranked.iter().map(|&rank| count(rank) * factor));
         block.indptr.push(block.indices.len() as u32);
@@ -300,12 +305,13 @@ impl StepSampler for RandomWalk {
     ) -> Result<()> {
         let &HopRequest { hop, dst, aggregation, .. } = request;
         start(block);
+        memory::demand(&mut block.indptr, dst.len());
         if scratch.runs.is_empty() {
             scratch.runs.push(Run::default());
         }
         let scratch = &mut scratch.runs[0].scratch;
         let mut at: Vec<(NodeId, u32)> = Vec::new();
-        let lists = |excluded: &ExcludedEdges| source.lists(&excluded.destinations().collect::<Vec<_>>());
+        let lists = |excluded: &ExcludedEdges| source.lists(&memory::demand_collect(excluded.destinations()));
         let lists = request.excluded.map(lists).transpose()?;
         let places = request
             .excluded
@@ -320,6 +326,8 @@ impl StepSampler for RandomWalk {
             for _ in 0..self.length {
                 let RunScratch { walks, visits, .. } = scratch;
                 at.clear();
+                memory::demand(&mut at, walks.len());
+                memory::demand(visits, walks.len());
                 walks.retain_mut(|walk| {
                     let from = walk.at as NodeId;
                     let degree = degree_of(from);

@@ -29,7 +29,7 @@
 
 #![forbid(unsafe_code)]
 
-use graphmill_core::{Block, Error, Graph, NodeId, Result};
+use graphmill_core::{Block, Error, Graph, NodeId, Result, memory};
 
 #[cfg(doc)]
 use super::HopProperties;
@@ -131,17 +131,17 @@ impl Cut<'_> {
     fn sample_own_lists(&self, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
         let &HopRequest { dst, .. } = self.request;
         let is_cut = |&i: &usize| !self.excluded.sources_of(self.request.name(dst[i])).is_empty();
-        let at: Vec<usize> = (0..dst.len()).filter(is_cut).collect();
+        let at = memory::demand_collect((0..dst.len()).filter(is_cut));
         if at.is_empty() {
             return self.sampler.sample_hop(self.request, scratch, block);
         }
-        let cut: Vec<NodeId> = at.iter().map(|&i| dst[i]).collect();
+        let cut: Vec<NodeId> = memory::demand_collect(at.iter().map(|&i| dst[i]));
         if cut.len() == dst.len() {
             return self.sample_lists(dst, scratch, block);
         }
         let mut skip = at.iter().copied().peekable();
         let others = (0..dst.len()).filter(|i| skip.next_if_eq(i).is_none());
-        let others: Vec<NodeId> = others.map(|i| dst[i]).collect();
+        let others: Vec<NodeId> = memory::demand_collect(others.map(|i| dst[i]));
         let [mut whole, mut rows] = std::mem::take(&mut scratch.spare);
         start(&mut whole);
         start(&mut rows);
@@ -155,16 +155,16 @@ impl Cut<'_> {
 
     /// Draws the destinations `dst` from lists.
     fn sample_lists(&self, dst: &[NodeId], scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let names: Vec<NodeId> = dst.iter().map(|&v| self.request.name(v)).collect();
+        let names: Vec<NodeId> = memory::demand_collect(dst.iter().map(|&v| self.request.name(v)));
         let lists = self.lists(dst)?;
-        let dst: Vec<NodeId> = (0..dst.len() as NodeId).collect();
+        let dst = memory::demand_collect(0..dst.len() as NodeId);
         let request = HopRequest { graph: &lists, dst: &dst, names: Some(&names), ..*self.request };
         self.sample_from(&request, scratch, block)
     }
 
     /// Draws from a copy of the graph without the excluded edges.
     fn sample_graph(&self, scratch: &mut HopScratch, block: &mut Block) -> Result<()> {
-        let nodes: Vec<NodeId> = (0..self.request.graph.num_nodes() as NodeId).collect();
+        let nodes = memory::demand_collect(0..self.request.graph.num_nodes() as NodeId);
         let graph = self.lists(&nodes)?;
         self.sample_from(&HopRequest { graph: &graph, ..*self.request }, scratch, block)
     }
@@ -179,8 +179,13 @@ impl Cut<'_> {
     fn lists(&self, nodes: &[NodeId]) -> Result<Graph> {
         let graph = self.request.graph;
         let edges = nodes.iter().map(|&v| graph.in_degree(v)).sum();
-        let (mut ends, mut sources) = (Vec::with_capacity(nodes.len() + 1), Vec::with_capacity(edges));
-        let mut weights = graph.edge_weight().map(|all| (all, Vec::with_capacity(edges)));
+        let (mut ends, mut sources) = (Vec::new(), Vec::new());
+        memory::demand(&mut ends, nodes.len() + 1);
+        memory::demand(&mut sources, edges);
+        let mut weights = graph.edge_weight().map(|all| (all, Vec::new()));
+        if let Some((_, copied)) = &mut weights {
+            memory::demand(copied, edges);
+        }
         let mut places = Vec::new();
         ends.push(0);
         for &v in nodes {
@@ -211,6 +216,9 @@ impl Cut<'_> {
 fn merge(at: &[usize], [others, rows]: [&Block; 2], block: &mut Block) -> Result<()> {
     start(block);
     let num_dst = others.indptr.len() + rows.indptr.len() - 2;
+    memory::demand(&mut block.indptr, num_dst);
+    memory::demand(&mut block.indices, others.num_edges() + rows.num_edges());
+    memory::demand(&mut block.edge_weight, others.edge_weight.len() + rows.edge_weight.len());
     let (mut next, mut at) = ([0, 0], at.iter().copied().peekable());
     for i in 0..num_dst {
         let which = usize::from(at.next_if_eq(&i).is_some());

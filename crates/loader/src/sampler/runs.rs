@@ -3,7 +3,7 @@
 //! Destinations are cut into runs. Each run is drawn into its own block, in parallel, and the
 //! blocks are concatenated. On one thread the runs are drawn in order, straight into the result.
 
-use graphmill_core::{Block, NodeId, Result};
+use graphmill_core::{Block, NodeId, Result, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 pub(super) const RUN: usize = 256;
 
 /// Overwrites the edges of `block`, and their weights if any. `draw` appends those of some
-/// destinations: ends to `indptr`, ids to `indices`, and weights.
+/// destinations: ends to `indptr`, which has capacity for them, ids to `indices`, and weights.
 ///
 /// # Errors
 /// There are more edges than a block can number.
@@ -27,6 +27,7 @@ pub(super) fn draw_runs(
     draw: impl Fn(&[NodeId], &mut RunScratch, &mut Block) + Sync,
 ) -> Result<()> {
     start(block);
+    memory::demand(&mut block.indptr, dst.len());
     let spread = scratch.parallel && dst.len() >= 2 * RUN && rayon::current_num_threads() > 1;
     let num_runs = if spread { dst.len().div_ceil(RUN) } else { 1 };
     if scratch.runs.len() < num_runs {
@@ -42,6 +43,7 @@ pub(super) fn draw_runs(
     }
     dst.par_chunks(RUN).zip(runs.par_iter_mut()).for_each(|(dst, Run { scratch, block })| {
         start(block);
+        memory::demand(&mut block.indptr, dst.len());
         draw(dst, scratch, block);
     });
     runs.iter().try_for_each(|run| append(&run.block, block))

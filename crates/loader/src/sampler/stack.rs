@@ -52,7 +52,7 @@ impl MinibatchSampler for HopStack {
         let layers = self.0.num_layers();
         let mut batch = seeds.into_sampled(layers);
         let Sampled { seeds, blocks, input_nodes: nodes, .. } = &mut batch;
-        nodes.extend_from_slice(&seeds.nodes);
+        memory::demand_append(nodes, &seeds.nodes);
         workspace.relabel.start(nodes);
         self.draw(request, seeds.excluded(), 0..layers, workspace, nodes, blocks)?;
         Ok(batch)
@@ -68,7 +68,7 @@ impl SplitSampler for HopStack {
         let layers = self.0.num_layers();
         let mut upper = seeds.into_upper(layers);
         let Upper { seeds, blocks, destinations: nodes, .. } = &mut upper;
-        nodes.extend_from_slice(&seeds.nodes);
+        memory::demand_append(nodes, &seeds.nodes);
         workspace.relabel.start(nodes);
         let layout = BlockLayout { transposed: request.layout.transposed & !2, ..request.layout };
         let request = request.with_layout(layout);

@@ -10,7 +10,7 @@ use graphmill_core::{
     block::Aggregation,
     by_name,
     induced::induced_graph,
-    keyed,
+    keyed, memory,
     options::{Fault, OptionSet, range},
     symmetry::is_symmetric,
 };
@@ -220,8 +220,7 @@ impl MinibatchSampler for Subgraphs {
         if layout.transposed != 0 {
             if self.symmetric { block.transpose_symmetric() } else { block.transpose() }
         }
-        batch.seeds.nodes.clear();
-        batch.seeds.nodes.extend_from_slice(nodes);
+        memory::demand_copy(&mut batch.seeds.nodes, nodes);
         self.weigh_losses(&batch.seeds.nodes, &mut batch.loss_weight);
         Ok(batch)
     }
@@ -323,7 +322,7 @@ impl Subgraphs {
             None => induce.block(graph, nodes, block, each)?,
             Some(n) => induce.block(graph, nodes, block, |e| {
                 each(e);
-                stands_for.push(n.edge[e as usize]);
+                memory::demand_push(stands_for, n.edge[e as usize]);
             })?,
         }
         Ok(stands_for)
@@ -351,14 +350,15 @@ impl Subgraphs {
         match &self.normalization {
             Some(n) => {
                 let all = (rows / self.count.max(1) as f64) as f32;
-                loss_weight
-                    .extend(seeds.iter().map(|&v| if trains(v) { all * n.node[v as usize] } else { 0.0 }));
+                let weight = |&v: &NodeId| if trains(v) { all * n.node[v as usize] } else { 0.0 };
+                memory::demand_extend(loss_weight, seeds.iter().map(weight));
             }
             None => {
                 let some = seeds.iter().filter(|&&v| trains(v)).count();
                 if some < seeds.len() {
                     let all = (rows / some.max(1) as f64) as f32;
-                    loss_weight.extend(seeds.iter().map(|&v| if trains(v) { all } else { 0.0 }));
+                    let weight = |&v: &NodeId| if trains(v) { all } else { 0.0 };
+                    memory::demand_extend(loss_weight, seeds.iter().map(weight));
                 }
             }
         }
@@ -381,9 +381,9 @@ fn weigh(
         return;
     }
     let degree = |v: NodeId| graph.in_degree(v) as f32;
-    edge_weight.resize(indices.len(), 0.0);
+    memory::demand_len(edge_weight, indices.len(), 0.0);
     if aggregation == Aggregation::Symmetric {
-        self_weight.extend(nodes.iter().map(|&v| 1.0 / (degree(v) + 1.0)));
+        memory::demand_extend(self_weight, nodes.iter().map(|&v| 1.0 / (degree(v) + 1.0)));
     }
     for (i, ends) in indptr.windows(2).enumerate() {
         let run = ends[0] as usize..ends[1] as usize;

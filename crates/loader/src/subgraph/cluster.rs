@@ -29,6 +29,7 @@ use clap::Args;
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    memory,
     options::{Fault, OptionSet, range},
     progress::{Progress, Unit},
 };
@@ -254,12 +255,13 @@ impl SubgraphSampler for Cluster {
         scratch.start(graph, self.num_nodes)?;
         let order = &mut scratch.list;
         order.clear();
-        order.extend(0..self.parts() as u32);
+        memory::demand_extend(order, 0..self.parts() as u32);
         Stream::new(keyed::key(&[key.seed, key.epoch])).shuffle(order);
         let first = (key.batch % self.groups() as u64) as usize * self.per_batch;
         nodes.clear();
         for &part in &order[first..(first + self.per_batch).min(self.parts())] {
-            nodes.extend_from_slice(&self.nodes[self.starts[part as usize]..self.starts[part as usize + 1]]);
+            let members = self.starts[part as usize]..self.starts[part as usize + 1];
+            memory::demand_append(nodes, &self.nodes[members]);
         }
         if self.per_batch > 1 {
             nodes.sort_unstable();

@@ -36,6 +36,7 @@
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    memory,
     symmetry::is_symmetric,
 };
 use rayon::prelude::*;
@@ -104,6 +105,8 @@ impl Edge {
         // the random words that choose a neighbour.
         nodes.clear();
         starts.clear();
+        memory::demand(nodes, 2 * self.edges);
+        memory::demand(starts, self.edges);
         for _ in 0..self.edges {
             let first = stream.below(receivers + senders.len() as u64);
             // the side of the draw, until the neighbour replaces it

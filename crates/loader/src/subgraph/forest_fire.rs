@@ -25,6 +25,7 @@ use clap::Args;
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    memory,
     options::{Fault, OptionSet, probability},
 };
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,8 @@ fn ignite(
     list: &mut Vec<NodeId>,
     nodes: &mut Vec<NodeId>,
 ) -> usize {
+    // nothing is refused between the visit of a node and its place in the list
+    memory::demand(nodes, count.min(row.len()));
     let mut ignited = 0;
     let mut failed = 0;
     // a try hits each unburnt node with the same probability
@@ -132,7 +135,7 @@ fn ignite(
     }
     if ignited < count {
         list.clear();
-        list.extend(row.iter().filter(|&&v| !visited.contains(v)));
+        memory::demand_extend(list, row.iter().copied().filter(|&v| !visited.contains(v)));
         while ignited < count && !list.is_empty() {
             let v = list.swap_remove(stream.below(list.len() as u64) as usize);
             if visited.insert(v) {
@@ -157,9 +160,10 @@ impl SubgraphSampler for ForestFire {
         nodes: &mut Vec<NodeId>,
     ) -> Result<()> {
         scratch.start(graph, self.num_nodes)?;
-        self.burn(graph, key, scratch, nodes);
+        let burnt = memory::catch(|| self.burn(graph, key, scratch, nodes));
+        // the set is empty for the next subgraph, also if memory was refused
         scratch.visited.drain(nodes);
-        Ok(())
+        burnt
     }
 }
 

@@ -23,6 +23,7 @@ use graphmill_core::{
     Graph, NodeId, Result,
     alias::Alias,
     keyed::{self, Stream},
+    memory,
 };
 use rayon::prelude::*;
 
@@ -66,7 +67,7 @@ impl SubgraphSampler for Node {
         scratch.start(graph, self.num_nodes)?;
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
         nodes.clear();
-        nodes.extend((0..self.budget).map(|_| self.table.draw(&mut stream)));
+        memory::demand_extend(nodes, (0..self.budget).map(|_| self.table.draw(&mut stream)));
         nodes.iter_mut().for_each(|i| *i = self.roots[*i as usize]);
         scratch.visited.distinct(nodes);
         Ok(())

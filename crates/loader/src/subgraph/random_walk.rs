@@ -29,6 +29,7 @@
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{self, Stream},
+    memory,
 };
 
 use super::{BatchKey, SubgraphSampler, SubgraphScratch, check_roots};
@@ -66,10 +67,12 @@ impl RandomWalk {
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         let mut stream = Stream::new(keyed::key(&[key.seed, key.epoch, key.batch]));
         nodes.clear();
+        memory::demand(nodes, self.walks * (self.length + 1));
         nodes.extend((0..self.walks).map(|_| self.roots[stream.below(self.roots.len() as u64) as usize]));
         for _ in 0..self.length {
             let last = nodes.len() - self.walks;
             starts.clear();
+            memory::demand(starts, self.walks);
             nodes[last..].iter().for_each(|&v| prefetch(rows, v as usize));
             for &v in &nodes[last..] {
                 let (start, end) = (rows[v as usize], rows[v as usize + 1]);

@@ -4,7 +4,7 @@
 //! Listing descends from the upper level, so it costs O(n + V / 4096) for n nodes, is ascending
 //! without a sort, and leaves the set empty for the next subgraph without a pass over the graph.
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 
 use crate::prefetch::prefetch;
 
@@ -23,8 +23,8 @@ impl Visited {
     pub(super) fn fit(&mut self, num_nodes: usize) {
         let words = num_nodes.div_ceil(64);
         if self.bits.len() < words {
-            self.bits.resize(words, 0);
-            self.upper.resize(words.div_ceil(64), 0);
+            memory::demand_len(&mut self.upper, words.div_ceil(64), 0);
+            memory::demand_len(&mut self.bits, words, 0);
         }
     }
 

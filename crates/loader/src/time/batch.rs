@@ -1,6 +1,6 @@
 //! States of a minibatch with times: seeds, then sampled blocks with the edges that they hold.
 
-use graphmill_core::{Error, NodeId, Result, typed::TypedBlock};
+use graphmill_core::{Error, NodeId, Result, memory, typed::TypedBlock};
 
 use super::TimedGraph;
 use crate::{
@@ -47,10 +47,8 @@ impl TimeSeeds {
         self.nodes.resize_with(seeds.len(), Vec::new);
         self.times.resize_with(seeds.len(), Vec::new);
         for (t, &(nodes, times)) in seeds.iter().enumerate() {
-            self.nodes[t].clear();
-            self.nodes[t].extend_from_slice(nodes);
-            self.times[t].clear();
-            self.times[t].extend_from_slice(times);
+            memory::demand_copy(&mut self.nodes[t], nodes);
+            memory::demand_copy(&mut self.times[t], times);
         }
         self
     }
@@ -124,8 +122,7 @@ impl TimeSeeds {
 fn copy_lists<T: Copy>(from: &[Vec<T>], to: &mut Vec<Vec<T>>) {
     to.resize_with(from.len(), Vec::new);
     for (from, to) in from.iter().zip(to) {
-        to.clear();
-        to.extend_from_slice(from);
+        memory::demand_copy(to, from);
     }
 }
 

@@ -25,7 +25,7 @@ use std::{
 };
 
 use graphmill_core::{
-    Block, NodeId, ObjectPool, Result,
+    Block, NodeId, ObjectPool, Result, memory,
     typed::{Relation, Schema},
 };
 
@@ -80,7 +80,7 @@ impl HgtAtTimes {
         let mut admitted = Vec::new();
         admit(&own, r, TimeDestinations { nodes, times }, &mut admitted);
         let lists = lists(request.graph, r, nodes, &admitted)?;
-        let dst: Vec<NodeId> = (0..nodes.len() as NodeId).collect();
+        let dst = memory::demand_collect(0..nodes.len() as NodeId);
         let of = HopRequest { names: Some(nodes), ..HopRequest::new(&lists, hop, &dst, request.key) };
         self.spare.with(|scratch| self.hgt.draws[r].sample_hop(&of, scratch, out))
     }
@@ -117,7 +117,10 @@ impl HgtAtTimes {
         block.num_src.clone_from(&counts);
         let numbered = |(nodes, times): (&Vec<NodeId>, &Vec<i64>)| {
             let rows = nodes.iter().copied().zip(times.iter().copied());
-            rows.zip(0..).collect::<HashMap<Row, u32>>()
+            let mut numbers = HashMap::new();
+            memory::demand_in_map(&mut numbers, nodes.len());
+            numbers.extend(rows.zip(0..));
+            numbers
         };
         let numbers: Vec<HashMap<Row, u32>> =
             batch.sampled.input_nodes.iter().zip(&batch.row_times).map(numbered).collect();
@@ -182,7 +185,10 @@ impl TimedSampler for HgtAtTimes {
         let mut batch = seeds.into_sampled(request.graph, 1)?;
         check_distinct(&batch, schema, workspace)?;
         let rows = |(nodes, times): (&Vec<NodeId>, &Vec<i64>)| {
-            nodes.iter().copied().zip(times.iter().copied()).collect::<HashSet<Row>>()
+            let mut rows = HashSet::new();
+            memory::demand_in_set(&mut rows, nodes.len());
+            rows.extend(nodes.iter().copied().zip(times.iter().copied()));
+            rows
         };
         let mut inside: Vec<HashSet<Row>> =
             batch.sampled.input_nodes.iter().zip(&batch.row_times).map(rows).collect();
@@ -195,9 +201,10 @@ impl TimedSampler for HgtAtTimes {
             for (t, budget) in budgets.iter_mut().enumerate() {
                 for row in race(budget, self.hgt.nodes[t][hop], race_key(key, t), |row: Row| row.0) {
                     budget.remove(&row);
+                    memory::demand_in_set(&mut inside[t], 1);
                     inside[t].insert(row);
-                    batch.sampled.input_nodes[t].push(row.0);
-                    batch.row_times[t].push(row.1);
+                    memory::demand_push(&mut batch.sampled.input_nodes[t], row.0);
+                    memory::demand_push(&mut batch.row_times[t], row.1);
                 }
             }
         }

@@ -25,8 +25,7 @@
 //! 4 bytes for each admitted edge of a hop's destinations, and 4 with weights, in each batch that
 //! is being drawn.
 
-use graphmill_core::{Block, Error, Graph, NodeId, ObjectPool, Result, typed::Schema};
-use rayon::prelude::*;
+use graphmill_core::{Block, Error, Graph, NodeId, ObjectPool, Result, memory, typed::Schema};
 
 use super::{
     Admitted, OwnTimeRows, TimeBatch, TimeDestinations, TimeDrawn, TimeHop, TimeRequest, TimeSampler,
@@ -35,6 +34,7 @@ use super::{
     timed::{Made, TimedSampler, own_draws},
 };
 use crate::{
+    edge_values::edge_values,
     sampler::{HopRequest, HopScratch},
     typed::{RelationKinds, TypedOptions, cannot_name_edges},
 };
@@ -136,7 +136,7 @@ impl TimeSource for DrawnFromLists<'_> {
         let Some(sampler) = sampler else {
             return Err(Error::invalid("no hop follows a relation that draws; name it in the fanout"));
         };
-        let dst: Vec<NodeId> = (0..of.nodes.len() as NodeId).collect();
+        let dst = memory::demand_collect(0..of.nodes.len() as NodeId);
         let key = kinds.key(self.request.key, schema, r);
         let request = HopRequest {
             aggregation: self.request.aggregation,
@@ -172,6 +172,7 @@ impl TimeSource for DrawnFromLists<'_> {
 /// Overwrites `to` by the time of each edge's destination, which bounds the next hop.
 pub(super) fn fill_times(of_rows: &[i64], indptr: &[u32], to: &mut Vec<i64>) {
     to.clear();
+    memory::demand(to, indptr[indptr.len() - 1] as usize);
     for (&time, ends) in of_rows.iter().zip(indptr.windows(2)) {
         to.resize(to.len() + (ends[1] - ends[0]) as usize, time);
     }
@@ -184,32 +185,31 @@ pub(super) fn fill_times(of_rows: &[i64], indptr: &[u32], to: &mut Vec<i64>) {
 /// The lists are no graph.
 pub(super) fn lists(graph: &TimedGraph, r: usize, nodes: &[NodeId], admitted: &[Admitted]) -> Result<Graph> {
     let (index, relation) = (graph.time_index(r), graph.graph().relation(r));
-    let mut ends = Vec::with_capacity(nodes.len() + 1);
+    let mut ends = Vec::new();
+    memory::demand(&mut ends, nodes.len() + 1);
     ends.push(0u64);
     for &[start, end] in admitted {
         ends.push(ends[ends.len() - 1] + u64::from(end - start));
     }
     let row = |v: NodeId| relation.indptr()[v as usize];
-    let rows = || nodes.par_iter().zip(admitted);
+    let edges = |i: usize| {
+        let (first, [start, end]) = (row(nodes[i]) as usize, admitted[i]);
+        first + start as usize..first + end as usize
+    };
     let indices: Vec<NodeId> = match index.order() {
-        Some(order) => rows()
-            .flat_map_iter(|(&v, &[start, end])| {
-                let first = row(v) as usize;
-                order[first + start as usize..first + end as usize].iter().map(|edge| edge[1])
-            })
-            .collect(),
-        None => rows()
-            .flat_map_iter(|(&v, &[start, end])| {
-                let first = row(v) as usize;
-                relation.indices()[first + start as usize..first + end as usize].iter().copied()
-            })
-            .collect(),
+        Some(order) => edge_values(&ends, &|i, out: &mut [NodeId]| {
+            out.iter_mut().zip(&order[edges(i)]).for_each(|(to, edge)| *to = edge[1]);
+        }),
+        None => edge_values(&ends, &|i, out: &mut [NodeId]| {
+            out.copy_from_slice(&relation.indices()[edges(i)]);
+        }),
     };
     let weights = relation.edge_weight().map(|weights| {
-        let of_row = |(&v, &[start, end]): (&NodeId, &Admitted)| {
-            (start..end).map(move |place| weights[index.position(row(v), place) as usize])
+        let fill = |i: usize, out: &mut [f32]| {
+            let position = |place| index.position(row(nodes[i]), place) as usize;
+            out.iter_mut().zip(admitted[i][0]..).for_each(|(to, place)| *to = weights[position(place)]);
         };
-        rows().flat_map_iter(of_row).collect::<Vec<f32>>().into()
+        edge_values(&ends, &fill).into()
     });
     Graph::of_sound_edges(ends.into(), indices.into(), weights)
 }

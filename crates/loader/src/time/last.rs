@@ -22,7 +22,7 @@
 //! A node with more than `k` events in one batch keeps the last `k`; PyTorch Geometric keeps
 //! arbitrary ones of them.
 
-use graphmill_core::{Block, Error, NodeId, Result};
+use graphmill_core::{Block, Error, NodeId, Result, memory};
 use rustc_hash::FxHashMap;
 
 use super::Events;
@@ -155,8 +155,10 @@ impl LastNeighbors {
     /// # Errors
     /// A node is unknown or listed twice.
     pub fn neighbors(&self, nodes: &[NodeId]) -> Result<NeighborBatch> {
-        let mut batch = NeighborBatch { nodes: nodes.to_vec(), ..NeighborBatch::default() };
+        let mut batch = NeighborBatch::default();
+        memory::demand_copy(&mut batch.nodes, nodes);
         let mut rows = FxHashMap::default();
+        memory::demand_in_map(&mut rows, nodes.len());
         for (row, &v) in nodes.iter().enumerate() {
             if v as usize >= self.count.len() || rows.insert(v, row as u32).is_some() {
                 return Err(Error::invalid(format!(
@@ -166,15 +168,17 @@ impl LastNeighbors {
             }
         }
         let NeighborBatch { nodes: all, block, events } = &mut batch;
+        memory::demand(&mut block.indptr, nodes.len() + 1);
         block.indptr.push(0);
         for &v in nodes {
             for (neighbor, event) in self.of_node(v) {
+                memory::demand_in_map(&mut rows, 1);
                 let row = *rows.entry(neighbor).or_insert_with(|| {
-                    all.push(neighbor);
+                    memory::demand_push(all, neighbor);
                     all.len() as u32 - 1
                 });
-                block.indices.push(row);
-                events.push(event);
+                memory::demand_push(&mut block.indices, row);
+                memory::demand_push(events, event);
             }
             block.indptr.push(block.indices.len() as u32);
         }

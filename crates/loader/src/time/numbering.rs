@@ -20,7 +20,7 @@
 //!
 //! 32 to 64 bytes per row of the largest hop with pairs.
 
-use graphmill_core::{NodeId, keyed::GOLDEN};
+use graphmill_core::{NodeId, keyed::GOLDEN, memory};
 
 use crate::{Relabel, prefetch::prefetch};
 
@@ -67,8 +67,9 @@ impl Numbering {
         first.clear();
         new.clear();
         relabel.start(&[]);
-        new.extend_from_slice(rows);
+        memory::demand_append(new, rows);
         relabel.relabel(new, &[], distinct);
+        memory::demand(first, distinct.len());
         for (&local, row) in new.iter().zip(0..) {
             if local as usize == first.len() {
                 first.push(row);
@@ -81,8 +82,8 @@ impl Numbering {
         let Self { relabel, distinct, first, new, .. } = self;
         new.clear();
         relabel.relabel(ids, distinct, new);
-        rows.extend_from_slice(new);
-        distinct.extend_from_slice(new);
+        memory::demand_append(rows, new);
+        memory::demand_append(distinct, new);
         let (known, before) = (first.len(), self.before);
         if known < before {
             for id in ids {
@@ -220,7 +221,8 @@ impl PairTable {
 
     #[cold]
     fn double(&mut self) {
-        let larger = vec![Slot::default(); 2 * self.slot.len()];
+        let mut larger = Vec::new();
+        memory::demand_len(&mut larger, 2 * self.slot.len(), Slot::default());
         let old = std::mem::replace(&mut self.slot, larger);
         let mask = self.slot.len() - 1;
         for slot in old.into_iter().filter(|slot| slot.stamp >= self.base) {

@@ -1,6 +1,6 @@
 //! The rows of a graph with times in memory.
 
-use graphmill_core::Result;
+use graphmill_core::{Result, memory};
 
 use super::{
     relation::{RelationDraws, admit},
@@ -32,10 +32,11 @@ impl TimeSource for OwnTimeRows<'_> {
         out.clear();
         if let [r] = *relations {
             // the end of the edges up to a time belongs to the time of the last one
-            out.extend(admitted[r][..of.nodes.len()].iter().map(|&[_, end]| i64::from(end)));
+            let ends = admitted[r][..of.nodes.len()].iter().map(|&[_, end]| i64::from(end));
+            memory::demand_extend(out, ends);
             return Ok(());
         }
-        out.resize(of.nodes.len(), i64::MIN);
+        memory::demand_len(out, of.nodes.len(), i64::MIN);
         for &r in relations {
             let (relation, index) = (self.graph.graph().relation(r), self.graph.time_index(r));
             for ((&v, &[_, end]), out) in of.nodes.iter().zip(&admitted[r]).zip(&mut *out) {

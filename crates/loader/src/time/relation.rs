@@ -9,6 +9,7 @@ use std::{ops::Range, sync::Arc};
 use graphmill_core::{
     Graph, NodeId, Result,
     keyed::{Stream, key},
+    memory,
 };
 use rayon::prelude::*;
 
@@ -54,7 +55,7 @@ pub(super) fn admit(from: &OwnTimeRows, r: usize, of: TimeDestinations, admitted
         }
     };
     let before = admitted.len();
-    admitted.resize(before + of.nodes.len(), [0; 2]);
+    memory::demand_len(admitted, before + of.nodes.len(), [0; 2]);
     let out = &mut admitted[before..];
     if !is_split(parallel, of) {
         out.chunks_mut(RUN).enumerate().for_each(find);
@@ -122,7 +123,7 @@ impl<'a> RelationDraws<'a> {
         admitted: &[Admitted],
         TimeDrawn { indptr, sources, positions, times, .. }: TimeDrawn,
     ) -> Result<()> {
-        indptr.resize(of.nodes.len() + 1, 0);
+        memory::demand_len(indptr, of.nodes.len() + 1, 0);
         indptr[0] = 0;
         let mut edges = 0u64;
         for ([start, end], to) in admitted.iter().zip(&mut indptr[1..]) {
@@ -133,11 +134,11 @@ impl<'a> RelationDraws<'a> {
             return Err(too_many(edges));
         }
         let edges = edges as usize;
-        sources.resize(edges, 0);
-        positions.resize(edges, 0);
+        memory::demand_len(sources, edges, 0);
+        memory::demand_len(positions, edges, 0);
         let times = match times {
             Some(times) => {
-                times.resize(edges, 0);
+                memory::demand_len(times, edges, 0);
                 &mut times[..]
             }
             None => &mut [],
@@ -307,7 +308,8 @@ impl<'a> RelationDraws<'a> {
 fn cut<'a>(whole: Run<'a>, indptr: &[u32]) -> Vec<Run<'a>> {
     let Run { rows, mut sources, mut positions, mut times } = whole;
     let has_times = !times.is_empty();
-    let mut runs = Vec::with_capacity(rows.len().div_ceil(RUN));
+    let mut runs = Vec::new();
+    memory::demand(&mut runs, rows.len().div_ceil(RUN));
     for first in rows.clone().step_by(RUN) {
         let end = (first + RUN).min(rows.end);
         let edges = (indptr[end] - indptr[first]) as usize;

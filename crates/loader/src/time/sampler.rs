@@ -26,7 +26,7 @@
 use graphmill_core::{
     Block, Error, Result,
     block::Aggregation,
-    keyed,
+    keyed, memory,
     options::OptionSet,
     typed::{Relation, Schema},
 };
@@ -306,15 +306,15 @@ impl TimeSampler {
             if at > 0 {
                 // all times are equal
                 let time = row_times[dst][0];
-                row_times[src].resize(nodes.len(), time);
+                memory::demand_len(&mut row_times[src], nodes.len(), time);
             }
             return Ok(());
         }
         let row_times = &mut row_times[src];
         if same == SameRow::Time {
             numbering.number_pairs(sources, times, nodes.len(), |e, node| {
-                nodes.push(node);
-                row_times.push(times[e]);
+                memory::demand_push(nodes, node);
+                memory::demand_push(row_times, times[e]);
             });
             return Ok(());
         }
@@ -322,9 +322,9 @@ impl TimeSampler {
         into.iter().for_each(|&r| of_edges[r].clear());
         identify((source, &into), TimeDestinations { nodes: sources, times }, of_edges, identity)?;
         numbering.number_pairs(sources, identity, nodes.len(), |e, node| {
-            nodes.push(node);
-            row_times.push(times[e]);
-            into.iter().for_each(|&r| admitted[r].extend(of_edges[r].get(e)));
+            memory::demand_push(nodes, node);
+            memory::demand_push(row_times, times[e]);
+            into.iter().for_each(|&r| memory::demand_extend(&mut admitted[r], of_edges[r].get(e).copied()));
         });
         Ok(())
     }
@@ -346,7 +346,7 @@ fn identify(
 ) -> Result<()> {
     if of.nodes.is_empty() || relations.is_empty() {
         out.clear();
-        out.resize(of.nodes.len(), i64::MIN);
+        memory::demand_len(out, of.nodes.len(), i64::MIN);
         return Ok(());
     }
     source.last_admitted(relations, of, admitted, out)

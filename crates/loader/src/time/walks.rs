@@ -16,7 +16,7 @@
 //!
 //! As [`MetapathWalk`], with O(log d) for each step.
 
-use graphmill_core::{Block, Graph, NodeId, ObjectPool, Result, keyed, typed::Schema};
+use graphmill_core::{Block, Graph, NodeId, ObjectPool, Result, keyed, memory, typed::Schema};
 
 use super::{
     Admitted, TimeBatch, TimeDestinations, TimeDrawn, TimeHop, TimeIndex, TimeOptions, TimeRequest,
@@ -125,7 +125,7 @@ impl TimeSource for Walked<'_> {
         let (graph, options) = (self.request.graph, self.of.rows.options());
         let TimeDrawn { indptr, sources, weights, positions, times } = drawn;
         positions.clear();
-        let dst: Vec<NodeId> = (0..of.nodes.len() as NodeId).collect();
+        let dst = memory::demand_collect(0..of.nodes.len() as NodeId);
         let (node_type, path) = self.of.walks.path(hop.relation).unwrap_or_default();
         let step = |&r: &usize| StepAtTime {
             graph: graph.graph().relation(r),
@@ -164,8 +164,7 @@ impl TimeSource for Walked<'_> {
         _: &mut [Vec<Admitted>],
         out: &mut Vec<i64>,
     ) -> Result<()> {
-        out.clear();
-        out.extend_from_slice(of.times);
+        memory::demand_copy(out, of.times);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! passes its buffers to the next one.
 
 use graphmill_core::{
-    Block, Error, Matrix, NodeId, Result,
+    Block, Error, Matrix, NodeId, Result, memory,
     typed::{Schema, TypedBlock},
 };
 
@@ -67,8 +67,7 @@ impl TypedSeeds {
         self.times.clear();
         self.nodes.resize_with(nodes.len(), Vec::new);
         for (to, from) in self.nodes.iter_mut().zip(nodes) {
-            to.clear();
-            to.extend_from_slice(from);
+            memory::demand_copy(to, from);
         }
         self
     }
@@ -115,7 +114,8 @@ impl TypedSeeds {
             }
             nodes.clear();
             relabel.start(&[]);
-            relabel.relabel(&mut seeds.clone(), &[], nodes);
+            let mut ids = memory::demand_collect(seeds.iter().copied());
+            relabel.relabel(&mut ids, &[], nodes);
             if nodes.len() != seeds.len() {
                 let i = seeds.iter().zip(nodes.iter()).take_while(|(seed, node)| seed == node).count();
                 return Err(fault(seeds[i], "it is listed twice; pass each seed once".into()));

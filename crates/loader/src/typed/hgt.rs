@@ -39,7 +39,7 @@ use std::{
 
 use clap::Args;
 use graphmill_core::{
-    Block, NodeId, Result, keyed,
+    Block, NodeId, Result, keyed, memory,
     options::{Fault, OptionSet, range},
     typed::{Relation, Schema, TypedGraph},
 };
@@ -229,10 +229,10 @@ pub(crate) fn race<R: Copy + Ord>(
         let x = 1.0 - keyed::Stream::new(keyed::key(&[key, node(u).into()])).uniform();
         (-x.ln() / (budget * budget), u)
     };
-    let mut arrivals: Vec<(f64, R)> = budget.iter().map(arrival).collect();
+    let mut arrivals: Vec<(f64, R)> = memory::demand_collect(budget.iter().map(arrival));
     arrivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     arrivals.truncate(n);
-    arrivals.into_iter().map(|arrival| arrival.1).collect()
+    memory::demand_collect(arrivals.iter().map(|arrival| arrival.1))
 }
 
 impl TypedSampler for Hgt {
@@ -272,8 +272,13 @@ impl TypedSampler for Hgt {
         let TypedWorkspace { relabel, hop: scratch, .. } = workspace;
         let mut batch = seeds.into_sampled(schema, 1, relabel)?;
         let TypedSampled { seeds, input_nodes: nodes, .. } = &mut batch;
-        let mut inside: Vec<HashSet<NodeId>> =
-            nodes.iter().map(|ids| ids.iter().copied().collect()).collect();
+        let set = |ids: &Vec<NodeId>| {
+            let mut set = HashSet::new();
+            memory::demand_in_set(&mut set, ids.len());
+            set.extend(ids);
+            set
+        };
+        let mut inside: Vec<HashSet<NodeId>> = nodes.iter().map(set).collect();
         let mut budgets: Budgets = vec![BTreeMap::new(); schema.num_types()];
         let mut from = vec![0; schema.num_types()];
         for hop in 0..self.num_hops {
@@ -283,8 +288,9 @@ impl TypedSampler for Hgt {
             for (t, budget) in budgets.iter_mut().enumerate() {
                 for u in race(budget, self.nodes[t][hop], race_key(key, t), |u| u) {
                     budget.remove(&u);
+                    memory::demand_in_set(&mut inside[t], 1);
                     inside[t].insert(u);
-                    nodes[t].push(u);
+                    memory::demand_push(&mut nodes[t], u);
                 }
             }
         }

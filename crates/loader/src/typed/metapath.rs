@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use graphmill_core::{
-    Error, NodeId, Result, keyed,
+    Error, NodeId, Result, keyed, memory,
     options::OptionSet,
     typed::{Relation, Schema, TypedGraph},
 };
@@ -293,7 +293,7 @@ impl TypedSampler for MetapathWalk {
                 }
                 new.clear();
                 relabel[t].relabel(&mut slice.indices, &nodes[t], new);
-                nodes[t].extend_from_slice(new);
+                memory::demand_append(&mut nodes[t], new);
             }
             block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             block.fit(schema);

@@ -29,7 +29,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{
-    Graph, Result, keyed,
+    Graph, Result, keyed, memory,
     options::OwnOptions,
     typed::{Relation, Schema, TypedGraph},
 };
@@ -264,7 +264,7 @@ impl TypedSampler for RelationHops {
                 }
                 new.clear();
                 relabel[src].relabel(&mut slice.indices, &nodes[src], new);
-                nodes[src].extend_from_slice(new);
+                memory::demand_append(&mut nodes[src], new);
             }
             block.num_src.iter_mut().zip(nodes.iter()).for_each(|(count, nodes)| *count = nodes.len());
             block.fit(schema);

@@ -33,7 +33,7 @@
 //! losses are normalised. Subgraphs are not inductive: the samplers draw nodes that do not train.
 
 use graphmill_core::{
-    Error, Graph, NodeId, Result,
+    Error, Graph, NodeId, Result, memory,
     progress::Quiet,
     typed::{Relation, Schema, TypedGraph},
 };
@@ -123,10 +123,12 @@ impl TypedSubgraphs {
         let block = &mut blocks[0];
         rows.clear();
         let starts = whole.indptr.iter().zip(nodes.iter());
-        rows.extend(starts.map(|(&e, &v)| (e as usize, self.union.indptr()[v as usize])));
+        let starts = starts.map(|(&e, &v)| (e as usize, self.union.indptr()[v as usize]));
+        memory::demand_extend(rows, starts);
         for (r, &Relation { src, dst, .. }) in request.graph.schema().relations().iter().enumerate() {
             let (relation, slice) = (request.graph.relation(r), &mut block.relations[r]);
             stands_for.clear();
+            memory::demand(&mut slice.indptr, input_nodes[dst].len() + 1);
             slice.indptr.push(0);
             for (i, &v) in (first[dst]..).zip(&input_nodes[dst]) {
                 let (next, start) = rows[i];
@@ -136,14 +138,15 @@ impl TypedSubgraphs {
                 let row = &row[..row.partition_point(|&e| e < end)];
                 let edges = next..next + row.len();
                 let sources = whole.indices[edges.clone()].iter();
-                slice.indices.extend(sources.map(|&u| u - first[src] as NodeId));
+                memory::demand_extend(&mut slice.indices, sources.map(|&u| u - first[src] as NodeId));
                 slice.indptr.push(slice.indices.len() as u32);
                 if request.positions {
                     let of_relation = relation.indptr()[v as usize];
-                    block.positions[r].extend(row.iter().map(|e| of_relation + (e - start)));
+                    let places = row.iter().map(|e| of_relation + (e - start));
+                    memory::demand_extend(&mut block.positions[r], places);
                 }
                 if !known.is_empty() {
-                    stands_for.extend_from_slice(&known[edges.clone()]);
+                    memory::demand_append(stands_for, &known[edges.clone()]);
                 }
                 rows[i] = (edges.end, end);
             }
@@ -196,7 +199,7 @@ impl TypedSampler for TypedSubgraphs {
         let mut of_union = std::mem::take(&mut buffers.of_union);
         let UnionBuffers { nodes, block: whole, positions, .. } = buffers;
         positions.clear();
-        let see = |e| positions.push(e);
+        let see = |e| memory::demand_push(positions, e);
         let known = self.subgraphs.induced(&self.union, key, &mut of_union, (&mut *nodes, whole), see)?;
         // the nodes of a type are consecutive
         let first = |t: usize| nodes.partition_point(|&v| v < schema.range(t).start);
@@ -204,7 +207,8 @@ impl TypedSampler for TypedSubgraphs {
         first.push(nodes.len());
         for (t, ids) in batch.input_nodes.iter_mut().enumerate() {
             ids.clear();
-            ids.extend(nodes[first[t]..first[t + 1]].iter().map(|v| v - schema.range(t).start));
+            let of_type = nodes[first[t]..first[t + 1]].iter();
+            memory::demand_extend(ids, of_type.map(|v| v - schema.range(t).start));
             (batch.blocks[0].num_dst[t], batch.blocks[0].num_src[t]) = (ids.len(), ids.len());
         }
         self.divide(request, &first, buffers, known, &mut batch);
@@ -213,7 +217,8 @@ impl TypedSampler for TypedSubgraphs {
             batch.blocks[0].transpose(hop.parallel);
         }
         batch.seeds.nodes.iter_mut().for_each(Vec::clear);
-        batch.seeds.nodes[self.node_type].extend_from_slice(&batch.input_nodes[self.node_type]);
+        let of_type = &batch.input_nodes[self.node_type];
+        memory::demand_append(&mut batch.seeds.nodes[self.node_type], of_type);
         let seeds = &buffers.nodes[first[self.node_type]..first[self.node_type + 1]];
         self.subgraphs.weigh_losses(seeds, &mut batch.loss_weight);
         buffers.of_union = of_union;

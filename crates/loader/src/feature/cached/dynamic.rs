@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Matrix, NodeId, ObjectPool, Result, matrix::TableType};
+use graphmill_core::{Matrix, NodeId, ObjectPool, Result, matrix::TableType, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -266,8 +266,8 @@ impl OverlappedFeature for Dynamic {
             }
             for (i, &v) in ids.iter().enumerate() {
                 let part = &mut parts[v as usize % count];
-                part.ids.push(v / count as NodeId);
-                part.rows.push(i as u32);
+                memory::demand_push(&mut part.ids, v / count as NodeId);
+                memory::demand_push(&mut part.rows, i as u32);
             }
             let scatter = Scatter::new(out, dim, ids.len(), places);
             parts.par_iter_mut().zip(&**shards).for_each(|(part, shard)| serve(shard, part, &scatter));
@@ -280,16 +280,17 @@ impl OverlappedFeature for Dynamic {
                 side.bytes += part.hits * (dim * kind.width()) as u64;
             }
             missing.clear();
-            missing.resize(ids.len(), false);
+            memory::demand_len(missing, ids.len(), false);
             parts.iter().flat_map(|part| &part.rows).for_each(|&i| missing[i as usize] = true);
             far.clear();
             far_places.clear();
             for (i, _) in missing.iter().enumerate().filter(|(_, missing)| **missing) {
-                far.push(ids[i]);
-                far_places.push(match places {
+                memory::demand_push(far, ids[i]);
+                let place = match places {
                     OutputRows::InOrder => i as u32,
                     OutputRows::At(at) => at[i],
-                });
+                };
+                memory::demand_push(far_places, place);
             }
             own.nanos = TierTraffic::since(began, 0, 0).nanos;
             let peers = self.reader.cross(peers, began);

@@ -121,8 +121,8 @@ impl RowList {
     }
 
     fn push(&mut self, id: NodeId, place: u32) {
-        self.ids.push(id);
-        self.places.push(place);
+        memory::demand_push(&mut self.ids, id);
+        memory::demand_push(&mut self.places, place);
     }
 }
 
@@ -212,11 +212,11 @@ impl Pinned {
         for (&slot, &v) in slots.iter().zip(ids) {
             if slot == MISS {
                 // numbers from `held` on are misses
-                near.ids.push(held + far.ids.len() as u32);
-                far.ids.push(v);
+                memory::demand_push(&mut near.ids, held + far.ids.len() as u32);
+                memory::demand_push(&mut far.ids, v);
                 continue;
             }
-            near.ids.push(slot);
+            memory::demand_push(&mut near.ids, slot);
             let side = if is_own(slot) { &mut own } else { &mut peers };
             side.rows += 1;
             side.bytes += sparse_bytes(1, rows.row(slot as usize).0.len());

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{Error, Matrix, NodeId, Result};
+use graphmill_core::{Error, Matrix, NodeId, Result, memory};
 
 use super::{Level, Reader};
 use crate::{
@@ -58,7 +58,8 @@ impl SparseCache {
     pub fn look_up(&self, ids: &[NodeId]) -> Vec<Option<CachedRow>> {
         self.with(|Slots { policy, rows, slots, .. }| {
             policy.look_up(ids, slots);
-            slots.iter().map(|&slot| (slot != MISS).then(|| rows[slot as usize].clone())).collect()
+            let row = |&slot: &u32| (slot != MISS).then(|| rows[slot as usize].clone());
+            memory::demand_collect(slots.iter().map(row))
         })
     }
 
@@ -112,11 +113,12 @@ pub(super) fn gather(
     let mut shares: Vec<Share> = vec![Share::default(); count];
     for (i, &v) in (0..).zip(ids) {
         let (of_shard, at) = &mut shares[v as usize % count];
-        of_shard.push(v / count as NodeId);
-        at.push(i);
+        memory::demand_push(of_shard, v / count as NodeId);
+        memory::demand_push(at, i);
     }
     let (mut own, mut peers) = (TierTraffic::default(), TierTraffic::default());
-    let (mut from, mut cached) = (vec![Place::Far(0); ids.len()], Vec::new());
+    let (mut from, mut cached) = (Vec::new(), Vec::new());
+    memory::demand_len(&mut from, ids.len(), Place::Far(0));
     for (s, (of_shard, at)) in shares.iter_mut().enumerate() {
         let side = if level.is_own(s) { &mut own } else { &mut peers };
         for (row, &i) in shards[s].look_up(of_shard).into_iter().zip(&*at) {
@@ -124,7 +126,7 @@ pub(super) fn gather(
             from[i as usize] = Place::Cached(cached.len() as u32);
             side.rows += 1;
             side.bytes += sparse_bytes(1, row.0.len());
-            cached.push(row);
+            memory::demand_push(&mut cached, row);
         }
         of_shard.clear();
         at.clear();
@@ -134,9 +136,9 @@ pub(super) fn gather(
         if let Place::Far(number) = place {
             *number = far.len() as u32;
             let (of_shard, numbers) = &mut shares[v as usize % count];
-            of_shard.push(v / count as NodeId);
-            numbers.push(*number);
-            far.push(v);
+            memory::demand_push(of_shard, v / count as NodeId);
+            memory::demand_push(numbers, *number);
+            memory::demand_push(&mut far, v);
         }
     }
     own.nanos = TierTraffic::since(began, 0, 0).nanos;
@@ -152,7 +154,7 @@ pub(super) fn gather(
     for (shard, (of_shard, numbers)) in shards.iter().zip(&shares) {
         shard.admit(of_shard, |i| far_row(numbers[i]), false);
     }
-    let all: Vec<u32> = (0..ids.len() as u32).collect();
+    let all = memory::demand_collect(0..ids.len() as u32);
     out.gather_sparse_with(reader.behind.dim(), &all, |i| match from[i as usize] {
         Place::Cached(row) => (&cached[row as usize].0[..], &cached[row as usize].1[..]),
         Place::Far(number) => far_row(number),

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 use rayon::prelude::*;
 
 /// Minimum number of keys that are sorted on several threads.
@@ -46,7 +46,7 @@ pub(super) struct PlannedRead {
 /// Sets `keys` to the rows of a request in file order.
 pub(super) fn sort(ids: &[NodeId], keys: &mut Vec<u64>) {
     keys.clear();
-    keys.extend(ids.iter().zip(0u64..).map(|(&v, i)| u64::from(v) << 32 | i));
+    memory::demand_extend(keys, ids.iter().zip(0u64..).map(|(&v, i)| u64::from(v) << 32 | i));
     if keys.is_sorted() {
         return;
     }

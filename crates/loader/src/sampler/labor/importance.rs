@@ -24,8 +24,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use graphmill_core::{Graph, NodeId};
+use graphmill_core::{Graph, NodeId, memory};
 use rayon::prelude::*;
+
+use crate::edge_values::edge_values;
 
 /// Minimum share of the nodes that an iteration saves; a smaller one ends the iterations.
 const MIN_SAVING: f64 = 1e-4;
@@ -36,7 +38,7 @@ const MAX_ITERATIONS: usize = 100;
 #[derive(Debug)]
 pub(super) struct Importance {
     /// Position of each destination's first edge (`D + 1`).
-    starts: Vec<usize>,
+    starts: Vec<u64>,
     /// Weights of the edges; empty if all are 1.
     weight: Vec<f64>,
     /// Number of each edge's source, after an iteration.
@@ -57,18 +59,17 @@ impl Importance {
         iterations: usize,
         weight: Option<&(dyn Fn(NodeId, u64) -> f32 + Sync)>,
     ) -> Self {
-        let mut starts = Vec::with_capacity(dst.len() + 1);
+        let mut starts = Vec::new();
+        memory::demand(&mut starts, dst.len() + 1);
         starts.push(0);
         for &v in dst {
-            starts.push(starts[starts.len() - 1] + graph.in_degree(v));
+            starts.push(starts[starts.len() - 1] + graph.in_degree(v) as u64);
         }
-        let row_weights = |&v: &NodeId| {
-            let first = graph.indptr()[v as usize];
-            let edges = (first..).zip(graph.in_neighbors(v));
-            edges.map(|(e, &u)| weight.map_or(1.0, |weight| f64::from(weight(u, e)))).collect::<Vec<_>>()
-        };
         let weight = match weight {
-            Some(_) => dst.par_iter().flat_map_iter(row_weights).collect(),
+            Some(weight) => edge_values(&starts, &|s, row: &mut [f64]| {
+                let edges = (graph.indptr()[dst[s] as usize]..).zip(graph.in_neighbors(dst[s]));
+                row.iter_mut().zip(edges).for_each(|(to, (e, &u))| *to = weight(u, e).into());
+            }),
             None => Vec::new(),
         };
         let mut this = Self { starts, weight, source: Vec::new(), pi: Vec::new(), factor: Vec::new() };
@@ -76,26 +77,27 @@ impl Importance {
         if iterations == 0 {
             return this;
         }
-        let ids: Vec<NodeId> =
-            dst.par_iter().flat_map_iter(|&v| graph.in_neighbors(v).iter().copied()).collect();
-        let mut sources = ids.clone();
+        let row = |s: usize, row: &mut [NodeId]| row.copy_from_slice(graph.in_neighbors(dst[s]));
+        let ids = edge_values(&this.starts, &row);
+        let mut sources = Vec::new();
+        memory::demand_copy(&mut sources, &ids);
         sources.par_sort_unstable();
         sources.dedup();
         let number = |u: &NodeId| sources.partition_point(|other| other < u) as u32;
-        let source: Vec<u32> = ids.par_iter().map(number).collect();
+        let source = memory::demand_par_collect(ids.par_iter().map(number));
         let mut before = f64::INFINITY;
         for _ in 0..iterations.min(MAX_ITERATIONS) {
             // in the first iteration the importance is the edge's weight
-            let most: Vec<AtomicU64> = sources.par_iter().map(|_| AtomicU64::new(0)).collect();
+            let most = memory::demand_par_collect(sources.par_iter().map(|_| AtomicU64::new(0)));
             (0..dst.len()).into_par_iter().for_each(|s| {
-                for e in this.starts[s]..this.starts[s + 1] {
+                for e in this.edges(s) {
                     // The bits of nonnegative floats are ordered as the floats are; maxima do not
                     // depend on the order of updates.
                     most[source[e] as usize].fetch_max(this.threshold(s, e).to_bits(), Relaxed);
                 }
             });
-            let reach: Vec<f64> =
-                most.into_par_iter().map(|bits| f64::from_bits(bits.into_inner())).collect();
+            let reach = most.into_par_iter().map(|bits| f64::from_bits(bits.into_inner()));
+            let reach = memory::demand_par_collect(reach);
             let nodes: f64 = reach.iter().map(|p| p.min(1.0)).sum();
             if nodes > before * (1.0 - MIN_SAVING) {
                 break;
@@ -103,7 +105,7 @@ impl Importance {
             before = nodes;
             this.pi = reach;
             if this.source.is_empty() {
-                this.source.clone_from(&source);
+                memory::demand_copy(&mut this.source, &source);
             }
             this.solve(k);
         }
@@ -127,7 +129,7 @@ impl Importance {
 
     /// Edges of destination `s`.
     pub(super) fn edges(&self, s: usize) -> std::ops::Range<usize> {
-        self.starts[s]..self.starts[s + 1]
+        self.starts[s] as usize..self.starts[s + 1] as usize
     }
 
     /// Threshold `c_s pi_t`, which may exceed 1: destination `s` takes its edge `e` if the source's
@@ -139,8 +141,8 @@ impl Importance {
 
     /// Solves for the factors.
     fn solve(&mut self, k: usize) {
-        self.factor =
-            (0..self.starts.len() - 1).into_par_iter().map(|s| self.factor_of(s, k as f64)).collect();
+        let factors = (0..self.starts.len() - 1).into_par_iter().map(|s| self.factor_of(s, k as f64));
+        self.factor = memory::demand_par_collect(factors);
     }
 
     /// Factor `c_s`. Without the edges of probability 1, of which there are more in each step, the

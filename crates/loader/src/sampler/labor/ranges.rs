@@ -42,7 +42,7 @@
 
 #![allow(unsafe_code, reason = "vector instructions")]
 
-use graphmill_core::{Block, Error, Graph, NodeId, Result, keyed};
+use graphmill_core::{Block, Error, Graph, NodeId, Result, keyed, memory};
 use rayon::prelude::*;
 
 use super::{HopDraws, Numbers, PREFETCH_DISTANCE};
@@ -80,7 +80,7 @@ impl HashOrder {
 
     /// Sorts the rows of `graph` by a hash.
     fn by(hash: Numbers, graph: &Graph) -> Self {
-        let mut hashes: Vec<u32> = graph.indices().par_iter().map(|&u| hash.of(u)).collect();
+        let mut hashes = memory::demand_par_collect(graph.indices().par_iter().map(|&u| hash.of(u)));
         let (mut tasks, mut rest) = (Vec::new(), &mut hashes[..]);
         let nodes = 0..graph.num_nodes();
         for first in nodes.clone().step_by(NODES) {
@@ -146,7 +146,7 @@ impl HashOrder {
             }
             let row = rows[v as usize] as usize..rows[v as usize + 1] as usize;
             if row.len() <= fanout {
-                block.indices.extend_from_slice(&neighbors[row]);
+                memory::demand_append(&mut block.indices, &neighbors[row]);
             } else {
                 self.take(&self.hashes[row], fanout, shift, &mut block.indices);
             }
@@ -173,7 +173,7 @@ impl HashOrder {
     /// Appends the ids of `hashes`.
     #[inline(always)]
     fn append(&self, hashes: &[u32], out: &mut Vec<NodeId>) {
-        out.extend(hashes.iter().map(|&hash| self.ids.of(hash)));
+        memory::demand_extend(out, hashes.iter().map(|&hash| self.ids.of(hash)));
     }
 }
 

@@ -81,6 +81,7 @@ impl EdgeSampler for Neighbor {
         scratch.parallel = parallel;
         drawn?;
         positions.clear();
+        memory::demand(positions, indices.len());
         for (&v, ends) in dst.iter().zip(indptr.windows(2)) {
             let start = graph.indptr()[v as usize];
             let offsets = &indices[ends[0] as usize..ends[1] as usize];

@@ -85,10 +85,11 @@ impl Draws<'_> {
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
             let draws = if can == 0 { 0 } else { self.fanout };
+            memory::demand(&mut scratch.aims, draws);
             scratch.aims.extend((0..draws).map(|_| alias.begin_draw(start, end, stream.next_u64())));
             end_row(block, draws);
         }
-        scratch.positions.extend(scratch.aims.iter().map(|&aim| alias.end_draw(aim)));
+        memory::demand_extend(&mut scratch.positions, scratch.aims.iter().map(|&aim| alias.end_draw(aim)));
     }
 
     /// Draws without replacement, by alias tables.
@@ -99,6 +100,7 @@ impl Draws<'_> {
         for &v in group {
             let (start, end, can, mut stream) = self.row(v);
             if by_tries(can) {
+                memory::demand(&mut scratch.aims, k);
                 scratch.aims.extend((0..k).map(|_| alias.begin_draw(start, end, stream.next_u64())));
             }
         }
@@ -114,8 +116,10 @@ impl Draws<'_> {
             let max_tries = 4 * k + can / 64;
             let words = (end - start).div_ceil(64) as usize;
             if scratch.bits.len() < words {
-                scratch.bits.resize(words, 0);
+                memory::demand_len(&mut scratch.bits, words, 0);
             }
+            // nothing is refused while bits are set
+            memory::demand(&mut scratch.positions, k);
             for tries in 0..max_tries {
                 let word = stream.next_u64();
                 let aim =
@@ -158,11 +162,13 @@ impl Draws<'_> {
             return end_row(block, k.min(can));
         }
         let draws = if can == 0 { 0 } else { k };
+        memory::demand(&mut scratch.positions, draws);
         if let Weights::Equal(_) = self.sampler.weights {
             scratch.positions.extend((0..draws).map(|_| start + stream.below(end - start)));
         } else if draws > 0 {
             let mut sum = 0.0;
             scratch.sums.clear();
+            memory::demand(&mut scratch.sums, (end - start) as usize);
             scratch.sums.extend(self.weights(start, end).map(|(_, weight)| {
                 sum += weight;
                 sum
@@ -187,6 +193,7 @@ impl Draws<'_> {
         stream: &mut keyed::Stream,
         scratch: &mut RunScratch,
     ) {
+        memory::demand(&mut scratch.positions, k.min(can));
         if can <= k {
             let all = can as u64 == end - start;
             let edges = self.weights(start, end).filter(|&(_, weight)| weight > 0.0).map(|(e, _)| e);

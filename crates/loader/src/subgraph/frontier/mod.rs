@@ -44,6 +44,7 @@ use clap::{Args, ValueEnum};
 use graphmill_core::{
     Graph, NodeId, Result, by_name,
     keyed::{self, Stream},
+    memory,
     options::{Fault, OptionSet, range},
 };
 use rayon::prelude::*;
@@ -259,8 +260,10 @@ impl Frontier {
         let (mut stream, mut steps, mut darts) =
             (Stream::new(key_of(ROOTS)), WordStream::new(key_of(STEPS)), WordStream::new(key_of(DARTS)));
         nodes.clear();
+        memory::demand(nodes, self.budget);
         nodes.extend((0..self.frontier).map(|_| self.roots[stream.below(self.roots.len() as u64) as usize]));
         successors.clear();
+        memory::demand(successors, nodes.len());
         // the reads of each loop are independent, so they overlap
         for &v in &nodes[..] {
             let (start, end) = (rows[v as usize], rows[v as usize + 1]);

@@ -33,7 +33,7 @@
 //!
 //! A little over 12 bytes per node.
 
-use graphmill_core::{Error, Result};
+use graphmill_core::{Error, Result, memory};
 
 use super::{
     FrontierIndex,
@@ -175,7 +175,7 @@ impl FrontierIndex for SumTree {
     /// The weights sum to more than 2^30.
     fn start<S: Simd>(&mut self, _: f64, weights: impl ExactSizeIterator<Item = u32>) -> Result<()> {
         self.leaves.clear();
-        self.leaves.extend(weights.map(|weight| Leaf { weight, kept: weight }));
+        memory::demand_extend(&mut self.leaves, weights.map(|weight| Leaf { weight, kept: weight }));
         self.total = self.leaves.iter().map(|leaf| u64::from(leaf.weight)).sum();
         if self.total > MAX_TOTAL {
             return Err(too_heavy(self.total));
@@ -198,7 +198,7 @@ impl FrontierIndex for SumTree {
                     *before = sum;
                     sum += children.next().map_or(0, |leaves| leaves.iter().map(|leaf| leaf.weight).sum());
                 }
-                self.tree.push(node);
+                memory::demand_push(&mut self.tree, node);
             }
         }
         Ok(())

@@ -98,13 +98,18 @@ impl Costs<'_> {
         // Rows of other devices' caches cross a link without a gather by the host.
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
         let rows = self.profile.bytes.batch_rows;
-        let copy = self.transfer(link, misses * rows + moved) + self.peer_transfer(peers * rows);
+        let peer_copy = self.peer_transfer(peers * rows);
         if self.hardware.devices.shared {
-            // Only the link and the disk work concurrently with the cores.
+            // Only the link and the disk work concurrently with the cores. As in a run, missed rows
+            // leave as they are gathered, so a batch waits for the link only as long as it is slower.
+            let missed = misses * seconds.gather / self.speed;
+            let crossing = (self.transfer(link, misses * rows) - missed).max(0.0);
+            let copy = crossing + self.transfer(link, moved) + peer_copy;
             let cores = seconds.train / self.speed + self.gather_on_cores(hits);
             let train = cores * self.waits(trainers) + self.reduce(trainers);
             return Trainer { gather: 0.0, copy: copy + disk, train };
         }
+        let copy = self.transfer(link, misses * rows + moved) + peer_copy;
         Trainer {
             gather,
             copy: copy + own * seconds.near / self.speed,

@@ -72,6 +72,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accelerators;
 mod by_core;
 mod cores;
 mod devices;
@@ -98,6 +99,7 @@ use graphmill_nn::layer;
 use recommend::best;
 use serde::Serialize;
 
+pub use accelerators::Accelerators;
 pub use cores::Cores;
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
@@ -223,18 +225,7 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
     profile
         .check()
         .map_err(|(place, message)| Error::usage(format!("profile {}: {place} {message}", profile.name)))?;
-    let speed = match (hardware.devices.speed, hardware.devices.bandwidth, profile.bandwidth) {
-        (Some(speed), _, _) => speed,
-        (None, Some(device), Some(profiled)) => device / profiled,
-        _ => {
-            return Err(Error::usage(format!(
-                "--hardware {}: the speed of its devices is unknown; set devices.speed, or devices.bandwidth \
-                 and the profile's \
-                 bandwidth",
-                hardware.name
-            )));
-        }
-    };
+    let speed = hardware.speed(profile.bandwidth)?;
     if !profile.types.is_empty() && !hardware.devices.shared {
         return Err(Error::usage(format!(
             "--hardware {}: runs on several types compute on the processor; describe a machine whose devices \

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn further_iterations_do_not_change_the_hottest_nodes() {
-        let plain = GenerateOptions { scale: 12, nodes: 4000, dim: 1, seed: 1, ..GenerateOptions::default() };
+        let plain = GenerateOptions { scale: 12, nodes: 4000, seed: 1, ..GenerateOptions::default() };
         let directed = GenerateOptions { directed: true, ..plain.clone() };
         let clustered = GenerateOptions { p_in: 0.99, classes: 40, ..directed.clone() };
         let mut least_of_one = 1.0f64;

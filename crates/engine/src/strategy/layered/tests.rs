@@ -56,7 +56,7 @@ fn config(hot_split: HotSplit) -> TrainConfig {
         layers: 2,
         fanout: Fanout(vec![4, 3]),
         hidden: 8,
-        batch_size: 20,
+        batch_size: 50,
         devices: "virtual:1".parse().unwrap(),
         device_budget: Bytes(1 << 30),
         reuse: "layered".into(),

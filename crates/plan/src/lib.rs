@@ -31,7 +31,8 @@
 //!
 //! The prediction omits the loading before the first epoch, evaluation, the differences between
 //! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does
-//! not know the memory of devices, so all hot rows are reused with `--hot-split auto`.
+//! not know the memory of devices, so all hot rows are reused with `--hot-split auto`. Rows cross
+//! the link of a simulated device as with the access `streamed`, the default of a run.
 //!
 //! # Example
 //!

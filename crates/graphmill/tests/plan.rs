@@ -196,6 +196,63 @@ fn graph_stores_hold_the_parts_of_machines_that_train() {
 }
 
 #[test]
+fn machines_train_on_nvidia_devices_of_the_hardware() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    sandbox.ok("partition data parts --parts 2 --method hash --fanout 3,3 --batch-size 200");
+    sandbox.write(
+        "machine.toml",
+        "devices = { count = 2, memory = '1G', speed = 1000.0 }\nlink = { bandwidth = 1e12 }\n\
+         host = { cores = 2, memory = '1G' }",
+    );
+    let run = "plan data --partition parts --hidden 128 --fanout 3,3 --batch-size 200 --threads 2";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let on_device = "--hardware machine.toml --devices cuda:0";
+    let (on_cores, quick) = (plan(""), plan(&format!("{on_device} --cache-ratio 0")));
+    assert_eq!((&quick["devices"], &quick["hardware"]), (&1.into(), &"machine".into()), "{quick}");
+    assert!(on_cores.get("hardware").is_none());
+    let train = |plan: &serde_json::Value| plan["share"][2].as_f64().unwrap();
+    assert!(train(&quick) < 0.1 * train(&on_cores), "{quick} {on_cores}");
+    let names = |plan: &serde_json::Value| -> Vec<String> {
+        let rows = plan["strategies"].as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_string()).collect()
+    };
+    assert_eq!(names(&quick), ["sequential", "pipelined", "time-sharing", "factored"]);
+    // each device caches rows of all machines, so factored is predicted with a cache as well
+    let cached =
+        plan("--hardware machine.toml --devices cuda:0,1 --cache degree --cache-ratio 0.2 --graph-stores 1");
+    assert_eq!((&cached["devices"], &cached["stores"]["count"]), (&2.into(), &1.into()), "{cached}");
+    assert!((cached["cache"][0].as_f64().unwrap() - 0.2).abs() < 0.01, "{cached}");
+    assert_eq!(names(&cached), names(&quick));
+    let text = sandbox.ok(&format!("{run} {on_device} --cache-ratio 0"));
+    assert!(text.contains("it trains on devices of machine"), "{text}");
+    let three = "--hardware machine.toml --devices cuda:0,1,2 --cache-ratio 0";
+    for (options, part) in [
+        ("--devices cuda:0 --cache-ratio 0", "add --hardware NAME"),
+        (on_device, "add --cache-ratio, 0 for no cache"),
+        (three, "has 2 devices"),
+        ("--hardware machine.toml", "add --devices cuda:0"),
+    ] {
+        let refused = sandbox.run(&format!("{run} {options}"));
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{options}: {}", refused.stderr);
+    }
+}
+
+/// Typed runs have no graph stores, and a plan says so with the reason of the run.
+#[test]
+fn plans_and_runs_of_typed_parts_refuse_the_same_options() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8");
+    sandbox.ok("partition papers parts --parts 3 --method hash");
+    let reason = "each rank holds a part and trains on its nodes";
+    for command in ["plan papers --partition parts --machines 3", "train papers --out run"] {
+        let refused = sandbox.run(&format!("{command} --model rsage --graph-stores 1"));
+        assert_eq!(refused.status, Some(2), "{command}: {}", refused.stderr);
+        assert!(refused.stderr.contains(reason), "{command}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn simulated_devices_divide_the_cores_of_each_machine() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");
@@ -213,7 +270,7 @@ fn simulated_devices_divide_the_cores_of_each_machine() {
     for (args, part) in [
         (format!("{run} --devices virtual:2"), "add --cache-ratio, 0 for no cache"),
         (format!("{run} --devices virtual:2 --cache-ratio 0.1 --cache lru"), "use a hotness"),
-        (format!("{run} --devices cuda:0"), "use virtual:N"),
+        (format!("{run} --devices cuda:0 --cache-ratio 0"), "use virtual:N"),
         ("plan data --hardware laptop --devices virtual:2".into(), "use --device-counts"),
     ] {
         let refused = sandbox.run(&args);

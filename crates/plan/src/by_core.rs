@@ -1,4 +1,5 @@
-//! Strategies by device over several machines, whose devices are their cores or divide them.
+//! Strategies by device over several machines, whose devices are their cores, divide them, or are
+//! NVIDIA devices.
 //!
 //! # Algorithm
 //!
@@ -8,6 +9,9 @@
 //! gradients of all machines. The [simulations](crate::sim) of one machine give the epoch. All
 //! cores share the link of their machine, so an epoch takes at least the time of its bytes, and
 //! that of the work of a graph store, if there are some.
+//!
+//! NVIDIA devices train at their own speed, each beside the others, on rows that cross a link of
+//! their own. The cores of the host still sample and gather for all of them.
 //!
 //! # Source
 //!
@@ -35,13 +39,17 @@ impl Machines {
     fn of_core(&self, updates: Updates) -> (f64, Trainer) {
         let [hops, rows, sums] = self.waits();
         let cores = self.cores.count as f64;
-        let [sample, extract, train] = self.share.map(|seconds| cores * seconds);
+        let [sample, extract, on_cores] = self.share.map(|seconds| cores * seconds);
+        let train = match &self.accelerators {
+            None => on_cores,
+            Some(on) => on.step(self.share[2], on.count),
+        };
         let talk = if self.count > 1 { cores * self.talk } else { 0.0 };
         // all cores copy rows at the same time, each its own
         let copy = match self.stores {
             None => extract.max(rows),
             Some(_) => extract + rows,
-        };
+        } + self.copied();
         let train = train + talk + sums / updates.round as f64;
         (sample + hops, Trainer { gather: 0.0, copy, train })
     }
@@ -148,6 +156,7 @@ mod tests {
             cores,
             cached: 0.0,
             caches_on_devices: false,
+            accelerators: None,
         }
     }
 

@@ -10,7 +10,7 @@ use graphmill_engine::{
 use graphmill_loader::feature::cached::Placement;
 
 use crate::{
-    hardware::{Hardware, Link},
+    hardware::Hardware,
     memory::{cache_ratio, gb, left},
     prediction::{Busy, Prediction},
     profile::Profile,
@@ -67,7 +67,7 @@ impl Costs<'_> {
     fn disk(&self, cached: f64) -> f64 {
         let misses = 1.0 - self.profile.hit_rate(cached.max(self.host_ratio()));
         let disk = self.hardware.host.disk.as_ref().filter(|_| self.host_ratio() < 1.0);
-        disk.map_or(0.0, |disk| self.transfer(disk, misses * self.profile.bytes.batch_rows))
+        disk.map_or(0.0, |disk| disk.seconds(misses * self.profile.bytes.batch_rows))
     }
 
     /// Cores of the machine's host per core of the profile's.
@@ -98,17 +98,23 @@ impl Costs<'_> {
         // Rows of other devices' caches cross a link without a gather by the host.
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
         let rows = self.profile.bytes.batch_rows;
-        let copy = self.transfer(link, misses * rows + moved) + self.peer_transfer(peers * rows);
+        let peer_copy = self.peer_transfer(peers * rows);
+        let sums = self.hardware.reduce(trainers, self.profile.bytes.parameters);
         if self.hardware.devices.shared {
-            // Only the link and the disk work concurrently with the cores.
+            // Only the link and the disk work concurrently with the cores. As in a run, missed rows
+            // leave as they are gathered, so a batch waits for the link only as long as it is slower.
+            let missed = misses * seconds.gather / self.speed;
+            let crossing = (link.seconds(misses * rows) - missed).max(0.0);
+            let copy = crossing + link.seconds(moved) + peer_copy;
             let cores = seconds.train / self.speed + self.gather_on_cores(hits);
-            let train = cores * self.waits(trainers) + self.reduce(trainers);
+            let train = cores * self.hardware.waits(trainers) + sums;
             return Trainer { gather: 0.0, copy: copy + disk, train };
         }
+        let copy = link.seconds(misses * rows + moved) + peer_copy;
         Trainer {
             gather,
             copy: copy + own * seconds.near / self.speed,
-            train: seconds.train / self.speed * self.waits(trainers) + self.reduce(trainers),
+            train: seconds.train / self.speed * self.hardware.waits(trainers) + sums,
         }
     }
 
@@ -119,17 +125,12 @@ impl Costs<'_> {
         (hits * seconds.near + (1.0 - hits) * seconds.gather) / self.speed
     }
 
-    /// Seconds of `bytes` over a link.
-    fn transfer(&self, link: &Link, bytes: f64) -> f64 {
-        if bytes > 0.0 { link.latency + bytes / link.bandwidth } else { 0.0 }
-    }
-
     /// Seconds of `bytes` from the caches of other devices.
     fn peer_transfer(&self, bytes: f64) -> f64 {
         match &self.hardware.peer_link {
-            Some(link) => self.transfer(link, bytes),
+            Some(link) => link.seconds(bytes),
             None if self.hardware.devices.shared => 0.0,
-            None => self.transfer(&self.hardware.link, bytes),
+            None => self.hardware.link.seconds(bytes),
         }
     }
 
@@ -156,19 +157,6 @@ impl Costs<'_> {
         let all = self.profile.hit_rate(of_all);
         let own = everywhere + (all - everywhere) / devices.max(1) as f64;
         (own, all - own)
-    }
-
-    /// Seconds of a ring all-reduce of the gradients among `n` devices: `2 (n - 1) / n` of their
-    /// bytes in `2 (n - 1)` messages.
-    fn reduce(&self, n: usize) -> f64 {
-        let (link, others) = (&self.hardware.link, n.saturating_sub(1) as f64);
-        let share = others / n.max(1) as f64;
-        2.0 * share * self.profile.bytes.parameters / link.bandwidth + 2.0 * others * link.latency
-    }
-
-    /// Slowdown of a step that waits for those of the other devices, `n` in all.
-    fn waits(&self, n: usize) -> f64 {
-        1.0 + self.hardware.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
     }
 
     /// For devices that share the host's cores, the single device made of all cores.

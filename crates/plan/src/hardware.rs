@@ -183,6 +183,44 @@ impl Hardware {
     }
 }
 
+impl Hardware {
+    /// Speed of its devices relative to an executor whose memory has this bandwidth.
+    ///
+    /// # Errors
+    /// Neither a speed nor both bandwidths are known.
+    pub(crate) fn speed(&self, profiled: Option<f64>) -> Result<f64> {
+        match (self.devices.speed, self.devices.bandwidth, profiled) {
+            (Some(speed), _, _) => Ok(speed),
+            (None, Some(device), Some(profiled)) => Ok(device / profiled),
+            _ => Err(Error::usage(format!(
+                "--hardware {}: the speed of its devices is unknown; set devices.speed, or devices.bandwidth \
+                 and the profile's bandwidth",
+                self.name
+            ))),
+        }
+    }
+
+    /// Slowdown of a step that waits for those of the other devices, `n` in all.
+    pub(crate) fn waits(&self, n: usize) -> f64 {
+        1.0 + self.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
+    }
+
+    /// Seconds of a ring all-reduce of `bytes` bytes of gradients among `n` devices: `2 (n - 1) / n`
+    /// of the bytes in `2 (n - 1)` messages.
+    pub(crate) fn reduce(&self, n: usize, bytes: f64) -> f64 {
+        let others = n.saturating_sub(1) as f64;
+        let share = others / n.max(1) as f64;
+        2.0 * share * bytes / self.link.bandwidth + 2.0 * others * self.link.latency
+    }
+}
+
+impl Link {
+    /// Seconds in which `bytes` bytes cross it; none if there are no bytes.
+    pub(crate) fn seconds(&self, bytes: f64) -> f64 {
+        if bytes > 0.0 { self.latency + bytes / self.bandwidth } else { 0.0 }
+    }
+}
+
 /// All predefined machines.
 fn presets() -> BTreeMap<String, Hardware> {
     let mut presets: BTreeMap<String, Hardware> = toml::from_str(PRESETS).expect("tested");

@@ -31,7 +31,8 @@
 //!
 //! The prediction omits the loading before the first epoch, evaluation, the differences between
 //! batches, and the comparison of allocations in the first epochs of `pipelined`. A profile does
-//! not know the memory of devices, so all hot rows are reused with `--hot-split auto`.
+//! not know the memory of devices, so all hot rows are reused with `--hot-split auto`. Rows cross
+//! the link of a simulated device as with the access `streamed`, the default of a run.
 //!
 //! # Example
 //!
@@ -72,6 +73,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accelerators;
 mod by_core;
 mod cores;
 mod devices;
@@ -98,6 +100,7 @@ use graphmill_nn::layer;
 use recommend::best;
 use serde::Serialize;
 
+pub use accelerators::Accelerators;
 pub use cores::Cores;
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
@@ -223,18 +226,7 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
     profile
         .check()
         .map_err(|(place, message)| Error::usage(format!("profile {}: {place} {message}", profile.name)))?;
-    let speed = match (hardware.devices.speed, hardware.devices.bandwidth, profile.bandwidth) {
-        (Some(speed), _, _) => speed,
-        (None, Some(device), Some(profiled)) => device / profiled,
-        _ => {
-            return Err(Error::usage(format!(
-                "--hardware {}: the speed of its devices is unknown; set devices.speed, or devices.bandwidth \
-                 and the profile's \
-                 bandwidth",
-                hardware.name
-            )));
-        }
-    };
+    let speed = hardware.speed(profile.bandwidth)?;
     if !profile.types.is_empty() && !hardware.devices.shared {
         return Err(Error::usage(format!(
             "--hardware {}: runs on several types compute on the processor; describe a machine whose devices \

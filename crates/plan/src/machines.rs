@@ -10,7 +10,9 @@
 //! inputs, for every strategy that runs over machines. With `--cache-ratio` or `--host-budget` each
 //! machine caches rows of the others, which it requests less often. With `--graph-stores N`, the
 //! last `N` machines hold the parts and the others train, as in a run. With `--devices virtual:N`,
-//! `N` simulated devices divide the cores of each machine that trains and cache rows.
+//! `N` simulated devices divide the cores of each machine that trains and cache rows. With
+//! `--devices cuda:0`, it trains on NVIDIA devices of `--hardware`
+//! ([`Accelerators`](crate::Accelerators)).
 
 use graphmill_core::progress;
 use std::{fmt, sync::Arc};
@@ -32,7 +34,9 @@ use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
 use crate::{
+    accelerators::{BatchBytes, check_cache, devices_of},
     cores::Cores,
+    hardware::Hardware,
     measure::seconds_of_batches,
     memory::gb,
     network::{Epoch, Machines, REPLICATED_BYTES_PER_NODE, Stores, Wire},
@@ -41,12 +45,14 @@ use crate::{
 };
 
 /// Machines to predict for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Cluster {
     /// Number of machines, graph stores included; one per part if not given.
     pub machines: Option<usize>,
     /// Link of each machine.
     pub network: LinkOptions,
+    /// Speed, memory and links of the NVIDIA devices of each machine that trains, if it has some.
+    pub hardware: Option<Hardware>,
 }
 
 /// Options of a run that only predictions for several machines read.
@@ -69,6 +75,9 @@ pub struct Report {
     /// Devices of each machine that trains in strategies by device: its cores, or those of
     /// `--devices`.
     pub devices: usize,
+    /// Name of the machine whose NVIDIA devices train, if some do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<String>,
     /// Seconds of a minibatch on one machine, by stage.
     pub alone: [f64; 3],
     /// Seconds of the slowest share.
@@ -112,6 +121,7 @@ pub fn plan(
     cluster: Cluster,
 ) -> Result<Report> {
     check(&TrainConfig { dataset: dir.path().display().to_string(), ..config.clone() }, given, false)?;
+    let devices = devices_of(config, cluster.hardware)?;
     if (dir.num_nodes(), dir.num_edges()) != (data.num_nodes(), data.graph.num_edges()) {
         return Err(Error::usage(format!(
             "--partition {}: the partition belongs to another dataset, of {} nodes and {} edges",
@@ -129,6 +139,7 @@ pub fn plan(
     drop(of_rank_0);
     let alone = mean(&seconds_of_batches(config, data, None)?);
     let Shares { seconds: share, cache } = Shares::measure(config, data, trainers, &owners)?;
+    devices.as_ref().map_or(Ok(()), |(hardware, _)| check_cache(hardware, &cache))?;
     // rows that a machine caches are not requested
     counted.remote_rows = ((1.0 - cache.hit_rate) * counted.remote_rows as f64).round() as u64;
     // Rows for others are read like own ones.
@@ -147,7 +158,9 @@ pub fn plan(
         network: cluster.network,
         cores: Cores::new(config, threads),
         cached: cache.ratio,
-        caches_on_devices: config.num_devices() > 0 && cache.ratio > 0.0,
+        // NVIDIA devices do not share their rows
+        caches_on_devices: devices.is_none() && config.num_devices() > 0 && cache.ratio > 0.0,
+        accelerators: None,
     };
     let machines = match config.graph_stores {
         0 => {
@@ -162,12 +175,17 @@ pub fn plan(
             machines.apart(stores, wire, (&draws, read), (threads, seconds_of_byte()?))
         }
     };
+    let rows = counted.rows as f64 / counted.batches.max(1) as f64 * of_row as f64;
+    let batch = BatchBytes { rows, gradients: 4.0 * parameters as f64 };
+    let machines = machines.with_devices(devices.clone(), cache.on_device, batch)?;
+    // rows that NVIDIA devices cache take no memory of the machine
+    let cached = if devices.is_none() { cache.bytes } else { 0.0 };
     let (nodes, edges) = (data.num_nodes() as f64, data.graph.num_edges() as f64);
     let held = 4.0 * edges + 4.0 * nodes * data.features.dim as f64;
     let of_all = REPLICATED_BYTES_PER_NODE * nodes;
     let memory = match config.graph_stores {
-        0 => [of_all + held / count as f64 + cache.bytes, 0.0],
-        stores => [of_all + cache.bytes, of_all + held / stores as f64],
+        0 => [of_all + held / count as f64 + cached, 0.0],
+        stores => [of_all + cached, of_all + held / stores as f64],
     };
     Ok(report((&data.name, dir.method(), parts), machines, memory, Some(cache)))
 }
@@ -217,6 +235,7 @@ impl Shares {
             let own = rank_cache(config, data, &book)?;
             cache.ratio += own.ratio / measured as f64;
             cache.hit_rate += own.hit_rate / measured as f64;
+            cache.on_device += own.on_device / measured as f64;
             cache.bytes = cache.bytes.max(own.bytes);
             let batches = seconds_of_batches(config, data, Some(book))?;
             let sum = |batch: &[f64; 3]| batch.iter().sum::<f64>();
@@ -273,6 +292,7 @@ pub fn plan_types(
     cluster: Cluster,
 ) -> Result<Report> {
     check(config, given, true)?;
+    devices_of(config, cluster.hardware)?;
     let count = usize::from(dir.parts());
     if let Some(machines) = cluster.machines.filter(|&machines| machines != count) {
         return Err(Error::usage(format!(
@@ -289,7 +309,7 @@ pub fn plan_types(
     let cores = Cores::new(config, rayon::current_num_threads());
     let (batches, cached) = (counted.batches_per_epoch, 0.0);
     let (stores, network) = (None, cluster.network);
-    let caches_on_devices = false;
+    let (caches_on_devices, accelerators) = (false, None);
     let machines = Machines {
         count,
         stores,
@@ -302,6 +322,7 @@ pub fn plan_types(
         cores,
         cached,
         caches_on_devices,
+        accelerators,
     };
     Ok(report((&data.name, dir.method(), count), machines, [memory_bytes, 0.0], None))
 }
@@ -334,21 +355,18 @@ fn check_devices(config: &TrainConfig, of_types: bool) -> Result<()> {
     let refuse = |why: &str| Err(Error::usage(format!("--devices {}: {why}", config.devices)));
     match *config.devices {
         Devices::Cpu => Ok(()),
-        Devices::Cuda(_) => refuse(
-            "predictions for several machines measure the processor; use virtual:N, which divides its cores",
-        ),
-        Devices::Virtual(_) if of_types => {
+        _ if of_types => {
             refuse("predictions for several machines assume that runs on several types use the processor")
         }
-        Devices::Virtual(_) if config.cache_ratio.0.is_none() => refuse(
+        _ if config.cache_ratio.0.is_none() => refuse(
             "without --cache-ratio a run caches as many rows as the memory of its machine holds, which a \
              prediction does not know; add --cache-ratio, 0 for no cache",
         ),
-        Devices::Virtual(_) if config.host_budget.0 > 0 => refuse(
+        _ if config.host_budget.0 > 0 => refuse(
             "predictions for several machines do not follow a cache in host memory behind those of devices; \
              leave out --host-budget",
         ),
-        Devices::Virtual(_) => Ok(()),
+        Devices::Virtual(_) | Devices::Cuda(_) => Ok(()),
     }
 }
 
@@ -370,6 +388,7 @@ fn report(
         parts,
         stores: machines.stores,
         devices: machines.cores.count,
+        hardware: machines.accelerators.as_ref().map(|on| on.hardware.name.clone()),
         alone: machines.alone,
         share: machines.share,
         talk: machines.talk,
@@ -403,6 +422,9 @@ impl fmt::Display for Report {
         }
         writeln!(f, "a batch on one machine: {}", stages(&self.alone))?;
         writeln!(f, "its slowest share:      {}", stages(&self.share))?;
+        if let Some(name) = &self.hardware {
+            writeln!(f, "it trains on devices of {name}, which its rows reach over their link")?;
+        }
         writeln!(f, "messages on its cores:  {}", ms(self.talk))?;
         if let Some(Stores { draws, reads, work, .. }) = self.stores {
             writeln!(f, "it waits for stores:    draws {}, reads {}", ms(draws), ms(reads))?;

@@ -11,6 +11,9 @@
 //! cost processor time. Sums are sent before queued frames and wait only for those already in
 //! flight, and own rows are read while remote rows are in transit.
 //!
+//! If machines train on NVIDIA devices ([`Accelerators`]), rows also cross the link of a device after
+//! they are gathered, and training takes no time of the cores.
+//!
 //! If some machines are [graph stores](Stores), the others train on shares of a batch without own
 //! rows. Their requests leave and their replies enter fewer links, so the busiest link is that of a
 //! store or of a training machine, whichever are fewer. A hop also waits for the draws of the
@@ -38,7 +41,7 @@ use graphmill_engine::partition::{CrossRequests, Hop};
 use graphmill_loader::feature::LinkOptions;
 use serde::Serialize;
 
-use crate::cores::Cores;
+use crate::{accelerators::Accelerators, cores::Cores};
 
 /// Share of a link's bytes that carries messages; the rest is headers of Ethernet, IP and TCP in
 /// packets of 1500 bytes.
@@ -181,6 +184,9 @@ pub struct Machines {
     pub cached: f64,
     /// True if devices hold these rows, each a share.
     pub caches_on_devices: bool,
+    /// NVIDIA devices of every machine that trains. Gathering is then that of the host alone, and
+    /// training that of a device.
+    pub accelerators: Option<Accelerators>,
 }
 
 /// Predicted epoch of a strategy.
@@ -247,7 +253,7 @@ impl Machines {
         let served = self.stores.map_or(0.0, |stores| stores.draws + stores.reads);
         let parts = [
             ("sample", sample),
-            ("extract", extract),
+            ("extract", extract + self.copied()),
             ("train", train),
             ("network", sum(&network) - served),
             (GRAPH_STORES, served),
@@ -263,14 +269,18 @@ impl Machines {
         let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
         let link = self.link_seconds();
         let talk = if several { self.talk } else { 0.0 };
-        let work = sum(&self.share) + talk;
+        // training on a device leaves the cores to the other stages
+        let on_device = self.accelerators.is_some();
+        let on_cores = if on_device { 0.0 } else { train };
+        let work = sample + extract + on_cores + talk;
         let stage = |own: f64, waits: f64| beside(own, waits, work - own);
+        let waits_of_train = network[2] + before;
         let parts = [
             ("work", work),
             ("network", link),
             ("sample", stage(sample, network[0])),
-            ("extract", self.extraction(network[1], |waits| stage(extract, waits))),
-            ("train", stage(train, network[2] + before)),
+            ("extract", self.extraction(network[1], |waits| stage(extract, waits)) + self.copied()),
+            ("train", if on_device { train + waits_of_train } else { stage(train, waits_of_train) }),
             (GRAPH_STORES, self.stores.map_or(0.0, |stores| stores.work)),
         ];
         // The first batch passes through all stages without overlap.
@@ -304,7 +314,7 @@ impl Machines {
     fn alternating(&self, network: &[f64; 3]) -> f64 {
         let extract = self.share[1];
         let rows = self.extraction(network[1], |waits| waits + extract);
-        sum(&self.share) - extract + sum(network) - network[1] + rows
+        sum(&self.share) - extract + sum(network) - network[1] + rows + self.copied()
     }
 
     /// Creates an epoch of `seconds`, with the longest part as its bottleneck.
@@ -364,6 +374,7 @@ mod tests {
             cores: Cores::default(),
             cached: 0.0,
             caches_on_devices: false,
+            accelerators: None,
         }
     }
 

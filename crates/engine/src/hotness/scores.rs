@@ -106,6 +106,7 @@ pub(super) fn setting<'s>(
         graph: &data.graph,
         train: &data.split.train,
         fanout: &config.fanout,
+        draws_subgraphs: loader.sampler.properties().subgraphs.is_some(),
         batch_size: loader.batch_size,
         seed: config.seed,
         epochs,

@@ -50,6 +50,12 @@ fn hit_rates_grow_with_the_cache_up_to_the_optimum() {
             }
         }
     }
+    let of = |policy: &str, sampler: &str| -> Vec<f64> {
+        let rows = report.results.iter().filter(|row| row.policy == policy && row.sampler == sampler);
+        rows.map(|row| row.hit_rate).collect()
+    };
+    assert_eq!(of("posterior", "saint-rw"), of("presc", "saint-rw"), "subgraphs have no k-hop prior");
+    assert_ne!(of("posterior", "neighbor"), of("presc", "neighbor"));
     let similarity = report.samplers[0].similarity.unwrap();
     assert!(similarity > 0.2 && similarity < 1.0, "{similarity}");
     let svg = plot::svg(&report);

@@ -27,13 +27,16 @@ pub struct RankCache {
     pub ratio: f64,
     /// Share of the requested rows of other ranks that it serves.
     pub hit_rate: f64,
-    /// Bytes of its rows and maps.
+    /// Share of all requested rows that an NVIDIA device serves; 0 without such devices.
+    pub on_device: f64,
+    /// Bytes of its rows and maps, on an NVIDIA device those of one device.
     pub bytes: f64,
 }
 
 /// Cache that `--cache`, `--cache-ratio` and `--host-budget` give a rank, which owns the nodes of
 /// `own`; empty without a ratio and a budget. On simulated devices, those of all its devices
-/// together, which hold own rows as well. Costs the drawing of one epoch, and for a hotness its
+/// together, which hold own rows as well. On NVIDIA devices, that of any of them, because each has a
+/// cache of its own. Costs the drawing of one epoch, on NVIDIA devices of two, and for a hotness its
 /// scores.
 ///
 /// # Errors
@@ -51,14 +54,18 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
         return Ok(RankCache::default());
     }
     let has_devices = config.num_devices() > 0;
-    let slots =
-        if has_devices { pooled_rows(*config.placement, of_each, devices).min(nodes) } else { of_each };
+    let is_nvidia = !config.cuda_devices().is_empty();
+    let slots = match has_devices && !is_nvidia {
+        true => pooled_rows(*config.placement, of_each, devices).min(nodes),
+        false => of_each,
+    };
     let (sampler, order) = (build::sampler(config, data)?, build::order(config, data)?);
     let loader = hotness::loader(config, data, &*sampler, &*order, &feature)?;
     let loader = Loader { own: Some(own.clone()), ..loader };
     let drawn = OrderedVisits::new(&loader, &Quiet);
     let remote = RemoteVisits { visits: &drawn, own };
     let ratio = slots as f64 / nodes as f64;
+    let mut on_device = 0.0;
     let hit_rate = match kind(policy)? {
         Kind::Dynamic(_) if has_devices => {
             return Err(Error::usage(format!(
@@ -77,13 +84,22 @@ pub fn rank_cache(config: &TrainConfig, data: &Dataset, own: &Arc<NodeOwnership>
             if !has_devices {
                 ranking.retain(|&v| !own.is_own(v));
             }
-            let footprint = Footprint::of(nodes, &remote, 0..1)?;
-            let (hits, total) = (footprint.hits(&ranking), footprint.total());
-            if total == 0 { 1.0 } else { hits[slots.min(ranking.len())] as f64 / total as f64 }
+            let served = |visits: &dyn Visits| -> Result<f64> {
+                let footprint = Footprint::of(nodes, visits, 0..1)?;
+                let (hits, total) = (footprint.hits(&ranking), footprint.total());
+                Ok(if total == 0 { 1.0 } else { hits[slots.min(ranking.len())] as f64 / total as f64 })
+            };
+            if is_nvidia {
+                on_device = served(&drawn)?;
+            }
+            served(&remote)?
         }
     };
-    let memory = CacheBytes::new(policy, nodes, row_bytes);
-    Ok(RankCache { ratio, hit_rate, bytes: devices as f64 * memory.bytes(of_each as f64) })
+    let bytes = match is_nvidia {
+        true => CacheBytes::on_nvidia(policy, nodes, row_bytes)?.bytes(of_each as f64),
+        false => devices as f64 * CacheBytes::new(policy, nodes, row_bytes).bytes(of_each as f64),
+    };
+    Ok(RankCache { ratio, hit_rate, on_device, bytes })
 }
 
 /// Number of rows of the share `ratio` of `rows` rows.

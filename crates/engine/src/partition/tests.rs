@@ -254,6 +254,13 @@ fn devices_of_a_rank_cache_own_rows_as_well() {
     assert!(pool.hit_rate > one.hit_rate);
     let private = at("virtual:2", "private", "degree").unwrap();
     assert_eq!((private.ratio, private.hit_rate), (one.ratio, one.hit_rate));
+    assert_eq!(private.on_device, 0.0);
+    // each NVIDIA device has a cache of its own, with maps of its own, and serves own rows too
+    let nvidia = at("cuda:0,1", "interleave", "degree").unwrap();
+    assert_eq!((nvidia.ratio, nvidia.hit_rate), (one.ratio, one.hit_rate));
+    let bytes = CacheBytes::on_nvidia("degree", data.num_nodes(), 12).unwrap();
+    assert_eq!(nvidia.bytes, bytes.bytes((0.2 * data.num_nodes() as f64).round()));
+    assert!(nvidia.on_device > 0.0 && nvidia.on_device < 1.0, "{nvidia:?}");
     let dynamic = at("virtual:2", "interleave", "lru").unwrap_err().to_string();
     assert!(dynamic.contains("use a hotness, such as degree"), "{dynamic}");
 }

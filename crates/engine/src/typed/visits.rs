@@ -113,6 +113,7 @@ pub(super) fn scores(
         graph: &union,
         train: &train,
         fanout: &of.config.fanout,
+        draws_subgraphs: of.sampler.subgraphs().is_some(),
         batch_size: of.size(),
         seed: of.config.seed,
         epochs: of.config.epochs as u64,

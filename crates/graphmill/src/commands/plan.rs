@@ -30,13 +30,18 @@ pub(crate) fn command() -> Command {
              graphmill plan data --hardware v100x8\n  \
              graphmill plan data --hardware machine.toml --model gat --hidden 128\n  \
              graphmill plan data --partition parts --network 125M,50us\n  \
-             graphmill plan data --partition parts --machines 6 --graph-stores 2",
+             graphmill plan data --partition parts --machines 6 --graph-stores 2\n  \
+             graphmill plan data --partition parts --hardware v100x8 --devices cuda:0 --cache-ratio 0.1",
         )
         .arg(args::dataset().required_unless_present_any(["profile", "paper"]))
         .arg(args::explain(
             word("hardware", "NAME|FILE").required_unless_present_any(["paper", "partition"]),
             "Machine to predict for: a known name or a file",
-            &format!("Known: {}. A TOML or JSON file describes another machine", Hardware::known()),
+            &format!(
+                "Known: {}. A TOML or JSON file describes another machine. With --partition, the NVIDIA \
+                 devices of each machine, which --devices cuda:0 uses",
+                Hardware::known()
+            ),
         ))
         .arg(
             args::path_option(
@@ -55,8 +60,7 @@ pub(crate) fn command() -> Command {
                 "The directory that graphmill partition wrote. The machines are like this one, joined by \
                  --network. With --graph-stores N the last N hold the parts and the others train",
             )
-            .requires("dataset")
-            .conflicts_with("hardware"),
+            .requires("dataset"),
         )
         .arg(args::explain(
             word("machines", "N").requires("partition").value_parser(value_parser!(u16).range(1..)),
@@ -65,10 +69,7 @@ pub(crate) fn command() -> Command {
              assigned to machines in turns, as in a run",
         ))
         .arg(args::explain(
-            word("network", "LINK")
-                .requires("partition")
-                .conflicts_with("hardware")
-                .default_value("12.5G,20us"),
+            word("network", "LINK").requires("partition").default_value("12.5G,20us"),
             "Link of each machine, with --partition",
             "Bytes a second each way and a latency, such as 125M,50us for gigabit Ethernet",
         ))
@@ -167,7 +168,8 @@ fn over_machines(
     let word = matches.get_one::<String>("network").expect("the option has a default");
     let network = word.parse::<LinkOptions>().map_err(|error| Error::usage(format!("--network {error}")))?;
     let machines = matches.get_one::<u16>("machines").copied().map(usize::from);
-    let cluster = Cluster { machines, network };
+    let hardware = matches.get_one::<String>("hardware").map(|word| Hardware::find(word)).transpose()?;
+    let cluster = Cluster { machines, network, hardware };
     args::use_threads(config.threads)?;
     let report = if TypedPartitionDir::is_in(parts) {
         let data = typed::open_dataset(config)?.ok_or_else(|| {

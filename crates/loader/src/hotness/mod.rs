@@ -70,6 +70,8 @@ pub struct Setting<'a> {
     pub train: &'a [NodeId],
     /// Number of neighbours per node and hop, from the seeds outward; -1 takes all.
     pub fanout: &'a Fanout,
+    /// True if the sampler draws subgraphs, which depend on neither the fanout nor the batch size.
+    pub draws_subgraphs: bool,
     /// Number of seeds in a batch.
     pub batch_size: usize,
     /// The run's seed.

@@ -5,6 +5,10 @@
 //! number of batches that read a node is approximately Poisson-distributed. With a Gamma prior
 //! around the expected count, worth `PRIOR` epochs, the posterior mean after `K` epochs is `(count
 //! + PRIOR * expected) / (K + PRIOR)`.
+//!
+//! The expectation is that of hops with the fanouts of the run, from frontiers of its batch size.
+//! Samplers that draw subgraphs read neither, so their prior has no weight, and the scores are those
+//! of `presc:K`.
 
 use super::{Setting, analytic, presc};
 
@@ -14,6 +18,9 @@ const PRIOR: f64 = 2.0;
 /// Posterior mean of each node. As expensive as `presc:K` and `analytic` together.
 pub(super) fn score(setting: &Setting, argument: Option<&str>) -> Result<Vec<f64>, String> {
     let epochs = presc::epochs("posterior", argument)?;
+    if setting.draws_subgraphs {
+        return presc::presampled(setting, argument);
+    }
     let (seen, chance) = (presc::seen(setting, epochs)?, analytic::score(setting, None)?);
     let batches = setting.train.len().div_ceil(setting.batch_size.max(1)) as f64;
     let whole = epochs as f64 + PRIOR;

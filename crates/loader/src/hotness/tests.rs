@@ -44,7 +44,16 @@ fn with<R>(graph: &Graph, train: &[NodeId], run: impl FnOnce(&Setting) -> R) -> 
     let fanout = Fanout::from([5, 3]);
     let batches =
         Batches { graph, train, sampler: HopStack::new(Neighbor::new(&fanout).unwrap()), batch_size: 20 };
-    run(&Setting { graph, train, fanout: &fanout, batch_size: 20, seed: 7, epochs: 3, visits: &batches })
+    run(&Setting {
+        graph,
+        train,
+        fanout: &fanout,
+        draws_subgraphs: false,
+        batch_size: 20,
+        seed: 7,
+        epochs: 3,
+        visits: &batches,
+    })
 }
 
 #[test]
@@ -87,6 +96,7 @@ fn probabilities_are_exact_if_neighbours_are_independent() {
         graph: &graph,
         train: &[0, 1],
         fanout: &Fanout::from([1, 5]),
+        draws_subgraphs: false,
         batch_size: 1,
         seed: 0,
         epochs: 1,
@@ -97,6 +107,21 @@ fn probabilities_are_exact_if_neighbours_are_independent() {
     let again = 1.0 - (1.0 - drawn) * (1.0 - 0.5) * (1.0 - 0.5); // or as any neighbour in the second hop
     let expected = [0.5, 0.5, again, again, drawn, 0.0];
     p.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{p:?} {expected:?}"));
+}
+
+#[test]
+fn posteriors_of_subgraphs_are_their_counts() {
+    let graph = skewed(3000);
+    let train: Vec<u32> = (0..3000).filter(|v| v % 10 == 3).collect();
+    with(&graph, &train, |hops| {
+        let subgraphs = Setting { draws_subgraphs: true, ..*hops };
+        assert_eq!(score("posterior:2", &subgraphs), score("presc:2", hops));
+        assert_ne!(score("posterior:2", hops), score("presc:2", hops));
+        // options that subgraphs do not read change nothing
+        let other = Setting { fanout: &Fanout::from([1]), batch_size: 1, ..subgraphs };
+        assert_eq!(score("posterior", &other), score("posterior", &subgraphs));
+        assert!(score("posterior:0", &subgraphs).unwrap_err().starts_with("posterior:0: "));
+    });
 }
 
 #[test]
@@ -127,6 +152,7 @@ fn presampling_draws_epochs_that_the_run_does_not() {
         graph: &graph,
         train: &[1],
         fanout: &Fanout::from([1]),
+        draws_subgraphs: false,
         batch_size: 1,
         seed: 0,
         epochs: 2,

@@ -91,3 +91,22 @@ fn shared_cores_overlap_only_what_waits() {
     let work = 149.5 * (0.0064 + 0.025);
     assert!(pipelined < 0.85 * turns && pipelined > work, "{pipelined} {turns} {work}");
 }
+
+#[test]
+fn rows_cross_the_link_of_shared_cores_while_they_are_gathered() {
+    let mut hardware = v100();
+    hardware.devices = Devices { count: 1, speed: Some(1.0), sync: 0.0, shared: true, ..hardware.devices };
+    (hardware.host.cores, hardware.host.gathers) = (2, 1.0);
+    let half = [0.0, 1.0].map(|ratio| HitRate { ratio, rate: 0.5 });
+    let seconds = |bandwidth: f64| {
+        let hardware = Hardware { link: Link { bandwidth, latency: 0.0 }, ..hardware.clone() };
+        let profile = Profile { cores: 2.0, hit_rates: half.into(), ..profile() };
+        of(&plan(hardware, profile).unwrap(), "sequential").epoch_seconds.unwrap()
+    };
+    // half of the rows are gathered in 18 ms and have 85 MB
+    let work = 149.5 * (0.019 + 0.5 * (0.004 + 0.036) + 0.025);
+    let (faster, slower) = (seconds(1e10), seconds(1e9));
+    assert!((faster - work).abs() < 1e-9 * work, "the link is faster: {faster} {work}");
+    let waiting = work + 149.5 * (0.085 - 0.018);
+    assert!((slower - waiting).abs() < 1e-9 * waiting, "the link is slower: {slower} {waiting}");
+}

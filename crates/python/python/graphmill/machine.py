@@ -97,9 +97,10 @@ def plan(
         hardware: Machine to predict for: a known name such as ``"v100x8"``, or a TOML or JSON file.
         profile: Measurements to use instead: the field ``profile`` of an earlier plan, or a file of
             it. The same profile gives the same plan.
-        partition: Directory of a partition: predicts for machines like this that share its parts,
-            instead of ``hardware``. With the option ``graph_stores``, the last ones hold the parts
-            and the others train.
+        partition: Directory of a partition: predicts for machines like this that share its parts.
+            With the option ``graph_stores``, the last ones hold the parts and the others train.
+            With the option ``devices="cuda:0"``, they train on NVIDIA devices of ``hardware``,
+            which is left out otherwise.
         machines: Number of these machines, graph stores included. Default: one for each part.
         network: Link of each of these machines: bytes a second each way and a latency, such as
             ``"125M,50us"``. Default ``"12.5G,20us"``.
@@ -113,12 +114,13 @@ def plan(
         TypeError, ValueError: The machine or an option is unknown, a value is out of range, no
             prediction reads an option, or the partition is of another dataset.
     """
-    if (hardware is None) == (partition is None):
+    if hardware is None and partition is None:
         raise TypeError("plan: pass either hardware, the machine to predict for, or partition")
     if partition is not None:
         if profile is not None or device_counts is not None:
             raise TypeError("partition: predictions for it measure here, with the machines of its parts; leave out profile and device_counts")
-        text = _graphmill.plan_machines(_measured(dataset), os.fspath(partition), machines, network or DEFAULT_NETWORK, options_of(options))
+        cluster = os.fspath(partition), machines, None if hardware is None else os.fspath(hardware)
+        text = _graphmill.plan_machines(_measured(dataset), cluster, network or DEFAULT_NETWORK, options_of(options))
         return cast(Record, record_of(text))
     if network is not None:
         raise TypeError("network: it joins the machines of partition=; leave it out")

@@ -152,22 +152,24 @@ pub(super) fn plan(
     serde_json::to_string(&report.map_err(error::engine)?).map_err(error::value)
 }
 
-/// Predicts epochs on `machines` machines like this that share the parts of a partition (one for
-/// each part by default), joined by `network`.
+/// Predicts epochs on machines like this that share the parts of a partition, joined by `network`:
+/// as many as the second of `cluster` says, one for each part by default, and with NVIDIA devices of
+/// the third.
 #[pyfunction]
-#[pyo3(signature = (measured, partition, machines, network, options))]
+#[pyo3(signature = (measured, cluster, network, options))]
 pub(super) fn plan_machines(
     py: Python<'_>,
     measured: Measured<'_>,
-    partition: PathBuf,
-    machines: Option<usize>,
+    cluster: (PathBuf, Option<usize>, Option<String>),
     network: &str,
     options: &str,
 ) -> PyResult<String> {
     let mut config = TrainConfig::default();
     let given = configure(&mut config, options, &all_options())?;
     let network: LinkOptions = network.parse().map_err(|error| error::value(format!("network {error}")))?;
-    let cluster = Cluster { machines, network };
+    let (partition, machines, hardware) = cluster;
+    let hardware = hardware.map(|word| Hardware::find(&word)).transpose().map_err(error::engine)?;
+    let cluster = Cluster { machines, network, hardware };
     derive(&mut config, &measured, &given)?;
     let report = match measured {
         Measured::Here(dataset, _) => {

@@ -43,6 +43,8 @@ mod options;
 mod planned;
 mod split;
 mod super_batch;
+#[cfg(test)]
+mod tests;
 mod train;
 
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Instant};

@@ -160,7 +160,7 @@ impl Progress for Bar {
         self.bar.set_length(total.unwrap_or(0));
         self.bar.set_position(0);
         self.bar.set_message("");
-        self.bar.set_prefix(what.to_string());
+        self.bar.set_prefix(output::printable(what).into_owned());
         self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     }
 

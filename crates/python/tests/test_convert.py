@@ -253,6 +253,26 @@ def test_dgl_heterographs():
     check_library(graphmill.TypedDataset.from_arrays(arrays, edges, tasks))
 
 
+def test_typed_datasets_become_dgl_heterographs(monkeypatch):
+    """With stand-ins for DGL and torch."""
+
+    def heterograph(ends, num_nodes_dict):
+        stores = {kind: {"num_nodes": count} for kind, count in num_nodes_dict.items()}
+        return Graph({**stores, **{kind: {"edge_index": np.stack(pair)} for kind, pair in ends.items()}})
+
+    modules = {"torch": type("torch", (), {"from_numpy": staticmethod(lambda array: array)}), "dgl": type("dgl", (), {"heterograph": heterograph})}
+    monkeypatch.setattr(graphmill.convert, "find", modules.get)
+    given = Hetero({kind: Store(store) for kind, store in library().items()})
+    made = graphmill.Dataset.from_pyg(given).to_dgl()
+    assert made.nodes["paper"].data["time"].tolist() == [0, 1, 2, 3] and sorted(made.nodes["author"].data) == []
+    assert made.edges["author", "writes", "paper"].data["feat"].tolist() == [[2], [3], [1]]
+    with pytest.warns(UserWarning, match="not read: time of paper"):
+        again = graphmill.Dataset.from_dgl(made, edge_features="feat", weight="weight")
+    assert (again.nodes("paper").x == given["paper"]["x"]).all() and again.num_edges == 5
+    assert again.edges(("paper", "cites", "paper")).weight.tolist() == [0.5, 2.0]
+    assert again.task("paper").train.tolist() == [0, 1] and again.task("paper").y.tolist() == [0, 1, 1, -1]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="dgl is not installed")
 def test_dgl_itself():
     import dgl
@@ -265,6 +285,8 @@ def test_dgl_itself():
     assert (again.x == one.x).all() and (again.y == one.y).all() and (again.edge_weight == one.edge_weight).all()
     dataset = graphmill.Dataset.from_dgl(graph)
     assert dataset.edges(("a", "to", "b")).edge_index.tolist() == [[0, 1], [1, 1]]
+    again = graphmill.Dataset.from_dgl(dataset.to_dgl())
+    assert again.edges(("a", "to", "b")).edge_index.tolist() == [[0, 1], [1, 1]] and (again.nodes("a").x == dataset.nodes("a").x).all()
 
 
 def test_typed_arrays_are_checked():

@@ -137,6 +137,23 @@ def to_dgl(data: Dataset) -> Any:
     return graph
 
 
+def typed_to_dgl(data: TypedDataset) -> Any:
+    """Heterogeneous DGL graph of a dataset of several types."""
+    torch, dgl = _needed("to_dgl", "torch"), _needed("to_dgl", "dgl")
+    ends = {kind: tuple(torch.from_numpy(np.array(end)) for end in data.edges(kind).edge_index) for kind in data.edge_types}
+    graph = dgl.heterograph(ends, num_nodes_dict={kind: data.nodes(kind).num_nodes for kind in data.node_types})
+    columns = {"x": "feat", "weight": "weight", "time": "time"}
+    stores = [(data.nodes(kind), graph.nodes[kind].data) for kind in data.node_types]
+    for store, frame in stores + [(data.edges(kind), graph.edges[kind].data) for kind in data.edge_types]:
+        for name, theirs in columns.items():
+            if getattr(store, name, None) is not None:
+                frame[theirs] = tensor_of(torch, getattr(store, name))
+    for kind, targets in data._targets():
+        for name, values in targets.items():
+            graph.nodes[kind].data["label" if name == "y" else name] = torch.from_numpy(values)
+    return graph
+
+
 def _needed(method: str, module: str) -> Any:
     found, package = find(module), module.split(".")[0]
     if found is None:

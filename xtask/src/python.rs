@@ -19,24 +19,9 @@ use serde_json::Value;
 
 use crate::target_dir;
 
-/// Packages of the environment beside ours.
-const NEEDED: &[&str] = &[
-    "maturin>=1.9,<2",
-    "numpy",
-    "scipy",
-    "pytest",
-    "pandas",
-    "polars",
-    "pyarrow",
-    "networkx",
-    "onnxruntime",
-    "mlflow-skinny",
-    "wandb",
-    "mypy",
-    "tqdm",
-    "moto[server]>=5,<6",
-];
-/// Packages that `--torch` adds.
+/// Packages of the environment beside ours, with their versions and the hashes of their files.
+const PINNED: &str = "xtask/python-tests.txt";
+/// Packages that `--torch` adds, in an environment of its own.
 const TORCH: &[&str] = &["torch", "torch_geometric"];
 
 /// Lints and tests the package with these words: `--site DIR`, `--torch`, and options of pytest.
@@ -60,33 +45,39 @@ pub(crate) fn test_wheel(words: &[&str]) -> Result<()> {
         eprintln!("── python: skipped: there is no python3 of 3.10 or later on the PATH");
         return Ok(());
     };
-    let (mut site, mut packages, mut rest) = (None, NEEDED.to_vec(), words);
+    let (mut site, mut with_torch, mut rest) = (None, false, words);
     while let [first, others @ ..] = rest {
         match (*first, others) {
-            ("--torch", _) => packages.extend(TORCH),
+            ("--torch", _) => with_torch = true,
             ("--site", [dir, ..]) => site = Some(*dir),
             _ => break,
         }
         rest = if *first == "--site" { &others[1..] } else { others };
     }
     let root = root()?;
-    let own = prepare(&python, &home(), &packages, site)?;
-    let wheel = wheel()?;
+    let own = if with_torch {
+        let own = prepare_pinned(&python, &home().join("torch"), site)?;
+        let install = ["-m", "pip", "install", "--quiet"].iter().chain(TORCH).map(OsStr::new);
+        step("torch", own.as_os_str(), &install.collect::<Vec<_>>(), &root)?;
+        own
+    } else {
+        prepare_pinned(&python, &home(), site)?
+    };
+    let wheel = wheel(&own)?;
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"].map(OsStr::new);
     step("install", own.as_os_str(), &[&install[..], &[wheel.as_os_str()]].concat(), &root)?;
     run_pytest(&own, rest)
 }
 
-/// Builds the wheel for the tests in the environment that [`prepare`] has made; returns its path.
+/// Builds the wheel for the tests with the maturin beside the interpreter `own`; returns its path.
 ///
 /// The profile is that of the other tests: their crates are already built, and debug assertions
 /// stay enabled.
-fn wheel() -> Result<PathBuf> {
-    let home = home();
-    let wheels = home.join("wheels");
+fn wheel(own: &Path) -> Result<PathBuf> {
+    let wheels = home().join("wheels");
     // Wheels of earlier versions would also be found.
     let _ = fs::remove_dir_all(&wheels);
-    let maturin = home.join("venv/bin/maturin");
+    let maturin = own.with_file_name("maturin");
     let build = ["build", "--profile", "dev", "--out"].map(OsStr::new);
     let package = root()?.join("crates/python");
     step("wheel", maturin.as_os_str(), &[&build[..], &[wheels.as_os_str()]].concat(), &package)?;
@@ -96,7 +87,7 @@ fn wheel() -> Result<PathBuf> {
 /// Interpreter of the tests' environment, which also serves tests in Rust (a server of object
 /// storage); `None` if Python is not installed or the environment cannot be made.
 pub(crate) fn environment() -> Option<PathBuf> {
-    let made = prepare(&find_python()?, &home(), NEEDED, None);
+    let made = prepare_pinned(&find_python()?, &home(), None);
     made.inspect_err(|error| eprintln!("── python: {error}: tests that need it are skipped")).ok()
 }
 
@@ -158,7 +149,7 @@ pub(crate) fn build_library(features: &[&str], variables: &[(&str, &Path)]) -> R
 /// The package cannot be assembled, or its environment.
 pub(crate) fn library_tests(library: &Path) -> Result<Command> {
     let python = find_python().context("python3 of 3.10 or later is not on the PATH")?;
-    let own = prepare(&python, &home(), NEEDED, None)?;
+    let own = prepare_pinned(&python, &home(), None)?;
     let packages = home().join("package");
     // Modules of an earlier version would also be found.
     let _ = fs::remove_dir_all(&packages);
@@ -185,11 +176,21 @@ pub(crate) fn find_python() -> Option<PathBuf> {
     ["python3", "python"].iter().find(works).map(PathBuf::from)
 }
 
-/// Returns the environment's interpreter; an environment with other packages is recreated.
+/// Returns the interpreter of an environment with the [pinned](PINNED) packages.
+fn prepare_pinned(python: &Path, home: &Path, site: Option<&str>) -> Result<PathBuf> {
+    let pinned = root()?.join(PINNED);
+    let file = pinned.to_str().context("the path of the repository is not UTF-8")?;
+    prepare(python, home, &["--require-hashes", "-r", file], site)
+}
+
+/// Returns the environment's interpreter; an environment with other packages, or another text of a
+/// file of packages, is recreated.
 pub(crate) fn prepare(python: &Path, home: &Path, packages: &[&str], site: Option<&str>) -> Result<PathBuf> {
     let (venv, stamp) = (home.join("venv"), home.join("packages.txt"));
     let own = venv.join("bin/python");
-    let wanted = format!("{}\n{}\n", packages.join("\n"), site.unwrap_or_default());
+    let files = packages.iter().filter_map(|package| fs::read_to_string(package).ok());
+    let files = files.collect::<String>();
+    let wanted = format!("{}\n{}\n{files}", packages.join("\n"), site.unwrap_or_default());
     if own.exists() && fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(own);
     }
@@ -226,4 +227,28 @@ fn run(name: &str, mut command: Command) -> Result<()> {
         bail!("python {name} failed");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Name of a package, without its version, extras and markers.
+    fn name(line: &str) -> &str {
+        line.split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c))).next().unwrap_or_default()
+    }
+
+    #[test]
+    fn every_package_of_the_tests_is_pinned_with_hashes() {
+        let root = root().unwrap();
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+        let text = read(PINNED).replace("\\\n", " ");
+        let pins: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        for pin in &pins {
+            assert!(pin.contains("==") && pin.contains("--hash=sha256:"), "{pin}");
+        }
+        for wanted in read("xtask/python-tests.in").lines().filter(|line| !line.starts_with('#')) {
+            assert!(pins.iter().any(|pin| name(pin) == name(wanted)), "{wanted} is not in {PINNED}");
+        }
+    }
 }

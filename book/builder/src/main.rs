@@ -5,7 +5,8 @@
 //!   pages after it (`tutorials/first-run`) run the commands of these pages alone.
 //! - `graphmill-book write` writes the generated pages, and output that differs from that of the
 //!   commands of the pages. Lines with `...` stay if they still match.
-//! - `graphmill-book build` only builds the book.
+//! - `graphmill-book build` only builds the book, with `llms.txt` and `llms-full.txt` beside the
+//!   pages.
 //!
 //! `--without PROGRAM` after `check` skips blocks that need a program, also if it is installed. The
 //! program `graphmill` is the one beside this program: `cargo xtask book` builds both.
@@ -17,6 +18,7 @@ mod console;
 mod help;
 mod html;
 mod links;
+mod llms;
 mod page;
 mod pattern;
 mod reference;

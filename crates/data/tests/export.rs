@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use graphmill_core::{EdgeOptions, Features, Labels, NodeId, Split, build, features::FeatureData};
+use graphmill_core::{
+    EdgeOptions, Features, Labels, NodeId, Split, build, build_weighted, features::FeatureData,
+};
 use graphmill_data::{
     Dataset,
     dataset::{
@@ -197,7 +199,7 @@ proptest! {
         let path = dir.path().join("a.csv");
         export("edges", &dataset, &path, &ExportOptions::default()).unwrap();
         let read = |list: &str| -> Vec<(NodeId, NodeId, u32)> {
-            let lines = list.lines().filter(|line| !line.starts_with('#'));
+            let lines = list.lines().skip(1);
             lines.map(|line| {
                 let fields: Vec<&str> = line.split(',').collect();
                 let weight: f32 = fields[2].parse().unwrap();
@@ -287,10 +289,14 @@ fn exported_files_match_the_formats_of_other_programs() {
     assert_eq!(text(&path("d/split.json")), "{\"train\":[0,3]}\n");
     let lost = export("edges", "list.csv", &ExportOptions::default());
     assert!(lost[0].contains("list of edges alone"));
-    assert_eq!(text(&path("list.csv")), format!("{head}0,1\n1,2\n2,2\n"));
+    // pandas and others take the first line for the names of the columns
+    assert_eq!(text(&path("list.csv")), "source,target\n0,1\n1,2\n2,2\n");
+    assert!(lost[1].contains("import the list with --num-nodes 4"), "{lost:?}");
+    // lists of earlier versions had comments
+    fs::write(path("old.csv"), format!("{head}0,1\n1,2\n2,2\n")).unwrap();
     export("edges", "list.tsv.gz", &ExportOptions::default());
     assert_eq!(fs::read(path("list.tsv.gz")).unwrap()[..2], [0x1f, 0x8b]);
-    for list in ["list.csv", "list.tsv.gz"] {
+    for list in ["list.csv", "old.csv", "list.tsv.gz"] {
         assert_eq!(
             import("edges", path(list), &ImportOptions::default()).unwrap().dataset.graph.indices(),
             [0, 1, 2]
@@ -322,6 +328,19 @@ fn exported_files_match_the_formats_of_other_programs() {
     assert_eq!(npz.read_as::<u32>("adj_indices").unwrap().data, [1, 2, 2]);
     assert_eq!(npz.read_as::<u32>("attr_indptr").unwrap().data, [0, 1, 2, 2, 3]);
     assert_eq!(npz.read_as::<f32>("attr_data").unwrap().data, [1., 2., 3.]);
+}
+
+#[test]
+fn weights_of_a_csv_list_have_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("list.csv");
+    let weighted = build_weighted(4, &[0, 1], &[1, 3], &[0.5, 2.0], EdgeOptions::DIRECTED).unwrap();
+    let dataset = Dataset { graph: weighted, ..tiny() };
+    let lost = export("edges", &dataset, &path, &ExportOptions::default()).unwrap();
+    assert_eq!(lost.len(), 1, "the last node has an edge: {lost:?}");
+    assert_eq!(text(&path), "source,target,weight\n0,1,0.5\n1,3,2.0\n");
+    let again = import("edges", &path, &ImportOptions::default()).unwrap().dataset;
+    assert_eq!(again.graph.edge_weight(), dataset.graph.edge_weight());
 }
 
 #[test]

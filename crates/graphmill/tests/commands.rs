@@ -306,6 +306,19 @@ fn an_imported_edge_list_trains() {
 }
 
 #[test]
+fn splits_are_fractions_or_percentages() {
+    let sandbox = Sandbox::new();
+    let sizes = |made: &Value| ["train", "valid", "test"].map(|part| made[part].as_u64().unwrap());
+    for split in ["60,20,20", "0.6,0.2,0.2"] {
+        let made = sandbox.ok_json(&format!("generate sbm data --nodes 1000 --split {split} --force"));
+        assert_eq!(sizes(&made), [600, 200, 200], "{split}");
+    }
+    sandbox.ok("export data edges list");
+    let made = sandbox.ok_json("import edges list again --split random:60,20,20");
+    assert_eq!(sizes(&made), [600, 200, 200]);
+}
+
+#[test]
 fn the_last_epoch_is_best_without_validation_nodes() {
     let sandbox = Sandbox::new();
     sandbox.ok("generate sbm data --nodes 500 --feature-dim 8 --split 0.5,0,0");

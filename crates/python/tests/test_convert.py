@@ -62,6 +62,71 @@ def test_scipy_rows_are_sources():
         graphmill.Dataset.from_scipy(np.eye(3))
 
 
+def test_networkx_round_trips():
+    graph = networkx.karate_club_graph()
+    data = graphmill.Dataset.from_networkx(graph, label="club")
+    again = data.to_networkx(node_attrs=["y", "train_mask"], to_undirected=True)
+    assert type(again) is networkx.Graph and networkx.utils.graphs_equal(networkx.Graph(again.edges), networkx.Graph(graph.edges))
+    assert all(again[u][v]["weight"] == weight for u, v, weight in graph.edges(data="weight"))
+    assert [again.nodes[v]["y"] for v in again] == data.y.tolist() and again.nodes[0]["train_mask"] is data.train_mask.tolist()[0]
+    back = graphmill.Dataset.from_networkx(again, label="y", ignore=["train_mask"])
+    assert (back.indices == data.indices).all() and (back.edge_weight == data.edge_weight).all() and (back.y == data.y).all()
+
+    both = networkx.DiGraph([("a", "b"), ("b", "a"), ("b", "c")])
+    data = graphmill.Dataset.from_networkx(both)
+    directed = data.to_networkx()
+    assert type(directed) is networkx.DiGraph and set(directed.edges) == set(both.edges) and list(directed) == ["a", "b", "c"]
+    assert set(map(frozenset, data.to_networkx(to_undirected=True).edges)) == {frozenset("ab"), frozenset("bc")}
+    lone = graphmill.Dataset.from_arrays([[0, 0], [1, 1]], num_nodes=4, edge_weight=[1, 2])
+    several = lone.to_networkx()
+    assert type(several) is networkx.MultiDiGraph and several.number_of_edges(0, 1) == 2 and len(several) == 4
+    with pytest.raises(ValueError, match="the edges between 0 and 1 have several weights"):
+        lone.to_networkx(to_undirected=True)
+    with pytest.raises(ValueError, match="no array 'time'; choose from x, y, train_mask"):
+        lone.to_networkx(node_attrs=["time"])
+    with pytest.raises(ValueError, match="has no 'x'; leave it out"):
+        lone.to_networkx(node_attrs="x")
+
+
+def test_scipy_round_trips(monkeypatch):
+    sparse = __import__("scipy.sparse").sparse
+    dense = np.array([[0, 2.0, 1], [0, 0, 0], [1, 0, 0]])
+    data = graphmill.Dataset.from_scipy(sparse.csr_array(dense))
+    matrix = data.to_scipy()
+    assert isinstance(matrix, sparse.csc_array) and (matrix.toarray() == dense).all()
+    matrix.data[:] = 7  # a copy
+    assert sorted(data.edge_weight.tolist()) == [1, 1, 2]
+    unweighted = graphmill.Dataset.from_arrays([[0, 0], [1, 1]], num_nodes=2).to_scipy()
+    assert unweighted.indices.dtype == np.int32 and unweighted.nnz == 2 and unweighted.toarray().tolist() == [[0, 2], [0, 0]]
+    monkeypatch.setattr(graphmill.convert, "find", lambda name: None)
+    with pytest.raises(ImportError, match=r"to_scipy\(\) needs scipy; install it with pip install scipy"):
+        data.to_scipy()
+
+
+def test_datasets_become_dgl_graphs(monkeypatch):
+    """With stand-ins for DGL and torch."""
+
+    class Made(Graph):
+        def __init__(self, ends, num_nodes):
+            self.ndata, self.edata = {}, {}
+            self.stores = lambda: {"_N": {"num_nodes": num_nodes, **self.ndata}, ("_N", "_E", "_N"): {"edge_index": np.stack(ends), **self.edata}}
+
+    modules = {"torch": type("torch", (), {"from_numpy": staticmethod(lambda array: array)}), "dgl": type("dgl", (), {"graph": Made})}
+    monkeypatch.setattr(graphmill.convert, "find", modules.get)
+    given = dict(x=np.eye(3, dtype=np.float32), y=[0, 1, 0], train_mask=[0], test_mask=[2])
+    data = graphmill.Dataset.from_arrays([[0, 1, 2], [1, 2, 0]], edge_weight=[1, 2, 3], **given)
+    made = data.to_dgl()
+    assert sorted(made.ndata) == ["feat", "label", "test_mask", "train_mask", "val_mask"] and sorted(made.edata) == ["weight"]
+    again = graphmill.Dataset.from_dgl(Graph(made.stores()), weight="weight")
+    for name in ("indptr", "indices", "edge_weight", "x", "y", "train", "valid", "test"):
+        assert (getattr(again, name) == getattr(data, name)).all(), name
+    bare = graphmill.Dataset.from_arrays([[0], [1]], num_nodes=2).to_dgl()
+    assert "feat" not in bare.ndata and bare.edata == {}
+    monkeypatch.setattr(graphmill.convert, "find", lambda name: None)
+    with pytest.raises(ImportError, match=r"to_dgl\(\) needs torch"):
+        data.to_dgl()
+
+
 class Store(dict):
     """Stand-in for a store of PyTorch Geometric."""
 
@@ -188,6 +253,26 @@ def test_dgl_heterographs():
     check_library(graphmill.TypedDataset.from_arrays(arrays, edges, tasks))
 
 
+def test_typed_datasets_become_dgl_heterographs(monkeypatch):
+    """With stand-ins for DGL and torch."""
+
+    def heterograph(ends, num_nodes_dict):
+        stores = {kind: {"num_nodes": count} for kind, count in num_nodes_dict.items()}
+        return Graph({**stores, **{kind: {"edge_index": np.stack(pair)} for kind, pair in ends.items()}})
+
+    modules = {"torch": type("torch", (), {"from_numpy": staticmethod(lambda array: array)}), "dgl": type("dgl", (), {"heterograph": heterograph})}
+    monkeypatch.setattr(graphmill.convert, "find", modules.get)
+    given = Hetero({kind: Store(store) for kind, store in library().items()})
+    made = graphmill.Dataset.from_pyg(given).to_dgl()
+    assert made.nodes["paper"].data["time"].tolist() == [0, 1, 2, 3] and sorted(made.nodes["author"].data) == []
+    assert made.edges["author", "writes", "paper"].data["feat"].tolist() == [[2], [3], [1]]
+    with pytest.warns(UserWarning, match="not read: time of paper"):
+        again = graphmill.Dataset.from_dgl(made, edge_features="feat", weight="weight")
+    assert (again.nodes("paper").x == given["paper"]["x"]).all() and again.num_edges == 5
+    assert again.edges(("paper", "cites", "paper")).weight.tolist() == [0.5, 2.0]
+    assert again.task("paper").train.tolist() == [0, 1] and again.task("paper").y.tolist() == [0, 1, 1, -1]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="dgl is not installed")
 def test_dgl_itself():
     import dgl
@@ -195,8 +280,13 @@ def test_dgl_itself():
 
     graph = dgl.heterograph({("a", "to", "b"): (torch.tensor([0, 1]), torch.tensor([1, 1]))})
     graph.nodes["a"].data["feat"] = torch.eye(2)
+    one = graphmill.Dataset.from_arrays([[0, 1], [1, 0]], x=np.eye(2), y=[0, 1], edge_weight=[1, 2])
+    again = graphmill.Dataset.from_dgl(one.to_dgl(), weight="weight")
+    assert (again.x == one.x).all() and (again.y == one.y).all() and (again.edge_weight == one.edge_weight).all()
     dataset = graphmill.Dataset.from_dgl(graph)
     assert dataset.edges(("a", "to", "b")).edge_index.tolist() == [[0, 1], [1, 1]]
+    again = graphmill.Dataset.from_dgl(dataset.to_dgl())
+    assert again.edges(("a", "to", "b")).edge_index.tolist() == [[0, 1], [1, 1]] and (again.nodes("a").x == dataset.nodes("a").x).all()
 
 
 def test_typed_arrays_are_checked():

@@ -30,6 +30,51 @@ def test_datasets_return_their_arrays():
     assert repr(dataset) == "Dataset('mine', num_nodes=20, num_edges=60, num_features=2, num_classes=7)"
 
 
+def test_arrays_of_other_libraries_are_read_by_dlpack():
+    class Foreign:
+        """An array with DLPack's interface alone."""
+
+        def __init__(self, array, device=(1, 0)):
+            self.array, self.device = np.ascontiguousarray(array), device
+
+        def __dlpack__(self, **how):
+            return self.array.__dlpack__(**how)
+
+        def __dlpack_device__(self):
+            return self.device
+
+    given = arrays()
+    own = graphmill.Dataset.from_arrays(**given)
+    other = graphmill.Dataset.from_arrays(**{**given, **{name: Foreign(given[name]) for name in ("edge_index", "x", "y")}})
+    assert (own.indices == other.indices).all() and (own.x == other.x).all() and (own.y == other.y).all()
+    with pytest.raises(ValueError, match="x: expected an array in the processor's memory, not a Foreign on a device; copy it"):
+        graphmill.Dataset.from_arrays(**{**given, "x": Foreign(given["x"], (2, 0))})
+
+
+def test_a_rule_draws_the_split_of_arrays():
+    given = {name: value for name, value in arrays().items() if name not in ("train_mask", "val_mask")}
+    of = lambda rule, **more: graphmill.Dataset.from_arrays(**{**given, **more}, split=rule)  # noqa: E731
+    sizes = lambda data: (len(data.train), len(data.valid), len(data.test))  # noqa: E731
+    drawn = of("random:60,20,20")
+    assert sizes(drawn) == (12, 4, 4) == sizes(of("random:0.6,0.2,0.2"))
+    assert sorted([*drawn.train, *drawn.valid, *drawn.test]) == list(range(20))
+    assert (of("random:60,20,20").train == drawn.train).all() and (of("random:60,20,20", split_seed=1).train != drawn.train).any()
+    # of the nodes with a class, or a value
+    known = of("random:50,50,0", y=np.where(np.arange(20) < 8, given["y"], -1))
+    assert sizes(known) == (4, 4, 0) and max(known.train) < 8
+    assert sizes(of("random:50,25,25", y=None, values=np.where(np.arange(20) < 8, 0.5, np.nan))) == (4, 2, 2)
+    assert sizes(of("planetoid:2,3", y=np.arange(20) % 2)) == (4, 6, 10)
+    for rule, more, message in [
+        ("random:60,20,20", {"val_mask": [1]}, "val_mask is the split already; leave out one of them"),
+        ("random:60,20,20", {"y": None}, "give y or values, or masks"),
+        ("random:60,50,20", {}, "must sum to at most 1 .or 100 as percentages"),
+        ("given", {}, "comes from no source with splits; use planetoid"),
+        ("half", {}, "unknown rule"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            of(rule, **more)
+
+
 def test_arrays_are_views_that_outlive_the_dataset():
     dataset = graphmill.Dataset.from_arrays(**arrays())
     indices, x = dataset.indices, dataset.x

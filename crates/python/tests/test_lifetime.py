@@ -170,8 +170,32 @@ def test_ctrl_c_ends_training_with_a_checkpoint(tmp_path):
         except KeyboardInterrupt as error:
             print("interrupted:", error, flush=True)
     """)
-    assert code == 0 and out.startswith("interrupted: "), (out, err)
+    assert code == 0 and out.startswith("interrupted: interrupted in epoch "), (out, err)
+    remedy = f"all of them saved; continue with the same call and resume=True, out={str(tmp_path / 'run')!r}"
+    assert out.strip().endswith(remedy), (out, err)
     assert list((tmp_path / "run").glob("checkpoint*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_without_a_directory_says_that_nothing_is_saved():
+    code, out, err = interrupt("""
+        import graphmill
+        data = graphmill.generate(nodes=20_000, seed=1)
+        print("ready", flush=True)
+        try:
+            graphmill.train(data, epochs=10_000, hidden=32)
+        except KeyboardInterrupt as error:
+            print("interrupted:", error, flush=True)
+    """)
+    assert code == 0 and "nothing is saved without out=" in out and "resume=True" not in out, (out, err)
+
+
+def test_interrupts_of_a_callback_keep_their_message(sbm, tmp_path):
+    def stop(record):
+        raise KeyboardInterrupt("enough")
+
+    with pytest.raises(KeyboardInterrupt, match="^enough; continue with the same call and resume=True"):
+        graphmill.train(sbm, epochs=1000, hidden=8, fanout=[2, 2], out=tmp_path / "run", progress=False, callback=stop)
 
 
 def test_rust_releases_the_interpreters_lock():

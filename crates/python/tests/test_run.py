@@ -1,6 +1,8 @@
 """Training, evaluation and prediction from Python."""
 
 import io
+import json
+import sys
 import warnings
 
 import numpy as np
@@ -99,13 +101,14 @@ def test_partitions_and_reports_agree(sbm, method, tmp_path):
             graphmill.partition(sbm, **bad)
 
 
-def test_progress_is_one_line(sbm, monkeypatch, capsys):
-    graphmill.train(sbm, progress=True, **OPTIONS)
+def test_progress_on_a_terminal_is_one_line(sbm, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    graphmill.train(sbm, **OPTIONS)
     shown = capsys.readouterr().err
     # a note with the tiers and the strategy, and a line for each epoch
     assert "strategy sequential" in shown and shown.count("\n") == 4
     assert "epoch 3/3  loss" in shown and "valid accuracy" in shown
-    graphmill.train(sbm, **OPTIONS)
+    graphmill.train(sbm, progress=False, **OPTIONS)
     assert capsys.readouterr().err == ""
     line = progress.Line(io.StringIO())
     for event in ['{"event": "stage", "what": "reading", "total": 8, "unit": "rows"}', '{"event": "done", "amount": 2}']:
@@ -113,6 +116,49 @@ def test_progress_is_one_line(sbm, monkeypatch, capsys):
     assert line.stream.getvalue().endswith("\rreading 25 %")
     line.end()
     assert progress.bar(1, 4, 8) == "[##......]"
+
+
+def test_progress_without_a_terminal_is_lines(sbm, monkeypatch, capsys):
+    def shown(environment, **how):
+        with monkeypatch.context() as patch:
+            if environment is not None:
+                patch.setenv("GRAPHMILL_PROGRESS", environment)
+            graphmill.train(sbm, **how, **OPTIONS)
+        text = capsys.readouterr().err
+        assert "\r" not in text
+        return text.splitlines()
+
+    lines = shown(None, progress=True)
+    # the note, the first epoch and the last
+    assert [line.split("  ")[0] for line in lines[-2:]] == ["epoch 1/3", "epoch 3/3"] and len(lines) == 3
+    assert len(shown("plain")) == 3 == len(shown("none", progress=True))
+    assert shown(None) == shown("none") == shown("bar") == shown("plain", progress=False) == []
+    events = [json.loads(line) for line in shown("json")]
+    assert [event["record"]["epoch"] for event in events if event["event"] == "epoch"] == [1, 2, 3]
+    with pytest.raises(ValueError, match="GRAPHMILL_PROGRESS=loud: no such form; set it to auto, bar"):
+        shown("loud")
+
+
+def test_batches_of_a_long_epoch_are_printed_once_a_minute():
+    def lines(is_json=False):
+        shown = progress.Lines(io.StringIO(), is_json)
+        shown('{"event": "start", "epochs": 2, "batches": 900, "metric": "accuracy"}')
+        for batches, seconds in [(1, 0.5), (100, 60.5), (101, 61), (200, 119), (300, 121)]:
+            shown(json.dumps({"event": "batch", "epoch": 0, "batches": batches, "loss": 0.25, "seconds": seconds, "seeds": 1}))
+        shown('{"event": "evaluate", "nodes": 1000}')
+        for epoch in (1, 2):
+            shown(json.dumps({"event": "epoch", "record": {"epoch": epoch, "loss": 0.25, "valid_score": None, "seconds": 122.0}}))
+        shown.end()
+        return shown.stream.getvalue().splitlines()
+
+    assert lines() == [
+        "epoch 1/2  loss 0.2500  batch 100/900  60 s",
+        "epoch 1/2  loss 0.2500  batch 300/900  121 s",
+        "scoring 1,000 nodes",
+        "epoch 1/2  loss 0.2500  122.0 s",
+        "epoch 2/2  loss 0.2500  122.0 s",
+    ]
+    assert [json.loads(line)["event"] for line in lines(is_json=True)] == ["start", "batch", "batch", "evaluate", "epoch", "epoch"]
 
 
 def test_runs_in_memory_require_their_own_dataset(tmp_path):

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::{Arg, ArgMatches, Command};
 use graphmill_core::table::{self, Entry};
 use graphmill_data::{
-    dataset::Work,
+    dataset::{Work, import},
     generate::{FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed_to},
     stats, typed,
 };
@@ -150,7 +150,8 @@ fn with_attribute_options(command: Command, d: &GenerateOptions) -> Command {
             "split",
             "A,B,C",
             format!("Train, valid and test fractions [default: {},{},{}]", d.train, d.valid, d.test),
-            "Lower the first for sparse labels, such as --split 0.01,0.1,0.89. The sum is at most 1",
+            "Lower the first for sparse labels, such as --split 0.01,0.1,0.89, or as percentages \
+             1,10,89. The sum is at most 1, or 100",
         ))
         .arg(args::option(
             "train-communities",
@@ -234,7 +235,7 @@ fn options(matches: &ArgMatches) -> Result<GenerateOptions, Error> {
         o.initiator = [[a, b], [c, d]];
     }
     if let Some([train, valid, test]) = list::<3>(matches, "split")? {
-        (o.train, o.valid, o.test) = (train, valid, test);
+        [o.train, o.valid, o.test] = import::fractions([train, valid, test]);
     }
     Ok(o)
 }

@@ -123,9 +123,9 @@ fn with_node_options(command: Command) -> Command {
             "RULE",
             "Train, valid and test nodes [default: the source's split]",
             "given takes the source's first split, given:K its split number K, from 0; planetoid:TRAIN,VALID \
-             draws nodes per class; random:A,B,C draws fractions of the labelled nodes; \
-             graphs:TRAIN/VALID/TEST assigns whole graphs, such as graphs:1,2/3/4. Another example: --split \
-             random:0.6,0.2,0.2",
+             draws nodes per class; random:A,B,C draws fractions of the labelled nodes, or percentages as \
+             in random:60,20,20; graphs:TRAIN/VALID/TEST assigns whole graphs, such as graphs:1,2/3/4. \
+             Another example: --split random:0.6,0.2,0.2",
         ))
         .arg(args::option(
             "split-seed",

@@ -24,6 +24,15 @@ impl Alarm {
     pub(super) fn new(shown: Box<dyn Observer>, prints_notes: bool) -> Self {
         Self { shown, prints_notes, alarm: LossAlarm::default() }
     }
+
+    /// Shows a warning, also without progress.
+    fn warn(&mut self, warning: Option<String>) {
+        match warning.map(|warning| format!("warning: {warning}")) {
+            Some(warning) if self.prints_notes => self.shown.note(&warning),
+            Some(warning) => output::note(&warning),
+            None => {}
+        }
+    }
 }
 
 /// Observer that shows nothing.
@@ -49,7 +58,10 @@ impl Observer for Alarm {
     }
 
     fn batch(&mut self, progress: &Progress) -> Result<()> {
-        self.shown.batch(progress)
+        self.shown.batch(progress)?;
+        let warning = self.alarm.see_batch(progress);
+        self.warn(warning);
+        Ok(())
     }
 
     fn evaluate(&mut self, nodes: usize) {
@@ -58,12 +70,8 @@ impl Observer for Alarm {
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
         self.shown.epoch(record)?;
-        match self.alarm.see(record).map(|warning| format!("warning: {warning}")) {
-            Some(warning) if self.prints_notes => self.shown.note(&warning),
-            // without progress, a warning is still shown
-            Some(warning) => output::note(&warning),
-            None => {}
-        }
+        let warning = self.alarm.see(record);
+        self.warn(warning);
         Ok(())
     }
 

@@ -159,11 +159,7 @@ impl Observer for Bar {
     }
 
     fn evaluate(&mut self, rows: usize) {
-        let what = match self.start.as_ref().map_or("nodes", |start| start.seeds_are) {
-            "walks" => "edges",
-            what => what,
-        };
-        self.show(&[format!("scoring {} {what}", count(rows as u64))]);
+        self.show(&[self.lines.of_scoring(rows)]);
     }
 
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
@@ -225,6 +221,13 @@ mod tests {
     use graphmill_engine::timeline::Busy;
 
     use super::*;
+
+    #[test]
+    fn control_characters_of_names_are_shown_not_sent() {
+        let bar = ProgressBar::hidden();
+        Preparing(bar.clone()).stage("sorting a\u{1b}[2J.csv", None, Unit::Rows);
+        assert_eq!(bar.prefix(), "sorting a\\u{1b}[2J.csv");
+    }
 
     #[test]
     fn parts_that_do_not_fit_are_left_out() {

@@ -5,21 +5,25 @@ use std::{io::Write, sync::Arc};
 use graphmill_core::progress::{Progress as Work, Unit};
 use graphmill_engine::{
     Error, Result,
-    observer::{Observer, Start},
+    observer::{Observer, Progress, Start},
     record::{EpochRecord, Summary},
 };
 use serde_json::{Value, json};
 
+use super::lines::BatchTimes;
+
 /// Observer that prints the events `stage` (work before the first epoch that takes more than a
-/// second), `start`, `epoch`, `note` and `end`. The object of an epoch is its record in
-/// `metrics.jsonl` with the key `event` beside.
+/// second), `start`, `batch` (in long epochs, once a minute), `evaluate` (scoring starts), `epoch`,
+/// `note` and `end`. The object of an epoch is its record in `metrics.jsonl` with the key `event`
+/// beside.
 pub(super) struct Json<W> {
     out: W,
+    batches: BatchTimes,
 }
 
 impl<W: Write> Json<W> {
     pub(super) fn new(out: W) -> Self {
-        Self { out }
+        Self { out, batches: BatchTimes::default() }
     }
 
     /// Prints an event. A closed pipe is no reason to end a run.
@@ -62,7 +66,23 @@ impl<W: Write + Send> Observer for Json<W> {
         Ok(())
     }
 
+    fn batch(&mut self, progress: &Progress) -> Result<()> {
+        if self.batches.is_due(progress) {
+            let Progress { epoch, batches, seeds, loss, seconds } = *progress;
+            let fields = json!({
+                "epoch": epoch + 1, "batches": batches, "seeds": seeds, "loss": loss, "seconds": seconds,
+            });
+            self.print("batch", fields);
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, rows: usize) {
+        self.print("evaluate", json!({ "rows": rows }));
+    }
+
     fn epoch(&mut self, record: &EpochRecord) -> Result<()> {
+        self.batches = BatchTimes::default();
         self.print("epoch", serde_json::to_value(record).unwrap_or(Value::Null));
         Ok(())
     }
@@ -87,12 +107,21 @@ mod tests {
         let mut text = Vec::new();
         let mut json = Json::new(&mut text);
         json.note("a \"note\"");
+        for (batches, seconds) in [(1, 30.0), (2, 60.0), (3, 61.0)] {
+            let progress = Progress { epoch: 2, batches, seeds: 10 * batches, loss: 0.5, seconds };
+            json.batch(&progress).unwrap();
+        }
+        json.evaluate(1000);
         json.epoch(&EpochRecord { epoch: 3, loss: 0.5, ..Default::default() }).unwrap();
         json.end(Err(&Error::usage("stopped"))).unwrap();
         let text = String::from_utf8(text).unwrap();
         let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(events[0], json!({ "event": "note", "message": "a \"note\"" }));
-        assert_eq!((&events[1]["event"], &events[1]["epoch"]), (&json!("epoch"), &json!(3)));
-        assert_eq!(events[2]["error"], "stopped");
+        let batch =
+            json!({ "event": "batch", "epoch": 3, "batches": 2, "seeds": 20, "loss": 0.5, "seconds": 60.0 });
+        assert_eq!(events[1], batch);
+        assert_eq!(events[2], json!({ "event": "evaluate", "rows": 1000 }));
+        assert_eq!((&events[3]["event"], &events[3]["epoch"]), (&json!("epoch"), &json!(3)));
+        assert_eq!((&events[4]["error"], events.len()), (&json!("stopped"), 5));
     }
 }

@@ -23,7 +23,8 @@ pub(crate) enum Form {
     Auto,
     /// A bar that is redrawn, and a line for each epoch.
     Bar,
-    /// A line for each epoch, at most one a minute; for log files.
+    /// A line for each epoch, at most one a minute, and one a minute within long epochs; for log
+    /// files.
     Plain,
     /// Every event as one JSON object on a line; for programs.
     Json,
@@ -37,8 +38,9 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
         "progress",
         "FORM",
         "Form of the progress: auto, bar, plain, json or none",
-        "auto is bar on a terminal and plain elsewhere; plain prints at most one epoch a minute, json one \
-         object a line for each event, none nothing. GRAPHMILL_PROGRESS sets another default",
+        "auto is bar on a terminal and plain elsewhere; plain prints at most one epoch a minute, and one \
+         line a minute within a longer epoch; json prints one object a line for each event, none nothing. \
+         GRAPHMILL_PROGRESS sets another default, also of Python",
     );
     let quiet = args::flag("quiet", "Show no progress", "The same as --progress none");
     [

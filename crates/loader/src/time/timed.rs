@@ -12,6 +12,61 @@ use super::{
 use crate::typed::TypedOptions;
 
 /// Makes minibatches of which no edge and no node is newer than its seed.
+///
+/// ```
+/// use graphmill_core::{Graph, Result, typed::Schema};
+/// use graphmill_loader::{
+///     BatchKey,
+///     time::{
+///         TimeBatch, TimeOptions, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace, TimedGraph,
+///         TimedSampler,
+///     },
+/// };
+///
+/// /// Draws what was known `delay` before each seed.
+/// struct Delayed {
+///     sampler: TimeSampler,
+///     delay: i64,
+/// }
+///
+/// impl TimedSampler for Delayed {
+///     fn num_hops(&self) -> usize {
+///         self.sampler.num_hops()
+///     }
+///     fn is_random(&self) -> bool {
+///         self.sampler.is_random()
+///     }
+///     fn is_per_node(&self) -> bool {
+///         self.sampler.is_per_node()
+///     }
+///     fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
+///         self.sampler.follows(schema, hop, r)
+///     }
+///     fn sample(
+///         &self,
+///         request: &TimeRequest,
+///         workspace: &mut TimeWorkspace,
+///         mut seeds: TimeSeeds,
+///     ) -> Result<TimeBatch> {
+///         seeds.times.iter_mut().flatten().for_each(|time| *time -= self.delay);
+///         self.sampler.sample(request, workspace, seeds)
+///     }
+/// }
+///
+/// // node 0 has the in-neighbours 1, 2 and 3, from the times 10, 30 and 20 on
+/// let graph = Graph::new(vec![0, 3, 3, 3, 3].into(), vec![1, 2, 3].into())?;
+/// let timed = TimedGraph::of_one_type(graph, Some(vec![10, 30, 20].into()), None)?;
+/// let fanout = "-1".parse().expect("one hop");
+/// let options = TimeOptions::default();
+/// let sampler = TimeSampler::new(timed.schema(), &fanout, options).expect("valid options");
+/// let delayed = Delayed { sampler, delay: 15 };
+/// let request = TimeRequest::new(&timed, BatchKey { seed: 1, epoch: 0, batch: 0 });
+/// let seeds = TimeSeeds::of_nodes(0, vec![0], vec![30]);
+/// let batch = delayed.sample(&request, &mut TimeWorkspace::new(timed.schema()), seeds)?;
+/// // the edge of time 20 is not yet known at 15
+/// assert_eq!(batch.sampled.input_nodes, [[0, 1]]);
+/// # Ok::<(), graphmill_core::Error>(())
+/// ```
 pub trait TimedSampler: Send + Sync {
     /// Number of hops from the seeds.
     fn num_hops(&self) -> usize;

@@ -62,8 +62,12 @@ def edges_of_scipy(matrix: Any) -> tuple[np.ndarray, np.ndarray | None, int]:
     return np.stack([entries.row, entries.col]), None if ones else entries.data.astype(np.float32), matrix.shape[0]
 
 
+#: Devices of DLPack whose memory the processor reads: its own, and pinned for CUDA and ROCm
+HOST_DEVICES = (1, 3, 11)
+
+
 def array_of(value: Any, name: str) -> np.ndarray:
-    """Converts a tensor, an array or a sequence to an array.
+    """Converts a tensor, an array, an object with DLPack's interface or a sequence to an array.
 
     Contiguous tensors and arrays in the processor's memory are not copied.
     """
@@ -74,6 +78,12 @@ def array_of(value: Any, name: str) -> np.ndarray:
         if value.layout != sys.modules["torch"].strided:
             raise TypeError(f"{name}: expected a dense tensor, not {value.layout}")
         value = value.contiguous().numpy()
+    elif hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+        # arrays of JAX, CuPy and others
+        if int(value.__dlpack_device__()[0]) not in HOST_DEVICES:
+            raise ValueError(f"{name}: expected an array in the processor's memory, not a {type(value).__name__} on a device; copy it to the host")
+        if not hasattr(value, "__array__"):
+            value = np.from_dlpack(value)
     if is_scipy(value):
         remedy = "pass its toarray()"
         if name == "edge_index":

@@ -229,6 +229,7 @@ class Dataset:
         y: NDArray[Any] | None,
         classes: int | None,
         parts: list[NDArray[Any]],
+        rule: tuple[str, int] | None,
         weight: NDArray[np.float32] | None,
         undirected: bool,
         metric: str | None,

@@ -1,14 +1,20 @@
-"""Graphs of NetworkX, PyTorch Geometric and DGL as datasets. Their packages are imported by their users only."""
+"""Graphs of NetworkX, PyTorch Geometric and DGL as datasets, and datasets as graphs of these and SciPy.
+
+Their packages are imported only when they are needed.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 
-from ._frameworks import array_of
+from ._frameworks import array_of, find
 from .typed import TypedDataset, targets_of
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
 
 #: attributes that are read from PyTorch Geometric's stores of nodes and of edges
 PYG_NODES = ("x", "y", "time", "num_nodes", "train_mask", "val_mask", "test_mask")
@@ -64,6 +70,108 @@ def _text(name: Any, which: str) -> str:
 
 def _key(node: Any) -> Any:
     return node if isinstance(node, (int, str)) and not isinstance(node, bool) else str(node)
+
+
+#: arrays of a dataset that become attributes of the nodes in NetworkX
+NODE_ATTRIBUTES = ("x", "y", *PARTS)
+
+
+def to_networkx(data: Dataset, node_attrs: Sequence[str], to_undirected: bool) -> Any:
+    """Graph of NetworkX of a dataset."""
+    networkx = _needed("to_networkx", "networkx")
+    names = np.arange(data.num_nodes) if data.keys is None else data.keys
+    names = names.tolist()
+    columns = {}
+    for name in [node_attrs] if isinstance(node_attrs, str) else node_attrs:
+        if name not in NODE_ATTRIBUTES:
+            raise ValueError(f"node_attrs: no array '{name}'; choose from {', '.join(NODE_ATTRIBUTES)}")
+        column = getattr(data, name)
+        if column is None:
+            raise ValueError(f"node_attrs: the dataset {data.name} has no '{name}'; leave it out")
+        columns[name] = column.tolist()
+    ends, weight = data.edge_index, data.edge_weight
+    if to_undirected:
+        ends = np.sort(ends, axis=0)
+    pairs, first, place = np.unique(ends[0] * data.num_nodes + ends[1], return_index=True, return_inverse=True)
+    has_parallel = len(pairs) < ends.shape[1]
+    if to_undirected:
+        if weight is not None:
+            for e in np.flatnonzero(weight[first][place.reshape(-1)] != weight)[:1]:
+                u, v = (names[end] for end in ends[:, e])
+                raise ValueError(f"to_undirected: the edges between {u!r} and {v!r} have several weights; convert without it")
+            weight = weight[first]
+        ends, graph = ends[:, first], networkx.Graph()
+    else:
+        graph = networkx.MultiDiGraph() if has_parallel else networkx.DiGraph()
+    graph.graph["name"] = data.name
+    graph.add_nodes_from((node, {name: column[v] for name, column in columns.items()}) for v, node in enumerate(names))
+    sources, targets = ([names[v] for v in end.tolist()] for end in ends)
+    if weight is None:
+        graph.add_edges_from(zip(sources, targets))
+    else:
+        graph.add_weighted_edges_from(zip(sources, targets, weight.tolist()))
+    return graph
+
+
+def to_scipy(data: Dataset) -> Any:
+    """Adjacency matrix of SciPy of a dataset."""
+    sparse = _needed("to_scipy", "scipy.sparse")
+    weight = data.edge_weight
+    values = np.ones(data.num_edges, np.float32) if weight is None else np.array(weight)
+    # SciPy's indices are signed, and of 32 bits if they suffice, as some of its solvers demand
+    index = np.int32 if max(data.num_nodes, data.num_edges) < 2**31 else np.int64
+    columns = (values, data.indices.astype(index), data.indptr.astype(index))
+    return sparse.csc_array(columns, shape=(data.num_nodes, data.num_nodes))
+
+
+def to_dgl(data: Dataset) -> Any:
+    """DGL graph of a dataset."""
+    torch, dgl = _needed("to_dgl", "torch"), _needed("to_dgl", "dgl")
+    graph = dgl.graph(tuple(torch.from_numpy(np.array(end)) for end in data.edge_index), num_nodes=data.num_nodes)
+    columns = {"feat": data.x, "label": labels_of(data.y), **{mask: getattr(data, mask) for mask in PARTS}}
+    for name, column in columns.items():
+        if column is not None:
+            graph.ndata[name] = tensor_of(torch, column)
+    if data.edge_weight is not None:
+        graph.edata["weight"] = tensor_of(torch, data.edge_weight)
+    return graph
+
+
+def typed_to_dgl(data: TypedDataset) -> Any:
+    """Heterogeneous DGL graph of a dataset of several types."""
+    torch, dgl = _needed("to_dgl", "torch"), _needed("to_dgl", "dgl")
+    ends = {kind: tuple(torch.from_numpy(np.array(end)) for end in data.edges(kind).edge_index) for kind in data.edge_types}
+    graph = dgl.heterograph(ends, num_nodes_dict={kind: data.nodes(kind).num_nodes for kind in data.node_types})
+    columns = {"x": "feat", "weight": "weight", "time": "time"}
+    stores = [(data.nodes(kind), graph.nodes[kind].data) for kind in data.node_types]
+    for store, frame in stores + [(data.edges(kind), graph.edges[kind].data) for kind in data.edge_types]:
+        for name, theirs in columns.items():
+            if getattr(store, name, None) is not None:
+                frame[theirs] = tensor_of(torch, getattr(store, name))
+    for kind, targets in data._targets():
+        for name, values in targets.items():
+            graph.nodes[kind].data["label" if name == "y" else name] = torch.from_numpy(values)
+    return graph
+
+
+def _needed(method: str, module: str) -> Any:
+    found, package = find(module), module.split(".")[0]
+    if found is None:
+        raise ImportError(f"{method}() needs {package}; install it with pip install {package}")
+    return found
+
+
+def tensor_of(torch: Any, array: np.ndarray) -> Any:
+    """Tensor over the memory of an array, which may be read-only."""
+    with warnings.catch_warnings():
+        # torch warns about tensors over read-only memory; the docstrings do, too
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
+
+
+def labels_of(y: np.ndarray | None) -> np.ndarray | None:
+    """Labels as the losses of torch take them: several per node are floats."""
+    return y.astype(np.float32) if y is not None and y.ndim == 2 else y
 
 
 def is_hetero(data: Any) -> bool:

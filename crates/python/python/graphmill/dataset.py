@@ -300,6 +300,8 @@ class Dataset(Stores):
         train_mask: Any = None,
         val_mask: Any = None,
         test_mask: Any = None,
+        split: str | None = None,
+        split_seed: int = 0,
         edge_weight: Any = None,
         undirected: bool = False,
         layout: str | None = None,
@@ -330,6 +332,10 @@ class Dataset(Stores):
                 float32; NaN if unknown. A node of a part of the split has at least one of its values.
             num_classes: Number of classes ``C``. Default: one more than the largest class.
             train_mask, val_mask, test_mask: Masks (``V``) or ids; they must not overlap.
+            split: Rule that draws the split of the nodes with a class or a value, instead of masks:
+                ``"random:60,20,20"`` (percentages or fractions) or ``"planetoid:20,30"`` (training
+                and validation nodes of every class; all others test).
+            split_seed: Seed of the rule.
             edge_weight: Weights of the edges (``E``), at least 0.
             undirected: Stores every edge in both directions, without duplicates and self-loops.
             metric: Metric of the scores: "accuracy", "f1-micro", "f1-macro", "roc-auc" or
@@ -340,7 +346,20 @@ class Dataset(Stores):
             TypeError: An array has a wrong type.
             ValueError: Arrays disagree in length, an id is out of range, features are not finite,
                 or parts of the split overlap.
+
+        Example:
+            >>> import graphmill
+            >>> ring = [[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]
+            >>> data = graphmill.Dataset.from_arrays(ring, y=[0, 1, 0, 1, 0], split="random:60,20,20")
+            >>> len(data.train), len(data.valid), len(data.test)
+            (3, 1, 1)
         """
+        masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+        if split is not None:
+            if given := [name for name, mask in masks.items() if mask is not None]:
+                raise ValueError(f"split {split!r}: {given[0]} is the split already; leave out one of them")
+            if y is None and values is None:
+                raise ValueError(f"split {split!r}: it divides the nodes with a class or a value; give y or values, or masks")
         if (edge_index is None) == (indptr is None or indices is None):
             raise ValueError("give either edge_index, or indptr and indices")
         if edge_index is None and layout not in ("csc", "csr"):
@@ -401,12 +420,13 @@ class Dataset(Stores):
                 raise ValueError(f"edge_weight: expected shape ({len(dst)},), not {weight.shape}")
         parts = [
             np.zeros(0, np.int64) if part is None else input_nodes_of(part, num_nodes)[0]
-            for part in (train_mask, val_mask, test_mask)
+            for part in masks.values()
         ]
+        rule = None if split is None else (split, split_seed)
         return cls._of(
             _graphmill.Dataset.from_arrays(
                 name, int(num_nodes), src=src, dst=dst, columns=columns, x=x, y=y, classes=num_classes, parts=parts,
-                weight=weight, undirected=undirected, metric=metric,
+                rule=rule, weight=weight, undirected=undirected, metric=metric,
             )
         )  # fmt: skip
 
@@ -441,15 +461,11 @@ class Dataset(Stores):
             raise ImportError("to_pyg() needs torch and torch_geometric; install them with pip")
 
         def tensor(array: np.ndarray | None) -> Any:
-            with warnings.catch_warnings():
-                # torch warns about tensors over read-only memory; the docstring does, too
-                warnings.simplefilter("ignore", UserWarning)
-                return None if array is None else torch.from_numpy(array)
+            return None if array is None else convert.tensor_of(torch, array)
 
-        y = self.y
         return pyg.Data(
             x=tensor(self.x),
-            y=tensor(y.astype(np.float32) if y is not None and y.ndim == 2 else y),
+            y=tensor(convert.labels_of(self.y)),
             edge_index=tensor(self.edge_index),
             edge_weight=tensor(self.edge_weight),
             train_mask=tensor(self.train_mask),
@@ -457,6 +473,46 @@ class Dataset(Stores):
             test_mask=tensor(self.test_mask),
             num_nodes=self.num_nodes,
         )
+
+    def to_networkx(self, *, node_attrs: Sequence[str] = (), to_undirected: bool = False) -> Any:
+        """Converts the graph to a ``DiGraph`` of NetworkX, with weights as the attribute ``weight``.
+
+        Nodes are named by ``keys``, or by their ids. Parallel edges make it a ``MultiDiGraph``.
+
+        Args:
+            node_attrs: Arrays that become attributes of the nodes: ``"x"``, ``"y"``,
+                ``"train_mask"``, ``"val_mask"`` and ``"test_mask"``.
+            to_undirected: Returns a ``Graph``, in which the edges between two nodes are one.
+
+        Raises:
+            ImportError: NetworkX is not installed.
+            ValueError: An attribute is unknown or absent, or with ``to_undirected`` the edges between
+                two nodes have several weights.
+        """
+        return convert.to_networkx(self, node_attrs, to_undirected)
+
+    def to_scipy(self) -> Any:
+        """Converts the graph to a sparse adjacency matrix of SciPy (``csc_array``, ``V x V``).
+
+        ``A[i, j]`` is an edge from ``i`` to ``j``, as in :meth:`from_scipy`: its weight, or 1. Parallel
+        edges are separate entries, which SciPy adds.
+
+        Raises:
+            ImportError: SciPy is not installed.
+        """
+        return convert.to_scipy(self)
+
+    def to_dgl(self) -> Any:
+        """Converts the dataset to a ``dgl.DGLGraph``, which :meth:`from_dgl` reads.
+
+        ``ndata`` holds ``feat``, ``label``, ``train_mask``, ``val_mask`` and ``test_mask``, and
+        ``edata`` the ``weight`` of edges that have weights. Dense float32 ``feat`` shares the memory of
+        the dataset: do not write to it.
+
+        Raises:
+            ImportError: DGL or torch is not installed.
+        """
+        return convert.to_dgl(self)
 
     def save(self, path: str | os.PathLike[str], *, replace: bool = False, format: int = 1) -> None:
         """Writes the dataset as a directory, which appears whole or not at all.

@@ -1,18 +1,42 @@
-"""Progress: one line in terminals, rewritten in place, and bars of tqdm in notebooks."""
+"""Progress: one line in terminals, rewritten in place, bars of tqdm in notebooks, and plain lines in log files."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
+import time
 from typing import Any, Callable, Iterator, TextIO
 
 from ._frameworks import find
 
 
-def is_shown(progress: bool | None, stream: TextIO) -> bool:
-    """Returns ``progress``, or by default true on a terminal or in a notebook."""
-    return bool(progress) if progress is not None else stream.isatty() or is_notebook()
+#: Forms of the progress, and the environment variable that chooses one, also for the command line
+FORMS = ("auto", "bar", "plain", "json", "none")
+VARIABLE = "GRAPHMILL_PROGRESS"
+#: Seconds between two plain lines
+INTERVAL = 60.0
+
+
+def form_of(progress: bool | None, stream: TextIO) -> str:
+    """Form of the progress: ``bar``, ``plain``, ``json`` or ``none``.
+
+    ``True`` takes a form that the stream can show, ``False`` none, and ``None`` the environment's, by
+    default a bar on a terminal or in a notebook.
+
+    Raises:
+        ValueError: The environment names an unknown form.
+    """
+    form = os.environ.get(VARIABLE) or "auto"
+    if form not in FORMS:
+        raise ValueError(f"{VARIABLE}={form}: no such form; set it to auto, bar, plain, json or none")
+    has_bar = stream.isatty() or is_notebook()
+    if progress is False or progress is None and form == "none":
+        return "none"
+    if form in ("plain", "json"):
+        return form
+    return "bar" if has_bar else "plain" if progress else "none"
 
 
 def is_notebook() -> bool:
@@ -24,11 +48,16 @@ def is_notebook() -> bool:
 def watch(progress: bool | None) -> Iterator[Callable[[str], None] | None]:
     """Yields a function that shows progress messages (JSON), or ``None`` to show nothing."""
     stream = sys.stderr
-    if not is_shown(progress, stream):
+    form = form_of(progress, stream)
+    if form == "none":
         yield None
         return
-    tqdm = find("tqdm.auto") if is_notebook() else None
-    line = Line(stream) if tqdm is None else Bars(tqdm.tqdm)
+    line: Line | Bars | Lines
+    if form == "bar":
+        tqdm = find("tqdm.auto") if is_notebook() else None
+        line = Line(stream) if tqdm is None else Bars(tqdm.tqdm)
+    else:
+        line = Lines(stream, is_json=form == "json")
     try:
         yield line
     finally:
@@ -136,6 +165,73 @@ class Line:
             self.write("")
             print("\r", end="", file=self.stream, flush=True)
             self.width = 0
+
+
+class Lines:
+    """Prints progress messages as lines for log files: notes, stages, and about one epoch a minute.
+
+    These are the first and the last epoch, those that end a minute or more after the last one printed,
+    and once a minute the batches within a longer epoch.
+
+    Args:
+        stream: File to print to.
+        is_json: Prints the messages themselves, of all epochs, as JSON.
+    """
+
+    def __init__(self, stream: TextIO, is_json: bool = False):
+        self.stream, self.is_json = stream, is_json
+        self.start: dict[str, Any] = {}
+        #: Time of the last line of an epoch, and the line of the last epoch if it was not printed
+        self.printed: float | None = None
+        self.held_back: str | None = None
+        #: Seconds of the epoch at which a line about its batches is due
+        self.due = INTERVAL
+
+    def __call__(self, message: str) -> None:
+        event = json.loads(message)
+        kind = event.pop("event")
+        is_due = kind == "batch" and event["seconds"] >= self.due
+        if is_due:
+            self.due = event["seconds"] + INTERVAL
+        if kind == "epoch":
+            self.due = INTERVAL
+        if self.is_json:
+            if is_due or kind not in ("batch", "done"):
+                self.print(message)
+        elif kind == "note":
+            self.print(event["message"])
+        elif kind == "start":
+            self.start = event
+        elif kind == "stage":
+            self.print(event["what"])
+        elif is_due:
+            self.flush()
+            self.print(
+                f"epoch {event['epoch'] + 1}/{self.start['epochs']}  loss {event['loss']:.4f}  "
+                f"batch {event['batches']}/{self.start['batches']}  {event['seconds']:.0f} s"
+            )
+        elif kind == "evaluate" and self.due > INTERVAL:
+            self.print(f"scoring {event['nodes']:,} nodes")
+        elif kind == "epoch":
+            self.held_back = epoch_text(event["record"], self.start)
+            now = time.monotonic()
+            if self.printed is None or now - self.printed >= INTERVAL:
+                self.printed = now
+                self.flush()
+
+    def print(self, text: str) -> None:
+        """Prints a line."""
+        print(text, file=self.stream, flush=True)
+
+    def flush(self) -> None:
+        """Prints the line of the last epoch if it was not printed."""
+        if self.held_back is not None:
+            self.print(self.held_back)
+            self.held_back = None
+
+    def end(self) -> None:
+        """Prints the last epoch."""
+        self.flush()
 
 
 def bar(done: int, total: int, width: int = 20) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Sequence, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, overload
 
 import numpy as np
 
@@ -28,6 +29,32 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = ("random", "degree", "presc:1", "optimal")
 
 
+@overload
+def train(
+    dataset: DatasetLike | None = ...,
+    *,
+    out: str | os.PathLike[str] | None = ...,
+    resume: bool = ...,
+    repeat: None = ...,
+    progress: bool | None = ...,
+    callback: Callable[[Record], Any] | None = ...,
+    **options: Unpack[TrainOptions],
+) -> Run: ...
+
+
+@overload
+def train(
+    dataset: DatasetLike | None = ...,
+    *,
+    out: str | os.PathLike[str] | None = ...,
+    resume: bool = ...,
+    repeat: int,
+    progress: bool | None = ...,
+    callback: Callable[[Record], Any] | None = ...,
+    **options: Unpack[TrainOptions],
+) -> Runs: ...
+
+
 def train(
     dataset: DatasetLike | None = None,
     *,
@@ -37,7 +64,7 @@ def train(
     progress: bool | None = None,
     callback: Callable[[Record], Any] | None = None,
     **options: Unpack[TrainOptions],
-) -> Run:
+) -> Run | Runs:
     """Trains and evaluates a model in Rust, and saves it if ``out`` is given.
 
     Ctrl-C stops after the current batch, writes a checkpoint and raises ``KeyboardInterrupt``;
@@ -56,7 +83,9 @@ def train(
         repeat: Trains so many runs, from 1 to 1000, with the seeds from ``seed`` on. The run of seed
             S is written to ``seed-S`` in ``out``, and the spread of the scores to ``repeat.json``.
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook, there as a bar
-            of tqdm if it is installed.
+            of tqdm if it is installed, or as the environment variable ``GRAPHMILL_PROGRESS`` says
+            (``auto``, ``bar``, ``plain``, ``json`` or ``none``). ``True`` without a terminal prints
+            lines for a log file, about one a minute.
         callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
             ``seconds``, ...; with ``repeat`` also ``seed``). An exception that it raises ends the
             run.
@@ -67,15 +96,14 @@ def train(
 
     Returns:
         A :class:`Run`, with its records and its model; with ``repeat`` a :class:`Runs`, a list of
-        them with the mean and the standard deviation of their scores (type checkers need
-        ``typing.cast(graphmill.Runs, ...)``).
+        them with the mean and the standard deviation of their scores.
 
     Raises:
         TypeError: An option is unknown.
         ValueError: A value is out of range, or the dataset cannot be trained on.
         OSError: A file cannot be read or written.
         RuntimeError: The loss is not finite. A loss that explodes before is a ``UserWarning``.
-        KeyboardInterrupt: Ctrl-C was pressed.
+        KeyboardInterrupt: Ctrl-C was pressed. The message says how to continue the run.
 
     Example:
         >>> import graphmill
@@ -105,14 +133,34 @@ def train(
         return Run._of(summary, out, given)
 
     if repeat is None:
-        return one(path, resume, None, {**options})
+        with remedy_of(path):
+            return one(path, resume, None, {**options})
     like, plan = _graphmill.repeat_plan(options_of(options), repeat, path, resume)
     runs = []
-    for seed, directory, goes_on in plan:
-        from_first = None if goes_on else like
-        runs.append(one(directory, goes_on, from_first, {**options, "seed": seed}, seed=seed))
+    with remedy_of(path, has_several=True):
+        for seed, directory, goes_on in plan:
+            from_first = None if goes_on else like
+            runs.append(one(directory, goes_on, from_first, {**options, "seed": seed}, seed=seed))
     records = [(seed, run.path, json.dumps(run.to_dict())) for (seed, *_), run in zip(plan, runs)]
-    return cast(Run, Runs(runs, record_of(_graphmill.repeated(records, path)), path))
+    return Runs(runs, record_of(_graphmill.repeated(records, path)), path)
+
+
+@contextlib.contextmanager
+def remedy_of(out: str | None, has_several: bool = False) -> Iterator[None]:
+    """Adds to the message of an interrupted run how to continue it."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        message = str(error)
+        if not message:
+            raise
+        if out is None:
+            fix = "nothing is saved without out=; pass a run directory to continue an interrupted run"
+        elif has_several or os.path.exists(os.path.join(out, "checkpoint")):
+            fix = f"continue with the same call and resume=True, out={out!r}"
+        else:
+            fix = "no checkpoint is written; start again with the same call"
+        raise KeyboardInterrupt(f"{message}; {fix}") from None
 
 
 def _train(

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from types import SimpleNamespace
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -309,15 +309,9 @@ class TypedDataset(Stores):
             for name in ("x", "time"):
                 if getattr(columns, name) is not None:
                     store[name] = tensor(getattr(columns, name))
-        for name in reversed(self.tasks):
-            task = self.task(name)
-            if task.on in self.node_types and task.seeds is None and task.y is not None:
-                store, y = data[task.on], np.array(task.y)
-                store["y"] = torch.from_numpy(y.astype(np.int64) if y.dtype == np.int32 else y)
-                for part, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
-                    chosen = np.zeros(len(y), bool)
-                    chosen[getattr(task, part)] = True
-                    store[mask] = torch.from_numpy(chosen)
+        for kind, targets in self._targets():
+            for name, values in targets.items():
+                data[kind][name] = torch.from_numpy(values)
         for kind in self.edge_types:
             columns, store = self.edges(kind), data[kind]
             store["edge_index"] = torch.from_numpy(columns.edge_index)
@@ -325,6 +319,32 @@ class TypedDataset(Stores):
                 if getattr(columns, name) is not None:
                     store[theirs] = tensor(getattr(columns, name))
         return data
+
+    def to_dgl(self) -> Any:
+        """Converts the dataset to a heterogeneous ``dgl.DGLGraph``, which :meth:`Dataset.from_dgl` reads.
+
+        Nodes have ``feat`` and ``time``, and edges ``feat``, ``weight`` and ``time``, which share the
+        memory of the dataset: do not write to them. The targets of the first task on a node type
+        become its ``label`` and masks.
+
+        Raises:
+            ImportError: DGL or torch is not installed.
+        """
+        from .convert import typed_to_dgl
+
+        return typed_to_dgl(self)
+
+    def _targets(self) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        """Node types with the targets and masks of a task, by the names of PyTorch Geometric; the first task of a type is last."""
+        for name in reversed(self.tasks):
+            task = self.task(name)
+            if task.on in self.node_types and task.seeds is None and task.y is not None:
+                y = np.array(task.y)
+                found = {"y": y.astype(np.int64) if y.dtype == np.int32 else y}
+                for part, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+                    found[mask] = np.zeros(len(y), bool)
+                    found[mask][getattr(task, part)] = True
+                yield task.on, found
 
     def __getstate__(self) -> dict[str, Any]:
         if self.path is not None:

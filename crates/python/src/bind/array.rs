@@ -151,7 +151,9 @@ pub(super) fn table(name: &str, given: &Bound<'_, PyAny>) -> PyResult<Table> {
     // SAFETY: the object is an array, whose pointer is valid while it lives.
     let start = unsafe { (*array.as_array_ptr()).fields.data }.cast::<u8>().cast_const();
     // SAFETY: the array is contiguous and has that shape; a reference to it keeps its memory in
-    // place (NumPy refuses to resize a referenced array).
+    // place, because NumPy refuses to resize a referenced array. The one exception is
+    // `resize(refcheck=False)`, whose documentation makes the caller responsible for other
+    // references; the Python tutorial warns of it.
     let rows = unsafe { Rows::new(start, row_bytes, rows, Arc::new(given.clone().unbind())) };
     Ok(Table { rows, descr: descr.unbind(), shape: shape.to_vec() })
 }

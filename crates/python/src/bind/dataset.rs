@@ -18,6 +18,7 @@ use graphmill_core::{
 };
 use graphmill_data::{
     self as data,
+    dataset::import,
     typed::{self, Verify},
 };
 use graphmill_loader::feature::Host;
@@ -67,10 +68,10 @@ impl Dataset {
     }
 
     /// Creates a dataset of arrays: edges `src[e]` to `dst[e]`, or compressed columns `(indptr,
-    /// indices)`.
+    /// indices)`. `rule` is a rule of the split and its seed, instead of `parts`.
     #[staticmethod]
     #[pyo3(signature = (
-        name, num_nodes, *, src, dst, columns, x, y, classes, parts, weight, undirected, metric
+        name, num_nodes, *, src, dst, columns, x, y, classes, parts, rule, weight, undirected, metric
     ))]
     #[allow(clippy::too_many_arguments, reason = "keyword arguments of one caller")]
     fn from_arrays(
@@ -84,6 +85,7 @@ impl Dataset {
         y: Option<&Bound<'_, PyAny>>,
         classes: Option<usize>,
         parts: [Bound<'_, PyAny>; 3],
+        rule: Option<(String, u64)>,
         weight: Option<&Bound<'_, PyArray1<f32>>>,
         undirected: bool,
         metric: Option<String>,
@@ -117,7 +119,7 @@ impl Dataset {
             ids.sort_unstable();
             Ok(ids.into())
         };
-        let data = data::Dataset {
+        let mut data = data::Dataset {
             name,
             graph,
             features: x.map(features_of).transpose()?.unwrap_or_default(),
@@ -127,6 +129,11 @@ impl Dataset {
             ..data::Dataset::default()
         };
         py.detach(|| data.validate()).map_err(error::graph)?;
+        if let Some((rule, seed)) = rule {
+            let drawn =
+                rule.parse::<import::SplitRule>().and_then(|rule| import::draw_split(&data, &rule, seed));
+            data.split = drawn.map_err(error::graph)?;
+        }
         Ok(Self::of(data, None, None))
     }
 

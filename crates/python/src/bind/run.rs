@@ -23,7 +23,10 @@ use graphmill_engine::{
 };
 use graphmill_report::Recorder;
 use numpy::{IntoPyArray, PyArray1};
-use pyo3::{exceptions::PyTypeError, prelude::*};
+use pyo3::{
+    exceptions::{PyKeyboardInterrupt, PyTypeError},
+    prelude::*,
+};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -73,6 +76,9 @@ impl Observer for MessageObserver {
     }
 
     fn batch(&mut self, progress: &Progress) -> Result<()> {
+        if let Some(warning) = self.alarm.see_batch(progress) {
+            self.send(json!({ "event": "warning", "message": warning }));
+        }
         if self.last.elapsed().as_millis() < 100 {
             return Ok(());
         }
@@ -217,8 +223,21 @@ pub(super) fn train(
         };
         on_threads(config.threads, train)?
     };
-    let summary = wait::run(py, work, report)?.map_err(error::engine)?;
+    let summary = match wait::run_to_end(py, work, report)? {
+        (summary, None) => summary.map_err(error::engine)?,
+        // the run's own error has its epoch and batch
+        (Err(stopped @ Error::Interrupted { .. }), Some(raised)) if is_signal(py, &raised) => {
+            return Err(error::engine(stopped));
+        }
+        (_, Some(raised)) => return Err(raised),
+    };
     serde_json::to_string(&summary).map_err(error::value)
+}
+
+/// Returns true for the `KeyboardInterrupt` that Python raises on Ctrl-C, which has no message.
+fn is_signal(py: Python<'_>, raised: &PyErr) -> bool {
+    let is_empty = || raised.value(py).str().is_ok_and(|text| text.is_empty().unwrap_or(false));
+    raised.is_instance_of::<PyKeyboardInterrupt>(py) && is_empty()
 }
 
 /// Scores every node by a hotness metric.

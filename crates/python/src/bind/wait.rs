@@ -44,6 +44,19 @@ pub(super) fn run<T: Send>(
     work: impl FnOnce(Arc<AtomicBool>, Sender<String>) -> T + Send,
     report: impl Fn(Python<'_>, &str) -> PyResult<()> + Send + Sync,
 ) -> PyResult<T> {
+    let (done, raised) = run_to_end(py, work, report)?;
+    raised.map_or(Ok(done), Err)
+}
+
+/// Runs `work` like [`run`], and returns its value also if an exception stopped it.
+///
+/// # Errors
+/// `work` panicked.
+pub(super) fn run_to_end<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(Arc<AtomicBool>, Sender<String>) -> T + Send,
+    report: impl Fn(Python<'_>, &str) -> PyResult<()> + Send + Sync,
+) -> PyResult<(T, Option<PyErr>)> {
     let (sender, messages) = channel();
     py.detach(move || {
         let stop = Arc::new(AtomicBool::new(false));
@@ -55,7 +68,7 @@ pub(super) fn run<T: Send>(
                 Some(refused) => error::graph(refused),
                 None => PyRuntimeError::new_err("internal error in graphmill; see the message above"),
             })?;
-            error.map_or(Ok(done), Err)
+            Ok((done, error))
         })
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! edges.txt     (or .gz) SNAP's layout: '# Nodes: N Edges: M', then 'from to' with a tab, ordered by 'to',
-//!               followed by the weight if edges have weights
+//!               followed by the weight if edges have weights; as .csv 'source,target' are the
+//!               names of the columns, and no comment precedes them
 //! features.npy  f4 or f2 [V, F], if the dataset has features
 //! feature_mean.npy feature_deviation.npy  f8 [F], the statistics of standardized features
 //! labels.npy    i4 [V] (-1 unknown) or u1 [V, C]
@@ -15,7 +16,8 @@
 
 use std::{io::Write, path::Path};
 
-use graphmill_core::{Error, Labels, NodeId, Result, features::FeatureData, symmetry::is_symmetric};
+use graphmill_core::{Error, Graph, Labels, NodeId, Result, features::FeatureData, symmetry::is_symmetric};
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{DEVIATION, ExportOptions, MEAN, lines, lines::Style, normalized, several_columns};
@@ -73,7 +75,13 @@ pub(super) fn write(dataset: &Dataset, dst: &Path, options: &ExportOptions) -> R
         let style =
             Style { separator, once, gzip: options.compress || dst.extension().is_some_and(|e| e == "gz") };
         lost.push("features, labels and split: this is the list of edges alone".into());
-        atomic::write(dst, |file| lines::write(file, &head(dataset, count, once), &dataset.graph, style))?;
+        let head = if separator == b',' {
+            lost.extend(unstated_nodes(&dataset.graph));
+            names(dataset).into()
+        } else {
+            head(dataset, count, once)
+        };
+        atomic::write(dst, |file| lines::write(file, &head, &dataset.graph, style))?;
         return Ok(lost);
     }
     lost.extend(normalized(dataset, "meta.json"));
@@ -138,6 +146,25 @@ fn write_parts(dataset: &Dataset, dir: &Path, options: &ExportOptions, count: u6
         ..Meta::default()
     };
     json(&dir.join("meta.json"), &meta)
+}
+
+/// Names of the columns of a CSV file. Comments would precede them, and most readers of CSV take
+/// the first line for the names.
+fn names(dataset: &Dataset) -> &'static str {
+    if dataset.graph.edge_weight().is_some() { "source,target,weight\n" } else { "source,target\n" }
+}
+
+/// Description of the nodes that a list without a number of nodes loses: those behind the last with
+/// an edge.
+fn unstated_nodes(graph: &Graph) -> Option<String> {
+    let nodes = graph.num_nodes();
+    let last = NodeId::try_from(nodes.checked_sub(1)?).ok()?;
+    let has_edge = !graph.in_neighbors(last).is_empty() || graph.indices().par_iter().any(|&u| u == last);
+    (!has_edge).then(|| {
+        format!(
+            "the number of nodes, {nodes}, as the last has no edge; import the list with --num-nodes {nodes}"
+        )
+    })
 }
 
 /// Comments at the beginning of the list.

@@ -48,8 +48,9 @@ use std::path::Path;
 pub use edges::Flavour;
 pub(super) use edges::meta::Meta;
 pub use normalize::NormalizationReport;
-pub use options::{ImportOptions, METRICS, Normalize, SplitRule, WeightColumn};
+pub use options::{ImportOptions, METRICS, Normalize, SplitRule, WeightColumn, fractions};
 pub use report::ImportReport;
+pub use steps::draw_split;
 
 use graphmill_core::{
     Features, Labels, Result, Split,

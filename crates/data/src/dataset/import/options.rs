@@ -214,7 +214,7 @@ pub enum SplitRule {
         /// Validation nodes per class.
         valid: usize,
     },
-    /// `random:A,B,C`: these fractions of the labelled nodes.
+    /// `random:A,B,C`: these fractions of the labelled nodes, which may be written as percentages.
     Random {
         /// Fraction of training nodes.
         train: f64,
@@ -228,6 +228,18 @@ pub enum SplitRule {
     Graphs(GraphParts),
 }
 
+/// Fractions of a split that is written in fractions, or in percentages: one of them exceeds 1.
+///
+/// ```
+/// use graphmill_data::dataset::import::fractions;
+///
+/// assert_eq!(fractions([60.0, 20.0, 20.0]), [0.6, 0.2, 0.2]);
+/// assert_eq!(fractions([0.5, 0.25, 0.25]), [0.5, 0.25, 0.25]);
+/// ```
+pub fn fractions(shares: [f64; 3]) -> [f64; 3] {
+    if shares.iter().any(|&share| share > 1.0) { shares.map(|share| share / 100.0) } else { shares }
+}
+
 impl FromStr for SplitRule {
     type Err = Error;
 
@@ -235,8 +247,8 @@ impl FromStr for SplitRule {
         let wrong = |why: &str| {
             Error::invalid(format!(
                 "split '{text}': {why}; write given, given:K, planetoid:TRAIN,VALID (nodes per class), \
-                 random:A,B,C (fractions that sum to at most 1) or graphs:TRAIN/VALID/TEST (names, with \
-                 commas between those of a part)"
+                 random:A,B,C (fractions that sum to at most 1, or percentages that sum to at most 100) or \
+                 graphs:TRAIN/VALID/TEST (names, with commas between those of a part)"
             ))
         };
         let (rule, values) = text.split_once(':').unwrap_or((text, ""));
@@ -255,12 +267,15 @@ impl FromStr for SplitRule {
             }
             ("random", [a, b, c]) => {
                 let part = |text: &str| match text.parse::<f64>() {
-                    Ok(x) if (0.0..=1.0).contains(&x) => Ok(x),
-                    _ => Err(wrong(&format!("'{text}' is not a fraction between 0 and 1"))),
+                    Ok(x) if (0.0..=100.0).contains(&x) => Ok(x),
+                    _ => Err(wrong(&format!("'{text}' is not a fraction from 0 to 1 or a percentage"))),
                 };
-                let (train, valid, test) = (part(a)?, part(b)?, part(c)?);
+                let [train, valid, test] = fractions([part(a)?, part(b)?, part(c)?]);
                 if train == 0.0 || train + valid + test > 1.0 + 1e-9 {
-                    return Err(wrong("the fractions must sum to at most 1 and the first be above 0"));
+                    return Err(wrong(
+                        "the fractions must sum to at most 1 (or 100 as percentages), and the first be above \
+                         0",
+                    ));
                 }
                 Ok(Self::Random { train, valid, test })
             }
@@ -311,6 +326,10 @@ mod tests {
         let random = SplitRule::Random { train: 0.5, valid: 0.25, test: 0.25 };
         assert_eq!(rule("random:0.5,0.25,0.25"), Ok(random.clone()));
         assert_eq!(rule(&random.to_string()), Ok(random));
+        let percentages = SplitRule::Random { train: 0.6, valid: 0.2, test: 0.2 };
+        assert_eq!(rule("random:60,20,20"), Ok(percentages.clone()), "as import tables takes it");
+        assert_eq!(rule("random:0.6,0.2,0.2"), Ok(percentages));
+        assert_eq!(rule("random:100,0,0"), Ok(SplitRule::Random { train: 1.0, valid: 0.0, test: 0.0 }));
         let graphs = rule("graphs:DE/ENGB/ES, FR").unwrap();
         assert_eq!(graphs.to_string(), "graphs:DE/ENGB/ES,FR");
         assert_eq!(rule("graphs:a//").unwrap().to_string(), "graphs:a//");
@@ -325,6 +344,9 @@ mod tests {
             "planetoid:20",
             "planetoid:0,5",
             "random:1,1,1",
+            "random:60,30,20",
+            "random:101,0,0",
+            "random:-60,20,20",
             "random:0,0.5,0.5",
             "random:nan,0,0",
             "random:0.5,0.5",

@@ -63,18 +63,8 @@ pub(super) fn finish(
     }
     let is_labelled = |v| dataset.labels.is_labelled(v) && unlabelled.binary_search(&v).is_err();
     let seed = options.split_seed;
-    match options.split.clone() {
-        Some(SplitRule::Planetoid { train, valid }) => {
-            dataset.split = at.locate(per_class(&dataset, train, valid, seed))?;
-        }
-        Some(SplitRule::Random { train, valid, test }) => {
-            let labelled = (0..dataset.num_nodes() as NodeId).filter(|&v| is_labelled(v)).collect();
-            dataset.split = at.locate(random(labelled, [train, valid, test], seed))?;
-        }
-        Some(SplitRule::Graphs(parts)) => {
-            dataset.split = at.locate(graphs::split(&dataset.graphs, is_labelled, &parts))?;
-        }
-        Some(SplitRule::Given(_)) | None => {}
+    if let Some(rule) = options.split.as_ref().filter(|rule| !matches!(rule, SplitRule::Given(_))) {
+        dataset.split = at.locate(drawn(&dataset, rule, seed, is_labelled))?;
     }
     if let Some(how) = &dataset.normalization {
         let how = how.name();
@@ -102,6 +92,34 @@ pub(super) fn finish(
         }
     };
     Ok(Imported { dataset, report })
+}
+
+/// Split of the labelled nodes of a dataset by a rule other than `given`, as an import draws it.
+///
+/// # Errors
+/// The rule takes the split of a source, or leaves no nodes to train on.
+pub fn draw_split(dataset: &Dataset, rule: &SplitRule, seed: u64) -> Result<Split> {
+    drawn(dataset, rule, seed, |v| dataset.labels.is_labelled(v))
+}
+
+fn drawn(
+    dataset: &Dataset,
+    rule: &SplitRule,
+    seed: u64,
+    is_labelled: impl Fn(NodeId) -> bool,
+) -> Result<Split> {
+    match rule {
+        SplitRule::Planetoid { train, valid } => per_class(dataset, *train, *valid, seed),
+        SplitRule::Random { train, valid, test } => {
+            let labelled = (0..dataset.num_nodes() as NodeId).filter(|&v| is_labelled(v)).collect();
+            random(labelled, [*train, *valid, *test], seed)
+        }
+        SplitRule::Graphs(parts) => graphs::split(&dataset.graphs, is_labelled, parts),
+        SplitRule::Given(_) => Err(Error::invalid(
+            "split given: the dataset comes from no source with splits; use planetoid:TRAIN,VALID or \
+             random:A,B,C",
+        )),
+    }
 }
 
 /// Checks that no node of the split is in `unlabelled`, the nodes whose sets of classes have no
@@ -395,6 +413,19 @@ mod tests {
                 .to_string()
                 .contains("no split")
         );
+    }
+
+    #[test]
+    fn splits_of_a_dataset_in_memory_are_those_of_an_import() {
+        for text in ["planetoid:1,1", "random:40,20,40", "random:0.4,0.2,0.4"] {
+            let rule: SplitRule = text.parse().unwrap();
+            let imported = done(ImportOptions { split: Some(rule.clone()), ..Default::default() });
+            let parts = |split: &Split| split.parts().map(|(_, ids)| ids.to_vec());
+            let drawn = draw_split(&done(ImportOptions::default()), &rule, 0).unwrap();
+            assert_eq!(parts(&drawn), parts(&imported.split), "{text}");
+        }
+        let error = draw_split(&done(ImportOptions::default()), &SplitRule::Given(0), 0).unwrap_err();
+        assert!(error.to_string().contains("use planetoid:TRAIN,VALID or random:A,B,C"), "{error}");
     }
 
     #[test]

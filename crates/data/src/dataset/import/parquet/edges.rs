@@ -8,6 +8,7 @@ use super::{
         blocks::Blocks,
         edges::weights::{NAMES, no_weight},
     },
+    OTHER_COLUMNS, OTHER_IDS,
     column::Kind,
     nodes::key,
     table::Table,
@@ -93,7 +94,7 @@ fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
             let names: Vec<&str> = table.columns().iter().map(|(name, _)| name.as_str()).collect();
             return Err(table.at_schema().error(format!(
                 "the columns of the edge ends are ambiguous; name them src and dst, or source and target; \
-                 the columns are {}",
+                 the columns are {}; or pass their names to 'graphmill import tables' (--src, --dst)",
                 names.join(", ")
             )));
         }
@@ -101,7 +102,7 @@ fn ends(table: &Table, weights: Option<usize>) -> Result<[usize; 2]> {
     if let Some(c) = ends.into_iter().find(|c| !numbers.contains(c)) {
         return Err(table
             .at_schema()
-            .error(format!("the column '{}' is not a column of whole numbers", table.name(c))));
+            .error(format!("the column '{}' is not a column of whole numbers; {OTHER_IDS}", table.name(c))));
     }
     Ok(ends)
 }
@@ -142,8 +143,10 @@ pub(super) fn distinct(
 }
 
 fn end(number: Option<Number>) -> Result<u64, String> {
-    key(number)
-        .ok_or_else(|| format!("{} is not a node id", number.map_or("nothing".into(), |x| x.to_string())))
+    key(number).ok_or_else(|| match number {
+        Some(number) => format!("{number} is not a node id; {OTHER_IDS}"),
+        None => format!("nothing is not a node id; {OTHER_COLUMNS}"),
+    })
 }
 
 fn weight(number: Option<Number>) -> Result<f32, String> {

@@ -43,6 +43,12 @@ use table::Table;
 use super::{ImportOptions, ImportReport, Raw, labels};
 use crate::external::Scratch;
 
+/// End of a message about ids or columns that this importer does not read.
+const OTHER_IDS: &str = "'graphmill import tables' reads keys of any type";
+/// End of a message about columns that have other names, types or values.
+const OTHER_COLUMNS: &str =
+    "'graphmill import tables' reads columns of any name and type, also with missing values";
+
 /// Checks the metadata of a Parquet file against its size.
 ///
 /// # Errors

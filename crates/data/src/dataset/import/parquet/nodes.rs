@@ -9,6 +9,7 @@ use super::{
         labels::{self, MISSING},
         splits,
     },
+    OTHER_COLUMNS,
     column::{Cells, Kind},
     table::{Place, Table},
 };
@@ -53,7 +54,8 @@ impl Columns {
         };
         let of_kind = |c: Option<usize>, known: &[Kind], what: &str| match c {
             Some(c) if !known.contains(&kind(c)) => {
-                Err(table.at_schema().error(format!("the column '{}' is not a {what}", table.name(c))))
+                let name = table.name(c);
+                Err(table.at_schema().error(format!("the column '{name}' is not a {what}; {OTHER_COLUMNS}")))
             }
             _ => Ok(()),
         };
@@ -111,9 +113,9 @@ pub(super) fn read(table: &Table, scratch: &Scratch, report: &mut ImportReport) 
     let columns = Columns::of(table, report)?;
     let (wanted, place_of) = columns.wanted();
     if wanted.is_empty() {
-        return Err(table
-            .at_schema()
-            .error("the table has no column about nodes (id, label, split, features)"));
+        return Err(table.at_schema().error(format!(
+            "the table has no column about nodes (id, label, split, features); {OTHER_COLUMNS}"
+        )));
     }
     let mut nodes = Nodes { ids: columns.id.map(|_| Vec::new()), ..Nodes::default() };
     let mut features: Option<Rows<f32>> = None;
@@ -193,8 +195,10 @@ fn wrong(
     found: Option<Number>,
     expected: &str,
 ) -> graphmill_core::Error {
+    let is_missing = found.is_none_or(|x| matches!(x, Number::Float(x) if x.is_nan()));
+    let hint = if is_missing { format!("; {OTHER_COLUMNS}") } else { String::new() };
     let found = found.map_or("nothing".into(), |x| x.to_string());
-    at.error(row, format!("column '{column}': {found} found, {expected} expected"))
+    at.error(row, format!("column '{column}': {found} found, {expected} expected{hint}"))
 }
 
 /// Interleaves the rows of all feature columns, or copies those of the single list column.

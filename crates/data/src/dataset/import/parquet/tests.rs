@@ -323,6 +323,29 @@ fn errors_contain_the_file_and_the_row() {
 }
 
 #[test]
+fn errors_about_other_tables_name_their_importer() {
+    let dir = tempfile::tempdir().unwrap();
+    let src = dir.path();
+    let fails = |name: &str, rows: usize, columns: &[Data]| {
+        put(src, "edges.parquet", 3, &three_edges());
+        put(src, "nodes.parquet", 3, &three_nodes());
+        put(src, name, rows, columns);
+        let error = run(src, &ImportOptions::default()).unwrap_err();
+        assert!(error.contains("'graphmill import tables'"), "{error}");
+    };
+    let (e, n) = ("edges.parquet", "nodes.parquet");
+    fails(e, 1, &[I64("a", vec![0]), I64("b", vec![0]), I64("c", vec![0])]);
+    fails(e, 1, &[Text("src", vec!["a"]), Text("dst", vec!["b"])]);
+    fails(e, 1, &[I64("src", vec![0]), Maybe("dst", vec![None])]);
+    fails(e, 1, &[I64("src", vec![0]), F64("dst", vec![0.5])]);
+    fails(n, 3, &[Text("id", vec!["a", "b", "c"])]);
+    fails(n, 3, &[Text("y", vec!["a", "b", "c"])]);
+    fails(n, 3, &[Text("name", vec!["a", "b", "c"])]);
+    fails(n, 3, &[F64("x", vec![0., f64::NAN, 0.])]);
+    fails(n, 3, &[Maybe("x", vec![Some(1), None, Some(2)])]);
+}
+
+#[test]
 fn damage_is_an_error_or_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let src = dir.path();

@@ -19,8 +19,8 @@ pub struct RecencyDraws {
 }
 
 impl RecencyDraws {
-    /// Prepares draws from the rows of `graph` in the order of `index`, where an edge counts half as
-    /// much as one that is later by `half_life`. O(E).
+    /// Prepares draws from the rows of `graph` in the order of `index`, where an edge counts half
+    /// as much as one that is later by `half_life`. O(E).
     pub fn new(index: &TimeIndex, graph: &Graph, half_life: f64) -> Self {
         Self { half_life, decay: index.decay(graph, half_life) }
     }

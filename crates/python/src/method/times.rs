@@ -25,8 +25,8 @@ pub struct TimeColumns<'t> {
     pub num_sources: usize,
 }
 
-/// Rule of draws among the edges up to a seed's time: by `time_draw`, without those that are older by
-/// `time_window` or more if that is not 0, and with the half life of draws by recency.
+/// Rule of draws among the edges up to a seed's time: by `time_draw`, without those that are older
+/// by `time_window` or more if that is not 0, and with the half life of draws by recency.
 pub fn rule(time_draw: TimeDraw, time_window: i64, time_half_life: f64) -> TimeOptions {
     // PyTorch Geometric admits edges of the seed's own time, and bounds all hops by it
     let time_bound = TimeBound::Inclusive;

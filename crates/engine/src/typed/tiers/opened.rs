@@ -92,8 +92,8 @@ impl SeedSource for SeedsOf<'_> {
 ///
 /// # Errors
 /// The options contradict each other or the dataset, or name NVIDIA devices, a device's budget or
-/// counts of training, which only runs support; there are no rows, or more than 2^32 seeds; the rows
-/// cannot be read; a cache cannot be allocated; `watch` cancels the work.
+/// counts of training, which only runs support; there are no rows, or more than 2^32 seeds; the
+/// rows cannot be read; a cache cannot be allocated; `watch` cancels the work.
 pub fn open_tiers(
     config: &TrainConfig,
     (data, graph): (&TypedDataset, TypedGraph),
@@ -137,8 +137,8 @@ fn rows_of(data: &TypedDataset, graph: TypedGraph) -> Result<TypedTask> {
     if !data.nodes.iter().any(is_held) {
         return Err(Error::dataset(
             &data.name,
-            "no node type has features that are stored as f16 or f32, so tiers have nothing to hold; leave out \
-             the tier options",
+            "no node type has features that are stored as f16 or f32, so tiers have nothing to hold; leave \
+             out the tier options",
         ));
     }
     let held = |nodes: &NodeData| if is_held(nodes) { features(data, nodes) } else { Ok(None) };

@@ -241,7 +241,7 @@ fn tiers_of_programs_have_the_rows_of_the_types_that_they_hold() {
     let sampler = (TABLE.find("neighbor").unwrap().make.make)(&options, &graph).unwrap();
     let open = |options: &[(&str, &str)], each: usize| {
         // each seed is a node of one type, or a pair with one of another
-        let nodes = (0..200).map(|i| (1 + i % each, (i / each) as u32)).collect();
+        let nodes = (0..180).map(|i| (1 + i % each, (i / each) as u32)).collect();
         let seeds = (&ProgramSeeds { nodes, each }, &*sampler);
         typed::open_tiers(&config(&data, options)?, (&data, graph.clone()), seeds, &progress::Quiet)
     };
@@ -262,7 +262,7 @@ fn tiers_of_programs_have_the_rows_of_the_types_that_they_hold() {
     }
     for (options, part) in [
         (&[("cache_ratio", "0.3"), ("cache", "presc-online:1")][..], "only a run counts its first epochs"),
-        (&[("cache_ratio", "0.3"), ("cache", "posterior:2")], "use presc:2"),
+        (&[("cache_ratio", "0.3"), ("cache", "posterior:2")][..], "use presc:2"),
     ] {
         let message = open(options, 1).err().unwrap().to_string();
         assert!(message.contains(part), "{message}");

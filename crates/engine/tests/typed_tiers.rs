@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use graphmill_core::SparseRows;
+use graphmill_core::{SparseRows, progress};
 use graphmill_data::{
     TypedDataset,
     generate::{GenerateOptions, generate_typed},
@@ -17,7 +17,11 @@ use graphmill_engine::{
     options::key,
     record::Summary,
     saved::SavedRun,
-    typed::{self, SavedTypedRun, links::SavedTypedLinks},
+    typed::{self, ProgramSeeds, SavedTypedRun, links::SavedTypedLinks},
+};
+use graphmill_loader::{
+    feature::OutputRows,
+    typed::{TABLE, TypedFanout, TypedOptions},
 };
 
 /// A small dataset in memory.
@@ -220,6 +224,49 @@ fn devices_too_small_for_their_role_are_refused_by_name() {
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let message = typed::train(&config, &data, context).unwrap_err().to_string();
     assert!(message.contains("it runs on simulated devices; use --devices virtual:N"), "{message}");
+}
+
+#[test]
+fn tiers_of_programs_have_the_rows_of_the_types_that_they_hold() {
+    let (dir, mut data) = (tempfile::tempdir().unwrap(), data());
+    let rows = data.nodes[0].count;
+    let values: Vec<f32> = (0..rows * 8).map(|i| if i % 3 == 0 { 1.0 } else { 0.0 }).collect();
+    data.nodes[0].features = Some(FeatureTable::sparse(SparseRows::from_dense(8, &values).unwrap()));
+    let rows = data.nodes[2].count;
+    data.nodes[2].features =
+        Some(FeatureTable::dense(3, (0..rows as i64 * 3).map(|i| i % 5).collect::<Vec<_>>()));
+    let data = stored(&data, &dir.path().join("shop"));
+    let graph = data.graph().unwrap();
+    let options = TypedOptions { fanout: TypedFanout::new([3, 2]), ..TypedOptions::default() };
+    let sampler = (TABLE.find("neighbor").unwrap().make.make)(&options, &graph).unwrap();
+    let open = |options: &[(&str, &str)], each: usize| {
+        // each seed is a node of one type, or a pair with one of another
+        let nodes = (0..180).map(|i| (1 + i % each, (i / each) as u32)).collect();
+        let seeds = (&ProgramSeeds { nodes, each }, &*sampler);
+        typed::open_tiers(&config(&data, options)?, (&data, graph.clone()), seeds, &progress::Quiet)
+    };
+    for options in [&[("cache_ratio", "0.3")][..], &[("cache_ratio", "0.3"), ("cache", "lru")], &[]] {
+        for each in [1, 2] {
+            let tiers = open(options, each).unwrap();
+            let held: Vec<bool> = tiers.tables.iter().map(Option::is_some).collect();
+            assert!(!held[0] && held[1] && !held[2], "{held:?}");
+            let in_place = [0, 2].map(|t| &data.nodes[t].name[..]).join(", ");
+            let text = &tiers.description;
+            assert!(text.contains(&format!("rows of {in_place} are read in place")), "{text}");
+            let rows = tiers.tables[1].as_ref().unwrap();
+            let (ids, mut out) = ([5, 0, 17, rows.num_rows() as u32 - 1], vec![0f32; 4 * 40]);
+            rows.read_to(&ids, OutputRows::InOrder, &mut out).unwrap();
+            let value = |i: usize| ((ids[i / 40] as usize * 40 + i % 40) % 7) as f32;
+            assert_eq!(out, (0..160).map(value).collect::<Vec<f32>>());
+        }
+    }
+    for (options, part) in [
+        (&[("cache_ratio", "0.3"), ("cache", "presc-online:1")][..], "only a run counts its first epochs"),
+        (&[("cache_ratio", "0.3"), ("cache", "posterior:2")][..], "use presc:2"),
+    ] {
+        let message = open(options, 1).err().unwrap().to_string();
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 #[test]

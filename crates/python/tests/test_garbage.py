@@ -67,7 +67,7 @@ def test_invalid_graphs_are_refused(data, error, message):
         ({"time_attr": "y", "weight_attr": "edge_attr", "temporal_strategy": "last"}, NotImplementedError, "leave out one"),
         ({"input_time": [1]}, ValueError, "pass time_attr too"),
         ({"temporal_strategy": "last"}, ValueError, "pass time_attr too"),
-        ({"temporal_strategy": "first"}, ValueError, "use uniform or last"),
+        ({"temporal_strategy": "first"}, ValueError, "use uniform, last or recency"),
         ({"output": "tensorflow"}, ValueError, "output 'tensorflow'"),
         ({"colour": 3}, TypeError, "unexpected keyword argument 'colour'"),
     ],

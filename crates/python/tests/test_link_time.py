@@ -206,7 +206,7 @@ def test_unusable_arguments_are_refused_with_a_remedy():
         ({"edge_label_time": times[:3], "time_attr": "edge_time"}, ValueError, "3 times for 4 inputs"),
         ({"edge_label_time": times, "time_attr": "when"}, ValueError, "known: edge_time, x"),
         ({"edge_label_time": times / 2, "time_attr": "edge_time"}, TypeError, "an integer per row"),
-        ({"edge_label_time": times, "time_attr": "edge_time", "temporal_strategy": "first"}, ValueError, "use uniform or last"),
+        ({"edge_label_time": times, "time_attr": "edge_time", "temporal_strategy": "first"}, ValueError, "use uniform, last or recency"),
         ({"edge_label_time": times, "time_attr": "edge_time", "weight_attr": "edge_time", "temporal_strategy": "last"}, NotImplementedError, "leave out one"),
         ({"temporal_strategy": "last"}, ValueError, "pass time_attr too"),
     ]:

@@ -131,3 +131,82 @@ def test_weights_draw_among_the_edges_up_to_the_time_of_their_seed(of, replace):
             assert len(own) == (2 if replace and can else min(2, len(can)))
             drawn += len(own)
     assert drawn > NODES
+
+
+@pytest.mark.parametrize("of", ["node_time", "edge_time"])
+@pytest.mark.parametrize("strategy", ["last", "uniform", "recency"])
+def test_windows_leave_out_older_edges(of, strategy):
+    data, inputs = make(of), np.arange(NODES)
+    time = data.node_time[data.edge_index[0]] if of == "node_time" else data.edge_time
+    latest = np.arange(NODES) % 20
+    options = {"input_time": latest, "time_attr": of, "temporal_strategy": strategy, "time_window": 6, "batch_size": 9, "output": "numpy", "seed": 1}
+    for fanout in (-1, 2):
+        for batch in graphmill.NeighborLoader(data, [fanout], inputs, **options):
+            for tree, position in enumerate(batch.input_id):
+                drawn = batch.e_id[batch.batch[batch.edge_index[1]] == tree]
+                allowed = [e for e in existing(data, of, position, latest[position]) if time[e] > latest[position] - 6]
+                assert len(set(drawn)) == len(drawn) and set(drawn) <= set(allowed)
+                assert len(drawn) == (len(allowed) if fanout == -1 else min(fanout, len(allowed)))
+                if strategy == "last":
+                    assert sorted(drawn) == sorted(allowed[len(allowed) - len(drawn) :])
+    weighted = graphmill.Data(edge_index=data.edge_index, x=data.x, weight=np.arange(EDGES) % 3 * 1.0, **{of: data[of]})
+    if strategy == "uniform":
+        for batch in graphmill.NeighborLoader(weighted, [2], inputs, weight_attr="weight", **options):
+            seen = latest[batch.input_id][batch.batch[batch.edge_index[1]]]
+            assert (batch.e_id % 3 > 0).all() and (time[batch.e_id] <= seen).all() and (time[batch.e_id] > seen - 6).all()
+
+
+def test_recency_draws_recent_edges_more_often():
+    count, edges = 400, 60
+    data = graphmill.Data(edge_index=np.stack([np.arange(1, edges + 1), np.zeros(edges, int)]), num_nodes=edges + 1, edge_time=np.arange(edges))
+    options = {"input_time": np.full(count, 49), "time_attr": "edge_time", "batch_size": count, "output": "numpy", "seed": 1}
+
+    def drawn(**rule):
+        batch = next(iter(graphmill.NeighborLoader(data, [3], np.zeros(count, int), **options, **rule)))
+        assert len(batch.e_id) == 3 * count and batch.e_id.max() <= 49
+        return batch.e_id
+
+    recent = drawn(temporal_strategy="recency", time_half_life=5)
+    # the last ten edges have three quarters of the weight
+    assert 0.6 < (recent > 39).mean() < 0.8 and (drawn() > 39).mean() < 0.3
+    assert (drawn(temporal_strategy="recency") > 39).mean() > 0.95
+    assert drawn(temporal_strategy="recency", time_half_life=5, time_window=8).min() == 42
+    again = graphmill.NeighborLoader(data, [3], np.zeros(count, int), temporal_strategy="recency", time_half_life=5, num_threads=1, **options)
+    assert np.array_equal(next(iter(pickle.loads(pickle.dumps(again)))).e_id, recent)
+
+
+def test_windows_and_recency_apply_to_several_types():
+    rng = np.random.default_rng(3)
+    edges, time = np.stack([rng.integers(0, 30, 500), rng.integers(0, 20, 500)]), rng.integers(0, 50, 500)
+    kind = ("user", "rates", "item")
+    data = graphmill.TypedDataset.from_arrays({"user": {"num_nodes": 30}, "item": {"num_nodes": 20}}, {kind: {"edge_index": edges, "time": time}})
+    stored, latest = data.edges(kind), np.arange(20) + 20
+    options = {"time_attr": "time", "time_window": 10, "temporal_strategy": "recency", "time_half_life": 2, "output": "numpy", "seed": 1, "batch_size": 20}
+    batch = next(iter(graphmill.NeighborLoader(data, [-1], "item", input_time=latest, **options)))[kind]
+    seen = lambda item: [e for e in np.flatnonzero(stored.edge_index[1] == item) if latest[item] - 10 < stored.time[e] <= latest[item]]
+    assert sorted(batch.e_id) == sorted(e for item in range(20) for e in seen(item))
+    links = graphmill.LinkNeighborLoader(data, [-1], (kind, stored.edge_index), edge_label_time=stored.time, **options)
+    for batch in links:
+        tree = batch["item"].batch[batch[kind].edge_index[1]]
+        of_link = batch[kind].input_id[tree]
+        age = stored.time[of_link] - stored.time[batch[kind].e_id]
+        assert (age >= 0).all() and (age < 10).all()
+
+
+def test_unusable_rules_of_draws_are_refused():
+    data, timed = make("edge_time"), {"time_attr": "edge_time", "input_time": np.zeros(NODES, int)}
+    for options, error, why in [
+        ({"time_window": 5}, ValueError, "time_window: without time_attr"),
+        ({"temporal_strategy": "recency"}, ValueError, "pass time_attr too"),
+        ({"time_window": 0, **timed}, ValueError, "time_window 0: use a positive integer"),
+        ({"time_window": 2.5, **timed}, ValueError, "time_window 2.5: use a positive integer"),
+        ({"time_half_life": 2, **timed}, ValueError, "time_half_life: it weights the draws of temporal_strategy 'recency'"),
+        ({"time_half_life": -1, "temporal_strategy": "recency", **timed}, ValueError, "time_half_life -1: use a positive number"),
+        ({"replace": True, "temporal_strategy": "recency", **timed}, NotImplementedError, "draws without replacement"),
+        ({"weight_attr": "edge_time", "temporal_strategy": "recency", **timed}, NotImplementedError, "not by weight_attr"),
+    ]:
+        with pytest.raises(error, match=why):
+            graphmill.NeighborLoader(data, [2], output="numpy", **options)
+        if "input_time" not in options:
+            with pytest.raises(error, match=why):
+                graphmill.LinkNeighborLoader(data, [2], output="numpy", **options)

@@ -106,7 +106,8 @@ def test_wrong_arguments_are_refused_with_the_reason(data):
         (ValueError, "is unknown; the types are", lambda: loader_of(data, {("a", "b", "c"): [1]})),
         (ValueError, "give all equally many", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1], CITES: [1, 2]})),
         (ValueError, "use directional, bidirectional or induced", lambda: loader_of(data, subgraph_type="both")),
-        (NotImplementedError, "tiers of one feature table", lambda: loader_of(data, host_budget="1G")),
+        (ValueError, "in memory only", lambda: loader_of(data, host_budget=1)),
+        (ValueError, "in memory only", lambda: graphmill.HGTLoader(data, [2], "paper", host_budget=1)),
         (ValueError, "input_nodes.*50 nodes", lambda: loader_of(data, input_nodes=("paper", [50]))),
         (ValueError, "known: edge_attr, edge_weight", lambda: loader_of(data, weight_attr="cost")),
         (ValueError, "missing: .*author", lambda: graphmill.HGTLoader(data, {"paper": [2]}, "paper")),
@@ -390,7 +391,7 @@ def test_fanouts_of_blocks_by_edge_type(data):
         (ValueError, "replace: sampler 'neighbor' does not read it; use weighted", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], replace=True))),
         (TypeError, "no such option 'num_walks'", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], num_walks=3))),
         (ValueError, "it draws no blocks of the edge types", lambda: dgl.DataLoader(data, {"paper": [1]}, dgl.NeighborSampler([2], sampler="saint-node"))),
-        (NotImplementedError, "tiers of one feature table", lambda: dgl.DataLoader(data, {"paper": [1]}, how, host_budget="1G")),
+        (ValueError, "in memory only", lambda: dgl.DataLoader(data, {"paper": [1]}, how, host_budget=1)),
     ]:
         with pytest.raises(error, match=part):
             call()

@@ -7,7 +7,9 @@ use graphmill_data::Dataset;
 use graphmill_loader::Feature;
 
 use crate::{
-    Error, Result, TrainConfig, build, memory,
+    Error, Result, TrainConfig, build,
+    cache_kind::counts_training,
+    memory,
     run::notices::ALL_IN_HOST,
     strategy,
     tiers::{Batches, BuiltTiers, Plan, unused_policy},
@@ -23,15 +25,11 @@ pub struct Tiers {
     pub has_devices: bool,
 }
 
-/// Opens the tiers from which a run with these options reads its rows. Hotness is computed for the
-/// minibatches of such a run: for its seeds (the training nodes of `data`), sampler, fanout, batch
-/// size and seed.
+/// Refuses options of tiers that only runs support.
 ///
 /// # Errors
-/// The options contradict each other or the dataset, or name NVIDIA devices or a device's budget,
-/// which only runs support; the rows cannot be read; a cache cannot be allocated; `watch` cancels
-/// the work.
-pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Tiers> {
+/// They name NVIDIA devices, a device's budget, or a cache that the first epochs of training fill.
+pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     if !config.cuda_devices().is_empty() {
         return Err(Error::usage(format!(
             "--devices {}: tiers outside a run read rows into host memory; use cpu or virtual:N",
@@ -43,6 +41,27 @@ pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Resul
             "--device-budget: only a run knows the memory that a training step leaves; use --cache-ratio",
         ));
     }
+    for (flag, cache) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
+        if counts_training(cache) {
+            return Err(Error::usage(format!(
+                "--{flag} {cache}: only a run counts its first epochs; use presc:2, which counts minibatches \
+                 that are drawn for it"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Opens the tiers from which a run with these options reads its rows. Hotness is computed for the
+/// minibatches of such a run: for its seeds (the training nodes of `data`), sampler, fanout, batch
+/// size and seed.
+///
+/// # Errors
+/// The options contradict each other or the dataset, or name NVIDIA devices, a device's budget or
+/// counts of training, which only runs support; the rows cannot be read; a cache cannot be
+/// allocated; `watch` cancels the work.
+pub fn open(config: &TrainConfig, data: &Dataset, watch: &dyn Progress) -> Result<Tiers> {
+    check(config)?;
     let residence = memory::placements(config, data);
     let Some(plan) = Plan::new(config, data)? else {
         let host = build::rows(config, data, residence.features)?;

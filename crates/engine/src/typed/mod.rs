@@ -91,6 +91,7 @@ use crate::{
 pub(crate) use open::OpenTypedRun;
 pub use ranks::train_over_ranks;
 pub use saved::SavedTypedRun;
+pub use tiers::opened::{OpenTypedTiers, ProgramSeeds, open_tiers};
 pub use trainer::train;
 pub(crate) use trainer::{infer, train_model};
 

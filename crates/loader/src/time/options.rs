@@ -117,7 +117,7 @@ impl OptionSet for TimeOptions {
 impl TimeOptions {
     /// Visible times that a seed of time `seed` admits: above the first (if there is a window), up
     /// to the second.
-    pub(super) fn admitted(&self, seed: i64) -> (Option<i64>, i64) {
+    pub fn admitted(&self, seed: i64) -> (Option<i64>, i64) {
         let oldest = (self.time_window > 0).then(|| seed.saturating_sub(self.time_window));
         (oldest, self.time_bound.latest(seed))
     }

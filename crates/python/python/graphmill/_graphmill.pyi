@@ -20,7 +20,17 @@ class Topology:
 
 class Tiers:
     description: str
+    types: list[int]
     def __init__(self, dataset: Dataset, inputs: NDArray[Any] | None, options: str, given: list[str]) -> None: ...
+    @staticmethod
+    def of_types(
+        dataset: TypedDataset,
+        columns: list[tuple[int, NDArray[Any]]],
+        together: bool,
+        sampler: tuple[str, list[list[int]], str],
+        options: str,
+        given: list[str],
+    ) -> Tiers: ...
     def traffic(self) -> dict[str, Any]: ...
 
 class Source:
@@ -38,7 +48,7 @@ class Source:
         disjoint: bool,
         weights: NDArray[np.float64] | None = None,
         starts: list[int] | None = None,
-        times: tuple[bool, NDArray[np.int64], NDArray[np.int64], bool] | None = None,
+        times: tuple[bool, NDArray[np.int64], NDArray[np.int64], tuple[str, int, float]] | None = None,
     ) -> Source: ...
     @staticmethod
     def ego(

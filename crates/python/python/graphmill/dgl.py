@@ -11,7 +11,6 @@ from ._frameworks import find, is_pyg, options_of
 from .dataset import Dataset
 from .hetero import HeteroGraph, is_typed, open_hetero, per_edge_type
 from .loader import Loader, input_nodes_of
-from .neighbor import refuse_tiers
 from .typed import EdgeType, TypedDataset
 
 
@@ -211,10 +210,16 @@ class DataLoader(Loader):
 
     def _typed_source(self) -> Any:
         """Source of typed blocks."""
-        graph, how = self._types, self.sampler_options
+        graph = self._types
         assert graph is not None
-        refuse_tiers(self)
-        inputs = []
+        inputs, sampler = self._typed_sampling(graph)
+        self._columns = [(t, name, rows) for name, whose, t, rows in graph.tables if whose == "nodes" and name == "x"] if self.with_features else []
+        tables = [(t, rows) for t, _, rows in self._columns]
+        return _graphmill.TypedBlockSource(self.dataset._native, inputs, sampler, tables, self.seed % 2**63)
+
+    def _typed_sampling(self, graph: HeteroGraph) -> tuple[list[tuple[int, Any]], tuple[str, list[list[int]], str]]:
+        """Types and ids of the seeds; name, numbers and options of the sampler."""
+        inputs, how = [], self.sampler_options
         for kind, ids in self.nids.items():
             t = graph.number(kind)
             inputs.append((t, input_nodes_of(ids, graph.types[t][1])[0]))
@@ -223,10 +228,7 @@ class DataLoader(Loader):
         else:
             layers = [per_edge_type(_all_types(layer, graph), graph) for layer in how.fanouts[::-1]]
             fanouts = [[hops[0] for hops in of_type] for of_type in zip(*layers)]
-        self._columns = [(t, name, rows) for name, whose, t, rows in graph.tables if whose == "nodes" and name == "x"] if self.with_features else []
-        tables = [(t, rows) for t, _, rows in self._columns]
-        sampler = (how.sampler, fanouts, options_of(how.options))
-        return _graphmill.TypedBlockSource(self.dataset._native, inputs, sampler, tables, self.seed % 2**63)
+        return inputs, (how.sampler, fanouts, options_of(how.options))
 
     def _reseed(self) -> None:
         self._torch = None if self.output == "numpy" else find("torch")
@@ -297,8 +299,11 @@ class DataLoader(Loader):
 
     def _open(self) -> None:
         self._types = open_hetero(self.dataset) if is_typed(self.dataset) else None
-        if self.with_features and self._types is None:
-            self._open_tiers(self.dataset, self.nids, **self._sampling())
+        if self.with_features and self._tier_options:
+            if self._types is None:
+                self._open_tiers(self.dataset, self.nids, **self._sampling())
+            else:
+                self._tier_types(self._types, self.dataset, *self._typed_sampling(self._types))
         self._reseed()
 
 

@@ -55,21 +55,26 @@ class HGTLoader(Loader):
         self._graph = open_hetero(self.data)
         self._output = HeteroOutput(self._graph, *self._how)
         self.input_type, self.input_nodes, self._input_id = typed_inputs_of(self._inputs, self._graph)
+        seeds = [(self._graph.number(self.input_type), self.input_nodes)]
+        self._tier_types(self._graph, self.data, seeds, ("hgt", self._samples(), "{}"))
         self._reseed()
+
+    def _samples(self) -> list[list[int]]:
+        """Number of nodes of each type per hop."""
+        graph = self._graph
+        if not isinstance(self.num_samples, dict):
+            return [[int(k) for k in self.num_samples]] * len(graph.types)
+        unknown = [kind for kind in self.num_samples if kind not in dict(graph.types)]
+        missing = [kind for kind, _ in graph.types if kind not in self.num_samples]
+        if unknown or missing:
+            raise ValueError(f"num_samples: give a list for each node type; unknown: {unknown}, missing: {missing}")
+        return [[int(k) for k in self.num_samples[kind]] for kind, _ in graph.types]
 
     def _reseed(self) -> None:
         graph = self._graph
-        if isinstance(self.num_samples, dict):
-            unknown = [kind for kind in self.num_samples if kind not in dict(graph.types)]
-            missing = [kind for kind, _ in graph.types if kind not in self.num_samples]
-            if unknown or missing:
-                raise ValueError(f"num_samples: give a list for each node type; unknown: {unknown}, missing: {missing}")
-            samples = [[int(k) for k in self.num_samples[kind]] for kind, _ in graph.types]
-        else:
-            samples = [[int(k) for k in self.num_samples]] * len(graph.types)
         inputs = (graph.number(self.input_type), self.input_nodes)
         self._source = _graphmill.TypedSource(
-            graph.types, graph.relations, graph.tables, seed=self.seed, inputs=inputs, samples=samples
+            graph.types, graph.relations, graph.tables, seed=self.seed, inputs=inputs, samples=self._samples()
         )
 
     def _yield(self, arrays: tuple) -> Any:

@@ -12,8 +12,8 @@ from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
-from .loader import Loader, refuse_sampler, refuse_sampler_output
-from .neighbor import Temporal, hops_per_type, refuse_tiers, subgraph_of_types, weights_of
+from .loader import Loader, hops_of, refuse_sampler, refuse_sampler_output
+from .neighbor import Temporal, hops_per_type, sampler_of_types, subgraph_of_types, weights_of
 
 
 @dataclass
@@ -138,8 +138,9 @@ class LinkNeighborLoader(Loader):
         edge_label_time: Time of each edge (``K`` integers), with ``time_attr``: the hops around its
             ends and those of its negatives have edges up to this time, which includes others of the
             same time. To leave these out, pass times less 1.
-        time_attr, temporal_strategy: As for :class:`graphmill.NeighborLoader`. With times of nodes,
-            a negative destination exists at the time of its positive.
+        time_attr, temporal_strategy, time_window, time_half_life: As for
+            :class:`graphmill.NeighborLoader`, where the seeds are the edges. With times of nodes, a
+            negative destination exists at the time of its positive.
         neg_sampling: A :class:`graphmill.NegativeSampling`, ``"binary"`` or ``"triplet"``, a dict
             of its arguments, or PyTorch Geometric's class.
         neg_sampling_ratio: Older form of ``neg_sampling``: the amount of binary negatives.
@@ -157,10 +158,8 @@ class LinkNeighborLoader(Loader):
         TypeError: An array has a wrong type, or an argument is unknown.
         ValueError: An id is out of range, a source has edges to all destinations (that exist at the
             time), or one of ``edge_label_time`` and ``time_attr`` is missing.
-        NotImplementedError: The arguments ask for tiers, for ``"bidirectional"`` with an edge type
-            that has no reverse, for times together with weights or another ``subgraph_type`` than
-            ``"directional"``, or for negatives by other methods than ``"uniform"``, or by weights, of nodes
-            with times.
+        NotImplementedError: As for :class:`graphmill.NeighborLoader`; or the arguments ask for
+            negatives by other methods than ``"uniform"``, or by weights, of nodes with times.
 
     Example:
         >>> import numpy as np, graphmill
@@ -197,6 +196,8 @@ class LinkNeighborLoader(Loader):
         exclude_supervision_edges: bool = True,
         reverse_edge_type: Any = None,
         known_edges: Any = None,
+        time_window: int | None = None,
+        time_half_life: float | None = None,
         input_id: Any = None,
         output: str = "auto",
         pin_memory: bool = False,
@@ -221,12 +222,11 @@ class LinkNeighborLoader(Loader):
         self.exclude_supervision_edges, self.reverse_edge_type = exclude_supervision_edges, reverse_edge_type
         self._how, self._given = (output, pin_memory), (edge_label_index, edge_label, input_id, known_edges)
         self._weight_attr = weight_attr
-        self._time = Temporal(time_attr, edge_label_time, temporal_strategy)
+        self._time = Temporal(time_attr, edge_label_time, temporal_strategy, time_window, time_half_life)
         self._time.check(self)
         self._open()
 
     def _open(self) -> None:
-        refuse_tiers(self)
         links, labels, input_id, known = self._given
         self._typed = is_typed(self.data)
         if self._typed:
@@ -252,7 +252,30 @@ class LinkNeighborLoader(Loader):
             if count and self._labels.dtype.kind in "iuf" and self._labels.min() == 0:
                 self._labels = self._labels + 1
         self._times = self._time.of_types(self._graph, count)
+        self._tier()
         self._reseed()
+
+    def _tier(self) -> None:
+        """Replaces the feature rows by tiers, if configured, filled for batches of these edges.
+
+        The ends of negatives are approximated by uniform ones, one for each edge.
+        """
+        if not self._tier_options:
+            return
+        graph = self._graph
+        src, dst, _ = graph.relations[self._r]
+        seeds = [(t, np.ascontiguousarray(ends)) for t, ends in zip((src, dst), self._edges)]
+        if self.neg_sampling is not None:
+            uniform = np.random.default_rng(self.seed).integers(0, max(graph.types[dst][1], 1), self._edges.shape[1])
+            seeds.append((dst, uniform))
+        if self._typed:
+            self._tier_types(graph, self.data, seeds, sampler_of_types(self, graph), together=True)
+            return
+        ends = np.unique(np.concatenate([ids for _, ids in seeds]))
+        how = "neighbor" if self._weight_attr is None else "weighted"
+        hops = per_edge_type(self.num_neighbors, graph)[0]
+        tiers = self._open_tiers(self.data, ends, sampler=how, fanout=hops_of(hops), batch_size=len(seeds) * self.batch_size)
+        graph.tables = [(*place, tiers if rows is self.data._native else rows) for *place, rows in graph.tables]
 
     def _exclude(self) -> list[tuple[int, bool]]:
         """Relations whose copies of a batch's edges are left out, and true for reverses."""

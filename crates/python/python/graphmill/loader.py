@@ -114,17 +114,21 @@ class Loader:
             ``rank`` and ``world_size``.
         transform: Function of a batch; its result is yielded.
         pin_memory: Copies tensors to pinned memory if CUDA is available.
-        host_budget: Host memory for the feature rows of a :class:`graphmill.Dataset` in a
-            directory, in bytes or like ``"4G"``. Larger features are cached up to the budget, and
-            the rest is read from disk. This option and those below are the options of ``graphmill
-            train`` of the same names; they never change a batch. Without them rows are read in
-            place, in memory or from the mapped file.
-        cache_ratio: Fraction of the rows in the nearest cache, from 0 to 1. Default: as many as
-            fit.
+        host_budget: Host memory for the feature rows of the nodes of a :class:`graphmill.Dataset`
+            or :class:`graphmill.TypedDataset` in a directory, in bytes or like ``"4G"``. Larger
+            features are cached up to the budget, and the rest is read from disk; the types share
+            the budget. This option and those below are the options of ``graphmill train`` of the
+            same names; they never change a batch. Without them rows are read in place, in memory or
+            from the mapped file. So are features of edges, and features of a node type that are
+            sparse or not stored as f16 or f32, which do not count.
+        cache_ratio: Fraction of the rows in the nearest cache, from 0 to 1; of several types of the
+            bytes of all rows. Default: as many as fit.
         cache: Contents of that cache: the hottest rows by a metric (``"degree"``,
             ``"reverse-pagerank"``, ``"analytic"``, ``"presc:K"``, ``"posterior:K"``, ...) for this
             loader's inputs, neighbours and batches; or rows that follow the reads (``"fifo"``,
-            ``"lru"``, ``"lfu"``, ``"sieve"``, ``"s3-fifo"``, ...). ``"auto"`` is ``"posterior:2"``.
+            ``"lru"``, ``"lfu"``, ``"sieve"``, ``"s3-fifo"``, ...). ``"auto"`` is ``"posterior:2"``,
+            and of several types ``"presc:2"``, because ``"analytic"`` and ``"posterior:K"`` expect
+            one fanout. The inputs of links are the ends of the edges.
         devices: ``"virtual:N"`` puts the caches of N simulated devices before the host, to count
             the rows that would be read from each tier.
         host_cache, placement: With simulated devices, the contents of the host's cache and the
@@ -271,6 +275,29 @@ class Loader:
         self._tiers = _graphmill.Tiers(native, inputs, options_of({**fixed, **self._tier_options}), list(self._tier_options))
         return self._tiers
 
+    def _tier_types(self, graph: Any, data: Any, seeds: list[tuple[int, Any]], sampler: tuple[str, list[list[int]], str], together: bool = False) -> None:
+        """Replaces the feature rows of the node types in ``graph`` by tiers, if configured.
+
+        The tiers are filled for batches of ``seeds``, types with ids: of each node, or with
+        ``together`` of the nodes at the same place of each list. ``sampler`` has its name, the
+        numbers of each edge type or node type, and its options.
+        """
+        if not self._tier_options:
+            return
+        native = getattr(data, "_native", None)
+        if not isinstance(native, _graphmill.TypedDataset):
+            raise TypeError(
+                f"{next(iter(self._tier_options))}: tiers need a graphmill.TypedDataset, not a {type(data).__name__}; "
+                "Dataset.from_pyg converts a HeteroData, and save() writes the result to a directory"
+            )
+        options = options_of({"batch_size": self.batch_size, "seed": self.seed % 2**63, **self._tier_options})
+        self._tiers = _graphmill.Tiers.of_types(native, seeds, together, sampler, options, list(self._tier_options))
+        held = self._tiers.types
+        graph.tables = [
+            (name, whose, t, self._tiers if (name, whose) == ("x", "nodes") and t in held else rows)
+            for name, whose, t, rows in graph.tables
+        ]  # fmt: skip
+
     def _tier_graph(self, graph: Any, data: Any, inputs: np.ndarray | None, **sampling: Any) -> None:
         """Replaces the dataset's own rows in ``graph`` by tiers, if configured."""
         tiers = self._open_tiers(data, inputs, **sampling)
@@ -285,7 +312,7 @@ class Loader:
     def traffic(self) -> dict[str, Any] | None:
         """Traffic of gathering feature rows through tiers since the loader was created.
 
-        Batches made ahead of time count.
+        Batches made ahead of time count, and the rows of all types.
 
         Returns:
             For each of ``"device"``, ``"peer"``, ``"host"`` and ``"disk"`` the ``rows`` read from

@@ -56,7 +56,14 @@ class NeighborLoader(Loader):
             their sources; every seed then has a separate one, as with ``disjoint``. On a graph of
             several types, where both may have times, an edge exists from the later one on, and edges
             of types without times always exist.
-        temporal_strategy: ``"uniform"`` samples among these edges; ``"last"`` takes the last ones.
+        temporal_strategy: ``"uniform"`` samples among these edges; ``"last"`` takes the last ones;
+            ``"recency"`` samples without replacement by weights that halve with every
+            ``time_half_life`` of age.
+        time_window: Age from which edges are ignored, in units of the times: an edge counts if its
+            time is above that of the seed less the window. Default: any age. Edges of types without
+            times always exist.
+        time_half_life: Difference in age that halves the weight of an edge, in units of the times,
+            with ``temporal_strategy="recency"``. Default 1.
         replace: Samples with replacement.
         subgraph_type: ``"directional"``: the sampled edges; ``"bidirectional"``: those in both
             directions, each once; ``"induced"``: all edges among the sampled nodes. With several
@@ -81,9 +88,9 @@ class NeighborLoader(Loader):
         ValueError: An array has a wrong shape, an id is out of range, a weight is negative, or a
             number is out of range. While iterating, with ``"bidirectional"``: the reverse of a
             sampled edge is not an edge.
-        NotImplementedError: The arguments ask for tiers of a graph of several types, for
-            ``"bidirectional"`` with an edge type that has no reverse, or for times together with
-            weights or another ``subgraph_type`` than ``"directional"``.
+        NotImplementedError: The arguments ask for ``"bidirectional"`` with an edge type that has no
+            reverse, or for times together with another ``subgraph_type`` than ``"directional"``; for
+            ``"last"`` or ``"recency"`` together with weights; or for ``"recency"`` with replacement.
 
     Example:
         >>> import numpy as np, graphmill
@@ -113,6 +120,8 @@ class NeighborLoader(Loader):
         neighbor_sampler: Any = None,
         directed: bool = True,
         *,
+        time_window: int | None = None,
+        time_half_life: float | None = None,
         input_id: Any = None,
         output: str = "auto",
         pin_memory: bool = False,
@@ -133,13 +142,12 @@ class NeighborLoader(Loader):
         self._how = (output, pin_memory)
         self.input_type: str | None = None
         self._inputs, self._given_id, self._weight_attr = input_nodes, input_id, weight_attr
-        self._time = Temporal(time_attr, input_time, temporal_strategy)
+        self._time = Temporal(time_attr, input_time, temporal_strategy, time_window, time_half_life)
         self._time.check(self)
         self._open()
 
     def _open(self) -> None:
         if is_typed(self.data):
-            refuse_tiers(self)
             self._graph = open_hetero(self.data)
             self._output = HeteroOutput(self._graph, *self._how)
             self.input_type, self.input_nodes, self._input_id = typed_inputs_of(self._inputs, self._graph)
@@ -158,6 +166,7 @@ class NeighborLoader(Loader):
         else:
             number = self._graph.number(self.input_type)
             self._times = self._time.of_types(self._graph, number, self.input_nodes)
+            self._tier_types(self._graph, self.data, [(number, self.input_nodes)], sampler_of_types(self, self._graph))
         self._reseed()
 
     def _tier(self) -> None:
@@ -228,25 +237,46 @@ class Temporal:
     time_attr: str | None
     input_time: Any
     strategy: str
+    window: int | None = None
+    half_life: float | None = None
 
     def check(self, loader: Any) -> None:
         """Refuses arguments that do not go together."""
         kind = type(loader).__name__
-        if self.strategy not in ("uniform", "last"):
-            raise ValueError(f"temporal_strategy '{self.strategy}': use uniform or last")
+        if self.strategy not in ("uniform", "last", "recency"):
+            raise ValueError(f"temporal_strategy '{self.strategy}': use uniform, last or recency")
+        window, half_life = self.window, self.half_life
+        if window is not None and (isinstance(window, bool) or not isinstance(window, (int, np.integer)) or not 0 < window < 2**63):
+            raise ValueError(f"time_window {window!r}: use a positive integer, in units of the times")
+        if half_life is not None:
+            if self.strategy != "recency":
+                raise ValueError("time_half_life: it weights the draws of temporal_strategy 'recency'; use that, or leave it out")
+            if not 0 < half_life < float("inf"):
+                raise ValueError(f"time_half_life {half_life!r}: use a positive number, in units of the times")
+        if self.time_attr is None and window is not None:
+            raise ValueError("time_window: without time_attr no edge has an age; pass time_attr too")
         if self.time_attr is None:
             if self.input_time is not None:
                 raise ValueError("input_time: without time_attr no edge has a time; pass time_attr too")
             if self.strategy != "uniform":
-                raise ValueError("temporal_strategy: without time_attr no edge is the last one; pass time_attr too")
+                raise ValueError(f"temporal_strategy '{self.strategy}': without time_attr no edge has a time; pass time_attr too")
             return
         if loader.subgraph_type != "directional":
             raise NotImplementedError(f"{kind}: time_attr with subgraph_type '{loader.subgraph_type}' would add edges of later times; use 'directional'")
         if loader._weight_attr is not None and self.strategy == "last":
             raise NotImplementedError(f"{kind}: temporal_strategy 'last' takes the last edges, without a draw by weight_attr; leave out one")
+        if loader._weight_attr is not None and self.strategy == "recency":
+            raise NotImplementedError(f"{kind}: temporal_strategy 'recency' draws by the ages of edges, not by weight_attr; leave out one")
+        if loader.replace and self.strategy == "recency":
+            raise NotImplementedError(f"{kind}: temporal_strategy 'recency' draws without replacement; leave out replace, or use 'uniform'")
 
-    def of(self, graph: Any, inputs: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray, bool] | None:
-        """True for times of edges, the times, those of the inputs, and true to take the last edges."""
+    @property
+    def rule(self) -> tuple[str, int, float]:
+        """Rule of the draws for the sources in Rust."""
+        return self.strategy, int(self.window or 0), float(self.half_life or 1)
+
+    def of(self, graph: Any, inputs: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray, tuple[str, int, float]] | None:
+        """True for times of edges, the times, those of the inputs, and the rule of the draws."""
         if self.time_attr is None:
             return None
         name = self.time_attr
@@ -264,7 +294,7 @@ class Temporal:
             raise ValueError(f"time_attr '{name}': it has times of edges, so the seeds need their own; pass input_time")
         else:
             of_inputs = times[inputs]
-        return whose == "edges", times, np.ascontiguousarray(of_inputs), self.strategy == "last"
+        return whose == "edges", times, np.ascontiguousarray(of_inputs), self.rule
 
     def of_graph(self, graph: Any) -> dict[str, Any] | None:
         """Arguments of a source of several types, whose inputs are given later."""
@@ -281,7 +311,7 @@ class Temporal:
             raise ValueError(f"time_attr '{name}': no node or edge attribute has this name; known: {known}")
         return {
             "relations": [(edges.get(r), nodes.get(src)) for r, (src, *_) in enumerate(graph.relations)],
-            "is_last": self.strategy == "last",
+            "rule": self.rule,
             "inputs": np.zeros(0, np.int64),
             "nodes": nodes,
             "destinations": None,
@@ -331,11 +361,11 @@ def hops_per_type(data: Any, num_neighbors: Any) -> Any:
     return num_neighbors if of_types else [int(k) for k in num_neighbors]
 
 
-def refuse_tiers(loader: Any) -> None:
-    """Refuses tiers of several feature tables."""
-    if loader._tier_options:
-        kind, name = type(loader).__name__, next(iter(loader._tier_options))
-        raise NotImplementedError(f"{kind}: {name} configures tiers of one feature table, but there is one for each type; leave it out")
+def sampler_of_types(loader: Any, graph: HeteroGraph) -> tuple[str, list[list[int]], str]:
+    """The engine's sampler whose draws fill the tiers of a loader on several types."""
+    # other attributes are no weights of the engine's graph
+    name = "weighted" if loader._weight_attr == "edge_weight" else "neighbor"
+    return name, [hops or [1] for hops in per_edge_type(loader.num_neighbors, graph)], "{}"
 
 
 def subgraph_of_types(loader: Any, graph: HeteroGraph) -> dict[str, Any]:

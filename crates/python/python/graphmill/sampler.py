@@ -34,9 +34,10 @@ class NeighborSampler(BaseSampler):
 
     Args:
         data: A graph as for :class:`graphmill.NeighborLoader`, of one type or several.
-        num_neighbors, replace, disjoint, temporal_strategy, time_attr, weight_attr: As for
-            :class:`graphmill.NeighborLoader`. With ``time_attr`` the loader passes the times of its
-            seeds: ``input_time``, whose default is the nodes' own times, or ``edge_label_time``.
+        num_neighbors, replace, disjoint, temporal_strategy, time_window, time_half_life, time_attr,
+            weight_attr: As for :class:`graphmill.NeighborLoader`. With ``time_attr`` the loader
+            passes the times of its seeds: ``input_time``, whose default is the nodes' own times, or
+            ``edge_label_time``.
         subgraph_type: As for :class:`graphmill.NeighborLoader`.
         is_sorted, share_memory: Ignored: edges are sorted once, and threads share them.
         exclude_supervision_edges: Leaves the sampled edges of :meth:`sample_from_edges` and their
@@ -45,9 +46,7 @@ class NeighborSampler(BaseSampler):
 
     Raises:
         ValueError: ``time_attr`` or ``weight_attr`` is unknown, or a number is out of range.
-        NotImplementedError: Another ``sample_direction``, ``"bidirectional"`` with an edge type that
-            has no reverse, or times together with weights or another ``subgraph_type`` than
-            ``"directional"``.
+        NotImplementedError: Another ``sample_direction``, or as for :class:`graphmill.NeighborLoader`.
 
     Example:
         >>> import torch
@@ -76,6 +75,8 @@ class NeighborSampler(BaseSampler):
         sample_direction: str = "forward",
         *,
         exclude_supervision_edges: bool = True,
+        time_window: int | None = None,
+        time_half_life: float | None = None,
         seed: int | None = None,
     ):
         self.subgraph_type = "induced" if not directed else getattr(subgraph_type, "value", subgraph_type)
@@ -87,7 +88,8 @@ class NeighborSampler(BaseSampler):
         self.replace, self.exclude = bool(replace), exclude_supervision_edges
         self.disjoint = bool(disjoint) or time_attr is not None
         self.seed = (draw_seed() if seed is None else int(seed)) % 2**64
-        self._weight_attr, self._time = weight_attr, Temporal(time_attr, None, temporal_strategy)
+        self._weight_attr = weight_attr
+        self._time = Temporal(time_attr, None, temporal_strategy, time_window, time_half_life)
         self._time.check(self)
         self._weights, self._times = weights_of(weight_attr, self._graph), self._time.of_graph(self._graph)
         self._subgraph = subgraph_of_types(self, self._graph)

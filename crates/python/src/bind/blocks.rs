@@ -44,7 +44,7 @@ impl BlockSource {
         let inputs = array::nodes("input nodes", inputs, dataset.data.num_nodes())?;
         let (table, rows) = if with_features && dataset.data.features.dim > 0 {
             let (table, shape, descr) = match tiers {
-                Some(tiers) => tiers.table(py),
+                Some(tiers) => tiers.table(py, 0)?,
                 None => dataset.features(py)?,
             };
             (Some(table), Some((Arc::new(descr), shape[0])))

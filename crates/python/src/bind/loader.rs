@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{memory, options::OwnOptions};
+use graphmill_core::{
+    memory,
+    options::{OptionSet, OwnOptions},
+};
 use graphmill_loader::{
     sampler::{self, WalkLength},
     subgraph::SubgraphContext,
+    time::{TimeDraw, TimeOptions},
 };
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyArrayMethods, PyReadonlyArray1};
 use pyo3::{
@@ -23,7 +27,7 @@ use crate::{
         ego::Ego,
         neighbors::{Edges, Neighbors},
         subgraphs::Subgraphs,
-        times::{TimeColumns, Times},
+        times::{TimeColumns, Times, rule},
     },
     order::InputOrder,
     prefetch::Prefetch,
@@ -261,7 +265,7 @@ impl Source {
             let (table, shape, descr) = if let Ok(dataset) = given.cast::<Dataset>() {
                 dataset.get().features(py)?
             } else if let Ok(tiers) = given.cast::<Tiers>() {
-                tiers.get().table(py)
+                tiers.get().table(py, 0)?
             } else {
                 let array::Table { rows, descr, shape } = array::table(&name, &given)?;
                 (Table::Rows(rows), shape, descr)
@@ -287,18 +291,30 @@ fn inputs_of(topology: &Topology, inputs: &Bound<'_, PyAny>, starts: Option<Vec<
     }
 }
 
-/// Times of nodes or edges, the time of each input, and true to draw the last edges.
+/// Rule of draws among the edges up to a time: its name, and the window and the half life of
+/// [`rule`].
+pub(super) type TimeRule = (String, i64, f64);
+
+/// Checks a rule.
+pub(super) fn time_rule((draw, window, half_life): &TimeRule) -> PyResult<TimeOptions> {
+    let draw: TimeDraw = draw.parse().map_err(error::value)?;
+    let rule = rule(draw, *window, *half_life);
+    rule.check().map_err(error::value)?;
+    Ok(rule)
+}
+
+/// Times of nodes or edges, the time of each input, and the rule of the draws.
 #[derive(FromPyObject)]
-struct TimesGiven<'py>(bool, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>, bool);
+struct TimesGiven<'py>(bool, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>, TimeRule);
 
 impl TimesGiven<'_> {
     /// Sorted times of the edges, and the time of each input.
     fn read(&self, topology: &crate::topology::Topology) -> PyResult<(Times, Vec<i64>)> {
-        let Self(of_edges, times, of_inputs, is_last) = self;
+        let Self(of_edges, times, of_inputs, rule) = self;
         let (times, num_sources) = (times.as_array().to_vec(), topology.graph().num_nodes());
         let (edges, sources) = if *of_edges { (Some(&times[..]), None) } else { (None, Some(&times[..])) };
         let given = TimeColumns { edges, sources, num_sources };
-        let times = Times::new(topology, given, *is_last).map_err(error::value)?;
+        let times = Times::new(topology, given, time_rule(rule)?).map_err(error::value)?;
         Ok((times, of_inputs.as_array().to_vec()))
     }
 }

@@ -9,7 +9,7 @@ use pyo3::{
     types::{PyList, PyTuple},
 };
 
-use super::{array, error, loader::Schedule, run::read_options, typed::TypedDataset, wait};
+use super::{array, error, loader::Schedule, run::read_options, tiers::Tiers, typed::TypedDataset, wait};
 use crate::{
     pool::Lease,
     prefetch::Prefetch,
@@ -52,9 +52,14 @@ impl TypedBlockSource {
         }
         let (mut rows, mut layout) = (Vec::new(), Vec::new());
         for (t, given) in tables {
-            let table = array::table("features", &given)?;
-            rows.push((t, Table::Rows(table.rows)));
-            layout.push((t, table.descr, table.shape));
+            let (table, shape, descr) = if let Ok(tiers) = given.cast::<Tiers>() {
+                tiers.get().table(py, t)?
+            } else {
+                let array::Table { rows, descr, shape } = array::table("features", &given)?;
+                (Table::Rows(rows), shape, descr)
+            };
+            rows.push((t, table));
+            layout.push((t, descr, shape));
         }
         let how = (&sampler[..], &fanouts[..], config.own);
         let made = blocks::TypedBlockSource::new(graph, nodes, how, rows, seed);

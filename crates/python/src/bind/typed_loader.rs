@@ -8,7 +8,15 @@ use pyo3::{
     types::{PyDict, PyList, PyTuple},
 };
 
-use super::{array, dataset::Dataset, error, loader::Schedule, topology::Topology, wait};
+use super::{
+    array,
+    dataset::Dataset,
+    error,
+    loader::{Schedule, TimeRule, time_rule},
+    tiers::Tiers,
+    topology::Topology,
+    wait,
+};
 use crate::{
     method::{
         draw::{Draws, Weights},
@@ -67,7 +75,7 @@ struct GivenLinks<'py> {
 struct GivenTimes<'py> {
     /// Times of each relation's edges, and of the nodes of its source type; `None` without times.
     relations: Vec<(GivenIntegers<'py>, GivenIntegers<'py>)>,
-    is_last: bool,
+    rule: TimeRule,
     /// Time of each input.
     inputs: Bound<'py, PyArray1<i64>>,
     /// Time from which each destination of negatives exists.
@@ -138,6 +146,8 @@ impl TypedSource {
             let of = if of == "nodes" { TypedOf::Nodes(number) } else { TypedOf::Edges(number) };
             let (table, shape, descr) = if let Ok(dataset) = given.cast::<Dataset>() {
                 dataset.get().features(py)?
+            } else if let Ok(tiers) = given.cast::<Tiers>() {
+                tiers.get().table(py, number)?
             } else {
                 let array::Table { rows, descr, shape } = array::table(&name, &given)?;
                 (Table::Rows(rows), shape, descr)
@@ -261,6 +271,7 @@ fn times_of(
 ) -> PyResult<Vec<Option<Times>>> {
     let read =
         |times: &GivenIntegers<'_>| times.as_ref().map(|times| integers("time_attr", times)).transpose();
+    let rule = time_rule(&given.rule)?;
     let each = |(relation, (edges, sources)): (&Relation, &(GivenIntegers<'_>, GivenIntegers<'_>))| {
         let (edges, sources) = (read(edges)?, read(sources)?);
         if edges.is_none() && sources.is_none() {
@@ -268,8 +279,7 @@ fn times_of(
         }
         let num_sources = topology.types[relation.src].1;
         let of = TimeColumns { edges: edges.as_deref(), sources: sources.as_deref(), num_sources };
-        let is_last = given.is_last;
-        let sorted = py.detach(|| Times::new(&relation.topology, of, is_last));
+        let sorted = py.detach(|| Times::new(&relation.topology, of, rule));
         Ok(Some(sorted.map_err(error::value)?))
     };
     topology.relations.iter().zip(&given.relations).map(each).collect()

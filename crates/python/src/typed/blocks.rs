@@ -98,6 +98,36 @@ pub fn refuse_unread(sampler: &str, given: &[&str]) -> Result<(), String> {
     Err(format!("{name}: sampler '{sampler}' does not read it; use {}, or leave it out", one_of(&readers)))
 }
 
+/// Makes the typed sampler of this name, with a fanout for each relation, or for each node type if
+/// the sampler counts nodes, from the seeds outward, and options.
+///
+/// # Errors
+/// The sampler, a fanout or an option is invalid, or the sampler draws subgraphs or other relations
+/// than those of the graph.
+pub fn make_sampler(
+    graph: &TypedGraph,
+    (sampler, fanouts, own): (&str, &[Vec<i64>], OwnOptions),
+    seed: u64,
+) -> Result<Box<dyn TypedSampler>, String> {
+    let (kind, schema) = (TABLE.find(sampler).map_err(|e| e.to_string())?.make, graph.schema());
+    if !makes_blocks(&kind) {
+        let known = TABLE.iter().filter(|entry| makes_blocks(&entry.make)).map(|entry| entry.name);
+        return Err(format!(
+            "sampler {sampler}: it draws no blocks of the edge types of the graph; use {}",
+            one_of(&known.collect::<Vec<_>>())
+        ));
+    }
+    let names: Vec<String> = if kind.counts_nodes {
+        schema.types().iter().map(|node| node.name.to_string()).collect()
+    } else {
+        (0..schema.num_relations()).map(|r| schema.relation_name(r)).collect()
+    };
+    let first = TypedFanout::new(fanouts.first().cloned().unwrap_or_default());
+    let fanout = names.into_iter().zip(fanouts).fold(first, |all, (name, of)| all.with(name, of.clone()));
+    let options = TypedOptions { fanout, seed, own, ..TypedOptions::default() };
+    (kind.make)(&options, graph).map_err(|e| format!("sampler {sampler}: {e}"))
+}
+
 impl TypedBlockSource {
     /// Prepares blocks around `inputs` by the typed sampler `sampler`, with a fanout for each
     /// relation, or for each node type if the sampler counts nodes, from the seeds outward, and
@@ -125,23 +155,7 @@ impl TypedBlockSource {
                 ));
             }
         }
-        let kind = TABLE.find(sampler).map_err(|e| e.to_string())?.make;
-        if !makes_blocks(&kind) {
-            let known = TABLE.iter().filter(|entry| makes_blocks(&entry.make)).map(|entry| entry.name);
-            return Err(format!(
-                "sampler {sampler}: it draws no blocks of the edge types of the graph; use {}",
-                one_of(&known.collect::<Vec<_>>())
-            ));
-        }
-        let names: Vec<String> = if kind.counts_nodes {
-            schema.types().iter().map(|node| node.name.to_string()).collect()
-        } else {
-            (0..schema.num_relations()).map(|r| schema.relation_name(r)).collect()
-        };
-        let first = TypedFanout::new(fanouts.first().cloned().unwrap_or_default());
-        let fanout = names.into_iter().zip(fanouts).fold(first, |all, (name, of)| all.with(name, of.clone()));
-        let options = TypedOptions { fanout, seed, own, ..TypedOptions::default() };
-        let sampler = (kind.make)(&options, &graph).map_err(|e| format!("sampler {sampler}: {e}"))?;
+        let sampler = make_sampler(&graph, (sampler, fanouts, own), seed)?;
         Ok(Arc::new(Self { graph, sampler, inputs, tables, seed, pool: LastPool::default() }))
     }
 

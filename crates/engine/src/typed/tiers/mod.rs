@@ -17,6 +17,7 @@ mod levels;
 )]
 mod nvidia;
 mod online;
+pub(super) mod opened;
 mod over_ranks;
 
 use std::time::Instant;

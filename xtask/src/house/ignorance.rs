@@ -30,7 +30,8 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     let mut faults = Vec::new();
     for Rule { files, words, why } in RULES {
         let is_named = |source: &&Source| files.iter().any(|start| source.path.starts_with(start));
-        let named: Vec<&Source> = sources.iter().filter(is_named).filter(|source| !source.is_test()).collect();
+        let named: Vec<&Source> =
+            sources.iter().filter(is_named).filter(|source| !source.is_test()).collect();
         if named.is_empty() {
             faults.push(format!("{}: no such files; their rule is: {why}", files.join(", ")));
         }
@@ -38,8 +39,9 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
             for (at, line) in source.code_without_tests().lines().enumerate() {
                 let is_part = |c: char| c.is_alphanumeric() || c == '_';
                 let found = line.split(|c| !is_part(c)).find(|word| words.contains(word));
-                faults
-                    .extend(found.map(|word| format!("{}:{}: names '{word}', but {why}", source.path, at + 1)));
+                faults.extend(
+                    found.map(|word| format!("{}:{}: names '{word}', but {why}", source.path, at + 1)),
+                );
             }
         }
     }
@@ -56,7 +58,10 @@ mod tests {
             let file = |path: &str, text: &str| Source::new(format!("crates/loader/src/{path}"), text.into());
             let tests = "#[cfg(test)]\nmod tests {\n    use crate::Feature;\n}\n";
             faults(&[
-                file("policy/fifo.rs", &format!("//! Feature.\nuse graphmill_core::NodeId;\n{policy}{tests}")),
+                file(
+                    "policy/fifo.rs",
+                    &format!("//! Feature.\nuse graphmill_core::NodeId;\n{policy}{tests}"),
+                ),
                 file("sampler/mod.rs", &format!("mod device;\nuse rayon::prelude::*;\n{sampler}{tests}")),
                 file("feature/mod.rs", "use crate::policy;\n"),
             ])
@@ -65,10 +70,15 @@ mod tests {
         let one = found("use graphmill_core::Matrix;\n", "");
         assert_eq!(
             one,
-            ["crates/loader/src/policy/fifo.rs:3: names 'Matrix', but a cache policy sees ids, and never a byte \
-              of a feature"]
+            [
+                "crates/loader/src/policy/fifo.rs:3: names 'Matrix', but a cache policy sees ids, and never a byte \
+              of a feature"
+            ]
         );
-        assert_eq!(found("", "fn f() {\n    std::thread::scope(|_| ());\n}\nuse crate::policy::lru;\n").len(), 2);
+        assert_eq!(
+            found("", "fn f() {\n    std::thread::scope(|_| ());\n}\nuse crate::policy::lru;\n").len(),
+            2
+        );
         // a rule without files checks nothing
         assert_eq!(faults(&[]).len(), 2);
     }

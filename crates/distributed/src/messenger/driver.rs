@@ -247,8 +247,7 @@ impl<T: Transport> Driver<T> {
         let mut any = false;
         for to in self.others() {
             while self.queue.is_active(to)
-                && let Some(frame) =
-                    self.queue.next(to, self.transport.in_flight(to), self.shared.time.now())
+                && let Some(frame) = self.queue.next(to, self.transport.in_flight(to), self.shared.time.now())
             {
                 if frame.is_last {
                     self.seals.count_sent(to, frame.lane);

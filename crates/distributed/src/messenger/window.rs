@@ -9,8 +9,8 @@
 //! that was handed over with at most half the window in flight changes nothing, because it shows
 //! how much there was to send and not how much the link carries.
 //!
-//! The window has limits. [`LEAST`] frames keep 10 Gbit/s busy between two polls on both sides, so
-//! slow links, and ranks that poll rarely, never have fewer.
+//! The window has limits. [`MIN_FRAMES`] frames keep 10 Gbit/s busy between two polls on both
+//! sides, so slow links, and ranks that poll rarely, never have fewer.
 //!
 //! # Source
 //!
@@ -35,9 +35,9 @@ use std::{collections::VecDeque, time::Duration};
 use crate::transport::FRAME_WORDS;
 
 /// Minimum number of frames in flight to all other ranks together; each rank has at least two.
-const LEAST: usize = 8;
+const MIN_FRAMES: usize = 8;
 /// Maximum number of frames in flight to all other ranks together.
-const MOST: usize = 256;
+const MAX_FRAMES: usize = 256;
 /// Delay of [`MessengerOptions`](super::MessengerOptions) by default: a frame is received and seen
 /// as received within two polls on both sides, if the link is idle.
 pub(super) const DELAY: Duration = Duration::from_micros(500);
@@ -45,7 +45,7 @@ pub(super) const DELAY: Duration = Duration::from_micros(500);
 /// Maximum number of bytes in flight before an urgent message, in frames of all other lanes, on a
 /// link of `bandwidth` bytes per second with the default options.
 pub fn bytes_in_flight(bandwidth: f64) -> f64 {
-    let [least, most] = [LEAST, MOST].map(|frames| (4 * FRAME_WORDS * frames) as f64);
+    let [least, most] = [MIN_FRAMES, MAX_FRAMES].map(|frames| (4 * FRAME_WORDS * frames) as f64);
     (bandwidth * DELAY.as_secs_f64()).max(least).min(most)
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Window {
 impl Window {
     /// Creates a window to one of `ranks` ranks. With a `delay` of zero its size is constant.
     pub(super) fn new(ranks: usize, delay: Duration) -> Self {
-        let limits = [LEAST, MOST].map(|frames| (frames / ranks.saturating_sub(1).max(1)).max(2));
+        let limits = [MIN_FRAMES, MAX_FRAMES].map(|frames| (frames / ranks.saturating_sub(1).max(1)).max(2));
         Self { delay, limits, size: limits[0], frames: VecDeque::new() }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         for (gigabits, polls) in [(0.1, POLLS), (1.0, POLLS), (25.0, 4 * DELAY)] {
             let mut window = Window::new(2, DELAY);
             let (.., largest) = send(&mut window, gigabits * GIGABIT, polls, 1);
-            assert_eq!(largest, LEAST, "{gigabits} Gbit/s");
+            assert_eq!(largest, MIN_FRAMES, "{gigabits} Gbit/s");
         }
     }
 
@@ -183,10 +183,10 @@ mod tests {
     fn the_window_follows_a_link_that_becomes_slow() {
         let mut window = Window::new(2, DELAY);
         send(&mut window, 100.0 * GIGABIT, POLLS, 1);
-        assert!(window.size() > 5 * LEAST, "{}", window.size());
+        assert!(window.size() > 5 * MIN_FRAMES, "{}", window.size());
         window.frames.clear();
         send(&mut window, GIGABIT, POLLS, 1);
-        assert_eq!(window.size(), LEAST);
+        assert_eq!(window.size(), MIN_FRAMES);
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
             let now = i * Duration::from_millis(1);
             window.push(now);
             window.update(0, now + if i % 2 == 0 { Duration::ZERO } else { DELAY / 10 });
-            assert!(window.size() == LEAST && window.is_empty());
+            assert!(window.size() == MIN_FRAMES && window.is_empty());
         }
     }
 

@@ -14,10 +14,7 @@ use std::{
     path::Path,
 };
 
-use graphmill_core::{
-    ClassColumn, NodeId,
-    table::Entry,
-};
+use graphmill_core::{ClassColumn, NodeId, table::Entry};
 use graphmill_data::{
     atomic, npy,
     typed::{KEY_SEPARATOR, Keys},

@@ -12,8 +12,14 @@ fn wrong_arguments_are_wrong_usage() {
     refused(&sandbox, args, USAGE, &["--probabilities"], "new.npy");
     refused(&sandbox, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
     for out in ["new", "new.txt", "new.npy.gz", "new.yaml"] {
-        let says =
-            [&format!("--out {out}: unknown file ending")[..], ".npy", ".csv", ".json", ".parquet", "- for CSV"];
+        let says = [
+            &format!("--out {out}: unknown file ending")[..],
+            ".npy",
+            ".csv",
+            ".json",
+            ".parquet",
+            "- for CSV",
+        ];
         // before anything else: there is no such run
         refused(&sandbox, &format!("predict nowhere --out {out}"), USAGE, &says, out);
     }

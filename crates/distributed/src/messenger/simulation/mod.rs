@@ -153,8 +153,9 @@ impl<T: Send + 'static> Cluster<T> {
         let delays = [Duration::ZERO, MessengerOptions::default().delay, LIMIT];
         let delay = delays[(seed % 3) as usize];
         let network = Arc::new(Mutex::new(Network::new(faults.clone(), clock.clone(), seed)));
-        let mut ranks: Vec<Rank<T>> =
-            (0..size).map(|rank| Self::join([rank, size], delay, &clock, &network, program.clone())).collect();
+        let mut ranks: Vec<Rank<T>> = (0..size)
+            .map(|rank| Self::join([rank, size], delay, &clock, &network, program.clone()))
+            .collect();
         // The drivers of every second seed poll without pauses after a message.
         for rank in &mut ranks {
             rank.driver = rank.driver.take().map(|driver| driver.spinning(seed & 1 == 1));

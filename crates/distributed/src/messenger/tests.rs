@@ -387,7 +387,8 @@ fn a_full_batch_of_frames_is_followed_by_the_next_at_once() {
     (0..40).for_each(|_| second.send(0, Frame::new(Lane::Rows, false, vec![0; HEADER])).unwrap());
     let (out, outbox) = channel();
     let shared = Arc::new(Shared::new(0, 2, MessengerOptions::default(), out, Box::new(Machine::start())));
-    let mut driver = Driver::new(shared, first, Box::new(|answer| answer()), outbox);
+    let mut driver =
+        Driver::new(shared, first, Box::new(|answer: Box<dyn FnOnce() + Send>| answer()), outbox);
     assert_eq!([0; 2].map(|_| driver.turn()), [Some(Duration::ZERO); 2]);
     assert!(driver.turn().unwrap() > Duration::ZERO, "eight frames are no batch");
 }

@@ -116,7 +116,7 @@ mod tests {
         let mut stream = Stream::new(seed);
         let frame = Duration::from_secs_f64(1.0 / rate);
         // arrival of each frame at the other side, and those that it has received
-        let (mut arrivals, mut received) = (VecDeque::new(), 0);
+        let (mut arrivals, mut received) = (VecDeque::<Duration>::new(), 0);
         let (mut free, mut longest, mut largest) = (Duration::ZERO, Duration::ZERO, 0);
         let (mut sent, mut measured) = (0, 0);
         let mut next = [Duration::ZERO; 2];
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn single_frames_change_nothing() {
         let mut window = Window::new(2, DELAY);
-        for i in 1..100 {
+        for i in 1..100u32 {
             let now = i * Duration::from_millis(1);
             window.push(now);
             window.update(0, now + if i % 2 == 0 { Duration::ZERO } else { DELAY / 10 });

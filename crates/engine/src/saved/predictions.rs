@@ -532,7 +532,8 @@ mod tests {
         );
         assert!(written(&embeddings, json::write_lines).starts_with("{\"node\":7,\"embedding_0\":1e-30,"));
         let none = Predictions { nodes: Vec::new(), ..of(1, Values::Classes(Vec::new())) };
-        assert_eq!([json::write_array, json::write_lines].map(|write| written(&none, write)), ["[\n]\n", ""]);
+        let formats: [Format; 2] = [json::write_array, json::write_lines];
+        assert_eq!(formats.map(|write| written(&none, write)), ["[\n]\n", ""]);
         let infinite = Predictions { nodes: vec![1], ..of(1, Values::Values(vec![f32::INFINITY])) };
         assert_eq!(written(&infinite, json::write_lines), "{\"node\":1,\"value\":null}\n");
     }

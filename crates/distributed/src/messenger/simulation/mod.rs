@@ -149,7 +149,7 @@ impl<T: Send + 'static> Cluster<T> {
     ) -> Self {
         let clock = Clock::default();
         let size = faults.size;
-        // Windows of constant size, of the default delay, and of one that never shrinks them.
+        // Windows of constant size, of the default delay, and of a delay that never shrinks them.
         let delays = [Duration::ZERO, MessengerOptions::default().delay, LIMIT];
         let delay = delays[(seed % 3) as usize];
         let network = Arc::new(Mutex::new(Network::new(faults.clone(), clock.clone(), seed)));

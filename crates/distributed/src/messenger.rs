@@ -17,6 +17,7 @@ mod seal;
 #[cfg(test)]
 mod simulation;
 mod time;
+mod window;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,8 +32,8 @@ use std::{
 
 use driver::{Driver, Ending, Outgoing, may_spin_here};
 use graphmill_core::{Error, Result};
-pub use queue::IN_FLIGHT_BYTES;
 use time::{Machine, Time};
+pub use window::bytes_in_flight;
 
 use crate::{Transport, transport::Lane};
 
@@ -102,11 +103,16 @@ pub struct MessengerOptions {
     /// True to poll without pauses for a short time after a message, on a machine with two cores or
     /// more for each of its ranks. False if its ranks compute with more threads than it has cores.
     pub may_spin: bool,
+    /// Time that frames of waiting lanes may take to another rank. As many are in flight as the
+    /// link carries in this time, at least 8 and at most 256 to all ranks together: with a longer
+    /// time a fast link is busier between two polls, and urgent messages wait longer behind them.
+    /// Zero keeps 8 frames. It does not affect results.
+    pub delay: Duration,
 }
 
 impl Default for MessengerOptions {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), threads: 1, may_spin: true }
+        Self { patience: Duration::from_secs(60), threads: 1, may_spin: true, delay: window::DELAY }
     }
 }
 

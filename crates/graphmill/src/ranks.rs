@@ -134,7 +134,7 @@ pub(crate) fn join(config: &TrainConfig) -> Result<Arc<Messenger>> {
     // a graph store has no other work
     let threads = if config.graph_stores > 0 && is_store { threads(config).max(1) } else { 1 };
     let may_spin = launch().is_none_or(|launch| fits(threads_of(config, launch), launch.local_size, cores()));
-    let options = MessengerOptions { patience, threads, may_spin };
+    let options = MessengerOptions { patience, threads, may_spin, ..MessengerOptions::default() };
     let messenger = match launch() {
         Some(launch) if launch.size > 1 => join_ranks(options, launch)?,
         _ => Messenger::start(options, || Ok(local(1).remove(0)))?,

@@ -187,7 +187,7 @@ fn errors_state_the_remedy() {
     for (args, why) in [
         ("predict run --out x.csv", "pass --top-k K"),
         ("predict run --top-k 0 --out x.csv", "pass an integer above 0"),
-        ("predict run --top-k 3 --out x.npy", "write .csv or .parquet"),
+        ("predict run --top-k 3 --out x.npy", "write .csv, .json, .jsonl or .parquet"),
         ("predict run --embeddings --out x.npy", "use graphmill embed"),
         ("predict run --on x.csv --edges y.csv --out x.csv", "pass --top-k K"),
         ("predict labels --top-k 3 --out x.csv", "train with --task link"),

@@ -89,7 +89,7 @@ fn new_nodes_of_one_type_get_the_candidates_that_they_have_in_the_dataset() {
     assert!(document["rows"] == 30 && document["new_edges"] == 40, "{document}");
     for (args, why) in [
         ("predict run --on new-members.csv --out x.csv", "pass --top-k K"),
-        ("predict run --on new-members.csv --top-k 3 --out x.npy", "write .csv or .parquet"),
+        ("predict run --on new-members.csv --top-k 3 --out x.npy", "write .csv, .json, .jsonl or .parquet"),
         ("predict run --on known-members.csv --top-k 3 --out x.csv", "60 of 60 rows have a key"),
         ("predict run --on new-members.csv --top-k 3 --relation r --out x.csv", "--relation"),
     ] {

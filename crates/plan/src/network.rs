@@ -35,7 +35,7 @@
 
 use graphmill_core::matrix::TableType;
 use graphmill_distributed::{
-    messenger::IN_FLIGHT_BYTES, rows::bytes_of_rows, sampler::bytes_of_a_hop, walks::bytes_of_a_step,
+    messenger::bytes_in_flight, rows::bytes_of_rows, sampler::bytes_of_a_hop, walks::bytes_of_a_step,
 };
 use graphmill_engine::partition::{CrossRequests, Hop};
 use graphmill_loader::feature::LinkOptions;
@@ -266,7 +266,8 @@ impl Machines {
         let several = self.count > 1;
         let (network, [sample, extract, train]) = (self.waits(), self.share);
         // A sum is sent twice, each time after the frames in flight.
-        let before = if several { 2.0 * self.on_link(IN_FLIGHT_BYTES.min(self.wire.rows)) } else { 0.0 };
+        let in_flight = bytes_in_flight(PAYLOAD * self.network.bandwidth).min(self.wire.rows);
+        let before = if several { 2.0 * self.on_link(in_flight) } else { 0.0 };
         let link = self.link_seconds();
         let talk = if several { self.talk } else { 0.0 };
         // training on a device leaves the cores to the other stages

@@ -6,6 +6,8 @@
 //! | a source file | 500 lines without its tests |
 //! | a function | 80 lines, unless a comment `// long: REASON` stands above it |
 //! | modules of a crate | no import cycles |
+//! | crates | import only crates of lower levels, by the table of ARCHITECTURE.md |
+//! | samplers and cache policies | do not name what they must not know ([`ignorance`]) |
 //! | `allow(clippy::too_many_arguments)` | at most the number in `xtask/house.toml`, which only falls |
 //! | default of a trait's method | no `unreachable!` |
 //! | unsafe code | allowed by file, for a reason of [`unsafety::PAGE`], which counts it |
@@ -17,7 +19,9 @@
 //! so that the list shrinks.
 
 mod cycles;
+mod ignorance;
 mod invariants;
+mod levels;
 mod paths;
 mod platforms;
 pub(crate) mod source;
@@ -83,6 +87,8 @@ pub(crate) fn check() -> Result<()> {
     faults.extend(unsafety::faults(root, &sources)?);
     faults.extend(paths::faults(root)?);
     faults.extend(invariants::faults(root)?);
+    faults.extend(levels::faults(root)?);
+    faults.extend(ignorance::faults(&sources));
     if faults.is_empty() {
         eprintln!("── house: {} files are in shape", sources.len());
         return Ok(());

@@ -122,7 +122,7 @@ impl<T: Transport> Driver<T> {
             transport,
             spawn,
             outbox,
-            queue: Queue::new(shared.size),
+            queue: Queue::new(shared.size, shared.options.delay),
             seals: Seals::new(shared.rank, shared.size),
             arriving: Reassembly::new(memory::total().unwrap_or(u64::MAX)),
             phase: Phase::Talking,
@@ -249,8 +249,8 @@ impl<T: Transport> Driver<T> {
     fn hand_over(&mut self) -> Result<bool> {
         let mut any = false;
         for to in self.others() {
-            while !self.queue.is_empty()
-                && let Some(frame) = self.queue.next(to, self.transport.in_flight(to))
+            while self.queue.is_active(to)
+                && let Some(frame) = self.queue.next(to, self.transport.in_flight(to), self.shared.time.now())
             {
                 if frame.is_last {
                     self.seals.count_sent(to, frame.lane);
@@ -298,12 +298,14 @@ impl<T: Transport> Driver<T> {
         if !matches!(self.phase, Phase::Talking) {
             return Ok(Some(Duration::ZERO));
         }
-        let mut idle = true;
-        for _ in 0..RECEIVE_BATCH {
-            let Some((from, frame)) = self.transport.poll()? else { break };
+        let mut received = 0;
+        while received < RECEIVE_BATCH
+            && let Some((from, frame)) = self.transport.poll()?
+        {
             self.arrive(from, frame)?;
-            idle = false;
+            received += 1;
         }
+        let mut idle = received == 0;
         let now = self.shared.time.now();
         if now - self.beaten >= self.beat_interval() {
             self.beaten = now;
@@ -318,7 +320,8 @@ impl<T: Transport> Driver<T> {
             return Ok(Some(self.beat_interval()));
         }
         let quiet = now - self.active;
-        if self.spins && quiet < SPIN_TIME {
+        // More frames may have arrived than one batch.
+        if received == RECEIVE_BATCH || self.spins && quiet < SPIN_TIME {
             return Ok(Some(Duration::ZERO));
         }
         Ok(Some((quiet / IDLE_DIVISOR).clamp(POLL_INTERVAL[0], POLL_INTERVAL[1])))

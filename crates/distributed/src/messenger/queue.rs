@@ -7,28 +7,24 @@
 //! ```
 //!
 //! A slow link delivers frames in sending order, so few are handed over at a time: an urgent
-//! message is sent at once, behind at most [`WINDOW`] frames of other lanes, even within messages
-//! of megabytes.
+//! message is sent at once, behind at most a [`Window`] of frames of other lanes, even within
+//! messages of megabytes.
 
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use graphmill_core::{Error, Result, memory};
 
-use crate::transport::{FRAME_WORDS, Frame, Lane};
-
-/// Maximum number of frames of waiting lanes in flight to all other ranks together: enough to keep
-/// 10 Gbit/s busy between two polls on both sides; each rank has at least two.
-const WINDOW: usize = 8;
-/// Maximum number of bytes in flight before an urgent message, in frames of all other lanes.
-pub const IN_FLIGHT_BYTES: f64 = (4 * FRAME_WORDS * WINDOW) as f64;
+use super::window::Window;
+use crate::transport::{Frame, Lane};
 
 /// Messages to all ranks that are still to be sent.
 pub(super) struct Queue {
     lanes: Vec<[VecDeque<Message>; Lane::ALL.len()]>,
-    window: usize,
+    windows: Vec<Window>,
 }
 
 struct Message {
@@ -38,10 +34,12 @@ struct Message {
 }
 
 impl Queue {
-    /// Creates queues for `size` ranks, this one included.
-    pub(super) fn new(size: usize) -> Self {
-        let window = (WINDOW / size.saturating_sub(1).max(1)).max(2);
-        Self { lanes: (0..size).map(|_| Default::default()).collect(), window }
+    /// Creates queues for `size` ranks, this one included, with windows of this delay.
+    pub(super) fn new(size: usize, delay: Duration) -> Self {
+        Self {
+            lanes: (0..size).map(|_| Default::default()).collect(),
+            windows: (0..size).map(|_| Window::new(size, delay)).collect(),
+        }
     }
 
     /// Adds a message to rank `to`.
@@ -49,14 +47,22 @@ impl Queue {
         self.lanes[to][lane as usize].push_back(Message { words: Arc::new(words), begun: 0 });
     }
 
-    /// Next frame to rank `to`, to which `in_flight` frames are in flight; `None` if no message
-    /// waits or too many are in flight.
-    pub(super) fn next(&mut self, to: usize, in_flight: usize) -> Option<Frame> {
+    /// Returns true if messages to rank `to` wait, or frames are in flight.
+    pub(super) fn is_active(&self, to: usize) -> bool {
+        !self.windows[to].is_empty() || self.lanes[to].iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Next frame to rank `to`, to which `in_flight` frames are in flight at the time `now`; `None`
+    /// if no message waits or too many are in flight.
+    pub(super) fn next(&mut self, to: usize, in_flight: usize, now: Duration) -> Option<Frame> {
+        let window = &mut self.windows[to];
+        window.update(in_flight, now);
         let lanes = Lane::ALL.into_iter().zip(&mut self.lanes[to]);
         let (lane, queue) = lanes.into_iter().find(|(_, queue)| !queue.is_empty())?;
-        if lane.waits() && in_flight >= self.window {
+        if lane.waits() && in_flight >= window.size() {
             return None;
         }
+        window.push(now);
         let first = queue.front_mut()?;
         let frame = Frame::piece(lane, first.words.clone(), first.begun);
         first.begun += frame.words().len();
@@ -127,6 +133,14 @@ impl Reassembly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::FRAME_WORDS;
+
+    /// Frames in flight at most, with windows of constant size.
+    const WINDOW: usize = 8;
+
+    fn queue(size: usize) -> Queue {
+        Queue::new(size, Duration::ZERO)
+    }
 
     /// Message of `len` words, identified by the first.
     fn message(name: u32, len: usize) -> Vec<u32> {
@@ -137,7 +151,7 @@ mod tests {
     /// of words, and whether the message ends.
     fn hand_over(queue: &mut Queue, in_flight: &mut Vec<Frame>) -> Vec<(Lane, u32, usize, bool)> {
         let mut sent = Vec::new();
-        while let Some(frame) = queue.next(1, in_flight.len()) {
+        while let Some(frame) = queue.next(1, in_flight.len(), Duration::ZERO) {
             sent.push((frame.lane, frame.words()[0], frame.words().len(), frame.is_last));
             in_flight.push(frame);
         }
@@ -146,7 +160,7 @@ mod tests {
 
     #[test]
     fn urgent_messages_are_sent_at_once_and_others_a_few_frames_at_a_time() {
-        let (mut queue, mut flying) = (Queue::new(2), Vec::new());
+        let (mut queue, mut flying) = (queue(2), Vec::new());
         let frames = WINDOW + 2;
         queue.push(1, Lane::Rows, message(1, frames * FRAME_WORDS));
         queue.push(1, Lane::Rows, message(2_000_000, 3));
@@ -180,7 +194,7 @@ mod tests {
     #[test]
     fn interleaved_lanes_preserve_messages() {
         let lens = [0, 1, FRAME_WORDS - 1, FRAME_WORDS, FRAME_WORDS + 1, 3 * FRAME_WORDS + 7];
-        let (mut queue, mut arriving) = (Queue::new(2), Reassembly::new(u64::MAX));
+        let (mut queue, mut arriving) = (queue(2), Reassembly::new(u64::MAX));
         let (mut sent, mut got): (Vec<_>, Vec<_>) = (vec![Vec::new(); 3], vec![Vec::new(); 3]);
         let mut draw = 1u32;
         for round in 0..200u32 {
@@ -190,11 +204,11 @@ mod tests {
             queue.push(1, lane, words.clone());
             sent[lane as usize].push(words);
             // One frame of each message, so that long ones are overtaken in the middle.
-            let frame = queue.next(1, 0).unwrap();
+            let frame = queue.next(1, 0, Duration::ZERO).unwrap();
             let lane = frame.lane as usize;
             got[lane].extend(arriving.add(0, frame).unwrap());
         }
-        while let Some(frame) = queue.next(1, 0) {
+        while let Some(frame) = queue.next(1, 0, Duration::ZERO) {
             let lane = frame.lane as usize;
             got[lane].extend(arriving.add(0, frame).unwrap());
         }
@@ -218,13 +232,31 @@ mod tests {
     }
 
     #[test]
+    fn more_frames_are_in_flight_over_a_fast_link() {
+        for (delay, expected) in [(Duration::from_millis(1), 2 * WINDOW), (Duration::ZERO, WINDOW)] {
+            let (mut queue, mut flying) = (Queue::new(2, delay), Vec::new());
+            queue.push(1, Lane::Rows, message(1, 100 * FRAME_WORDS));
+            hand_over(&mut queue, &mut flying);
+            assert_eq!(flying.len(), WINDOW);
+            assert!(queue.is_active(1) && !queue.is_active(0));
+            // all are received after a tenth of the delay
+            flying.clear();
+            flying.extend(queue.next(1, 0, Duration::from_micros(100)));
+            while let Some(frame) = queue.next(1, flying.len(), Duration::from_micros(100)) {
+                flying.push(frame);
+            }
+            assert_eq!(flying.len(), expected, "{delay:?}");
+        }
+    }
+
+    #[test]
     fn failed_ranks_send_only_urgent_messages() {
-        let mut queue = Queue::new(3);
+        let mut queue = queue(3);
         queue.push(2, Lane::Rows, vec![1]);
         queue.push(2, Lane::Draws, vec![2]);
         queue.push(2, Lane::Urgent, vec![3]);
         queue.drop_replies();
-        assert_eq!(queue.next(2, 0).unwrap().words(), [3]);
-        assert!(queue.next(2, 0).is_none() && queue.is_empty());
+        assert_eq!(queue.next(2, 0, Duration::ZERO).unwrap().words(), [3]);
+        assert!(queue.next(2, 0, Duration::ZERO).is_none() && queue.is_empty());
     }
 }

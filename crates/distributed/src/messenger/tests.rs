@@ -360,6 +360,40 @@ impl Service for Much {
 }
 
 #[test]
+fn replies_do_not_depend_on_the_window() {
+    let (frames, frame) = (60, Duration::from_micros(50));
+    for delay in [Duration::ZERO, MessengerOptions::default().delay, LONG] {
+        let start = |end: Local| {
+            let slow = Slow { end, frame, link: VecDeque::new(), next: Instant::now() };
+            let options = MessengerOptions { patience: LONG, delay, ..MessengerOptions::default() };
+            Messenger::start(options, move || Ok(slow)).unwrap()
+        };
+        let posts: Vec<Arc<Messenger>> = local(2).into_iter().map(start).collect();
+        posts.iter().for_each(|post| post.serve(9, Arc::new(Much(frames * FRAME_WORDS))));
+        let replies: Vec<(u32, PendingReply)> =
+            (0..8).map(|i| (i, posts[0].ask(1, 9, |words| words.push(i)))).collect();
+        for (i, reply) in replies {
+            assert_eq!(reply.wait().unwrap()[HEADER..], vec![i; frames * FRAME_WORDS], "{delay:?}");
+        }
+        posts.iter().for_each(|post| post.close().unwrap());
+    }
+}
+
+#[test]
+fn a_full_batch_of_frames_is_followed_by_the_next_at_once() {
+    let mut ends = local(2);
+    let (mut second, first) = (ends.remove(1), ends.remove(0));
+    // pieces of a message that does not end
+    (0..40).for_each(|_| second.send(0, Frame::new(Lane::Rows, false, vec![0; HEADER])).unwrap());
+    let (out, outbox) = channel();
+    let shared = Arc::new(Shared::new(0, 2, MessengerOptions::default(), out, Box::new(Machine::start())));
+    let mut driver =
+        Driver::new(shared, first, Box::new(|answer: Box<dyn FnOnce() + Send>| answer()), outbox);
+    assert_eq!([0; 2].map(|_| driver.turn()), [Some(Duration::ZERO); 2]);
+    assert!(driver.turn().unwrap() > Duration::ZERO, "eight frames are no batch");
+}
+
+#[test]
 fn sums_overtake_rows_requested_before() {
     let (frames, frame) = (60, Duration::from_millis(10));
     let start = |end: Local| {

@@ -5,6 +5,7 @@
 //! ... or `embedding_0` ..., or `value`, of several values `value_0` ... Of several columns of
 //! classes there is one `class_COLUMN` for each, and `probability_COLUMN_0` ...
 
+mod json;
 #[cfg(feature = "parquet")]
 mod parquet;
 
@@ -13,10 +14,7 @@ use std::{
     path::Path,
 };
 
-use graphmill_core::{
-    ClassColumn, NodeId,
-    table::{self, Entry},
-};
+use graphmill_core::{ClassColumn, NodeId, table::Entry};
 use graphmill_data::{
     atomic, npy,
     typed::{KEY_SEPARATOR, Keys},
@@ -304,6 +302,20 @@ pub const TABLE: &[Entry<Format>] = &[
         options: &[],
         make: write_csv,
     },
+    Entry {
+        name: "json",
+        summary: "the same table as an array of objects",
+        source: "RFC 8259",
+        options: &[],
+        make: json::write_array,
+    },
+    Entry {
+        name: "jsonl",
+        summary: "the same objects, one a line",
+        source: "https://jsonlines.org",
+        options: &[],
+        make: json::write_lines,
+    },
     #[cfg(feature = "parquet")]
     Entry {
         name: "parquet",
@@ -351,7 +363,8 @@ impl<'p> Target<'p> {
         match self.path {
             Some(path) if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy")) => {
                 Err(Error::usage(format!(
-                    "--out {}: pairs with scores are columns of several types; write .csv or .parquet",
+                    "--out {}: pairs with scores are columns of several types; write .csv, .json, .jsonl or \
+                     .parquet",
                     path.display()
                 )))
             }
@@ -385,9 +398,11 @@ impl<'p> Target<'p> {
     }
 }
 
-/// Known file endings, for a help text.
+/// File endings for a line of help, which has no space for JSON; the error for an unknown ending
+/// lists all of them.
 pub fn known() -> String {
-    table::names(TABLE)
+    let short = TABLE.iter().map(|entry| entry.name).filter(|name| !name.starts_with("json"));
+    short.collect::<Vec<_>>().join(", ")
 }
 
 fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
@@ -401,7 +416,8 @@ fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {
             npy::write_to(out, values, &[rows, of.cols])
         }
         Values::Links { .. } => {
-            let message = "pairs with scores are columns of several types; write .csv or .parquet";
+            let message =
+                "pairs with scores are columns of several types; write .csv, .json, .jsonl or .parquet";
             Err(io::Error::new(io::ErrorKind::InvalidInput, message))
         }
     }
@@ -503,6 +519,57 @@ mod tests {
         assert!(two.starts_with(&format!("{header}q,2,p,1,2.5\n")), "{two}");
     }
 
+    /// Text that a format writes.
+    fn written(of: &Predictions, write: Format) -> String {
+        let mut bytes = Vec::new();
+        write(of, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn json_tables_have_the_columns_and_values_of_csv() {
+        let keys = keyed(Keys::texts(["p\u{1f}1", "q\u{1f}2"]), &["bank \"id\"", "number"]);
+        let links = Values::Links { candidates: vec![0, 1, 0], scores: vec![2.5, -1.0, 0.25] };
+        for of in all().into_iter().chain([keys, of(1, links)]) {
+            let csv = written(&of, write_csv);
+            let mut csv = csv::Reader::from_reader(csv.as_bytes());
+            let names: Vec<String> = csv.headers().unwrap().iter().map(String::from).collect();
+            let rows: Vec<serde_json::Map<String, serde_json::Value>> =
+                serde_json::from_str(&written(&of, json::write_array)).unwrap();
+            assert_eq!(rows.len(), 3);
+            for (row, expected) in rows.iter().zip(csv.records().map(Result::unwrap)) {
+                assert_eq!(row.len(), names.len(), "{row:?}");
+                for (name, text) in names.iter().zip(&expected) {
+                    let value = &row[name];
+                    // numbers read back unchanged, and texts are no numbers
+                    match value.as_f64() {
+                        Some(number) => assert_eq!(text.parse::<f32>().unwrap(), number as f32, "{name}"),
+                        None => assert_eq!(value.as_str(), Some(text), "{name}"),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn json_lines_are_the_rows_of_the_array_in_order() {
+        let [classes, .., embeddings, _] = all();
+        assert_eq!(
+            written(&classes, json::write_array),
+            "[\n{\"node\":7,\"class\":3},\n{\"node\":2,\"class\":-1},\n{\"node\":9,\"class\":0}\n]\n"
+        );
+        assert_eq!(
+            written(&classes, json::write_lines),
+            "{\"node\":7,\"class\":3}\n{\"node\":2,\"class\":-1}\n{\"node\":9,\"class\":0}\n"
+        );
+        assert!(written(&embeddings, json::write_lines).starts_with("{\"node\":7,\"embedding_0\":1e-30,"));
+        let none = Predictions { nodes: Vec::new(), ..of(1, Values::Classes(Vec::new())) };
+        let formats: [Format; 2] = [json::write_array, json::write_lines];
+        assert_eq!(formats.map(|write| written(&none, write)), ["[\n]\n", ""]);
+        let infinite = Predictions { nodes: vec![1], ..of(1, Values::Values(vec![f32::INFINITY])) };
+        assert_eq!(written(&infinite, json::write_lines), "{\"node\":1,\"value\":null}\n");
+    }
+
     #[cfg(feature = "parquet")]
     #[test]
     fn parquet_tables_hold_keys_and_names() {
@@ -588,10 +655,10 @@ mod tests {
 
     #[test]
     fn file_ending_selects_the_format() {
-        for known in ["a.npy", "b.csv", "B.CSV", "-"] {
+        for known in ["a.npy", "b.csv", "B.CSV", "a.json", "a.jsonl", "-"] {
             assert!(Target::new(Path::new(known)).is_ok(), "{known}");
         }
-        for unknown in ["a", "a.txt", "a.npy.gz", "npy", "dir.csv/a"] {
+        for unknown in ["a", "a.txt", "json", "a.ndjson", "a.npy.gz", "npy", "dir.csv/a"] {
             let error = Target::new(Path::new(unknown)).err().unwrap().to_string();
             assert!(error.contains(&format!("--out {unknown}: ")) && error.contains(".npy"), "{error}");
         }

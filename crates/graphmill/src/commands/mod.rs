@@ -161,6 +161,19 @@ mod tests {
         own.chain(command.get_subcommands().flat_map(arguments)).collect()
     }
 
+    /// Names of the commands, at any depth, that do not take `--json`.
+    fn without_json(command: &Command) -> Vec<String> {
+        let own = command.get_arguments().all(|arg| arg.get_id() != "json");
+        let own = (own && !command.has_subcommands()).then(|| command.get_name().to_string());
+        own.into_iter().chain(command.get_subcommands().flat_map(without_json)).collect()
+    }
+
+    #[test]
+    fn every_command_takes_json_except_those_that_the_pages_name() {
+        // named by the pages of commands and of features
+        assert_eq!(without_json(&cli()), ["serve", "completions", "man"]);
+    }
+
     #[test]
     fn every_short_help_fits_a_line() {
         let mut cli = cli();

@@ -11,9 +11,15 @@ fn wrong_arguments_are_wrong_usage() {
     let args = "predict run --out new.npy --embeddings --probabilities";
     refused(&sandbox, args, USAGE, &["--probabilities"], "new.npy");
     refused(&sandbox, "predict run --out new.npy --threads -1", USAGE, &["--threads"], "new.npy");
-    for out in ["new", "new.txt", "new.npy.gz", "new.json"] {
-        let says =
-            [&format!("--out {out}: unknown file ending")[..], ".npy", ".csv", ".parquet", "- for CSV"];
+    for out in ["new", "new.txt", "new.npy.gz", "new.yaml"] {
+        let says = [
+            &format!("--out {out}: unknown file ending")[..],
+            ".npy",
+            ".csv",
+            ".json",
+            ".parquet",
+            "- for CSV",
+        ];
         // before anything else: there is no such run
         refused(&sandbox, &format!("predict nowhere --out {out}"), USAGE, &says, out);
     }

@@ -149,9 +149,13 @@ impl<T: Send + 'static> Cluster<T> {
     ) -> Self {
         let clock = Clock::default();
         let size = faults.size;
+        // Windows of constant size, of the default delay, and of a delay that never shrinks them.
+        let delays = [Duration::ZERO, MessengerOptions::default().delay, LIMIT];
+        let delay = delays[(seed % 3) as usize];
         let network = Arc::new(Mutex::new(Network::new(faults.clone(), clock.clone(), seed)));
-        let mut ranks: Vec<Rank<T>> =
-            (0..size).map(|rank| Self::join(rank, size, &clock, &network, program.clone())).collect();
+        let mut ranks: Vec<Rank<T>> = (0..size)
+            .map(|rank| Self::join([rank, size], delay, &clock, &network, program.clone()))
+            .collect();
         // The drivers of every second seed poll without pauses after a message.
         for rank in &mut ranks {
             rank.driver = rank.driver.take().map(|driver| driver.spinning(seed & 1 == 1));
@@ -160,8 +164,8 @@ impl<T: Send + 'static> Cluster<T> {
     }
 
     fn join(
-        rank: usize,
-        size: usize,
+        [rank, size]: [usize; 2],
+        delay: Duration,
         clock: &Clock,
         network: &Arc<Mutex<Network>>,
         program: impl Fn(Arc<Messenger>, Arc<Turns>) -> T + Send + 'static,
@@ -175,7 +179,7 @@ impl<T: Send + 'static> Cluster<T> {
             resume: Mutex::new(resumed),
             is_dead: AtomicBool::new(false),
         });
-        let options = MessengerOptions { patience: PATIENCE, ..MessengerOptions::default() };
+        let options = MessengerOptions { patience: PATIENCE, delay, ..MessengerOptions::default() };
         let shared = Arc::new(Shared::new(rank, size, options, out, Box::new(turns.clone())));
         let answers: Arc<Mutex<Vec<Answer>>> = Arc::default();
         let started = answers.clone();

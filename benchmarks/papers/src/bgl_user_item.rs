@@ -146,6 +146,7 @@ pub fn user_item() -> Table {
                 cores: Cores::default(),
                 cached: 0.0,
                 caches_on_devices: false,
+                accelerators: None,
             };
             let epoch_seconds = model.pipelined().epoch_seconds;
             rows.push(Row {

@@ -14,8 +14,8 @@ use std::{fs, sync::OnceLock};
 use bytemuck::Zeroable;
 
 pub use refusal::{
-    catch, demand, demand_append, demand_collect, demand_copy, demand_extend, demand_in_map,
-    demand_in_set, demand_len, demand_par_collect, demand_push, demand_zeros, refusal,
+    catch, demand, demand_append, demand_collect, demand_copy, demand_extend, demand_in_map, demand_in_set,
+    demand_len, demand_par_collect, demand_push, demand_zeros, refusal,
 };
 
 use crate::{Error, Result};

@@ -22,9 +22,7 @@ use std::{
     time::Instant,
 };
 
-use graphmill_core::{
-    Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation, memory,
-};
+use graphmill_core::{Block, Buffer, Error, Graph, NodeId, ObjectPool, Result, block::Aggregation, memory};
 use graphmill_loader::{
     BatchKey, HopSampler,
     link::ExcludedEdges,

@@ -4,8 +4,7 @@
 use std::{sync::Arc, thread};
 
 use graphmill_core::{
-    Block, Features, Graph, NodeId, SparseRows, WholeDegrees,
-    Matrix,
+    Block, Features, Graph, Matrix, NodeId, SparseRows, WholeDegrees,
     block::Aggregation,
     keyed,
     matrix::TableType,
@@ -98,7 +97,9 @@ fn minibatches_over_ranks_without_memory_are_errors_and_the_next_ones_are_right(
     let makes: [(&str, bool, Make); 4] = [
         ("neighbor", false, |_| Arc::new(Neighbor::new([6, 5]).unwrap())),
         ("labor", true, |graph| {
-            Arc::new(Labor::with_options(graph, [6, 5], &LaborOptions::default(), EdgeWeights::Stored, 0).unwrap())
+            Arc::new(
+                Labor::with_options(graph, [6, 5], &LaborOptions::default(), EdgeWeights::Stored, 0).unwrap(),
+            )
         }),
         ("labor with iterations", false, |graph| {
             let iterations = LaborOptions { labor_iterations: Iterations(2), ..LaborOptions::default() };
@@ -130,8 +131,7 @@ fn minibatches_over_ranks_without_memory_are_errors_and_the_next_ones_are_right(
                     let mut seeds = Seeds::new(0, chosen(250));
                     let mut excluded = ExcludedEdges::default();
                     excluded.refill(chosen(250).into_iter().map(|v| (all.in_neighbors(v)[0], v)));
-                    seeds.links =
-                        excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
+                    seeds.links = excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
                     seeds
                 };
                 check(
@@ -225,9 +225,7 @@ fn minibatches_with_times_over_ranks_without_memory_are_errors_and_the_next_ones
                 return;
             }
             let request = TimeRequest::new(&own, KEY).transposed();
-            let seeds = || {
-                TimeSeeds::of_nodes(0, chosen(150), (0..150).map(|i| 700 + i % 200).collect())
-            };
+            let seeds = || TimeSeeds::of_nodes(0, chosen(150), (0..150).map(|i| 700 + i % 200).collect());
             check(
                 &format!("{options:?}"),
                 (|| TimeWorkspace::new(&schema), seeds),

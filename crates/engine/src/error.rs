@@ -157,9 +157,7 @@ impl Error {
     /// The same error with the name of its row, if it is one of outputs that are not finite.
     pub(crate) fn with_row_name(self, name: impl FnOnce(usize) -> String) -> Self {
         match self {
-            Self::OutputNotFinite { row, value, .. } => {
-                Self::OutputNotFinite { row, name: name(row), value }
-            }
+            Self::OutputNotFinite { row, value, .. } => Self::OutputNotFinite { row, name: name(row), value },
             error => error,
         }
     }

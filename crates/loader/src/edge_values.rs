@@ -52,7 +52,8 @@ mod tests {
     fn rows_of_any_number_of_tasks_are_filled() {
         for rows in [0, 1, MAX_TASK_LEN, 3 * MAX_TASK_LEN + 7] {
             let starts: Vec<u64> = (0..=rows as u64).scan(0, |end, i| Some(*end + i % 5)).collect();
-            let starts: Vec<u64> = starts.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len))).collect();
+            let starts: Vec<u64> =
+                starts.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len))).collect();
             let values = edge_values(&starts, &|i, row: &mut [u32]| row.fill(i as u32 + 1));
             let owner = |e: usize| starts.partition_point(|&start| start <= e as u64) as u32;
             assert_eq!(values.len() as u64, starts[rows]);

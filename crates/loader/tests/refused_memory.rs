@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use allocator::{alone, check};
 use graphmill_core::{
-    Block, EdgeOptions, Features, Graph, Matrix, NodeId, SparseRows, block::Aggregation, build, keyed,
+    Block, EdgeOptions, Features, Graph, Matrix, NodeId, SparseRows,
+    block::Aggregation,
+    build, keyed,
     matrix::TableType,
     options::OwnOptions,
     typed::{NodeType, Relation, Schema, TypedBlock, TypedGraph, bipartite_weighted},
@@ -114,8 +116,7 @@ fn minibatches_of_every_sampler_without_memory_are_errors_and_the_next_ones_are_
                 let seeds = || {
                     let mut seeds = Seeds::new(0, chosen());
                     let excluded = first_edges(graph);
-                    seeds.links =
-                        excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
+                    seeds.links = excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
                     seeds
                 };
                 check(
@@ -221,8 +222,12 @@ fn rows_without_memory_are_errors_and_the_next_ones_are_right() {
         let layout = CacheLayout::new(&ranking, 4_000, 2, Placement::Interleave);
         let lru = policy::TABLE.find("lru").unwrap().make;
         tiers.push((format!("{form}, host"), host()));
-        tiers.push((format!("{form}, static"), Arc::new(Pinned::new(layout, format, host(), level).unwrap())));
-        tiers.push((format!("{form}, lru"), Arc::new(Dynamic::new(lru, 4_000, format, host(), level).unwrap())));
+        tiers
+            .push((format!("{form}, static"), Arc::new(Pinned::new(layout, format, host(), level).unwrap())));
+        tiers.push((
+            format!("{form}, lru"),
+            Arc::new(Dynamic::new(lru, 4_000, format, host(), level).unwrap()),
+        ));
     }
     on_two_threads(|| {
         for (name, rows) in &tiers {
@@ -284,12 +289,11 @@ fn typed_minibatches_without_memory_are_errors_and_the_next_ones_are_right() {
                     }
                     seeds
                 };
-                let request =
-                    TypedRequest { aggregation: Aggregation::Sum, ..TypedRequest::new(&graph, KEY).transposed() };
                 let request = TypedRequest {
-                    positions: entry.make.names_edges,
-                    ..request
+                    aggregation: Aggregation::Sum,
+                    ..TypedRequest::new(&graph, KEY).transposed()
                 };
+                let request = TypedRequest { positions: entry.make.names_edges, ..request };
                 check(
                     &format!("{name}, excludes: {excludes}"),
                     (|| TypedWorkspace::new(schema), seeds),

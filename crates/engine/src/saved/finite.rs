@@ -11,11 +11,7 @@ const CHUNK: usize = 1 << 16;
 ///
 /// # Errors
 /// A value is NaN or infinite; `name` names its row.
-pub(crate) fn check_outputs(
-    values: &[f32],
-    cols: usize,
-    name: impl FnOnce(usize) -> String,
-) -> Result<()> {
+pub(crate) fn check_outputs(values: &[f32], cols: usize, name: impl FnOnce(usize) -> String) -> Result<()> {
     let is_bad = |chunk: &[f32]| chunk.iter().fold(false, |any, x| any | !x.is_finite());
     let first = if values.len() <= CHUNK {
         is_bad(values).then_some(0)

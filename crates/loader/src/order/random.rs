@@ -84,9 +84,8 @@ impl SeedOrder for Random<'_> {
         // twice as many as needed are expected below the bound, and never fewer in practice
         let share = (2 * count + PART_LEN) as f64 / nodes as f64;
         let bound = (share * u64::MAX as f64) as u64;
-        let of_chunk = |nodes: &[NodeId]| {
-            memory::demand_collect(nodes.iter().copied().filter(|&v| hash(v) < bound))
-        };
+        let of_chunk =
+            |nodes: &[NodeId]| memory::demand_collect(nodes.iter().copied().filter(|&v| hash(v) < bound));
         let found = memory::demand_par_collect(self.train.par_chunks(MIN_LEN).map(of_chunk));
         out.clear();
         found.iter().for_each(|nodes| memory::demand_append(out, nodes));

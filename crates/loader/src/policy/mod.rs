@@ -141,19 +141,22 @@ impl<P: Policy> CachePolicy for P {
         if self.capacity() == 0 {
             return memory::demand_len(slots, ids.len(), MISS);
         }
-        memory::demand_extend(slots, ids.iter().map(|&id| {
-            let slot = self.slot_map().slot(id);
-            if slot != MISS {
-                return slot;
-            }
-            let slot = match self.slot_map().free() {
-                Some(slot) => slot,
-                None => self.evict(),
-            };
-            self.slot_map_mut().assign(slot, id);
-            self.enter(slot, id);
-            slot
-        }));
+        memory::demand_extend(
+            slots,
+            ids.iter().map(|&id| {
+                let slot = self.slot_map().slot(id);
+                if slot != MISS {
+                    return slot;
+                }
+                let slot = match self.slot_map().free() {
+                    Some(slot) => slot,
+                    None => self.evict(),
+                };
+                self.slot_map_mut().assign(slot, id);
+                self.enter(slot, id);
+                slot
+            }),
+        );
     }
 }
 

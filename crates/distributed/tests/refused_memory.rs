@@ -131,7 +131,9 @@ fn minibatches_over_ranks_without_memory_are_errors_and_the_next_ones_are_right(
                     let mut seeds = Seeds::new(0, chosen(250));
                     let mut excluded = ExcludedEdges::default();
                     excluded.refill(chosen(250).into_iter().map(|v| (all.in_neighbors(v)[0], v)));
-                    seeds.links = excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
+                    let mut links = Box::<LinkBatch>::default();
+                    links.excluded = excluded;
+                    seeds.links = excludes.then_some(links);
                     seeds
                 };
                 check(

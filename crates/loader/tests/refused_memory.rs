@@ -73,6 +73,13 @@ fn first_edges(graph: &Graph) -> ExcludedEdges {
     excluded
 }
 
+/// A batch of links without pairs, which leaves out the edges `excluded`.
+fn leaving_out(excluded: ExcludedEdges) -> Box<LinkBatch> {
+    let mut links = Box::<LinkBatch>::default();
+    links.excluded = excluded;
+    links
+}
+
 /// Ends, sources and weights of a block.
 type Edges = (Vec<u32>, Vec<NodeId>, Vec<u32>);
 
@@ -115,8 +122,7 @@ fn minibatches_of_every_sampler_without_memory_are_errors_and_the_next_ones_are_
                 }
                 let seeds = || {
                     let mut seeds = Seeds::new(0, chosen());
-                    let excluded = first_edges(graph);
-                    seeds.links = excludes.then(|| Box::new(LinkBatch { excluded, ..LinkBatch::default() }));
+                    seeds.links = excludes.then(|| leaving_out(first_edges(graph)));
                     seeds
                 };
                 check(
@@ -145,8 +151,8 @@ fn seeds_without_memory_are_errors_and_the_next_ones_are_right() {
     let (from, to) = ends(6000, 0, [NODES; 2]);
     let known = Arc::new(KnownEdges::new(NODES, &from, &to).unwrap());
     let pairs: Vec<(NodeId, NodeId)> = from.iter().copied().zip(to.iter().copied()).collect();
-    let links = LinkSource::new(pairs, known, "uniform").unwrap();
-    let links = LinkSource { relations: vec![0; 6000].into(), ..links };
+    let mut links = LinkSource::new(pairs, known, "uniform").unwrap();
+    links.relations = vec![0; 6000].into();
     let numbers: Vec<NodeId> = (0..6000).collect();
     on_two_threads(|| {
         for (name, order) in &orders {
@@ -291,9 +297,9 @@ fn typed_minibatches_without_memory_are_errors_and_the_next_ones_are_right() {
                 };
                 let request = TypedRequest {
                     aggregation: Aggregation::Sum,
+                    positions: entry.make.names_edges,
                     ..TypedRequest::new(&graph, KEY).transposed()
                 };
-                let request = TypedRequest { positions: entry.make.names_edges, ..request };
                 check(
                     &format!("{name}, excludes: {excludes}"),
                     (|| TypedWorkspace::new(schema), seeds),

@@ -2,7 +2,7 @@
 //! request.
 
 #![allow(unsafe_code, reason = "allocators of tests")]
-#![allow(dead_code, reason = "every test file uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "every test file uses a part")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

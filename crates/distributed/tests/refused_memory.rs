@@ -97,9 +97,8 @@ fn minibatches_over_ranks_without_memory_are_errors_and_the_next_ones_are_right(
     let makes: [(&str, bool, Make); 4] = [
         ("neighbor", false, |_| Arc::new(Neighbor::new([6, 5]).unwrap())),
         ("labor", true, |graph| {
-            Arc::new(
-                Labor::with_options(graph, [6, 5], &LaborOptions::default(), EdgeWeights::Stored, 0).unwrap(),
-            )
+            let options = LaborOptions::default();
+            Arc::new(Labor::with_options(graph, [6, 5], &options, EdgeWeights::Stored, 0).unwrap())
         }),
         ("labor with iterations", false, |graph| {
             let iterations = LaborOptions { labor_iterations: Iterations(2), ..LaborOptions::default() };

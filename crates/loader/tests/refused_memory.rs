@@ -228,12 +228,10 @@ fn rows_without_memory_are_errors_and_the_next_ones_are_right() {
         let layout = CacheLayout::new(&ranking, 4_000, 2, Placement::Interleave);
         let lru = policy::TABLE.find("lru").unwrap().make;
         tiers.push((format!("{form}, host"), host()));
-        tiers
-            .push((format!("{form}, static"), Arc::new(Pinned::new(layout, format, host(), level).unwrap())));
-        tiers.push((
-            format!("{form}, lru"),
-            Arc::new(Dynamic::new(lru, 4_000, format, host(), level).unwrap()),
-        ));
+        let pinned = Pinned::new(layout, format, host(), level).unwrap();
+        tiers.push((format!("{form}, static"), Arc::new(pinned)));
+        let dynamic = Dynamic::new(lru, 4_000, format, host(), level).unwrap();
+        tiers.push((format!("{form}, lru"), Arc::new(dynamic)));
     }
     on_two_threads(|| {
         for (name, rows) in &tiers {

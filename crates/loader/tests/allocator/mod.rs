@@ -86,7 +86,7 @@ static COUNTING: Counting = Counting;
 /// are granted. `view` returns what is compared.
 ///
 /// # Panics
-/// It does not; the message names `what`.
+/// A call has another result or another error; the message names `what`.
 pub fn check<B, I, D, V: PartialEq>(
     what: &str,
     (buffers, input): (impl Fn() -> B, impl Fn() -> I),

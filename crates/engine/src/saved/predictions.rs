@@ -14,7 +14,10 @@ use std::{
     path::Path,
 };
 
-use graphmill_core::{ClassColumn, NodeId, table::Entry};
+use graphmill_core::{
+    ClassColumn, NodeId,
+    table::{self, Entry},
+};
 use graphmill_data::{
     atomic, npy,
     typed::{KEY_SEPARATOR, Keys},
@@ -398,11 +401,9 @@ impl<'p> Target<'p> {
     }
 }
 
-/// File endings for a line of help, which has no space for JSON; the error for an unknown ending
-/// lists all of them.
+/// Known file endings, for a help text.
 pub fn known() -> String {
-    let short = TABLE.iter().map(|entry| entry.name).filter(|name| !name.starts_with("json"));
-    short.collect::<Vec<_>>().join(", ")
+    table::names(TABLE)
 }
 
 fn write_npy(of: &Predictions, out: &mut dyn Write) -> io::Result<()> {

@@ -67,8 +67,9 @@ pub(crate) fn command() -> Command {
         .arg(
             args::explain(
                 args::path("out", "FILE", "").long("out"),
-                format!("File to write, by its ending ({}); - for CSV to stdout", known()),
-                "The file appears whole or not at all, such as --out rows.parquet",
+                format!("File to write ({}); - for CSV to stdout", known()),
+                "Its ending selects the format. The file appears whole or not at all, such as --out \
+                 rows.parquet",
             )
             .allow_hyphen_values(true)
             .required(true),

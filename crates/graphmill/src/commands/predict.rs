@@ -91,8 +91,9 @@ pub(crate) fn command() -> Command {
         .arg(
             args::explain(
                 args::path("out", "FILE", "").long("out"),
-                format!("File to write, by its ending ({}); - for CSV to stdout", known()),
-                "The file appears whole or not at all, such as --out classes.parquet",
+                format!("File to write ({}); - for CSV to stdout", known()),
+                "Its ending selects the format. The file appears whole or not at all, such as --out \
+                 classes.parquet",
             )
             .allow_hyphen_values(true)
             .required(true),

@@ -104,9 +104,9 @@ pub struct MessengerOptions {
     /// more for each of its ranks. False if its ranks compute with more threads than it has cores.
     pub may_spin: bool,
     /// Time that frames of waiting lanes may take to another rank. As many are in flight as the
-    /// link carries in this time, at least 8 and at most 256 to all ranks together: with a longer
-    /// time a fast link is busier between two polls, and urgent messages wait longer behind them.
-    /// Zero keeps 8 frames. It does not affect results.
+    /// link carries in this time, at least 8 and at most 256 to all ranks together, and at least 2
+    /// to each: with a longer time a fast link is busier between two polls, and urgent messages
+    /// wait longer behind them. Zero keeps the minimum. It does not affect results.
     pub delay: Duration,
 }
 

@@ -68,7 +68,7 @@ fn append_lists(graph: &Graph, ids: &[NodeId], words: &mut Vec<u32>) -> Result<(
 /// A rank did not reply.
 pub(crate) fn fetch_lists(
     (post, service): (&Messenger, u32),
-    book: &NodeOwnership,
+    (book, sources): (&NodeOwnership, usize),
     own: &Graph,
     dst: &[NodeId],
 ) -> Result<Graph> {
@@ -83,9 +83,9 @@ pub(crate) fn fetch_lists(
     let mine = &shares[book.rank()];
     let mut words = vec![0; HEADER];
     append_lists(own, &mine.ids, &mut words)?;
-    let mut answers = vec![(mine, Answer::read(words, mine.ids.len(), book.num_nodes())?)];
+    let mut answers = vec![(mine, Answer::read(words, mine.ids.len(), sources)?)];
     for (share, asked) in asked {
-        answers.push((share, Answer::read(asked.wait()?, share.ids.len(), book.num_nodes())?));
+        answers.push((share, Answer::read(asked.wait()?, share.ids.len(), sources)?));
     }
     let parts: Vec<_> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
     let mut block = Block::default();
@@ -169,6 +169,6 @@ impl StepSource for Steps<'_> {
     }
 
     fn lists(&self, nodes: &[NodeId]) -> Result<Graph> {
-        fetch_lists((self.post, self.services[1]), self.book, self.graph, nodes)
+        fetch_lists((self.post, self.services[1]), (self.book, self.book.num_nodes()), self.graph, nodes)
     }
 }

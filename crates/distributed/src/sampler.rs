@@ -74,6 +74,8 @@ pub struct Distributed {
     service: u32,
     /// Number of the relation, in a graph of several types.
     relation: Option<usize>,
+    /// Number of nodes that may be neighbours: those of the relation's source type.
+    sources: usize,
     /// Number of the first edge of this rank, if blocks name their edges.
     first_edge: Option<NodeId>,
     spare: ObjectPool<Drawn>,
@@ -161,14 +163,16 @@ impl Distributed {
             }
         };
         let (spare, built) = Default::default();
-        Ok(Self { method, inner, post, book, service, relation: None, first_edge: None, spare, built })
+        let sources = book.num_nodes();
+        let (relation, first_edge) = (None, None);
+        Ok(Self { method, inner, post, book, service, relation, sources, first_edge, spare, built })
     }
 
     /// The same sampler for relation `relation` of a graph of several types, with services of its
-    /// own.
+    /// own. Its source type has `sources` nodes.
     #[must_use]
-    pub fn of_relation(self, relation: usize) -> Self {
-        Self { relation: Some(relation), ..self }
+    pub fn of_relation(self, relation: usize, sources: usize) -> Self {
+        Self { relation: Some(relation), sources, ..self }
     }
 
     /// The same sampler, which can name the edges that it draws by their numbers over all ranks
@@ -249,7 +253,7 @@ impl Distributed {
             }
             let mut answers = Vec::with_capacity(asked.len());
             for (share, asked) in asked {
-                answers.push((share, Answer::read(asked.wait()?, share.ids.len(), self.book.num_nodes())?));
+                answers.push((share, Answer::read(asked.wait()?, share.ids.len(), self.sources)?));
             }
             let mut parts: Vec<Part> = answers.iter().map(|(share, answer)| answer.part(share)).collect();
             if !own.ids.is_empty() {
@@ -270,7 +274,12 @@ impl Distributed {
         block: &mut Block,
     ) -> Result<()> {
         let service = self.number_of(FETCH);
-        let lists = fetch_lists((&self.post, service), &self.book, request.graph, request.dst)?;
+        let lists = fetch_lists(
+            (&self.post, service),
+            (&self.book, self.sources),
+            request.graph,
+            request.dst,
+        )?;
         let dst = memory::demand_collect(0..request.dst.len() as NodeId);
         let request = HopRequest { graph: &lists, dst: &dst, names: Some(request.dst), ..*request };
         sample_remaining(&*self.inner, &request, scratch, block)

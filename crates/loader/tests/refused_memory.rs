@@ -230,8 +230,11 @@ fn rows_without_memory_are_errors_and_the_next_ones_are_right() {
         tiers.push((format!("{form}, host"), host()));
         let pinned = Pinned::new(layout, format, host(), level).unwrap();
         tiers.push((format!("{form}, static"), Arc::new(pinned)));
-        let dynamic = Dynamic::new(lru, 4_000, format, host(), level).unwrap();
-        tiers.push((format!("{form}, lru"), Arc::new(dynamic)));
+        // several shards, and one whose lock must not stay poisoned
+        for slots in [4_000, 400] {
+            let dynamic = Dynamic::new(lru, slots, format, host(), level).unwrap();
+            tiers.push((format!("{form}, lru of {slots}"), Arc::new(dynamic)));
+        }
     }
     on_two_threads(|| {
         for (name, rows) in &tiers {

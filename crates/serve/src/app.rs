@@ -200,9 +200,17 @@ fn open_nodes(options: &ServeOptions) -> Result<(Predictor, Option<String>)> {
         }
     };
     if predictor.num_nodes() > 0 {
-        predictor.predict(&[0], Neighborhood::All)?;
+        unless_not_finite(predictor.predict(&[0], Neighborhood::All))?;
     }
     Ok((predictor, cached))
+}
+
+/// Ends without an error if the output of the node alone is not finite: others may have answers.
+fn unless_not_finite<T>(trial: Result<T>) -> Result<()> {
+    match trial {
+        Ok(_) | Err(Error::OutputNotFinite { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens a run on links and tries it on a node.
@@ -216,7 +224,7 @@ fn open_links(run: SavedRun, options: &ServeOptions) -> Result<(LinkPredictor, S
     let reading = if options.all_edges { Reading::All } else { Reading::Training };
     let links = LinkPredictor::of(run, options.dataset.as_deref(), reading, &Quiet)?;
     if links.ranks() && links.relations().first().is_some_and(|of| links.num_nodes(of.ends[0]) > 0) {
-        links.top(0, &[0], TopOptions { k: 1, ..TopOptions::default() })?;
+        unless_not_finite(links.top(0, &[0], TopOptions { k: 1, ..TopOptions::default() }))?;
     }
     let (rows, width) = (num_nodes(&links), links.embedding_dim());
     let line = cached(rows, 4 * width as u64 * rows as u64, began);

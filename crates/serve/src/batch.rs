@@ -300,7 +300,9 @@ fn computed<Q: Batched>(questions: &[Q]) -> Vec<Reply<Q>> {
     let failure = match catch_unwind(AssertUnwindSafe(|| Q::answer(questions))) {
         Ok(Ok(answers)) => return answers.into_iter().map(Ok).collect(),
         Ok(Err(Error::OutputNotFinite { .. })) if questions.len() > 1 => {
-            return questions.iter().flat_map(|one| computed(std::slice::from_ref(one))).collect();
+            // the one question is found in few batches
+            let (first, second) = questions.split_at(questions.len() / 2);
+            return [first, second].into_iter().flat_map(computed).collect();
         }
         Ok(Err(error)) => Failure::of(status_of(&error), "predict", &error),
         Err(payload) => unwound("predict", &*payload),

@@ -62,9 +62,9 @@ impl Queue {
         if lane.waits() && in_flight >= window.size() {
             return None;
         }
-        window.push(now);
         let first = queue.front_mut()?;
         let frame = Frame::piece(lane, first.words.clone(), first.begun);
+        window.push(now, frame.words().len());
         first.begun += frame.words().len();
         if frame.is_last {
             queue.pop_front();

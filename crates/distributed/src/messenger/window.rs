@@ -7,7 +7,8 @@
 //! the link carries within the configured delay `d`: `n d / t`, and at most `2 n`. So it doubles
 //! with every round trip until frames take as long as `d`, and shrinks if they take longer. A frame
 //! that was handed over with at most half the window in flight changes nothing, because it shows
-//! how much there was to send and not how much the link carries.
+//! how much there was to send and not how much the link carries. Nor does a frame that is not full:
+//! many of them cross a slow link at once.
 //!
 //! The window has limits. [`MIN_FRAMES`] frames keep 10 Gbit/s busy between two polls on both
 //! sides, so slow links, and ranks that poll rarely, never have fewer.
@@ -34,9 +35,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::transport::FRAME_WORDS;
 
-/// Minimum number of frames in flight to all other ranks together; each rank has at least two.
+/// Minimum number of frames in flight to all other ranks together; each has at least two.
 const MIN_FRAMES: usize = 8;
-/// Maximum number of frames in flight to all other ranks together.
+/// Maximum number of frames in flight to all other ranks together; each has at least two.
 const MAX_FRAMES: usize = 256;
 /// Delay of [`MessengerOptions`](super::MessengerOptions) by default: a frame is received and seen
 /// as received within two polls on both sides, if the link is idle.
@@ -56,7 +57,7 @@ pub(super) struct Window {
     limits: [usize; 2],
     size: usize,
     /// Time at which each frame in flight was handed over, and the number of frames in flight then,
-    /// itself included.
+    /// itself included, or 0 if it is not full.
     frames: VecDeque<(Duration, usize)>,
 }
 
@@ -77,15 +78,16 @@ impl Window {
         self.frames.is_empty()
     }
 
-    /// Records that a frame is handed over.
-    pub(super) fn push(&mut self, now: Duration) {
-        self.frames.push_back((now, self.frames.len() + 1));
+    /// Records that a frame of `words` words is handed over.
+    pub(super) fn push(&mut self, now: Duration, words: usize) {
+        let before = if words < FRAME_WORDS { 0 } else { self.frames.len() + 1 };
+        self.frames.push_back((now, before));
     }
 
     /// Records that `in_flight` frames are still in flight, and adapts the size to the others.
     pub(super) fn update(&mut self, in_flight: usize, now: Duration) {
         let received = self.frames.len().saturating_sub(in_flight);
-        let newest = self.frames.drain(..received).next_back();
+        let newest = self.frames.drain(..received).rev().find(|&(_, before)| before > 0);
         if let Some((sent, before)) = newest
             && before > self.size / 2
             && !self.delay.is_zero()
@@ -138,7 +140,7 @@ mod tests {
             }
             window.update(sent - received, now);
             while sent - received < window.size() {
-                window.push(now);
+                window.push(now, FRAME_WORDS);
                 free = free.max(now) + frame;
                 arrivals.push_back(free);
                 sent += 1;
@@ -194,10 +196,25 @@ mod tests {
         let mut window = Window::new(2, DELAY);
         for i in 1..100u32 {
             let now = i * Duration::from_millis(1);
-            window.push(now);
+            window.push(now, FRAME_WORDS);
             window.update(0, now + if i % 2 == 0 { Duration::ZERO } else { DELAY / 10 });
             assert!(window.size() == MIN_FRAMES && window.is_empty());
         }
+    }
+
+    #[test]
+    fn frames_that_are_not_full_change_nothing() {
+        let mut window = Window::new(2, DELAY);
+        for _ in 0..20 {
+            (0..window.size()).for_each(|_| window.push(Duration::ZERO, FRAME_WORDS / 2));
+            window.update(0, Duration::ZERO);
+        }
+        assert_eq!(window.size(), MIN_FRAMES);
+        // nor do they hide a full one
+        (0..window.size()).for_each(|_| window.push(Duration::ZERO, FRAME_WORDS));
+        window.push(Duration::ZERO, 1);
+        window.update(0, Duration::ZERO);
+        assert_eq!(window.size(), 2 * MIN_FRAMES);
     }
 
     #[test]
@@ -206,7 +223,7 @@ mod tests {
             let mut window = Window::new(ranks, DELAY);
             assert_eq!(window.size(), least);
             for _ in 0..20 {
-                (0..window.size()).for_each(|_| window.push(Duration::ZERO));
+                (0..window.size()).for_each(|_| window.push(Duration::ZERO, FRAME_WORDS));
                 window.update(0, Duration::ZERO);
             }
             assert_eq!(window.size(), most, "{ranks} ranks");

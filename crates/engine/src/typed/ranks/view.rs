@@ -271,8 +271,9 @@ impl TypedRankView {
     fn at_owners(&self, config: &TrainConfig, own: &dyn TypedSampler) -> Result<Box<dyn TypedSampler>> {
         let (graph, post) = (&self.task.graph, self.ranks.post());
         let by_relation = own.by_relation(&mut |r, inner| {
-            let owners = self.owners[graph.schema().relations()[r].dst].clone();
-            let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r);
+            let of = &graph.schema().relations()[r];
+            let (owners, sources) = (self.owners[of.dst].clone(), graph.schema().types()[of.src].count);
+            let sampler = Distributed::new(inner, post.clone(), owners)?.of_relation(r, sources);
             let mut sampler = sampler.with_building(self.ranks.building().clone());
             if let Some(first) = self.edges.first(r) {
                 sampler = sampler.naming_edges(first);

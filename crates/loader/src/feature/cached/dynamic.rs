@@ -74,6 +74,9 @@ impl<T> Lock<T> for Mutex<T> {
 pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut ShardRequest, out: &Scatter) {
     let ShardRequest { ids, rows, slots, hits } = part;
     let mut missing = 0;
+    // memory that is refused while the lock is held would poison it
+    slots.clear();
+    memory::demand(slots, ids.len());
     shard.with(|Shard { policy, rows: cached }| {
         policy.look_up(ids, slots);
         for i in 0..ids.len() {
@@ -95,6 +98,8 @@ pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut ShardRequest, out: &Sca
 /// Offers the rows of `part`, which `row` returns, to the shard.
 pub(super) fn admit<'r>(shard: &impl Lock<Shard>, part: &mut ShardRequest, row: impl Fn(u32) -> &'r [f32]) {
     let ShardRequest { ids, rows, slots, .. } = part;
+    slots.clear();
+    memory::demand(slots, ids.len());
     shard.with(|Shard { policy, rows: cached }| {
         policy.admit(ids, slots);
         // in order: if two ids received one slot, the later one holds it

@@ -150,9 +150,8 @@ impl FullRanking<'_> {
     }
 
     /// The `k` candidates with the largest scores of each query, without those that it leaves out:
-    /// the largest first, ties by ascending number. The first candidate with a NaN score comes
-    /// before all others, so that a caller that checks the scores finds it; further ones are left
-    /// out.
+    /// the largest first, ties by ascending number. Candidates with a NaN score come before all
+    /// others, so that a caller that checks the scores finds them.
     ///
     /// # Panics
     /// As [`FullRanking::ranks`].
@@ -160,8 +159,8 @@ impl FullRanking<'_> {
         let best: Vec<OnceLock<Vec<(u32, f32)>>> = vec![OnceLock::new(); self.queries.num_rows()];
         self.score(&|query, scores| {
             let excluded = self.excluded.of(query).1;
-            let faulty = (0..).zip(&*scores).filter(|(_, score)| score.is_nan());
-            let faulty: Option<u32> = faulty.map(|(i, _)| i).find(|i| !excluded.contains(i));
+            let faulty = (0..).zip(&*scores).filter(|(i, score)| score.is_nan() && !excluded.contains(i));
+            let faulty: Vec<(u32, f32)> = faulty.map(|(i, &score)| (i, score)).take(k).collect();
             excluded.iter().for_each(|&i| scores[i as usize] = f32::NAN);
             let all = scores.iter().enumerate().filter(|(_, score)| !score.is_nan());
             let mut all: Vec<(u32, f32)> = all.map(|(i, &score)| (i as u32, score)).collect();
@@ -171,10 +170,8 @@ impl FullRanking<'_> {
                 all.truncate(k);
             }
             all.sort_unstable_by(order);
-            if let Some(i) = faulty {
-                all.insert(0, (i, f32::NAN));
-                all.truncate(k);
-            }
+            all.splice(0..0, faulty);
+            all.truncate(k);
             best[query].get_or_init(|| all);
         });
         best.into_iter().map(|best| best.into_inner().unwrap_or_default()).collect()

@@ -37,7 +37,7 @@ $ graphmill train -h
 `-h` shows the common options, `--help` all of them. Every command except `serve`, `completions` and
 `man` takes `--json`: it writes one JSON document to standard output and nothing else there; notes
 and progress go to standard error. The exit status is 0 on success, 2 if an argument is wrong, 130
-after Ctrl-C, 143 after SIGTERM, and 1 for other failures.
+after Ctrl-C, 143 after SIGTERM, 101 for a fault of the program, and 1 for other failures.
 
 ";
 

@@ -274,12 +274,8 @@ impl Distributed {
         block: &mut Block,
     ) -> Result<()> {
         let service = self.number_of(FETCH);
-        let lists = fetch_lists(
-            (&self.post, service),
-            (&self.book, self.sources),
-            request.graph,
-            request.dst,
-        )?;
+        let lists =
+            fetch_lists((&self.post, service), (&self.book, self.sources), request.graph, request.dst)?;
         let dst = memory::demand_collect(0..request.dst.len() as NodeId);
         let request = HopRequest { graph: &lists, dst: &dst, names: Some(request.dst), ..*request };
         sample_remaining(&*self.inner, &request, scratch, block)

@@ -88,7 +88,7 @@ pub use error::{Error, Result};
 pub use graphmill_data::Dataset;
 pub use machine::{cores, device};
 pub use record::{RunDir, timeline};
-pub use run::observer;
+pub use run::{loss_alarm::LossAlarm, observer};
 pub use saved::{EmbedOptions, predictions, predictor};
 pub use stages::{learner, loader as stage};
 pub use strategy::allocate;

@@ -102,7 +102,8 @@ impl Costs<'_> {
         let sums = self.hardware.reduce(trainers, self.profile.bytes.parameters);
         if self.hardware.devices.shared {
             // Only the link and the disk work concurrently with the cores. As in a run, missed rows
-            // leave as they are gathered, so a batch waits for the link only as long as it is slower.
+            // leave as they are gathered, so a batch waits for the link only as long as it is
+            // slower.
             let missed = misses * seconds.gather / self.speed;
             let crossing = (link.seconds(misses * rows) - missed).max(0.0);
             let copy = crossing + link.seconds(moved) + peer_copy;

@@ -205,8 +205,8 @@ impl Hardware {
         1.0 + self.devices.sync * n.saturating_sub(1) as f64 / n.max(1) as f64
     }
 
-    /// Seconds of a ring all-reduce of `bytes` bytes of gradients among `n` devices: `2 (n - 1) / n`
-    /// of the bytes in `2 (n - 1)` messages.
+    /// Seconds of a ring all-reduce of `bytes` bytes of gradients among `n` devices: `2 (n - 1) /
+    /// n` of the bytes in `2 (n - 1)` messages.
     pub(crate) fn reduce(&self, n: usize, bytes: f64) -> f64 {
         let others = n.saturating_sub(1) as f64;
         let share = others / n.max(1) as f64;

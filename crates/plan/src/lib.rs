@@ -83,6 +83,7 @@ pub mod machines;
 mod measure;
 mod memory;
 pub mod network;
+mod on_devices;
 mod prediction;
 mod profile;
 mod recommend;

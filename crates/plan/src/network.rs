@@ -11,8 +11,8 @@
 //! cost processor time. Sums are sent before queued frames and wait only for those already in
 //! flight, and own rows are read while remote rows are in transit.
 //!
-//! If machines train on NVIDIA devices ([`Accelerators`]), rows also cross the link of a device after
-//! they are gathered, and training takes no time of the cores.
+//! If machines train on NVIDIA devices ([`Accelerators`]), rows also cross the link of a device
+//! after they are gathered, and training takes no time of the cores.
 //!
 //! If some machines are [graph stores](Stores), the others train on shares of a batch without own
 //! rows. Their requests leave and their replies enter fewer links, so the busiest link is that of a

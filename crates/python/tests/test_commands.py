@@ -99,7 +99,7 @@ def test_plans_take_a_profile_or_a_partition(data, tmp_path):
         (partial(graphmill.plan, data, "v100x8", profile=first.profile), TypeError, "leave out dataset"),
         (partial(graphmill.plan, hardware="v100x8", profile=first.profile, hidden=8), ValueError, "hidden: profile already holds"),
         (partial(graphmill.plan, data, partition=tmp_path / "parts", network="fast"), ValueError, "network"),
-        (partial(graphmill.plan, data, "v100x8", partition=tmp_path / "parts"), ValueError, "add --devices cuda:0"),
+        (partial(graphmill.plan, data, "v100x8", partition=tmp_path / "parts"), ValueError, "add devices='cuda:0'"),
         (partial(graphmill.plan, data, partition=tmp_path / "parts", cache="lru"), ValueError, "cache_ratio"),
     ]:
         with pytest.raises(error, match=message):

@@ -1,5 +1,5 @@
-//! Levels of the crates: the table of ARCHITECTURE.md gives them, and the manifests of `crates/` keep
-//! them. A crate imports only crates of lower levels.
+//! Levels of the crates: the table of ARCHITECTURE.md gives them, and the manifests of `crates/`
+//! keep them. A crate imports only crates of lower levels.
 //!
 //! Crates outside of `crates/` build on those in it, so only crates of the highest level may import
 //! them. Dependencies of tests (`dev-dependencies`) are free.

@@ -35,9 +35,9 @@ pub struct RankCache {
 
 /// Cache that `--cache`, `--cache-ratio` and `--host-budget` give a rank, which owns the nodes of
 /// `own`; empty without a ratio and a budget. On simulated devices, those of all its devices
-/// together, which hold own rows as well. On NVIDIA devices, that of any of them, because each has a
-/// cache of its own. Costs the drawing of one epoch, on NVIDIA devices of two, and for a hotness its
-/// scores.
+/// together, which hold own rows as well. On NVIDIA devices, that of any of them, because each has
+/// a cache of its own. Costs the drawing of one epoch, on NVIDIA devices of two, and for a hotness
+/// its scores.
 ///
 /// # Errors
 /// An unknown cache, one of devices that follows the reads, the cache does not fit the budget, or a

@@ -25,7 +25,7 @@ mod checkpoint_writer;
 mod context;
 mod inputs;
 mod link_scoring;
-mod loss_alarm;
+pub mod loss_alarm;
 mod meter;
 pub(crate) mod notices;
 pub mod observer;

@@ -6,8 +6,6 @@ use graphmill_core::progress::Progress as Work;
 pub use graphmill_core::progress::Quiet;
 use graphmill_nn::model::Model;
 
-pub use super::loss_alarm::LossAlarm;
-
 use crate::{
     Error, Result,
     record::{EpochRecord, Summary},

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use graphmill_core::progress::Progress as Work;
 use graphmill_engine::{
-    Error, Result,
-    observer::{LossAlarm, Observer, Progress, Quiet, Start},
+    Error, LossAlarm, Result,
+    observer::{Observer, Progress, Quiet, Start},
     record::{EpochRecord, Summary},
 };
 use graphmill_nn::model::Model;

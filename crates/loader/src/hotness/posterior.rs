@@ -7,8 +7,8 @@
 //! + PRIOR * expected) / (K + PRIOR)`.
 //!
 //! The expectation is that of hops with the fanouts of the run, from frontiers of its batch size.
-//! Samplers that draw subgraphs read neither, so their prior has no weight, and the scores are those
-//! of `presc:K`.
+//! Samplers that draw subgraphs read neither, so their prior has no weight, and the scores are
+//! those of `presc:K`.
 
 use super::{Setting, analytic, presc};
 

@@ -167,7 +167,6 @@ class DataLoader(Loader):
     Raises:
         TypeError, ValueError: The sampler is invalid or does not read an option, or an id is out of
             range or given twice.
-        NotImplementedError: The arguments ask for tiers of a graph of several types.
     """
 
     def __init__(

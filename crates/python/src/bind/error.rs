@@ -77,6 +77,7 @@ fn unflagged(message: &str) -> String {
         ("another --out", "another out="),
         ("with --out", "with out="),
         ("train --out", "train(out=)"),
+        ("add --devices cuda:0", "add devices='cuda:0'"),
         ("--no-verify", "verify=False"),
         ("--mirror", "mirror="),
     ];

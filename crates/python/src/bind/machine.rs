@@ -153,8 +153,8 @@ pub(super) fn plan(
 }
 
 /// Predicts epochs on machines like this that share the parts of a partition, joined by `network`:
-/// as many as the second of `cluster` says, one for each part by default, and with NVIDIA devices of
-/// the third.
+/// as many as the second of `cluster` says, one for each part by default, and with NVIDIA devices
+/// of the third.
 #[pyfunction]
 #[pyo3(signature = (measured, cluster, network, options))]
 pub(super) fn plan_machines(

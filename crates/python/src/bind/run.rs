@@ -14,8 +14,8 @@ use std::{
 use graphmill_core::progress::Progress as Work;
 use graphmill_data::partition::{self as parting, KnownParts};
 use graphmill_engine::{
-    AnyDataset, Error, Result, RunContext, RunDir, TrainConfig, hotness as hot,
-    observer::{LossAlarm, Observer, Progress, Start},
+    AnyDataset, Error, LossAlarm, Result, RunContext, RunDir, TrainConfig, hotness as hot,
+    observer::{Observer, Progress, Start},
     options::{key, names, suggestion},
     partition as engine_partition,
     record::EpochRecord,

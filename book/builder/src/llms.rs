@@ -1,9 +1,7 @@
 //! The book for language models: `llms.txt`, a list of the pages with their first sentences, and
 //! `llms-full.txt`, all pages in one file.
 //!
-//! # Source
-//!
-//! Howard, *The /llms.txt file*, 2024, <https://llmstxt.org>.
+//! The form is that of <https://llmstxt.org> (Howard, 2024).
 
 use std::{fs, path::Path};
 

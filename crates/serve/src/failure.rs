@@ -64,7 +64,7 @@ pub(crate) fn status_of(error: &Error) -> StatusCode {
     }
 }
 
-/// Status of a failed answer to a question whose content is not checked beforehand: of the service
+/// Status of a failed answer to a question whose content is not checked in advance: of the service
 /// if memory, a file, a device or the model failed, else of the request.
 pub(crate) fn status_of_question(error: &Error) -> StatusCode {
     match error {

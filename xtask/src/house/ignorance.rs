@@ -70,10 +70,8 @@ mod tests {
         let one = found("use graphmill_core::Matrix;\n", "");
         assert_eq!(
             one,
-            [
-                "crates/loader/src/policy/fifo.rs:3: names 'Matrix', but a cache policy sees ids, and never a byte \
-              of a feature"
-            ]
+            ["crates/loader/src/policy/fifo.rs:3: names 'Matrix', but a cache policy sees ids, and never \
+                 a byte of a feature"]
         );
         assert_eq!(
             found("", "fn f() {\n    std::thread::scope(|_| ());\n}\nuse crate::policy::lru;\n").len(),

@@ -56,8 +56,8 @@ fn faults_of(levels: &BTreeMap<String, u32>, crates: &BTreeMap<String, BTreeSet<
             };
             if !is_lower {
                 faults.push(format!(
-                    "{CRATES}/{name}/Cargo.toml: level {level} imports {import} of {of}; a crate imports only \
-                     crates of lower levels ({PAGE})"
+                    "{CRATES}/{name}/Cargo.toml: level {level} imports {import} of {of}; a crate imports \
+                     only crates of lower levels ({PAGE})"
                 ));
             }
         }
@@ -98,8 +98,8 @@ fn imports(manifest: &toml::Table) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    const PAGE_TEXT: &str = "## Crates\n\n| crate | level | holds |\n| --- | --- | --- |\n| `core` | 1 | a |\n\
-                             | `nn` | 2 | b |\n| `loader` | 2 | c |\n| `graphmill` | 3 | d |\n\n\
+    const PAGE_TEXT: &str = "## Crates\n\n| crate | level | holds |\n| --- | --- | --- |\n\
+                             | `core` | 1 | a |\n| `nn` | 2 | b |\n| `loader` | 2 | c |\n| `graphmill` | 3 | d |\n\n\
                              ## Next\n\n| `x` | 9 | e |\n";
 
     fn of(manifest: &str) -> BTreeSet<String> {

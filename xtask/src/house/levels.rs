@@ -99,7 +99,8 @@ mod tests {
     use super::*;
 
     const PAGE_TEXT: &str = "## Crates\n\n| crate | level | holds |\n| --- | --- | --- |\n\
-                             | `core` | 1 | a |\n| `nn` | 2 | b |\n| `loader` | 2 | c |\n| `graphmill` | 3 | d |\n\n\
+                             | `core` | 1 | a |\n| `nn` | 2 | b |\n| `loader` | 2 | c |\n\
+                             | `graphmill` | 3 | d |\n\n\
                              ## Next\n\n| `x` | 9 | e |\n";
 
     fn of(manifest: &str) -> BTreeSet<String> {

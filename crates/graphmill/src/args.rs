@@ -123,14 +123,12 @@ pub(crate) fn with_plot(command: Command, short: &'static str) -> Command {
     command.arg(path_option("plot", "FILE.svg", short, "")).arg(force)
 }
 
-/// The file given for `--plot`, if any.
+/// Refuses to replace the file given for `--plot`, if any, before the work.
 ///
 /// # Errors
 /// Wrong usage: the file exists and `--force` is not given.
-pub(crate) fn get_plot(matches: &ArgMatches) -> Result<Option<&Path>, Error> {
-    let file = get_path(matches, "plot");
-    file.map_or(Ok(()), |file| refuse_existing(matches, "plot", file))?;
-    Ok(file)
+pub(crate) fn check_plot(matches: &ArgMatches) -> Result<(), Error> {
+    get_path(matches, "plot").map_or(Ok(()), |file| refuse_existing(matches, "plot", file))
 }
 
 /// `--threads`, for commands other than `train`.

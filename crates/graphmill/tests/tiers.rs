@@ -114,4 +114,10 @@ fn log_files_open_with_the_tiers_and_the_strategy() {
         assert!(outcome.stderr.contains(says), "{says} is not in: {}", outcome.stderr);
         std::fs::remove_dir_all(sandbox.path("run")).unwrap();
     }
+    // an empty variable is as none
+    for (form, status) in [("", 0), ("loud", 2)] {
+        let mut command = sandbox.command("train data --epochs 1 --fanout 5,5");
+        let output = command.env("GRAPHMILL_PROGRESS", form).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }

@@ -45,10 +45,27 @@ def test_arrays_of_other_libraries_are_read_by_dlpack():
 
     given = arrays()
     own = graphmill.Dataset.from_arrays(**given)
-    other = graphmill.Dataset.from_arrays(**{**given, **{name: Foreign(given[name]) for name in ("edge_index", "x", "y")}})
+    foreign = {name: Foreign(given[name]) for name in ("edge_index", "x", "y", "train_mask", "val_mask")}
+    other = graphmill.Dataset.from_arrays(**{**given, **foreign})
     assert (own.indices == other.indices).all() and (own.x == other.x).all() and (own.y == other.y).all()
+    assert (own.train == other.train).all() and (own.valid == other.valid).all()
     with pytest.raises(ValueError, match="x: expected an array in the processor's memory, not a Foreign on a device; copy it"):
         graphmill.Dataset.from_arrays(**{**given, "x": Foreign(given["x"], (2, 0))})
+    with pytest.raises(ValueError, match="in the processor's memory, not a Foreign on a device"):
+        graphmill.Dataset.from_arrays(**{**given, "train_mask": Foreign([0, 1, 2], (2, 0))})
+
+    class WithoutDevice(Foreign):
+        """An array of a type that DLPack lacks, as those of pyarrow."""
+
+        def __array__(self, dtype=None, copy=None):
+            return self.array
+
+        def __dlpack_device__(self):
+            raise TypeError("data type not supported by DLPack")
+
+    foreign = {name: WithoutDevice(given[name]) for name in ("x", "val_mask")}
+    other = graphmill.Dataset.from_arrays(**{**given, **foreign})
+    assert (own.x == other.x).all() and (own.valid == other.valid).all()
 
 
 def test_a_rule_draws_the_split_of_arrays():

@@ -114,6 +114,8 @@ def test_progress_on_a_terminal_is_one_line(sbm, monkeypatch, capsys):
     for event in ['{"event": "stage", "what": "reading", "total": 8, "unit": "rows"}', '{"event": "done", "amount": 2}']:
         line(event)
     assert line.stream.getvalue().endswith("\rreading 25 %")
+    line('{"event": "stage", "what": "reading \\u001b[31mred\\u009b\\r", "total": 8, "unit": "rows"}')
+    assert line.stream.getvalue().endswith("\rreading \\u{1b}[31mred\\u{9b}\\r")
     line.end()
     assert progress.bar(1, 4, 8) == "[##......]"
 
@@ -133,8 +135,15 @@ def test_progress_without_a_terminal_is_lines(sbm, monkeypatch, capsys):
     assert [line.split("  ")[0] for line in lines[-2:]] == ["epoch 1/3", "epoch 3/3"] and len(lines) == 3
     assert len(shown("plain")) == 3 == len(shown("none", progress=True))
     assert shown(None) == shown("none") == shown("bar") == shown("plain", progress=False) == []
+    assert shown("loud", progress=False) == []
+    assert shown("", progress=True)[-1].startswith("epoch 3/3")
     events = [json.loads(line) for line in shown("json")]
-    assert [event["record"]["epoch"] for event in events if event["event"] == "epoch"] == [1, 2, 3]
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == [1, 2, 3] and "loss" in epochs[0]
+    assert events[-1] == {"event": "end", "error": None}
+    start = next(event for event in events if event["event"] == "start")
+    assert set(start) == {"event", "epochs", "batches", "seeds", "from", "metric", "parameters"}
+    assert start["from"] == [0, 0]
     with pytest.raises(ValueError, match="GRAPHMILL_PROGRESS=loud: no such form; set it to auto, bar"):
         shown("loud")
 
@@ -142,7 +151,8 @@ def test_progress_without_a_terminal_is_lines(sbm, monkeypatch, capsys):
 def test_batches_of_a_long_epoch_are_printed_once_a_minute():
     def lines(is_json=False):
         shown = progress.Lines(io.StringIO(), is_json)
-        shown('{"event": "start", "epochs": 2, "batches": 900, "metric": "accuracy"}')
+        start = {"event": "start", "epochs": 2, "batches": 900, "metric": "accuracy"}
+        shown(json.dumps({**start, "from_epoch": 0, "from_batch": 0}))
         for batches, seconds in [(1, 0.5), (100, 60.5), (101, 61), (200, 119), (300, 121)]:
             shown(json.dumps({"event": "batch", "epoch": 0, "batches": batches, "loss": 0.25, "seconds": seconds, "seeds": 1}))
         shown('{"event": "evaluate", "nodes": 1000}')
@@ -158,7 +168,39 @@ def test_batches_of_a_long_epoch_are_printed_once_a_minute():
         "epoch 1/2  loss 0.2500  122.0 s",
         "epoch 2/2  loss 0.2500  122.0 s",
     ]
-    assert [json.loads(line)["event"] for line in lines(is_json=True)] == ["start", "batch", "batch", "evaluate", "epoch", "epoch"]
+    # as the tests of `Json` in the command line expect them
+    record = {"event": "epoch", "loss": 0.25, "valid_score": None, "seconds": 122.0}
+    batch = {"event": "batch", "epoch": 1, "loss": 0.25, "seeds": 1}
+    assert [json.loads(line) for line in lines(is_json=True)] == [
+        {"event": "start", "epochs": 2, "batches": 900, "metric": "accuracy", "from": [0, 0]},
+        {**batch, "batches": 100, "seconds": 60.5},
+        {**batch, "batches": 300, "seconds": 121},
+        {"event": "evaluate", "rows": 1000},
+        {**record, "epoch": 1},
+        {**record, "epoch": 2},
+    ]
+
+
+def test_other_messages_become_the_events_of_the_command():
+    shown = progress.Lines(io.StringIO(), is_json=True)
+    for message in [
+        '{"event": "stage", "what": "reading \\u001b", "total": 8, "unit": "rows"}',
+        '{"event": "done", "amount": 2}',
+        '{"event": "warning", "message": "the loss explodes"}',
+        '{"event": "note", "message": "a \\"note\\""}',
+        '{"event": "end", "error": "stopped"}',
+    ]:
+        shown(message)
+    assert [json.loads(line) for line in shown.stream.getvalue().splitlines()] == [
+        {"event": "stage", "message": "reading \x1b"},
+        {"event": "note", "message": "warning: the loss explodes"},
+        {"event": "note", "message": 'a "note"'},
+        {"event": "end", "error": "stopped"},
+    ]
+    lines = progress.Lines(io.StringIO())
+    lines('{"event": "note", "message": "a \\u0007"}')
+    lines('{"event": "warning", "message": "shown by warnings.warn"}')
+    assert lines.stream.getvalue() == "a \\u{7}\n"
 
 
 def test_runs_in_memory_require_their_own_dataset(tmp_path):

@@ -194,6 +194,18 @@ def test_invalid_tier_options_are_refused(stored, one_type, tmp_path):
             make(stored, **options)
 
 
+def test_errors_of_ids_name_the_argument_as_without_tiers(stored, one_type):
+    beyond = np.array([[0, 1], [2, 5000]])
+    for tiers in ({}, {"cache_ratio": 0.1}):
+        with pytest.raises(ValueError, match=r"edge_label_index\[1\]\[1\] is 5000, but there are 2000 nodes"):
+            graphmill.LinkNeighborLoader(stored, [2], (WRITES, beyond), output="numpy", **tiers)
+        with pytest.raises(ValueError, match=r"edge_label_index\[1\]\[1\] is 5000, but there are 3000 nodes"):
+            graphmill.LinkNeighborLoader(one_type, [2], beyond, output="numpy", **tiers)
+        for make in (graphmill.NeighborLoader, graphmill.HGTLoader):
+            with pytest.raises(ValueError, match=r"input_nodes\[1\] is -1, but there are 2000 nodes"):
+                make(stored, [2], ("paper", np.array([3, -1])), output="numpy", **tiers)
+
+
 def make_in_memory():
     return make()
 

@@ -74,7 +74,7 @@ fn options() -> Vec<&'static str> {
 
 /// Counts the hits and prints the table.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
-    args::get_plot(matches)?;
+    args::check_plot(matches)?;
     let (train, given) = args::training_options(matches, &options())?;
     args::use_threads(train.threads)?;
     let words = |name: &str| -> Vec<String> {
@@ -124,7 +124,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Draws the chart, if one was requested.
 fn plot(matches: &ArgMatches, report: &hotness::Report) -> anyhow::Result<()> {
-    if let Some(file) = args::get_plot(matches)? {
+    if let Some(file) = args::get_path(matches, "plot") {
         let svg = hotness::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }

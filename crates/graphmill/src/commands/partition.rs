@@ -115,7 +115,7 @@ fn options() -> Vec<&'static str> {
 /// Partitions the dataset and prints the statistics.
 pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
-    args::get_plot(matches)?;
+    args::check_plot(matches)?;
     let seed = parsed(matches, "seed", "a whole number from 0")?;
     let slack = |name| -> Result<f64, Error> {
         let value: f64 = parsed(matches, name, "a number from 0, such as 0.1")?;
@@ -209,7 +209,7 @@ fn known_parts(
 
 /// Draws the chart, if one was requested.
 fn plot(matches: &ArgMatches, report: &partition::Report) -> anyhow::Result<()> {
-    if let Some(file) = args::get_plot(matches)? {
+    if let Some(file) = args::get_path(matches, "plot") {
         let svg = partition::plot::svg(report);
         atomic::write(file, |out| std::io::Write::write_all(out, svg.as_bytes()))?;
     }

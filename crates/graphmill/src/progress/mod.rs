@@ -56,7 +56,8 @@ pub(crate) fn arguments() -> [clap::Arg; 2] {
 /// Environment variable with the default of `--progress`, for scripts and containers.
 const VARIABLE: &str = "GRAPHMILL_PROGRESS";
 
-/// The form that the arguments of the command choose, else the environment.
+/// The form that the arguments of the command choose, else the environment. An empty variable is as
+/// none.
 ///
 /// # Errors
 /// The environment names an unknown form.
@@ -66,7 +67,7 @@ pub(crate) fn form(matches: &ArgMatches) -> Result<Form, Error> {
     }
     let given = matches.value_source("progress") == Some(ValueSource::CommandLine);
     match std::env::var(VARIABLE) {
-        Ok(name) if !given => Form::from_str(&name, false).map_err(|_| {
+        Ok(name) if !given && !name.is_empty() => Form::from_str(&name, false).map_err(|_| {
             Error::usage(format!("{VARIABLE}={name}: no such form; set it to auto, bar, plain, json or none"))
         }),
         _ => Ok(matches.get_one::<Form>("progress").copied().unwrap_or(Form::Auto)),

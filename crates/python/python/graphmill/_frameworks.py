@@ -80,7 +80,12 @@ def array_of(value: Any, name: str) -> np.ndarray:
         value = value.contiguous().numpy()
     elif hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
         # arrays of JAX, CuPy and others
-        if int(value.__dlpack_device__()[0]) not in HOST_DEVICES:
+        try:
+            device = int(value.__dlpack_device__()[0])
+        except Exception:
+            # pyarrow refuses types that DLPack lacks, which NumPy converts
+            device = HOST_DEVICES[0]
+        if device not in HOST_DEVICES:
             raise ValueError(f"{name}: expected an array in the processor's memory, not a {type(value).__name__} on a device; copy it to the host")
         if not hasattr(value, "__array__"):
             value = np.from_dlpack(value)
@@ -90,11 +95,11 @@ def array_of(value: Any, name: str) -> np.ndarray:
             remedy = "pass graphmill.Dataset.from_arrays(matrix, x=...) as the graph"
         raise TypeError(f"{name}: expected a dense array, not a sparse matrix; {remedy}")
     try:
-        array = np.ascontiguousarray(value)
+        array = np.asarray(value)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     # ascontiguousarray turns a scalar into a vector
-    return array if np.ndim(value) else array.reshape(())
+    return np.ascontiguousarray(array) if array.ndim else array
 
 
 def edge_list(edge_index: Any, name: str = "edge_index") -> np.ndarray:

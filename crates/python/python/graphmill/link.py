@@ -12,7 +12,7 @@ from . import _graphmill
 from ._frameworks import array_of, draw_seed, is_tensor
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
-from .loader import Loader, hops_of, refuse_sampler, refuse_sampler_output
+from .loader import Loader, check_ids, hops_of, refuse_sampler, refuse_sampler_output
 from .neighbor import Temporal, hops_per_type, sampler_of_types, subgraph_of_types, weights_of
 
 
@@ -265,6 +265,8 @@ class LinkNeighborLoader(Loader):
         graph = self._graph
         src, dst, _ = graph.relations[self._r]
         seeds = [(t, np.ascontiguousarray(ends)) for t, ends in zip((src, dst), self._edges)]
+        for place, (t, ends) in enumerate(seeds):
+            check_ids(ends, graph.types[t][1], f"edge_label_index[{place}]")
         if self.neg_sampling is not None:
             uniform = np.random.default_rng(self.seed).integers(0, max(graph.types[dst][1], 1), self._edges.shape[1])
             seeds.append((dst, uniform))

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, draw_seed, is_tensor, options_of
+from ._frameworks import array_of, draw_seed, options_of
 
 #: Arguments of torch's DataLoader without effect here: threads of this process make the batches.
 IGNORED = (
@@ -37,7 +37,7 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
         return np.arange(num_nodes, dtype=np.int64), None
     if isinstance(nodes, tuple) and nodes and isinstance(nodes[0], str):
         raise TypeError("input_nodes: expected ids or a mask; a node type needs a graph of several node types")
-    array = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "input_nodes")
+    array = array_of(nodes, "input_nodes")
     if array.ndim != 1:
         raise ValueError(f"input_nodes: expected one dimension, not shape {array.shape}")
     if array.dtype == bool:
@@ -52,6 +52,18 @@ def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray |
     if array.dtype not in (np.int64, np.int32, np.uint32, np.uint64):
         array = array.astype(np.int64)
     return array, None
+
+
+def check_ids(ids: np.ndarray, num_nodes: int, name: str) -> None:
+    """Refuses ids out of range, as the sources do, which are built after the tiers.
+
+    Raises:
+        ValueError: An id is negative, or not below ``num_nodes``.
+    """
+    outside = np.flatnonzero((ids < 0) | (ids >= num_nodes))
+    if outside.size:
+        at = outside[0]
+        raise ValueError(f"{name}[{at}] is {ids[at]}, but there are {num_nodes} nodes; ids start at 0")
 
 
 def hops_of(num_neighbors: Sequence[int]) -> list[int]:
@@ -290,6 +302,8 @@ class Loader:
                 f"{next(iter(self._tier_options))}: tiers need a graphmill.TypedDataset, not a {type(data).__name__}; "
                 "Dataset.from_pyg converts a HeteroData, and save() writes the result to a directory"
             )
+        for t, ids in seeds:
+            check_ids(ids, graph.types[t][1], "input_nodes")
         options = options_of({"batch_size": self.batch_size, "seed": self.seed % 2**63, **self._tier_options})
         self._tiers = _graphmill.Tiers.of_types(native, seeds, together, sampler, options, list(self._tier_options))
         held = self._tiers.types

@@ -8,7 +8,7 @@ from typing import Any, Callable
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, is_tensor
+from ._frameworks import array_of
 from .data import Output, open_graph
 from .hetero import HeteroGraph, HeteroOutput, is_typed, open_hetero, per_edge_type
 from .hgt import typed_batch, typed_inputs_of
@@ -344,7 +344,7 @@ class Temporal:
 
 def times_of(values: Any, name: str) -> np.ndarray:
     """Times as 64-bit integers."""
-    times = array_of(values if is_tensor(values) else np.asarray(values), name)
+    times = array_of(values, name)
     if times.ndim != 1 or times.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected an integer per row, not shape {times.shape} of {times.dtype}; scale times, for example to seconds")
     return times.astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, edge_list, is_tensor
+from ._frameworks import array_of, edge_list
 from .given import DatasetLike, RunLike, for_run, run_directory
 from .saved import Recommendations
 
@@ -299,7 +299,7 @@ class LinkPredictor:
         width = self._native.events[1]
         ends = self._ends("add_events", 0, source, destination, keys)
         at = np.ascontiguousarray(times, dtype=np.int64)
-        rows = np.zeros((len(at), 0)) if features is None else np.asarray(array_of(features, "features"))
+        rows = np.zeros((len(at), 0)) if features is None else array_of(features, "features")
         if rows.shape != (len(at), width):
             raise ValueError(f"features: shape {rows.shape} for {len(at)} events of {width} features; pass E x K")
         self._native.add_events(*ends, at, np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
@@ -343,12 +343,12 @@ def _ids(what: str, nodes: Any, keys: Sequence[Any] | None, find: Callable[[list
         raise TypeError(f"{what}: pass either nodes or keys")
     if keys is not None:
         return find([str(key) for key in keys])
-    return array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+    return array_of(nodes, "nodes")
 
 
 def _rows(x: Any, name: str) -> np.ndarray:
     """Feature rows."""
-    rows = array_of(x if is_tensor(x) else np.asarray(x), name)
+    rows = array_of(x, name)
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected two dimensions of numbers, not shape {rows.shape} of {rows.dtype}")
     return rows.astype(np.float32)
@@ -356,7 +356,7 @@ def _rows(x: Any, name: str) -> np.ndarray:
 
 def _edges(edge_index: Any, edge_weight: Any, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sources, destinations and weights of edges; ``key`` stands behind their names in messages."""
-    edges = edge_list(edge_index if is_tensor(edge_index) else np.asarray(edge_index), f"edge_index{key}")
+    edges = edge_list(edge_index, f"edge_index{key}")
     weight = np.ones(edges.shape[1], np.float32) if edge_weight is None else array_of(edge_weight, "edge_weight").astype(np.float32)
     if weight.shape != (edges.shape[1],):
         raise ValueError(f"edge_weight{key}: expected shape ({edges.shape[1]},), not {weight.shape}")

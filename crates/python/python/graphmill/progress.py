@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from typing import Any, Callable, Iterator, TextIO
@@ -17,6 +18,8 @@ FORMS = ("auto", "bar", "plain", "json", "none")
 VARIABLE = "GRAPHMILL_PROGRESS"
 #: Seconds between two plain lines
 INTERVAL = 60.0
+#: Control characters, without line ends and tabs
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def form_of(progress: bool | None, stream: TextIO) -> str:
@@ -28,11 +31,13 @@ def form_of(progress: bool | None, stream: TextIO) -> str:
     Raises:
         ValueError: The environment names an unknown form.
     """
+    if progress is False:
+        return "none"
     form = os.environ.get(VARIABLE) or "auto"
     if form not in FORMS:
         raise ValueError(f"{VARIABLE}={form}: no such form; set it to auto, bar, plain, json or none")
     has_bar = stream.isatty() or is_notebook()
-    if progress is False or progress is None and form == "none":
+    if progress is None and form == "none":
         return "none"
     if form in ("plain", "json"):
         return form
@@ -71,6 +76,33 @@ def epoch_text(record: dict[str, Any], start: dict[str, Any]) -> str:
     return f"epoch {record['epoch']}/{start.get('epochs', '?')}  loss {record['loss']:.4f}{score}  {record['seconds']:.1f} s"
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: control characters are escapes, as the command line shows them.
+
+    Names of files and types are part of some texts.
+    """
+    return CONTROLS.sub(lambda found: "\\r" if found[0] == "\r" else f"\\u{{{ord(found[0]):x}}}", text)
+
+
+def event_of(message: dict[str, Any]) -> dict[str, Any]:
+    """Event that ``graphmill train --progress json`` prints for a message."""
+    kind = message["event"]
+    if kind == "start":
+        event = {name: value for name, value in message.items() if name not in ("from_epoch", "from_batch")}
+        return {**event, "from": [message["from_epoch"], message["from_batch"]]}
+    if kind == "stage":
+        return {"event": kind, "message": message["what"]}
+    if kind == "batch":
+        return {**message, "epoch": message["epoch"] + 1}
+    if kind == "evaluate":
+        return {"event": kind, "rows": message["nodes"]}
+    if kind == "epoch":
+        return {**message["record"], "event": kind}
+    if kind == "warning":
+        return {"event": "note", "message": f"warning: {message['message']}"}
+    return message
+
+
 class Bars:
     """Shows progress messages as a bar of tqdm: the epochs of a run, or the amount of a stage of work.
 
@@ -86,12 +118,13 @@ class Bars:
         event = json.loads(message)
         kind = event.pop("event")
         if kind == "note":
-            self.tqdm.write(event["message"])
+            self.tqdm.write(printable(event["message"]))
         elif kind == "start":
             self.start = event
             self.open(desc="train", total=event["epochs"], initial=event["from_epoch"], unit="epoch")
         elif kind == "stage":
-            self.open(desc=event["what"], total=event["total"], unit=f" {event['unit']}", unit_scale=True)
+            what, unit = printable(event["what"]), f" {event['unit']}"
+            self.open(desc=what, total=event["total"], unit=unit, unit_scale=True)
         elif self.bar is None:
             return
         elif kind == "done":
@@ -150,6 +183,7 @@ class Line:
 
     def write(self, text: str) -> None:
         """Replaces the text of the line."""
+        text = printable(text)
         print("\r" + text.ljust(self.width), end="", file=self.stream, flush=True)
         self.width = len(text)
 
@@ -175,7 +209,7 @@ class Lines:
 
     Args:
         stream: File to print to.
-        is_json: Prints the messages themselves, of all epochs, as JSON.
+        is_json: Prints the events of all epochs as JSON, as the command line does.
     """
 
     def __init__(self, stream: TextIO, is_json: bool = False):
@@ -197,7 +231,7 @@ class Lines:
             self.due = INTERVAL
         if self.is_json:
             if is_due or kind not in ("batch", "done"):
-                self.print(message)
+                self.print(json.dumps(event_of({"event": kind, **event})))
         elif kind == "note":
             self.print(event["message"])
         elif kind == "start":
@@ -221,7 +255,7 @@ class Lines:
 
     def print(self, text: str) -> None:
         """Prints a line."""
-        print(text, file=self.stream, flush=True)
+        print(printable(text), file=self.stream, flush=True)
 
     def flush(self) -> None:
         """Prints the line of the last epoch if it was not printed."""

@@ -85,7 +85,8 @@ def train(
         progress: Shows progress. ``None`` shows it on a terminal or in a notebook, there as a bar
             of tqdm if it is installed, or as the environment variable ``GRAPHMILL_PROGRESS`` says
             (``auto``, ``bar``, ``plain``, ``json`` or ``none``). ``True`` without a terminal prints
-            lines for a log file, about one a minute.
+            lines for a log file, about one a minute. The lines of ``json`` are those of
+            ``graphmill train --progress json``.
         callback: Called with the record of every epoch (``epoch``, ``loss``, ``valid_score``,
             ``seconds``, ...; with ``repeat`` also ``seed``). An exception that it raises ends the
             run.
@@ -177,15 +178,23 @@ def _train(
 
         def observe(message: str) -> None:
             event = json.loads(message)
+            if line is not None:
+                line(message)
             if event["event"] == "warning":
                 warnings.warn(event["message"], stacklevel=5)
                 return
-            if line is not None:
-                line(message)
             if callback is not None and event["event"] == "epoch":
                 callback(record_of(json.dumps({**event["record"], **seed})))
 
-        return _graphmill.train(native, *how, observe)
+        error: str | None = None
+        try:
+            return _graphmill.train(native, *how, observe)
+        except BaseException as raised:
+            error = str(raised)
+            raise
+        finally:
+            if line is not None:
+                line(json.dumps({"event": "end", "error": error}))
 
 
 def hotness(dataset: DatasetLike | None = None, metric: str = "degree", **options: Unpack[HotnessOptions]) -> np.ndarray:

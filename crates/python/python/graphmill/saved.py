@@ -12,7 +12,7 @@ from typing import Any, Literal, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from . import _graphmill
-from ._frameworks import array_of, is_tensor
+from ._frameworks import array_of
 from .given import DatasetLike, RunLike, for_run, run_directory
 from .record import Record, record_of
 from .tables import Tables
@@ -147,7 +147,7 @@ def _asked(nodes: Any, keys: Sequence[Any] | None, scratch: str) -> tuple[str | 
         return None, ["|".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in keys]
     if nodes is None:
         return None, None
-    ids = array_of(nodes if is_tensor(nodes) else np.asarray(nodes), "nodes")
+    ids = array_of(nodes, "nodes")
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise TypeError(f"nodes: expected one dimension of integers, not shape {ids.shape} of {ids.dtype}")
     listed = os.path.join(scratch, "nodes.npy")

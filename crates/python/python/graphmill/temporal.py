@@ -252,7 +252,7 @@ def ids_of(value: Any, name: str) -> np.ndarray:
     """Integers of an array, a tensor on any device or a sequence, with 64 bits."""
     if is_tensor(value):
         value = value.detach().cpu()
-    ids = array_of(value if is_tensor(value) else np.asarray(value), name)
+    ids = array_of(value, name)
     if ids.size and ids.dtype.kind not in "iu":
         raise TypeError(f"{name}: expected integers, not {ids.dtype}; number nodes from 0, and scale times, for example to seconds")
     if ids.ndim != 1:

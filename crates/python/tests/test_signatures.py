@@ -20,7 +20,6 @@ run = graphmill.train(graphmill.Dataset.demo(), epochs=2, lr=1, residual="none")
 loss: float = run.history[0].loss
 run = graphmill.train({"edge_index": [[0], [1]]}, fanout="10,5", host_budget="4G", out="run")
 classes: np.ndarray = run.predict([1, 2], kind="classes")
-runs: graphmill.Runs = graphmill.train(epochs=2, repeat=3)
 graphmill.hotness(graphmill.Dataset.demo(), "presc:1", epochs=2)
 small: graphmill.Dataset = graphmill.generate(nodes=10)
 several: graphmill.TypedDataset = graphmill.generate("typed")

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, overload
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, cast
 
 import numpy as np
 
@@ -29,32 +29,6 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = ("random", "degree", "presc:1", "optimal")
 
 
-@overload
-def train(
-    dataset: DatasetLike | None = ...,
-    *,
-    out: str | os.PathLike[str] | None = ...,
-    resume: bool = ...,
-    repeat: None = ...,
-    progress: bool | None = ...,
-    callback: Callable[[Record], Any] | None = ...,
-    **options: Unpack[TrainOptions],
-) -> Run: ...
-
-
-@overload
-def train(
-    dataset: DatasetLike | None = ...,
-    *,
-    out: str | os.PathLike[str] | None = ...,
-    resume: bool = ...,
-    repeat: int,
-    progress: bool | None = ...,
-    callback: Callable[[Record], Any] | None = ...,
-    **options: Unpack[TrainOptions],
-) -> Runs: ...
-
-
 def train(
     dataset: DatasetLike | None = None,
     *,
@@ -64,7 +38,7 @@ def train(
     progress: bool | None = None,
     callback: Callable[[Record], Any] | None = None,
     **options: Unpack[TrainOptions],
-) -> Run | Runs:
+) -> Run:
     """Trains and evaluates a model in Rust, and saves it if ``out`` is given.
 
     Ctrl-C stops after the current batch, writes a checkpoint and raises ``KeyboardInterrupt``;
@@ -97,7 +71,8 @@ def train(
 
     Returns:
         A :class:`Run`, with its records and its model; with ``repeat`` a :class:`Runs`, a list of
-        them with the mean and the standard deviation of their scores.
+        them with the mean and the standard deviation of their scores (type checkers need
+        ``typing.cast(graphmill.Runs, ...)``).
 
     Raises:
         TypeError: An option is unknown.
@@ -143,7 +118,7 @@ def train(
             from_first = None if goes_on else like
             runs.append(one(directory, goes_on, from_first, {**options, "seed": seed}, seed=seed))
     records = [(seed, run.path, json.dumps(run.to_dict())) for (seed, *_), run in zip(plan, runs)]
-    return Runs(runs, record_of(_graphmill.repeated(records, path)), path)
+    return cast(Run, Runs(runs, record_of(_graphmill.repeated(records, path)), path))
 
 
 @contextlib.contextmanager

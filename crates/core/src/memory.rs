@@ -92,8 +92,7 @@ fn check<T>(count: usize) -> Result<()> {
 pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
     let mut data = Vec::new();
-    data.try_reserve_exact(count)
-        .map_err(|e| Error::Memory(format!("cannot reserve memory for {count} values: {e}")))?;
+    data.try_reserve_exact(count).map_err(|_| no_memory::<T>(count))?;
     Ok(data)
 }
 
@@ -103,8 +102,7 @@ pub fn reserve<T>(count: usize) -> Result<Vec<T>> {
 /// They exceed the machine's memory, or the system refuses.
 pub fn zeroed<T: Zeroable>(count: usize) -> Result<Vec<T>> {
     check::<T>(count)?;
-    bytemuck::allocation::try_zeroed_vec(count)
-        .map_err(|()| Error::Memory(format!("cannot reserve memory for {count} values")))
+    bytemuck::allocation::try_zeroed_vec(count).map_err(|()| no_memory::<T>(count))
 }
 
 /// Allocates `count` copies of `value`.
@@ -133,7 +131,16 @@ pub fn resize<T: Clone>(data: &mut Vec<T>, len: usize, value: T) -> Result<()> {
 /// All of them exceed the machine's memory, or the system refuses; then `data` is unchanged.
 pub fn grow<T>(data: &mut Vec<T>, more: usize) -> Result<()> {
     check::<T>(data.len().saturating_add(more))?;
-    data.try_reserve(more).map_err(|e| Error::Memory(format!("cannot reserve memory for {more} values: {e}")))
+    data.try_reserve(more).map_err(|_| no_memory::<T>(more))
+}
+
+/// Error about `count` values for which the system has no memory.
+fn no_memory<T>(count: usize) -> Error {
+    let bytes = count.saturating_mul(size_of::<T>());
+    Error::Memory(format!(
+        "{bytes} bytes of memory for {count} values were refused: the memory, or the limit of this process, \
+         is exhausted; lower the options that need it, or raise the limit"
+    ))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn rows_of_ranks_without_memory_are_errors_and_the_next_ones_are_right() {
     let _turn = alone();
     on_ranks(|post, book| {
         let nodes: Vec<NodeId> = book.own().collect();
-        let values = |&v: &NodeId| (0..DIM as u32).map(move |i| (v * 10 + i) as f32);
+        let values = |&v: &NodeId| (0..DIM as u32).map(move |i| (v % 100 * 10 + i) as f32);
         let dense = Features::f32(DIM, nodes.iter().flat_map(values).collect::<Vec<f32>>());
         let table = Table::Constant(Arc::new(Host::resident(&dense, TableType::F16).unwrap()));
         post.serve(ROWS, Arc::new(RowService::new(book.clone(), table.clone())));

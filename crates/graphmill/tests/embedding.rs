@@ -37,7 +37,7 @@ fn a_knowledge_graph_is_imported_trained_scored_and_completed() {
     for (args, why) in [
         ("predict run --top-k 3 --out none.csv", "it has several relations; choose one of before, after"),
         ("predict run --out none.csv", "pass --top-k K"),
-        ("embed run --node-type day --out rows.csv", "node type 'day' has no embeddings; known: entity"),
+        ("embed run --node-type day --out days.csv", "node type 'day' has no embeddings; known: entity"),
         ("train --model lightgcn", "import one with graphmill import"),
     ] {
         let outcome = sandbox.run(args);

@@ -23,7 +23,7 @@ fn machines_profiles_and_options_are_checked() {
     refused(&sandbox, "plan data --hardware laptop --cache heat", USAGE, &["unknown policy 'heat'"], "");
     refused(&sandbox, "plan data --hardware laptop --strategy factored", USAGE, &["--strategy"], "");
     refused(&sandbox, "plan --paper dgl", USAGE, &["--paper", "fgnn", "bgl"], "");
-    refused(&sandbox, "plan data --network 1G --hardware laptop", USAGE, &["--network", "--hardware"], "");
+    refused(&sandbox, "plan data --network 1G --hardware laptop", USAGE, &["--partition"], "");
     refused(&sandbox, "plan data --partition data", FAILED, &["partition.json", "graphmill partition"], "");
     refused(&sandbox, "plan data --partition data --network fast", USAGE, &["--network", "fast"], "");
     refused(&sandbox, "plan data --paper fgnn", USAGE, &["cannot be used with"], "");

@@ -65,6 +65,7 @@ impl Induce {
         mut each: impl FnMut(u64),
     ) -> Result<()> {
         let Block { indptr, indices, .. } = block;
+        memory::demand(indptr, nodes.len() + 1);
         indptr.push(0);
         let (rows, neighbors) = (graph.indptr(), graph.indices());
         for (i, &v) in nodes.iter().enumerate() {

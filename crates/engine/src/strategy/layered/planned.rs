@@ -37,19 +37,13 @@ pub(super) fn maker(
         return Ok(maker);
     }
     let has_budget = config.device_budget.0 > 0;
-    let hot_split = config.own.get::<LayeredOptions>().hot_split;
-    let is_planned = !matches!(hot_split, HotSplit::Share(_));
-    let all = maker.plan.max_hot;
+    let is_planned = !matches!(config.own.get::<LayeredOptions>().hot_split, HotSplit::Share(_));
     if has_budget && is_planned {
         // shares of the rows that there are, not of all that there may be
         maker.plan.max_hot = maker.plan.held_rows(context.exchange, loader)?;
     }
-    let share = is_planned.then(|| split::choose(context, loader, learner, &maker.plan)).transpose()?;
-    if share == Some(1.0) && hot_split == HotSplit::Auto {
-        // later super-batches may have more rows than the first
-        maker.plan.max_hot = all;
-    }
     learner.history.set_start(maker.plan.length, round, maker.plan.max_hot);
+    let share = is_planned.then(|| split::choose(context, loader, learner, &maker.plan)).transpose()?;
     maker.split *= share.unwrap_or(1.0);
     // devices reserve memory for the rows that there are, too
     let reserved = has_budget.then(|| maker.next_plan().held_rows(context.exchange, loader)).transpose()?;

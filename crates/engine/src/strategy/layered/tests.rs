@@ -185,15 +185,3 @@ fn the_next_epoch_divides_memory_again_if_the_share_has_changed() {
     });
     assert_eq!(auto.len(), 1);
 }
-
-#[test]
-fn a_share_of_all_rows_is_as_if_it_were_given() {
-    let most = |hot_split| {
-        let mut most = 0;
-        divisions(hot_split, |layered, _| most = layered.maker.as_ref().unwrap().plan.max_hot);
-        most
-    };
-    let given = most(HotSplit::Share(1.0));
-    assert_eq!(most(HotSplit::Auto), given);
-    assert!(most(HotSplit::Timed) <= given);
-}

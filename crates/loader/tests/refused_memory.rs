@@ -41,7 +41,6 @@ const KEY: BatchKey = BatchKey { seed: 1, epoch: 0, batch: 0 };
 
 /// Runs `work` on two threads, so that draws are divided among them.
 fn on_two_threads(work: impl FnOnce() + Send) {
-    let _turn = alone();
     rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap().install(work);
 }
 
@@ -94,6 +93,7 @@ fn typed_edges(block: &TypedBlock) -> (Vec<Edges>, Vec<Vec<u64>>) {
 
 #[test]
 fn minibatches_of_every_sampler_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     let plain = graph();
     let weighted = plain.clone().with_edge_weight(weights(plain.num_edges()).into()).unwrap();
     let own = OwnOptions::default()
@@ -142,6 +142,7 @@ fn minibatches_of_every_sampler_without_memory_are_errors_and_the_next_ones_are_
 
 #[test]
 fn seeds_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     let train: Vec<NodeId> = (0..50_000).collect();
     let orders: [(&str, Box<dyn SeedOrder + '_>); 3] = [
         ("sequential", Box::new(Sequential::new(&train))),
@@ -184,6 +185,7 @@ fn seeds_without_memory_are_errors_and_the_next_ones_are_right() {
 
 #[test]
 fn edges_with_positions_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     let graph = graph();
     let sampler = EdgeNeighbors::new([6, 6]).unwrap();
     on_two_threads(|| {
@@ -215,6 +217,7 @@ fn bits(rows: &Matrix) -> Vec<u32> {
 
 #[test]
 fn rows_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     let graph = graph();
     let dense = Features::f32(DIM, (0..NODES * DIM).map(|x| x as f32).collect::<Vec<f32>>());
     let sampler = HopStack::new(Neighbor::new([6, 6]).unwrap());
@@ -277,6 +280,7 @@ fn typed_options(name: &str) -> TypedOptions {
 
 #[test]
 fn typed_minibatches_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     on_two_threads(|| {
         for entry in typed::TABLE.iter() {
             let (name, with) = (entry.name, typed_options(entry.name));
@@ -317,6 +321,7 @@ fn typed_minibatches_without_memory_are_errors_and_the_next_ones_are_right() {
 
 #[test]
 fn minibatches_with_times_without_memory_are_errors_and_the_next_ones_are_right() {
+    let _turn = alone();
     let graph = typed_graph();
     let times = |relation: &Graph| {
         let time = |e: u64| (keyed::key(&[e]) % 1000) as i64;

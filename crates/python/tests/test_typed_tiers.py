@@ -10,7 +10,8 @@ from graphmill import dgl
 from conftest import bytes_of
 
 AUTHORS, PAPERS = 900, 2000
-WRITES, WRITTEN, CITES, HOLDS = ("author", "writes", "paper"), ("paper", "rev_writes", "author"), ("paper", "cites", "paper"), ("venue", "holds", "paper")
+WRITES, WRITTEN = ("author", "writes", "paper"), ("paper", "rev_writes", "author")
+CITES, HOLDS = ("paper", "cites", "paper"), ("venue", "holds", "paper")
 #: bytes of the rows of authors (f32) and papers (f16)
 BYTES = AUTHORS * 24 * 4 + PAPERS * 10 * 2
 
@@ -70,7 +71,13 @@ CHAINS = [
     {"host_budget": BYTES // 2, "cache": "s3-fifo"},
     {"host_budget": 1},
     {"host_budget": "1G"},
-    {"devices": "virtual:2", "cache_ratio": 0.1, "cache": "fifo", "host_budget": BYTES // 2, "host_cache": "degree"},
+    {
+        "devices": "virtual:2",
+        "cache_ratio": 0.1,
+        "cache": "fifo",
+        "host_budget": BYTES // 2,
+        "host_cache": "degree",
+    },
 ]
 
 

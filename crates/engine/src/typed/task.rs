@@ -114,10 +114,21 @@ impl TypedTask {
     /// # Errors
     /// Features exceed f32.
     pub(super) fn of_links(data: &TypedDataset, name: &str, graph: TypedGraph) -> Result<Self> {
-        Ok(Self {
+        let features = data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?;
+        Ok(Self::without_targets(data, name, graph, features))
+    }
+
+    /// A task without targets on `graph`, with these features of each type of `data`.
+    pub(super) fn without_targets(
+        data: &TypedDataset,
+        name: &str,
+        graph: TypedGraph,
+        features: Vec<Option<Features>>,
+    ) -> Self {
+        Self {
             name: name.into(),
             graph,
-            features: data.nodes.iter().map(|nodes| features(data, nodes)).collect::<Result<_>>()?,
+            features,
             edges: Vec::new(),
             label_columns: None,
             learned_in: None,
@@ -128,7 +139,7 @@ impl TypedTask {
             split: Split::default(),
             metric: None,
             classes: Vec::new(),
-        })
+        }
     }
 
     /// The same task with the feature rows of its edges, if the model of the configuration reads

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Buffer, Labels, NodeId, Split, progress::Progress, typed::TypedGraph};
+use graphmill_core::{NodeId, progress::Progress, typed::TypedGraph};
 use graphmill_data::typed::{NodeData, TableData, TypedDataset, Values};
 use graphmill_loader::{
     BatchKey, Feature,
@@ -14,7 +14,7 @@ use super::{
         batches::{Learned, RunBatches},
         build,
         stages::SeedSource,
-        task::{TypedTask, features, is_stored},
+        task::{TypedTask, features},
     },
     TypedTiers,
 };
@@ -142,19 +142,6 @@ fn rows_of(data: &TypedDataset, graph: TypedGraph) -> Result<TypedTask> {
         ));
     }
     let held = |nodes: &NodeData| if is_held(nodes) { features(data, nodes) } else { Ok(None) };
-    Ok(TypedTask {
-        name: String::new(),
-        graph,
-        features: data.nodes.iter().map(held).collect::<Result<_>>()?,
-        edges: Vec::new(),
-        label_columns: None,
-        learned_in: None,
-        is_stored: data.nodes.iter().map(is_stored).collect(),
-        times: None,
-        node_type: 0,
-        labels: Labels::Single { class: Buffer::default(), classes: 0 },
-        split: Split::default(),
-        metric: None,
-        classes: Vec::new(),
-    })
+    let features = data.nodes.iter().map(held).collect::<Result<_>>()?;
+    Ok(TypedTask::without_targets(data, "", graph, features))
 }

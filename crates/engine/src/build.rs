@@ -25,7 +25,7 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix,
+    Matrix, layer,
     link::decoder::{self, Decoder, DecoderConfig},
     metric,
     model::{Model, ModelConfig},
@@ -70,6 +70,11 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
     if is_link(config) { open_graph(path, verify) } else { Ok(Dataset::open_with(path, verify)?) }
 }
 
+/// Returns true if the layers of the model normalise inside, as those of `gin` can.
+fn has_inner_norm(config: &TrainConfig) -> bool {
+    layer::TABLE.get(&config.model).is_some_and(|entry| entry.make.has_inner_norm)
+}
+
 /// The model part of a configuration.
 pub fn model_config(config: &TrainConfig) -> ModelConfig {
     ModelConfig {
@@ -80,7 +85,7 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
         input_dropout: config.input_dropout as f32,
         activation: config.activation,
         init: config.init,
-        norm: config.norm,
+        norm: config.norm.kind(has_inner_norm(config)),
         residual: config.residual,
         input_layer: config.input_layer,
         head_layers: config.head_layers,

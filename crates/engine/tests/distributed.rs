@@ -31,7 +31,7 @@ fn ranks_give_the_losses_of_one_process_for_every_model_and_strategy() {
         (1, TrainConfig { model: s("sage"), ..config() }),
         (2, with(config(), "model=gcn strategy=pipelined allocation=1,1,1")),
         (3, with(config(), "model=gat heads=2")),
-        (4, TrainConfig { model: s("gin"), input_layer: true, head_layers: 1, clip: 1.0, ..config() }),
+        (4, with(config(), "model=gin norm=none input_layer=true head_layers=1 clip=1")),
         (
             4,
             TrainConfig {

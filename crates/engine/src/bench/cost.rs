@@ -23,10 +23,10 @@ use graphmill_core::Block;
 use graphmill_nn::{
     ProductOrder,
     layer::{NormKind, Products},
-    model::{Model, ResidualKind},
+    model::{Model, ModelConfig, ResidualKind},
 };
 
-use crate::{TrainConfig, config::Switch};
+use crate::{TrainConfig, build::model_config, config::Switch};
 
 /// Rates of the machine per second.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +76,9 @@ impl Seconds {
 /// Numbers of products with neighbours' rows and with own rows in each layer; `None` if the model
 /// has other operations.
 fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
+    let ModelConfig { norm, residual, .. } = model_config(config);
     let plain =
-        config.norm == NormKind::None && config.residual == ResidualKind::None && config.input_dropout == 0.0;
+        norm == NormKind::None && residual == ResidualKind::None && config.input_dropout == 0.0;
     let bare = !config.input_layer && config.head_layers == 0;
     let Products { neighbors, own } = model.layer_products(0).filter(|_| plain && bare)?;
     Some((neighbors as f64, own as f64))

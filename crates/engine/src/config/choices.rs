@@ -3,7 +3,37 @@
 use clap::ValueEnum;
 use graphmill_core::by_name;
 use graphmill_data::verification::Verify;
+use graphmill_nn::layer::NormKind;
 use serde::{Deserialize, Serialize};
+
+/// Normalisation between layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormChoice {
+    /// Batch for layers that sum without a mean and normalise inside (`gin`), otherwise none.
+    Auto,
+    /// [`NormKind::None`].
+    None,
+    /// [`NormKind::Batch`].
+    Batch,
+    /// [`NormKind::Layer`].
+    Layer,
+    /// [`NormKind::L2`].
+    L2,
+}
+
+impl NormChoice {
+    /// Normalisation of a model whose layers have an inner one or not.
+    pub fn kind(self, has_inner_norm: bool) -> NormKind {
+        match self {
+            Self::Auto if has_inner_norm => NormKind::Batch,
+            Self::Auto | Self::None => NormKind::None,
+            Self::Batch => NormKind::Batch,
+            Self::Layer => NormKind::Layer,
+            Self::L2 => NormKind::L2,
+        }
+    }
+}
 
 /// Use of a fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -101,4 +131,4 @@ impl VerifyFeatures {
     }
 }
 
-by_name!(Bottom, Switch, SelectBy, VerifyFeatures, CudaGraphs, Arithmetic, FeaturePrecision);
+by_name!(NormChoice, Bottom, Switch, SelectBy, VerifyFeatures, CudaGraphs, Arithmetic, FeaturePrecision);

@@ -5,15 +5,12 @@ use std::{fmt::Debug, num::NonZero, str::FromStr};
 use graphmill_core::options::{OwnOptions, Spelled};
 use graphmill_loader::Fanout;
 use graphmill_nn::{
-    backend::Activation,
-    layer::{Init, NormKind},
-    model::ResidualKind,
-    regression::TargetTransform,
+    backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform,
 };
 
 use super::{
-    Arithmetic, Bottom, Bytes, CudaGraphs, EvalEvery, FeaturePrecision, Ratio, SelectBy, Switch, TrainConfig,
-    VerifyFeatures,
+    Arithmetic, Bottom, Bytes, CudaGraphs, EvalEvery, FeaturePrecision, NormChoice, Ratio, SelectBy, Switch,
+    TrainConfig, VerifyFeatures,
 };
 
 /// Parses a default from its spelling.
@@ -51,7 +48,7 @@ impl Default for TrainConfig {
             hidden: 256,
             activation: Activation::Relu,
             init: Init::Glorot,
-            norm: NormKind::None,
+            norm: NormChoice::Auto,
             residual: ResidualKind::None,
             input_layer: false,
             head_layers: 0,

@@ -18,7 +18,9 @@ mod value;
 
 pub(crate) use check::MAX_LAYERS;
 pub(crate) use check::losses;
-pub use choices::{Arithmetic, Bottom, CudaGraphs, FeaturePrecision, SelectBy, Switch, VerifyFeatures};
+pub use choices::{
+    Arithmetic, Bottom, CudaGraphs, FeaturePrecision, NormChoice, SelectBy, Switch, VerifyFeatures,
+};
 pub(crate) use defaults::parse_default;
 pub use devices::Devices;
 pub use eval_every::EvalEvery;

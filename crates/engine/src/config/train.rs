@@ -8,16 +8,13 @@ use graphmill_loader::{
     feature::{LinkOptions, cached::Placement},
 };
 use graphmill_nn::{
-    backend::Activation,
-    layer::{Init, NormKind},
-    model::ResidualKind,
-    regression::TargetTransform,
+    backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform,
 };
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
-    Arithmetic, Bottom, Bytes, CudaGraphs, Devices, EvalEvery, FeaturePrecision, Ratio, SelectBy, Switch,
-    VerifyFeatures,
+    Arithmetic, Bottom, Bytes, CudaGraphs, Devices, EvalEvery, FeaturePrecision, NormChoice, Ratio, SelectBy,
+    Switch, VerifyFeatures,
 };
 
 /// Placeholder for the directory of a dataset in memory.
@@ -189,11 +186,13 @@ pub struct TrainConfig {
     /// Fan-in is uniform up to 1 / sqrt(in), as in PyTorch; choose it to reproduce PyTorch runs.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub init: Init,
-    /// Normalisation between layers: none, batch, layer or l2.
+    /// Normalisation between layers: auto, none, batch, layer or l2.
     ///
-    /// Try batch or layer if a model of three or more layers trains slowly. Example: --norm batch.
+    /// Auto is batch for gin, whose sums of many neighbours do not train without it, and none for
+    /// other models. Try batch or layer if a model of three or more layers trains slowly. Example:
+    /// --norm batch.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
-    pub norm: NormKind,
+    pub norm: NormChoice,
     /// Residual connection of layers: none, identity or linear.
     ///
     /// Set it for deep models. Linear also works between layers of different widths.

@@ -169,7 +169,7 @@ pub(super) fn hidden_rows(config: &TrainConfig, _: &Key) -> Read {
 /// The model has a hidden layer, or the layer has an inner norm.
 fn norm(config: &TrainConfig, _: &Key) -> Read {
     let own = model(config).is_some_and(|kind| kind.has_inner_norm);
-    if has_hidden_layer(config) || own && config.norm == NormKind::Batch {
+    if has_hidden_layer(config) || own && config.norm.kind(own) == NormKind::Batch {
         return Ok(());
     }
     let alternative = if own { "--norm batch, --layers 2" } else { "--layers 2" };

@@ -40,7 +40,7 @@ pub(super) fn model_config(config: &TrainConfig, task: &TypedTask) -> TypedModel
         dropout: config.dropout as f32,
         input_dropout: config.input_dropout as f32,
         activation: config.activation,
-        norm: config.norm,
+        norm: config.norm.kind(false),
         head_layers: config.head_layers,
         edge_dims: edges::widths(&task.edges),
         own_nodes: None,

@@ -225,6 +225,64 @@ def test_the_sampler_draws_the_edges_of_the_loader():
             assert torch.equal(a[kind].e_id, b[kind].e_id) and torch.equal(a[kind].edge_index, b[kind].edge_index)
 
 
+def test_a_call_takes_seeds_of_several_types():
+    data = database("both")
+    seeds = {"item": torch.tensor([3, 9, 20]), "user": torch.tensor([4, 1])}
+    # with one hop of all neighbours, the edges are those of each type alone
+    full = NeighborSampler(data, [-1], seed=1)
+    out = full.sample_from_nodes(seeds)
+    assert out.metadata == (None, None) and out.batch is None
+    for kind, ids in seeds.items():
+        assert torch.equal(out.node[kind][: len(ids)], ids) and out.num_sampled_nodes[kind][0] == len(ids)
+    for kind in KINDS:
+        ids = seeds.get(kind[2], torch.tensor([], dtype=torch.int64))
+        alone = full.sample_from_nodes(NodeSamplerInput(None, ids, input_type=kind[2]))
+        assert sorted(out.edge[kind].tolist()) == sorted(alone.edge[kind].tolist())
+    masks = {kind: torch.zeros(data[kind].num_nodes, dtype=torch.bool) for kind in seeds}
+    for kind, ids in seeds.items():
+        masks[kind][ids] = True
+    assert full.sample_from_nodes(masks).node["item"][:3].tolist() == [3, 9, 20]
+    # every seed at its time, the trees in the order of the dict
+    times = {"item": torch.tensor([5, 12, 18]), "user": torch.tensor([15, 7])}
+    latest = torch.cat(list(times.values()))
+    count = 0
+    for seed in range(20):
+        out = NeighborSampler(data, [4, 3], time_attr="time", seed=seed).sample_from_nodes(seeds, time=times)
+        assert out.metadata == (None, times)
+        assert out.batch["item"][:3].tolist() == [0, 1, 2] and out.batch["user"][:2].tolist() == [3, 4]
+        for kind in KINDS:
+            edges, tree = data[kind].edge_index[:, out.edge[kind]], out.batch[kind[2]][out.col[kind]]
+            assert torch.equal(torch.stack([out.node[kind[0]][out.row[kind]], out.node[kind[2]][out.col[kind]]]), edges)
+            assert torch.equal(tree, out.batch[kind[0]][out.row[kind]])
+            assert (data[kind].time[out.edge[kind]] <= latest[tree]).all()
+            count += len(tree)
+    assert count > 100
+    again = [NeighborSampler(data, [2, 2], seed=7).sample_from_nodes(seeds) for _ in range(2)]
+    assert all(torch.equal(again[0].edge[kind], again[1].edge[kind]) for kind in KINDS)
+    # items have times of their own, users have none
+    typed = database("nodes")
+    sampler = NeighborSampler(typed, [3], time_attr="time", seed=1)
+    given = {"user": times["user"]}
+    out = sampler.sample_from_nodes(seeds, time=given)
+    own = torch.cat([typed["item"].time[seeds["item"]], times["user"]])
+    for kind in (BY, CLICKS, MADE):
+        if "time" in typed[kind[0]]:
+            tree = out.batch[kind[2]][out.col[kind]]
+            assert (typed[kind[0]].time[out.node[kind[0]][out.row[kind]]] <= own[tree]).all()
+    one = NeighborSampler(homogeneous("edge_time"), [2])
+    for call, error, why in [
+        (lambda: sampler.sample_from_nodes(seeds), ValueError, "nodes of type 'user' have no times; pass input_time"),
+        (lambda: sampler.sample_from_nodes({"item": seeds["item"]}, time=given), ValueError, "times for 'user' but no seeds"),
+        (lambda: sampler.sample_from_nodes(seeds, time={"user": times["item"]}), ValueError, "3 times for 2 inputs"),
+        (lambda: full.sample_from_nodes(seeds, time=times), ValueError, "input_time: without time_attr"),
+        (lambda: full.sample_from_nodes({"items": [1]}), ValueError, "node type 'items' is unknown"),
+        (lambda: full.sample_from_nodes({"item": [1], "user": [30]}), ValueError, r"nodes of 'user'\[0\] is 30"),
+        (lambda: one.sample_from_nodes({"node": [1]}), TypeError, "needs a graph of several types"),
+    ]:
+        with pytest.raises(error, match=why):
+            call()
+
+
 def test_unusable_arguments_are_refused_with_a_remedy():
     data, typed = homogeneous("edge_time"), database("nodes")
     seeds = torch.arange(4)

@@ -376,6 +376,98 @@ def test_blocks_of_several_types(data, sampler):
     assert found == {"paper": list(range(20)), "author": [5]}
 
 
+def two_tasks(authors=30, papers=50):
+    """The dataset with a task on each of two types."""
+    rng = np.random.default_rng(4)
+    writes = np.stack([rng.integers(0, authors, 200), rng.integers(0, papers, 200)])
+    return graphmill.TypedDataset.from_arrays(
+        {"author": {"num_nodes": authors}, "paper": {"num_nodes": papers}},
+        {WRITES: {"edge_index": writes}, WRITTEN: {"edge_index": writes[::-1].copy()}},
+        {
+            "field": {"on": "author", "y": np.arange(authors) % 2, "train": np.arange(12)},
+            "topic": {"on": "paper", "y": np.arange(papers) % 3, "train": np.arange(5, 30)},
+        },
+    )
+
+
+def blocks_of(data, seeds, layers=(4, 3), **options):
+    from graphmill import dgl
+
+    how = dgl.NeighborSampler(list(layers))
+    return dgl.DataLoader(data, seeds, how, **{"batch_size": 8, "output": "numpy", "seed": 0, "as_minibatch": True, **options})
+
+
+def seeds_in(batches):
+    return [{kind: ids.tolist() for kind, ids in batch.seeds.items()} for batch in batches]
+
+
+def test_shuffled_batches_mix_the_types_of_the_seeds():
+    data, seeds = two_tasks(), {"paper": np.arange(3, 33), "author": np.arange(12)}
+    loader = blocks_of(data, seeds, shuffle=True)
+    epochs = [list(loader), list(loader)]
+    for batches in epochs:
+        assert [sum(map(len, batch.seeds.values())) for batch in batches] == [8] * 5 + [2]
+        for kind, ids in seeds.items():
+            assert sorted(v for batch in batches for v in batch.seeds.get(kind, [])) == ids.tolist()
+        assert sum(len(batch.seeds) == 2 for batch in batches) > 2
+        for batch in batches:
+            assert set(batch.labels) == set(batch.indexes) == set(batch.seeds) == set(batch.compacted_seeds)
+            for kind, of_type in batch.seeds.items():
+                np.testing.assert_array_equal(batch.input_nodes[kind][: len(of_type)], of_type)
+                np.testing.assert_array_equal(seeds[kind][batch.indexes[kind]], of_type)
+                np.testing.assert_array_equal(batch.labels[kind], of_type % {"author": 2, "paper": 3}[kind])
+                assert batch.blocks[-1].num_dst_nodes(kind) == len(of_type)
+    assert seeds_in(epochs[0]) != seeds_in(epochs[1])
+    # whole batches only, and the part of a process
+    assert seeds_in(blocks_of(data, seeds, shuffle=True, drop_last=True)) == seeds_in(epochs[0][:5])
+    parts = [seeds_in(blocks_of(data, seeds, shuffle=True, rank=rank, world_size=2)) for rank in (0, 1)]
+    assert sorted(v for part in parts for batch in part for v in batch.get("author", [])) == list(range(12))
+
+
+def test_batches_of_several_types_depend_on_the_seed_alone():
+    data, seeds = two_tasks(), {"paper": np.arange(30), "author": np.arange(12)}
+
+    def contents(loader):
+        arrays = lambda batch: [batch.input_nodes[kind].tobytes() for kind in data.node_types] + [
+            array.tobytes() for block in batch.blocks for kind in block.canonical_etypes for array in (block[kind].indptr, block[kind].indices)
+        ]
+        return [arrays(batch) for batch in loader]
+
+    one = contents(blocks_of(data, seeds, shuffle=True, num_threads=1))
+    assert contents(blocks_of(data, seeds, shuffle=True, num_threads=3)) == one
+    assert contents(blocks_of(data, seeds, shuffle=True, seed=1)) != one
+    loader = blocks_of(data, seeds, shuffle=True)
+    for _ in zip(range(2), loader):
+        pass
+    assert contents(pickle.loads(pickle.dumps(loader))) == one[2:]
+
+
+def test_seeds_draw_the_same_neighbours_beside_seeds_of_another_type(data):
+    seeds = {"paper": np.arange(0, 50, 3), "author": np.arange(0, 30, 2)}
+
+    def drawn(seeds):
+        block = next(iter(blocks_of(data, seeds, layers=[3], batch_size=100))).blocks[0]
+        edges = {}
+        for kind in block.canonical_etypes:
+            src, dst = block[kind].edges()
+            edges[kind] = pairs_of(np.stack([block.srcdata["_ID"][kind[0]][src], block.dstdata["_ID"][kind[2]][dst]]))
+        return edges
+
+    together, apart = drawn(seeds), [drawn({kind: ids}) for kind, ids in seeds.items()]
+    assert together == {kind: apart[0][kind] | apart[1][kind] for kind in KINDS} and all(together.values())
+
+
+def test_training_nodes_of_all_tasks_are_the_seeds_without_others():
+    data = two_tasks()
+    given = {"author": np.arange(12), "paper": np.arange(5, 30)}
+    assert seeds_in(blocks_of(data, None, shuffle=True)) == seeds_in(blocks_of(data, given, shuffle=True))
+    masks = {"author": np.arange(30) < 12, "paper": (np.arange(50) >= 5) & (np.arange(50) < 30)}
+    assert seeds_in(blocks_of(data, masks, shuffle=True)) == seeds_in(blocks_of(data, given, shuffle=True))
+    bare = graphmill.TypedDataset.from_arrays({"a": {"num_nodes": 2}, "b": {"num_nodes": 2}}, {("a", "to", "b"): {"edge_index": [[0], [1]]}})
+    with pytest.raises(ValueError, match="no node type has labels; pass a dict by node type"):
+        blocks_of(bare, None)
+
+
 def test_fanouts_of_blocks_by_edge_type(data):
     from graphmill import dgl
 

@@ -21,17 +21,21 @@
 //! let options = TypedOptions { fanout: "5,5".parse().expect("two numbers"), ..TypedOptions::default() };
 //! let sampler = (TABLE.find("neighbor")?.make.make)(&options, &graph).expect("a sampler of this graph");
 //! let mut workspace = TypedWorkspace::new(graph.schema());
-//! // paper 0, its author, and that author's papers
-//! let seeds = TypedSeeds::new(0, vec![vec![], vec![0]]);
+//! // two hops around author 1 and paper 0
+//! let seeds = TypedSeeds::new(0, vec![vec![1], vec![0]]);
 //! let request = TypedRequest::new(&graph, BatchKey { seed: 1, epoch: 0, batch: 0 });
 //! let batch = sampler.sample(&request, &mut workspace, seeds)?;
 //! assert_eq!(batch.blocks.len(), 2);
-//! assert_eq!(batch.input_nodes, [vec![0], vec![0, 2]]);
+//! assert_eq!(batch.blocks[1].num_dst, [1, 1]);
+//! // the seeds come first in their types
+//! assert_eq!(batch.input_nodes, [vec![1, 0], vec![0, 2]]);
 //! # Ok::<(), graphmill_core::Error>(())
 //! ```
 //!
 //! Draws are functions of (seed, relation, epoch, batch, hop, node), so batches are the same for
-//! any number of threads. A graph of one type does not pass through this module.
+//! any number of threads. If the draws of a node do not depend on other nodes
+//! ([`TypedSampler::is_per_node`]), the edges around seeds of several types are the union of those
+//! around the seeds of each type alone. A graph of one type does not pass through this module.
 
 #![forbid(unsafe_code)]
 

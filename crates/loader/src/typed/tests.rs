@@ -357,6 +357,39 @@ fn samplers_per_node_draw_the_rows_of_a_seed_alone_as_in_any_batch() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_batch_of_several_types_is_the_union_of_those_of_each_type(
+        nodes in 4usize..30,
+        edges in 1usize..120,
+        seed in any::<u64>(),
+    ) {
+        let stored = random_graph(nodes, edges, seed);
+        let seeds = seeds_of(&stored, seed);
+        for entry in TABLE.iter().filter(|entry| !entry.make.draws_subgraphs) {
+            let with = options("3,2");
+            let graph = extended(entry.name, &with, &stored);
+            let sampler = make(entry.name, &with, &graph);
+            if !sampler.is_per_node() {
+                continue;
+            }
+            let together = sample(&*sampler, &graph, &seeds);
+            assert_sound(&together, &graph);
+            let counts: Vec<usize> = seeds.iter().map(Vec::len).collect();
+            prop_assert_eq!(&together.blocks[1].num_dst, &counts, "{}", entry.name);
+            let mut union = HashMap::new();
+            for (t, of_type) in seeds.iter().enumerate() {
+                let mut one = vec![Vec::new(); 3];
+                one[t].clone_from(of_type);
+                union.extend(rows_of(&sample(&*sampler, &graph, &one)));
+            }
+            prop_assert_eq!(rows_of(&together), union, "{}", entry.name);
+        }
+    }
+}
+
 #[test]
 fn labor_relations_from_a_type_share_their_neighbours() {
     // two relations with equal edges from type 0: shared numbers take the same neighbours

@@ -148,13 +148,17 @@ class DataLoader(Loader):
     seeds; with ``as_minibatch`` a :class:`MiniBatch`.
 
     On a graph of several types, blocks are :class:`TypedBlock`, and ``input_nodes``,
-    ``output_nodes``, labels and features are dicts by node type.
+    ``output_nodes``, labels and features are dicts by node type. Seeds may have several types: a
+    batch is ``batch_size`` of all of them together, in the order of the dict or with ``shuffle`` in
+    a random one, so that batches mix the types. ``output_nodes`` has the types that a batch has
+    seeds of.
 
     Args:
         dataset: A :class:`graphmill.Dataset` or :class:`graphmill.TypedDataset`, or a
             ``torch_geometric.data.Data`` or ``HeteroData``.
         nids: Distinct seeds: ids, a mask, or ``None`` for the training nodes. Of several types a
-            dict of these by node type.
+            dict of ids or masks by node type, or ``None`` for the training nodes of each type with
+            labels.
         sampler: Sampler of the neighbours.
         with_features: Gathers the rows of the input nodes as ``blocks[0].srcdata["feat"]``.
         as_minibatch: Yields :class:`MiniBatch` instead of tuples.
@@ -196,7 +200,7 @@ class DataLoader(Loader):
         self.device = device
         self._types: HeteroGraph | None = None
         if isinstance(self.dataset, TypedDataset):
-            if not isinstance(nids, dict):
+            if nids is not None and not isinstance(nids, dict):
                 raise TypeError('nids: expected a dict by node type on a graph of several types, for example {"paper": ids}')
             self.nids: Any = nids
         else:
@@ -212,14 +216,20 @@ class DataLoader(Loader):
         graph = self._types
         assert graph is not None
         inputs, sampler = self._typed_sampling(graph)
+        ends = np.cumsum([0, *(len(ids) for _, ids in inputs)])
+        self._ranges = {graph.types[t][0]: (ends[i], ends[i + 1]) for i, (t, _) in enumerate(inputs)}
         self._columns = [(t, name, rows) for name, whose, t, rows in graph.tables if whose == "nodes" and name == "x"] if self.with_features else []
         tables = [(t, rows) for t, _, rows in self._columns]
         return _graphmill.TypedBlockSource(self.dataset._native, inputs, sampler, tables, self.seed % 2**63)
 
     def _typed_sampling(self, graph: HeteroGraph) -> tuple[list[tuple[int, Any]], tuple[str, list[list[int]], str]]:
         """Types and ids of the seeds; name, numbers and options of the sampler."""
-        inputs, how = [], self.sampler_options
-        for kind, ids in self.nids.items():
+        inputs, how, nids = [], self.sampler_options, self.nids
+        if nids is None:
+            nids = {graph.types[t][0]: mask for name, whose, t, mask in graph.tables if (name, whose) == ("train_mask", "nodes")}
+            if not nids:
+                raise ValueError('nids: no node type has labels; pass a dict by node type, for example {"paper": ids}')
+        for kind, ids in nids.items():
             t = graph.number(kind)
             inputs.append((t, input_nodes_of(ids, graph.types[t][1])[0]))
         if how.sampler == "hgt":
@@ -270,7 +280,11 @@ class DataLoader(Loader):
             blocks.append(block.to_dgl() if self.output == "dgl" else block)
         if not self.as_minibatch:
             return ids, outputs, blocks
-        return MiniBatch(outputs, labels or None, ids, {"feat": feat} if feat else {}, blocks, value(inputs))
+        indexes: dict[str, Any] = {}
+        for name in outputs:
+            first, end = self._ranges[name]
+            indexes[name] = value(inputs[(first <= inputs) & (inputs < end)] - first)
+        return MiniBatch(outputs, labels or None, ids, {"feat": feat} if feat else {}, blocks, indexes)
 
     def _yield(self, arrays: tuple) -> Any:
         if self._types is not None:
@@ -294,7 +308,7 @@ class DataLoader(Loader):
         rows = {} if feat is None else {"feat": feat}
         return MiniBatch(value(seeds), labels, ids, rows, blocks, value(inputs))
 
-    _made = ("_source", "_torch", "_tiers", "_types", "_columns")
+    _made = ("_source", "_torch", "_tiers", "_types", "_columns", "_ranges")
 
     def _open(self) -> None:
         self._types = open_hetero(self.dataset) if is_typed(self.dataset) else None
@@ -325,7 +339,8 @@ class MiniBatch(NamedTuple):
 
     ``seeds`` (``B``), their ``labels``, ``input_nodes`` (``N``), their ``node_features`` by name,
     ``blocks`` (the farthest from the seeds first) and ``indexes`` (``B``, positions of the seeds
-    among the inputs). On a graph of several types, dicts by node type take the place of arrays.
+    among the inputs). On a graph of several types all but ``blocks`` are dicts by node type, and
+    ``indexes`` are positions among the inputs of the type.
     """
 
     seeds: Any

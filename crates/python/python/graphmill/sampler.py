@@ -18,6 +18,7 @@ from ._frameworks import draw_seed
 from .data import open_graph
 from .hetero import is_typed, open_hetero, per_edge_type
 from .link import NegativeSampling, as_typed, existing_at
+from .loader import input_nodes_of
 from .neighbor import Temporal, hops_per_type, subgraph_of_types, times_of, weights_of
 
 __all__ = ["NeighborSampler"]
@@ -30,7 +31,8 @@ class NeighborSampler(BaseSampler):
     ``link_sampler``; other loaders, such as RelBench's, call its methods. The draws of a call are a
     function of ``seed`` and the number of the call, so loaders with worker processes repeat them; set
     ``num_workers=0``. :class:`graphmill.NeighborLoader` and :class:`graphmill.LinkNeighborLoader`
-    also gather features on threads, and are faster.
+    also gather features on threads, and are faster. Their seeds have one type, but
+    :meth:`sample_from_nodes` takes seeds of several types in one batch, too.
 
     Args:
         data: A graph as for :class:`graphmill.NeighborLoader`, of one type or several.
@@ -107,23 +109,53 @@ class NeighborSampler(BaseSampler):
             )  # fmt: skip
         return self._sources[key]
 
-    def sample_from_nodes(self, index: Any, **kwargs: Any) -> Any:
+    def sample_from_nodes(self, index: Any, *, time: dict[str, Any] | None = None, **kwargs: Any) -> Any:
         """Samples around nodes: a ``NodeSamplerInput`` to a ``SamplerOutput`` or ``HeteroSamplerOutput``.
 
+        On a graph of several types ``index`` may also be a dict of seeds by node type (ids or a
+        mask), and ``time`` a dict of their times. The seeds come first in their types; with
+        ``disjoint`` their trees are numbered in the order of the dict. The metadata is then
+        ``(None, time)``.
+
         Raises:
-            ValueError: An id is out of range, or a seed has no time.
+            TypeError: A dict of seeds on a graph of one type.
+            ValueError: An id is out of range, a node type is unknown, or a seed has no time.
         """
         graph = self._graph
-        t = graph.number(index.input_type) if self.typed else 0
-        source = self._source(t, lambda: (t, np.zeros(0, np.int64)), self._times)
-        nodes = index.node.cpu().numpy().astype(np.int64)
-        times = self._given(index.time, "input_time")
-        if times is None and self._times is not None:
-            if t not in self._times["nodes"]:
-                raise self._time.without_times(graph, t)
-            # the source reports ids out of range
-            times = self._times["nodes"][t].take(nodes, mode="clip")
-        return self._output(source.one_of_nodes(0, next(self._calls), nodes, times), (index.input_id, index.time))
+        seeds: list[tuple[int, np.ndarray, Any]] = []
+        if isinstance(index, dict):
+            if not self.typed:
+                raise TypeError("index: a dict of seeds by node type needs a graph of several types; pass a NodeSamplerInput")
+            given = time or {}
+            if others := [kind for kind in given if kind not in index]:
+                raise ValueError(f"time: there are times for '{others[0]}' but no seeds; pass the seeds too, or leave the times out")
+            for kind, ids in index.items():
+                t = graph.number(kind)
+                nodes = input_nodes_of(ids, graph.types[t][1])[0].astype(np.int64, copy=False)
+                seeds.append((t, nodes, given.get(kind)))
+            metadata: tuple[Any, Any] = (None, time)
+        else:
+            t = graph.number(index.input_type) if self.typed else 0
+            seeds.append((t, index.node.cpu().numpy().astype(np.int64), index.time))
+            metadata = (index.input_id, index.time)
+        # any type may be that of the inputs, which each call gives
+        source = self._source("nodes", lambda: (0, np.zeros(0, np.int64)), self._times)
+        each = [own for of_type in seeds if (own := self._times_of_nodes(*of_type)) is not None]
+        times = None if self._times is None else np.concatenate([np.zeros(0, np.int64), *each])
+        lists = [(t, nodes) for t, nodes, _ in seeds]
+        return self._output(source.one_of_nodes(0, next(self._calls), lists, times), metadata)
+
+    def _times_of_nodes(self, t: int, nodes: np.ndarray, time: Any) -> np.ndarray | None:
+        """Times of seeds of a type: those given, or the nodes' own; ``None`` without times."""
+        times = self._given(time, "input_time")
+        if times is not None and len(times) != len(nodes):
+            raise ValueError(f"input_time: {len(times)} times for {len(nodes)} inputs; pass a time for each")
+        if times is not None or self._times is None:
+            return times
+        if t not in self._times["nodes"]:
+            raise self._time.without_times(self._graph, t)
+        # the source reports ids out of range
+        return self._times["nodes"][t].take(nodes, mode="clip")
 
     def sample_from_edges(self, index: Any, neg_sampling: Any = None) -> Any:
         """Samples around the ends of edges and of their negatives: an ``EdgeSamplerInput`` to a

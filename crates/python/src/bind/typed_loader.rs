@@ -184,17 +184,21 @@ impl TypedSource {
         tuple(py, batch, &self.layout)
     }
 
-    /// Makes one batch of these nodes on this thread; `times` bound their hops.
+    /// Makes one batch of these nodes (types and ids) on this thread; `times` bound their hops,
+    /// those of one type after those of another.
     #[pyo3(signature = (epoch, number, nodes, times = None))]
     fn one_of_nodes<'py>(
         &self,
         py: Python<'py>,
         epoch: u64,
         number: u64,
-        nodes: &Bound<'py, PyAny>,
+        nodes: Vec<(usize, Bound<'py, PyAny>)>,
         times: GivenIntegers<'py>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let nodes = array::nodes("node", nodes, u32::MAX as usize)?;
+        let read = |(t, ids): &(usize, Bound<'_, PyAny>)| {
+            array::nodes("node", ids, u32::MAX as usize).map(|ids| (*t, ids))
+        };
+        let nodes = nodes.iter().map(read).collect::<PyResult<Vec<_>>>()?;
         let latest = times.map_or_else(|| Ok(Vec::new()), |times| integers("time", &times))?;
         let batch = py.detach(|| self.source.one_of_nodes((epoch, number), &nodes, &latest));
         tuple(py, batch.map_err(error::fault)?, &self.layout)

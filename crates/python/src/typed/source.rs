@@ -86,23 +86,29 @@ impl TypedInputs {
                 links.seeds(key, (&positives, &latest), types).map(|(seeds, pairs)| (seeds, Some(pairs)))
             }
             Self::Nodes { of, nodes, latest, disjoint } => {
-                let nodes = numbers.iter().map(|&i| nodes[i as usize]).collect();
-                Ok((node_seeds((*of, types), nodes, chosen(latest, numbers), *disjoint), None))
+                let nodes: Vec<u32> = numbers.iter().map(|&i| nodes[i as usize]).collect();
+                Ok((node_seeds(types, &[(*of, nodes)], chosen(latest, numbers), *disjoint), None))
             }
         }
     }
 }
 
-/// Seeds of one of the types. `latest` has a time for each, or is empty.
-fn node_seeds((of, types): (usize, usize), nodes: Vec<u32>, latest: Vec<i64>, disjoint: bool) -> Seeds {
+/// Seeds of the given types. `latest` has a time for each, or is empty. Trees and times are those
+/// of one list after those of another.
+fn node_seeds(types: usize, given: &[(usize, Vec<u32>)], latest: Vec<i64>, disjoint: bool) -> Seeds {
     let mut seeds = Seeds { nodes: vec![Vec::new(); types], ..Seeds::default() };
+    let mut tree: Vec<Vec<u32>> = vec![Vec::new(); types];
+    let mut first = 0;
+    for (of, nodes) in given {
+        let end = first + nodes.len() as u32;
+        tree[*of].extend(first..end);
+        seeds.nodes[*of].extend_from_slice(nodes);
+        first = end;
+    }
     if disjoint {
-        let mut tree = vec![Vec::new(); types];
-        tree[of].extend(0..nodes.len() as u32);
         seeds.tree = Some(tree);
         seeds.latest = (!latest.is_empty()).then_some(latest);
     }
-    seeds.nodes[of] = nodes;
     seeds
 }
 
@@ -240,26 +246,33 @@ impl TypedSource {
         self.alone(|work| self.make(key, inputs, &Pool::new(0), work))
     }
 
-    /// Makes batch `number` of `epoch` of these nodes, which need not be inputs, on the calling
-    /// thread. `latest` has the times that bound their hops, or is empty.
+    /// Makes batch `number` of `epoch` of these nodes, with the numbers of their types, on the
+    /// calling thread. They need not be inputs, nor of the inputs' type. `latest` has the times that
+    /// bound their hops, those of one list after those of another, or is empty. Separate
+    /// neighbourhoods are numbered in this order.
     ///
     /// # Errors
     /// The inputs are not nodes, an id is out of range, or a time is missing.
     pub fn one_of_nodes(
         &self,
         (epoch, number): (u64, u64),
-        nodes: &[u32],
+        given: &[(usize, Vec<u32>)],
         latest: &[i64],
     ) -> Result<TypedBatch, Fault> {
-        let TypedInputs::Nodes { of, disjoint, .. } = &self.inputs else {
+        let TypedInputs::Nodes { disjoint, .. } = &self.inputs else {
             return Err(Fault::Value("batches of nodes need a source of nodes".into()));
         };
-        check(self.topology.types[*of].1, "node", nodes)?;
-        check_times(latest, nodes.len())?;
-        let types = self.topology.types.len();
-        let seeds = node_seeds((*of, types), nodes.to_vec(), latest.to_vec(), *disjoint);
+        let types = &self.topology.types;
+        for (of, nodes) in given {
+            let (name, count) = &types[*of];
+            let what = if types.len() == 1 { "node".to_string() } else { format!("nodes of '{name}'") };
+            check(*count, &what, nodes)?;
+        }
+        let total: usize = given.iter().map(|(_, nodes)| nodes.len()).sum();
+        check_times(latest, total)?;
+        let seeds = node_seeds(types.len(), given, latest.to_vec(), *disjoint);
         let key = BatchKey { seed: self.seed, epoch, batch: number };
-        let numbers: Vec<u64> = (0..nodes.len() as u64).collect();
+        let numbers: Vec<u64> = (0..total as u64).collect();
         self.alone(|work| self.finish(key, &numbers, (&seeds, None), &Pool::new(0), work))
     }
 

@@ -125,6 +125,55 @@ proptest! {
     }
 
     #[test]
+    fn seeds_of_several_types_have_the_edges_of_each_type_alone(
+        authors in prop::collection::btree_set(0u32..40, 0..6),
+        papers in prop::collection::btree_set(0u32..60, 0..6),
+        fanout in prop::collection::vec(-1i64..4, 1..3),
+        disjoint: bool,
+    ) {
+        let method = neighbors(&fanout);
+        let inputs = TypedInputs::Nodes { of: 0, nodes: vec![], latest: vec![], disjoint };
+        let by = Box::new(method.clone());
+        let source = TypedSource::new(topology(), inputs, vec![], by, KEY.seed).unwrap();
+        let [authors, papers]: [Vec<u32>; 2] = [authors, papers].map(|ids| ids.into_iter().collect());
+        let given = [(1, papers.clone()), (0, authors.clone())];
+        let batch = source.one_of_nodes((KEY.epoch, KEY.batch), &given, &[]).unwrap();
+        let ids = |t: usize| -> Vec<u32> { batch.nodes[t].of::<i64>().iter().map(|&v| v as u32).collect() };
+        let nodes = vec![ids(0), ids(1)];
+        // trees are numbered in the order of the given lists
+        let tree = disjoint.then(|| {
+            let end = papers.len() as u32;
+            vec![(end..end + authors.len() as u32).collect(), (0..end).collect()]
+        });
+        let seeds = Seeds { nodes: vec![authors.clone(), papers.clone()], tree, ..Seeds::default() };
+        let drawn = draw(&method, &seeds);
+        assert_edges(&drawn);
+        prop_assert_eq!(&nodes, &drawn.nodes);
+        prop_assert_eq!(&nodes[0][..authors.len()], &authors[..]);
+        prop_assert_eq!(&nodes[1][..papers.len()], &papers[..]);
+        for (r, dst) in [1usize, 0, 1].into_iter().enumerate() {
+            let edges: Vec<u64> = batch.edges[r].of::<i64>().iter().map(|&e| e as u64).collect();
+            prop_assert_eq!(&edges, &drawn.relations[r].edges);
+            // a seed draws in the first hop as if there were no seeds of another type
+            let mut alone = seeds.clone();
+            alone.nodes[1 - dst].clear();
+            if let Some(tree) = &mut alone.tree {
+                tree[1 - dst].clear();
+            }
+            let expected = draw(&method, &alone);
+            let first = |of: &TypedDrawn| {
+                let count = of.edges_per_hop.as_ref().unwrap()[r][0];
+                of.relations[r].edges[..count].to_vec()
+            };
+            prop_assert_eq!(first(&drawn), first(&expected));
+        }
+        let error = source.one_of_nodes((0, 0), &[(0, vec![3]), (1, vec![60])], &[]).err().unwrap();
+        prop_assert!(error.to_string().contains("nodes of 'paper'[0] is 60"), "{}", error);
+        let error = source.one_of_nodes((0, 0), &[(0, vec![3]), (1, vec![5, 7])], &[1, 2]).err().unwrap();
+        prop_assert!(error.to_string().contains("2 times for 3 inputs"), "{}", error);
+    }
+
+    #[test]
     fn batches_of_links_are_those_of_the_graph_without_their_edges_and_reverses(
         numbers in prop::collection::vec(0u64..300, 1..20),
         disjoint: bool,

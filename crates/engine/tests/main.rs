@@ -10,6 +10,7 @@ mod distributed;
 mod edge_features;
 mod edge_targets;
 mod embedding;
+mod event_files;
 mod event_targets;
 mod events;
 mod exact_bottom;

@@ -248,8 +248,35 @@ fn a_restored_memory_continues_to_the_same_bits() {
     }
     assert_eq!(second.save(), whole.save());
     assert!(found.iter().any(|rows| rows.view().host().iter().any(|x| *x != 0.0)));
-    second.clear(0);
+    second.clear(0).unwrap();
     assert_eq!(second.save(), NodeMemory::new(7, M, K, 0).save());
+}
+
+#[test]
+fn a_memory_in_files_has_the_bits_of_one_in_memory() {
+    let updater = MemoryUpdater::new(CellKind::Gru, M, K, T, 5);
+    let (of, dir) = (events(60, 8), tempfile::tempdir().unwrap());
+    let mut plain = NodeMemory::new(7, M, K, 0);
+    let expected = stream(&updater, &mut plain, &of, 0..60, 5);
+    // rows leave the memory of the process at every step, at some, and never
+    for most in [1, 30, 10_000] {
+        let mut store = NodeMemory::in_file(7, M, K, 0, dir.path(), most).unwrap();
+        assert!(store.is_in_file());
+        let found = stream(&updater, &mut store, &of, 0..60, 5);
+        for (a, b) in found.iter().zip(&expected) {
+            assert_eq!(a.view().host(), b.view().host(), "{most}");
+        }
+        assert_eq!(store.save(), plain.save(), "{most}");
+        let mut restored = NodeMemory::in_file(7, M, K, 99, dir.path(), most).unwrap();
+        restored.restore_tables(store.tables().map(|table| table.view().host()), &store.times()).unwrap();
+        assert_eq!(restored.save(), plain.save(), "{most}");
+        restored.clear(0).unwrap();
+        assert_eq!(restored.save(), NodeMemory::new(7, M, K, 0).save(), "{most}");
+        assert!(restored.is_in_file() && !restored.clone().is_in_file());
+        restored.restore(&store.save()).unwrap();
+        assert_eq!(restored.save(), plain.save(), "{most}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "no file has a name");
 }
 
 #[test]
@@ -382,6 +409,8 @@ fn wrong_uses_are_rejected_with_the_reason() {
         error.contains("1 rows of 3 features; pass one of each for every event, with 2 features"),
         "{error}"
     );
+    let error = store.restore_tables([&[0.0], &[]], &[]).unwrap_err().to_string();
+    assert!(error.contains("1 and 0 values with 0 bytes of times are not those of 3 nodes"), "{error}");
     assert!(store.restore(&[1, 2]).unwrap_err().to_string().contains("2 bytes are not a saved memory of 3"));
 }
 

@@ -288,7 +288,9 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Host memory for feature rows; the rest stays on disk.
     ///
-    /// 0 sets no limit. Set it if features exceed the host's memory. Example: --host-budget 16G.
+    /// 0 sets no limit. Set it if features exceed the host's memory. Learned rows of nodes, tables
+    /// of embeddings, and the memory of nodes in streams of events are in files if they exceed it.
+    /// Example: --host-budget 16G.
     #[arg(long, value_name = "BYTES", help_heading = "Feature tiers")]
     pub host_budget: Bytes,
     /// Memory of each device; 0 for no limit.

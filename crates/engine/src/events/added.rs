@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{Matrix, NodeId};
+use graphmill_core::NodeId;
 use graphmill_loader::time::Events;
 
 use super::{choice::MAX_EVENTS, history::History, stream::EventStream};
@@ -97,11 +97,11 @@ impl EventStream {
         known.dedup();
         let [train, valid, test] = self.parts.clone();
         let all: Vec<u32> = (0..events.len() as u32).collect();
-        let features = [self.features.view().host(), &new.features].concat();
         Ok(Self {
             task: self.task.clone(),
             all_history: History::new(&events, &all, self.num_nodes)?,
-            features: Matrix::from_slice(events.len(), self.edge_dim(), &features),
+            features: self.features.with(self.events.len()..events.len(), &new.features),
+            files: None,
             parts: [train, valid, test.start..events.len()],
             events,
             learned: self.learned.clone(),

@@ -20,10 +20,7 @@ use graphmill_data::typed::TypedDataset;
 use graphmill_nn::{Matrix, Pass, backend::Cpu, link::EdgePairs};
 
 use super::{
-    evaluation::{Evaluation, MAX_PAIRS},
-    model::EventModel,
-    saved::SavedEvents,
-    stream::EventStream,
+    evaluation::Evaluation, files::MAX_PAIRS, model::EventModel, saved::SavedEvents, stream::EventStream,
 };
 use crate::{
     Error, Result,

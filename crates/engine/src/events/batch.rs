@@ -108,7 +108,6 @@ impl<'a> Sampling<'a> {
         let request = if is_training { request.transposed() } else { request };
         let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
         let (time, features) = (self.stream.events.time(), &self.stream.features);
-        let width = features.num_cols();
         out.edges.resize_with(batch.edges.len(), Matrix::default);
         out.since.resize_with(batch.edges.len(), Vec::new);
         for (l, block) in batch.sampled.blocks.iter().enumerate() {
@@ -122,13 +121,8 @@ impl<'a> Sampling<'a> {
                 };
                 since.extend(block.edges(v).map(of_event));
             }
-            out.edges[l].resize(positions.len(), width);
-            let all = features.view().host();
-            let to = out.edges[l].view_mut().host().chunks_exact_mut(width.max(1));
-            for (to, &position) in to.zip(positions) {
-                let event = history.event[position as usize] as usize;
-                to.copy_from_slice(&all[event * width..(event + 1) * width]);
-            }
+            let events = positions.iter().map(|&position| history.event[position as usize] as usize);
+            features.copy(events, &mut out.edges[l]);
         }
         out.batch = Some(batch);
         Ok(())

@@ -19,6 +19,7 @@ use graphmill_loader::BatchKey;
 use graphmill_nn::{Matrix, Pass, backend::Cpu, temporal::NodeMemory};
 
 use super::{
+    files::MAX_PAIRS,
     learner::{BatchEnds, BatchScratch},
     model::{EventModel, PassState},
     scored::ScoredPart,
@@ -33,8 +34,6 @@ use crate::{
 
 /// Epoch in the keys of draws for evaluation.
 const EVALUATION: u64 = u64::MAX;
-/// Pairs that are scored at once.
-pub(super) const MAX_PAIRS: usize = 1 << 14;
 /// Pairs that are scored at once by a model whose rows are those of pairs.
 const MAX_OWN_ROWS: usize = 1 << 9;
 /// Nodes whose embeddings are computed at once.
@@ -55,9 +54,9 @@ impl<'a> Evaluation<'a> {
     /// Prepares the evaluation of a model of this configuration.
     ///
     /// # Errors
-    /// The fanout or an option is invalid.
+    /// The fanout or an option is invalid, or the disk has too little space.
     pub(super) fn new(config: &'a TrainConfig, stream: &'a EventStream, model: &EventModel) -> Result<Self> {
-        Self::seeing(config, stream, model.memory(stream).map(Arc::new))
+        Self::seeing(config, stream, model.memory(stream)?.map(Arc::new))
     }
 
     /// Prepares the evaluation of a model with this memory.
@@ -83,6 +82,11 @@ impl<'a> Evaluation<'a> {
     /// The memory of now, if the model has one.
     pub(super) fn memory(&self) -> Option<&Arc<NodeMemory>> {
         self.memory.as_ref()
+    }
+
+    /// Takes the rows of a memory in files out of the memory of the process.
+    pub(super) fn release(&self) {
+        self.memory.iter().for_each(|memory| memory.release());
     }
 
     /// The memory of now, if the model has one.
@@ -114,7 +118,7 @@ impl<'a> Evaluation<'a> {
 
     fn begin_with(&mut self, model: &EventModel, learned: &[u32]) -> Result<()> {
         if let Some(memory) = &mut self.memory {
-            Arc::make_mut(memory).clear(self.stream.start());
+            Arc::make_mut(memory).clear(self.stream.start())?;
         }
         learned.chunks(self.batch_size).try_for_each(|events| self.advance(model, events))
     }

@@ -46,13 +46,13 @@ impl<'a> EventLearner<'a> {
     /// Creates the learner of a run before its first update.
     ///
     /// # Errors
-    /// An option of the model or the optimiser is impossible.
+    /// An option of the model or the optimiser is impossible, or the disk has too little space.
     pub(super) fn new(config: &TrainConfig, stream: &'a EventStream) -> Result<Self> {
         let model = EventModel::new(config, stream)?;
         Ok(Self {
             stream,
             backend: Cpu::default(),
-            memory: model.memory(stream),
+            memory: model.memory(stream)?,
             has_seen_events: false,
             model,
             optimizer: optimizer(config)?,
@@ -68,10 +68,13 @@ impl<'a> EventLearner<'a> {
     }
 
     /// Forgets all events, as at the start of an epoch.
-    pub(super) fn forget(&mut self) {
+    ///
+    /// # Errors
+    /// The disk has too little space for a memory in files.
+    pub(super) fn forget(&mut self) -> Result<()> {
         self.has_seen_events = false;
         let start = self.stream.start();
-        self.memory.iter_mut().for_each(|memory| memory.clear(start));
+        self.memory.iter_mut().try_for_each(|memory| Ok(memory.clear(start)?))
     }
 
     /// Forward, loss, backward, update of the model and of the memory. If the loss is not finite,
@@ -255,11 +258,7 @@ impl BatchEnds {
         }
         time.clear();
         time.extend(events.iter().map(|&e| all.time()[e as usize]));
-        let (width, table) = (stream.edge_dim(), stream.features.view().host());
-        edges.resize(events.len(), width);
-        for (to, &e) in edges.view_mut().host().chunks_exact_mut(width.max(1)).zip(events) {
-            to.copy_from_slice(&table[e as usize * width..][..width]);
-        }
+        stream.features.copy(events.iter().map(|&e| e as usize), edges);
     }
 
     /// Stores rows of an update, and the messages of the listed events.

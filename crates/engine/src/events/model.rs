@@ -40,6 +40,7 @@ use graphmill_nn::{
 
 use super::{
     batch::{Neighborhood, Rows},
+    files::RowFiles,
     hop::{Hop, HopState},
     pair::{PairModel, PairState},
     stream::EventStream,
@@ -138,10 +139,20 @@ impl EventModel {
         Ok(model)
     }
 
-    /// Empty memory for the nodes of a stream, if the model has one.
-    pub(super) fn memory(&self, stream: &EventStream) -> Option<NodeMemory> {
-        let of_nodes = || NodeMemory::new(stream.num_nodes, self.hidden, stream.edge_dim(), stream.start());
-        self.updater.is_some().then(of_nodes)
+    /// Empty memory for the nodes of a stream, if the model has one, in files if the stream is.
+    ///
+    /// # Errors
+    /// The disk has too little space.
+    pub(super) fn memory(&self, stream: &EventStream) -> Result<Option<NodeMemory>> {
+        if self.updater.is_none() {
+            return Ok(None);
+        }
+        let (nodes, width) = (stream.num_nodes, self.hidden);
+        let (edge_dim, start) = (stream.edge_dim(), stream.start());
+        Ok(Some(match &stream.files {
+            Some(RowFiles { dir, most }) => NodeMemory::in_file(nodes, width, edge_dim, start, dir, *most)?,
+            None => NodeMemory::new(nodes, width, edge_dim, start),
+        }))
     }
 
     /// Number of parameters.

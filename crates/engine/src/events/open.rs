@@ -87,7 +87,8 @@ impl OpenEvents {
     /// # Errors
     /// The model cannot be read or does not fit the dataset.
     pub(crate) fn new(run: SavedRun, data: &TypedDataset) -> Result<Self> {
-        let (stream, model) = SavedEvents { run: &run }.load(data)?;
+        // copies of the memory are made at any time, so all are in memory
+        let (stream, model) = SavedEvents { run: &run }.load_in(data, None)?;
         let known = Known::new(&run, &model, stream)?;
         let opened = Self { run, model, known: RwLock::new(Arc::new(known)), adding: Mutex::default() };
         if !opened.model.is_of_pairs() {

@@ -4,23 +4,30 @@
 //! model.safetensors       parameters by name: memory.NAME, layers.N.NAME, head.NAME
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   N.KIND of each parameter
-//! history.safetensors     memory: the bytes of the nodes' memory, within an epoch
+//! history.safetensors     memory.rows, memory.messages, memory.times: the nodes, within an epoch
 //! state.json              the position
 //! ```
 
 use std::path::Path;
 
-use graphmill_nn::Matrix;
+use graphmill_nn::{Matrix, temporal::NodeMemory};
 
 use super::{learner::EventLearner, model::EventModel};
 use crate::{
     Result,
     batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
-    checkpoint::{self, GrownRows, tensors::Tensor},
+    checkpoint::{
+        self, GrownRows,
+        tensors::{Tensor, TensorRef},
+    },
 };
 
-/// Name of the tensor of the memory.
-const MEMORY: &str = "memory";
+/// Names of the tables of the memory.
+const TABLES: [&str; 2] = ["memory.rows", "memory.messages"];
+/// Name of the bytes of its times.
+const TIMES: &str = "memory.times";
+/// Name of the bytes of all of it in checkpoints of earlier builds.
+const BYTES: &str = "memory";
 
 /// Copies `tensors` of the file `path` to the model.
 ///
@@ -38,7 +45,7 @@ fn tensor_of(bytes: &[u8]) -> Tensor {
         word[..part.len()].copy_from_slice(part);
         f32::from_bits(u32::from_le_bytes(word))
     }));
-    Tensor { name: MEMORY.into(), shape: [data.len(), 1], data: data.into() }
+    Tensor { name: TIMES.into(), shape: [data.len(), 1], data: data.into() }
 }
 
 /// Bytes of a tensor of [`tensor_of`].
@@ -48,6 +55,23 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
     let padding = (4 - *rest as usize % 4) % 4;
     bytes.truncate(bytes.len().saturating_sub(padding));
     bytes
+}
+
+/// Restores the memory of a checkpoint; returns false if that has none.
+///
+/// # Errors
+/// It is that of other nodes or of another width.
+fn restore_memory(memory: &mut NodeMemory, stored: &[Tensor]) -> Result<bool> {
+    let named = |name: &str| stored.iter().find(|tensor| tensor.name == name);
+    if let Some(all) = named(BYTES) {
+        memory.restore(&bytes_of(all))?;
+        return Ok(true);
+    }
+    let ([Some(rows), Some(messages)], Some(times)) = (TABLES.map(named), named(TIMES)) else {
+        return Ok(false);
+    };
+    memory.restore_tables([&rows.data[..], &messages.data[..]], &bytes_of(times))?;
+    Ok(true)
 }
 
 impl BatchLearner for EventLearner<'_> {
@@ -72,14 +96,10 @@ impl BatchLearner for EventLearner<'_> {
         self.prepare();
         checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
         self.optimizer.set_steps(state.steps);
-        let stored = state.history.iter().find(|tensor| tensor.name == MEMORY);
-        match self.memory.as_mut().zip(stored) {
-            Some((memory, stored)) => {
-                self.has_seen_events = true;
-                Ok(memory.restore(&bytes_of(stored))?)
-            }
-            None => Ok(()),
+        if let Some(memory) = &mut self.memory {
+            self.has_seen_events = restore_memory(memory, state.history)?;
         }
+        Ok(())
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
@@ -88,8 +108,13 @@ impl BatchLearner for EventLearner<'_> {
         self.optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
         self.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
         let memory = self.memory.as_ref().filter(|_| self.has_seen_events);
-        let memory: Vec<Tensor> = memory.map(|memory| tensor_of(&memory.save())).into_iter().collect();
-        let [moments, params, history] = [&moments, &params, &memory].map(|of| Tensor::borrow_all(of));
+        let times = memory.map(|memory| tensor_of(&memory.times()));
+        let mut history: Vec<TensorRef> = times.iter().map(Tensor::borrow).collect();
+        // by reference, because a memory in files may be larger than that of the machine
+        for (name, table) in TABLES.into_iter().zip(memory.into_iter().flat_map(NodeMemory::tables)) {
+            history.push((name.into(), [table.num_rows(), table.num_cols()], table.view().host()));
+        }
+        let [moments, params] = [&moments, &params].map(|of| Tensor::borrow_all(of));
         let steps = self.optimizer.steps();
         write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
@@ -109,7 +134,26 @@ impl BatchLearner for EventLearner<'_> {
 
 #[cfg(test)]
 mod tests {
+    use graphmill_nn::temporal::MemoryEvents;
+
     use super::*;
+
+    #[test]
+    fn a_memory_is_restored_from_its_tables_or_the_bytes_of_earlier_builds() {
+        let (edges, mut filled) = (Matrix::from_slice(1, 1, &[0.5]), NodeMemory::new(3, 2, 1, 5));
+        let events = MemoryEvents { source: &[0], destination: &[2], time: &[9], edges: edges.view() };
+        filled.push(&events).unwrap();
+        let tables = TABLES.into_iter().zip(filled.tables());
+        let mut tensors: Vec<Tensor> = tables.map(|(name, table)| Tensor::copy(name, table)).collect();
+        tensors.push(tensor_of(&filled.times()));
+        let bytes = [Tensor { name: BYTES.into(), ..tensor_of(&filled.save()) }];
+        for stored in [&tensors[..], &bytes] {
+            let mut memory = NodeMemory::new(3, 2, 1, 0);
+            assert!(restore_memory(&mut memory, stored).unwrap());
+            assert_eq!(memory.save(), filled.save());
+        }
+        assert!(!restore_memory(&mut filled, &tensors[1..]).unwrap());
+    }
 
     #[test]
     fn bytes_are_restored_from_tensors() {

@@ -59,12 +59,25 @@ impl<'r> SavedEvents<'r> {
         Ok(data)
     }
 
-    /// Reads the stream of the run's task in `data`, and the model.
+    /// Reads the stream of the run's task in `data`, and the model. Rows that exceed the run's
+    /// `--host-budget` are in files, as in training.
     ///
     /// # Errors
     /// The model cannot be read or does not fit the dataset.
     pub(super) fn load(&self, data: &TypedDataset) -> Result<(EventStream, EventModel)> {
-        let stream = EventStream::new(self.config(), data)?;
+        self.load_in(data, Some(&std::env::temp_dir()))
+    }
+
+    /// [`SavedEvents::load`] with files in this directory or, without one, all rows in memory.
+    ///
+    /// # Errors
+    /// As for [`SavedEvents::load`].
+    pub(super) fn load_in(
+        &self,
+        data: &TypedDataset,
+        dir: Option<&Path>,
+    ) -> Result<(EventStream, EventModel)> {
+        let stream = EventStream::new(self.config(), data, dir)?;
         let mut model = self.run.blame_config(EventModel::new(self.config(), &stream))?;
         let file = self.run.model_file()?;
         assign(&file, &load_params(&file)?, &mut model)?;

@@ -1,15 +1,15 @@
 //! The stream of events that a run learns: the rows of a link task with times, in their order.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, path::Path, sync::Arc};
 
 use graphmill_core::{Matrix, NodeId, keyed::key};
-use graphmill_data::typed::{
-    CandidateLists, EdgeData, FeatureTable, Negatives, Seeds, Task, TaskOn, TypedDataset,
-};
+use graphmill_data::typed::{CandidateLists, EdgeData, Negatives, Seeds, Task, TaskOn, TypedDataset};
 use graphmill_loader::time::Events;
 
 use super::{
     choice::{MAX_EVENTS, of_run, times},
+    features::{EventFeatures, select},
+    files::{RowFiles, StreamSizes},
     history::History,
     target::EventTargets,
 };
@@ -45,7 +45,9 @@ pub(super) struct EventStream {
     /// Classes or values of the events, if the task is not one of links.
     pub(super) targets: Option<Arc<EventTargets>>,
     /// Features of each event, `E x K`.
-    pub(super) features: Matrix,
+    pub(super) features: EventFeatures,
+    /// Place of the rows in files, if they exceed `--host-budget`.
+    pub(super) files: Option<RowFiles>,
     /// Features of the nodes, `V x F`; zeros for a type without features.
     pub(super) node_features: Option<Arc<Matrix>>,
     /// Nodes that no learned event has.
@@ -73,12 +75,14 @@ struct Rows {
 
 impl EventStream {
     /// Reads the events that the configuration chooses ([`of_run`]). The fraction `--new-nodes` of
-    /// the nodes does not train.
+    /// the nodes does not train. Rows that exceed `--host-budget` are in files, with those that
+    /// change in the directory `dir`; without it, all are in memory.
     ///
     /// # Errors
     /// There is no such task, it has no times, its parts are not in the order of their times, no
-    /// event trains, or an event with features is not an edge of the graph.
-    pub(super) fn new(config: &TrainConfig, data: &TypedDataset) -> Result<Self> {
+    /// event trains, an event with features is not an edge of the graph, or the budget is less than
+    /// a batch needs.
+    pub(super) fn new(config: &TrainConfig, data: &TypedDataset, dir: Option<&Path>) -> Result<Self> {
         let new_nodes = config.own.get::<EventOptions>().new_nodes;
         let task = &*of_run(config, data)?;
         let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
@@ -88,7 +92,7 @@ impl EventStream {
         let num_nodes = first + data.nodes[ends[1]].count;
         let mut notes = Vec::new();
         let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
-        let features = features(data, task, edges, &row, &mut notes)?;
+        let features = EventFeatures::new(data, task, edges, &row, &mut notes)?;
         let given = given(task, &row, &parts, first, &mut notes);
         let events = Events::new(source.into(), destination.into(), time.into())?;
         let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);
@@ -100,6 +104,14 @@ impl EventStream {
             return Err(Error::dataset(&data.name, message));
         }
         let targets = EventTargets::new(config, task, &row, &learned)?;
+        let sizes = StreamSizes {
+            nodes: num_nodes,
+            events: events.len(),
+            edge_dim: features.width(),
+            batch: if config.batch_size == 0 { learned.len() } else { config.batch_size },
+            negatives: if targets.is_some() { 0 } else { most_negatives(&given, &parts) },
+        };
+        let files = dir.map(|dir| RowFiles::new(config, &sizes, dir)).transpose()?.flatten();
         let mut is_new = vec![true; num_nodes];
         learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
         let all: Vec<u32> = (0..events.len() as u32).collect();
@@ -123,7 +135,8 @@ impl EventStream {
             types: ends,
             first: [0, first],
             targets: targets.map(Arc::new),
-            features,
+            features: if files.is_some() { features } else { features.in_memory() },
+            files,
             node_features,
             is_new,
             given,
@@ -153,7 +166,7 @@ impl EventStream {
 
     /// Width of the features of events.
     pub(super) fn edge_dim(&self) -> usize {
-        self.features.num_cols()
+        self.features.width()
     }
 
     /// Time of the first event.
@@ -264,63 +277,6 @@ fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Res
     Ok(all)
 }
 
-/// Features of each event: those of its edge. Of edges with the same ends and time, the first is
-/// that of the first such row, and so on.
-fn features(
-    data: &TypedDataset,
-    task: &Task,
-    edges: &EdgeData,
-    rows: &[[usize; 2]],
-    notes: &mut Vec<String>,
-) -> Result<Matrix> {
-    let Some(table) = &edges.features else { return Ok(Matrix::zeros(rows.len(), 0)) };
-    let edge_of = match (&task.seeds, &edges.time, &task.time) {
-        (Some(Seeds::Pairs(pairs)), Some(edge_times), Some(row_times)) => {
-            let destinations = edges.destinations();
-            let mut stored: Vec<u32> = (0..edges.num_edges() as u32).collect();
-            let of_edge = |e: usize| (edge_times[e], edges.indices[e], destinations[e]);
-            stored.sort_by_key(|&e| of_edge(e as usize));
-            let of_row = |row: usize| (row_times[row], pairs[2 * row], pairs[2 * row + 1]);
-            let mut order: Vec<usize> = (0..rows.len()).collect();
-            order.sort_by_key(|&i| (of_row(rows[i][0]), rows[i][0]));
-            let (mut edge_of, mut at) = (vec![0; rows.len()], 0);
-            for i in order {
-                let wanted = of_row(rows[i][0]);
-                at += stored[at..].partition_point(|&e| of_edge(e as usize) < wanted);
-                if at == stored.len() || of_edge(stored[at] as usize) != wanted {
-                    let message = format!(
-                        "row {} of task '{}' ({} to {} at time {}) is not an edge of {}, whose features it \
-                         needs; list the edges of the graph as rows, or leave the features out",
-                        rows[i][0], task.name, wanted.1, wanted.2, wanted.0, task.on
-                    );
-                    return Err(Error::dataset(&data.name, message));
-                }
-                edge_of[i] = stored[at] as usize;
-                at += 1;
-            }
-            edge_of
-        }
-        (None, ..) => rows.iter().map(|&[row, _]| row).collect(),
-        _ => {
-            notes.push(format!("the features of {} are not read: its edges have no times", task.on));
-            return Ok(Matrix::zeros(rows.len(), 0));
-        }
-    };
-    select(table, edge_of.into_iter())
-}
-
-/// Rows of a table, in f32.
-fn select(table: &FeatureTable, rows: impl ExactSizeIterator<Item = usize>) -> Result<Matrix> {
-    table.verify()?;
-    let mut out = Matrix::zeros(rows.len(), table.width);
-    let mut row = vec![0.0; table.width];
-    for (to, i) in out.view_mut().host().chunks_exact_mut(table.width.max(1)).zip(rows) {
-        table.copy_row(i, &mut row);
-        to.iter_mut().zip(&row).for_each(|(to, x)| *to = *x as f32);
-    }
-    Ok(out)
-}
-
 /// Features of the nodes of both types, if they have the same width.
 fn node_features(
     data: &TypedDataset,
@@ -344,7 +300,7 @@ fn node_features(
     for (&t, table) in types.iter().zip(tables) {
         let count = data.nodes[t].count;
         if let Some(table) = table {
-            let rows = select(table, 0..count)?;
+            let rows = select(table, count)?;
             out.view_mut().host()[first * width..(first + count) * width].copy_from_slice(rows.view().host());
         }
         first += count;
@@ -379,6 +335,15 @@ fn given(
         }
     }
     out
+}
+
+/// Largest number of destinations that an event is ranked against; 1 is drawn if none are given.
+fn most_negatives(given: &[Option<CandidateLists>; 3], parts: &[Range<usize>; 3]) -> usize {
+    let of_part = |(lists, part): (&Option<CandidateLists>, &Range<usize>)| {
+        let lists = lists.as_ref()?;
+        (0..part.len()).map(|at| lists.list(at).len()).max()
+    };
+    given.iter().zip(parts).filter_map(of_part).max().unwrap_or(1).max(1)
 }
 
 /// Nodes that are left out of training: a fraction of all, among those of validation and test

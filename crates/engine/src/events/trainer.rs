@@ -46,10 +46,14 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     config.eval_every.refuse_auto(UNCOUNTED)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     unverified.iter().for_each(|note| context.observer.note(note));
-    let stream = EventStream::new(config, data)?;
+    let stream = EventStream::new(config, data, Some(&context.directory()))?;
     let metric = metric(config, &stream)?;
     let learner = EventLearner::new(config, &stream)?;
-    context.observer.note("features of nodes and events: the host holds all; batches in the order of time");
+    context.observer.note(match (&stream.files, &learner.memory) {
+        (None, _) => "features of nodes and events: the host holds all; batches in the order of time",
+        (_, None) => "features of events: in their file; batches in the order of time",
+        (_, Some(_)) => "memory of nodes and features of events: in files; batches in the order of time",
+    });
     stream.notes.iter().for_each(|note| context.observer.note(note));
     context.observer.note(&format!(
         "{} nodes, {} events learn; {} validate, {} test",
@@ -153,7 +157,7 @@ impl<'a> BatchRun for EventRun<'a> {
             }
         }
         if trained == batches.end {
-            session.learner().forget();
+            session.learner().forget()?;
         }
         Ok(flow)
     }
@@ -176,6 +180,7 @@ impl<'a> BatchRun for EventRun<'a> {
             (1..part).try_for_each(|earlier| evaluation.skip(model, stream.parts[earlier].clone()))?;
             evaluation.score(model, part)
         })?;
+        self.evaluation.release();
         let (score, loss) = (scored.score(stream, &self.metric), scored.loss);
         self.last = Some(scored);
         Ok(score.map(|score| {

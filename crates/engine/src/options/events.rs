@@ -32,6 +32,7 @@ const READ: &[&str] = &[
     "schedule",
     "warmup",
     "seed",
+    "host_budget",
     "threads",
     "eval_every",
     "eval_nodes",

@@ -1,9 +1,20 @@
 //! Memory of nodes in a stream of events.
 
-use graphmill_core::{Error, NodeId, Result, keyed};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use graphmill_core::{Error, NodeId, Result, keyed, maps};
 
 use super::{CellInput, CellKind, CellState, RecurrentCell, TimeEncoding};
 use crate::{Matrix, Param, Pass, View};
+
+/// Values of a table in a file that are restored before their pages leave memory.
+const RUN: usize = 1 << 20;
 
 /// Memory of all nodes, and the messages that wait for them (Rossi et al., *Temporal graph networks
 /// for deep learning on dynamic graphs*, 2020, section 3.1).
@@ -14,7 +25,8 @@ use crate::{Matrix, Param, Pass, View};
 /// at the end of the event's batch.
 ///
 /// # Memory
-/// `4 (3 M + K) + 17` bytes per node.
+/// `4 (3 M + K) + 17` bytes per node; in files ([`NodeMemory::in_file`]) 17 bytes and the rows that
+/// stay in the memory of the process. A copy is in memory.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
     memory: Matrix,
@@ -24,6 +36,18 @@ pub struct NodeMemory {
     message: Matrix,
     message_time: Vec<i64>,
     waits: Vec<u8>,
+    /// Place of rows and messages in files.
+    files: Option<Arc<Files>>,
+}
+
+/// Place of rows and messages in files, and the number of them in the memory of the process.
+#[derive(Debug)]
+struct Files {
+    dir: PathBuf,
+    /// Largest number of rows in the memory of the process.
+    most: usize,
+    /// Rows that were used since all were released.
+    used: AtomicUsize,
 }
 
 /// Events whose messages are stored.
@@ -52,15 +76,83 @@ impl NodeMemory {
             message: Matrix::zeros(nodes, 2 * width + edge_dim),
             message_time: vec![start; nodes],
             waits: vec![0; nodes],
+            files: None,
         }
     }
 
-    /// Forgets everything, as at the begin of an epoch.
-    pub fn clear(&mut self, start: i64) {
-        self.memory.view_mut().host().fill(0.0);
-        self.message.view_mut().host().fill(0.0);
+    /// Creates the memory of [`NodeMemory::new`] with rows and messages in files without names in
+    /// the directory `dir`. Those of at most `most` nodes stay in the memory of the process, or of
+    /// the nodes of one update if these are more. Times are in memory.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the disk has too little space.
+    pub fn in_file(
+        nodes: usize,
+        width: usize,
+        edge_dim: usize,
+        start: i64,
+        dir: &Path,
+        most: usize,
+    ) -> Result<Self> {
+        Ok(Self {
+            memory: Matrix::in_file(nodes, width, dir)?,
+            last: vec![start; nodes],
+            message: Matrix::in_file(nodes, 2 * width + edge_dim, dir)?,
+            message_time: vec![start; nodes],
+            waits: vec![0; nodes],
+            files: Some(Arc::new(Files { dir: dir.to_path_buf(), most, used: AtomicUsize::new(0) })),
+        })
+    }
+
+    /// Bytes of the row and message of a node, which may be in files.
+    pub const fn bytes_of_row(width: usize, edge_dim: usize) -> usize {
+        size_of::<f32>() * (3 * width + edge_dim)
+    }
+
+    /// Returns true if rows and messages are in files.
+    pub fn is_in_file(&self) -> bool {
+        self.memory.is_in_file()
+    }
+
+    /// Takes all rows and messages in files out of the memory of the process, until they are used
+    /// again.
+    pub fn release(&self) {
+        for table in self.tables() {
+            table.release(0..table.num_rows());
+        }
+        self.files.iter().for_each(|files| files.used.store(0, Relaxed));
+    }
+
+    /// Announces that rows and messages of so many nodes are used next. If those in the memory of
+    /// the process would be too many, the earlier ones leave it.
+    fn hold(&self, nodes: usize) {
+        let Some(files) = self.files.as_deref().filter(|_| self.is_in_file()) else { return };
+        if files.used.load(Relaxed).saturating_add(nodes) > files.most {
+            self.release();
+        }
+        files.used.fetch_add(nodes, Relaxed);
+    }
+
+    /// Forgets everything, as at the begin of an epoch. New files replace those of before.
+    ///
+    /// # Errors
+    /// The disk has too little space for the new files; the memory cannot be used then.
+    pub fn clear(&mut self, start: i64) -> Result<()> {
         [&mut self.last, &mut self.message_time].into_iter().for_each(|times| times.fill(start));
         self.waits.fill(0);
+        for table in [&mut self.memory, &mut self.message] {
+            let files = self.files.as_deref().filter(|_| table.is_in_file());
+            let Some(files) = files else {
+                table.view_mut().host().fill(0.0);
+                continue;
+            };
+            let (rows, cols) = (table.num_rows(), table.num_cols());
+            // the disk has the space of the former file again before the new one needs it
+            *table = Matrix::default();
+            *table = Matrix::in_file(rows, cols, &files.dir)?;
+            files.used.store(0, Relaxed);
+        }
+        Ok(())
     }
 
     /// Number of nodes.
@@ -105,6 +197,7 @@ impl NodeMemory {
                 update.nodes.len()
             )));
         }
+        self.hold(positions.len());
         let width = self.width();
         let (to, from) = (self.memory.view_mut().host(), update.rows.view().host());
         for &at in positions {
@@ -137,6 +230,7 @@ impl NodeMemory {
         }
         self.check(source)?;
         self.check(destination)?;
+        self.hold(source.len() + destination.len());
         let (memory, edges, stride) = (self.memory.view().host(), edges.host(), 2 * width + edge_dim);
         let message = self.message.view_mut().host();
         for (event, (&i, &j)) in source.iter().zip(destination).enumerate() {
@@ -161,11 +255,67 @@ impl NodeMemory {
         for x in [&self.memory, &self.message] {
             x.view().host().iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
         }
+        out.extend(self.times());
+        out
+    }
+
+    /// Memory (`V x M`) and messages (`V x (2 M + K)`) of all nodes. With [`NodeMemory::times`]
+    /// they are the whole memory, without a copy of tables in files.
+    pub fn tables(&self) -> [&Matrix; 2] {
+        [&self.memory, &self.message]
+    }
+
+    /// Times of the last updates and of the messages, and which messages wait, as bytes.
+    pub fn times(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(17 * self.num_nodes());
         for times in [&self.last, &self.message_time] {
             times.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
         }
         out.extend_from_slice(&self.waits);
         out
+    }
+
+    /// Restores the values of [`NodeMemory::tables`] and the bytes of [`NodeMemory::times`] into a
+    /// memory of the same size.
+    ///
+    /// # Errors
+    /// They are not those of such a memory; it is then unchanged.
+    pub fn restore_tables(&mut self, tables: [&[f32]; 2], times: &[u8]) -> Result<()> {
+        let sizes = self.tables().map(|table| table.num_rows() * table.num_cols());
+        if tables.map(<[f32]>::len) != sizes || times.len() != 17 * self.num_nodes() {
+            return Err(Error::invalid(format!(
+                "memory of nodes: {} and {} values with {} bytes of times are not those of {} nodes with {} \
+                 columns; restore them into a memory of the same size",
+                tables[0].len(),
+                tables[1].len(),
+                times.len(),
+                self.num_nodes(),
+                self.width()
+            )));
+        }
+        for (table, from) in [&mut self.memory, &mut self.message].into_iter().zip(tables) {
+            let to = table.view_mut().host();
+            for (to, from) in to.chunks_mut(RUN).zip(from.chunks(RUN)) {
+                to.copy_from_slice(from);
+                // either may be larger than memory
+                maps::release(to);
+                maps::release(from);
+            }
+        }
+        self.set_times(times);
+        Ok(())
+    }
+
+    /// Sets the times and which messages wait to those of [`NodeMemory::times`].
+    fn set_times(&mut self, bytes: &[u8]) {
+        let nodes = self.num_nodes();
+        let (times, waits) = bytes.split_at(16 * nodes);
+        let (last, of_messages) = times.split_at(8 * nodes);
+        for (times, from) in [(&mut self.last, last), (&mut self.message_time, of_messages)] {
+            let read = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
+            times.iter_mut().zip(from.chunks_exact(8)).for_each(|(x, bytes)| *x = read(bytes));
+        }
+        self.waits.copy_from_slice(waits);
     }
 
     /// Restores the bytes of [`NodeMemory::save`] into a memory of the same size.
@@ -198,12 +348,8 @@ impl NodeMemory {
             let read = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
             values.iter_mut().zip(from).for_each(|(x, bytes)| *x = read(bytes));
         }
-        for times in [&mut self.last, &mut self.message_time] {
-            let from = take(8 * times.len()).chunks_exact(8);
-            let read = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-            times.iter_mut().zip(from).for_each(|(x, bytes)| *x = read(bytes));
-        }
-        self.waits.copy_from_slice(take(sizes[0]));
+        self.set_times(rest);
+        self.release();
         Ok(())
     }
 }
@@ -272,6 +418,7 @@ impl MemoryUpdater {
         state: &mut MemoryState,
     ) -> Result<()> {
         store.check(nodes)?;
+        store.hold(nodes.len());
         let MemoryState { rows, times, updated, differences, input, old, new, cell, .. } = state;
         state.nodes.clear();
         state.nodes.extend_from_slice(nodes);

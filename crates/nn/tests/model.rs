@@ -624,6 +624,9 @@ fn models_declare_their_requirements_to_the_loader() {
     assert_eq!(orders, [AggregateFirst, TransformFirst]);
     // the products of neighbours' and of own rows, as narrow as the scores
     assert!(model.has_own_product(1) && !with_residual.has_own_product(1));
+    // a product of several pieces would have other bits if it were added later
+    let wide = ModelConfig { hidden: 513, ..ModelConfig::default() };
+    assert!(!Model::new(&wide, 100, 47, 0).unwrap().has_own_product(1));
     assert_eq!(model.inference_values(&orders), 2 * (47 + 47));
     assert_eq!(model.inference_values(&[AggregateFirst; 2]), 2 * 256);
     assert_eq!(with_residual.inference_values(&orders), 2 * (256 + 47));

@@ -615,10 +615,21 @@ fn models_declare_their_requirements_to_the_loader() {
         BlockShape { dst: 1_000, src: 11_000, edges: 10_000 },
     ];
     let model = Model::new(&ModelConfig::default(), 100, 47, 0).unwrap();
+    let residual = ModelConfig { residual: ResidualKind::Linear, ..ModelConfig::default() };
+    let with_residual = Model::new(&residual, 100, 47, 0).unwrap();
     assert!(model.can_read_table(&model.orders(&shapes)));
     assert_eq!(of(&named("gat")).orders(&shapes), [AggregateFirst; 2]);
     assert_eq!(of(&named("gin")).orders(&shapes), [AggregateFirst, TransformFirst]);
-    assert_eq!(model.inference_orders(1_000_000, 20_000_000), [AggregateFirst, TransformFirst]);
+    let orders = model.inference_orders(1_000_000, 20_000_000);
+    assert_eq!(orders, [AggregateFirst, TransformFirst]);
+    // the products of neighbours' and of own rows, as narrow as the scores
+    assert!(model.has_own_product(1) && !with_residual.has_own_product(1));
+    // a product of several pieces would have other bits if it were added later
+    let wide = ModelConfig { hidden: 513, ..ModelConfig::default() };
+    assert!(!Model::new(&wide, 100, 47, 0).unwrap().has_own_product(1));
+    assert_eq!(model.inference_values(&orders), 2 * (47 + 47));
+    assert_eq!(model.inference_values(&[AggregateFirst; 2]), 2 * 256);
+    assert_eq!(with_residual.inference_values(&orders), 2 * (256 + 47));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub use samplers::SamplingDevices;
 
 use std::{fmt, ops::Range, sync::OnceLock};
 
-use graphmill_core::Graph;
+use graphmill_core::{Graph, features::FeatureData};
 use graphmill_data::Dataset;
 use graphmill_loader::sampler::Source;
 use graphmill_nn::{Backend, backend::Cpu, model::Model};
@@ -151,17 +151,21 @@ impl ComputeDevices {
         Ok(made)
     }
 
-    /// Backend of inference: the first NVIDIA device if the features and the rows of two layers of
-    /// all nodes fit into half of its free memory, otherwise the processor.
-    pub(crate) fn inference(&self, data: &Dataset, model: &Model) -> &dyn Backend {
+    /// Backend of inference in chunks of at most `chunk` nodes: the first NVIDIA device if the
+    /// features, the inputs and outputs of a layer of all nodes, and a chunk fit into half of its
+    /// free memory, otherwise the processor.
+    pub(crate) fn inference(&self, data: &Dataset, model: &Model, chunk: usize) -> &dyn Backend {
         let Some(gpu) = self.gpus.first() else { return &self.cpu };
-        let widest = (0..model.num_layers())
-            .map(|l| model.layer_out_dim(l) + model.transformed_dims(l).iter().sum::<usize>())
-            .max()
-            .unwrap_or(0);
-        let row = (data.features.dim + 2 * widest) as f64 * 4.0;
+        let mut orders = model.inference_orders(data.num_nodes(), data.graph.num_edges());
+        if matches!(data.features.data, FeatureData::Csr(_)) {
+            model.start_with_product(&mut orders);
+        }
+        // aggregated rows, own rows and the output of a chunk
+        let widths = (0..model.num_layers()).map(|l| 2 * model.layer_in_dim(l) + model.layer_out_dim(l));
+        let of_chunk = widths.max().unwrap_or(0) as f64 * chunk.min(data.num_nodes()) as f64;
+        let of_all = (data.features.dim + model.inference_values(&orders)) as f64 * data.num_nodes() as f64;
         let free = gpu.budget().saturating_sub(gpu.taken().0);
-        if row * data.num_nodes() as f64 <= INFERENCE_SHARE * free as f64 { gpu.backend() } else { &self.cpu }
+        if 4.0 * (of_all + of_chunk) <= INFERENCE_SHARE * free as f64 { gpu.backend() } else { &self.cpu }
     }
 }
 

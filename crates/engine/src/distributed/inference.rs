@@ -6,6 +6,7 @@
 //!
 //! Memory: the rows of own nodes in two layers, and a chunk of neighbours' rows. If a layer
 //! transforms its rows first, also the transformed rows of own nodes and of all their neighbours.
+//! Rows are stored between layers, because other ranks read them.
 
 use graphmill_core::{Matrix, NodeId};
 use graphmill_distributed::NodeOwnership;
@@ -15,7 +16,7 @@ use graphmill_nn::{Pass, model::Model};
 use super::{Ranks, ranks::MESSAGE_WORDS};
 use crate::{
     Result,
-    inference::{Added, Inference, Layer, NodeSet, RowSource, StreamedRows},
+    inference::{Above, Added, Inference, Layer, NodeSet, RowSource, StreamedRows},
 };
 
 impl Ranks {
@@ -51,9 +52,9 @@ impl Ranks {
         let mut below: Option<Box<dyn Feature>> = None;
         if model.has_input_layer() {
             let (table, rows) = self.layer(published, model.layer_in_dim(0));
-            let mut made = Matrix::default();
-            StreamedRows(feature).input_rows(&mut inference.layers, model, &pass, &own, &mut made)?;
-            publish(table, &mut made);
+            let above = Above::stored(model, &pass, &own);
+            StreamedRows(feature).input_rows(&mut inference.layers, &above)?;
+            publish(table, &mut inference.layers.outputs.rows);
             self.meet()?;
             below = Some(rows);
             published += 1;
@@ -63,13 +64,13 @@ impl Ranks {
             let destinations = if is_last { &few } else { &own };
             let sources = self.sources(inference, destinations, layers - 1 - l, model)?;
             let rows: &dyn Feature = below.as_deref().unwrap_or(feature);
-            let layer = Layer { model, pass: &pass, index: l, order };
+            let layer = Layer::alone(model, &pass, l, order);
             inference.layers.streamed_layer(rows, &layer, &sources, destinations)?;
             if is_last {
                 break;
             }
             let (table, rows) = self.layer(published, model.layer_out_dim(l));
-            publish(table, &mut inference.layers.output);
+            publish(table, &mut inference.layers.outputs.rows);
             // after the barrier no rank reads the layer below, whose table the next layer
             // overwrites
             self.meet()?;

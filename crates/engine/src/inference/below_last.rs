@@ -11,7 +11,7 @@
 //!
 //! # Memory
 //!
-//! `V x H` rows that stay, and as many for the layer below while they are computed.
+//! `V x H` rows that stay, and the tables or rows below them while they are computed.
 
 use graphmill_core::NodeId;
 use graphmill_nn::{Matrix, Pass, ProductOrder, backend::ops::Gather, layer::gather_rows, model::Model};
@@ -31,7 +31,7 @@ impl Inference<'_> {
             return Ok(None);
         }
         let all: Vec<NodeId> = (0..self.layers.graph.num_nodes() as NodeId).collect();
-        self.compute(model, &all, count)?;
+        self.compute(model, &all, count, false)?;
         self.layers.backend.check()?;
         Ok(Some(std::mem::take(&mut self.layers.input)))
     }
@@ -52,7 +52,7 @@ impl Inference<'_> {
         let (nodes, index) = (layers.graph.num_nodes(), model.num_layers() - 1);
         let mut orders = model.inference_orders(size[0], size[1]);
         source.choose(model, &mut orders);
-        let layer = Layer { model, pass: &pass, index, order: orders[index] };
+        let layer = Layer::alone(model, &pass, index, orders[index]);
         let destinations = if layer.order == ProductOrder::TransformFirst {
             // only the rows that are read are transformed
             let mut needed = layers.needed(wanted, 1, 1, model.aggregation())?;
@@ -67,8 +67,9 @@ impl Inference<'_> {
         let mut places = wanted.to_vec();
         destinations.number(&mut places);
         let mut rows = std::mem::take(&mut layers.gathered.dense);
-        rows.resize(places.len(), layers.output.num_cols());
-        Gather { src: layers.output.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
+        let computed = &layers.outputs.rows;
+        rows.resize(places.len(), computed.num_cols());
+        Gather { src: computed.view(), ids: &places, dst: rows.view_mut() }.run(layers.backend);
         layers.write_rows(model, &pass, (rows, model.has_head()), out)
     }
 }

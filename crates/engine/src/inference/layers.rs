@@ -19,10 +19,11 @@ use super::{
     gathered::{Gathered, run_of},
     neighbors::{Neighbors, chunk_len},
     nodes::{Added, NodeSet},
+    outputs::{Above, Consumer, Outputs, Tables},
 };
 use crate::{Result, config::Work};
 
-/// A layer of a model, and the order of its products.
+/// A layer of a model, the order of its products, and the use of its rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Layer<'l> {
     pub(crate) model: &'l Model,
@@ -30,6 +31,21 @@ pub(crate) struct Layer<'l> {
     /// Index of the layer, from the bottom.
     pub(crate) index: usize,
     pub(crate) order: ProductOrder,
+    /// True if the layer below has filled the tables that this one reads.
+    pub(super) is_transformed: bool,
+    pub(super) consumer: Consumer<'l>,
+}
+
+impl<'l> Layer<'l> {
+    /// A layer that transforms its rows itself and stores those that it computes.
+    pub(crate) fn alone(model: &'l Model, pass: &'l Pass<'l>, index: usize, order: ProductOrder) -> Self {
+        Self { model, pass, index, order, is_transformed: false, consumer: Consumer::Table }
+    }
+
+    /// The rows of `nodes` that the layer computes, and their use.
+    pub(super) fn above<'s>(&'s self, nodes: &'s NodeSet) -> Above<'s> {
+        Above { model: self.model, pass: self.pass, nodes, consumer: self.consumer }
+    }
 }
 
 /// Layers on one graph, with buffers that are reused between calls.
@@ -43,11 +59,14 @@ pub(crate) struct Layers<'a> {
     scratch: HopScratch,
     pub(super) block: Block,
     pub(super) acts: Activations,
-    /// Input rows of the next layer.
+    /// Input rows of the next layer, unless it reads only the tables.
     pub(super) input: Matrix,
-    /// Output rows of the last layer.
-    pub(crate) output: Matrix,
-    transformed: Vec<Matrix>,
+    /// Tables of the next layer, if it transforms first.
+    tables: Tables,
+    /// Rows of the last layer.
+    pub(crate) outputs: Outputs,
+    /// False if all rows are stored between layers, as the reference of the tests.
+    pub(super) passes_on: bool,
     pub(super) gathered: Gathered,
     pub(super) stream: StreamBuffers,
     /// Rows computed and edges aggregated.
@@ -83,15 +102,23 @@ impl<'a> Layers<'a> {
             block: Block::default(),
             acts: Activations::default(),
             input: Matrix::default(),
-            output: Matrix::default(),
-            transformed: Vec::new(),
+            tables: Tables::default(),
+            outputs: Outputs::default(),
+            passes_on: true,
             gathered: Gathered::default(),
             stream: StreamBuffers::default(),
             work: Work::default(),
         }
     }
 
-    /// Computes a layer from `self.input`, which has a row for each of `sources`, to `self.output`.
+    /// Makes the rows and tables that were computed the input of the next layer.
+    pub(super) fn advance(&mut self) {
+        std::mem::swap(&mut self.input, &mut self.outputs.rows);
+        std::mem::swap(&mut self.tables, &mut self.outputs.tables);
+    }
+
+    /// Computes a layer to `self.outputs` from `self.input`, which has a row for each of `sources`,
+    /// or from the tables that the layer below has filled.
     ///
     /// # Errors
     /// The watcher stops the work.
@@ -107,8 +134,8 @@ impl<'a> Layers<'a> {
         made
     }
 
-    /// Computes a layer from rows in memory to `self.output`. `x` has a row for each of `sources`,
-    /// or for each node if `sources` is `None`.
+    /// Computes a layer from rows in memory to `self.outputs`. `x` has a row for each of `sources`,
+    /// or for each node if `sources` is `None`; it is empty if the layer reads only tables.
     ///
     /// # Errors
     /// The watcher stops the work.
@@ -119,21 +146,27 @@ impl<'a> Layers<'a> {
         sources: Option<&NodeSet>,
         destinations: &NodeSet,
     ) -> Result<()> {
-        let Layer { model, pass, index: l, order } = *layer;
+        let Layer { model, pass, index: l, order, is_transformed, .. } = *layer;
+        let above = layer.above(destinations);
         // aggregates may follow the rows of the nodes
         let count = sources.map_or(self.graph.num_nodes(), NodeSet::len);
-        if order == ProductOrder::TransformFirst {
-            let Self { transformed, gathered, .. } = self;
-            resize_tables(transformed, count, model.transformed_dims(l));
+        let transforms = order == ProductOrder::TransformFirst;
+        let reads_product = is_transformed && model.has_own_product(l);
+        if reads_product {
+            self.tables.start_chunks();
+        }
+        if transforms && !is_transformed {
+            let Self { tables, gathered, .. } = self;
+            tables.resize(count, model.transformed_dims(l));
             for start in (0..count).step_by(self.chunk) {
                 self.watch.check()?;
                 let run = start..start.saturating_add(self.chunk).min(count);
                 let rows = run_of(self.backend, x, run, gathered);
-                model.transform_rows(l, pass, rows, start, transformed);
+                model.transform_rows(l, pass, rows, start, &mut tables.transformed);
             }
         }
-        let t: &[Matrix] = if order == ProductOrder::TransformFirst { &self.transformed } else { &[] };
-        self.output.resize(destinations.len(), model.layer_out_dim(l));
+        let x = x.rows(0..count.min(x.num_rows()));
+        self.outputs.start(&above, model.layer_out_dim(l));
         let mut at = 0;
         while at < destinations.len() {
             self.watch.check()?;
@@ -152,15 +185,20 @@ impl<'a> Layers<'a> {
                 sources.number(&mut dst_ids);
             }
             (block.num_dst, block.num_src, block.dst_ids) = (ids.len(), count, Some(dst_ids));
-            let out = self.output.rows_mut(at..at + ids.len());
-            let input = LayerInput { order, block, x: x.rows(0..count), transformed: t };
-            model.infer(l, pass, &input, &mut self.acts, out);
+            let run = at..at + ids.len();
+            if reads_product {
+                self.tables.load_own(self.backend, run.clone());
+            }
+            let t: &[Matrix] = if transforms { &self.tables.transformed } else { &[] };
+            let input = LayerInput { order, block, x, transformed: t };
+            model.infer(l, pass, &input, &mut self.acts, self.outputs.chunk(&above, run.clone()));
+            self.outputs.pass_on(&above, run, &mut self.acts);
             at += ids.len();
         }
         Ok(())
     }
 
-    /// Computes a layer from streamed rows of `sources` to `self.output`.
+    /// Computes a layer from streamed rows of `sources` to `self.outputs`.
     ///
     /// Each row is read once and transformed. If the layer also uses the destinations' own rows,
     /// they are read once more. If the layer can only aggregate first, rows are read once per chunk
@@ -175,22 +213,23 @@ impl<'a> Layers<'a> {
         sources: &NodeSet,
         destinations: &NodeSet,
     ) -> Result<()> {
-        let Layer { model, pass, index: l, order } = *layer;
-        let Self { graph, symmetric, backend, chunk, watch, transformed, stream, output, .. } = self;
+        let Layer { model, pass, index: l, order, .. } = *layer;
+        let above = layer.above(destinations);
+        let Self { graph, symmetric, backend, chunk, watch, tables, stream, outputs, .. } = self;
         let StreamBuffers { rows, transformed: of_chunk, nodes, others, relabel } = stream;
         let transforms = order == ProductOrder::TransformFirst;
         if transforms {
-            resize_tables(transformed, sources.len(), model.transformed_dims(l));
+            tables.resize(sources.len(), model.transformed_dims(l));
             for (i, ids) in sources.ids().chunks(*chunk).enumerate() {
                 watch.check()?;
                 feature.gather(ids, rows)?;
-                model.transform_rows(l, pass, rows.view(), i * *chunk, transformed);
+                model.transform_rows(l, pass, rows.view(), i * *chunk, &mut tables.transformed);
             }
-            of_chunk.resize_with(transformed.len(), Matrix::default);
+            of_chunk.resize_with(tables.transformed.len(), Matrix::default);
         }
         let relabel = relabel.get_or_insert_with(|| Relabel::new(graph.num_nodes()));
         let neighbors = Neighbors { graph, symmetric: *symmetric, selection: &self.neighbors };
-        output.resize(destinations.len(), model.layer_out_dim(l));
+        outputs.start(&above, model.layer_out_dim(l));
         let mut at = 0;
         while at < destinations.len() {
             watch.check()?;
@@ -213,23 +252,24 @@ impl<'a> Layers<'a> {
             }
             if transforms {
                 sources.number(nodes);
-                for (table, rows) in transformed.iter().zip(&mut *of_chunk) {
+                for (table, rows) in tables.transformed.iter().zip(&mut *of_chunk) {
                     gather_rows(*backend, table.view(), nodes, rows);
                 }
             }
             let t: &[Matrix] = if transforms { of_chunk } else { &[] };
-            let out = output.rows_mut(at..at + ids.len());
+            let run = at..at + ids.len();
             let input = LayerInput { order, block, x: rows.view(), transformed: t };
-            model.infer(l, pass, &input, &mut self.acts, out);
+            model.infer(l, pass, &input, &mut self.acts, outputs.chunk(&above, run.clone()));
+            outputs.pass_on(&above, run, &mut self.acts);
             at += ids.len();
         }
         Ok(())
     }
 
-    /// Scores of the given `rows` of `self.output`, through the head if the model has one.
+    /// Scores of the given stored `rows`, through the head if the model has one.
     pub(crate) fn head(&mut self, model: &Model, pass: &Pass, rows: &[u32]) -> Matrix {
         let (mut gathered, mut out) = (Matrix::default(), Matrix::default());
-        gather_rows(self.backend, self.output.view(), rows, &mut gathered);
+        gather_rows(self.backend, self.outputs.rows.view(), rows, &mut gathered);
         if !model.has_head() {
             return gathered;
         }
@@ -317,13 +357,5 @@ impl<'a> Layers<'a> {
         }
         needed.reverse();
         Ok(needed)
-    }
-}
-
-/// Resizes `tables` to one per width in `dims`, of `rows` rows each.
-pub(super) fn resize_tables(tables: &mut Vec<Matrix>, rows: usize, dims: &[usize]) {
-    tables.resize_with(dims.len(), Matrix::default);
-    for (table, &dim) in tables.iter_mut().zip(dims) {
-        table.resize(rows, dim);
     }
 }

@@ -14,6 +14,11 @@
 //! (`stacked.rs`), if stored aggregates follow the features (`--bottom exact`) and all neighbours
 //! have equal weights.
 //!
+//! A layer that transforms before it aggregates transforms each chunk of the rows below it as soon
+//! as the chunk is computed, and a head does the same (`outputs.rs`). A model of two GraphSAGE
+//! layers with fewer classes than hidden columns stores no hidden row. Layers over ranks store
+//! their rows, because other ranks read them.
+//!
 //! # Source
 //!
 //! Hamilton, Ying and Leskovec, *Inductive Representation Learning on Large Graphs*, NeurIPS 2017,
@@ -25,10 +30,14 @@
 //!
 //! # Memory
 //!
-//! Input and output rows of one layer (`N x H` each for the N needed nodes, all V if most are
-//! needed; twice as much if rows are transformed before aggregation), plus one chunk. The result
-//! takes no memory of its own if it has a row for each needed node, in their order. Chunks are
-//! bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take one chunk.
+//! Inputs and outputs of one layer for the N needed nodes (all V if most are needed), plus one
+//! chunk. Below a layer that aggregates first, they are `N x H` rows. Below one that transforms
+//! first, they are its tables (`N x C` for C classes, and as much again for the own rows of
+//! GraphSAGE), and the `N x H` rows only if the layer reads them too: with a residual, with
+//! max-pooling, in PinSAGE, or if H is below 3 or above 512 in GraphSAGE, whose bits would change.
+//! The result takes no memory of its own if it has a row for each needed node, in their order.
+//! Chunks are bounded by nodes and by edges, so hubs make them shorter. Streamed feature rows take
+//! one chunk.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +46,7 @@ mod gathered;
 mod layers;
 mod neighbors;
 mod nodes;
+mod outputs;
 mod rows;
 mod score;
 mod source;
@@ -56,6 +66,8 @@ use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, backend::ops::Gather, mo
 use crate::{Result, config::Work};
 pub(crate) use layers::{Layer, Layers};
 pub(crate) use nodes::{Added, NodeSet, fixed_sample, select};
+pub(crate) use outputs::Above;
+use outputs::Consumer;
 pub(crate) use rows::RowSource;
 pub(crate) use score::{
     DIAGNOSED_TRAIN_NODES, class_report, diagnosed_parts, diagnostics, score, score_labels,
@@ -135,13 +147,15 @@ impl<'a> Inference<'a> {
             Output::Logits => model.num_layers(),
         };
         // rows of all nodes move to `out` and back, and are not copied
-        let Layers { input, output: above, .. } = &mut self.layers;
-        if let Some(spare) = [input, above].into_iter().find(|spare| spare.num_rows() == 0) {
+        let Layers { input, outputs, .. } = &mut self.layers;
+        if let Some(spare) = [input, &mut outputs.rows].into_iter().find(|spare| spare.num_rows() == 0) {
             std::mem::swap(spare, out);
         }
-        let (computed, from_features) = self.compute(model, wanted, count)?;
-        let Self { source, layers, .. } = self;
         let through_head = output == Output::Logits && model.has_head();
+        let (computed, from_features) = self.compute(model, wanted, count, through_head)?;
+        let Self { source, layers, .. } = self;
+        // the last layer has passed its rows on
+        let through_head = through_head && !layers.passes_on;
         if !from_features && !through_head && computed.ids() == wanted {
             std::mem::swap(&mut layers.input, out);
             return Ok(layers.backend.check()?);
@@ -159,9 +173,16 @@ impl<'a> Inference<'a> {
         layers.write_rows(model, &pass, (rows, through_head), out)
     }
 
-    /// Computes the first `count` layers for `wanted`: their rows are in the input of the next
-    /// layer, one for each node of the returned set, unless the flag says that no layer ran.
-    fn compute(&mut self, model: &Model, wanted: &[NodeId], count: usize) -> Result<(NodeSet, bool)> {
+    /// Computes the first `count` layers for `wanted`: their rows, or the scores of the head if it
+    /// follows, are in the input of the next layer, one for each node of the returned set, unless
+    /// the flag says that no layer ran.
+    fn compute(
+        &mut self,
+        model: &Model,
+        wanted: &[NodeId],
+        count: usize,
+        through_head: bool,
+    ) -> Result<(NodeSet, bool)> {
         let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
@@ -184,18 +205,28 @@ impl<'a> Inference<'a> {
         if !reads_stored && !in_place && 2 * needed[0].len() > nodes {
             needed[0] = NodeSet::all(nodes);
         }
+        let (passes_on, orders) = (layers.passes_on, &orders[..count]);
+        // use of the rows below layer `l`, if any part of the model computes them
+        let consumer = |l: usize| match orders.get(l) {
+            _ if !passes_on => Consumer::Table,
+            Some(ProductOrder::TransformFirst) => Consumer::Layer(l, &needed[l + 1]),
+            None if through_head => Consumer::Head,
+            _ => Consumer::Table,
+        };
         let mut from_features = if model.has_input_layer() {
-            let mut rows = std::mem::take(&mut layers.input);
-            let made = source.input_rows(layers, model, &pass, &needed[0], &mut rows);
-            layers.input = rows;
-            made?;
+            let above = Above { model, pass: &pass, nodes: &needed[0], consumer: consumer(0) };
+            source.input_rows(layers, &above)?;
+            layers.advance();
             false
         } else {
             reads_stored || !source.gather_few(layers.backend, in_place, &needed[0], &mut layers.input)
         };
-        for (index, &order) in orders[..count].iter().enumerate() {
+        for (index, &order) in orders.iter().enumerate() {
             let (sources, destinations) = (&needed[index], &needed[index + 1]);
-            let layer = Layer { model, pass: &pass, index, order };
+            let is_first = index == 0 && !model.has_input_layer();
+            let is_transformed = !is_first && matches!(consumer(index), Consumer::Layer(..));
+            let consumer = consumer(index + 1);
+            let layer = Layer { is_transformed, consumer, ..Layer::alone(model, &pass, index, order) };
             if from_features && reads_stored {
                 layers.stored_layer(&**source, &layer, destinations)?;
             } else if from_features {
@@ -203,7 +234,7 @@ impl<'a> Inference<'a> {
             } else {
                 layers.upper_layer(&layer, sources, destinations)?;
             }
-            std::mem::swap(&mut layers.input, &mut layers.output);
+            layers.advance();
             from_features = false;
         }
         Ok((needed.swap_remove(count), from_features))

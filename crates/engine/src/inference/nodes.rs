@@ -1,6 +1,9 @@
 //! Node sets with rank queries.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use graphmill_core::{NodeId, keyed};
 use graphmill_nn::Matrix;
@@ -55,6 +58,12 @@ impl NodeSet {
     /// Members in ascending order.
     pub(crate) fn ids(&self) -> &[NodeId] {
         &self.ids
+    }
+
+    /// Ranks of the members from the first to the last of the ascending, non-empty `ids`.
+    pub(super) fn range_of(&self, ids: &[NodeId]) -> Range<usize> {
+        let (first, last) = (ids[0], ids[ids.len() - 1]);
+        self.ids.partition_point(|&v| v < first)..self.ids.partition_point(|&v| v <= last)
     }
 
     /// Number of members.
@@ -257,6 +266,13 @@ mod tests {
                 let mut ranks = members.clone();
                 set.number(&mut ranks);
                 assert!(ranks.iter().copied().eq(0..set.len() as u32), "{nodes} by {step}");
+                let (middle, end) = (nodes as NodeId / 3, nodes as NodeId);
+                let below = members.iter().filter(|&&v| v < middle).count();
+                let above: Vec<NodeId> = (middle..end).collect();
+                assert_eq!(set.range_of(&above), below..set.len());
+                if middle > 0 {
+                    assert_eq!(set.range_of(&(0..middle).collect::<Vec<_>>()), 0..below);
+                }
             }
         }
         assert_eq!(NodeSet::all(3).ids(), [0, 1, 2]);

@@ -1,12 +1,13 @@
 //! Interface between inference and its input rows.
 
 use graphmill_core::{NodeId, block::Aggregation};
-use graphmill_nn::{Backend, Matrix, Pass, ProductOrder, View, model::Model};
+use graphmill_nn::{Backend, Matrix, ProductOrder, View, model::Model};
 
 use super::{
     gathered::Gathered,
     layers::{Layer, Layers},
     nodes::NodeSet,
+    outputs::Above,
 };
 use crate::Result;
 
@@ -31,24 +32,20 @@ pub(crate) trait RowSource {
         gathered: &'r mut Gathered,
     ) -> Result<View<'r>>;
 
-    /// Computes the input layer's rows of `nodes` to `out`.
+    /// Computes rows of the input layer to the outputs of `layers`.
     ///
     /// # Errors
     /// The rows cannot be read, or the watcher stops the work.
-    fn input_rows(
-        &self,
-        layers: &mut Layers,
-        model: &Model,
-        pass: &Pass,
-        nodes: &NodeSet,
-        out: &mut Matrix,
-    ) -> Result<()> {
-        out.resize(nodes.len(), model.layer_in_dim(0));
+    fn input_rows(&self, layers: &mut Layers, above: &Above) -> Result<()> {
+        let Above { model, pass, nodes, .. } = *above;
+        layers.outputs.start(above, model.layer_in_dim(0));
         for (i, ids) in nodes.ids().chunks(layers.chunk).enumerate() {
             layers.watch.check()?;
             let at = i * layers.chunk;
+            let run = at..at + ids.len();
             let rows = self.chunk(layers.backend, ids, &mut layers.gathered)?;
-            model.input_rows(pass, rows, out.rows_mut(at..at + ids.len()));
+            model.input_rows(pass, rows, layers.outputs.chunk(above, run.clone()));
+            layers.outputs.pass_on(above, run, &mut layers.acts);
         }
         Ok(())
     }
@@ -57,7 +54,7 @@ pub(crate) trait RowSource {
     /// not read them in place. Returns true if it gathered them.
     fn gather_few(&self, backend: &dyn Backend, in_place: bool, needed: &NodeSet, out: &mut Matrix) -> bool;
 
-    /// Computes the first layer to the output of `layers`.
+    /// Computes the first layer to the outputs of `layers`.
     ///
     /// # Errors
     /// Rows cannot be read, or the watcher stops the work.

@@ -10,8 +10,9 @@ use graphmill_nn::{Backend, Matrix, ProductOrder, View, layer::LayerInput, model
 
 use super::{
     gathered::Gathered,
-    layers::{Layer, Layers, resize_tables},
+    layers::{Layer, Layers},
     nodes::NodeSet,
+    outputs::resize_tables,
     rows::RowSource,
 };
 use crate::{Result, config::Work};
@@ -60,7 +61,7 @@ impl RowSource for StackedRows<'_> {
 }
 
 impl Layers<'_> {
-    /// Computes the first layer to `self.output` from the rows of `destinations` in `source` and
+    /// Computes the first layer to `self.outputs` from the rows of `destinations` in `source` and
     /// their stored aggregates.
     ///
     /// # Errors
@@ -71,9 +72,10 @@ impl Layers<'_> {
         layer: &Layer,
         destinations: &NodeSet,
     ) -> Result<()> {
-        let Layer { model, pass, index: l, order } = *layer;
+        let Layer { model, pass, index: l, order, .. } = *layer;
+        let above = layer.above(destinations);
         let (count, symmetric) = (self.graph.num_nodes() as NodeId, model.needs_symmetric_weights());
-        self.output.resize(destinations.len(), model.layer_out_dim(l));
+        self.outputs.start(&above, model.layer_out_dim(l));
         let mut at = 0;
         // a chunk of rows, as those of other layers have
         for ids in destinations.ids().chunks(self.chunk.div_ceil(2)) {
@@ -91,9 +93,10 @@ impl Layers<'_> {
                 model.transform_rows(l, pass, x, 0, &mut stream.transformed);
                 t = &stream.transformed;
             }
-            let out = self.output.rows_mut(at..at + ids.len());
+            let run = at..at + ids.len();
             let input = LayerInput { order, block, x, transformed: t };
-            model.infer(l, pass, &input, &mut self.acts, out);
+            model.infer(l, pass, &input, &mut self.acts, self.outputs.chunk(&above, run.clone()));
+            self.outputs.pass_on(&above, run, &mut self.acts);
             at += ids.len();
         }
         Ok(())

@@ -6,7 +6,11 @@ use graphmill_loader::{
     Feature, Traffic,
     feature::{Capabilities, Host, OutputRows},
 };
-use graphmill_nn::{backend::Cpu, model::ModelConfig};
+use graphmill_nn::{
+    backend::Cpu,
+    layer::{self, Aggregator, Combine, SageOptions},
+    model::ModelConfig,
+};
 
 use super::{neighbors::chunk_len, *};
 
@@ -251,4 +255,77 @@ fn stored_aggregates_take_the_place_of_all_neighbours_in_the_first_layer() {
             assert_eq!((unread.0, unread.1.edges), (plain.0, plain.1.edges), "{name} of {hidden}");
         }
     }
+}
+
+/// Every kind of layer, and every reason to store rows below a layer that transforms first. Of 12
+/// features and 10 classes, layers of 8 hidden columns transform first at the bottom, and those of
+/// 16 at the top.
+fn configs(layers: usize) -> Vec<ModelConfig> {
+    let of = |model: &str, hidden| ModelConfig { model: model.into(), hidden, layers, ..Default::default() };
+    let mut configs: Vec<ModelConfig> =
+        layer::TABLE.iter().flat_map(|entry| [8, 16].map(|hidden| of(entry.name, hidden))).collect();
+    for model in ["sage", "gcn"] {
+        let plain = || of(model, 16);
+        configs.push(ModelConfig { residual: "linear".parse().unwrap(), ..plain() });
+        configs.push(ModelConfig { norm: "layer".parse().unwrap(), input_layer: true, ..plain() });
+        configs.push(ModelConfig { norm: "batch".parse().unwrap(), head_layers: 2, ..plain() });
+        configs.push(ModelConfig { head_layers: 1, input_layer: true, ..of(model, 8) });
+    }
+    let residual = "identity".parse().unwrap();
+    configs.push(ModelConfig { residual, input_layer: true, ..of("sage", 16) });
+    let options = SageOptions::default();
+    configs.push(of("sage", 16).with(SageOptions { aggregator: Aggregator::MaxPool, ..options }));
+    configs.push(of("sage", 16).with(SageOptions { sage_combine: Combine::Concat, ..options }));
+    configs
+}
+
+#[test]
+fn chunks_passed_on_give_the_bits_of_stored_layers() {
+    let graph = hub(24);
+    let data: Vec<f32> = (0..24 * 12).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+    let (table, features) = (Matrix::from_slice(24, 12, &data), Features::f32(12, data));
+    let rows = Host::new(&features);
+    let weights = SymmetricWeights::new(&graph);
+    let (backend, all) = (Cpu::default(), (0..24).collect::<Vec<NodeId>>());
+    // models that do not store the rows below their last layer, and those that do
+    let mut stored = [0; 2];
+    for config in [1, 2, 3].into_iter().flat_map(configs) {
+        let model = Model::new(&config, 12, 10, 1).unwrap();
+        let symmetric = model.needs_symmetric_weights().then_some(&weights);
+        let of_stack = model.fixed_bottom().map(|aggregation| {
+            let stacked = stacked(&graph, &features, aggregation, None, Verify::Once).unwrap();
+            (Host::new(&stacked), aggregation)
+        });
+        let mut sources = vec![Source::Table(&table), Source::Feature(&rows)];
+        sources.extend(of_stack.as_ref().map(|(rows, of)| Source::StackedFeature(rows, *of)));
+        let last = model.num_layers() - 1;
+        let order = model.inference_orders(24, graph.num_edges())[last];
+        let stores = order == ProductOrder::AggregateFirst
+            || (model.combines_own_rows(last) && !model.has_own_product(last));
+        for (source, chunk) in sources.into_iter().flat_map(|of| [(of, 1), (of, 7), (of, 1000)]) {
+            let inference = || Inference::new(&graph, source, symmetric, &backend, chunk);
+            let (mut passing, mut storing) = (inference(), inference());
+            storing.layers.passes_on = false;
+            // later requests find the buffers of earlier ones
+            let few = (&[23, 5, 23][..], Output::Logits);
+            let requests = [few, (&all[..], Output::Logits), (&all[..], Output::Embeddings), few];
+            let mut outs = [Matrix::default(), Matrix::default()];
+            for (wanted, output) in requests.into_iter().take(if chunk == 1 { 1 } else { 4 }) {
+                let what = format!("{config:?} by {chunk}: {output:?} of {}", wanted.len());
+                passing.run(&model, wanted, output, &mut outs[0]).unwrap();
+                storing.run(&model, wanted, output, &mut outs[1]).unwrap();
+                let [found, expected] = [&outs[0], &outs[1]].map(|out| out.view().host());
+                assert!(found == expected, "{what}: {found:?} and {expected:?}");
+                assert_eq!(passing.take_work(), storing.take_work(), "{what}");
+                // the rows that the last layer reads
+                if output == Output::Logits && (last > 0 || config.input_layer) {
+                    let below = &passing.layers.outputs.rows;
+                    assert_eq!(below.num_rows() > 0, stores, "{what}");
+                    assert!(storing.layers.outputs.rows.num_rows() > 0, "{what}");
+                    stored[usize::from(stores)] += 1;
+                }
+            }
+        }
+    }
+    assert!(stored.iter().all(|&count| count > 0), "{stored:?}");
 }

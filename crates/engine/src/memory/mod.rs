@@ -109,9 +109,9 @@ pub(crate) fn check(config: &TrainConfig, data: &Dataset) -> Result<()> {
     )))
 }
 
-/// Lower bound on the bytes of a run under any placement: parameters and gradients, the hidden rows
-/// of one layer that full-neighbour inference stores (of all nodes, or of `--eval-nodes`), and
-/// features converted to another type.
+/// Lower bound on the bytes of a run under any placement: parameters and gradients, the rows or
+/// transformed rows that full-neighbour inference stores between two layers (of all nodes, or of
+/// `--eval-nodes`), and features converted to another type.
 fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
     let classes = data.labels.classes();
     let f = (data.features.dim + label_inputs::width(config, classes)) as f64;
@@ -123,7 +123,11 @@ fn needed(config: &TrainConfig, data: &Dataset) -> f64 {
         return converted(config, data);
     }
     let params = f * h + (wide - 2) as f64 * h * h + h * c;
-    8.0 * params + 4.0 * v * h + converted(config, data)
+    // layers of the graph that compute hidden rows from hidden rows, in whichever order: the input
+    // of the last layer, or of a head, may be as narrow as the scores
+    let inner = config.layers + usize::from(config.input_layer) + usize::from(config.head_layers > 0);
+    let stored = if inner > 2 { h } else { h.min(c) };
+    8.0 * params + 4.0 * v * stored + converted(config, data)
 }
 
 /// Bytes of a feature table of another type than the stored one.
@@ -155,6 +159,9 @@ mod tests {
         let config = TrainConfig { hidden: 100, layers: 3, ..TrainConfig::default() };
         let weights = 10 * 100 + 100 * 100 + 100 * 4;
         assert_eq!(needed(&config, &data()), (8 * weights + 4 * 1000 * 100) as f64);
+        // a chunk of rows may become the products of the last layer as soon as it is computed
+        let two = TrainConfig { layers: 2, ..config.clone() };
+        assert_eq!(needed(&two, &data()), (8 * (10 * 100 + 100 * 4) + 4 * 1000 * 4) as f64);
         let linear = TrainConfig { layers: 1, ..config };
         assert_eq!(needed(&linear, &data()), 0.0);
     }

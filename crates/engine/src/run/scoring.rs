@@ -89,7 +89,7 @@ impl<'a> Scorer<'a> {
             // rows between layers are served from host memory
             Some(_) => devices.cpu(),
             None if !matches!(tables.whole, AllRows::Table(_)) => devices.cpu(),
-            None => devices.inference(data, model),
+            None => devices.inference(data, model, config.eval_chunk),
         };
         let symmetric = loader.symmetric.as_deref();
         let inference = Inference::new(&tables.graph, &tables.whole, symmetric, backend, config.eval_chunk)

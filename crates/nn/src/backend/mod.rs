@@ -22,6 +22,8 @@ pub mod reference;
 mod run;
 mod types;
 
+use std::ops::RangeInclusive;
+
 pub use arg_max::ArgMax;
 pub use cpu::{Cpu, Precision};
 pub use interface::{
@@ -32,3 +34,9 @@ pub use types::{
     Activation, AdamStep, AggregationWeights, Dropout, EdgeWeight, OwnWeight, SgdStep, Side, dropped,
     mask_hash,
 };
+
+/// Inner dimensions of a product that has the same bits whether [`Cpu`] adds it to a result while
+/// it multiplies, or computes it first and adds it later: its kernels sum such a product in one
+/// piece and then add it. They add one or two terms to the result one after the other, and longer
+/// sums piece by piece.
+pub(crate) const ONE_PIECE: RangeInclusive<usize> = 3..=512;

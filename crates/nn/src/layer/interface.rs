@@ -36,6 +36,9 @@ pub struct LayerSpec {
     pub aggregation: Aggregation,
     /// True if [`Layer::forward`] reads [`LayerInput::x`] even if it is given transformed rows.
     pub combines_own_rows: bool,
+    /// True if the own rows enter only by [`Layer::own_product`], so that [`Layer::forward`] reads
+    /// that product instead of [`LayerInput::x`] if it is given one.
+    pub has_own_product: bool,
     /// True if the output rows are already activated, so that a model does not activate them again.
     pub is_activated: bool,
     /// True if a neighbour's row enters the layer only through [`LayerSpec::aggregation`], whose
@@ -64,6 +67,7 @@ impl LayerSpec {
             transformed: Vec::new(),
             aggregation: Aggregation::Other,
             combines_own_rows: true,
+            has_own_product: false,
             is_activated: false,
             has_fixed_aggregation: false,
             products: None,
@@ -94,7 +98,8 @@ pub struct LayerInput<'a> {
     /// Input rows of all sources, `S x F`, or a whole table for a global block.
     pub x: View<'a>,
     /// Tables that [`Layer::transform`] filled from the rows of all sources, in
-    /// [`ProductOrder::TransformFirst`]; empty in the other order.
+    /// [`ProductOrder::TransformFirst`]; empty in the other order. In inference, the
+    /// [`Layer::own_product`] of the destinations (`D x O`) may follow.
     pub transformed: &'a [Matrix],
 }
 
@@ -233,6 +238,11 @@ pub trait Layer: CloneLayer + Send + Sync {
     /// The tables have at least that many rows and the widths [`LayerSpec::transformed`]. Does
     /// nothing in a layer that only aggregates first.
     fn transform(&self, _pass: &Pass, _x: View, _at: usize, _tables: &mut [Matrix]) {}
+
+    /// Computes the product of own rows that [`Layer::forward`] adds to the aggregate of
+    /// transformed rows: `x` (`R x F`) to `out` (`R x O`). Does nothing in a layer without
+    /// [`LayerSpec::has_own_product`].
+    fn own_product(&self, _pass: &Pass, _x: View, _out: ViewMut) {}
 
     /// Computes the layer's formula, then the epilogue: `S x F` to `D x O`. In
     /// [`ProductOrder::TransformFirst`] the rows are already transformed.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Error, Matrix, Result, View, ViewMut,
-    backend::{AggregationWeights, EdgeWeight, OwnWeight},
+    backend::{AggregationWeights, EdgeWeight, ONE_PIECE, OwnWeight, ops::Add},
     cost::ProductOrder,
 };
 
@@ -103,6 +103,7 @@ impl Sage {
         let &LayerConfig { in_dim, out_dim, bias, key, .. } = config;
         let spec = LayerSpec {
             aggregation: Aggregation::Mean,
+            has_own_product: ONE_PIECE.contains(&in_dim),
             has_fixed_aggregation: true,
             products: Some(Products { neighbors: 1, own: 1 }),
             ..LayerSpec::both_orders(in_dim, out_dim, vec![out_dim])
@@ -144,6 +145,10 @@ impl Layer for Sage {
         self.mean.transform(pass, x, at, &mut tables[0]);
     }
 
+    fn own_product(&self, pass: &Pass, x: View, out: ViewMut) {
+        self.own.forward_product(pass, x, 0.0, out);
+    }
+
     fn forward(
         &self,
         pass: &Pass,
@@ -153,7 +158,13 @@ impl Layer for Sage {
         mut out: ViewMut,
     ) {
         let State { mean, own } = saved.state();
-        let (weights, own) = (Self::weights(input.block), input.own_rows(pass, own));
+        let weights = Self::weights(input.block);
+        if let [_, product] = input.transformed {
+            self.mean.forward(pass, input, weights, Epilogue::NONE, mean, out.reborrow());
+            Add { alpha: 1.0, x: product.view(), y: out.reborrow() }.run(pass.backend);
+            return epilogue.apply(pass.backend, self.own.bias(), out);
+        }
+        let own = input.own_rows(pass, own);
         match input.order {
             ProductOrder::AggregateFirst => {
                 let rows = [mean.aggregate(pass, input, weights), own];

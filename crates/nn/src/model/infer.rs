@@ -14,6 +14,19 @@
 //!
 //! If only some nodes' scores are requested, the last layer and the head process only the chunks of
 //! those nodes.
+//!
+//! A chunk of rows may be passed on as soon as it is computed: to `transform_rows` of the next
+//! layer, if that transforms first, or to `head_rows`. The table of these rows is then needed only
+//! if the next layer combines own rows in another way than by a product
+//! ([`Model::has_own_product`]), which `own_product` computes from the same chunk:
+//!
+//! ```text
+//! for each chunk of the rows below layer l:
+//!     t   = transform_rows(l, chunk)                             V x transformed_dims(l)
+//!     own = own_product(l, rows of destinations in chunk)        D x layer_out_dim(l)
+//! for each chunk of destinations:
+//!     infer(l, block of the chunk, no rows, t and own of the chunk)
+//! ```
 
 use super::{Activations, Model, part};
 use crate::{
@@ -56,6 +69,40 @@ impl Model {
         self.stages[l].combines_own_rows()
     }
 
+    /// Returns true if the destinations' own rows enter layer `l` only by [`Model::own_product`],
+    /// which [`Model::infer`] may then be given instead of them, with the same bits on the CPU.
+    pub fn has_own_product(&self, l: usize) -> bool {
+        let stage = &self.stages[l];
+        stage.residual.is_none() && stage.conv.spec().has_own_product
+    }
+
+    /// Computes the product of own rows of layer `l`: `x` (`R x layer_in_dim`) to `out`
+    /// (`R x layer_out_dim`). Only for a layer with [`Model::has_own_product`] that runs in
+    /// [`ProductOrder::TransformFirst`].
+    pub fn own_product(&self, l: usize, pass: &Pass, x: View, out: ViewMut) {
+        self.stages[l].conv.own_product(&pass.part(l as u64), x, out);
+    }
+
+    /// Upper bound on the values per node that inference over all nodes holds at once besides the
+    /// features and one chunk, if the layers have these orders: those that a layer reads, and those
+    /// that it writes.
+    pub fn inference_values(&self, orders: &[ProductOrder]) -> usize {
+        let read = |(l, &order): (usize, &ProductOrder)| {
+            let transforms = order == ProductOrder::TransformFirst;
+            let rows = match (transforms, self.combines_own_rows(l), self.has_own_product(l)) {
+                // the features
+                _ if l == 0 && self.input.is_none() => 0,
+                (true, false, _) => 0,
+                (true, true, true) => self.layer_out_dim(l),
+                (true, true, false) | (false, ..) => self.layer_in_dim(l),
+            };
+            let tables = if transforms { self.transformed_dims(l).iter().sum::<usize>() } else { 0 };
+            rows + tables
+        };
+        let top = self.classes().max(self.layer_out_dim(self.stages.len() - 1));
+        2 * orders.iter().enumerate().map(read).fold(top, usize::max)
+    }
+
     /// Applies the input layer to any rows, `R x F` to `R x hidden`. `pass` is not training.
     ///
     /// # Panics
@@ -75,8 +122,10 @@ impl Model {
     /// Computes layer `l`, with residual, norm and activation, on a chunk of nodes. The block is
     /// global: its destinations are the chunk, and its sources are rows of the tables. `input.x` is
     /// the whole table of the layer's input rows, and `input.transformed` the tables from
-    /// [`Model::transform_rows`] in [`ProductOrder::TransformFirst`]. `out` is `D x layer_out_dim`.
-    /// `scratch` is reused across chunks. `pass` is not training.
+    /// [`Model::transform_rows`] in [`ProductOrder::TransformFirst`]. In that order, `input.x` is
+    /// not read, and may be empty, unless [`Model::combines_own_rows`] returns true; even then it
+    /// is not read if the destinations' [`Model::own_product`] follows the tables. `out` is
+    /// `D x layer_out_dim`. `scratch` is reused across chunks. `pass` is not training.
     pub fn infer(&self, l: usize, pass: &Pass, input: &LayerInput, scratch: &mut Activations, out: ViewMut) {
         debug_assert!(!pass.training, "inference does not apply dropout");
         scratch.fit(self.stages.len(), self.head.len());

@@ -40,6 +40,7 @@ mod golden;
 mod house;
 mod mpi;
 mod pack;
+mod pipe;
 mod python;
 mod release;
 mod test;
@@ -73,6 +74,7 @@ const USAGE: &[&str] = &[
 ];
 
 fn main() -> ExitCode {
+    pipe::end_when_closed();
     if compile::is_asked() {
         return compile::run();
     }

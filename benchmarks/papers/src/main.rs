@@ -22,6 +22,7 @@ struct Profile {
 }
 
 fn main() -> ExitCode {
+    graphmill_core::signals::end_on_closed_pipe();
     match run() {
         Ok(text) => {
             println!("{}", text.trim_end());

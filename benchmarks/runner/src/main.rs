@@ -31,6 +31,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use graphmill_core::signals;
 
 use self::{
     definition::{Definition, Variant, load, root},
@@ -77,6 +78,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    signals::end_on_closed_pipe();
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -77,3 +77,13 @@ fn unknown_names_are_refused_with_a_hint() {
         assert!(!output.status.success() && errors.starts_with("error: gath"), "{errors}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_ends_the_list_without_a_message() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_graphmill-benchmarks"));
+    let output = command.arg("list").stdout(writer).output().unwrap();
+    assert!(!output.status.success() && output.stderr.is_empty(), "{output:?}");
+}

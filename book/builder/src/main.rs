@@ -31,6 +31,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use graphmill_core::signals;
 
 use crate::{book::Book, console::Scope, page::Fault};
 
@@ -38,6 +39,7 @@ use crate::{book::Book, console::Scope, page::Fault};
 const USAGE: &str = "usage: graphmill-book build | write | check [--without PROGRAM] [PAGE ...]";
 
 fn main() -> ExitCode {
+    signals::end_on_closed_pipe();
     let words: Vec<String> = env::args().skip(1).collect();
     match run(&words.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,

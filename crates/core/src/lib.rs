@@ -24,7 +24,7 @@
 //! - [`table`]: registries with a row for each algorithm of a kind; `options` (a feature): their
 //!   options.
 //! - [`progress`]: progress and cancellation of long work; [`signals`]: the handler of SIGTERM
-//!   beside a foreign library.
+//!   beside a foreign library, and the action on a closed pipe.
 //! - [`probe`]: work that the machine alone limits, for benchmarks.
 //! - [`memory`]: the size of the machine's memory; [`huge_pages`]: large vectors of intermediate
 //!   results; [`disk`]: the free space of file systems; [`units`]: readable counts and sizes.

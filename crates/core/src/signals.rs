@@ -1,4 +1,5 @@
-//! The handler of SIGTERM, while a foreign library that replaces it runs.
+//! Signals of the process: the handler of SIGTERM, while a foreign library that replaces it runs,
+//! and the action on a closed pipe.
 //!
 //! METIS takes SIGTERM over for its own errors: its handler jumps back into its call, on whichever
 //! thread the signal arrives. A program that stops on SIGTERM must have its own handler back.
@@ -48,6 +49,17 @@ fn present() -> Option<libc::sigaction> {
     let status = unsafe { libc::sigaction(libc::SIGTERM, std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: a call that succeeds has filled it in.
     (status == 0).then(|| unsafe { action.assume_init() })
+}
+
+/// Lets a closed pipe (`graphmill info DATASET | head`) end the process without a message: restores
+/// the default action of SIGPIPE, which Rust's start-up code sets to "ignore", so that printing
+/// panics. For programs, before they start threads. Without Unix signals it does nothing.
+pub fn end_on_closed_pipe() {
+    #[cfg(unix)]
+    {
+        // SAFETY: SIG_DFL installs no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
 }
 
 #[cfg(all(test, unix))]

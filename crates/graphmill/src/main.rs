@@ -20,12 +20,9 @@ use graphmill_core::memory;
 static ALLOCATOR: fatal::Allocator = fatal::Allocator;
 
 fn main() -> ExitCode {
-    // a closed pipe (`graphmill info X | head`) ends the process without a message
+    graphmill_core::signals::end_on_closed_pipe();
     #[cfg(unix)]
-    {
-        output::end_on_closed_pipe();
-        fatal::install();
-    }
+    fatal::install();
     panics::install();
     let command = commands::cli();
     let json = std::env::args_os().skip(1).any(|word| word == "--json");

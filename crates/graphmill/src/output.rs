@@ -2,8 +2,6 @@
 //! one document on standard output and nothing else there. Exit status: 0 done, 1 failed, 2 wrong
 //! usage, 101 a fault of the program, 130 stopped by Ctrl-C or by another rank, 143 by SIGTERM.
 
-#![allow(unsafe_code, reason = "system calls")]
-
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
 use graphmill_data::TypedDataset;
@@ -149,15 +147,6 @@ fn format_error(error: &anyhow::Error) -> String {
         }
     }
     message
-}
-
-/// Restores the default action on a closed pipe, which Rust's start-up code sets to "ignore".
-#[cfg(unix)]
-pub(crate) fn end_on_closed_pipe() {
-    // SAFETY: called once, before any thread exists; SIG_DFL installs no handler.
-    unsafe {
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
 }
 
 #[cfg(test)]

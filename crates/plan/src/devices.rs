@@ -315,7 +315,7 @@ impl Costs<'_> {
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
         let maps = self.cache().of_table;
-        let sampling = [("the topology", bytes.topology), ("sampling", bytes.sample), ("maps", maps)];
+        let sampling = [("the topology", bytes.topology), ("sampling", self.sampling()), ("maps", maps)];
         left("a Sampler", self.hardware.devices.memory, &sampling)?;
         // a Trainer extracts the rows of a batch while it trains on another
         let next = ("the rows of the next", bytes.next_rows());
@@ -382,7 +382,17 @@ impl Costs<'_> {
     /// Memory of a device that samples and trains, except its cache.
     fn both(&self) -> [(&'static str, f64); 3] {
         let bytes = &self.profile.bytes;
-        [("the topology", bytes.topology), ("a training step", bytes.train), ("sampling", bytes.sample)]
+        [("the topology", bytes.topology), ("a training step", bytes.train), ("sampling", self.sampling())]
+    }
+
+    /// Memory of sampling on a device, as a run reserves it: of each of its threads if it has a part
+    /// of the host's cores.
+    fn sampling(&self) -> f64 {
+        let (bytes, Hardware { devices, host, .. }) = (&self.profile.bytes, self.hardware);
+        match bytes.sample_thread {
+            Some(each) if devices.shared => each * host.cores.div_ceil(devices.count.max(1)) as f64,
+            _ => bytes.sample,
+        }
     }
 
     /// Number of batches that fit a queue in the host's memory, at most all.

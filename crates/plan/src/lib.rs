@@ -56,6 +56,7 @@
 //!         next_rows: None,
 //!         batch: 1e7,
 //!         sample: 1.3e9,
+//!         sample_thread: None,
 //!         train: 3.6e9,
 //!         parameters: 6e5,
 //!     },

@@ -22,7 +22,7 @@ use graphmill_engine::{
         self,
         reuse::{AUTO, LAYERED, NONE},
     },
-    tiers::step_of_run,
+    tiers::{sampling_bytes, step_of_run},
 };
 use graphmill_loader::{
     Feature, MinibatchSampler, Sampled, Seeds, Workspace, feature::Host, order::SeedOrder,
@@ -123,6 +123,7 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
             next_rows: Some(step.rows as f64),
             batch: held.blocks,
             sample: MARGIN * sampling.max(held.blocks),
+            sample_thread: Some(sampling_bytes(data.num_nodes(), (MARGIN * held.bytes) as u64) as f64),
             train: step.bytes as f64,
             parameters: 4.0 * stages.learner.model.num_params() as f64,
         }
@@ -301,6 +302,8 @@ impl<'a> Stages<'a> {
 struct Largest {
     blocks: f64,
     rows: f64,
+    /// All that a device holds of a sampled batch.
+    bytes: f64,
 }
 
 impl Largest {
@@ -309,6 +312,7 @@ impl Largest {
         let block = |block: &Block| 8 * (block.num_dst + 1) + 4 * block.num_edges();
         let blocks = batch.blocks.iter().map(block).sum::<usize>() + 4 * batch.input_nodes.len();
         self.blocks = self.blocks.max(blocks as f64);
+        self.bytes = self.bytes.max(batch.bytes() as f64);
         self.rows = self.rows.max(batch.input_nodes.len() as f64 * row_bytes as f64);
     }
 }

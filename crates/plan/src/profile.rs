@@ -112,6 +112,10 @@ pub struct Sizes {
     pub batch: f64,
     /// Workspace of sampling, without the topology.
     pub sample: f64,
+    /// Memory of a thread that samples on a device which shares the host's cores, as a run reserves
+    /// it; by default that of all threads is `sample`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_thread: Option<f64>,
     /// Memory of training: a minibatch with its rows, activations, parameters, gradients and the
     /// optimizer's state.
     pub train: f64,
@@ -248,6 +252,7 @@ impl Profile {
             ("bytes.next_rows", bytes.next_rows()),
             ("bytes.batch", bytes.batch),
             ("bytes.sample", bytes.sample),
+            ("bytes.sample_thread", bytes.sample_thread.unwrap_or_default()),
             ("bytes.train", bytes.train),
             ("bytes.parameters", bytes.parameters),
         ];

@@ -34,6 +34,7 @@ fn profile() -> Profile {
             next_rows: None,
             batch: 1e7,
             sample: 1.3e9,
+            sample_thread: None,
             train: 3.6e9,
             parameters: 6e5,
         },
@@ -161,6 +162,8 @@ fn a_dataset_is_profiled() {
     assert!(sample > 0.0 && gather > 0.0 && train > 0.0, "{profile:?}");
     assert_eq!(profile.bytes.features, 2000.0 * 64.0);
     assert!(profile.bytes.next_rows() > 0.0 && profile.layered.is_none());
+    // a number for each node, and a batch
+    assert!(profile.bytes.sample_thread.unwrap() >= 4.0 * 2000.0 + profile.bytes.batch, "{profile:?}");
     assert!(profile.bytes.batch_rows >= 150.0 * 64.0 && profile.bytes.train > profile.bytes.batch_rows);
     assert!(profile.hit_rates.is_sorted_by(|a, b| a.rate <= b.rate), "{profile:?}");
     assert_eq!(profile.hit_rate(1.0), 1.0);

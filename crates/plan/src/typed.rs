@@ -37,9 +37,10 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
             row_maps: 0.0,
             device_maps: None,
             batch_rows: rows,
-            next_rows: None,
+            next_rows: Some(costs.next_rows),
             batch: blocks,
             sample: MARGIN * costs.sampling.max(blocks),
+            sample_thread: Some(costs.sample_thread),
             train: costs.step,
             parameters: costs.parameters,
         }

@@ -127,6 +127,20 @@ def test_every_loader_supports_tiers(stored, make, chain):
     assert tiered.traffic()["host"]["rows"] + tiered.traffic()["disk"]["rows"] > 0
 
 
+@pytest.mark.parametrize("tiers", [{}, LRU], ids=["in place", "tiers"])
+def test_errors_of_roots_and_blocks_name_the_argument(stored, tiers):
+    for nodes, error, message in [
+        ([5, 10**6], ValueError, r"\[1\] is 1000000"),
+        ([-1], ValueError, r"\[0\] is -1"),
+        ([0.5], TypeError, ": expected integers or a mask"),
+        (np.ones(3, bool), ValueError, ": the mask has 3 entries"),
+    ]:
+        with pytest.raises(error, match="^node_idx" + message):
+            graphmill.ShaDowKHopSampler(stored, 2, 4, nodes, output="numpy", **tiers)
+        with pytest.raises(error, match="^nids" + message):
+            dgl.DataLoader(stored, nodes, dgl.NeighborSampler([3]), output="numpy", **tiers)
+
+
 def test_blocks_support_tiers(stored):
     sampler = dgl.NeighborSampler([3, 4])
     options = {"batch_size": 100, "seed": 0, "output": "numpy"}

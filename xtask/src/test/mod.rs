@@ -17,7 +17,7 @@
 //! One set of features serves all steps, and one compiler ([`compile`]), so that crates are
 //! compiled once. Cargo leaves out what development dependencies enable unless a target asks for
 //! them, as examples do: steps that build no tests therefore name `--examples`. If MPI or Python is
-//! not installed, its tests are skipped.
+//! not installed, its tests are skipped. `--soak` also checks each crate alone, without its features.
 
 mod background;
 mod groups;
@@ -91,6 +91,7 @@ fn steps(soak: bool, table: &mut Table) -> Result<()> {
         table.time("fuzzer, lints", || {
             cargo_step("lints", &[&fuzzer[..], &["--", "-D", "warnings"]].concat(), &[])
         })?;
+        table.time("crates without features", without_features)?;
     }
     let library = if has_python {
         let wanted = features(&[with(MPI, has_mpi), Some(PYTHON), Some(STORAGE), Some(SERVE)]);
@@ -144,6 +145,23 @@ fn faults(own: &Path, soak: bool) -> Command {
         command.arg("--short");
     }
     command
+}
+
+/// Checks each crate by itself, without its features. Every other step builds all crates at once,
+/// and thereby each with the features that any of them enables.
+fn without_features() -> Result<()> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&crates).with_context(|| crates.display().to_string())? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    for name in names {
+        let package = if name == "graphmill" { name } else { format!("graphmill-{name}") };
+        let check = ["clippy", "--no-default-features", "-p", &package, "--", "-D", "warnings"];
+        cargo_step("crates without features", &check, &[])?;
+    }
+    Ok(())
 }
 
 /// Directory of the steps' output, under cargo's.

@@ -129,6 +129,7 @@ fn exchange(stream: &mut BufReader<TcpStream>, body: &str) -> Result<(), String>
 
 /// Prints a line of JSON: requests a second, and percentiles of the times in milliseconds.
 fn main() -> Result<(), String> {
+    graphmill_core::signals::end_on_closed_pipe();
     let load = Load::parse()?;
     let began = Instant::now() + Duration::from_millis(50);
     let results: Vec<Result<Vec<f64>, String>> = thread::scope(|scope| {

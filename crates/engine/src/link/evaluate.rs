@@ -24,7 +24,7 @@
 
 use std::collections::BTreeMap;
 
-use graphmill_core::{End, NodeId};
+use graphmill_core::{End, NodeId, memory};
 use graphmill_data::typed::CandidateLists;
 use graphmill_loader::link::{Corrupt, KnownEdges};
 use graphmill_nn::{
@@ -100,10 +100,11 @@ impl Scored<'_> {
     /// Scores of edges.
     pub fn pairs(&self, edges: &[Edge]) -> Vec<f32> {
         let (mut rows, mut saved) = ([Matrix::default(), Matrix::default()], Saved::default());
-        let (mut scores, mut all) = (Matrix::default(), Vec::with_capacity(edges.len()));
+        let (mut scores, mut all) = (Matrix::default(), Vec::new());
+        memory::demand(&mut all, edges.len());
         for chunk in edges.chunks(CHUNK) {
-            let ends: [Vec<NodeId>; 2] =
-                [chunk.iter().map(|edge| edge.0).collect(), chunk.iter().map(|edge| edge.1).collect()];
+            let ends = [End::Source, End::Destination];
+            let ends = ends.map(|end| memory::demand_collect(chunk.iter().map(|&edge| end_of(edge, end))));
             let [source, destination] = &mut rows;
             for (rows, ids) in [&mut *source, &mut *destination].into_iter().zip(&ends) {
                 rows.resize(ids.len(), self.embeddings.num_cols());
@@ -185,8 +186,8 @@ impl NodeLists {
     fn new(lists: impl Iterator<Item = Vec<NodeId>>) -> Self {
         let mut all = Self { indptr: vec![0], ids: Vec::new() };
         for list in lists {
-            all.ids.extend(list);
-            all.indptr.push(all.ids.len());
+            memory::demand_extend(&mut all.ids, list);
+            memory::demand_push(&mut all.indptr, all.ids.len());
         }
         all
     }
@@ -199,7 +200,9 @@ impl NodeLists {
 /// Candidates at `end` that a query of `node` leaves out: those of known edges without the
 /// `targets`, and the node itself. Distinct.
 fn left_out(known: &KnownEdges, end: End, node: NodeId, targets: &[NodeId]) -> Vec<NodeId> {
-    let mut all: Vec<NodeId> = known.ends_of(end, node).to_vec();
+    let mut all: Vec<NodeId> = Vec::new();
+    memory::demand_copy(&mut all, known.ends_of(end, node));
+    memory::demand(&mut all, 1);
     if let Err(at) = all.binary_search(&node) {
         all.insert(at, node);
     }

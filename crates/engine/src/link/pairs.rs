@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use graphmill_core::{End, NodeId};
+use graphmill_core::{End, NodeId, memory};
 use graphmill_nn::{
     Matrix,
     layer::gather_rows,
@@ -37,11 +37,11 @@ impl Scored<'_> {
     /// # Panics
     /// A node is outside the embeddings: a bug in the caller.
     pub(crate) fn as_ranked(&self, relation: u32, candidates: &Range<NodeId>, pairs: &[Edge]) -> Vec<f32> {
-        let mut order: Vec<usize> = (0..pairs.len()).collect();
-        order.sort_by_key(|&i| pairs[i]);
-        let blocks: Vec<Vec<f32>> =
-            order.par_chunks(BLOCK).map(|block| self.of_block(relation, candidates, pairs, block)).collect();
-        let mut scores = vec![0.0; pairs.len()];
+        let mut order: Vec<usize> = memory::demand_collect(0..pairs.len());
+        order.sort_unstable_by_key(|&i| (pairs[i], i));
+        let of_block = |block: &[usize]| self.of_block(relation, candidates, pairs, block);
+        let blocks: Vec<Vec<f32>> = memory::demand_par_collect(order.par_chunks(BLOCK).map(of_block));
+        let mut scores: Vec<f32> = memory::demand_zeros(pairs.len());
         order.iter().zip(blocks.iter().flatten()).for_each(|(&i, &score)| scores[i] = score);
         scores
     }

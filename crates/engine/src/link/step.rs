@@ -6,7 +6,7 @@
 //!       └── gradients, summed by seed in the order of the pairs ◄────┘
 //! ```
 
-use graphmill_core::{NodeId, options::one_of};
+use graphmill_core::{NodeId, memory, options::one_of};
 use graphmill_loader::link::{LinkBatch, negatives_that};
 use graphmill_nn::{
     Matrix, Pass, Saved, View, ViewMut,
@@ -93,7 +93,7 @@ impl LinkScratch {
         self.score_grads.resize(links.source.len(), 1);
         let (positive, negative) = self.scores.view().host().split_at(links.positives);
         self.log_expected.clear();
-        self.log_expected.resize(negative.len(), objective.log_expected);
+        memory::demand_len(&mut self.log_expected, negative.len(), objective.log_expected);
         let scores = LinkScores { positive, negative, weight: &[], log_expected: &self.log_expected };
         let (positive, negative) = self.score_grads.view_mut().host().split_at_mut(links.positives);
         (objective.loss)(&scores, &objective.options, LinkGrads { positive, negative })
@@ -153,16 +153,15 @@ impl PairsOfSeeds {
     /// Sorts the ends of the pairs by seed, each seed's in the order of the pairs. O(P).
     fn refill(&mut self, links: &LinkBatch, seeds: usize) {
         self.indptr.clear();
-        self.indptr.resize(seeds + 1, 0);
+        memory::demand_len(&mut self.indptr, seeds + 1, 0);
         let ends = || links.source.iter().zip(&links.destination).flat_map(|(&u, &v)| [u, v]);
         ends().for_each(|seed: NodeId| self.indptr[seed as usize + 1] += 1);
         for i in 0..seeds {
             self.indptr[i + 1] += self.indptr[i];
         }
-        self.next.clear();
-        self.next.extend_from_slice(&self.indptr[..seeds]);
+        memory::demand_copy(&mut self.next, &self.indptr[..seeds]);
         self.ends.clear();
-        self.ends.resize(2 * links.source.len(), 0);
+        memory::demand_len(&mut self.ends, 2 * links.source.len(), 0);
         for (number, seed) in ends().enumerate() {
             let next = &mut self.next[seed as usize];
             self.ends[*next as usize] = number as u32;

@@ -24,7 +24,6 @@ use graphmill_core::{Graph, Labels, NodeId, options::one_of, progress::Progress}
 use graphmill_data::{
     Dataset,
     partition::{self, Description, KnownParts, PartitionBook, Partitioner},
-    tables::Preprocessing,
 };
 use graphmill_loader::{order::proximity, sampler};
 use rayon::prelude::*;
@@ -228,10 +227,22 @@ pub fn known_parts(
     (checksum, directory): (String, Option<&Path>),
     slack: f64,
 ) -> Result<KnownParts> {
-    let record = directory.and_then(|dir| Preprocessing::read(dir).ok());
-    let extended = record.into_iter().flat_map(|record| record.appended).map(|of| of.checksum);
-    let checksums: Vec<String> = extended.chain([checksum]).collect();
+    let mut checksums = directory.map_or_else(Vec::new, extended);
+    checksums.push(checksum);
     Ok(KnownParts::open(like, types, &checksums, slack)?)
+}
+
+/// Checksums of the datasets that the one in `directory` extends by further rows of tables.
+#[cfg(feature = "tables")]
+fn extended(directory: &Path) -> Vec<String> {
+    let record = graphmill_data::tables::Preprocessing::read(directory);
+    record.map_or_else(|_| Vec::new(), |record| record.appended.into_iter().map(|of| of.checksum).collect())
+}
+
+/// No checksums: a build without tables does not read what a dataset extends.
+#[cfg(not(feature = "tables"))]
+fn extended(_: &Path) -> Vec<String> {
+    Vec::new()
 }
 
 /// Options of a method as a partition records them.

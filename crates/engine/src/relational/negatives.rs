@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::Path, sync::Arc};
 
-use graphmill_core::{End, NodeId, keyed::key, options::one_of};
+use graphmill_core::{End, NodeId, keyed::key, memory, options::one_of};
 use graphmill_loader::{
     BatchKey,
     link::{
@@ -169,22 +169,23 @@ impl<'a> RelationNegatives<'a> {
         (edges, times): (&[Triple], &[i64]),
         each: usize,
     ) -> Result<Vec<NodeId>> {
-        let mut out = vec![0; edges.len() * each];
+        let mut out: Vec<NodeId> = memory::demand_zeros(edges.len() * each);
         if each == 0 {
             return Ok(out);
         }
-        let mut order: Vec<usize> = (0..edges.len()).collect();
+        let mut order: Vec<usize> = memory::demand_collect(0..edges.len());
         let of_times = self.edges.times.as_ref().filter(|_| !times.is_empty());
         // the edges of one time are a relation
         let relation_of = |i: usize| of_times.map_or(edges[i][1], |of| of.number(times[i]));
         let group = |&i: &usize| (relation_of(i), self.buckets.of(node(edges[i], end)));
-        order.sort_by_key(group);
-        let groups: Vec<&[usize]> = order.chunk_by(|a, b| group(a) == group(b)).collect();
+        // edges of a group in their order, without the memory of a stable sort
+        order.sort_unstable_by_key(|i| (group(i), *i));
+        let groups: Vec<&[usize]> = memory::demand_collect(order.chunk_by(|a, b| group(a) == group(b)));
         let draw = |group: &&[usize]| -> Result<Vec<NodeId>> {
             let (edge, relation) = (edges[group[0]], relation_of(group[0]));
             let candidates = &self.buckets.part(self.candidates(edge[1], end), node(edge, end));
             let positives: Vec<(NodeId, NodeId)> =
-                group.iter().map(|&i| (edges[i][0], edges[i][2])).collect();
+                memory::demand_collect(group.iter().map(|&i| (edges[i][0], edges[i][2])));
             let of_relation = self.edges.learned.of_relation(relation);
             let existing = of_times.and_then(|of| of.existing.as_ref());
             let at_time = existing.map(|nodes| KnownAt { known: &of_relation, nodes, time: times[group[0]] });
@@ -194,7 +195,7 @@ impl<'a> RelationNegatives<'a> {
                 (None, None) => &of_relation,
             };
             let latest: Vec<i64> = match of_times {
-                Some(_) => group.iter().map(|&i| times[i]).collect(),
+                Some(_) => memory::demand_collect(group.iter().map(|&i| times[i])),
                 None => Vec::new(),
             };
             let bucket = self.buckets.of(node(edge, end)) as u64;
@@ -210,15 +211,16 @@ impl<'a> RelationNegatives<'a> {
                 latest: &latest,
                 key: key(parts),
             };
-            let mut drawn = vec![0; group.len() * each];
+            let mut drawn: Vec<NodeId> = memory::demand_zeros(group.len() * each);
             let fits = |(of, range, _): &&(End, Range<NodeId>, _)| *of == end && range == candidates;
             if let Some((.., sampler)) = self.samplers.iter().find(fits) {
                 sampler.draw(&request, &mut drawn)?;
             }
             Ok(drawn)
         };
-        let drawn: Vec<Vec<NodeId>> = groups.par_iter().map(draw).collect::<Result<_>>()?;
-        for (group, drawn) in groups.iter().zip(&drawn) {
+        let drawn = memory::demand_par_collect(groups.par_iter().map(draw));
+        for (group, drawn) in groups.iter().zip(drawn) {
+            let drawn = drawn?;
             for (&i, row) in group.iter().zip(drawn.chunks(each)) {
                 out[i * each..(i + 1) * each].copy_from_slice(row);
             }

@@ -28,7 +28,7 @@ mod sets;
 use std::path::Path;
 
 use columns::ColumnScratch;
-use graphmill_core::{Labels, NodeId, error::nearest};
+use graphmill_core::{Labels, NodeId, error::nearest, memory};
 use graphmill_data::{Dataset, npy};
 use graphmill_nn::{
     Backend, View, ViewMut,
@@ -74,12 +74,13 @@ impl SeedLabels {
         self.value.clear();
         match labels {
             Labels::Single { class, .. } => {
+                memory::demand(&mut self.class, nodes.len());
                 self.class
                     .par_extend(nodes.par_iter().with_min_len(MIN_TASK_LEN).map(|&v| class[v as usize]));
             }
             Labels::Multi { member, classes } => {
                 let classes = *classes;
-                self.member.resize(nodes.len() * classes, 0);
+                memory::demand_len(&mut self.member, nodes.len() * classes, 0);
                 let rows = self.member.par_chunks_exact_mut(classes.max(1)).with_min_len(MIN_TASK_LEN);
                 rows.zip(nodes).for_each(|(row, &v)| {
                     row.copy_from_slice(&member[v as usize * classes..(v as usize + 1) * classes]);
@@ -89,7 +90,7 @@ impl SeedLabels {
                 columns::gather(&mut self.columns, class, columns.len(), nodes);
             }
             Labels::Values { values, width } => {
-                self.value.resize(nodes.len() * width, 0.0);
+                memory::demand_len(&mut self.value, nodes.len() * width, 0.0);
                 let rows = self.value.par_chunks_exact_mut((*width).max(1)).with_min_len(MIN_TASK_LEN);
                 rows.zip(nodes).for_each(|(row, &v)| {
                     row.copy_from_slice(&values[v as usize * width..(v as usize + 1) * width]);
@@ -278,10 +279,11 @@ impl TargetLoss {
         }
         let SeedLabels { class, weight: all, .. } = of_rows;
         all.clear();
-        all.extend(class.iter().enumerate().map(|(r, &class)| {
+        let of_row = |(r, &class): (usize, &i32)| {
             let of_class = usize::try_from(class).ok().and_then(|c| self.class_weight.get(c)).copied();
             of_class.unwrap_or(0.0) * weight.get(r).copied().unwrap_or(1.0)
-        }));
+        };
+        memory::demand_extend(all, class.iter().enumerate().map(of_row));
         None
     }
 }

@@ -45,7 +45,7 @@ pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epoch
 pub(crate) use read_counts::{CountingRanks, ReadCounts, Restart};
 pub(crate) use selected::Selected;
 pub(crate) use step::Meter;
-pub use step::{Step, step_of_run};
+pub use step::{Step, sampling_bytes, step_of_run};
 
 #[cfg(test)]
 mod tests;

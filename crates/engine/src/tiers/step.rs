@@ -35,6 +35,12 @@ impl Step {
     }
 }
 
+/// Device memory of a thread that samples: a number for each of `nodes` nodes, and a batch of
+/// `batch` bytes.
+pub fn sampling_bytes(nodes: usize, batch: u64) -> u64 {
+    4 * nodes as u64 + batch
+}
+
 /// Device memory of a training step of a run that has not begun, as its simulated devices reserve
 /// it: of steps that reuse rows by the plan `reuse`, and of a rank's shares of the batches, if
 /// `own` has the owners of the nodes. Costs a few steps.

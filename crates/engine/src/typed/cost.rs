@@ -20,7 +20,7 @@ use super::{
     task::TypedTask,
     tiers::{self, rows},
 };
-use crate::{Error, Result, TrainConfig, hotness::Options};
+use crate::{Error, Result, TrainConfig, hotness::Options, tiers::sampling_bytes};
 
 /// Numbers of warm-up batches and of timed batches.
 const BATCHES: [u64; 2] = [2, 4];
@@ -68,6 +68,11 @@ pub struct TypedCosts {
     pub sampling: f64,
     /// Bytes of a training step.
     pub step: f64,
+    /// Bytes of the rows of the next batch on a device that extracts it while it trains, as a run
+    /// reserves them.
+    pub next_rows: f64,
+    /// Bytes of a thread that samples on a simulated device, as a run reserves them.
+    pub sample_thread: f64,
     /// Bytes of the parameters and learned rows.
     pub parameters: f64,
     /// Means by node type.
@@ -90,7 +95,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let sampler = build::sampler(config, &task)?;
     let tables = task.host_tables();
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
-    let step = step::bytes(&of_nodes, None, &borrowed(&tables))?.all as f64;
+    let step = step::bytes(&of_nodes, None, &borrowed(&tables))?;
     freed_memory::return_to_system();
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
@@ -149,7 +154,9 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         tables: of_types().map(|of| (of.count, of.bytes)).collect(),
         largest,
         sampling,
-        step,
+        step: step.all as f64,
+        next_rows: step.rows as f64,
+        sample_thread: sampling_bytes(schema.num_nodes(), step.blocks) as f64,
         parameters: 4.0 * learner.model.num_params() as f64,
         types,
         hit_rates: hit_rates(config, data, ratios)?,

@@ -23,6 +23,7 @@ use crate::{
         self, FactoredOptions, SingleTrainer, TimeSharingOptions, Toggle, TypedOrder, Worker,
         scheduler::WorkerRole, simulated,
     },
+    tiers::sampling_bytes,
 };
 
 /// Role of a worker that extracts and trains.
@@ -182,12 +183,12 @@ fn reserve(
     overlaps: bool,
     step: StepBytes,
 ) -> Result<Vec<MemoryReservation>> {
-    let nodes = task.graph.schema().num_nodes() as u64;
+    let nodes = task.graph.schema().num_nodes();
     let last = devices.len() - 1;
     let mut held = Vec::new();
     for (i, device) in devices.iter().enumerate() {
         if i < last || last == 0 {
-            let each = 4 * nodes + step.blocks;
+            let each = sampling_bytes(nodes, step.blocks);
             held.push(device.hold("the topology", step.topology)?);
             held.push(device.hold("sampling", each * device.pool.current_num_threads() as u64)?);
         }

@@ -30,6 +30,24 @@ fn overlapping_devices_extract_beside_their_training() {
 }
 
 #[test]
+fn shared_cores_hold_what_each_sampling_thread_of_a_run_reserves() {
+    let bytes = Sizes { sample_thread: Some(2e8), ..profile().bytes };
+    let overlapping = |memory: u64| {
+        let mut hardware = v100();
+        hardware.devices =
+            Devices { count: 2, memory, speed: Some(1.0), sync: 0.0, shared: true, ..hardware.devices };
+        hardware.host.cores = 8;
+        let report = plan_run(hardware, Profile { bytes, ..profile() }, &request(&[("overlap", "on")]));
+        of(&report.unwrap(), "time-sharing").clone()
+    };
+    // four threads, and the rows of the next batch beside those of the step
+    let reason = overlapping(10_960_000_000).reason.unwrap();
+    let parts = "a training step 3.6 GB, sampling 0.8 GB, the rows of the next 0.2 GB";
+    assert!(reason.contains(parts), "{reason}");
+    assert!(overlapping(10_980_000_000).fits);
+}
+
+#[test]
 fn a_given_cache_ratio_is_that_of_the_devices() {
     let report = planned(&[("cache_ratio", "0.05")], profile());
     for name in ["sequential", "time-sharing", "factored"] {

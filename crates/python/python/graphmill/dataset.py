@@ -419,8 +419,8 @@ class Dataset(Stores):
             if weight.shape != (len(dst),):
                 raise ValueError(f"edge_weight: expected shape ({len(dst)},), not {weight.shape}")
         parts = [
-            np.zeros(0, np.int64) if part is None else input_nodes_of(part, num_nodes)[0]
-            for part in masks.values()
+            np.zeros(0, np.int64) if part is None else input_nodes_of(part, num_nodes, name)[0]
+            for name, part in masks.items()
         ]
         rule = None if split is None else (split, split_seed)
         return cls._of(

@@ -10,7 +10,7 @@ from . import _graphmill
 from ._frameworks import find, is_pyg, options_of
 from .dataset import Dataset
 from .hetero import HeteroGraph, is_typed, open_hetero, per_edge_type
-from .loader import Loader, input_nodes_of
+from .loader import Loader, check_ids, input_nodes_of
 from .typed import EdgeType, TypedDataset
 
 
@@ -204,7 +204,8 @@ class DataLoader(Loader):
                 raise TypeError('nids: expected a dict by node type on a graph of several types, for example {"paper": ids}')
             self.nids: Any = nids
         else:
-            self.nids = self.dataset.train if nids is None else input_nodes_of(nids, self.dataset.num_nodes)[0]
+            self.nids = self.dataset.train if nids is None else input_nodes_of(nids, self.dataset.num_nodes, "nids")[0]
+            check_ids(self.nids, self.dataset.num_nodes, "nids")
         self._open()
 
     def _sampling(self) -> dict[str, Any]:
@@ -230,8 +231,10 @@ class DataLoader(Loader):
             if not nids:
                 raise ValueError('nids: no node type has labels; pass a dict by node type, for example {"paper": ids}')
         for kind, ids in nids.items():
-            t = graph.number(kind)
-            inputs.append((t, input_nodes_of(ids, graph.types[t][1])[0]))
+            t, name = graph.number(kind), f"nids['{kind}']"
+            nodes = input_nodes_of(ids, graph.types[t][1], name)[0]
+            check_ids(nodes, graph.types[t][1], name)
+            inputs.append((t, nodes))
         if how.sampler == "hgt":
             fanouts = [[int(k) for k in how.fanouts[::-1]]] * len(graph.types)
         else:

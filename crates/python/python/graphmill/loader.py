@@ -31,24 +31,27 @@ IGNORED = (
 TIERS = ("cache", "cache_ratio", "host_budget", "devices", "host_cache", "placement")
 
 
-def input_nodes_of(nodes: Any, num_nodes: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Ids of the input nodes, and their ``input_id``: ids for a mask, ``None`` for positions."""
+def input_nodes_of(nodes: Any, num_nodes: int, name: str = "input_nodes") -> tuple[np.ndarray, np.ndarray | None]:
+    """Ids of the input nodes, and their ``input_id``: ids for a mask, ``None`` for positions.
+
+    Errors name the argument ``name``.
+    """
     if nodes is None:
         return np.arange(num_nodes, dtype=np.int64), None
     if isinstance(nodes, tuple) and nodes and isinstance(nodes[0], str):
-        raise TypeError("input_nodes: expected ids or a mask; a node type needs a graph of several node types")
-    array = array_of(nodes, "input_nodes")
+        raise TypeError(f"{name}: expected ids or a mask; a node type needs a graph of several node types")
+    array = array_of(nodes, name)
     if array.ndim != 1:
-        raise ValueError(f"input_nodes: expected one dimension, not shape {array.shape}")
+        raise ValueError(f"{name}: expected one dimension, not shape {array.shape}")
     if array.dtype == bool:
         if len(array) != num_nodes:
-            raise ValueError(f"input_nodes: the mask has {len(array)} entries for {num_nodes} nodes")
+            raise ValueError(f"{name}: the mask has {len(array)} entries for {num_nodes} nodes")
         ids = np.flatnonzero(array)
         return ids, ids
     if array.size == 0:
         return np.zeros(0, np.int64), None
     if array.dtype.kind not in "iu":
-        raise TypeError(f"input_nodes: expected integers or a mask, not {array.dtype}")
+        raise TypeError(f"{name}: expected integers or a mask, not {array.dtype}")
     if array.dtype not in (np.int64, np.int32, np.uint32, np.uint64):
         array = array.astype(np.int64)
     return array, None

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _graphmill
 from .data import Output, open_graph
-from .loader import Loader, hops_of, input_nodes_of
+from .loader import Loader, check_ids, hops_of, input_nodes_of
 
 
 class ShaDowKHopSampler(Loader):
@@ -54,7 +54,8 @@ class ShaDowKHopSampler(Loader):
         # labels are gathered for the seeds only
         graph.tables = [(name, "seeds" if name == "y" and whose == "nodes" else whose, rows) for name, whose, rows in graph.tables]
         self._output = Output(graph, *self._how)
-        self._nodes = input_nodes_of(self.node_idx, graph.num_nodes)[0]
+        self._nodes = input_nodes_of(self.node_idx, graph.num_nodes, "node_idx")[0]
+        check_ids(self._nodes, graph.num_nodes, "node_idx")
         self._tier_graph(graph, self.data, self._nodes, fanout=hops_of([self.num_neighbors] * self.depth))
         self._reseed()
 

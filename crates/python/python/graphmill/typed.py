@@ -183,7 +183,7 @@ class TypedDataset(Stores):
             parts = []
             for part in ("train", "valid", "test"):
                 value = columns.pop(part, None)
-                parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, rows)[0])
+                parts.append(np.zeros(0, np.int64) if value is None else input_nodes_of(value, rows, f"{part} of task '{task}'")[0])
             classes, names = columns.pop("num_classes", None), list(columns.pop("names", None) or [])
             metric = columns.pop("metric", None)
             _refuse(columns, f"task '{task}'")

@@ -102,6 +102,7 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
+    graphmill_core::signals::end_on_closed_pipe();
     let arguments = Arguments::parse();
     rayon::ThreadPoolBuilder::new().num_threads(arguments.threads).build_global()?;
     let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();

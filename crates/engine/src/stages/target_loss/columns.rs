@@ -1,7 +1,7 @@
 //! Loss of several columns of classes: the sum over the columns of the loss of each on its own
 //! logits. A row without a class in a column has no part in the loss of that column.
 
-use graphmill_core::{ClassColumn, Labels, NodeId};
+use graphmill_core::{ClassColumn, Labels, NodeId, memory};
 use graphmill_nn::{Backend, Matrix, View, ViewMut};
 use rayon::prelude::*;
 
@@ -61,6 +61,7 @@ pub(super) fn gather(scratch: &mut Vec<ColumnScratch>, class: &[i32], count: usi
     for (k, of) in scratch.iter_mut().enumerate() {
         let class_of = |&v: &NodeId| class[v as usize * count + k];
         of.labels.class.clear();
+        memory::demand(&mut of.labels.class, nodes.len());
         of.labels.class.par_extend(nodes.par_iter().with_min_len(MIN_TASK_LEN).map(class_of));
     }
 }

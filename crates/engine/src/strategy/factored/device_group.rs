@@ -19,7 +19,7 @@ use crate::{
     reuse::ReusePlan,
     stage::Loader,
     strategy::interface::StrategyContext,
-    tiers::{DeviceCaches, Step},
+    tiers::{DeviceCaches, Step, sampling_bytes},
 };
 
 /// Division of work among devices.
@@ -117,8 +117,7 @@ impl DeviceGroup {
             (_, given) => given,
         };
         setup.place(loader, samplers, trainer.as_mut())?;
-        // every thread has a workspace, with a number for each node, and a batch
-        let each = 4 * context.data.num_nodes() as u64 + batch_bytes;
+        let each = sampling_bytes(context.data.num_nodes(), batch_bytes);
         setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
         let dedicated = if design == Design::Factored { count - samplers } else { count };
         if dedicated == 0 && switching == Toggle::Off {

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use graphmill_core::{End, NodeId};
+use graphmill_core::{End, NodeId, memory};
 use graphmill_loader::{
     BatchKey,
     link::{Corrupt, Exclude, ExcludedEdges},
@@ -64,9 +64,9 @@ impl<'a> LinkSeeds<'a> {
         for &edge in positives {
             let held = self.of.held[edge[1] as usize];
             let (u, v) = local(&self.of.edges, edge);
-            lists[held.forward].push((u, v));
+            memory::demand_push(&mut lists[held.forward], (u, v));
             if let Some(reverse) = held.reverse.filter(|_| self.exclude == Exclude::WithReverses) {
-                lists[reverse].push((v, u));
+                memory::demand_push(&mut lists[reverse], (v, u));
             }
         }
         let excluded = |list: Vec<Edge>| {
@@ -90,6 +90,8 @@ impl TimedEnds {
     /// Number of `row` at `time`.
     fn number(&mut self, row: NodeId, time: i64) -> NodeId {
         let Self { ends, numbers } = self;
+        memory::demand_in_map(numbers, 1);
+        memory::demand(ends, 1);
         *numbers.entry((row, time)).or_insert_with(|| {
             ends.push((row, time));
             (ends.len() - 1) as NodeId
@@ -107,14 +109,15 @@ impl TimedEnds {
 
 impl SeedSource for LinkSeeds<'_> {
     /// Ends of the training edges with these numbers and of their negatives.
-    fn fill(&self, key: BatchKey, part: &[NodeId], mut memory: TypedSeeds) -> Result<TypedSeeds> {
+    fn fill(&self, key: BatchKey, part: &[NodeId], mut recycled: TypedSeeds) -> Result<TypedSeeds> {
         let edges = &self.of.edges;
-        let mut links = memory.links.take().unwrap_or_default();
+        let mut links = recycled.links.take().unwrap_or_default();
         links.clear();
-        let positives: Vec<Triple> = part.iter().map(|&number| edges.parts[0][number as usize]).collect();
+        let positives: Vec<Triple> =
+            memory::demand_collect(part.iter().map(|&number| edges.parts[0][number as usize]));
         let of_rows = edges.times.as_ref().map(|times| &times.of_parts[0]);
         let times: Vec<i64> = match of_rows {
-            Some(times) => part.iter().map(|&number| times[number as usize]).collect(),
+            Some(times) => memory::demand_collect(part.iter().map(|&number| times[number as usize])),
             None => Vec::new(),
         };
         let [by_source, by_destination] = self.each;
@@ -144,28 +147,31 @@ impl SeedSource for LinkSeeds<'_> {
         }
         if edges.relations.len() > 1 {
             let each = by_source + by_destination;
+            memory::demand(&mut links.relation, positives.len() * (1 + each));
             links.relation.extend(positives.iter().map(|edge| edge[1]));
             links.relation.extend(positives.iter().flat_map(|edge| std::iter::repeat_n(edge[1], each)));
         }
         // those of one type after those of another
         let mut lists: Vec<Vec<NodeId>> = vec![Vec::new(); self.of.inputs.graph.schema().num_types()];
         let mut at_times: Vec<Vec<i64>> = vec![Vec::new(); lists.len()];
-        let mut placed = Vec::with_capacity(rows.len());
+        let mut placed = Vec::new();
+        memory::demand(&mut placed, rows.len());
         for &row in &rows {
             let (row, time) = ends.of(row);
             let (t, v) = edges.node(row);
             placed.push((t, lists[t].len()));
-            lists[t].push(v);
-            at_times[t].extend(time);
+            memory::demand_push(&mut lists[t], v);
+            memory::demand_extend(&mut at_times[t], time);
         }
         let mut starts = vec![0; lists.len()];
         for t in 1..lists.len() {
             starts[t] = starts[t - 1] + lists[t - 1].len();
         }
-        let to: Vec<NodeId> = placed.into_iter().map(|(t, i)| (starts[t] + i) as NodeId).collect();
+        let to: Vec<NodeId> =
+            memory::demand_collect(placed.iter().map(|&(t, i)| (starts[t] + i) as NodeId));
         links.renumber(&to);
         let lists: Vec<&[NodeId]> = lists.iter().map(Vec::as_slice).collect();
-        let mut seeds = memory.refill(key.batch, &lists);
+        let mut seeds = recycled.refill(key.batch, &lists);
         if of_rows.is_some() {
             seeds.times = at_times;
         }

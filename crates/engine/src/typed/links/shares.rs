@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, memory};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{BatchKey, typed::TypedSeeds};
 
@@ -20,22 +20,23 @@ pub(super) struct RankSeeds<'a> {
 }
 
 impl SeedSource for RankSeeds<'_> {
-    fn fill(&self, key: BatchKey, part: &[NodeId], memory: TypedSeeds) -> Result<TypedSeeds> {
-        let mut seeds = self.whole.fill(key, part, memory)?;
+    fn fill(&self, key: BatchKey, part: &[NodeId], recycled: TypedSeeds) -> Result<TypedSeeds> {
+        let mut seeds = self.whole.fill(key, part, recycled)?;
         let Some(links) = seeds.links.as_deref_mut() else { return Ok(seeds) };
         // pairs number the seeds of one type after those of another
         let nodes = || {
             let types = seeds.nodes.iter().enumerate();
             types.flat_map(|(t, nodes)| nodes.iter().map(move |&v| (t, v)))
         };
-        let own: Vec<bool> = nodes().map(|(t, v)| self.owners[t].is_own(v)).collect();
-        let mut kept: Vec<NodeId> = (0..own.len() as NodeId).collect();
+        let own: Vec<bool> = memory::demand_collect(nodes().map(|(t, v)| self.owners[t].is_own(v)));
+        let mut kept: Vec<NodeId> = memory::demand_collect(0..own.len() as NodeId);
         links.retain(&mut kept, |_, source| own[source as usize]);
         // those that are left keep their order
-        let mut places = vec![NodeId::MAX; own.len()];
+        let mut places = Vec::new();
+        memory::demand_len(&mut places, own.len(), NodeId::MAX);
         kept.iter().for_each(|&seed| places[seed as usize] = 0);
         (0..).zip(places.iter_mut().filter(|place| **place == 0)).for_each(|(to, place)| *place = to);
-        let to: Vec<NodeId> = kept.iter().map(|&seed| places[seed as usize]).collect();
+        let to: Vec<NodeId> = memory::demand_collect(kept.iter().map(|&seed| places[seed as usize]));
         links.renumber(&to);
         let mut next = places.iter().map(|&place| place != NodeId::MAX);
         seeds.nodes.iter_mut().for_each(|nodes| nodes.retain(|_| next.next().unwrap_or_default()));

@@ -11,16 +11,18 @@
 //! # Ok::<(), graphmill_engine::Error>(())
 //! ```
 //!
-//! Modules, each after those that it builds on:
+//! Modules, the basic ones first:
 //!
 //! | module | contents |
 //! | --- | --- |
 //! | [`error`], [`machine`], `accelerator` | the error type; cores, devices and their memory; NVIDIA devices |
+//! | [`doctor`] | examination of the machine: what runs can use |
 //! | [`config`], [`build`], [`memory`] | options, the components that they name, and memory estimates |
-//! | [`label_inputs`] | labels of training nodes as columns of input rows |
+//! | `cache_kind`, `bottom` | the two kinds of cache that a name means; stored aggregates in the last hop |
+//! | [`label_inputs`], `edge_rows` | labels of training nodes as columns of input rows; edges as rows of a task |
 //! | [`record`], [`checkpoint`] | files of a run |
 //! | `verification` | checksums of features: when they are checked, and what of them was |
-//! | [`inference`] | scores from all neighbours, layer by layer |
+//! | [`inference`], [`propagation`] | scores from all neighbours, layer by layer; labels and errors that spread over edges |
 //! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
 //! | [`hotness`], [`node_order`], [`tiers`] | frequently read feature rows, orders of nodes, and the memory tiers that hold rows |
@@ -28,12 +30,13 @@
 //! | [`strategy`] | assignment of stages to workers and devices, and their lookahead |
 //! | [`options`] | options by name: reading, writing, checks, and refusal of unused ones |
 //! | [`run`], [`trainer`] | a run from its first epoch to its summary |
-//! | `batchwise`, `relational` | what [`typed`] and [`embedding`] share: the loop of a run of one batch after the other; links by relation |
+//! | `batchwise`, `relational` | what [`typed`], [`events`] and [`embedding`] share: the loop of a run of one batch after the other; links by relation |
 //! | [`typed`] | training on several node and edge types |
 //! | [`embedding`] | training of tables of embeddings |
 //! | [`events`] | training on streams of events |
 //! | [`AnyDataset`], [`sweep`] | training on datasets of any kind; many runs, of which the better ones go on |
 //! | [`saved`], `any_run` | commands on saved runs, and on those of any kind |
+//! | [`trained`] | training in one call, and the trained model in memory |
 //! | [`partition`], [`mod@bench`] | commands on partitions and machines |
 
 mod accelerator;

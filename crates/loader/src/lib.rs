@@ -49,6 +49,9 @@
 //! - [`time`]: minibatches without edges and nodes newer than their seeds.
 //! - [`link`]: negatives of links, and batches that leave out the edges they predict.
 //! - [`feature`]: feature tiers (host memory, files, caches), from node ids to feature rows.
+//! - [`compact`]: numbers of a batch's nodes from 0; [`weights`]: weights of the symmetric
+//!   normalisation.
+//! - `testing` (a feature): conformance tests of samplers and cache policies.
 //!
 //! The crate works with any training framework: it has no gradients, and no threads beyond data
 //! parallelism within one call. Every random draw is a function of (seed, epoch, batch, hop, node),

@@ -28,6 +28,7 @@
 //!   [`temporal`]: node memory of streams of events.
 //! - [`optim`], [`schedule`]: optimisers and learning rates; [`metric`]: scores.
 //! - [`cost`]: the choice between aggregating first and multiplying first.
+//! - `testing` (a feature): conformance tests of layers.
 
 pub mod backend;
 pub mod cost;

@@ -4,7 +4,6 @@
 //! fanouts, and allocates memory and launches threads for these. It waits once, at the end, for the
 //! sizes and the input nodes. If a fanout gives no bound on the edges, or too large a bound, the
 //! host also waits for the hop's count.
-//! edges there may be, or too many, the host waits for the hop's count, too.
 
 #![allow(unsafe_code, reason = "device memory and kernels")]
 

@@ -277,6 +277,55 @@ fn damaged_checkpoints_are_named_and_left_alone() {
 }
 
 #[test]
+fn a_damaged_newest_checkpoint_resumes_from_the_one_before_it_to_the_same_bits() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let options =
+        "train data --hidden 16 --fanout 5,5 --batch-size 8 --epochs 8 --dropout 0.3 --checkpoint-batches 5";
+    sandbox.ok(&format!("{options} --out whole"));
+    assert!(!sandbox.path("whole/checkpoint.old").exists(), "a finished run keeps one checkpoint");
+    let mut command = sandbox.command(&format!("{options} --out run"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    interrupt(&sandbox, &child, 0, libc::SIGINT);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(sandbox.path("run/checkpoint.old/state.json").exists());
+    let flip = |bytes: &mut Vec<u8>| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+    };
+    let damages: [(&str, fn(&mut Vec<u8>)); 3] = [
+        ("model.safetensors", flip),
+        ("state.json", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("optimizer.safetensors", Vec::clear),
+    ];
+    let damaged = |name: &str, damage: fn(&mut Vec<u8>)| {
+        let mut bytes = sandbox.read(name);
+        damage(&mut bytes);
+        sandbox.write(name, &bytes);
+    };
+    for (file, damage) in damages {
+        let run = format!("damaged-{file}");
+        copy_dir(&sandbox.path("run"), &sandbox.path(&run));
+        let name = format!("{run}/checkpoint/{file}");
+        damaged(&name, damage);
+        let outcome = sandbox.run(&format!("train --resume --out {run}")).succeeded();
+        for part in ["warning: the newest checkpoint is damaged", &name] {
+            assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+        }
+        sandbox.results("whole").assert_same(&sandbox.results(&run), file);
+    }
+    let both = ["run/checkpoint/model.safetensors", "run/checkpoint.old/model.safetensors"];
+    both.iter().for_each(|name| damaged(name, flip));
+    let left = both.map(|name| sandbox.read(name));
+    let outcome = sandbox.run("train --resume --out run");
+    assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+    for part in both.iter().chain(&["train again"]) {
+        assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+    }
+    assert!(left == both.map(|name| sandbox.read(name)), "the damaged files are unchanged");
+}
+
+#[test]
 fn runs_work_from_any_working_directory() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");

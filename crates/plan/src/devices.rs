@@ -385,8 +385,8 @@ impl Costs<'_> {
         [("the topology", bytes.topology), ("a training step", bytes.train), ("sampling", self.sampling())]
     }
 
-    /// Memory of sampling on a device, as a run reserves it: of each of its threads if it has a part
-    /// of the host's cores.
+    /// Memory of sampling on a device, as a run reserves it: that of each of its threads if it has
+    /// a part of the host's cores.
     fn sampling(&self) -> f64 {
         let (bytes, Hardware { devices, host, .. }) = (&self.profile.bytes, self.hardware);
         match bytes.sample_thread {

@@ -17,7 +17,8 @@
 //! One set of features serves all steps, and one compiler ([`compile`]), so that crates are
 //! compiled once. Cargo leaves out what development dependencies enable unless a target asks for
 //! them, as examples do: steps that build no tests therefore name `--examples`. If MPI or Python is
-//! not installed, its tests are skipped. `--soak` also checks each crate alone, without its features.
+//! not installed, its tests are skipped. `--soak` also checks each crate alone, without its
+//! features.
 
 mod background;
 mod groups;

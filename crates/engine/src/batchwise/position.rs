@@ -80,6 +80,8 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         let path = run.map_or_else(|| "the run of rank 0".into(), |run| run.path().to_path_buf());
         saved.state.run.check(&self.state.run, &path)?;
         saved.state.run.note_of_processor(&self.state.run).iter().for_each(|note| observer.note(note));
+        let warning = saved.warning();
+        warning.iter().for_each(|warning| observer.note(warning));
         if saved.state.run.partition != self.state.run.partition {
             let message = "it was trained on another partition of the dataset, or on the whole of it; resume \
                            it with the same partition, or train again";
@@ -104,6 +106,9 @@ impl<'a, L: BatchLearner> Position<'a, L> {
         self.schedule.set_state(self.state.run.schedule);
         self.early.state = self.state.run.patience;
         self.records = run.map_or(Ok(Vec::new()), |run| run.truncate_epochs(self.state.run.epoch))?;
+        if let (Some(_), Some(run)) = (warning, run) {
+            checkpoint::reinstate(&run.checkpoint())?;
+        }
         Ok(true)
     }
 

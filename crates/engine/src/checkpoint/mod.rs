@@ -11,15 +11,24 @@
 //!
 //! # Why a checkpoint can be loaded at any moment
 //!
-//! A save writes `checkpoint.tmp/` and syncs it, renames it to `checkpoint.old/`, exchanges that
-//! with `checkpoint/` in one step, and removes `checkpoint.old/`. Where paths cannot be exchanged,
-//! it renames `checkpoint/` to `checkpoint.old/` and `checkpoint.tmp/` to `checkpoint/`
-//! ([`atomic::exchange`]). A load reads `checkpoint/`, or `checkpoint.old/` if `checkpoint/` does
-//! not exist.
+//! A save writes `checkpoint.tmp/` and syncs it, removes `checkpoint.old/`, renames the new
+//! directory to `checkpoint.old/`, and exchanges that with `checkpoint/` in one step. Where paths
+//! cannot be exchanged, it renames `checkpoint/` to `checkpoint.old/` and `checkpoint.tmp/` to
+//! `checkpoint/` ([`atomic::swap`]). A load reads `checkpoint/`, or `checkpoint.old/` if
+//! `checkpoint/` does not exist or is damaged.
 //!
 //! Only complete directories get either name, and `checkpoint.old/` is removed only while
 //! `checkpoint/` exists. Therefore, from the first completed save on, one of the two is complete
 //! after every step; of two complete ones, `checkpoint/` is the right one.
+//!
+//! # Damage
+//!
+//! The checkpoint before the newest stays as `checkpoint.old/` until the run ends. If a file of
+//! `checkpoint/` does not verify, a resumed run continues from `checkpoint.old/` with a warning. It
+//! repeats the batches since then, and ends with the bits of an undisturbed run. Before its first
+//! save, it replaces the damaged checkpoint by the other one, which that save would remove
+//! otherwise. The directory takes twice the space of a checkpoint, and a save three times;
+//! on a full disk a save removes `checkpoint.old/` first.
 //!
 //! # Links and foreign files
 //!
@@ -31,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod assign;
+mod directory;
 pub mod tensors;
 
 use std::{
@@ -41,23 +51,17 @@ use std::{
 
 use graphmill_data::atomic::{self, Disk, Real};
 use graphmill_nn::{Model, optim::Optimizer};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result};
 pub(crate) use assign::{GrownRows, assign, assign_grown};
+use directory::{BEST, FILES, HISTORY, MODEL, OPTIMIZER, STATE, VERSION_FIELD, complete, newest};
+pub(crate) use directory::{forget_previous, reinstate, tidy};
 use tensors::{Bytes, Tensor, TensorRef, damaged, decode, encode, for_each_chunk, unreadable};
-
-const MODEL: &str = "model.safetensors";
-const BEST: &str = "best.safetensors";
-const OPTIMIZER: &str = "optimizer.safetensors";
-const HISTORY: &str = "history.safetensors";
-const STATE: &str = "state.json";
-/// Files that a save writes.
-const FILES: [&str; 5] = [MODEL, BEST, OPTIMIZER, HISTORY, STATE];
-
-/// Maximum length of a chain of symbolic links, as on Linux.
-const MAX_LINKS: usize = 40;
 
 /// Version of the layout. Version 1 stored the best model beside the checkpoint instead of in it.
 const VERSION: u32 = 2;
@@ -97,6 +101,8 @@ pub struct Checkpoint<S> {
     pub history: Vec<Tensor>,
     /// Other state of the run.
     pub state: S,
+    /// Damage of a newer checkpoint, because of which this one was read.
+    pub damage: Option<String>,
     /// Directory that the checkpoint was read from.
     dir: PathBuf,
 }
@@ -159,27 +165,21 @@ pub fn save_tensors<S: Serialize>(
 ) -> Result<()> {
     check_finite(&dir.join(MODEL), model)?;
     let contents = Contents { model, best, optimizer, optimizer_steps, history, state };
-    let written = write(&mut Real, dir, &contents);
+    let mut written = write(&mut Real, dir, &contents);
+    // frees the space of a full disk; if this fails, too, the first error is still reported
+    if written.as_ref().is_err_and(directory::is_full) && directory::make_space(dir) {
+        written = write(&mut Real, dir, &contents);
+    }
     if written.is_err() {
-        // frees the space of a full disk; if this fails, too, the first error is still reported
-        let _ = atomic::remove_all(&mut Real, &atomic::suffixed(&target(dir), ".tmp"));
+        let _ = directory::remove_unfinished(dir);
     }
     written
 }
 
 /// Writes and replaces a checkpoint, step by step.
 fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>) -> Result<()> {
-    let dir = &*target(dir);
-    let (fresh, old) = (atomic::suffixed(dir, ".tmp"), atomic::suffixed(dir, ".old"));
-
-    // directories that a crash may have left behind
-    if atomic::is_there(dir)? {
-        retire(disk, &old, dir)?;
-    } else if old.is_dir() {
-        disk.rename(&old, dir).map_err(|e| Error::io(&old, "rename", e))?;
-    }
-    atomic::remove_all(disk, &fresh)?;
-
+    let dir = &*directory::target(dir);
+    let fresh = directory::prepare(disk, dir)?;
     disk.create_dir(&fresh).map_err(|e| Error::io(&fresh, "create", e))?;
     let mut files = BTreeMap::new();
     let parts = [
@@ -212,76 +212,7 @@ fn write<S: Serialize>(disk: &mut impl Disk, dir: &Path, contents: &Contents<S>)
     let text = text.replacen(NO_CHECKSUM, &checksum(text.as_bytes()), 1);
     disk.write(&path, |file| file.write_all(text.as_bytes())).map_err(|e| Error::io(&path, "write", e))?;
     atomic::sync_dir(disk, &fresh)?;
-    atomic::swap(disk, &fresh, dir, &old)?;
-    retire(disk, &old, dir)
-}
-
-/// Removes the checkpoint `old`, which `dir` has replaced. Moves files that no save wrote to `dir`.
-fn retire(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
-    if !fs::symlink_metadata(old).is_ok_and(|found| found.is_dir()) {
-        return Ok(atomic::remove_all(disk, old)?);
-    }
-    let mut moved = false;
-    for entry in fs::read_dir(old).map_err(|e| Error::io(old, "read", e))? {
-        let entry = entry.map_err(|e| Error::io(old, "read", e))?;
-        let (name, from) = (entry.file_name(), entry.path());
-        if FILES.iter().any(|file| name == *file) {
-            atomic::remove_all(disk, &from)?;
-        } else if !atomic::is_there(&dir.join(&name))? {
-            disk.rename(&from, &dir.join(&name))
-                .map_err(|e| Error::io(&from, "move to the checkpoint", e))?;
-            moved = true;
-        }
-    }
-    if moved {
-        atomic::sync_dir(disk, dir)?;
-    }
-    disk.remove_dir(old).map_err(|e| Error::io(old, "remove", e))
-}
-
-/// Removes what a process that was killed behind its last save left beside the complete checkpoint
-/// `dir`. Only the process that may write the checkpoint calls this.
-///
-/// # Errors
-/// It cannot be removed.
-pub(crate) fn tidy(dir: &Path) -> Result<()> {
-    let dir = &*target(dir);
-    if !dir.is_dir() {
-        return Ok(());
-    }
-    let [fresh, old] = [".tmp", ".old"].map(|suffix| atomic::suffixed(dir, suffix));
-    atomic::remove_all(&mut Real, &fresh)?;
-    if atomic::is_there(&old)? { retire(&mut Real, &old, dir) } else { Ok(()) }
-}
-
-/// Target of the symbolic link `dir`, which may not exist; `dir` itself if it is not a link.
-fn target(dir: &Path) -> PathBuf {
-    let mut target = dir.to_path_buf();
-    for _ in 0..MAX_LINKS {
-        let Ok(next) = fs::read_link(&target) else { break };
-        target = target.parent().map(|parent| parent.join(&next)).unwrap_or(next);
-    }
-    target
-}
-
-/// The directory that holds the complete checkpoint of `dir` (see the [module](self)); `None` if
-/// nothing was saved.
-///
-/// # Errors
-/// `dir` is a symbolic link whose target holds no checkpoint.
-fn complete(dir: &Path) -> Result<Option<PathBuf>> {
-    let target = target(dir);
-    let old = atomic::suffixed(&target, ".old");
-    let found = [&target, &old].into_iter().find(|dir| dir.is_dir()).cloned();
-    if found.is_none() && target != dir {
-        let message = format!(
-            "it is a symbolic link to {}, which holds no checkpoint; mount the disk that holds it, or remove \
-             the link to start from the beginning",
-            target.display()
-        );
-        return Err(Error::run(dir, message));
-    }
-    Ok(found)
+    directory::replace(disk, &fresh, dir)
 }
 
 /// Path of the parameters of the checkpoint directory `dir`; `None` if nothing was saved.
@@ -292,21 +223,24 @@ pub fn model_file(dir: &Path) -> Result<Option<PathBuf>> {
     Ok(complete(dir)?.map(|dir| dir.join(MODEL)))
 }
 
-/// Reads the files of the checkpoint directory `dir`, to send them to another rank; `None` if
-/// nothing was saved.
+/// Reads the files of the newest checkpoint in the checkpoint directory `dir` that is not damaged,
+/// to send them to another rank; `None` if nothing was saved. Also returns the damage of a newer
+/// one.
 ///
 /// # Errors
-/// A file cannot be read.
-pub fn files(dir: &Path) -> Result<Option<Files>> {
-    let Some(dir) = complete(dir)? else { return Ok(None) };
-    let mut files = Vec::new();
-    for name in FILES {
-        let path = dir.join(name);
-        if name != HISTORY || path.is_file() {
-            files.push((name.to_string(), read(&path)?));
+/// As [`Checkpoint::load`].
+pub fn files(dir: &Path) -> Result<Option<(Files, Option<String>)>> {
+    newest(dir, |found| {
+        let mut files = Files::new();
+        for name in FILES {
+            let path = found.join(name);
+            if name != HISTORY || path.is_file() {
+                files.push((name.to_string(), read(&path)?));
+            }
         }
-    }
-    Ok(Some(files))
+        Checkpoint::<IgnoredAny>::of_files(found, &files)?;
+        Ok(files)
+    })
 }
 
 /// Reads the state of the checkpoint directory `dir` without its tensors; `None` if nothing was
@@ -315,9 +249,11 @@ pub fn files(dir: &Path) -> Result<Option<Files>> {
 /// # Errors
 /// As [`Checkpoint::load`].
 pub fn state<S: DeserializeOwned>(dir: &Path) -> Result<Option<S>> {
-    let Some(dir) = complete(dir)? else { return Ok(None) };
-    let path = dir.join(STATE);
-    Ok(Some(envelope(&path, read(&path)?)?.state))
+    let found = newest(dir, |found| {
+        let path = found.join(STATE);
+        Ok(envelope(&path, read(&path)?)?.state)
+    })?;
+    Ok(found.map(|(state, _)| state))
 }
 
 /// Parses the `text` of the `state.json` at `path`, after a check of its checksum and version.
@@ -326,7 +262,7 @@ fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<
         .map_err(|e| damaged(path, &format!("byte {}", e.utf8_error().valid_up_to()), "not UTF-8"))?;
     verify_text(path, &text)?;
     let parse_error = |e: serde_json::Error| damaged(path, &format!("line {}", e.line()), &e.to_string());
-    let header: Envelope<serde::de::IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
+    let header: Envelope<IgnoredAny> = serde_json::from_str(&text).map_err(parse_error)?;
     if header.graphmill_checkpoint != VERSION {
         let age = if header.graphmill_checkpoint > VERSION { "a newer" } else { "an older" };
         let message = format!(
@@ -334,21 +270,24 @@ fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<
              with that graphmill, or train again",
             header.graphmill_checkpoint
         );
-        return Err(Error::format(path, "graphmill_checkpoint", message));
+        return Err(Error::format(path, VERSION_FIELD, message));
     }
     serde_json::from_str(&text).map_err(parse_error)
 }
 
 impl<S: DeserializeOwned> Checkpoint<S> {
-    /// Reads the checkpoint directory `dir`; `None` if nothing was saved.
+    /// Reads the checkpoint directory `dir`, or the checkpoint before it if a file of it is
+    /// damaged; `None` if nothing was saved.
     ///
     /// # Errors
-    /// A file cannot be read, is damaged or is of another version, or a link's target is missing.
-    /// The message names the file.
+    /// A file cannot be read, is of another version, or is damaged, and so is the checkpoint before
+    /// if there is one; or a link's target is missing. The message names the file.
     pub fn load(dir: &Path) -> Result<Option<Self>> {
-        let Some(dir) = complete(dir)? else { return Ok(None) };
-        let read = |name: &str| Bytes::read(&dir.join(name));
-        Self::decode(dir.clone(), &read).map(Some)
+        let found = newest(dir, |found| {
+            let read = |name: &str| Bytes::read(&found.join(name));
+            Self::decode(found.to_path_buf(), &read)
+        })?;
+        Ok(found.map(|(checkpoint, damage)| checkpoint.with_damage(damage)))
     }
 
     /// Decodes the checkpoint of `files`, which [`files`] has read from the directory `dir` on
@@ -389,12 +328,27 @@ impl<S: DeserializeOwned> Checkpoint<S> {
             optimizer_steps: envelope.optimizer_steps,
             history: if envelope.files.contains_key(HISTORY) { tensors(HISTORY)? } else { Vec::new() },
             state: envelope.state,
+            damage: None,
             dir,
         })
     }
 }
 
 impl<S> Checkpoint<S> {
+    /// The same checkpoint, read because of this damage of a newer one.
+    pub(crate) fn with_damage(self, damage: Option<String>) -> Self {
+        Self { damage, ..self }
+    }
+
+    /// Warning of a run that continues from this checkpoint because a newer one is damaged.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let damage = self.damage.as_ref()?;
+        Some(format!(
+            "warning: the newest checkpoint is damaged; the run continues from the one before it, and \
+             repeats the batches since then to the same bits: {damage}"
+        ))
+    }
+
     /// Restores the parameters and the optimiser's state.
     ///
     /// # Errors

@@ -74,6 +74,7 @@ fn save_killed(i: u64, steps: usize, dir: &Path, way: Replaced) -> bool {
 /// number.
 fn loaded(dir: &Path) -> Option<u64> {
     let checkpoint = Checkpoint::<Position>::load(dir).expect("always loadable")?;
+    assert_eq!(checkpoint.damage, None);
     let i = checkpoint.state.epoch;
     let made = Made::new(i);
     assert_eq!((&checkpoint.model[0].data[..], checkpoint.model[0].shape), (&made.model[..], [2, 2]));
@@ -97,8 +98,9 @@ fn entries(dir: &Path) -> Vec<String> {
 fn saves(way: Replaced, steps: &[usize]) -> bool {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");
-    let (mut before, mut done) = (None, false);
+    let (mut before, mut previous, mut done) = (None, None, false);
     for (i, &steps) in (1..).zip(steps) {
+        previous = before;
         done = save_killed(i, steps, &dir, way);
         let now = loaded(&dir);
         let is_kept = dir.is_dir() || before.is_none();
@@ -109,7 +111,13 @@ fn saves(way: Replaced, steps: &[usize]) -> bool {
         );
         before = now;
     }
-    assert!(!done || entries(run.path()) == ["checkpoint"], "left behind: {:?}", entries(run.path()));
+    if done {
+        // a completed save keeps the checkpoint before it, and nothing else
+        let old = run.path().join("checkpoint.old");
+        let kept = ["checkpoint", "checkpoint.old"].iter().take(1 + usize::from(previous.is_some()));
+        assert!(entries(run.path()).iter().eq(kept), "left behind: {:?}", entries(run.path()));
+        assert_eq!(previous.and_then(|_| loaded(&old)), previous);
+    }
     done
 }
 
@@ -133,11 +141,12 @@ fn a_checkpoint_is_loadable_after_every_step() {
 fn losses(way: Replaced, disk: impl FnOnce(ForgettingDisk) -> ForgettingDisk) -> usize {
     let [run, scratch] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let dir = run.path().join("checkpoint");
-    Made::new(1).write(&mut Real, &dir).unwrap();
+    // the third save removes the first checkpoint, and keeps the second
+    (1..3).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
     let mut disk = disk(ForgettingDisk::new(run.path()).unwrap());
     match way {
-        Replaced::ByExchange => Made::new(2).write(&mut disk, &dir).unwrap(),
-        Replaced::ByRenames => Made::new(2).write(&mut WithoutExchange(&mut disk), &dir).unwrap(),
+        Replaced::ByExchange => Made::new(3).write(&mut disk, &dir).unwrap(),
+        Replaced::ByRenames => Made::new(3).write(&mut WithoutExchange(&mut disk), &dir).unwrap(),
     }
     let (mut lost, mut last) = (0, None);
     let see = &mut |state: &Path, _| {
@@ -145,7 +154,7 @@ fn losses(way: Replaced, disk: impl FnOnce(ForgettingDisk) -> ForgettingDisk) ->
         lost += usize::from(last.is_none());
     };
     disk.losses(scratch.path(), see).unwrap();
-    assert_eq!(last.map(|last| last.state.epoch), Some(2), "durable once the save returns");
+    assert_eq!(last.map(|last| last.state.epoch), Some(3), "durable once the save returns");
     lost
 }
 
@@ -205,9 +214,10 @@ fn a_loss_of_power_leaves_the_epochs_of_the_checkpoint() {
     assert!(!epochs_kept(true));
 }
 
-/// A run that was killed behind its last save, and saves no more, must not keep two checkpoints.
+/// A run that was killed in a save, and saves no more, keeps complete checkpoints alone, and a
+/// finished one the newest.
 #[test]
-fn tidying_keeps_one_complete_checkpoint_and_foreign_files() {
+fn tidying_keeps_complete_checkpoints_and_foreign_files() {
     let mut finished = [false; 2];
     for (steps, way) in (0..).flat_map(|steps| WAYS.map(|way| (steps, way))) {
         let run = tempfile::tempdir().unwrap();
@@ -220,8 +230,15 @@ fn tidying_keeps_one_complete_checkpoint_and_foreign_files() {
         assert_eq!(loaded(&dir), before);
         let names = entries(run.path());
         let complete = if dir.exists() { "checkpoint" } else { "checkpoint.old" };
-        assert!(complete != "checkpoint" || names == ["checkpoint"], "{names:?} after {steps} steps");
         assert_eq!(fs::read(run.path().join(complete).join("mine")).unwrap(), b"mine");
+        if complete == "checkpoint" {
+            let old = run.path().join("checkpoint.old");
+            assert!(names.iter().all(|name| !name.ends_with(".tmp")), "{names:?} after {steps} steps");
+            assert!(!old.exists() || loaded(&old).is_some());
+            forget_previous(&dir).unwrap();
+            assert_eq!((entries(run.path()), loaded(&dir)), (vec!["checkpoint".to_string()], before));
+            assert_eq!(fs::read(dir.join("mine")).unwrap(), b"mine");
+        }
         finished[way as usize] = done;
         if finished == [true; 2] {
             break;
@@ -260,7 +277,7 @@ fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
         assert!(fs::symlink_metadata(&dir).unwrap().is_symlink());
         assert_eq!(
             (entries(&big), entries(&run.path().join("run"))),
-            (vec!["ck".into()], vec!["checkpoint".into()])
+            (vec!["ck".into(), "ck.old".into()], vec!["checkpoint".into()])
         );
         for file in ["notes.txt", "more/notes.txt"] {
             assert_eq!(fs::read(big.join("ck").join(file)).unwrap(), b"mine", "{file} after {steps} steps");
@@ -277,16 +294,16 @@ fn a_linked_checkpoint_keeps_its_link_and_foreign_files_after_every_step() {
 fn links_beside_a_checkpoint_are_unlinked_and_their_targets_stay() {
     use std::os::unix::fs::symlink;
 
-    let run = tempfile::tempdir().unwrap();
-    let [dir, thesis] = ["checkpoint", "thesis"].map(|name| run.path().join(name));
-    fs::create_dir(&thesis).unwrap();
-    fs::write(thesis.join("chapter"), "mine").unwrap();
     for suffix in [".tmp", ".old"] {
+        let run = tempfile::tempdir().unwrap();
+        let [dir, thesis] = ["checkpoint", "thesis"].map(|name| run.path().join(name));
+        fs::create_dir(&thesis).unwrap();
+        fs::write(thesis.join("chapter"), "mine").unwrap();
         Made::new(1).write(&mut Real, &dir).unwrap();
         symlink(&thesis, atomic::suffixed(&dir, suffix)).unwrap();
         Made::new(2).write(&mut Real, &dir).unwrap();
         assert_eq!(loaded(&dir), Some(2));
-        assert_eq!(entries(run.path()), ["checkpoint", "thesis"]);
+        assert_eq!(entries(run.path()), ["checkpoint", "checkpoint.old", "thesis"]);
         assert_eq!(fs::read(thesis.join("chapter")).unwrap(), b"mine", "{suffix}");
     }
 }
@@ -329,6 +346,62 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
         fs::write(&path, whole).unwrap();
     }
     assert_eq!(loaded(&dir), Some(7));
+}
+
+/// Flips a bit in the middle of a file, or cuts it there.
+fn damage(path: &Path, cut: bool) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    if cut { bytes.truncate(middle) } else { bytes[middle] ^= 4 }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_left_for_the_one_before_it() {
+    let files_and_cuts = [BEST, MODEL, OPTIMIZER, STATE].map(|name| [(name, false), (name, true)]);
+    for (name, cut) in files_and_cuts.into_iter().flatten() {
+        let run = tempfile::tempdir().unwrap();
+        let [dir, old] = ["checkpoint", "checkpoint.old"].map(|name| run.path().join(name));
+        (1..4).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
+        damage(&dir.join(name), cut);
+        let found = Checkpoint::<Position>::load(&dir).unwrap().unwrap();
+        let says = found.warning().unwrap();
+        assert_eq!(found.state.epoch, 2);
+        assert!(says.contains("checkpoint/") && says.contains(name) && says.contains("is damaged"), "{says}");
+        // other ranks get the same one
+        let (files, of_newer) = files(&dir).unwrap().unwrap();
+        assert_eq!((of_newer, files.len()), (found.damage.clone(), 4));
+        assert_eq!(Checkpoint::<Position>::of_files(&dir, &files).unwrap().state, found.state);
+        let of_state = state::<Position>(&dir).unwrap().unwrap();
+        assert_eq!(of_state.epoch, if name == STATE { 2 } else { 3 });
+        // with both damaged, the error names both
+        damage(&old.join(name), cut);
+        let message = Checkpoint::<Position>::load(&dir).unwrap_err().to_string();
+        for path in [dir.join(name), old.join(name)] {
+            assert!(message.contains(&format!("{}: ", path.display())), "{message}");
+        }
+    }
+}
+
+#[test]
+fn the_checkpoint_before_a_damaged_one_takes_its_place_whatever_is_killed() {
+    for steps in 0.. {
+        let run = tempfile::tempdir().unwrap();
+        let [dir, old] = ["checkpoint", "checkpoint.old"].map(|name| run.path().join(name));
+        (1..3).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
+        fs::write(dir.join("mine"), "mine").unwrap();
+        damage(&dir.join(MODEL), false);
+        let done = directory::reinstate_on(&mut CrashingDisk(steps), &dir).is_ok();
+        let found = Checkpoint::<Position>::load(&dir).unwrap().unwrap();
+        assert_eq!(found.state.epoch, 1, "after {steps} steps");
+        if done {
+            assert_eq!((loaded(&dir), old.exists()), (Some(1), false));
+            Made::new(2).write(&mut Real, &dir).unwrap();
+            assert_eq!((loaded(&dir), loaded(&old)), (Some(2), Some(1)));
+            assert_eq!(fs::read(dir.join("mine")).unwrap(), b"mine");
+            break;
+        }
+    }
 }
 
 #[test]

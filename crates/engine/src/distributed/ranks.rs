@@ -212,8 +212,16 @@ impl Ranks {
         run: Option<&RunDir>,
     ) -> Result<Option<Checkpoint<S>>> {
         let dir = run.map(RunDir::checkpoint).unwrap_or_default();
-        let files = self.files(|| checkpoint::files(&dir))?;
-        files.map(|files| Checkpoint::of_files(&dir, &files)).transpose()
+        let mut damage = None;
+        let files = self.files(|| {
+            let found = checkpoint::files(&dir)?;
+            Ok(found.map(|(files, of_newer)| {
+                damage = of_newer;
+                files
+            }))
+        })?;
+        let loaded = files.map(|files| Checkpoint::of_files(&dir, &files)).transpose()?;
+        Ok(loaded.map(|checkpoint| checkpoint.with_damage(damage)))
     }
 
     /// Returns on all ranks the files that `read` returns on rank 0, which alone calls it; `None`

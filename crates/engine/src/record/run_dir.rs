@@ -5,6 +5,7 @@
 //! RUN/dataset.json       an Origin: location and checksum of the dataset
 //! RUN/metrics.jsonl      an EpochRecord per line, appended after each epoch
 //! RUN/checkpoint/        see crate::checkpoint
+//! RUN/checkpoint.old/    the checkpoint before it, until the run ends
 //! RUN/best.safetensors   parameters of the best epoch, a copy of those in the checkpoint
 //! RUN/summary.json       the Summary, written at the end
 //! ```
@@ -66,7 +67,7 @@ impl RunDir {
             );
             return Err(Error::run(path, message));
         }
-        let holds = ["config.toml", METRICS, "summary.json", "checkpoint"];
+        let holds = ["config.toml", METRICS, SUMMARY, "checkpoint", "checkpoint.old"];
         if holds.iter().any(|name| path.join(name).exists()) {
             let message = "there is a run here already; continue it with --resume, or pass another --out";
             return Err(Error::run(path, message));
@@ -208,11 +209,12 @@ impl RunDir {
         Ok(records)
     }
 
-    /// Writes `summary.json`.
+    /// Writes `summary.json`. A finished run does not keep the checkpoint before its last one.
     ///
     /// # Errors
     /// The disk is full or not writable.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
+        checkpoint::forget_previous(&self.checkpoint())?;
         let path = self.path.join(SUMMARY);
         let mut text = serde_json::to_string_pretty(summary)
             .map_err(|e| Error::format(&path, "summary", e.to_string()))?;

@@ -81,6 +81,8 @@ impl<'a> RunPosition<'a> {
         };
         check(run, &saved.state, &self.state)?;
         saved.state.note_of_processor(&self.state).iter().for_each(|note| observer.note(note));
+        let warning = saved.warning();
+        warning.iter().for_each(|warning| observer.note(warning));
         saved.restore(&mut self.learner.model, &mut *self.learner.optimizer)?;
         let at = (saved.state.epoch, saved.state.batch);
         self.checkpoints.resume(saved.best, at, saved.state.seconds);
@@ -107,6 +109,9 @@ impl<'a> RunPosition<'a> {
         }
         self.learner.pushed.restore(&pushed, self.state.dataset.nodes).map_err(refuse)?;
         self.learner.history.restore(reuse, history).map_err(refuse)?;
+        if let (Some(_), Some(run)) = (warning, run) {
+            checkpoint::reinstate(&run.checkpoint())?;
+        }
         Ok(true)
     }
 

@@ -126,7 +126,12 @@ fn attempt(
 fn checkpoint_position(dir: &Path) -> Option<(usize, u64)> {
     for entry in fs::read_dir(dir).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(!name.ends_with(".tmp") && !name.ends_with(".old"), "{name} is left over");
+        assert!(!name.ends_with(".tmp"), "{name} is left over");
+        if name.ends_with(".old") {
+            // the checkpoint before
+            assert_eq!(name, "checkpoint.old");
+            Checkpoint::<RunState>::load(&dir.join(name)).unwrap().unwrap();
+        }
     }
     TrainConfig::default().read_file(&RunDir::config_path(dir)).unwrap();
     for line in fs::read_to_string(dir.join("metrics.jsonl")).unwrap_or_default().lines() {

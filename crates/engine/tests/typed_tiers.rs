@@ -209,6 +209,64 @@ fn devices_that_sample_and_one_that_trains_give_the_bits_of_sequential() {
 }
 
 #[test]
+fn devices_that_train_together_give_the_bits_of_one_with_as_many_batches_per_update() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    let with = |strategy, devices, more: &[_]| {
+        train(&data, &[&on_devices(strategy, devices)[..], more].concat()).unwrap()
+    };
+    let of_one = |round| with("time-sharing", "virtual:1", &[("batches_per_update", round)]).0;
+    let (two, three) = (of_one("2"), of_one("3"));
+    assert_ne!(results(&two), results(&train(&data, &[]).unwrap().0), "two batches make an update");
+    let (ratio, private) = (("cache_ratio", "0.2"), ("placement", "private"));
+    let (sharing, factored) = ("time-sharing", "factored");
+    for (strategy, devices, one, more) in [
+        (sharing, "virtual:2", &two, &[ratio][..]),
+        (sharing, "virtual:2", &two, &[ratio, private, ("cache", "lru")]),
+        (sharing, "virtual:3", &two, &[ratio, ("batches_per_update", "2")]),
+        (sharing, "virtual:3", &three, &[("device_budget", "1G"), ("overlap", "on")]),
+        (factored, "virtual:3", &two, &[ratio, ("num_samplers", "1"), ("peer_link", "50G,2us")]),
+        (factored, "virtual:5", &three, &[ratio, ("num_samplers", "2"), ("queue_depth", "1")]),
+    ] {
+        let (summary, notes) = with(strategy, devices, more);
+        let what = format!("{strategy} {devices} {more:?}");
+        assert_eq!(results(&summary), results(one), "{what}");
+        let epoch = &summary.epochs[1];
+        let trainers: Vec<_> = epoch.devices.iter().filter(|device| device.role != "sampler").collect();
+        assert_eq!(trainers.iter().map(|device| device.batches).sum::<u64>(), 5, "{what}");
+        assert!(trainers.iter().all(|device| device.cache_rows > 0), "{what}: {trainers:?}");
+        assert!(epoch.devices.iter().all(|device| device.role != "sampler" || device.cache_rows == 0));
+        // missed rows, parameters, gradients and learned rows cross the links to the host
+        let links: u64 = trainers.iter().map(|device| device.link_bytes).sum();
+        assert!(links > epoch.traffic.host.bytes, "{what}: {trainers:?}");
+        // the shares of all devices serve rows, or each has its own
+        let traffic = epoch.traffic;
+        let is_pooled = !more.contains(&private);
+        assert_eq!(traffic.rows(), one.epochs[1].traffic.rows(), "{what}");
+        assert!(traffic.device.rows > 0 && (traffic.peer.rows > 0) == is_pooled, "{what}: {traffic:?}");
+        let peers: u64 = trainers.iter().map(|device| device.peer_link_bytes).sum();
+        assert_eq!(peers, traffic.peer.bytes, "{what}");
+        assert_eq!(notes[0].contains(&format!("{} devices hold ", trainers.len())), is_pooled, "{notes:?}");
+    }
+}
+
+#[test]
+fn devices_that_train_together_equal_one_with_larger_batches() {
+    let data = data();
+    let epochs = |options: &[(&str, &str)]| {
+        let all = [("sampler", "full"), ("dropout", "0"), ("epochs", "3")];
+        train(&data, &[&all[..], options].concat()).unwrap().0.epochs
+    };
+    let one = epochs(&[("batch_size", "128")]);
+    let sharing = on_devices("time-sharing", "virtual:2");
+    let two = epochs(&[&sharing[..], &[("batch_size", "64")]].concat());
+    for (one, two) in one.iter().zip(&two) {
+        let (a, b) = (one.loss, two.loss);
+        assert!((a - b).abs() < 1e-3 * a, "{a} and {b}");
+    }
+}
+
+#[test]
 fn devices_too_small_for_their_role_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let data = stored(&data(), &dir.path().join("shop"));
@@ -217,8 +275,10 @@ fn devices_too_small_for_their_role_are_refused_by_name() {
     };
     let message = fault("factored", "virtual:2", &[("device_budget", "1000")]);
     assert!(message.starts_with("virtual:0 is out of memory: the topology takes "), "{message}");
-    let message = fault("factored", "virtual:3", &[("num_samplers", "1")]);
-    assert!(message.contains("all devices but one sample, which are 2 of 3"), "{message}");
+    let message = fault("factored", "virtual:3", &[("num_samplers", "3")]);
+    assert!(message.contains("--num-samplers 3 leaves none of 3 that trains; lower it"), "{message}");
+    let message = fault("time-sharing", "virtual:2", &[("device_budget", "1000")]);
+    assert!(message.starts_with("virtual:0 is out of memory: the topology takes "), "{message}");
     let mut config = config(&data, &[]).unwrap();
     config.strategy = "factored".into();
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
@@ -319,6 +379,11 @@ fn the_first_epochs_of_training_fill_the_caches_of_all_types() {
         &[("devices", "virtual:2"), ("cache_ratio", "0.2"), ("placement", "replicate:0.5")],
         &[("devices", "virtual:1"), ("cache_ratio", "0.2"), ("host_budget", &quarter), ("host_cache", "lru")],
         &[&on_devices("factored", "virtual:2")[..], &[("cache_ratio", "0.2")][..]].concat()[..],
+        &[
+            &on_devices("time-sharing", "virtual:2")[..],
+            &[("cache_ratio", "0.2"), ("batches_per_update", "1")][..],
+        ]
+        .concat()[..],
     ] {
         let with = |cache: &'static str| [options, &[epochs, ("cache", cache)][..]].concat();
         let (online, notes) = train(&data, &with("presc-online:2")).unwrap();
@@ -522,6 +587,14 @@ fn links_on_simulated_devices_give_the_same_bits() {
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let message = typed::links::train(&config.unwrap(), &data, context).unwrap_err().to_string();
     assert!(message.starts_with("--device-budget 1000: a training step takes "), "{message}");
+    let sharing = [&LINKS[..], &on_devices("time-sharing", "virtual:2")[..]].concat();
+    let message = refused(&data, &sharing);
+    assert!(message.contains("one device trains on links, not 2; use --devices virtual:1"), "{message}");
+}
+
+/// Error of a run with these options.
+fn refused(data: &TypedDataset, options: &[(&str, &str)]) -> String {
+    config(data, options).unwrap_err().to_string()
 }
 
 #[test]

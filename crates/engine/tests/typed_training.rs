@@ -19,7 +19,7 @@ use graphmill_engine::{
     options::{key, keys},
     record::Summary,
     saved::{Kind, SavedRun, Selection},
-    strategy::FactoredOptions,
+    strategy::{FactoredOptions, RoundOptions},
     typed::{self, SavedTypedRun},
 };
 use graphmill_loader::typed::TABLE as SAMPLERS;
@@ -240,12 +240,26 @@ fn results_have_the_same_bits_with(own: &[(&str, &str)]) {
     let pipelined = in_memory(&[&options[..], &[("strategy", "pipelined")]].concat());
     let factored = in_memory(&[&options[..], &[("strategy", "factored"), ("devices", "virtual:3")]].concat());
     assert!(one == whole("factored", 2, &factored), "factored");
-    for (name, stops, config) in [
-        ("middle", &[2][..], &config),
-        ("end", &[5], &config),
-        ("often", &[3, 4, 1, 2], &config),
-        ("often ahead", &[3, 4, 1, 2], &pipelined),
-        ("often factored", &[3, 4, 1, 2], &factored),
+    // the same updates by two devices that train, which take turns or train at the same time
+    let two = |more: &[(&str, &str)]| {
+        let sharing = [("strategy", "time-sharing"), ("devices", "virtual:2")];
+        in_memory(&[&options[..], &sharing, more].concat())
+    };
+    assert!(one == whole("two devices", 2, &two(&[("batches_per_update", "1")])), "two devices");
+    let together = two(&[]);
+    let rounds = whole("rounds", 1, &together);
+    assert!(one != rounds, "an update has the gradients of two batches");
+    for threads in [2, 3] {
+        assert!(rounds == whole(&format!("rounds {threads}"), threads, &together), "{threads} threads");
+    }
+    for (name, stops, config, whole) in [
+        ("middle", &[2][..], &config, &one),
+        ("end", &[5], &config, &one),
+        ("often", &[3, 4, 1, 2], &config, &one),
+        ("often ahead", &[3, 4, 1, 2], &pipelined, &one),
+        ("often factored", &[3, 4, 1, 2], &factored, &one),
+        // an epoch has rounds of 2, 2 and 1 batches
+        ("often together", &[2, 1, 2, 1], &together, &rounds),
     ] {
         let run = dir.path().join(name);
         for (i, &batches) in stops.iter().enumerate() {
@@ -255,7 +269,7 @@ fn results_have_the_same_bits_with(own: &[(&str, &str)]) {
         let context =
             RunContext { run: Some(&reopened), resume: true, observer: &mut Quiet, stop: &|| false };
         let summary = typed::train(config, &data, context).unwrap();
-        assert!(one == results(&summary, Some(&run)), "{name}");
+        assert!(*whole == results(&summary, Some(&run)), "{name}");
     }
 }
 
@@ -281,14 +295,27 @@ fn a_killed_run_continues_from_its_last_checkpoint_to_the_same_bits() {
     };
     let whole = summary(&config, "whole", false);
     let pipelined = TrainConfig { strategy: "pipelined".into(), ..config.clone() };
-    for (name, config) in [("killed", &config), ("killed ahead", &pipelined)] {
+    let together = in_memory(&[
+        ("model", "rgcn"),
+        ("bases", "2"),
+        ("checkpoint_batches", "2"),
+        ("strategy", "time-sharing"),
+        ("devices", "virtual:2"),
+    ]);
+    let in_rounds = summary(&together, "in rounds", false);
+    // after batch 4 of 5, whose checkpoint is that of batch 2
+    for (name, config, whole, updates) in [
+        ("killed", &config, &whole, 4),
+        ("killed ahead", &pipelined, &whole, 4),
+        ("killed together", &together, &in_rounds, 2),
+    ] {
         let path = dir.path().join(name);
         let run = RunDir::create(&path).unwrap();
-        let mut failing = Failing(4); // after batch 4 of 5, whose checkpoint is that of batch 2
+        let mut failing = Failing(updates);
         let context = RunContext { run: Some(&run), resume: false, observer: &mut failing, stop: &|| false };
         typed::train(config, &data, context).unwrap_err();
         drop(run);
-        assert!(whole == summary(config, name, true), "{name}");
+        assert!(*whole == summary(config, name, true), "{name}");
     }
 }
 
@@ -396,16 +423,28 @@ fn options_are_derived_written_and_refused_by_name() {
         |strategy, devices, name, value| made(&[("strategy", strategy), ("devices", devices), (name, value)]);
     let made_on = on_devices("factored", "virtual:3", "queue_depth", "4").unwrap();
     assert_eq!(made_on.own.get::<FactoredOptions>().num_samplers, 2, "one device trains");
-    on_devices("time-sharing", "virtual:1", "overlap", "on").unwrap();
+    assert_eq!(made_on.own.get::<RoundOptions>().batches_per_update, 1);
+    let made_on = on_devices("factored", "virtual:3", "num_samplers", "1").unwrap();
+    assert_eq!(made_on.own.get::<RoundOptions>().batches_per_update, 2, "two devices train");
     for (strategy, devices, name, value) in [
-        ("factored", "virtual:2", "switching", "off"),
-        ("factored", "virtual:2", "updates", "asynchronous"),
-        ("factored", "virtual:2", "batches_per_update", "2"),
-        ("factored", "virtual:2", "placement", "replicate"),
+        ("time-sharing", "virtual:1", "overlap", "on"),
         ("time-sharing", "virtual:2", "overlap", "on"),
+        ("time-sharing", "virtual:2", "placement", "replicate:0.5"),
+        ("time-sharing", "virtual:2", "peer_link", "50G,2us"),
+        ("factored", "virtual:2", "batches_per_update", "2"),
+    ] {
+        on_devices(strategy, devices, name, value).unwrap();
+    }
+    for (strategy, devices, name, value, reason) in [
+        ("factored", "virtual:2", "switching", "off", "a device that samples does not train"),
+        ("factored", "virtual:2", "updates", "asynchronous", "updates are synchronous"),
+        ("time-sharing", "virtual:2", "staleness", "2", "updates are synchronous"),
+        ("time-sharing", "virtual:2", "all_reduce", "peer", "no gradients of several NVIDIA devices"),
+        ("factored", "virtual:2", "placement", "replicate", "one device trains"),
+        ("sequential", "virtual:2", "batches_per_update", "2", "use --strategy factored or time-sharing"),
     ] {
         let message = on_devices(strategy, devices, name, value).unwrap_err().to_string();
-        assert!(message.contains("one device trains"), "{message}");
+        assert!(message.contains(reason), "{message}");
     }
     let message = refused(&[("allocation", "naive")]);
     assert!(message.contains("--strategy sequential does not use it; use --strategy pipelined"), "{message}");

@@ -43,7 +43,8 @@ pub(crate) fn rows(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>>
 }
 
 /// Returns true if the model of this strategy is that of runs, on several types if `of_types`. The
-/// models of strategies by device have several devices that train, which such runs do not have.
+/// models of strategies by device assume pools of rows of one width and Samplers that train at the
+/// end of an epoch, which such runs do not have.
 fn runs(entry: &Entry<Kind>, of_types: bool) -> bool {
     !of_types || entry.make.over_types.is_some_and(|order| !order.is_on_devices())
 }

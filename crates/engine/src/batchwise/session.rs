@@ -84,23 +84,45 @@ impl<L: BatchLearner> Session<'_, '_, L> {
         done: Completed,
         add: impl FnOnce(&mut EpochTotals, &mut L::Counts),
     ) -> Result<Flow> {
+        self.check(&done)?;
+        let before = self.num_done();
+        self.count(done, add);
+        self.end_update(before)
+    }
+
+    /// Refuses a batch whose loss is not finite.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn check(&self, done: &Completed) -> Result<()> {
+        let (epoch, batch, loss) = (self.position.state.run.epoch + 1, done.number + 1, done.outcome.loss);
+        if loss.is_finite() { Ok(()) } else { Err(Error::Diverged { epoch, batch, loss }) }
+    }
+
+    /// Counts a batch of an update, in the order of their numbers; [`Session::end_update`] follows
+    /// the last one.
+    pub(crate) fn count(&mut self, done: Completed, add: impl FnOnce(&mut EpochTotals, &mut L::Counts)) {
         let Completed { number, outcome, traffic, spent } = done;
-        let (state, number) = (&mut self.position.state, number + 1);
-        if !outcome.loss.is_finite() {
-            return Err(Error::Diverged { epoch: state.run.epoch + 1, batch: number, loss: outcome.loss });
-        }
+        let state = &mut self.position.state;
         state.run.sums.add_counts(outcome, traffic, &spent);
         state.run.sums.seconds = self.meter.seconds();
         add(&mut state.run.sums, &mut state.counts);
-        (state.run.batch, state.run.step) = (number, self.position.learner.num_updates());
+        (state.run.batch, state.run.step) = (number + 1, self.position.learner.num_updates());
+    }
+
+    /// Reports the batches of an update, before which `before` batches of the epoch were done, and
+    /// writes a checkpoint if one is due.
+    ///
+    /// # Errors
+    /// The observer fails, or the checkpoint cannot be written.
+    pub(crate) fn end_update(&mut self, before: u64) -> Result<Flow> {
         self.is_reporting = true;
-        let flow = self.report()?;
+        let flow = self.report(before)?;
         self.is_reporting = false;
         Ok(flow)
     }
 
-    /// Reports a batch, and writes a checkpoint if one is due.
-    fn report(&mut self) -> Result<Flow> {
+    fn report(&mut self, before: u64) -> Result<Flow> {
         let state = &self.position.state.run;
         self.meter.sample_memory(state.sums.seconds);
         self.observer.batch(&Progress {
@@ -118,7 +140,7 @@ impl<L: BatchLearner> Session<'_, '_, L> {
             // ranks follow the clock of rank 0
             Some(ranks) => ranks.agree_to_save(is_late && ranks.rank() == 0),
         };
-        let is_due = is_late || every > 0 && state.batch.is_multiple_of(every);
+        let is_due = is_late || every > 0 && state.batch / every > before / every;
         // after the last batch the checkpoint of the epoch follows
         if is_stopping || is_due && state.batch < self.batches {
             self.save()?;

@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use graphmill_loader::feature::{Link, LinkOptions};
+use graphmill_loader::feature::{Link, LinkOptions, LinkTraffic};
 use rayon::ThreadPool;
 
 use crate::{Error, Result, cores};
@@ -110,6 +110,11 @@ impl Device {
     /// Free bytes; `None` if the memory is unlimited.
     pub fn free(&self) -> Option<u64> {
         (self.budget > 0).then(|| self.budget.saturating_sub(self.held.load(Relaxed)))
+    }
+
+    /// Traffic of its links to the host and to its peers.
+    pub(crate) fn traffic(&self) -> [LinkTraffic; 2] {
+        [self.link.traffic(), self.peer_link.traffic()]
     }
 
     /// Reserves `bytes` of the device's memory for `what`, which error messages name.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     config::{Devices, link_task::is_partitioned},
-    strategy::{self, RoundOptions, UpdateOptions, simulated},
+    strategy::{self, Chosen, RoundOptions, UpdateOptions, simulated},
 };
 
 /// General options that such a run does not read, with the reason.
@@ -201,7 +201,8 @@ fn of_types(config: &TrainConfig, _: &Key) -> Read {
             Err(format!("it trains on batches of one graph; {fix}"))
         }
         Some(order) if order.is_on_devices() => {
-            simulated(config).map(drop).map_err(|why| format!("on several types {why}, or leave it out"))
+            let numbers = simulated(config, is_typed_link(config));
+            numbers.map(drop).map_err(|why| format!("on several types {why}, or leave it out"))
         }
         Some(_) => Ok(()),
     }
@@ -238,6 +239,24 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
     }
 }
 
+/// Checks an option of devices that train together: their updates are synchronous on several types,
+/// and devices that sample do nothing else.
+fn of_rounds(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
+    if group == OptionGroup::of::<UpdateOptions>() {
+        return Err("on several types updates are synchronous; leave it out".into());
+    }
+    if key.name == "switching" {
+        return Err("on several types a device that samples does not train; leave it out".into());
+    }
+    if group != OptionGroup::of::<RoundOptions>() {
+        return Ok(());
+    }
+    if is_typed_link(config) {
+        return Err("one device trains on links, and every batch makes an update; leave it out".into());
+    }
+    Chosen::of(config).and_then(|chosen| chosen.unused(config, key.name)).map_or(Ok(()), Err)
+}
+
 /// Checks that a chosen row has the option's group, and that the option has an effect.
 fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
     if group == OptionGroup::of::<TimeOptions>() {
@@ -250,14 +269,7 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
             false => Err("the task is on nodes; use --task link, or leave it out".into()),
         };
     }
-    let is_of_several = [OptionGroup::of::<UpdateOptions>(), OptionGroup::of::<RoundOptions>()]
-        .contains(&group)
-        || key.name == "switching";
-    if is_of_several {
-        return Err(
-            "on several types one device trains, and every batch makes an update; leave it out".into()
-        );
-    }
+    of_rounds(config, key, group)?;
     let mut reason = None;
     for axis in &AXES {
         let (rows, chosen) = (rows(axis.flag), (axis.chosen)(config));

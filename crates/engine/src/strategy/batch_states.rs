@@ -2,7 +2,6 @@
 //! batch with the data that workers add to it.
 
 use std::{
-    convert::Infallible,
     marker::PhantomData,
     sync::{
         Arc,
@@ -36,8 +35,10 @@ pub(crate) trait BatchKind: Sized {
     type Drawn: Into<Self::Memory> + Send;
     /// Batch with its feature rows.
     type Extracted: Into<Self::Memory> + Send;
-    /// Batch with its gradient.
-    type Trained: Into<Slot<Self::Memory>> + Send;
+    /// Batch after the backward pass, for the update by its gradient.
+    type Spent: Into<Self::Memory> + Send;
+    /// Gradient of a batch.
+    type Gradient: Send;
     /// Workspace of one draw at a time.
     type Workspace: Send;
     /// Sampler and tables of a worker, if it does not use those of the epoch.
@@ -84,7 +85,7 @@ impl<K: BatchKind> BatchStates for StatesOf<K> {
     type Free = Slot<K::Memory>;
     type Sampled = Timed<K::Drawn>;
     type Extracted = Timed<K::Extracted>;
-    type Trained = K::Trained;
+    type Trained = Trained<K::Spent, K::Gradient>;
 }
 
 /// Slot of the scheduler that no batch uses.
@@ -100,12 +101,6 @@ pub(crate) struct Timed<B> {
 impl<M, B: Into<M>> From<Timed<B>> for Slot<M> {
     fn from(timed: Timed<B>) -> Self {
         Self(timed.batch.into())
-    }
-}
-
-impl<M> From<Infallible> for Slot<M> {
-    fn from(never: Infallible) -> Self {
-        match never {}
     }
 }
 
@@ -142,7 +137,8 @@ impl BatchKind for MinibatchStates {
     type Memory = MiniBatch;
     type Drawn = Drawn;
     type Extracted = Drawn<Extracted>;
-    type Trained = Trained;
+    type Spent = Sampled;
+    type Gradient = Gradient;
     type Workspace = Workspace;
     type Tables = WorkerTables;
     type Work<'w> = Work<'w>;
@@ -192,16 +188,16 @@ impl BatchKind for MinibatchStates {
     }
 }
 
-/// Batch after the backward pass, without its feature rows.
-pub(crate) struct Trained {
-    pub(crate) batch: Sampled,
+/// Batch after the backward pass; a minibatch, without its feature rows.
+pub(crate) struct Trained<B = Sampled, G = Gradient> {
+    pub(crate) batch: B,
     pub(crate) traffic: Traffic,
     pub(crate) spent: Stages,
-    pub(crate) gradient: Gradient,
+    pub(crate) gradient: G,
 }
 
-impl From<Trained> for Slot<MiniBatch> {
-    fn from(trained: Trained) -> Self {
+impl<M, B: Into<M>, G> From<Trained<B, G>> for Slot<M> {
+    fn from(trained: Trained<B, G>) -> Self {
         Self(trained.batch.into())
     }
 }

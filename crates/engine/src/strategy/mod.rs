@@ -25,17 +25,18 @@ use graphmill_core::{
 use graphmill_data::Dataset;
 use graphmill_loader::MinibatchSampler;
 
-pub(crate) use batch_states::{BatchKind, Timed};
+pub(crate) use batch_states::{BatchKind, BatchTask, Scheduler, Slot, Timed, Trained};
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
+pub(crate) use factored::{ModelLink, PublishedParameters, add_shares};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub(crate) use layered::reuse_plan_of;
 pub use layered::{HotGradient, HotSplit, LayeredOptions, reuse_plan};
 pub use options::{AllReduce, QueueOptions, RoundOptions, UpdateOptions, Updates};
 pub use pipelined::{Cores, PipelinedOptions};
-pub(crate) use single_trainer::SingleTrainer;
-pub(crate) use worker::{Worker, attempt};
+pub(crate) use single_trainer::{SingleTrainer, busy_slots, scheduled};
+pub(crate) use worker::{CloseOnDrop, Done, GradientSource, Worker, attempt};
 
 pub use crate::accelerator::SamplingDevices;
 use crate::{Error, Result, TrainConfig, accelerator::draws_on_devices, build, config::Devices};
@@ -65,9 +66,9 @@ pub enum TypedOrder {
     Sequential,
     /// Sampling and extraction of later batches during training.
     Pipelined,
-    /// The same, on devices: the last one trains and extracts, the others sample.
+    /// The same, on devices: the last ones train and extract, the others sample.
     Factored,
-    /// One device that does all stages in turn.
+    /// Devices that each do all stages in turn.
     TimeSharing,
 }
 
@@ -78,19 +79,28 @@ impl TypedOrder {
     }
 }
 
-/// Number of simulated devices of a strategy on several types whose devices work independently.
+/// Numbers of the simulated devices of a strategy on several types whose devices work
+/// independently: of those that only sample, the first ones, and of those that train. A run
+/// `of_links` has one that trains.
 ///
 /// # Errors
-/// The reason and the fix if several of them train, or there are none.
-pub(crate) fn simulated(config: &TrainConfig) -> Result<usize, String> {
+/// The reason and the fix if none trains, if several train on links, or if there are none.
+pub(crate) fn simulated(config: &TrainConfig, of_links: bool) -> Result<[usize; 2], String> {
+    let Devices::Virtual(count) = *config.devices else {
+        return Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into());
+    };
     let is_factored = of(config).and_then(|row| row.make.over_types) == Some(TypedOrder::Factored);
-    match *config.devices {
-        Devices::Virtual(count) if is_factored || count == 1 => Ok(count),
-        Devices::Virtual(_) => {
-            Err("one device trains; use --devices virtual:1, or --strategy factored with one that trains"
-                .into())
-        }
-        _ => Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into()),
+    let samplers = if is_factored { FactoredOptions::samplers_of_types(config) } else { 0 };
+    match count.saturating_sub(samplers) {
+        0 => Err(format!(
+            "devices that sample do not train, and --num-samplers {samplers} leaves none of {count} that \
+             trains; lower it"
+        )),
+        trainers if trainers > 1 && of_links => Err(format!(
+            "one device trains on links, not {trainers}; use --devices virtual:1, or --strategy factored \
+             without --num-samplers"
+        )),
+        trainers => Ok([samplers, trainers]),
     }
 }
 
@@ -193,7 +203,7 @@ pub static TABLE: Table<Kind> = Table::new(
             make: Kind {
                 over_ranks: true,
                 by_device: |_| true,
-                non_trainers: |config| config.own.get::<FactoredOptions>().num_samplers.max(1),
+                non_trainers: FactoredOptions::non_trainers,
                 sampling_devices: FactoredOptions::sampling_devices,
                 over_types: Some(TypedOrder::Factored),
                 derive_options: FactoredOptions::derive,

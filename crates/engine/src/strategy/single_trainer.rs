@@ -1,4 +1,5 @@
-//! Workers around a single trainer, which updates the model itself.
+//! Workers around a single trainer, which updates the model itself, and the scheduler of a part of
+//! an epoch.
 
 use std::ops::Range;
 
@@ -10,6 +11,41 @@ use super::{
 };
 use crate::{Result, machine::monitor::Guarded};
 
+/// Number of slots that keeps all `workers` busy: twice the batches that they work on at once.
+pub(crate) fn busy_slots<'w, K: BatchKind + 'w>(workers: impl Iterator<Item = &'w Worker<K>>) -> usize {
+    let in_hand = workers
+        .map(|worker| worker.role.sample + usize::from(worker.role.extract.is_some()) + 1)
+        .sum::<usize>();
+    2 * in_hand
+}
+
+/// Calls `run` with the scheduler of these batches by `rules`, of which at most `wanted` are under
+/// way at once, in the memory of `slots`.
+///
+/// # Errors
+/// A stage or `run` fails. Batches before a failed one are trained on.
+pub(crate) fn scheduled<K: BatchKind>(
+    batches: Range<u64>,
+    wanted: usize,
+    rules: SchedulerRules,
+    slots: &mut Vec<K::Memory>,
+    run: impl FnOnce(&Scheduler<K>) -> Result<Flow>,
+) -> Result<Flow> {
+    let count = usize::try_from(batches.end.saturating_sub(batches.start).max(1)).unwrap_or(usize::MAX);
+    slots.resize_with(wanted.min(count), K::Memory::default);
+    let free = std::mem::take(slots).into_iter().map(Slot).collect();
+    let state = SchedulerState::new(batches.start, batches.end, free, rules);
+    let scheduler: Scheduler<K> = BatchScheduler::new(Guarded::new(state));
+    let flow = run(&scheduler);
+    let (failure, back) = scheduler.into_inner().into_inner().end();
+    *slots = back.into_iter().map(|Slot(memory)| memory).collect();
+    let flow = flow?;
+    if let (Some(error), Flow::Continue) = (failure, flow) {
+        return Err(error);
+    }
+    Ok(flow)
+}
+
 /// A worker that trains, and the others.
 pub(crate) struct SingleTrainer<K: BatchKind = MinibatchStates> {
     /// The worker that trains, on the thread of the strategy.
@@ -18,15 +54,6 @@ pub(crate) struct SingleTrainer<K: BatchKind = MinibatchStates> {
 }
 
 impl<K: BatchKind> SingleTrainer<K> {
-    /// Number of slots that keeps all workers busy: twice the batches that they work on at once.
-    fn slots(&self) -> usize {
-        let all = self.others.iter().chain([&self.driver]);
-        let in_hand = all
-            .map(|worker| worker.role.sample + usize::from(worker.role.extract.is_some()) + 1)
-            .sum::<usize>();
-        2 * in_hand
-    }
-
     /// Runs these batches, at most `queue` at once (0: as many as keep all workers busy), in the
     /// memory of `slots`. `train` updates the model by a batch and returns whether to go on, and
     /// the batch's memory.
@@ -41,20 +68,11 @@ impl<K: BatchKind> SingleTrainer<K> {
         slots: &mut Vec<K::Memory>,
         train: &mut (impl FnMut(u64, Timed<K::Extracted>) -> Result<(Flow, K::Memory)> + Send),
     ) -> Result<Flow> {
-        let count = usize::try_from(batches.end.saturating_sub(batches.start).max(1)).unwrap_or(usize::MAX);
-        let wanted = if queue > 0 { queue } else { self.slots() };
-        slots.resize_with(wanted.min(count), K::Memory::default);
-        let free = std::mem::take(slots).into_iter().map(Slot).collect();
-        let state = SchedulerState::new(batches.start, batches.end, free, SchedulerRules::ONE);
-        let scheduler = BatchScheduler::new(Guarded::new(state));
-        let flow = self.work(&scheduler, work, train);
-        let (failure, back) = scheduler.into_inner().into_inner().end();
-        *slots = back.into_iter().map(|Slot(memory)| memory).collect();
-        let flow = flow?;
-        if let (Some(error), Flow::Continue) = (failure, flow) {
-            return Err(error);
-        }
-        Ok(flow)
+        let all = self.others.iter().chain([&self.driver]);
+        let wanted = if queue > 0 { queue } else { busy_slots(all) };
+        scheduled::<K>(batches, wanted, SchedulerRules::ONE, slots, |scheduler| {
+            self.work(scheduler, work, train)
+        })
     }
 
     /// Runs the tasks of the scheduler, on this thread and one per other worker.

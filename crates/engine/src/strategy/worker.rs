@@ -3,16 +3,16 @@
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use graphmill_core::{Error as GraphError, memory};
-use graphmill_loader::feature::Link;
+use graphmill_loader::{Traffic, feature::Link};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
-    batch_states::{BatchKind, BatchTask, MinibatchStates, Scheduler, Slot, Timed},
+    batch_states::{BatchKind, BatchTask, MinibatchStates, Scheduler, Slot, Timed, Trained},
     interface::Flow,
     scheduler::{SchedulerState, Task, WorkerRole},
 };
@@ -36,6 +36,21 @@ impl<K: BatchKind> Drop for CloseOnDrop<'_, K> {
         }
     }
 }
+
+/// A copy of the model on a device that trains: computes gradients, which another thread applies.
+pub(crate) trait GradientSource<K: BatchKind>: Send {
+    /// Computes the gradient of batch `number` of the epoch.
+    ///
+    /// # Errors
+    /// The batch does not fit the model, or a device failed.
+    fn gradient(&mut self, number: u64, batch: &mut K::Extracted) -> Result<K::Gradient>;
+
+    /// Takes what the update does not read from a batch. Also returns the traffic of its rows.
+    fn spend(&mut self, batch: K::Extracted) -> (K::Spent, Traffic);
+}
+
+/// Number of batches that a device trained on, and the traffic of their rows.
+pub(crate) type Done = Mutex<(u64, Traffic)>;
 
 /// A worker between epochs.
 pub(crate) struct Worker<K: BatchKind = MinibatchStates> {
@@ -96,6 +111,52 @@ impl<K: BatchKind> Worker<K> {
             }
         }
         Ok(())
+    }
+
+    /// Runs tasks until none is left. If it trains, `trainer` has the source of its gradients, and
+    /// counts its batches. Gradients and failures go to the scheduler.
+    pub(crate) fn run_for_updates<S: GradientSource<K>>(
+        &mut self,
+        scheduler: &Scheduler<K>,
+        work: K::Work<'_>,
+        mut trainer: Option<(&mut S, &Done)>,
+    ) {
+        let track = K::timeline(work).track(&self.name);
+        let WorkerRole { standby, extract, .. } = self.role;
+        let mut train = |task: BatchTask<K>| {
+            let (Task::Train(number, Timed { mut batch, mut spent }), Some((source, done))) =
+                (task, &mut trainer)
+            else {
+                return Ok(Flow::Continue);
+            };
+            let clock = Instant::now();
+            let outcome = attempt(Stage::Train, number, || source.gradient(number, &mut batch));
+            spent.train = K::timeline(work).done(track, Stage::Train, number, clock);
+            let (batch, traffic) = source.spend(batch);
+            match outcome {
+                Ok(gradient) => {
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.0 += 1;
+                    done.1 += traffic;
+                    drop(done);
+                    // one thread does both in turns, or two do them side by side
+                    let pace = if extract.is_some() {
+                        spent.extract + spent.train
+                    } else {
+                        spent.extract.max(spent.train)
+                    };
+                    let trained = Trained { batch, traffic, spent, gradient };
+                    scheduler.trained(number, trained, pace, standby);
+                }
+                Err(error) => {
+                    let memory: K::Memory = batch.into();
+                    scheduler.fail(number, Slot(memory), error);
+                }
+            }
+            Ok(Flow::Continue)
+        };
+        // its failures have gone to the scheduler
+        let _ = self.run(scheduler, work, &mut train);
     }
 
     fn sample(

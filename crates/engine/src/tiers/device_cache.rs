@@ -27,6 +27,7 @@ use graphmill_loader::{
 use super::{
     batches::Batches,
     cache::Cache,
+    new_cache::NewCache,
     plan::Plan,
     presampling::Presampling,
     step::{self, Step},
@@ -83,8 +84,33 @@ enum PooledRows {
 }
 
 impl Pool {
+    /// The rows that the devices of `cache` hold together, in front of `behind`. `scores` computes
+    /// the hotness of the rows by a metric. The caller accounts for the memory.
+    ///
+    /// # Errors
+    /// As [`NewCache::build`].
+    pub(crate) fn new(
+        cache: NewCache,
+        behind: Arc<dyn Feature>,
+        scores: &dyn Fn(&str) -> Result<Vec<f64>>,
+    ) -> Result<Self> {
+        let NewCache { policy, slots, devices, placement, format, level, .. } = cache;
+        let rows = match kind(policy)? {
+            Kind::Dynamic(make) => {
+                let slots = slots.saturating_mul(devices).min(behind.num_rows());
+                PooledRows::Dynamic(Dynamic::new(make, slots, format, behind.clone(), level)?)
+            }
+            Kind::Pinned => {
+                let scores = scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
+                let layout = CacheLayout::new(&by_scores(&scores)?, slots, devices, placement);
+                PooledRows::Pinned(Pinned::new(layout, format, behind.clone(), level)?)
+            }
+        };
+        Ok(Self { rows, devices, behind })
+    }
+
     /// Rows as number `reader` of the devices reads them.
-    fn reader(&self, reader: usize, device: &Device) -> Arc<dyn Feature> {
+    pub(crate) fn reader(&self, reader: usize, device: &Device) -> Arc<dyn Feature> {
         let link = device.peer_link.clone();
         let behind = Arc::new(Linked::new(self.behind.clone(), device.link.clone()));
         match &self.rows {

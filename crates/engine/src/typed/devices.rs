@@ -1,28 +1,32 @@
-//! Simulated devices of `factored` and `time-sharing` on several types: one of them trains.
+//! Simulated devices of `factored` and `time-sharing` on several types.
 //!
 //! ```text
-//!   factored, virtual:3:   virtual:0, virtual:1   topology, sampling
-//!                          virtual:2              a training step, the next rows, caches of all types
-//!   virtual:1:             virtual:0              all of it
+//!   factored, virtual:3:    virtual:0, virtual:1   topology, sampling
+//!                           virtual:2              a training step, the next rows, caches
+//!     --num-samplers 1:     virtual:0              topology, sampling
+//!                           virtual:1, virtual:2   training steps, the next rows, caches
+//!   time-sharing:           each device            all of it
 //! ```
 //!
-//! The last device trains and updates the model itself, so no gradient is summed and learned rows
-//! have one copy.
+//! A single device that trains updates the model itself, so no gradient is summed. Several compute
+//! gradients, a round of batches for each update ([`super::rounds`]).
 
 use std::sync::Arc;
 
 use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 
-use super::{stages::TypedBatches, step::StepBytes, task::TypedTask};
+use super::{
+    stages::{TypedBatches, TypedTables},
+    step::StepBytes,
+    tables::Tables,
+    task::TypedTask,
+};
 use crate::{
     Error, Result, TrainConfig,
     accelerator::ComputeDevices,
     device::{Device, MemoryReservation},
     record::{DeviceRecord, Traffic},
-    strategy::{
-        self, FactoredOptions, SingleTrainer, TimeSharingOptions, Toggle, TypedOrder, Worker,
-        scheduler::WorkerRole, simulated,
-    },
+    strategy::{self, TimeSharingOptions, Toggle, TypedOrder, Worker, scheduler::WorkerRole, simulated},
     tiers::sampling_bytes,
 };
 
@@ -59,143 +63,163 @@ pub(super) fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
     ComputeDevices::open(config)
 }
 
+/// Refuses several devices that train, in a run on links.
+///
+/// # Errors
+/// There are several.
+pub(super) fn check_links(config: &TrainConfig) -> Result<()> {
+    if order(config)?.is_on_devices() {
+        simulated(config, true).map_err(|why| on_types(config, &why))?;
+    }
+    Ok(())
+}
+
+/// Error of the strategy's devices.
+fn on_types(config: &TrainConfig, why: &str) -> Error {
+    Error::usage(format!("--strategy {}: on several types {why}", config.strategy))
+}
+
 /// Devices of a run with their reservations.
 pub(super) struct TypedDevices {
     devices: Vec<Arc<Device>>,
-    /// True if an own worker extracts the next batch on the training device.
+    /// Number of devices that only sample, the first ones. Without them, every device samples.
+    samplers: usize,
+    /// True if an own worker extracts the next batch on a device that trains.
     overlaps: bool,
-    /// Number of rows of all types in the cache of the training device.
+    /// Number of rows of all types in the cache of each device that trains.
     pub(super) cache_rows: usize,
-    /// Traffic of each link at the last record.
-    carried: Vec<LinkTraffic>,
+    /// Rows of each type as the devices that train read them, except the first, which reads those
+    /// of the epoch.
+    pub(super) tables: Vec<Tables>,
+    /// Traffic of the links of each device at the last record.
+    carried: Vec<[LinkTraffic; 2]>,
     _held: Vec<MemoryReservation>,
 }
 
 impl TypedDevices {
-    /// Devices of the options, with the topology, the workspaces and a training step in their
+    /// Devices of the options, with the topology, the workspaces and training steps in their
     /// memory; `None` if the strategy runs on no devices.
     ///
     /// # Errors
-    /// The options name no simulated devices, other samplers than all devices but one, or several
-    /// devices that train; the memory of a device is too small.
+    /// The options name no simulated devices, or none that trains; the memory of a device is too
+    /// small.
     pub(super) fn new(
         config: &TrainConfig,
         task: &TypedTask,
         measure: &dyn Fn() -> Result<StepBytes>,
     ) -> Result<Option<Self>> {
-        let by = order(config)?;
-        if !by.is_on_devices() {
+        if !order(config)?.is_on_devices() {
             return Ok(None);
         }
-        let count = simulated(config)
-            .map_err(|why| Error::usage(format!("--strategy {}: on several types {why}", config.strategy)))?;
-        let given = config.own.get::<FactoredOptions>().num_samplers;
-        if by == TypedOrder::Factored && given > 0 && given != (count - 1).max(1) {
-            return Err(Error::usage(format!(
-                "--num-samplers {given}: on several types all devices but one sample, which are {} of \
-                 {count}; leave it out, or change --devices",
-                count - 1
-            )));
-        }
-        let overlaps = count > 1 || config.own.get::<TimeSharingOptions>().overlap == Toggle::On;
+        let [samplers, trainers] = simulated(config, false).map_err(|why| on_types(config, &why))?;
+        let overlaps = samplers > 0 || config.own.get::<TimeSharingOptions>().overlap == Toggle::On;
         let links = [*config.link, *config.peer_link];
-        let devices = Device::several("virtual", count, config.device_budget.0, links)?;
-        let held = if config.device_budget.0 > 0 {
-            reserve(&devices, task, overlaps, measure()?)?
-        } else {
-            Vec::new()
+        let devices = Device::several("virtual", samplers + trainers, config.device_budget.0, links)?;
+        let mut devices = Self {
+            carried: devices.iter().map(|device| device.traffic()).collect(),
+            devices,
+            samplers,
+            overlaps,
+            cache_rows: 0,
+            tables: Vec::new(),
+            _held: Vec::new(),
         };
-        let carried = devices.iter().map(|device| device.link.traffic()).collect();
-        Ok(Some(Self { devices, overlaps, cache_rows: 0, carried, _held: held }))
+        if config.device_budget.0 > 0 {
+            devices._held = devices.reserve(task, measure()?)?;
+        }
+        Ok(Some(devices))
     }
 
-    /// The device that trains.
-    pub(super) fn trainer(&self) -> &Arc<Device> {
-        &self.devices[self.devices.len() - 1]
+    /// The devices that train.
+    pub(super) fn trainers(&self) -> &[Arc<Device>] {
+        &self.devices[self.samplers..]
     }
 
-    /// Workers of the devices. The tables of the run are those of the training device.
+    /// Workers of the devices: for each that trains, one that trains comes last.
     ///
     /// # Errors
     /// The system refuses the threads.
-    pub(super) fn workers(&self, space: &dyn Fn() -> TypedWorkspace) -> Result<SingleTrainer<TypedBatches>> {
-        let trainer = self.trainer();
-        let samplers = &self.devices[..self.devices.len() - 1];
-        let mut others = Vec::new();
-        for (i, device) in samplers.iter().enumerate() {
+    pub(super) fn workers(
+        &mut self,
+        space: &dyn Fn() -> TypedWorkspace,
+    ) -> Result<Vec<Worker<TypedBatches>>> {
+        let mut workers = Vec::new();
+        for (i, device) in self.devices[..self.samplers].iter().enumerate() {
             let threads = device.pool.current_num_threads();
             let role = WorkerRole { sample: threads, ..WorkerRole::default() };
             let mut worker = Worker::new(format!("sampler {i}"), role, Some(device.pool.clone()), space);
             worker.link = Some(device.link.clone());
-            others.push(worker);
+            workers.push(worker);
         }
-        let mut role = WHOLE;
-        if samplers.is_empty() {
-            role.sample = trainer.pool.current_num_threads();
+        // the first device that trains reads the tables of the epoch
+        let mut tables = std::iter::once(None).chain(std::mem::take(&mut self.tables).into_iter().map(Some));
+        for (i, device) in self.trainers().iter().enumerate() {
+            let own = TypedTables { own: tables.next().flatten() };
+            let sample = if self.samplers == 0 { device.pool.current_num_threads() } else { 0 };
+            let role = WorkerRole { sample, extract: Some(i), train: Some(i), ..WorkerRole::default() };
+            let name = format!("trainer {i}");
+            let trains: Worker<TypedBatches> = Worker::new(name, role, Some(device.pool.clone()), space);
+            if !self.overlaps {
+                workers.push(Worker { tables: own, ..trains });
+                continue;
+            }
+            let role = WorkerRole { train: None, sample: 0, ..role };
+            let (name, beside) = (format!("extractor {i}"), Some(device.pool_beside()?));
+            let extracts: Worker<TypedBatches> = Worker::new(name, role, beside, space);
+            let link = (self.samplers > 0).then(|| device.link.clone());
+            workers.push(Worker { tables: own, link, ..extracts });
+            workers.push(Worker { role: WorkerRole { extract: None, ..trains.role }, ..trains });
         }
-        if self.overlaps {
-            role.extract = None;
-            let own = WorkerRole { train: None, ..WHOLE };
-            let mut extractor = Worker::new("extractor 0".into(), own, Some(trainer.pool_beside()?), space);
-            extractor.link = (!samplers.is_empty()).then(|| trainer.link.clone());
-            others.push(extractor);
-        }
-        let driver = Worker::new("trainer 0".into(), role, Some(trainer.pool.clone()), space);
-        Ok(SingleTrainer { driver, others })
+        Ok(workers)
     }
 
-    /// Record of each device since the last call; the last trained on `batches`, whose rows had
-    /// this traffic.
-    pub(super) fn records(&mut self, batches: u64, traffic: Traffic) -> Vec<DeviceRecord> {
-        let last = self.devices.len() - 1;
-        let cache_rows = self.cache_rows;
+    /// Record of each device since the last call. Those that train have done `done` batches each,
+    /// whose rows had this traffic.
+    pub(super) fn records(&mut self, done: &[(u64, Traffic)]) -> Vec<DeviceRecord> {
+        let Self { samplers, cache_rows, .. } = *self;
         let pairs = self.devices.iter().zip(&mut self.carried).enumerate();
         let records = pairs.map(|(i, (device, carried))| {
-            let now = device.link.traffic();
-            let sent = now - std::mem::replace(carried, now);
-            let trains = i == last;
+            let now = device.traffic();
+            let before = std::mem::replace(carried, now);
+            let [host, peers] = [now[0] - before[0], now[1] - before[1]];
+            let (batches, traffic) =
+                i.checked_sub(samplers).and_then(|trainer| done.get(trainer)).copied().unwrap_or_default();
+            let trains = i >= samplers;
+            let role = match (samplers, trains) {
+                (0, _) => "both",
+                (_, true) => "trainer",
+                (_, false) => "sampler",
+            };
             DeviceRecord {
                 device: device.name().to_string(),
-                role: if last == 0 {
-                    "both"
-                } else if trains {
-                    "trainer"
-                } else {
-                    "sampler"
-                }
-                .to_string(),
-                batches: if trains { batches } else { 0 },
+                role: role.to_string(),
+                batches,
                 cache_rows: if trains { cache_rows } else { 0 },
                 hit_rate: traffic.hit_rate(true).filter(|_| trains),
-                link_bytes: sent.bytes,
-                link_seconds: sent.seconds,
-                ..DeviceRecord::default()
+                link_bytes: host.bytes,
+                link_seconds: host.seconds,
+                peer_link_bytes: peers.bytes,
+                peer_link_seconds: peers.seconds,
             }
         });
         records.collect()
     }
-}
 
-/// Reserves the memory of the devices before their caches.
-fn reserve(
-    devices: &[Arc<Device>],
-    task: &TypedTask,
-    overlaps: bool,
-    step: StepBytes,
-) -> Result<Vec<MemoryReservation>> {
-    let nodes = task.graph.schema().num_nodes();
-    let last = devices.len() - 1;
-    let mut held = Vec::new();
-    for (i, device) in devices.iter().enumerate() {
-        if i < last || last == 0 {
-            let each = sampling_bytes(nodes, step.blocks);
-            held.push(device.hold("the topology", step.topology)?);
-            held.push(device.hold("sampling", each * device.pool.current_num_threads() as u64)?);
+    /// Reserves the memory of the devices before their caches.
+    fn reserve(&self, task: &TypedTask, step: StepBytes) -> Result<Vec<MemoryReservation>> {
+        let nodes = task.graph.schema().num_nodes();
+        let mut held = Vec::new();
+        for (i, device) in self.devices.iter().enumerate() {
+            if i < self.samplers || self.samplers == 0 {
+                let each = sampling_bytes(nodes, step.blocks);
+                held.push(device.hold("the topology", step.topology)?);
+                held.push(device.hold("sampling", each * device.pool.current_num_threads() as u64)?);
+            }
+            if i >= self.samplers {
+                let next = if self.overlaps { step.rows } else { 0 };
+                held.push(device.hold("a training step", step.all + next)?);
+            }
         }
-        if i == last {
-            let next = if overlaps { step.rows } else { 0 };
-            held.push(device.hold("a training step", step.all + next)?);
-        }
+        Ok(held)
     }
-    Ok(held)
 }

@@ -16,7 +16,7 @@ use super::{
     batches::{StepModel, StepModels},
     build,
     computing::PROCESSOR,
-    ranks::{JoinedRows, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
+    ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
     task::TypedTask,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     checkpoint::tensors::Tensor,
     distributed::Ranks,
     learner::BatchShare,
-    record::BatchOutcome,
+    record::{BatchOutcome, PresamplingCost},
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
     tiers::ReadCounts,
 };
@@ -33,7 +33,7 @@ use crate::{
 /// Model, optimisers and scratch memory of the train stage.
 pub(super) struct TypedLearner<'a> {
     task: &'a TypedTask,
-    backend: &'a dyn Backend,
+    pub(super) backend: &'a dyn Backend,
     pub(super) model: TypedModel,
     /// Optimiser of the dense parameters.
     pub(super) optimizer: Box<dyn Optimizer>,
@@ -89,8 +89,22 @@ impl<'a> TypedLearner<'a> {
         task: &'a TypedTask,
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<Self> {
-        let own = owners.map(|owners| own_nodes(owners, &task.feature_dims()));
-        let model = build::model_of(config, task, own)?;
+        Self::of_rows(config, task, owners.map(|owners| own_nodes(owners, &task.feature_dims())))
+    }
+
+    /// The learner of another device before its first batch, which computes gradients. It has no
+    /// learned rows: a batch brings those of its nodes.
+    ///
+    /// # Errors
+    /// As [`TypedLearner::new`].
+    pub(super) fn replica(config: &TrainConfig, task: &'a TypedTask) -> Result<Self> {
+        let none: Vec<Vec<NodeId>> = vec![Vec::new(); task.graph.schema().num_types()];
+        Self::of_rows(config, task, Some(none.into()))
+    }
+
+    /// The learner with the learned rows of these nodes of each type, or with those of all nodes.
+    fn of_rows(config: &TrainConfig, task: &'a TypedTask, nodes: Option<Arc<[Vec<NodeId>]>>) -> Result<Self> {
+        let model = build::model_of(config, task, nodes)?;
         let learned = Learned { name: &task.name, labels: &task.labels, train: &task.split.train };
         Ok(Self {
             targets: TargetLoss::of_targets(config, &learned)?,
@@ -182,10 +196,23 @@ impl<'a> TypedLearner<'a> {
                 (loss, count, Some(rows))
             }
         };
-        let outcome = BatchOutcome { loss, grad_norm: None, seeds: count };
-        if !loss.is_finite() {
-            return Ok(outcome);
+        if loss.is_finite() {
+            self.update(lr, nodes, rows.as_deref())?;
         }
+        Ok(BatchOutcome { loss, grad_norm: None, seeds: count })
+    }
+
+    /// Updates the model by its gradient, and the learned rows by `rows`; without, by those of the
+    /// last pass for its input nodes.
+    ///
+    /// # Errors
+    /// The state of rows is in files, for which the disk has too little space.
+    pub(super) fn update(
+        &mut self,
+        lr: f64,
+        nodes: &[Vec<NodeId>],
+        rows: Option<&[RowGradients]>,
+    ) -> Result<()> {
         self.optimizer.begin(lr as f32);
         self.sparse.begin(lr as f32);
         let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
@@ -197,7 +224,7 @@ impl<'a> TypedLearner<'a> {
         match rows {
             None => update_alone(&mut self.model, &mut self.sparse, nodes, &self.acts)?,
             Some(rows) => {
-                for ((t, learned), of) in self.model.learned_rows_mut().zip(&rows) {
+                for ((t, learned), of) in self.model.learned_rows_mut().zip(rows) {
                     debug_assert_eq!(t, of.node_type);
                     learned.update(&mut self.sparse, t, &of.places, of.grad.view());
                 }
@@ -205,12 +232,27 @@ impl<'a> TypedLearner<'a> {
         }
         self.step += 1;
         self.is_whole = true;
-        Ok(outcome)
+        Ok(())
+    }
+
+    /// Counts the rows that a batch of this epoch has read, if counts fill caches.
+    pub(super) fn see(&mut self, epoch: u64, batch: &TypedExtracted, cost: &PresamplingCost) {
+        let Some(reads) = &mut self.reads else { return };
+        let schema = self.task.graph.schema();
+        let nodes = batch.sampled.input_nodes.iter().enumerate();
+        let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
+        reads.see(epoch, nodes, cost);
+    }
+
+    /// Copy of the gradient of the learned rows of type `t` of the input nodes of the last batch.
+    pub(super) fn row_gradient(&self, t: usize) -> Matrix {
+        let grad = self.acts.input_grad(t);
+        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
     }
 
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
     /// or `None` without seeds; the gradient is meaningless if it is not finite.
-    fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+    pub(super) fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         let backend = self.backend;
         // ranks draw dropout masks by row, which must differ between them
         let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);

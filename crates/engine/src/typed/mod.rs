@@ -14,7 +14,8 @@
 //! | `stages.rs` | stages of a batch before training |
 //! | `batches.rs` | batches of a run as its caches count and measure them |
 //! | `strategy.rs` | workers of the stages |
-//! | `devices.rs` | simulated devices, one of which trains |
+//! | `devices.rs` | simulated devices |
+//! | `rounds.rs` | devices that train together: copies of the model, and sums of gradients |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers/` | caches of feature rows within a budget, over host memory or disk |
@@ -66,6 +67,7 @@ pub mod partition;
 mod position;
 mod propagated;
 mod ranks;
+mod rounds;
 mod saved;
 mod shares;
 mod stages;

@@ -1,8 +1,6 @@
 //! The stages of a batch on several types before training.
 
-use std::convert::Infallible;
-
-use graphmill_core::{NodeId, block::Aggregation};
+use graphmill_core::{Matrix, NodeId, block::Aggregation};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey,
@@ -77,12 +75,23 @@ pub(super) struct TypedTables {
     pub(super) own: Option<Tables>,
 }
 
+/// Gradient of a batch, of devices that train together.
+pub(super) struct TypedGradient {
+    /// One matrix per dense parameter of the model, in the visiting order; for running statistics,
+    /// their new values.
+    pub(super) values: Vec<Matrix>,
+    /// Gradients of the learned rows of the batch's input nodes, of each type that has some.
+    pub(super) rows: Vec<Matrix>,
+    /// Mean loss; `None` without seeds, and the other fields are then zeros or empty.
+    pub(super) loss: Option<f64>,
+}
+
 impl BatchKind for TypedBatches {
     type Memory = TypedSeeds;
     type Drawn = TypedSampled;
     type Extracted = TypedExtracted;
-    // a single trainer updates the model itself
-    type Trained = Infallible;
+    type Spent = TypedExtracted;
+    type Gradient = TypedGradient;
     type Workspace = TypedWorkspace;
     type Tables = TypedTables;
     type Work<'w> = EpochBatches<'w>;
@@ -118,6 +127,12 @@ impl<'e> EpochBatches<'e> {
         let (all, size) = (self.order.len(), self.batch_size);
         let from = all.min(number as usize * size);
         &self.order[from..all.min(from + size)]
+    }
+
+    /// Number of batches of the epoch.
+    pub(super) fn num_batches(&self) -> u64 {
+        let of_seeds = || self.order.len().div_ceil(self.batch_size.max(1)) as u64;
+        self.sampler.subgraphs().unwrap_or_else(of_seeds)
     }
 
     /// Number of the seeds of batch `number` on all ranks; `None` if it is a subgraph.

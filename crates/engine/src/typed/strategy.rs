@@ -7,12 +7,13 @@
 //!   pipelined:    samplers   draw b4 | draw b5 | ..
 //!                 extractor    gather b3 | gather b4 | ..
 //!                 main           train b2 | train b3 | ..
-//!   factored:     devices    the same; the last one gathers through its cache and trains
-//!   time-sharing: a device   all stages in turn
+//!   factored:     devices    the same; the last ones gather through their caches and train
+//!   time-sharing: devices    all stages in turn
 //! ```
 //!
 //! A batch is a function of its number, and training sees the batches in the order of their
-//! numbers, so all strategies give the bits of `sequential`.
+//! numbers, so all strategies give the bits of `sequential` if every batch makes an update. Several
+//! devices that train make updates of several batches ([`super::rounds`]).
 //!
 //! # Source
 //!
@@ -30,8 +31,7 @@
 //!
 //! # Deviations
 //!
-//! Stages are not measured: `--allocation profiled` lets them compete as `naive` does. One device
-//! trains.
+//! Stages are not measured: `--allocation profiled` lets them compete as `naive` does.
 
 use std::{ops::Range, sync::Arc};
 
@@ -40,12 +40,16 @@ use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
 use super::{
     counts::total,
     devices::{TypedDevices, WHOLE, order},
+    learner::TypedLearner,
+    rounds::{RoundWork, Rounds},
     stages::{EpochBatches, TypedBatches},
     task::TypedTask,
 };
 use crate::{
-    Error, Result, TrainConfig, cores,
-    record::{DeviceRecord, Traffic},
+    Error, Result, TrainConfig,
+    batchwise::Session,
+    cores,
+    record::{DeviceRecord, PresamplingCost, Traffic},
     strategy::{
         Cores, Flow, PipelinedOptions, QueueOptions, SingleTrainer, Timed, TypedOrder, Worker,
         scheduler::WorkerRole,
@@ -60,8 +64,9 @@ pub(super) struct Strategy {
     /// Memory of batches that are not under way.
     memory: Vec<TypedSeeds>,
     devices: Option<TypedDevices>,
-    /// Batches trained on since the last record of the devices, and the traffic of their rows.
-    done: (u64, Traffic),
+    /// Batches that each device has trained on since the last record of the devices, and the
+    /// traffic of their rows.
+    done: Vec<(u64, Traffic)>,
 }
 
 impl Strategy {
@@ -69,12 +74,16 @@ impl Strategy {
     ///
     /// # Errors
     /// It is not for several types, or the system refuses the threads.
-    pub(super) fn new(config: &TrainConfig, task: &TypedTask, devices: Option<TypedDevices>) -> Result<Self> {
+    pub(super) fn new(
+        config: &TrainConfig,
+        task: &TypedTask,
+        mut devices: Option<TypedDevices>,
+    ) -> Result<Self> {
         let space = || TypedWorkspace::new(task.graph.schema());
         let mut queue = config.own.get::<QueueOptions>().queue_depth;
-        let workers = match (order(config)?, &devices) {
+        let workers = match (order(config)?, &mut devices) {
             (TypedOrder::Pipelined, _) => pipelined(config, &space)?,
-            (TypedOrder::Factored | TypedOrder::TimeSharing, Some(devices)) => devices.workers(&space)?,
+            (TypedOrder::Factored | TypedOrder::TimeSharing, Some(devices)) => on_devices(devices, &space)?,
             (TypedOrder::Factored | TypedOrder::TimeSharing, None) => {
                 let why =
                     format!("--strategy {}: over ranks it does not train on several types", config.strategy);
@@ -86,7 +95,8 @@ impl Strategy {
                 SingleTrainer { driver: Worker::new(MAIN.into(), role, None, space), others: Vec::new() }
             }
         };
-        Ok(Self { workers, queue, memory: Vec::new(), devices, done: Default::default() })
+        let trainers = devices.as_ref().map_or(1, |devices| devices.trainers().len());
+        Ok(Self { workers, queue, memory: Vec::new(), devices, done: vec![Default::default(); trainers] })
     }
 
     /// Name of the worker that trains, for the timeline.
@@ -109,13 +119,30 @@ impl Strategy {
         workers.run(*of, batches, *queue, memory, &mut |_, batch: Timed<TypedExtracted>| {
             let traffic = total(&batch.batch.traffic);
             let trained = train(batch)?;
-            done.0 += 1;
-            done.1 += traffic;
+            done[0].0 += 1;
+            done[0].1 += traffic;
             Ok(trained)
         })
     }
 
-    /// Sets the number of rows in the caches of the device that trains, if the stages run on
+    /// Makes these batches and trains on them by the devices of `rounds`, which the devices of this
+    /// strategy are. `cost` is that of the batches whose reads are counted.
+    ///
+    /// # Errors
+    /// As [`Rounds::train`].
+    pub(super) fn run_rounds<'a>(
+        &mut self,
+        rounds: &mut Rounds<'a>,
+        session: &mut Session<TypedLearner<'a>>,
+        of: EpochBatches,
+        (batches, cost): (Range<u64>, &PresamplingCost),
+    ) -> Result<Flow> {
+        let Self { workers: SingleTrainer { driver, others }, queue, memory, done, .. } = self;
+        let workers = others.iter_mut().chain([driver]).collect();
+        rounds.train(session, RoundWork { of, batches, workers, queue: *queue, memory, done, cost })
+    }
+
+    /// Sets the number of rows in the cache of each device that trains, if the stages run on
     /// devices.
     pub(super) fn set_cache_rows(&mut self, rows: usize) {
         self.devices.iter_mut().for_each(|devices| devices.cache_rows = rows);
@@ -123,13 +150,25 @@ impl Strategy {
 
     /// Record of each device since the last call, if the stages run on devices.
     pub(super) fn records(&mut self) -> Vec<DeviceRecord> {
-        let (batches, traffic) = std::mem::take(&mut self.done);
-        self.devices.as_mut().map_or_else(Vec::new, |devices| devices.records(batches, traffic))
+        let none = vec![Default::default(); self.done.len()];
+        let done = std::mem::replace(&mut self.done, none);
+        self.devices.as_mut().map_or_else(Vec::new, |devices| devices.records(&done))
     }
 }
 
 /// Name of the thread of the run.
 const MAIN: &str = "main";
+
+/// Workers of devices; the last one trains.
+fn on_devices(
+    devices: &mut TypedDevices,
+    space: &dyn Fn() -> TypedWorkspace,
+) -> Result<SingleTrainer<TypedBatches>> {
+    let mut others = devices.workers(space)?;
+    let driver = others.pop().ok_or_else(|| Error::usage("a strategy without devices"))?;
+    Ok(SingleTrainer { driver, others })
+}
+
 /// Samplers of one thread each, an extractor, and the thread of the run.
 fn pipelined(
     config: &TrainConfig,

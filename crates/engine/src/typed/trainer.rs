@@ -23,6 +23,7 @@ use super::{
     learner::TypedLearner,
     notices::notes,
     ranks::{RankInference, TypedRankView},
+    rounds::Rounds,
     saved::rows_of,
     stages::EpochBatches,
     strategy::Strategy,
@@ -107,8 +108,10 @@ fn train_alone(
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let inference = inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice));
     let scoring = (Inference::Alone(Box::new(inference)), None);
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, &task, devices.trainers()));
+    let rounds = rounds.transpose()?.flatten();
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
-    let run = TypedRun { compute: Some(&compute), ..run };
+    let run = TypedRun { compute: Some(&compute), rounds, ..run };
     batchwise::train(config, run, learner, context, began).map(|(summary, learner)| (summary, learner.model))
 }
 
@@ -214,6 +217,8 @@ struct TypedRun<'a> {
     sampler: &'a dyn TypedSampler,
     tiers: &'a TypedTiers,
     strategy: Strategy,
+    /// Copies of the model, if devices compute gradients for it.
+    rounds: Option<Rounds<'a>>,
     metric: &'static table::Entry<Metric>,
     inference: Inference<'a>,
     /// Validation and test nodes that are scored, and training nodes for diagnostics.
@@ -253,6 +258,7 @@ impl<'a> TypedRun<'a> {
             sampler,
             tiers,
             strategy: Strategy::new(config, task, devices)?,
+            rounds: None,
             metric: build::metric(config, task)?,
             inference,
             scored: [
@@ -354,25 +360,26 @@ impl<'a> BatchRun for TypedRun<'a> {
             timeline: &timeline,
             owners: self.view.map(TypedRankView::of_seeds),
         };
-        let track = timeline.track(self.strategy.trainer());
-        let (last, schema, cost) = (batches.end, self.task.graph.schema(), &self.tiers.counted);
-        let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
-            let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
-            let (lr, learner) = (session.lr(number), session.learner());
-            let all = of.num_seeds(number);
-            let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
-            spent.train = timeline.done(track, Stage::Train, number, clock);
-            // a batch that ends the run is not among those that a checkpoint has counted
-            if let Some(reads) = learner.reads.as_mut().filter(|_| outcome.loss.is_finite()) {
-                let nodes = batch.sampled.input_nodes.iter().enumerate();
-                let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
-                reads.see(epoch, nodes, cost);
-            }
-            let traffic = total(&batch.traffic);
-            let done = Completed { number, outcome, traffic, spent };
-            let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
-            Ok((flow, batch.recycle()))
-        })?;
+        let (last, cost) = (batches.end, &self.tiers.counted);
+        let flow = if let Some(rounds) = &mut self.rounds {
+            self.strategy.run_rounds(rounds, session, of, (batches, cost))?
+        } else {
+            let track = timeline.track(self.strategy.trainer());
+            self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
+                let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
+                let (lr, learner) = (session.lr(number), session.learner());
+                let all = of.num_seeds(number);
+                let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
+                spent.train = timeline.done(track, Stage::Train, number, clock);
+                // a batch that ends the run is not among those that a checkpoint has counted
+                if outcome.loss.is_finite() {
+                    learner.see(epoch, &batch, cost);
+                }
+                let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
+                let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
+                Ok((flow, batch.recycle()))
+            })?
+        };
         self.devices = self.strategy.records();
         // an epoch of subgraphs may be shorter over the ranks that resume it
         let is_done = session.num_done() >= last;

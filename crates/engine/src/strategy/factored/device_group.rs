@@ -214,7 +214,7 @@ fn devices_of(config: &TrainConfig) -> Result<Vec<Arc<Device>>> {
 
 /// Traffic of each device's links to the host and to its peers.
 fn carried(devices: &[Arc<Device>]) -> Vec<[LinkTraffic; 2]> {
-    devices.iter().map(|device| [device.link.traffic(), device.peer_link.traffic()]).collect()
+    devices.iter().map(|device| device.traffic()).collect()
 }
 
 /// Plural of a role's name.

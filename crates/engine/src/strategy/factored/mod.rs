@@ -73,8 +73,9 @@ use crate::{
 pub use device_group::Design;
 use device_group::DeviceGroup;
 pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
+pub(crate) use reduce::add_shares;
 use reduce::{OnDevices, reduce_over_ranks};
-use replica::PublishedParameters;
+pub(crate) use replica::{ModelLink, PublishedParameters};
 use workers::{DeviceWorkers, EpochContext};
 
 /// Largest number of batches in the queue.

@@ -43,12 +43,28 @@ impl OptionSet for FactoredOptions {
 }
 
 impl FactoredOptions {
-    /// Resolves the number of sampling devices on several types, where one device trains.
+    /// Resolves the number of sampling devices on several types, where none is timed.
     pub(crate) fn derive(config: &mut TrainConfig) {
+        if is_typed(config) && config.own.get::<Self>().num_samplers == 0 {
+            config.own.get_mut::<Self>().num_samplers = Self::samplers_of_types(config);
+        }
+    }
+
+    /// Number of devices that do not train in a synchronous round.
+    pub(crate) fn non_trainers(config: &TrainConfig) -> usize {
         if is_typed(config) {
-            let samplers = config.num_devices().saturating_sub(1);
-            let own: &mut Self = config.own.get_mut();
-            own.num_samplers = if own.num_samplers == 0 { samplers } else { own.num_samplers };
+            return Self::samplers_of_types(config);
+        }
+        config.own.get::<Self>().num_samplers.max(1)
+    }
+
+    /// Number of devices that only sample on several types: all but one, unless it is given. A
+    /// single device does all stages.
+    pub(crate) fn samplers_of_types(config: &TrainConfig) -> usize {
+        match (config.own.get::<Self>().num_samplers, config.num_devices()) {
+            (_, 0 | 1) => 0,
+            (0, count) => count - 1,
+            (given, _) => given,
         }
     }
 

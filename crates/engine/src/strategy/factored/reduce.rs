@@ -189,6 +189,15 @@ pub(super) fn reduce_over_ranks(
     Ok((mean, losses))
 }
 
+/// Sets a matrix in host memory to the sum of others, each times its share, in their order.
+pub(crate) fn add_shares<'m>(from: impl Iterator<Item = (&'m Matrix, f32)>, to: &mut Matrix) {
+    let to = to.view_mut().host();
+    to.fill(0.0);
+    for (from, share) in from {
+        to.iter_mut().zip(from.view().host()).for_each(|(to, &from)| *to += share * from);
+    }
+}
+
 /// Sets the learner's gradient to the mean over these batches, weighted by their seeds: the
 /// gradient of one batch of all their seeds. Running statistics become the mean of theirs. A single
 /// gradient is taken as it is. Returns the mean loss. The model is not whole until it is updated.
@@ -231,12 +240,8 @@ pub(super) fn reduce(
                 Add { alpha: share, x: slot.gradient.values[index].view(), y: to.view_mut() }.run(backend);
             }
         } else {
-            let to = to.view_mut().host();
-            to.fill(0.0);
-            for ((_, slot), &share) in batches.iter().zip(&shares) {
-                let from = slot.gradient.values[index].view().host();
-                to.iter_mut().zip(from).for_each(|(to, &from)| *to += share * from);
-            }
+            let from = batches.iter().map(|(_, slot)| &slot.gradient.values[index]);
+            add_shares(from.zip(shares.iter().copied()), to);
         }
         index += 1;
     });

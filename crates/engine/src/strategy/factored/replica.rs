@@ -10,7 +10,7 @@ use std::{
 
 use graphmill_core::{Matrix, ObjectPool, ViewMut};
 use graphmill_loader::{Extracted, feature::Link};
-use graphmill_nn::{Backend, model::Model};
+use graphmill_nn::{Backend, Param, model::Model, typed::TypedModel};
 
 use crate::{
     Result,
@@ -19,9 +19,38 @@ use crate::{
     strategy::batch_states::Gradient,
 };
 
+/// A model whose dense parameters have copies.
+pub(crate) trait Parameters {
+    /// Visits every parameter, always in the same order.
+    fn each(&self, see: &mut dyn FnMut(&Param));
+
+    /// Visits every parameter mutably, in the order of [`Parameters::each`].
+    fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param));
+}
+
+impl Parameters for Model {
+    fn each(&self, see: &mut dyn FnMut(&Param)) {
+        self.visit(&mut |_, param| see(param));
+    }
+
+    fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.visit_mut(&mut |_, param| see(param));
+    }
+}
+
+impl Parameters for TypedModel {
+    fn each(&self, see: &mut dyn FnMut(&Param)) {
+        self.visit(&mut |_, param| see(param));
+    }
+
+    fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.visit_mut(&mut |_, param| see(param));
+    }
+}
+
 /// Parameters that Trainers copy. Parameters that are updated on a device stay on devices: each
 /// device has a copy before its Trainer reads it.
-pub(super) struct PublishedParameters {
+pub(crate) struct PublishedParameters {
     newest: RwLock<(u64, Vec<Matrix>)>,
     /// Updates made before version 0.
     step: u64,
@@ -29,19 +58,19 @@ pub(super) struct PublishedParameters {
 
 impl PublishedParameters {
     /// The model's parameters after `step` updates, as version 0.
-    pub(super) fn new(model: &Model, step: u64) -> Self {
+    pub(crate) fn new(model: &dyn Parameters, step: u64) -> Self {
         let mut values = Vec::new();
-        model.visit(&mut |_, param| values.push(param.value.clone()));
+        model.each(&mut |param| values.push(param.value.clone()));
         Self { newest: RwLock::new((0, values)), step }
     }
 
     /// Publishes the model's parameters, which `backend` has updated. `gpus` are the training
     /// devices.
-    pub(super) fn publish(&self, model: &Model, backend: &dyn Backend, gpus: &[Gpu]) {
+    pub(crate) fn publish(&self, model: &dyn Parameters, backend: &dyn Backend, gpus: &[Gpu]) {
         let mut published = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &mut *published;
         let mut index = 0;
-        model.visit(&mut |_, param| {
+        model.each(&mut |param| {
             copy(&param.value, backend, values[index].view_mut());
             index += 1;
         });
@@ -54,16 +83,27 @@ impl PublishedParameters {
         *version += 1;
     }
 
-    /// Copies the parameters to `model`, for passes by `backend`; returns their version.
-    fn copy_to(&self, model: &mut Model, backend: &dyn Backend) -> u64 {
+    /// Copies the parameters to `model`, at the other end of `link`, for passes by `backend`.
+    /// Returns their version, and the number of updates of the run that made them.
+    pub(crate) fn copy_to(
+        &self,
+        model: &mut dyn Parameters,
+        backend: &dyn Backend,
+        link: &mut ModelLink,
+    ) -> [u64; 2] {
         let published = self.newest.read().unwrap_or_else(PoisonError::into_inner);
         let (version, values) = &*published;
         let mut index = 0;
-        model.visit_mut(&mut |_, param| {
+        model.each_mut(&mut |param| {
             copy(&values[index], backend, param.value.view_mut());
             index += 1;
         });
-        *version
+        let (version, updates) = (*version, self.step + *version);
+        drop(published);
+        if link.newest.replace(updates) != Some(updates) {
+            link.cross();
+        }
+        [version, updates]
     }
 }
 
@@ -76,11 +116,8 @@ fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
     }
 }
 
-/// A Trainer's model, and scratch for its passes.
-pub(super) struct Replica {
-    model: Model,
-    pub(super) scratch: StepScratch,
-    /// Link between the parameters and the Trainer, if it is simulated.
+/// Link between the parameters and a copy of the model, if it is simulated.
+pub(crate) struct ModelLink {
     link: Option<Arc<Link>>,
     /// Bytes of the parameters, and of the gradients: all in `f32`.
     bytes: u64,
@@ -88,20 +125,57 @@ pub(super) struct Replica {
     newest: Option<u64>,
 }
 
-impl Replica {
-    /// Copy of `model` at the other end of `link`, if there is one.
-    pub(super) fn new(model: &Model, link: Option<Arc<Link>>) -> Self {
+impl ModelLink {
+    /// Link to a copy of `model`.
+    pub(crate) fn new(model: &dyn Parameters, link: Option<Arc<Link>>) -> Self {
         let mut numbers = 0;
-        model.visit(&mut |_, param| numbers += param.value.num_rows() * param.value.num_cols());
-        let bytes = (numbers * size_of::<f32>()) as u64;
-        Self { model: model.clone(), scratch: StepScratch::default(), link, bytes, newest: None }
+        model.each(&mut |param| numbers += param.value.num_rows() * param.value.num_cols());
+        Self { link, bytes: (numbers * size_of::<f32>()) as u64, newest: None }
     }
 
     /// Charges one copy of the parameters or the gradients to the link.
     fn cross(&self) {
+        self.transfer(self.bytes);
+    }
+
+    /// Charges `bytes` to the link.
+    pub(crate) fn transfer(&self, bytes: u64) {
         if let Some(link) = &self.link {
-            link.transfer(self.bytes, Instant::now());
+            link.transfer(bytes, Instant::now());
         }
+    }
+
+    /// Takes the gradients of `model` to `values`, and the values of running statistics, over the
+    /// link. Gives it the matrices that were there.
+    pub(crate) fn take_gradients(&self, model: &mut dyn Parameters, values: &mut Vec<Matrix>) {
+        let mut index = 0;
+        model.each_mut(&mut |param| {
+            if index == values.len() {
+                values.push(Matrix::zeros(param.grad.num_rows(), param.grad.num_cols()));
+            }
+            if param.trainable {
+                std::mem::swap(&mut values[index], &mut param.grad);
+            } else {
+                values[index].view_mut().host().copy_from_slice(param.value.view().host());
+            }
+            index += 1;
+        });
+        self.cross();
+    }
+}
+
+/// A Trainer's model, and scratch for its passes.
+pub(super) struct Replica {
+    model: Model,
+    pub(super) scratch: StepScratch,
+    link: ModelLink,
+}
+
+impl Replica {
+    /// Copy of `model` at the other end of `link`, if there is one.
+    pub(super) fn new(model: &Model, link: Option<Arc<Link>>) -> Self {
+        let link = ModelLink::new(model, link);
+        Self { model: model.clone(), scratch: StepScratch::default(), link }
     }
 
     /// Computes the gradient of a batch from the newest parameters, in matrices of `spare` if it
@@ -117,28 +191,13 @@ impl Replica {
         batch: &Extracted,
         number: u64,
     ) -> Result<Gradient> {
-        let version = published.copy_to(&mut self.model, context.backend);
-        if self.newest.replace(published.step + version) != Some(published.step + version) {
-            self.cross();
-        }
+        let [version, updates] = published.copy_to(&mut self.model, context.backend, &mut self.link);
         // rows that are too old are not read
-        let reused = context.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(published.step + version));
+        let reused = context.reuse.as_ref().map_or(0, |reuse| reuse.rows.staleness(updates));
         let loss = context.gradient(&mut self.model, batch, number);
         context.backend.check()?;
-        let mut index = 0;
         let mut values = spare.take_or_default();
-        self.model.visit_mut(&mut |_, param| {
-            if index == values.len() {
-                values.push(Matrix::zeros(param.grad.num_rows(), param.grad.num_cols()));
-            }
-            if param.trainable {
-                std::mem::swap(&mut values[index], &mut param.grad);
-            } else {
-                values[index].view_mut().host().copy_from_slice(param.value.view().host());
-            }
-            index += 1;
-        });
-        self.cross();
+        self.link.take_gradients(&mut self.model, &mut values);
         Ok(Gradient { values, loss, version, reused })
     }
 }

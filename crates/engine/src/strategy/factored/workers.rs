@@ -1,27 +1,24 @@
 //! A device with its workers: its memory, and the threads of an epoch.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    thread::Scope,
-    time::Instant,
-};
+use std::{sync::Arc, thread::Scope};
 
 use graphmill_core::{Matrix, ObjectPool};
-use graphmill_loader::Extracted;
+use graphmill_loader::{Extracted, Sampled};
 
 use super::replica::{PublishedParameters, Replica};
 use crate::{
+    Result,
     device::{Device, MemoryReservation},
     learner::StepContext,
     record::Traffic,
+    stage::Drawn,
     strategy::{
-        batch_states::{BatchTask, Scheduler, Slot, Timed, Trained, Work},
-        interface::{Flow, Nvidia},
-        scheduler::{Task, WorkerRole},
-        worker::{Worker, attempt},
+        batch_states::{Gradient, MinibatchStates, Scheduler, Work},
+        interface::Nvidia,
+        scheduler::WorkerRole,
+        worker::{Done, GradientSource, Worker},
     },
     tiers::DeviceCache,
-    timeline::Stage,
 };
 
 /// Values that the workers of an epoch share.
@@ -46,7 +43,7 @@ pub(super) struct DeviceWorkers {
     pub(super) replica: Option<Replica>,
     pub(super) cache: Option<DeviceCache>,
     /// Number of batches trained on in this epoch, and the traffic of their rows.
-    pub(super) done: Mutex<(u64, Traffic)>,
+    pub(super) done: Done,
     pub(super) reservations: Vec<MemoryReservation>,
 }
 
@@ -58,7 +55,7 @@ impl DeviceWorkers {
             workers: Vec::new(),
             replica: None,
             cache: None,
-            done: Mutex::default(),
+            done: Done::default(),
             reservations: Vec::new(),
         }
     }
@@ -86,53 +83,17 @@ impl DeviceWorkers {
         shared: EpochContext<'s>,
         context: Option<StepContext<'s>>,
     ) {
-        let EpochContext { scheduler, work, published, rows, gradients, first } = shared;
         let Self { device, workers, replica, done, .. } = self;
-        let (device, done): (&Device, &Mutex<(u64, Traffic)>) = (device, done);
+        let (device, done): (&Device, &Done) = (device, done);
         let mut trains = replica.as_mut().zip(context);
         for worker in workers {
-            let mut trainer = if worker.role.train.is_some() { trains.take() } else { None };
+            let trains = if worker.role.train.is_some() { trains.take() } else { None };
             scope.spawn(move || {
-                let track = work.timeline.track(&worker.name);
-                let standby = worker.role.standby;
-                let turns = worker.role.extract.is_some();
-                let mut train = |task: BatchTask| {
-                    let (Task::Train(number, Timed { batch, mut spent }), Some((replica, context))) =
-                        (task, &mut trainer)
-                    else {
-                        return Ok(Flow::Continue);
-                    };
-                    let (clock, batch) = (Instant::now(), batch.into_batch());
-                    let outcome = attempt(Stage::Train, number, || {
-                        let number = first + number;
-                        device.pool.install(|| replica.train(context, published, gradients, &batch, number))
-                    });
-                    spent.train = work.timeline.done(track, Stage::Train, number, clock);
-                    // another batch takes over the memory of the rows
-                    let Extracted { sampled: batch, features, traffic } = batch;
-                    rows.put(features);
-                    match outcome {
-                        Ok(gradient) => {
-                            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                            done.0 += 1;
-                            done.1 += traffic;
-                            drop(done);
-                            // one thread does both in turns, or two do them side by side
-                            let pace = if turns {
-                                spent.extract + spent.train
-                            } else {
-                                spent.extract.max(spent.train)
-                            };
-                            let trained = Trained { batch, traffic, spent, gradient };
-                            scheduler.trained(number, trained, pace, standby);
-                        }
-                        Err(error) => scheduler.fail(number, Slot(batch.into()), error),
-                    }
-                    Ok(Flow::Continue)
-                };
-                // its failures have gone to the scheduler
-                let _ = worker.run(scheduler, work, &mut train);
-                if let Some((replica, context)) = trainer {
+                let trainer = |(replica, context)| Trainer { replica, context, device, shared };
+                let mut trainer = trains.map(trainer);
+                let source = trainer.as_mut().map(|trainer| (trainer, done));
+                worker.run_for_updates(shared.scheduler, shared.work, source);
+                if let Some(Trainer { replica, context, .. }) = trainer {
                     replica.scratch = context.into_scratch();
                 }
             });
@@ -148,5 +109,29 @@ impl DeviceWorkers {
             let what = if train.is_some() { "trainer" } else { "extractor" };
             worker.name = format!("{what} {trainer}");
         }
+    }
+}
+
+/// A device's copy of the model in an epoch.
+struct Trainer<'s> {
+    replica: &'s mut Replica,
+    context: StepContext<'s>,
+    device: &'s Device,
+    shared: EpochContext<'s>,
+}
+
+impl GradientSource<MinibatchStates> for Trainer<'_> {
+    fn gradient(&mut self, number: u64, batch: &mut Drawn<Extracted>) -> Result<Gradient> {
+        let Self { replica, context, device, shared } = self;
+        let EpochContext { published, gradients, first, .. } = *shared;
+        let train = || replica.train(context, published, gradients, batch.batch(), first + number);
+        device.pool.install(train)
+    }
+
+    fn spend(&mut self, batch: Drawn<Extracted>) -> (Sampled, Traffic) {
+        let Extracted { sampled, features, traffic } = batch.into_batch();
+        // another batch takes over the memory of the rows
+        self.shared.rows.put(features);
+        (sampled, traffic)
     }
 }

@@ -16,7 +16,7 @@ use super::{
         build,
         computing::InferenceDevice,
         counts::{TypeCounts, add, total},
-        devices::compute_devices,
+        devices::{check_links, compute_devices},
         inference::TypedInference,
         notices::note_of_learned,
         ranks::{RankInference, RowOwners, TypedRankView},
@@ -66,6 +66,7 @@ use crate::{
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
+    check_links(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
     of.notes = unverified.into_iter().chain(of.notes).collect();

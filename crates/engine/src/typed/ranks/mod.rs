@@ -36,7 +36,7 @@ use graphmill_data::partition::TypedPartitionDir;
 use graphmill_distributed::Messenger;
 
 use edge_rows::RankEdges;
-pub(super) use exchange::exchange;
+pub(super) use exchange::{RowGradients, exchange};
 pub(super) use inference::RankInference;
 pub(super) use own_rows::{JoinedRows, RowOwners, fetch_rows, own_nodes, update_alone};
 use subgraphs::RankSubgraphs;

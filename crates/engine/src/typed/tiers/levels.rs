@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use graphmill_core::progress::Unit;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
+    Feature,
     feature::{
         Link, LinkOptions, Linked,
         cached::{Late, Level, RowFormat},
@@ -16,7 +17,9 @@ use super::{
     DEFAULT_CACHE, Rows, TypedTiers,
     nvidia::NvidiaCaches,
     online::{LateLevel, LateTable, mask, range_of},
-    read_rows, resolve, rows,
+    read_rows,
+    readers::Readers,
+    resolve, rows,
 };
 use crate::{
     Error, Result,
@@ -54,6 +57,8 @@ pub(super) struct CacheLevel<'c> {
     pub(super) level: Level,
     /// The caches, if they are in the memory of an NVIDIA device.
     pub(super) nvidia: Option<NvidiaCaches<'c>>,
+    /// Devices that read the rows independently, if some do.
+    pub(super) readers: Option<&'c Readers>,
     /// Rows of each type that compete for the budget.
     pub(super) of: &'c dyn Fn(usize) -> CachedRows<'c>,
 }
@@ -105,6 +110,8 @@ pub(super) struct Levels<'b> {
     of: &'b RunBatches<'b>,
     visits: &'b TypedVisits<'b>,
     pub(super) tables: Tables,
+    /// The same as each further device reads them, if devices read independently.
+    others: Vec<Tables>,
     /// Descriptions of levels, the nearest first.
     pub(super) parts: Vec<String>,
     /// Number of rows of all types in the caches of a device.
@@ -117,7 +124,7 @@ impl<'b> Levels<'b> {
     /// Levels in front of `tables`, whose hotness `visits` counts.
     pub(super) fn new(visits: &'b TypedVisits<'b>, tables: Tables) -> Self {
         let (parts, late) = (Vec::new(), Vec::new());
-        Self { of: visits.of(), visits, tables, parts, device_rows: 0, late }
+        Self { of: visits.of(), visits, tables, others: Vec::new(), parts, device_rows: 0, late }
     }
 
     /// Adds the description of the lowest tier.
@@ -127,10 +134,11 @@ impl<'b> Levels<'b> {
 
     /// The tiers, whose construction began at `clock`, over the rows `whole`.
     pub(super) fn finish(self, clock: Instant, whole: Tables) -> TypedTiers {
-        let Self { tables, parts, device_rows, late, .. } = self;
+        let Self { tables, others, parts, device_rows, late, .. } = self;
         let (drawn_batches, seconds) = (self.visits.drawn(), clock.elapsed().as_secs_f64());
         TypedTiers {
             tables,
+            others,
             whole,
             device_rows,
             late,
@@ -145,17 +153,18 @@ impl<'b> Levels<'b> {
     }
 
     /// Puts the caches of the devices, which share them, in front of all tables; of devices that
-    /// work independently, the caches of the one that trains. A rank trains on its own seeds, of
-    /// which `owners` are the owners by type.
+    /// work independently, the caches of those that train. A rank trains on its own seeds, of which
+    /// `owners` are the owners by type.
     pub(super) fn add_devices(
         &mut self,
         by_device: Option<&TypedDevices>,
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<()> {
         let (config, limit) = (self.of.config, self.of.config.device_budget.0);
-        let devices = if by_device.is_some() { 1 } else { config.devices.simulated() };
+        let readers = by_device.map(|devices| Readers::new(devices.trainers(), *config.placement));
+        let devices = readers.as_ref().map_or_else(|| config.devices.simulated(), Readers::sharing);
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
-        if let Some(free) = by_device.and_then(|devices| devices.trainer().free()) {
+        if let Some(free) = readers.as_ref().and_then(Readers::free) {
             budget = free as f64;
             memory = format!("--device-budget {limit}, of which {free} are free");
         } else if limit > 0 {
@@ -169,13 +178,14 @@ impl<'b> Levels<'b> {
             budget = free as f64;
             memory = format!("--device-budget {limit} beside a training step of {step} bytes");
         }
-        let own = by_device.map(|devices| devices.trainer().link.clone());
-        let shared = || (*config.link != LinkOptions::default()).then(|| Arc::new(Link::new(*config.link)));
-        if let Some(link) = own.or_else(shared) {
+        if readers.is_none() && *config.link != LinkOptions::default() {
+            let link = Arc::new(Link::new(*config.link));
             for table in self.tables.iter_mut().flatten() {
                 *table = Arc::new(Linked::new(table.clone(), link.clone()));
             }
         }
+        let further = by_device.map_or(0, |devices| devices.trainers().len() - 1);
+        self.others = vec![self.tables.clone(); further];
         let farther = self.parts.len();
         self.add(&CacheLevel {
             flag: "cache",
@@ -184,12 +194,19 @@ impl<'b> Levels<'b> {
             memory,
             ratio: config.cache_ratio.0,
             devices,
-            level: Level::Device { devices, reader: 0 },
+            level: readers.as_ref().map_or(Level::Device { devices, reader: 0 }, Readers::level),
             nvidia: None,
+            readers: readers.as_ref(),
             of: &|_| CachedRows::All,
         })?;
         self.parts.rotate_left(farther);
         Ok(())
+    }
+
+    /// Sets the rows of type `t` as each device reads them; one, unless devices read independently.
+    fn set(&mut self, t: usize, rows: impl IntoIterator<Item = Arc<dyn Feature>>) {
+        let tables = std::iter::once(&mut self.tables).chain(&mut self.others);
+        tables.zip(rows).for_each(|(tables, rows)| tables[t] = Some(rows));
     }
 
     /// Puts the caches of a level in front of the tables.
@@ -208,7 +225,7 @@ impl<'b> Levels<'b> {
         let (shares, scores) = self.shares(level, &all)?;
         let mut held = Vec::new();
         for (t, of) in all.iter().enumerate() {
-            let (Some(of), Some(behind)) = (of, &self.tables[t]) else { continue };
+            let (Some(of), Some(behind)) = (of, self.tables[t].clone()) else { continue };
             let slots = shares[t] / level.devices;
             if matches!(level.level, Level::Device { .. }) {
                 self.device_rows += slots;
@@ -224,11 +241,13 @@ impl<'b> Levels<'b> {
                 }
             };
             if let Some(caches) = level.nvidia {
-                self.tables[t] = Some(caches.build(task, (t, behind), (policy, slots), &of_type)?);
+                self.tables[t] = Some(caches.build(task, (t, &behind), (policy, slots), &of_type)?);
                 continue;
             }
             if slots == 0 {
-                continue; // an empty cache would still allocate its maps
+                // an empty cache would still allocate its maps
+                self.set(t, level.readers.map_or(Vec::new(), |readers| readers.linked(&behind)));
+                continue;
             }
             let cache = NewCache {
                 policy,
@@ -239,7 +258,11 @@ impl<'b> Levels<'b> {
                 level: level.level,
                 peer_link: *self.of.config.peer_link,
             };
-            self.tables[t] = Some(cache.build(behind.clone(), &of_type)?.rows);
+            let rows = match level.readers {
+                Some(readers) => readers.cached(cache, &behind, &of_type)?,
+                None => vec![cache.build(behind, &of_type)?.rows],
+            };
+            self.set(t, rows);
         }
         self.parts.push(self.describe(level, &held));
         Ok(())
@@ -259,7 +282,7 @@ impl<'b> Levels<'b> {
         let (budget, competing) = self.competing(level, all)?;
         let mut late: Vec<Option<LateTable>> = Vec::with_capacity(all.len());
         for (t, of) in all.iter().enumerate() {
-            let (Some(of), Some(behind)) = (of, &self.tables[t]) else {
+            let (Some(of), Some(behind)) = (of, self.tables[t].clone()) else {
                 late.push(None);
                 continue;
             };
@@ -267,14 +290,16 @@ impl<'b> Levels<'b> {
                 CachedRows::OfOthers(owners) => Some(owners.clone()),
                 CachedRows::All | CachedRows::None => None,
             };
-            let rows = Arc::new(Late::new(behind.clone()));
-            self.tables[t] = Some(rows.clone());
-            late.push(Some(LateTable { rows, format: of.format, owners }));
+            let behinds = level.readers.map_or_else(|| vec![behind.clone()], |of| of.linked(&behind));
+            let rows: Vec<Arc<Late>> = behinds.into_iter().map(|of| Arc::new(Late::new(of))).collect();
+            self.set(t, rows.iter().map(|late| late.clone() as Arc<dyn Feature>));
+            late.push(Some(LateTable { behind, rows, format: of.format, owners }));
         }
         self.late.push(LateLevel {
             competing,
             tables: late,
             budget,
+            readers: level.readers.cloned(),
             devices: level.devices,
             placement: *self.of.config.placement,
             level: level.level,
@@ -390,6 +415,7 @@ impl Levels<'_> {
             devices: 1,
             level: Level::Device { devices: 1, reader: 0 },
             nvidia: Some(caches),
+            readers: None,
             of: &|t| if is_dense(t) { CachedRows::All } else { CachedRows::None },
         })?;
         gpu.set_cache_bytes(caches.built.bytes.get());

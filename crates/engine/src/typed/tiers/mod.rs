@@ -19,6 +19,7 @@ mod nvidia;
 mod online;
 pub(super) mod opened;
 mod over_ranks;
+mod readers;
 
 use std::time::Instant;
 
@@ -56,6 +57,8 @@ const DEFAULT_CACHE: &str = "presc:2";
 pub(super) struct TypedTiers {
     /// Chain of tiers of each type.
     pub(super) tables: Tables,
+    /// The same as each further device that trains reads them.
+    others: Vec<Tables>,
     /// Rows of each type in the lowest tier, for inference.
     pub(super) whole: Tables,
     /// Description of the tiers, if there are several.
@@ -221,9 +224,12 @@ impl TypedTiers {
         let whole = whole(of.config, data, of.task)?;
         let step = || step::bytes(of, None, &borrowed(&whole));
         let mut devices = TypedDevices::new(of.config, of.task, &step)?;
-        let tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
+        let mut tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
         progress.check()?;
-        devices.iter_mut().for_each(|devices| devices.cache_rows = tiers.device_rows);
+        if let Some(devices) = &mut devices {
+            devices.cache_rows = tiers.device_rows;
+            devices.tables = std::mem::take(&mut tiers.others);
+        }
         Ok((tiers, devices))
     }
 
@@ -255,6 +261,7 @@ impl TypedTiers {
                 devices: 1,
                 level: Level::Host,
                 nvidia: None,
+                readers: None,
                 of: &|t| if lowest.in_files[t] { CachedRows::All } else { CachedRows::None },
             })?;
         }

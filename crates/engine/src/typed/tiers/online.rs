@@ -19,11 +19,15 @@ use std::{ops::Range, sync::Arc};
 
 use graphmill_core::typed::Schema;
 use graphmill_distributed::NodeOwnership;
-use graphmill_loader::feature::{
-    LinkOptions,
-    cached::{Late, Level, Placement, RowFormat},
+use graphmill_loader::{
+    Feature,
+    feature::{
+        LinkOptions,
+        cached::{Late, Level, Placement, RowFormat},
+    },
 };
 
+use super::readers::Readers;
 use crate::{
     Result,
     tiers::NewCache,
@@ -50,6 +54,8 @@ pub(super) struct LateLevel {
     pub(super) tables: Vec<Option<LateTable>>,
     /// Bytes for the rows of all types on all devices.
     pub(super) budget: f64,
+    /// Devices that read the rows independently, if some do.
+    pub(super) readers: Option<Readers>,
     /// Number of devices that share each cache.
     pub(super) devices: usize,
     pub(super) placement: Placement,
@@ -59,7 +65,10 @@ pub(super) struct LateLevel {
 
 /// Rows of a type behind a cache that is filled later.
 pub(super) struct LateTable {
-    pub(super) rows: Arc<Late>,
+    /// The next tier.
+    pub(super) behind: Arc<dyn Feature>,
+    /// Rows as each device reads them, if devices read independently.
+    pub(super) rows: Vec<Arc<Late>>,
     pub(super) format: RowFormat,
     /// Owners of the nodes, if own rows are not cached.
     pub(super) owners: Option<Arc<NodeOwnership>>,
@@ -82,7 +91,8 @@ impl LateLevel {
         let mut on_device = 0;
         for (t, (table, share)) in self.tables.iter().zip(shares).enumerate() {
             let slots = share / self.devices;
-            let Some(LateTable { rows, format, .. }) = table.as_ref().filter(|_| slots > 0) else { continue };
+            let Some(table) = table.as_ref().filter(|_| slots > 0) else { continue };
+            let LateTable { behind, rows, format, .. } = table;
             let cache = NewCache {
                 policy: FILLED,
                 slots,
@@ -93,7 +103,11 @@ impl LateLevel {
                 peer_link: self.peer_link,
             };
             let of_type = |_: &str| Ok(scores[range_of(schema, t)].to_vec());
-            rows.fill(cache.build(rows.behind().clone(), &of_type)?.rows);
+            let filled = match &self.readers {
+                Some(readers) => readers.cached(cache, behind, &of_type)?,
+                None => vec![cache.build(behind.clone(), &of_type)?.rows],
+            };
+            rows.iter().zip(filled).for_each(|(late, filled)| late.fill(filled));
             if matches!(self.level, Level::Device { .. }) {
                 on_device += slots;
             }

@@ -74,6 +74,7 @@ impl TypedTiers {
                 devices: 1,
                 level: Level::Host,
                 nvidia: None,
+                readers: None,
                 of: &|t| cached_in_host(view.rows[t].as_ref(), &view.owners[t]),
             })?;
             let tables = levels.tables.iter_mut().zip(&view.rows).zip(&view.owners);

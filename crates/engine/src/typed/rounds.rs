@@ -1,0 +1,398 @@
+//! Devices that train together on several types: each computes gradients on a copy of the model,
+//! and the thread of the run applies them.
+//!
+//! # Algorithm
+//!
+//! ```text
+//!   device 0   copy parameters, fetch learned rows | gradient b0 | .. gradient b2 | ..
+//!   device 1   copy parameters, fetch learned rows | gradient b1 | .. gradient b3 | ..
+//!   host                                                  update b0 b1 |    update b2 b3 |
+//! ```
+//!
+//! Batches `k N .. (k + 1) N` are a round of `N` batches (`--batches-per-update`; by default, as
+//! many as devices train). A round makes one update by the mean of its gradients, weighted by
+//! seeds: the update of a batch of all their seeds. Gradients are added in the order of the
+//! batches, so the bits depend on `N`, but neither on the number of devices nor on the device that
+//! takes a batch. The rules are those of one type ([`crate::strategy::factored`]).
+//!
+//! Learned rows of types without features have one copy, in host memory. A device fetches the rows
+//! of a batch's nodes and returns their gradients, as a rank does ([`super::ranks`]). No device
+//! fetches rows during an update.
+//!
+//! # Source
+//!
+//! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
+//! section 5. The learned rows are as in Li et al., *Scaling distributed machine learning with the
+//! parameter server*, OSDI 2014, with updates in lockstep.
+//!
+//! # Cost
+//!
+//! Each batch copies the dense parameters to its device, and its learned rows there and back. The
+//! link of the device is charged for one copy of each version of the parameters that it uses, for
+//! the rows, and for the gradients.
+//!
+//! # Memory
+//!
+//! A copy of the dense parameters, of their gradients and of the activations on each device, and
+//! the gradients of a round in host memory.
+//!
+//! # Deviations
+//!
+//! Updates are synchronous, and devices that sample do not train at the end of an epoch.
+
+use std::{
+    ops::Range,
+    sync::{Arc, PoisonError, RwLock},
+    time::Instant,
+};
+
+use graphmill_core::ObjectPool;
+use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
+use graphmill_nn::{
+    Matrix,
+    typed::{LearnedRows, TypedModel},
+};
+use rayon::ThreadPool;
+
+use super::{
+    counts::{add, total},
+    learner::TypedLearner,
+    ranks::RowGradients,
+    stages::{EpochBatches, TypedBatches, TypedGradient},
+    task::TypedTask,
+};
+use crate::{
+    Result, TrainConfig,
+    batchwise::{Completed, Session},
+    device::Device,
+    record::{BatchOutcome, PresamplingCost, Traffic},
+    strategy::{
+        self, BatchTask, CloseOnDrop, Done, Flow, GradientSource, ModelLink, PublishedParameters, Scheduler,
+        Slot, Trained, Worker, add_shares, attempt, busy_slots, scheduled,
+        scheduler::{SchedulerRules, Task, WorkerRole},
+    },
+    timeline::Stage,
+};
+
+/// A batch with its gradient.
+type TypedTrained = Trained<TypedExtracted, TypedGradient>;
+
+/// Copies of the model on the devices that train together.
+pub(super) struct Rounds<'a> {
+    replicas: Vec<Replica<'a>>,
+    /// Batches per update.
+    size: u64,
+    /// Memory of gradients that no batch uses.
+    spare: ObjectPool<Vec<Matrix>>,
+}
+
+/// A device's copy of the model.
+struct Replica<'a> {
+    learner: TypedLearner<'a>,
+    pool: Arc<ThreadPool>,
+    link: ModelLink,
+}
+
+/// Part of an epoch, and the workers of the devices.
+pub(super) struct RoundWork<'w> {
+    pub(super) of: EpochBatches<'w>,
+    pub(super) batches: Range<u64>,
+    /// For each device that trains, one worker trains, in their order.
+    pub(super) workers: Vec<&'w mut Worker<TypedBatches>>,
+    /// Most batches under way; 0 keeps all workers busy.
+    pub(super) queue: usize,
+    /// Memory of batches that are not under way.
+    pub(super) memory: &'w mut Vec<TypedSeeds>,
+    /// Batches that each device has trained on, and the traffic of their rows.
+    pub(super) done: &'w mut [(u64, Traffic)],
+    /// Cost of the batches whose reads are counted.
+    pub(super) cost: &'w PresamplingCost,
+}
+
+impl<'a> Rounds<'a> {
+    /// Copies on `devices`, unless there is one that makes an update of every batch, which needs no
+    /// copy.
+    ///
+    /// # Errors
+    /// As [`TypedLearner::new`].
+    pub(super) fn new(
+        config: &TrainConfig,
+        task: &'a TypedTask,
+        devices: &[Arc<Device>],
+    ) -> Result<Option<Self>> {
+        let size = strategy::round(config);
+        if devices.len() < 2 && size < 2 {
+            return Ok(None);
+        }
+        let replica = |device: &Arc<Device>| -> Result<Replica<'a>> {
+            let learner = TypedLearner::replica(config, task)?;
+            let link = ModelLink::new(&learner.model, Some(device.link.clone()));
+            Ok(Replica { learner, pool: device.pool.clone(), link })
+        };
+        let replicas = devices.iter().map(replica).collect::<Result<_>>()?;
+        Ok(Some(Self { replicas, size, spare: ObjectPool::default() }))
+    }
+
+    /// Makes batches and trains on them, a round for each update, and reports each round.
+    ///
+    /// # Errors
+    /// A stage or a report fails, or a loss is not finite. Rounds before a failed one are trained
+    /// on.
+    pub(super) fn train(&mut self, session: &mut Session<TypedLearner<'a>>, work: RoundWork) -> Result<Flow> {
+        let RoundWork { of, batches, workers, queue, memory, done, cost } = work;
+        let trainers = self.replicas.len();
+        let rules = SchedulerRules {
+            trainers,
+            dedicated: trainers,
+            max_claims: 1,
+            round_size: self.size,
+            max_staleness: 0,
+            round_robin: false,
+        };
+        let busy = if queue > 0 { queue } else { busy_slots(workers.iter().map(|worker| &**worker)) };
+        let wanted = busy.max(usize::try_from(self.size).unwrap_or(usize::MAX));
+        let counted: Vec<Done> = done.iter().map(|_| Done::default()).collect();
+        let published = Published::new(session.learner());
+        let flow = scheduled::<TypedBatches>(batches, wanted, rules, memory, |scheduler| {
+            let mut flow = Flow::Continue;
+            let mut update = |task: BatchTask<TypedBatches>| -> Result<Flow> {
+                let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
+                flow = published.update(session, |session, dense| {
+                    end_round(session, (&of, cost), &mut batches, |learner| {
+                        dense.publish(&learner.model, learner.backend, &[]);
+                        scheduler.updated();
+                    })
+                })?;
+                for (_, Trained { batch, gradient, .. }) in batches {
+                    self.spare.put(gradient.values);
+                    scheduler.free(Slot(batch.recycle()));
+                }
+                Ok(flow)
+            };
+            let devices = (&mut self.replicas[..], workers, &counted[..]);
+            run_devices(scheduler, of, devices, (&published, &self.spare), &mut update)?;
+            Ok(flow)
+        });
+        published.end(session.learner());
+        for (sum, counted) in done.iter_mut().zip(counted) {
+            let (batches, traffic) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
+            sum.0 += batches;
+            sum.1 += traffic;
+        }
+        flow
+    }
+}
+
+/// Runs the workers of devices, each on a thread, and `update` for each round on this one.
+///
+/// # Errors
+/// Those of `update`.
+fn run_devices(
+    scheduler: &Scheduler<TypedBatches>,
+    of: EpochBatches,
+    (replicas, workers, counted): (&mut [Replica], Vec<&mut Worker<TypedBatches>>, &[Done]),
+    (published, spare): (&Published, &ObjectPool<Vec<Matrix>>),
+    update: &mut dyn FnMut(BatchTask<TypedBatches>) -> Result<Flow>,
+) -> Result<()> {
+    let role = WorkerRole { update: true, ..WorkerRole::default() };
+    let mut host: Worker<TypedBatches> =
+        Worker::new("host".into(), role, None, || TypedWorkspace::new(of.task.graph.schema()));
+    let first = of.epoch * of.num_batches();
+    std::thread::scope(|scope| {
+        // the other threads do not wait for this one, even if it panics
+        let _closing = CloseOnDrop { scheduler, always: true };
+        let mut trainers = replicas.iter_mut().zip(counted);
+        for worker in workers {
+            let trainer = worker.role.train.and_then(|_| trainers.next());
+            scope.spawn(move || {
+                let on = |(replica, done)| (Trainer { replica, published, spare, first }, done);
+                let mut trainer = trainer.map(on);
+                let source = trainer.as_mut().map(|(trainer, done)| (trainer, *done));
+                worker.run_for_updates(scheduler, of, source);
+            });
+        }
+        host.run(scheduler, of, update)
+    })
+}
+
+/// A device's copy of the model in an epoch.
+struct Trainer<'s, 'a> {
+    replica: &'s mut Replica<'a>,
+    published: &'s Published,
+    spare: &'s ObjectPool<Vec<Matrix>>,
+    /// Number of the epoch's batch 0 in the whole run.
+    first: u64,
+}
+
+impl GradientSource<TypedBatches> for Trainer<'_, '_> {
+    fn gradient(&mut self, number: u64, batch: &mut TypedExtracted) -> Result<TypedGradient> {
+        let (published, spare) = (self.published, self.spare);
+        let Replica { learner, pool, link } = &mut *self.replica;
+        // dropout depends on it
+        learner.step = self.first + number;
+        pool.install(|| -> Result<TypedGradient> {
+            let backend = learner.backend;
+            published.dense.copy_to(&mut learner.model, backend, link);
+            link.transfer(published.fetch(&learner.model, batch)?);
+            let loss = learner.gradient(batch)?;
+            backend.check()?;
+            let has_gradient = loss.is_some_and(f64::is_finite);
+            if !has_gradient {
+                learner.model.zero_grad(backend);
+            }
+            let mut values = spare.take_or_default();
+            link.take_gradients(&mut learner.model, &mut values);
+            let types = learner.model.learned_rows().map(|(t, _)| t).filter(|_| has_gradient);
+            let rows: Vec<Matrix> = types.map(|t| learner.row_gradient(t)).collect();
+            link.transfer(rows.iter().map(bytes_of).sum());
+            Ok(TypedGradient { values, rows, loss })
+        })
+    }
+
+    fn spend(&mut self, batch: TypedExtracted) -> (TypedExtracted, Traffic) {
+        let traffic = total(&batch.traffic);
+        (batch, traffic)
+    }
+}
+
+/// Bytes of a matrix of `f32`.
+fn bytes_of(matrix: &Matrix) -> u64 {
+    (matrix.num_rows() * matrix.num_cols() * size_of::<f32>()) as u64
+}
+
+/// Parameters and learned rows of the model, as devices read them between updates.
+struct Published {
+    dense: PublishedParameters,
+    /// The learned rows of each type that has some; the model has none meanwhile.
+    rows: RwLock<Vec<LearnedRows>>,
+}
+
+impl Published {
+    /// Takes the learned rows of the model until [`Published::end`].
+    fn new(learner: &mut TypedLearner) -> Self {
+        let dense = PublishedParameters::new(&learner.model, learner.step);
+        let take = |(_, rows): (usize, &mut LearnedRows)| {
+            let none = LearnedRows::of_nodes(&[], rows.table().num_cols(), 0);
+            std::mem::replace(rows, none)
+        };
+        Self { dense, rows: RwLock::new(learner.model.learned_rows_mut().map(take).collect()) }
+    }
+
+    /// Returns the learned rows to the model.
+    fn end(self, learner: &mut TypedLearner) {
+        let mut rows = self.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        swap(&mut learner.model, &mut rows);
+    }
+
+    /// Calls `work`, which updates the model and publishes its parameters, with all learned rows in
+    /// the model. No device fetches some meanwhile.
+    fn update<'a, R>(
+        &self,
+        session: &mut Session<TypedLearner<'a>>,
+        work: impl FnOnce(&mut Session<TypedLearner<'a>>, &PublishedParameters) -> R,
+    ) -> R {
+        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+        swap(&mut session.learner().model, &mut rows);
+        let result = work(session, &self.dense);
+        swap(&mut session.learner().model, &mut rows);
+        result
+    }
+
+    /// Copies the learned rows of a batch's nodes to its features. Returns their bytes.
+    ///
+    /// # Errors
+    /// A node has no row.
+    fn fetch(&self, model: &TypedModel, batch: &mut TypedExtracted) -> Result<u64> {
+        let TypedExtracted { sampled, features, .. } = batch;
+        let all = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = 0;
+        for ((t, _), rows) in model.learned_rows().zip(&*all) {
+            rows.gather(&sampled.input_nodes[t], &mut features[t])?;
+            bytes += bytes_of(&features[t]);
+        }
+        Ok(bytes)
+    }
+}
+
+/// Exchanges the learned rows of a model, of each type that has some, with others.
+fn swap(model: &mut TypedModel, others: &mut [LearnedRows]) {
+    model.learned_rows_mut().zip(others).for_each(|((_, rows), other)| std::mem::swap(rows, other));
+}
+
+/// Updates the model by a round of batches, calls `publish`, and counts and reports the batches.
+///
+/// # Errors
+/// A loss is not finite, and the model is as it was; a device or the report fails.
+fn end_round<'a>(
+    session: &mut Session<TypedLearner<'a>>,
+    (of, cost): (&EpochBatches, &PresamplingCost),
+    batches: &mut [(u64, TypedTrained)],
+    publish: impl FnOnce(&TypedLearner<'a>),
+) -> Result<Flow> {
+    let (clock, before) = (Instant::now(), session.num_done());
+    let done: Vec<Completed> = batches.iter().map(completed).collect();
+    // before the update, so that the model stays that of the last complete round
+    done.iter().try_for_each(|done| session.check(done))?;
+    let last = done.last().map_or(0, |done| done.number);
+    let (lr, learner) = (session.lr(last), session.learner());
+    attempt(Stage::Update, last, || update(learner, of.task.node_type, lr, batches))?;
+    publish(&*learner);
+    of.timeline.done(of.timeline.track("host"), Stage::Update, last, clock);
+    for (done, (_, Trained { batch, .. })) in done.into_iter().zip(&*batches) {
+        session.learner().see(of.epoch, batch, cost);
+        session.count(done, |sums, counts| add(batch, sums, counts));
+    }
+    session.end_update(before)
+}
+
+/// Result of a batch.
+fn completed((number, trained): &(u64, TypedTrained)) -> Completed {
+    let Trained { batch, traffic, spent, gradient } = trained;
+    // a subgraph may have no nodes of the task's type
+    let (loss, seeds) = gradient.loss.map_or((0.0, 0), |loss| (loss, batch.sampled.num_seeds()));
+    let outcome = BatchOutcome { loss, grad_norm: None, seeds };
+    Completed { number: *number, outcome, traffic: *traffic, spent: *spent }
+}
+
+/// Updates the model by the mean of the gradients of a round, weighted by the seeds of type `t`:
+/// the gradient of one batch of all of them. Running statistics become the mean of theirs. A single
+/// gradient is taken as it is.
+///
+/// # Errors
+/// The state of learned rows is in files, for which the disk has too little space; a device failed.
+fn update(learner: &mut TypedLearner, t: usize, lr: f64, batches: &mut [(u64, TypedTrained)]) -> Result<()> {
+    if batches.iter().all(|(_, of)| of.gradient.loss.is_none()) {
+        return Ok(());
+    }
+    // a subgraph weighs its nodes that do not train, too
+    let seeds = |of: &TypedTrained| of.batch.sampled.seeds.nodes[t].len() as f64;
+    let all: f64 = batches.iter().map(|(_, of)| seeds(of)).sum();
+    let shares: Vec<f32> = batches.iter().map(|(_, of)| (seeds(of) / all) as f32).collect();
+    learner.is_whole = false;
+    let mut index = 0;
+    learner.model.visit_mut(&mut |_, param| {
+        let to = if param.trainable { &mut param.grad } else { &mut param.value };
+        if let [(_, of)] = &mut *batches {
+            std::mem::swap(to, &mut of.gradient.values[index]);
+        } else {
+            let from = batches.iter().map(|(_, of)| &of.gradient.values[index]);
+            add_shares(from.zip(shares.iter().copied()), to);
+        }
+        index += 1;
+    });
+    let mut rows = Vec::new();
+    for (i, (t, learned)) in learner.model.learned_rows().enumerate() {
+        let (mut places, mut grad): (Vec<_>, Vec<f32>) = Default::default();
+        for ((_, of), share) in batches.iter().zip(&shares) {
+            // without seeds, there is none
+            let Some(own) = of.gradient.rows.get(i) else { continue };
+            places.extend_from_slice(&of.batch.sampled.input_nodes[t]);
+            grad.extend(own.view().host().iter().map(|x| share * x));
+        }
+        let grad = Matrix::from_slice(places.len(), learned.table().num_cols(), &grad);
+        rows.push(RowGradients { node_type: t, places, grad });
+    }
+    learner.update(lr, &[], Some(&rows))?;
+    learner.backend.check()?;
+    Ok(())
+}

@@ -68,8 +68,8 @@ impl<K: BatchKind> SingleTrainer<K> {
         slots: &mut Vec<K::Memory>,
         train: &mut (impl FnMut(u64, Timed<K::Extracted>) -> Result<(Flow, K::Memory)> + Send),
     ) -> Result<Flow> {
-        let all = self.others.iter().chain([&self.driver]);
-        let wanted = if queue > 0 { queue } else { busy_slots(all) };
+        let busy = busy_slots(self.others.iter().chain([&self.driver]));
+        let wanted = if queue > 0 { queue } else { busy };
         scheduled::<K>(batches, wanted, SchedulerRules::ONE, slots, |scheduler| {
             self.work(scheduler, work, train)
         })

@@ -29,6 +29,7 @@ use super::tiles;
 use super::{
     Precision,
     factors::{Factor, Factors},
+    nonzero,
     parallel::{Chunks, Rows},
     rows::elements,
     scratch,
@@ -210,6 +211,11 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
         return finish(0..m, c);
     }
     let (a, b) = (a.host(), b.host());
+    let is_gradient = (side_a, side_b) == (Side::Transposed, Side::Plain);
+    if precision == Precision::F32 && is_gradient && nonzero::pays(m, b, n) {
+        sum_nonzero(&[nonzero::Columns { data: a, width: m }], b, n, beta, [&mut *c]);
+        return finish(0..m, c);
+    }
     #[cfg(target_arch = "x86_64")]
     if precision == Precision::Bf16 && precision.is_native() {
         return super::gemm_bf16::gemm(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
@@ -234,6 +240,13 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
 /// Weight gradients of factors rounded to `precision`. `b` is packed once, if the products are our
 /// own.
 pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
+    let (widths, n) = (op.a.map(|a| a.num_cols()), op.b.num_cols());
+    if precision == Precision::F32 && nonzero::pays(widths.iter().sum(), op.b.host(), n) {
+        let WeightGradients { a, b, beta, c } = op;
+        let columns = |i: usize| nonzero::Columns { data: a[i].host(), width: widths[i] };
+        let c = c.map(crate::ViewMut::host);
+        return sum_nonzero(&[columns(0), columns(1)], b.host(), n, beta, c);
+    }
     #[cfg(target_arch = "x86_64")]
     if op.b.num_rows() * op.b.num_cols() > 0 && op.a.iter().all(|a| a.num_cols() > 0) {
         let WeightGradients { a, b, beta, c } = op;
@@ -335,6 +348,22 @@ fn sum_rows<const N: usize>(a: &[tiles::Columns; N], b: tiles::Columns, beta: f3
         let leaf = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut memory)[..len];
         tiles::multiply_transposed(a, b, range, leaf, partial);
     });
+}
+
+/// Computes `c[i] = beta c[i] +` the product of the columns `a[i]`, transposed, and `b` with rows of
+/// `n` values, most of them zeros. The rows are divided by their number alone.
+fn sum_nonzero<const N: usize>(
+    a: &[nonzero::Columns; N],
+    b: &[f32],
+    n: usize,
+    beta: f32,
+    c: [&mut [f32]; N],
+) {
+    let k = b.len() / n;
+    // the same parts whether factors are summed together or alone
+    let size = c.iter().map(|c| c.len()).max().unwrap_or(1);
+    let chunks = Chunks::of(k, k.div_ceil(parts(k, MIN_PART_LEN / 2).min(MAX_PARTIALS / size).max(1)));
+    sum_chunks(chunks, beta, c, |range, partial| nonzero::multiply_transposed(a, b, n, range, partial));
 }
 
 /// Rows of a task of a product of `m` rows with `work` multiplications each: whole tiles of any

@@ -67,6 +67,7 @@ mod level;
 mod loss;
 mod math;
 mod maximum;
+mod nonzero;
 mod pair_attention;
 mod parallel;
 mod relation_attention;

@@ -76,6 +76,9 @@ pub(crate) trait Simd: Copy + Send + Sync {
     /// The floats with these bits.
     fn float(self, a: Self::U) -> Self::F;
 
+    /// A bit for each lane, the first one lowest; higher bits are zeros.
+    fn mask_bits(self, m: Self::M) -> u32;
+
     /// Sum of the lanes, always in the same order.
     fn sum(self, a: Self::F) -> f32;
     /// [`Simd::sum`] of each vector, possibly in another order.
@@ -321,6 +324,10 @@ impl Simd for Portable {
     #[inline(always)]
     fn select_u(self, m: Self::M, a: Self::U, b: Self::U) -> Self::U {
         lanes!(i => (a[i] & m[i]) | (b[i] & !m[i]))
+    }
+    #[inline(always)]
+    fn mask_bits(self, m: Self::M) -> u32 {
+        m.iter().zip(0..).fold(0, |bits, (lane, i)| bits | (lane & 1) << i)
     }
     #[inline(always)]
     fn bits(self, a: Self::F) -> Self::U {

@@ -133,6 +133,11 @@ impl Simd for Avx512 {
         }
     }
 
+    #[inline(always)]
+    fn mask_bits(self, m: Self::M) -> u32 {
+        u32::from(m)
+    }
+
     one_to_one! {
         add(a: F, b: F) -> F = _mm512_add_ps;
         sub(a: F, b: F) -> F = _mm512_sub_ps;
@@ -285,6 +290,7 @@ impl Simd for Avx2 {
         };
         select_u(m: Self::M, a: Self::U, b: Self::U) -> Self::U =
             _mm256_blendv_epi8(b, a, _mm256_castps_si256(m));
+        mask_bits(m: Self::M) -> u32 = _mm256_movemask_ps(m) as u32;
         sum(a: Self::F) -> f32 = {
             let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));

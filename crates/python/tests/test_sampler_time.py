@@ -277,6 +277,8 @@ def test_a_call_takes_seeds_of_several_types():
         (lambda: full.sample_from_nodes(seeds, time=times), ValueError, "input_time: without time_attr"),
         (lambda: full.sample_from_nodes({"items": [1]}), ValueError, "node type 'items' is unknown"),
         (lambda: full.sample_from_nodes({"item": [1], "user": [30]}), ValueError, r"nodes of 'user'\[0\] is 30"),
+        (lambda: full.sample_from_nodes({"user": np.ones(3, bool)}), ValueError, r"^index\['user'\]: the mask has 3 entries"),
+        (lambda: sampler.sample_from_nodes(NodeSamplerInput(None, seeds["item"], input_type="item"), time=times), TypeError, "^time: "),
         (lambda: one.sample_from_nodes({"node": [1]}), TypeError, "needs a graph of several types"),
     ]:
         with pytest.raises(error, match=why):

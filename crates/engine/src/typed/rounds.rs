@@ -15,6 +15,10 @@
 //! batches, so the bits depend on `N`, but neither on the number of devices nor on the device that
 //! takes a batch. The rules are those of one type ([`crate::strategy::factored`]).
 //!
+//! A device alone whose batches each make an update trains the model itself. It gives the bits of
+//! rounds of one batch, except after a subgraph without seeds: dropout depends on the number of
+//! updates there, and on that of the batch here.
+//!
 //! Learned rows of types without features have one copy, in host memory. A device fetches the rows
 //! of a batch's nodes and returns their gradients, as a rank does ([`super::ranks`]). No device
 //! fetches rows during an update.
@@ -33,8 +37,8 @@
 //!
 //! # Memory
 //!
-//! A copy of the dense parameters, of their gradients and of the activations on each device, and
-//! the gradients of a round in host memory.
+//! A copy of the dense parameters, of their gradients and of the activations on each device. Until
+//! its update, a round has its batches with their feature rows, and their gradients, in host memory.
 //!
 //! # Deviations
 //!
@@ -62,7 +66,7 @@ use super::{
     task::TypedTask,
 };
 use crate::{
-    Result, TrainConfig,
+    Error, Result, TrainConfig,
     batchwise::{Completed, Session},
     device::Device,
     record::{BatchOutcome, PresamplingCost, Traffic},
@@ -136,10 +140,11 @@ impl<'a> Rounds<'a> {
     /// Makes batches and trains on them, a round for each update, and reports each round.
     ///
     /// # Errors
-    /// A stage or a report fails, or a loss is not finite. Rounds before a failed one are trained
-    /// on.
+    /// A stage or a report fails, a loss is not finite, or the run made other updates before it was
+    /// resumed. Rounds before a failed one are trained on.
     pub(super) fn train(&mut self, session: &mut Session<TypedLearner<'a>>, work: RoundWork) -> Result<Flow> {
         let RoundWork { of, batches, workers, queue, memory, done, cost } = work;
+        check_updates(self.size, of.num_batches(), [of.epoch, batches.start, session.learner().step])?;
         let trainers = self.replicas.len();
         let rules = SchedulerRules {
             trainers,
@@ -181,6 +186,24 @@ impl<'a> Rounds<'a> {
         }
         flow
     }
+}
+
+/// Checks that rounds of `size` batches can have made the updates of a run so far, which are those
+/// of whole epochs of `num_batches` batches, and of `done` batches of the current one. Versions in
+/// which one device trained recorded the size of a round, and updated by every batch.
+///
+/// # Errors
+/// They cannot.
+fn check_updates(size: u64, num_batches: u64, [epochs, done, updates]: [u64; 3]) -> Result<()> {
+    let most = epochs * num_batches.div_ceil(size) + done.div_ceil(size);
+    // the last round of an epoch may be smaller
+    if updates <= most && (done.is_multiple_of(size) || done >= num_batches) {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--batches-per-update {size}: this run has made {updates} updates in {epochs} epochs and {done} \
+         batches, because it was begun by an earlier version, which did not use the option; train again"
+    )))
 }
 
 /// Runs the workers of devices, each on a thread, and `update` for each round on this one.
@@ -395,4 +418,23 @@ fn update(learner: &mut TypedLearner, t: usize, lr: f64, batches: &mut [(u64, Ty
     learner.update(lr, &[], Some(&rows))?;
     learner.backend.check()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_updates;
+
+    #[test]
+    fn runs_that_updated_by_every_batch_are_refused() {
+        // epochs of five batches in rounds of two: three updates each
+        for of in [[0, 0, 0], [0, 2, 1], [0, 4, 2], [0, 5, 3], [1, 0, 3], [2, 2, 7], [2, 2, 4]] {
+            check_updates(2, 5, of).unwrap();
+        }
+        for of in [[0, 1, 1], [0, 2, 2], [0, 5, 5], [1, 0, 5], [1, 3, 5]] {
+            let message = check_updates(2, 5, of).unwrap_err().to_string();
+            assert!(message.starts_with("--batches-per-update 2: this run has made "), "{message}");
+        }
+        check_updates(1, 5, [1, 3, 8]).unwrap();
+        check_updates(u64::MAX, 5, [1, 5, 2]).unwrap();
+    }
 }

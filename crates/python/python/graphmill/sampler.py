@@ -118,7 +118,7 @@ class NeighborSampler(BaseSampler):
         ``(None, time)``.
 
         Raises:
-            TypeError: A dict of seeds on a graph of one type.
+            TypeError: A dict of seeds on a graph of one type, or ``time`` without such a dict.
             ValueError: An id is out of range, a node type is unknown, or a seed has no time.
         """
         graph = self._graph
@@ -131,9 +131,11 @@ class NeighborSampler(BaseSampler):
                 raise ValueError(f"time: there are times for '{others[0]}' but no seeds; pass the seeds too, or leave the times out")
             for kind, ids in index.items():
                 t = graph.number(kind)
-                nodes = input_nodes_of(ids, graph.types[t][1])[0].astype(np.int64, copy=False)
+                nodes = input_nodes_of(ids, graph.types[t][1], f"index['{kind}']")[0].astype(np.int64, copy=False)
                 seeds.append((t, nodes, given.get(kind)))
             metadata: tuple[Any, Any] = (None, time)
+        elif time is not None:
+            raise TypeError("time: a NodeSamplerInput has the times of its seeds; pass them there")
         else:
             t = graph.number(index.input_type) if self.typed else 0
             seeds.append((t, index.node.cpu().numpy().astype(np.int64), index.time))

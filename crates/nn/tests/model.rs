@@ -627,7 +627,7 @@ fn models_declare_their_requirements_to_the_loader() {
     // a product of several pieces would have other bits if it were added later
     let wide = ModelConfig { hidden: 513, ..ModelConfig::default() };
     assert!(!Model::new(&wide, 100, 47, 0).unwrap().has_own_product(1));
-    assert_eq!(model.inference_values(&orders), 2 * (47 + 47));
+    assert_eq!(model.inference_values(&orders), 2 * (47 + (47 + 47)));
     assert_eq!(model.inference_values(&[AggregateFirst; 2]), 2 * 256);
     assert_eq!(with_residual.inference_values(&orders), 2 * (256 + 47));
 }

@@ -129,7 +129,8 @@ pub(super) fn replace(disk: &mut impl Disk, fresh: &Path, dir: &Path) -> Result<
     adopt(disk, &old, dir)
 }
 
-/// Moves files that no save wrote from the checkpoint `old` to `dir`.
+/// Moves files that no save wrote from the checkpoint `old` to `dir`. One whose name is taken there
+/// gets the suffix `.old`, because `old` can be removed only if nothing is left in it.
 fn adopt(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     if !is_directory(old) {
         return Ok(());
@@ -138,10 +139,14 @@ fn adopt(disk: &mut impl Disk, old: &Path, dir: &Path) -> Result<()> {
     for entry in fs::read_dir(old).map_err(|e| Error::io(old, "read", e))? {
         let entry = entry.map_err(|e| Error::io(old, "read", e))?;
         let (name, from) = (entry.file_name(), entry.path());
-        if FILES.iter().any(|file| name == *file) || atomic::is_there(&dir.join(&name))? {
+        if FILES.iter().any(|file| name == *file) {
             continue;
         }
-        disk.rename(&from, &dir.join(&name)).map_err(|e| Error::io(&from, "move to the checkpoint", e))?;
+        let mut to = dir.join(&name);
+        while atomic::is_there(&to)? {
+            to = atomic::suffixed(&to, ".old");
+        }
+        disk.rename(&from, &to).map_err(|e| Error::io(&from, "move to the checkpoint", e))?;
         moved = true;
     }
     if moved {

@@ -405,6 +405,28 @@ fn the_checkpoint_before_a_damaged_one_takes_its_place_whatever_is_killed() {
 }
 
 #[test]
+fn foreign_files_with_one_name_in_both_checkpoints_stay() {
+    let run = tempfile::tempdir().unwrap();
+    let [dir, old] = ["checkpoint", "checkpoint.old"].map(|name| run.path().join(name));
+    (1..3).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
+    fs::write(dir.join("mine"), "newer").unwrap();
+    fs::write(old.join("mine"), "older").unwrap();
+    Made::new(3).write(&mut Real, &dir).unwrap();
+    assert_eq!((loaded(&dir), loaded(&old)), (Some(3), Some(2)));
+    assert_eq!(fs::read(dir.join("mine")).unwrap(), b"newer");
+    assert_eq!(fs::read(dir.join("mine.old")).unwrap(), b"older");
+    // nor do they keep the checkpoint before from its place
+    fs::write(old.join("mine"), "third").unwrap();
+    damage(&dir.join(MODEL), false);
+    reinstate(&dir).unwrap();
+    assert_eq!((loaded(&dir), old.exists()), (Some(2), false));
+    let mine = entries(&dir).into_iter().filter(|name| name.starts_with("mine"));
+    let mut mine: Vec<String> = mine.map(|name| fs::read_to_string(dir.join(name)).unwrap()).collect();
+    mine.sort();
+    assert_eq!(mine, ["newer", "older", "third"]);
+}
+
+#[test]
 fn checkpoints_of_other_versions_are_refused() {
     let run = tempfile::tempdir().unwrap();
     let dir = run.path().join("checkpoint");

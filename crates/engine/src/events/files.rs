@@ -117,14 +117,20 @@ impl StreamSizes {
 /// # Errors
 /// Wrong usage: the nodes and events are too many for their width.
 fn check_memory(config: &TrainConfig, sizes: &StreamSizes, needed: usize) -> Result<()> {
-    match available().filter(|&free| needed as u64 > free) {
-        None => Ok(()),
-        Some(free) => Err(Error::usage(format!(
-            "--hidden {}: the memory of {} nodes and the features of {} events need {needed} bytes, but \
-             {free} are available; lower it, or set --host-budget to keep them in files",
-            config.hidden, sizes.nodes, sizes.events
-        ))),
-    }
+    let Some(free) = available().filter(|&free| needed as u64 > free) else { return Ok(()) };
+    let StreamSizes { nodes, events, .. } = sizes;
+    Err(Error::usage(match kind(config).and_then(|kind| kind.memory) {
+        Some(_) => format!(
+            "--hidden {}: the memory of {nodes} nodes and the features of {events} events need {needed} \
+             bytes, but {free} are available; lower it, or set --host-budget to keep them in files",
+            config.hidden
+        ),
+        None => format!(
+            "--model {}: the features of {events} events need {needed} bytes, but {free} are available; set \
+             --host-budget to keep them in files",
+            config.model
+        ),
+    }))
 }
 
 #[cfg(test)]
@@ -170,6 +176,12 @@ mod tests {
         let refused = RowFiles::new(&config, &sizes, Path::new("run"));
         if available().is_some() {
             assert!(refused.unwrap_err().to_string().contains("set --host-budget to keep them in files"));
+            // the width of the model has no part in the features of the events
+            config.model = "tgat".into();
+            let many = StreamSizes { events: usize::MAX / 4096, edge_dim: 1, ..sizes };
+            let refused = RowFiles::new(&config, &many, Path::new("run")).unwrap_err().to_string();
+            assert!(refused.starts_with("--model tgat: the features of "), "{refused}");
+            config.model = "tgn".into();
         }
         config.host_budget.0 = 1 << 20;
         assert_eq!(RowFiles::new(&config, &sizes, Path::new("run")).unwrap().unwrap().most, (1 << 20) / 96);

@@ -307,11 +307,12 @@ const REMEDY: &str = "; train --resume rewrites it";
 const METRICS: &str = "metrics.jsonl";
 const SUMMARY: &str = "summary.json";
 /// Names that a run writes.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "config.toml",
     "dataset.json",
     METRICS,
     "checkpoint",
+    "checkpoint.old",
     "best.safetensors",
     SUMMARY,
     "report.html",

@@ -85,7 +85,7 @@ pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
 
 /// Memory of this process that is in use, whatever it has freed before: memory that the steps use
 /// once more would not count.
-fn in_use() -> Option<u64> {
+pub(crate) fn in_use() -> Option<u64> {
     freed_memory::return_to_system();
     anonymous()
 }

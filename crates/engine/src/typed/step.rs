@@ -11,7 +11,10 @@ use graphmill_loader::{
 use graphmill_nn::backend::Cpu;
 
 use super::batches::RunBatches;
-use crate::{Result, tiers::Meter};
+use crate::{
+    Result,
+    tiers::{Meter, in_use},
+};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
@@ -44,7 +47,7 @@ pub(super) fn bytes(
     owners: Option<&[Arc<NodeOwnership>]>,
     tables: &[Option<&dyn Feature>],
 ) -> Result<StepBytes> {
-    let meter = Meter { backend: &Cpu::default(), now: &anonymous, most: &anonymous };
+    let meter = Meter { backend: &Cpu::default(), now: &in_use, most: &anonymous };
     measured(of, owners, tables, &meter)
 }
 

@@ -16,7 +16,7 @@ fn unknown_names_list_the_known_ones() {
         ("metric", "accuracy, f1-micro, f1-macro, roc-auc, average-precision"),
         ("order", "random, sequential"),
         ("strategy", "sequential"),
-        ("norm", "none, batch, layer or l2"),
+        ("norm", "auto, none, batch, layer or l2"),
         ("activation", "relu, elu, leaky-relu or identity"),
         ("residual", "none, identity or linear"),
         ("aggregator", "mean or max-pool"),

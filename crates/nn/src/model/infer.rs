@@ -84,23 +84,24 @@ impl Model {
     }
 
     /// Upper bound on the values per node that inference over all nodes holds at once besides the
-    /// features and one chunk, if the layers have these orders: those that a layer reads, and those
-    /// that it writes.
+    /// features and one chunk, if the layers have these orders: twice the widest rows and twice the
+    /// widest tables, those that a layer reads and those that it writes. Their memory is reused from
+    /// layer to layer and from call to call, so a layer that needs only one of the two frees nothing.
     pub fn inference_values(&self, orders: &[ProductOrder]) -> usize {
         let read = |(l, &order): (usize, &ProductOrder)| {
             let transforms = order == ProductOrder::TransformFirst;
-            let rows = match (transforms, self.combines_own_rows(l), self.has_own_product(l)) {
-                // the features
-                _ if l == 0 && self.input.is_none() => 0,
-                (true, false, _) => 0,
-                (true, true, true) => self.layer_out_dim(l),
-                (true, true, false) | (false, ..) => self.layer_in_dim(l),
-            };
             let tables = if transforms { self.transformed_dims(l).iter().sum::<usize>() } else { 0 };
-            rows + tables
+            match (transforms, self.combines_own_rows(l), self.has_own_product(l)) {
+                // the features
+                _ if l == 0 && self.input.is_none() => [0, tables],
+                (true, false, _) => [0, tables],
+                (true, true, true) => [0, tables + self.layer_out_dim(l)],
+                (true, true, false) | (false, ..) => [self.layer_in_dim(l), tables],
+            }
         };
         let top = self.classes().max(self.layer_out_dim(self.stages.len() - 1));
-        2 * orders.iter().enumerate().map(read).fold(top, usize::max)
+        let widest = |[a, b]: [usize; 2], [rows, tables]: [usize; 2]| [a.max(rows), b.max(tables)];
+        2 * orders.iter().enumerate().map(read).fold([top, 0], widest).iter().sum::<usize>()
     }
 
     /// Applies the input layer to any rows, `R x F` to `R x hidden`. `pass` is not training.

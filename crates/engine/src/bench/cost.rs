@@ -77,8 +77,7 @@ impl Seconds {
 /// has other operations.
 fn weights(config: &TrainConfig, model: &Model) -> Option<(f64, f64)> {
     let ModelConfig { norm, residual, .. } = model_config(config);
-    let plain =
-        norm == NormKind::None && residual == ResidualKind::None && config.input_dropout == 0.0;
+    let plain = norm == NormKind::None && residual == ResidualKind::None && config.input_dropout == 0.0;
     let bare = !config.input_layer && config.head_layers == 0;
     let Products { neighbors, own } = model.layer_products(0).filter(|_| plain && bare)?;
     Some((neighbors as f64, own as f64))

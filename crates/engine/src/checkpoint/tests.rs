@@ -352,7 +352,11 @@ fn every_damaged_byte_is_an_error_that_names_the_file() {
 fn damage(path: &Path, cut: bool) {
     let mut bytes = fs::read(path).unwrap();
     let middle = bytes.len() / 2;
-    if cut { bytes.truncate(middle) } else { bytes[middle] ^= 4 }
+    if cut {
+        bytes.truncate(middle)
+    } else {
+        bytes[middle] ^= 4
+    }
     fs::write(path, bytes).unwrap();
 }
 

@@ -4,9 +4,7 @@ use std::{fmt::Debug, num::NonZero, str::FromStr};
 
 use graphmill_core::options::{OwnOptions, Spelled};
 use graphmill_loader::Fanout;
-use graphmill_nn::{
-    backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform,
-};
+use graphmill_nn::{backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform};
 
 use super::{
     Arithmetic, Bottom, Bytes, CudaGraphs, EvalEvery, FeaturePrecision, NormChoice, Ratio, SelectBy, Switch,

@@ -7,9 +7,7 @@ use graphmill_loader::{
     Fanout,
     feature::{LinkOptions, cached::Placement},
 };
-use graphmill_nn::{
-    backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform,
-};
+use graphmill_nn::{backend::Activation, layer::Init, model::ResidualKind, regression::TargetTransform};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::{
@@ -188,9 +186,8 @@ pub struct TrainConfig {
     pub init: Init,
     /// Normalisation between layers: auto, none, batch, layer or l2.
     ///
-    /// Auto is batch for gin, whose sums of many neighbours do not train without it, and none for
-    /// other models. Try batch or layer if a model of three or more layers trains slowly. Example:
-    /// --norm batch.
+    /// Auto is batch for gin, whose sums seldom train without it, and none for other models. Try
+    /// batch or layer if a model of three or more layers trains slowly. Example: --norm batch.
     #[arg(long, value_name = "NAME", help_heading = "Model", hide_short_help = true)]
     pub norm: NormChoice,
     /// Residual connection of layers: none, identity or linear.

@@ -10,6 +10,11 @@
 //!
 //! Times of nodes, features of nodes, and the neighbours of events are in memory in any case.
 //!
+//! # Source
+//!
+//! Paging by rows is this project's. The memory is that of Rossi et al., *Temporal Graph Networks
+//! for Deep Learning on Dynamic Graphs*, ICML 2020 workshop, section 3.1.
+//!
 //! # Cost
 //!
 //! An access to the file instead of memory for each row. An epoch and a score begin with new files,

@@ -12,6 +12,11 @@
 //! Each row goes through the same operations as in whole layers, and no row of a product depends on
 //! the others, so the processor computes the same bits.
 //!
+//! # Source
+//!
+//! Alwani, Chen, Ferdman and Milder, *Fused-Layer CNN Accelerators*, MICRO 2016: a tile of a layer's
+//! output is the next layer's input while it is cached.
+//!
 //! # Cost
 //!
 //! The multiplications of whole layers, without a pass over `N x H` rows.

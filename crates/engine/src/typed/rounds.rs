@@ -38,7 +38,8 @@
 //! # Memory
 //!
 //! A copy of the dense parameters, of their gradients and of the activations on each device. Until
-//! its update, a round has its batches with their feature rows, and their gradients, in host memory.
+//! its update, a round has its batches with their feature rows, and their gradients, in host
+//! memory.
 //!
 //! # Deviations
 //!

@@ -85,8 +85,9 @@ impl Model {
 
     /// Upper bound on the values per node that inference over all nodes holds at once besides the
     /// features and one chunk, if the layers have these orders: twice the widest rows and twice the
-    /// widest tables, those that a layer reads and those that it writes. Their memory is reused from
-    /// layer to layer and from call to call, so a layer that needs only one of the two frees nothing.
+    /// widest tables, those that a layer reads and those that it writes. Their memory is reused
+    /// from layer to layer and from call to call, so a layer that needs only one of the two frees
+    /// nothing.
     pub fn inference_values(&self, orders: &[ProductOrder]) -> usize {
         let read = |(l, &order): (usize, &ProductOrder)| {
             let transforms = order == ProductOrder::TransformFirst;

@@ -247,8 +247,8 @@ impl TypedSource {
     }
 
     /// Makes batch `number` of `epoch` of these nodes, with the numbers of their types, on the
-    /// calling thread. They need not be inputs, nor of the inputs' type. `latest` has the times that
-    /// bound their hops, those of one list after those of another, or is empty. Separate
+    /// calling thread. They need not be inputs, nor of the inputs' type. `latest` has the times
+    /// that bound their hops, those of one list after those of another, or is empty. Separate
     /// neighbourhoods are numbered in this order.
     ///
     /// # Errors

@@ -167,8 +167,7 @@ impl SeedSource for LinkSeeds<'_> {
         for t in 1..lists.len() {
             starts[t] = starts[t - 1] + lists[t - 1].len();
         }
-        let to: Vec<NodeId> =
-            memory::demand_collect(placed.iter().map(|&(t, i)| (starts[t] + i) as NodeId));
+        let to: Vec<NodeId> = memory::demand_collect(placed.iter().map(|&(t, i)| (starts[t] + i) as NodeId));
         links.renumber(&to);
         let lists: Vec<&[NodeId]> = lists.iter().map(Vec::as_slice).collect();
         let mut seeds = recycled.refill(key.batch, &lists);

@@ -350,8 +350,8 @@ fn sum_rows<const N: usize>(a: &[tiles::Columns; N], b: tiles::Columns, beta: f3
     });
 }
 
-/// Computes `c[i] = beta c[i] +` the product of the columns `a[i]`, transposed, and `b` with rows of
-/// `n` values, most of them zeros. The rows are divided by their number alone.
+/// Computes `c[i] = beta c[i] +` the product of the columns `a[i]`, transposed, and `b` with rows
+/// of `n` values, most of them zeros. The rows are divided by their number alone.
 fn sum_nonzero<const N: usize>(
     a: &[nonzero::Columns; N],
     b: &[f32],

@@ -62,8 +62,8 @@ pub(super) struct Columns<'a> {
     pub(super) width: usize,
 }
 
-/// Returns true if skipping zeros is faster than a dense product of `width` columns, transposed, and
-/// `b` with rows of `n` values. A function of the values alone.
+/// Returns true if skipping zeros is faster than a dense product of `width` columns, transposed,
+/// and `b` with rows of `n` values. A function of the values alone.
 pub(super) fn pays(width: usize, b: &[f32], n: usize) -> bool {
     if Isa::current().level() == Level::Portable
         || n < MIN_COLS
@@ -80,8 +80,8 @@ pub(super) fn pays(width: usize, b: &[f32], n: usize) -> bool {
     (found as f64) < MAX_SHARE * seen as f64
 }
 
-/// Computes `c`, the products of the left factors, transposed, and `b` with rows of `n` values, over
-/// the rows `range` of all, below each other.
+/// Computes `c`, the products of the left factors, transposed, and `b` with rows of `n` values,
+/// over the rows `range` of all, below each other.
 pub(super) fn multiply_transposed(a: &[Columns], b: &[f32], n: usize, range: Range<usize>, c: &mut [f32]) {
     let isa = Isa::current();
     let lanes = lanes(isa);

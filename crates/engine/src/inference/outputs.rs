@@ -14,8 +14,8 @@
 //!
 //! # Source
 //!
-//! Alwani, Chen, Ferdman and Milder, *Fused-Layer CNN Accelerators*, MICRO 2016: a tile of a layer's
-//! output is the next layer's input while it is cached.
+//! Alwani, Chen, Ferdman and Milder, *Fused-Layer CNN Accelerators*, MICRO 2016: a tile of a
+//! layer's output is the next layer's input while it is cached.
 //!
 //! # Cost
 //!

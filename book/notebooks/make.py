@@ -13,8 +13,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 #: folder of the pages
 PAGES = HERE.parent / "src/tutorials"
-#: a Python or console block, with the comment above it, its language and its text
-BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(python|console)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: a Python or console block, with the comment above it, its language and its text. Blank lines may
+#: lie between, as in the builder of the book
+BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\s*\n)?```(python|console)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 #: target of a link to another page
 LINK = re.compile(r"\]\((?!\w+:|#)([^)]*)\)")
 

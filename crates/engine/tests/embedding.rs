@@ -283,7 +283,7 @@ fn unusable_options_are_refused_with_a_remedy() {
         ),
         (&shop, &[("model", "lightgcn"), ("buckets", "2")], "propagates all rows at every update"),
         (&shop, &[("model", "lightgcn"), ("host_budget", "1G")], "propagates all rows at every update"),
-        (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "--one-vs-all uses all rows"),
+        (&shop, &[("one_vs_all", "true"), ("buckets", "2")], "use --one-vs-all=false"),
         (&shop, &[("negatives", "hard"), ("buckets", "2")], "--negatives hard lists rows of all buckets"),
         (&shop, &[("negatives", "existing")], "the rows of the task have no times"),
         (&shop, &[("buckets", "0")], "1"),

@@ -114,7 +114,7 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     let text = sandbox.ok(&format!("plan papers --hardware cores.toml {options}"));
     assert!(text.contains("topic: ") && text.contains("learned rows"), "{text}");
     for (args, part) in [
-        ("plan papers --hardware v100x8", "runs on several types compute on the processor"),
+        ("plan papers --hardware v100x8", "runs on several types are predicted on the processor alone"),
         ("plan papers --hardware cores.toml --num-samplers 1", "--num-samplers"),
         ("plan papers --hardware cores.toml --task price", "known: area"),
     ] {

@@ -231,8 +231,8 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
     let speed = hardware.speed(profile.bandwidth)?;
     if !profile.types.is_empty() && !hardware.devices.shared {
         return Err(Error::usage(format!(
-            "--hardware {}: runs on several types compute on the processor; describe a machine whose devices \
-             are its cores (devices.shared = true)",
+            "--hardware {}: runs on several types are predicted on the processor alone; describe a machine \
+             whose devices are its cores (devices.shared = true)",
             hardware.name
         )));
     }

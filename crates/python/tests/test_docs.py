@@ -6,6 +6,7 @@ import json
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,13 @@ def test_the_notebooks_are_as_the_tutorials_are():
     done = subprocess.run([sys.executable, ROOT / "book/notebooks/make.py", "--check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert [path.stem for path in NOTEBOOKS] == sorted(path.stem for path in (ROOT / "book/src/tutorials").glob("*.md"))
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n"])
+def test_comments_belong_to_the_blocks_of_notebooks_across_blank_lines(gap):
+    parts = runpy.run_path(str(ROOT / "book/notebooks/make.py"))["parts"]
+    code = [text for kind, text in parts(f"<!-- not run: long -->\n{gap}```console\n$ sleep 1\n```\n<!-- fails -->\n{gap}```console\n$ false\n```\n") if kind == "code"]
+    assert code == ["%%bash --no-raise-error\nfalse"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples/python").glob("*.py")), ids=lambda path: path.stem)

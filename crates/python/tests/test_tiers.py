@@ -148,8 +148,8 @@ def test_blocks_support_tiers(stored):
     for (nodes, _, blocks), (same, _, others) in zip(tiered, dgl.DataLoader(stored, stored.train, sampler, **options), strict=True):
         assert (nodes == same).all() and blocks[0].srcdata["feat"].tobytes() == others[0].srcdata["feat"].tobytes()
     assert 0.2 < tiered.traffic()["hit_rate"] < 1
-    without = dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, with_features=False, **options)
-    assert without.traffic() is None
+    with pytest.raises(ValueError, match="^cache_ratio: with_features=False gathers no rows"):
+        dgl.DataLoader(stored, stored.train, sampler, cache_ratio=0.2, with_features=False, **options)
 
 
 def test_epochs_are_resumed_and_loaders_pickled(stored):

@@ -161,7 +161,8 @@ def test_blocks_of_several_types_support_tiers(stored):
             rows += len(nodes["author"]) + len(nodes["paper"])
         traffic = tiered.traffic()
         assert traffic["host"]["rows"] + traffic["disk"]["rows"] == rows and 0 < traffic["hit_rate"] < 1
-    assert dgl.DataLoader(stored, seeds, dgl.NeighborSampler([3]), cache_ratio=0.2, with_features=False, **options).traffic() is None
+    with pytest.raises(ValueError, match="^cache_ratio: with_features=False gathers no rows"):
+        dgl.DataLoader(stored, seeds, dgl.NeighborSampler([3]), cache_ratio=0.2, with_features=False, **options)
 
 
 @pytest.mark.parametrize("loader", ["neighbor", "hgt", "links"])

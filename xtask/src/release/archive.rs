@@ -12,14 +12,18 @@ use sha2::{Digest, Sha256};
 
 /// Bytes that the stripped program may have.
 const MAX_BYTES: u64 = 20 << 20;
+/// Features beyond the default ones: `graphmill.serve` of the wheel starts the service.
+pub(super) const FEATURES: &str = "graphmill/serve";
 /// Words of cargo that build the program with line tables for debuggers; without these settings,
 /// the profile `dist` has no debug information.
-pub(super) const BUILD: [&str; 9] = [
+pub(super) const BUILD: [&str; 11] = [
     "--locked",
     "--profile",
     "dist",
     "-p",
     "graphmill",
+    "--features",
+    FEATURES,
     "--config",
     "profile.dist.debug=\"line-tables-only\"",
     "--config",

@@ -40,21 +40,45 @@ pub(super) fn faults(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
             faults.push(format!("deny.toml: the licence of {name}, {license}, is not allowed"));
         }
     }
-    let direct: BTreeMap<&str, Option<&str>> = metadata
-        .members()
-        .flat_map(|member| &member.dependencies)
-        .filter(|of| of.path.is_none())
-        .map(|of| {
+    let mut direct: BTreeMap<&str, Direct> = BTreeMap::new();
+    for member in metadata.members() {
+        let short = member.name.strip_prefix("graphmill-").unwrap_or(&member.name);
+        for of in member.dependencies.iter().filter(|of| of.path.is_none()) {
             let found = metadata.packages.iter().find(|package| package.name == of.name);
-            (of.name.as_str(), found.and_then(|package| package.license.as_deref()))
-        })
-        .collect();
+            let license = found.and_then(|package| package.license.as_deref());
+            let row = direct.entry(&of.name).or_insert(Direct { license, members: BTreeMap::new() });
+            *row.members.entry(short).or_default() |= !of.is_of_tests();
+        }
+    }
     faults.extend(faults_of_table(&read(TABLE)?, &direct));
     Ok(faults)
 }
 
-/// Faults of the table; a dependency of another platform has no known licence.
-fn faults_of_table(table: &str, direct: &BTreeMap<&str, Option<&str>>) -> Vec<String> {
+/// A direct dependency.
+struct Direct<'a> {
+    /// Licence; a dependency of another platform has none that is known.
+    license: Option<&'a str>,
+    /// Members of the workspace that use it, and whether they do beyond their tests.
+    members: BTreeMap<&'a str, bool>,
+}
+
+impl Direct<'_> {
+    /// Members that use it, as in the table.
+    fn used_by(&self) -> String {
+        let those = |is_built: bool| {
+            let of = self.members.iter().filter(|(_, built)| **built == is_built);
+            of.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        };
+        match (those(true), those(false)) {
+            (built, tests) if tests.is_empty() => built,
+            (built, tests) if built.is_empty() => format!("{tests} (tests)"),
+            (built, tests) => format!("{built}; tests of {tests}"),
+        }
+    }
+}
+
+/// Faults of the table.
+fn faults_of_table(table: &str, direct: &BTreeMap<&str, Direct>) -> Vec<String> {
     let mut rows = BTreeMap::new();
     for line in table.lines().filter(|line| line.starts_with("| [")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -62,14 +86,17 @@ fn faults_of_table(table: &str, direct: &BTreeMap<&str, Option<&str>>) -> Vec<St
         rows.insert(name, cells);
     }
     let mut faults = Vec::new();
-    for (name, license) in direct {
+    for (name, of) in direct {
         match rows.remove(name) {
             None => faults.push(format!("{TABLE}: there is no row for {name}")),
             Some(cells) if cells.len() != 5 || cells.iter().any(|cell| cell.is_empty()) => {
                 faults.push(format!("{TABLE}: the row of {name} has an empty cell"));
             }
-            Some(cells) if license.is_some_and(|license| license != cells[4]) => {
-                faults.push(format!("{TABLE}: the licence of {name} is {}", license.unwrap_or_default()));
+            Some(cells) if of.license.is_some_and(|license| license != cells[4]) => {
+                faults.push(format!("{TABLE}: the licence of {name} is {}", of.license.unwrap_or_default()));
+            }
+            Some(cells) if of.used_by() != cells[2] => {
+                faults.push(format!("{TABLE}: {name} is used by {}", of.used_by()));
             }
             Some(_) => {}
         }
@@ -136,16 +163,37 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_each_direct_dependency_with_its_licence() {
-        let direct =
-            BTreeMap::from([("a", Some("MIT")), ("b", Some("MIT")), ("c", None), ("d", Some("MIT"))]);
+    fn the_table_has_each_direct_dependency_with_its_licence_and_members() {
+        let of = |license, members: &[(&'static str, bool)]| {
+            let members = members.iter().copied().collect();
+            Direct { license, members }
+        };
+        let core = [("core", true)];
+        let direct = BTreeMap::from([
+            ("a", of(Some("MIT"), &core)),
+            ("b", of(Some("MIT"), &core)),
+            ("c", of(None, &core)),
+            ("d", of(Some("MIT"), &core)),
+            ("f", of(None, &[("core", true), ("data", false), ("nn", true)])),
+            ("g", of(None, &[("core", false), ("data", false)])),
+            ("h", of(None, &[("core", true), ("nn", true)])),
+        ]);
         let table = "| crate | x |\n| [a](u) | why | core | who | MIT |\n\
                      | [b](u) | why | core | who | Zlib |\n\
-                     | [c](u) | | core | who | MIT |\n| [e](u) | why | core | who | MIT |\n";
+                     | [c](u) | | core | who | MIT |\n| [e](u) | why | core | who | MIT |\n\
+                     | [f](u) | why | core, nn; tests of data | who | MIT |\n\
+                     | [g](u) | why | core, data (tests) | who | MIT |\n\
+                     | [h](u) | why | core | who | MIT |\n";
         let faults = faults_of_table(table, &direct).join("\n");
-        for word in ["the licence of b is MIT", "c has an empty cell", "no row for d", "e is no dependency"] {
+        for word in [
+            "the licence of b is MIT",
+            "c has an empty cell",
+            "no row for d",
+            "e is no dependency",
+            "h is used by core, nn",
+        ] {
             assert!(faults.contains(word), "{faults}");
         }
-        assert!(!faults.contains("row for a"), "{faults}");
+        assert_eq!(faults.lines().count(), 5, "{faults}");
     }
 }

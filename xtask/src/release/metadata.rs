@@ -51,6 +51,13 @@ pub(super) struct Dependency {
     pub(super) path: Option<PathBuf>,
 }
 
+impl Dependency {
+    /// Returns true if only the package's tests use it.
+    pub(super) fn is_of_tests(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
+    }
+}
+
 #[derive(Deserialize)]
 struct Resolve {
     nodes: Vec<Node>,

@@ -91,7 +91,7 @@ pub(crate) fn check() -> Result<()> {
 fn dry_run(is_online: bool) -> Result<()> {
     check()?;
     let out = emptied("release-files")?;
-    let metadata = Metadata::read(&[])?;
+    let metadata = Metadata::read(&["--features", archive::FEATURES])?;
     let own = program(&metadata)?;
     let version = own.version.clone();
 

@@ -22,6 +22,11 @@ pub(super) const FILES: [&str; 5] = [MODEL, BEST, OPTIMIZER, HISTORY, STATE];
 /// Field of `state.json` that errors of another version name.
 pub(super) const VERSION_FIELD: &str = "graphmill_checkpoint";
 
+/// Remedy for a damaged file of the newest checkpoint if the one before it is there.
+const CONTINUE: &str = "train --resume continues the run from the checkpoint before this one";
+/// Number of the system's error of a disk that fails, on every Unix.
+const EIO: i32 = 5;
+
 /// Maximum length of a chain of symbolic links, as on Linux.
 const MAX_LINKS: usize = 40;
 
@@ -75,7 +80,8 @@ pub(super) fn complete(dir: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Reads the newest checkpoint of `dir` by `read`, which gets its directory, or the one before it
-/// if that is damaged; `None` if nothing was saved. Also returns the damage.
+/// if that is damaged or the disk fails to read it; `None` if nothing was saved. Also returns the
+/// damage.
 ///
 /// # Errors
 /// Those of `read`, of a damaged checkpoint only if there is none before it; or both are damaged.
@@ -102,9 +108,27 @@ pub(super) fn newest<T>(
     }
 }
 
-/// Returns true if a file of a checkpoint is not as it was written.
+/// Returns true if a file of a checkpoint is not as it was written, or the disk fails to read it.
+/// Other refusals of the system, such as a missing permission, say nothing about the file.
 fn is_damage(error: &Error) -> bool {
-    matches!(error, Error::Graph(GraphError::Format { place, .. }) if place != VERSION_FIELD)
+    match error {
+        Error::Graph(GraphError::Format { place, .. }) => place != VERSION_FIELD,
+        Error::Graph(GraphError::Io { source, .. }) => cfg!(unix) && source.raw_os_error() == Some(EIO),
+        _ => false,
+    }
+}
+
+/// Adds to the error of the damaged file `path` of a checkpoint that its run can continue from the
+/// one before, if there is one.
+pub(super) fn with_remedy(path: &Path, error: Error) -> Error {
+    let is_checkpoint = |dir: &Path| is_directory(dir) && dir.join(STATE).is_file();
+    let has_previous = path.parent().is_some_and(|dir| is_checkpoint(dir) && is_checkpoint(&previous(dir)));
+    match error {
+        Error::Graph(GraphError::Format { path, place, message }) if has_previous => {
+            Error::format(path, place, format!("{message}; {CONTINUE}"))
+        }
+        error => error,
+    }
 }
 
 /// Removes what a crash left beside the checkpoint `dir`, which is not a link, before a save.

@@ -24,11 +24,11 @@
 //! # Damage
 //!
 //! The checkpoint before the newest stays as `checkpoint.old/` until the run ends. If a file of
-//! `checkpoint/` does not verify, a resumed run continues from `checkpoint.old/` with a warning. It
-//! repeats the batches since then, and ends with the bits of an undisturbed run. Before its first
-//! save, it replaces the damaged checkpoint by the other one, which that save would remove
-//! otherwise. The directory takes twice the space of a checkpoint, and a save three times;
-//! on a full disk a save removes `checkpoint.old/` first.
+//! `checkpoint/` does not verify, or the disk fails to read it, a resumed run continues from
+//! `checkpoint.old/` with a warning. It repeats the batches since then, and ends with the bits of
+//! an undisturbed run. Before its first save, it replaces the damaged checkpoint by the other one,
+//! which that save would remove otherwise. The directory takes twice the space of a checkpoint, and
+//! a save three times; on a full disk a save removes `checkpoint.old/` first.
 //!
 //! # Links and foreign files
 //!
@@ -276,8 +276,8 @@ fn envelope<S: DeserializeOwned>(path: &Path, text: Vec<u8>) -> Result<Envelope<
 }
 
 impl<S: DeserializeOwned> Checkpoint<S> {
-    /// Reads the checkpoint directory `dir`, or the checkpoint before it if a file of it is
-    /// damaged; `None` if nothing was saved.
+    /// Reads the checkpoint directory `dir`, or the checkpoint before it if a file of it is damaged
+    /// or the disk fails to read it; `None` if nothing was saved.
     ///
     /// # Errors
     /// A file cannot be read, is of another version, or is damaged, and so is the checkpoint before
@@ -425,7 +425,8 @@ pub(crate) fn assign_model(path: &Path, tensors: &[Tensor], model: &mut Model) -
 /// # Errors
 /// The file cannot be read or is damaged.
 pub(crate) fn load_params(path: &Path) -> Result<Vec<Tensor>> {
-    decode(path, &Bytes::read(path)?)
+    let read = || decode(path, &Bytes::read(path)?);
+    read().map_err(|error| directory::with_remedy(path, error))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

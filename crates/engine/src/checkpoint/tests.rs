@@ -388,6 +388,37 @@ fn a_damaged_checkpoint_is_left_for_the_one_before_it() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_checkpoint_that_the_disk_fails_to_read_is_left_for_the_one_before_it() {
+    let run = tempfile::tempdir().unwrap();
+    let dir = run.path().join("checkpoint");
+    (1..3).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
+    let read = |number: i32| {
+        newest(&dir, |found| {
+            let failed = || Error::io(found, "read", std::io::Error::from_raw_os_error(number));
+            if found == dir { Err(failed()) } else { Ok(()) }
+        })
+    };
+    let (_, damage) = read(5).unwrap().unwrap();
+    assert!(damage.unwrap().contains("cannot read"));
+    // a missing permission says nothing about the file
+    assert!(read(13).unwrap_err().to_string().contains("cannot read"));
+}
+
+#[test]
+fn damaged_models_of_the_newest_checkpoint_name_the_run_that_continues() {
+    let run = tempfile::tempdir().unwrap();
+    let [dir, old] = ["checkpoint", "checkpoint.old"].map(|name| run.path().join(name));
+    (1..3).for_each(|i| Made::new(i).write(&mut Real, &dir).unwrap());
+    let model = model_file(&dir).unwrap().unwrap();
+    damage(&model, true);
+    let says = "train --resume continues the run from the checkpoint before this one";
+    assert!(load_params(&model).unwrap_err().to_string().ends_with(says));
+    fs::remove_dir_all(&old).unwrap();
+    assert!(load_params(&model).unwrap_err().to_string().ends_with("or train again"));
+}
+
+#[test]
 fn the_checkpoint_before_a_damaged_one_takes_its_place_whatever_is_killed() {
     for steps in 0.. {
         let run = tempfile::tempdir().unwrap();

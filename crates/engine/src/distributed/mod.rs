@@ -54,7 +54,11 @@ pub(crate) use tiers::RankTiers;
 use graphmill_core::{options::one_of, table::Entry};
 use graphmill_loader::order::{self, OrderKind, OverRanks};
 
-use crate::{Error, Result, TrainConfig, config::link_task::is_link, strategy};
+use crate::{
+    Error, Result, TrainConfig,
+    config::{embedding::is_table, events, link_task::is_link},
+    strategy,
+};
 
 /// Returns rank 0's options on all ranks, except for each machine's own: the path of the dataset,
 /// threads, and the numbers of its NVIDIA devices, of which all ranks have equally many.
@@ -97,6 +101,10 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     let refuse = |flag: &str, value: &str, fix: &str| {
         Err(Error::usage(format!("--{flag} {value}: it is not available over several ranks; {fix}")))
     };
+    if trains_alone(config) {
+        let fix = "it trains in one process; pass the dataset before graphmill partition";
+        return refuse("model", &config.model, fix);
+    }
     if !strategy::Chosen::find(config)?.strategy.make.over_ranks {
         let names = strategy::TABLE.iter().filter(|entry| entry.make.over_ranks).map(|entry| entry.name);
         let known = format!("use {}", one_of(&names.collect::<Vec<_>>()));
@@ -109,6 +117,13 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
         return refuse("order", &config.order, &known);
     }
     if is_link(config) { links::check(config) } else { Ok(()) }
+}
+
+/// Returns true if ranks have no trainer of the model: a table of embeddings, or a model that learns
+/// only streams of events.
+fn trains_alone(config: &TrainConfig) -> bool {
+    let is_of_types = || graphmill_nn::typed::TABLE.get(&config.model).is_some();
+    is_table(config) || events::kind(config).is_some() && !is_of_types()
 }
 
 #[cfg(test)]
@@ -129,6 +144,16 @@ mod tests {
         let unknown = of("layred").unwrap_err().to_string();
         let expected = strategy::reuse::TABLE.find("layred").err().unwrap().to_string();
         assert_eq!(unknown, expected, "not a fault of the strategy");
+    }
+
+    #[test]
+    fn models_of_one_process_are_refused_before_their_names_are_looked_up() {
+        for model in ["embedding", "lightgcn", "tgn"] {
+            let message = check(&TrainConfig { model: model.into(), ..TrainConfig::default() }).unwrap_err();
+            let expected = format!("--model {model}: it is not available over several ranks; it trains in ");
+            assert!(message.to_string().starts_with(&expected), "{message}");
+        }
+        check(&TrainConfig { model: "gine".into(), ..TrainConfig::default() }).unwrap();
     }
 
     #[test]

@@ -14,7 +14,7 @@ use graphmill_nn::{Matrix, temporal::NodeMemory};
 
 use super::{learner::EventLearner, model::EventModel};
 use crate::{
-    Result,
+    Error, Result,
     batchwise::{BatchLearner, NoCounts, RestoredState, SavedTensors, WriteTensors},
     checkpoint::{
         self, GrownRows,
@@ -26,6 +26,8 @@ use crate::{
 const TABLES: [&str; 2] = ["memory.rows", "memory.messages"];
 /// Name of the bytes of its times.
 const TIMES: &str = "memory.times";
+/// Names of all of it.
+const MEMORY: [&str; 3] = [TABLES[0], TABLES[1], TIMES];
 /// Name of the bytes of all of it in checkpoints of earlier builds.
 const BYTES: &str = "memory";
 
@@ -57,21 +59,33 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// Restores the memory of a checkpoint; returns false if that has none.
+/// Restores the memory of a checkpoint from the tensors of its file `path`; returns false if that
+/// has none.
 ///
 /// # Errors
-/// It is that of other nodes or of another width.
-fn restore_memory(memory: &mut NodeMemory, stored: &[Tensor]) -> Result<bool> {
+/// It is that of other nodes or of another width, or a part of it is missing.
+fn restore_memory(memory: &mut NodeMemory, path: &Path, stored: &[Tensor]) -> Result<bool> {
     let named = |name: &str| stored.iter().find(|tensor| tensor.name == name);
     if let Some(all) = named(BYTES) {
         memory.restore(&bytes_of(all))?;
         return Ok(true);
     }
-    let ([Some(rows), Some(messages)], Some(times)) = (TABLES.map(named), named(TIMES)) else {
+    let [rows, messages, times] = MEMORY.map(named);
+    if let (Some(rows), Some(messages), Some(times)) = (rows, messages, times) {
+        memory.restore_tables([&rows.data[..], &messages.data[..]], &bytes_of(times))?;
+        return Ok(true);
+    }
+    let (found, missing): (Vec<&str>, Vec<&str>) =
+        MEMORY.into_iter().partition(|&name| named(name).is_some());
+    if found.is_empty() {
         return Ok(false);
-    };
-    memory.restore_tables([&rows.data[..], &messages.data[..]], &bytes_of(times))?;
-    Ok(true)
+    }
+    let message = format!(
+        "missing beside {}, so the memory of the nodes is not complete; restore the file from a copy, or \
+         train again",
+        found.join(" and ")
+    );
+    Err(Error::format(path, missing.join(" and "), message))
 }
 
 impl BatchLearner for EventLearner<'_> {
@@ -97,7 +111,8 @@ impl BatchLearner for EventLearner<'_> {
         checkpoint::assign(path, state.moments, |see| self.optimizer.visit_state_mut(see))?;
         self.optimizer.set_steps(state.steps);
         if let Some(memory) = &mut self.memory {
-            self.has_seen_events = restore_memory(memory, state.history)?;
+            let path = path.with_file_name("history.safetensors");
+            self.has_seen_events = restore_memory(memory, &path, state.history)?;
         }
         Ok(())
     }
@@ -140,6 +155,7 @@ mod tests {
 
     #[test]
     fn a_memory_is_restored_from_its_tables_or_the_bytes_of_earlier_builds() {
+        let path = Path::new("history.safetensors");
         let (edges, mut filled) = (Matrix::from_slice(1, 1, &[0.5]), NodeMemory::new(3, 2, 1, 5));
         let events = MemoryEvents { source: &[0], destination: &[2], time: &[9], edges: edges.view() };
         filled.push(&events).unwrap();
@@ -149,10 +165,17 @@ mod tests {
         let bytes = [Tensor { name: BYTES.into(), ..tensor_of(&filled.save()) }];
         for stored in [&tensors[..], &bytes] {
             let mut memory = NodeMemory::new(3, 2, 1, 0);
-            assert!(restore_memory(&mut memory, stored).unwrap());
+            assert!(restore_memory(&mut memory, path, stored).unwrap());
             assert_eq!(memory.save(), filled.save());
         }
-        assert!(!restore_memory(&mut filled, &tensors[1..]).unwrap());
+        assert!(!restore_memory(&mut filled, path, &[]).unwrap());
+        for (stored, missing) in [
+            (&tensors[1..], "memory.rows: missing beside memory.messages and memory.times"),
+            (&tensors[..1], "memory.messages and memory.times: missing beside memory.rows"),
+        ] {
+            let message = restore_memory(&mut filled, path, stored).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("history.safetensors: {missing}")), "{message}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Scores of a saved run.
 
-use std::path::Path;
+use std::{io, path::Path};
 
-use graphmill_core::progress::Progress;
+use graphmill_core::{Error as GraphError, progress::Progress};
 use graphmill_data::typed::{self, TypedDataset, Verify};
 
 use super::{
@@ -60,12 +60,13 @@ impl<'r> SavedEvents<'r> {
     }
 
     /// Reads the stream of the run's task in `data`, and the model. Rows that exceed the run's
-    /// `--host-budget` are in files, as in training.
+    /// `--host-budget` are in temporary files, as in training.
     ///
     /// # Errors
-    /// The model cannot be read or does not fit the dataset.
+    /// The model cannot be read or does not fit the dataset, or the files cannot be written.
     pub(super) fn load(&self, data: &TypedDataset) -> Result<(EventStream, EventModel)> {
-        self.load_in(data, Some(&std::env::temp_dir()))
+        let dir = std::env::temp_dir();
+        self.load_in(data, Some(&dir)).map_err(|error| of_temporary_files(error, &dir))
     }
 
     /// [`SavedEvents::load`] with files in this directory or, without one, all rows in memory.
@@ -117,5 +118,35 @@ impl<'r> SavedEvents<'r> {
             test,
             parts,
         })
+    }
+}
+
+/// Adds the remedy to an error of the system about a file in the directory `dir` of temporary files,
+/// which may be in memory.
+fn of_temporary_files(error: Error, dir: &Path) -> Error {
+    match error {
+        Error::Graph(GraphError::Io { path, action, source })
+            if path == dir || path.parent() == Some(dir) =>
+        {
+            let message = format!("{source}; set TMPDIR to a directory on a disk with enough space");
+            Error::io(path, action, io::Error::new(source.kind(), message))
+        }
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_temporary_files_name_the_variable_of_their_directory() {
+        let error = |path: &str| {
+            let full = io::Error::from(io::ErrorKind::StorageFull);
+            of_temporary_files(Error::io(path, "reserve", full), Path::new("tmp")).to_string()
+        };
+        let remedy = "; set TMPDIR to a directory on a disk with enough space";
+        assert!(error("tmp").ends_with(remedy) && error("tmp/.rows-1-0.tmp").ends_with(remedy));
+        assert!(!error("run/model.safetensors").ends_with(remedy));
     }
 }

@@ -58,8 +58,8 @@ pub(super) fn rule(config: &TrainConfig, key: &Key) -> Read {
             _ => Ok(()),
         },
         (None, "loss") if options.one_vs_all => {
-            Err("--one-vs-all compares each edge with all candidates; use \
-                                                     --one-vs-all false, or leave it out"
+            Err("--one-vs-all compares each edge with all candidates; use --one-vs-all=false, \
+                 or leave it out"
                 .into())
         }
         (None, "loss") => Ok(()),
@@ -97,10 +97,10 @@ fn own(config: &TrainConfig, key: &Key, group: OptionGroup, name: &str, options:
         "split_edges" if has_link_task(config) => refuse("the dataset's link tasks have a split".into()),
         "buckets" => uses_all_rows(config).map_or(Ok(()), refuse),
         "negatives" | "num_negatives" if options.one_vs_all => {
-            refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all false".into())
+            refuse("--one-vs-all compares each edge with all candidates; use --one-vs-all=false".into())
         }
         "margin" | "temperature" | "adversarial" if options.one_vs_all => {
-            refuse("--one-vs-all has a loss of its own; use --one-vs-all false".into())
+            refuse("--one-vs-all has a loss of its own; use --one-vs-all=false".into())
         }
         "margin" | "temperature" | "adversarial" => link::of_loss(config, key),
         _ => config.own.unused(group, name).map_or(Ok(()), Err),
@@ -115,7 +115,7 @@ fn uses_all_rows(config: &TrainConfig) -> Option<String> {
         return Some(format!("--model {model} propagates all rows at every update; use --model embedding"));
     }
     if options.one_vs_all {
-        return Some("--one-vs-all uses all rows at every update; use --one-vs-all false".into());
+        return Some("--one-vs-all uses all rows at every update; use --one-vs-all=false".into());
     }
     if links.walk_rule().is_some() {
         return Some("walks visit rows of all buckets; use --positives edges".into());

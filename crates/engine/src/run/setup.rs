@@ -333,10 +333,10 @@ pub(crate) fn loader<'a>(
     let holds_inputs = !subgraphs && config.bottom != Bottom::Exact && loader.labels.is_none();
     let possible = model.can_read_table(&orders) && holds_inputs;
     if config.fused == Switch::On && !possible {
-        return Err(Error::usage(
-            "--fused on: this model's bottom layer transforms the feature rows before it aggregates them, \
-             so it cannot read them in place; use --fused auto",
-        ));
+        let reason = why_gathered(config, loader.labels.is_some());
+        return Err(Error::usage(format!(
+            "--fused on: {reason}, so the bottom layer cannot read the rows in place; use --fused auto"
+        )));
     }
     loader.rows = match (config.fused, tables.tiers.is_some()) {
         (Switch::On | Switch::Auto, false) if possible => RowAccess::InTable,
@@ -347,6 +347,21 @@ pub(crate) fn loader<'a>(
     loader.transposed =
         (0..orders.len()).filter(|&l| model.needs_transposed(&orders, l)).fold(0, |bits, l| bits | 1 << l);
     Ok((loader, orders))
+}
+
+/// Reason why a batch has copies of its feature rows, with or without columns of labels.
+fn why_gathered(config: &TrainConfig, has_labels: bool) -> &'static str {
+    if config.bottom == Bottom::Exact {
+        "--bottom exact reads stored aggregates instead"
+    } else if has_labels {
+        "labels are appended to a batch's copies of the feature rows"
+    } else if config.input_dropout > 0.0 {
+        "--input-dropout changes a batch's copies of the feature rows"
+    } else if config.input_layer {
+        "--input-layer transforms the feature rows first"
+    } else {
+        "this model's bottom layer transforms the feature rows before it aggregates them"
+    }
 }
 
 /// Train stage of a run. It reads the feature table in place if `loader` does, and sums

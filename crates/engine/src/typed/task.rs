@@ -333,8 +333,7 @@ fn other_kind(data: &TypedDataset, task: &Task) -> Error {
         names => format!("use --task {}", one_of(names)),
     };
     let message = format!(
-        "task '{}' is {kind} on {}, and training on several types learns \
-         node-classification and node-regression; {remedy}",
+        "task '{}' is {kind} on {}, and this run learns node-classification or node-regression; {remedy}",
         task.name, task.on
     );
     Error::dataset(&data.name, message)

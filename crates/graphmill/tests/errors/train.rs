@@ -50,6 +50,19 @@ fn options_that_sparse_rows_do_not_support_are_refused() {
 }
 
 #[test]
+fn rows_that_cannot_be_read_in_place_are_refused_with_the_reason() {
+    let sandbox = sandbox_with_run();
+    for (options, says) in [
+        ("--input-dropout 0.3", "--fused on: --input-dropout changes a batch's copies"),
+        ("--input-layer", "--fused on: --input-layer transforms the feature rows first"),
+    ] {
+        let refused = sandbox.run(&format!("train data --fused on {options} --epochs 1 --out new"));
+        assert!(refused.status == Some(USAGE) && refused.stderr.contains(says), "{}", refused.stderr);
+        assert!(refused.stderr.contains("use --fused auto"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn invalid_sampler_options_are_refused() {
     let sandbox = sandbox_with_run();
     for (options, says) in [

@@ -169,8 +169,8 @@ class DataLoader(Loader):
         **kwargs: Arguments of :class:`graphmill.Loader`.
 
     Raises:
-        TypeError, ValueError: The sampler is invalid or does not read an option, or an id is out of
-            range or given twice.
+        TypeError, ValueError: The sampler is invalid or does not read an option, an id is out of
+            range or given twice, or tiers are configured without ``with_features``.
     """
 
     def __init__(
@@ -315,7 +315,9 @@ class DataLoader(Loader):
 
     def _open(self) -> None:
         self._types = open_hetero(self.dataset) if is_typed(self.dataset) else None
-        if self.with_features and self._tier_options:
+        if self._tier_options:
+            if not self.with_features:
+                raise ValueError(f"{next(iter(self._tier_options))}: with_features=False gathers no rows, which tiers are for; leave one out")
             if self._types is None:
                 self._open_tiers(self.dataset, self.nids, **self._sampling())
             else:

@@ -23,6 +23,8 @@ by_name!(Toggle);
 #[serde(default)]
 pub struct FactoredOptions {
     /// Number of sampling devices; 0 balances sampling and training.
+    ///
+    /// On several types, 0 takes all devices but one, which trains.
     #[arg(long, value_name = "N")]
     pub num_samplers: usize,
     /// Let devices that have finished sampling train: on or off.

@@ -18,7 +18,7 @@ enum Place {
     /// In memory, in the order of the events.
     Memory(Matrix),
     /// In the dataset's table, and the row there of each event.
-    File { table: Box<FeatureTable>, rows: Vec<u32> },
+    File { table: FeatureTable, rows: Vec<u32> },
 }
 
 impl EventFeatures {
@@ -47,7 +47,7 @@ impl EventFeatures {
             }
         };
         table.verify()?;
-        Ok(Self { width: table.width, place: Place::File { table: Box::new(table.clone()), rows: edge_of } })
+        Ok(Self { width: table.width, place: Place::File { table: table.clone(), rows: edge_of } })
     }
 
     /// No features of `count` events.

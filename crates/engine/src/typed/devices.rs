@@ -87,7 +87,7 @@ pub(super) struct TypedDevices {
     /// True if an own worker extracts the next batch on a device that trains.
     overlaps: bool,
     /// Number of rows of all types in the cache of each device that trains.
-    pub(super) cache_rows: usize,
+    cache_rows: usize,
     /// Rows of each type as the devices that train read them, except the first, which reads those
     /// of the epoch.
     pub(super) tables: Vec<Tables>,
@@ -128,6 +128,14 @@ impl TypedDevices {
             devices._held = devices.reserve(task, measure()?)?;
         }
         Ok(Some(devices))
+    }
+
+    /// Sets the number of rows of all types in the cache of each device that trains, once the
+    /// caches are filled. Records leave out the rows that filled them, because only those of a
+    /// private cache crossed a link.
+    pub(super) fn set_cache_rows(&mut self, rows: usize) {
+        self.cache_rows = rows;
+        self.carried = self.devices.iter().map(|device| device.traffic()).collect();
     }
 
     /// The devices that train.

@@ -227,7 +227,7 @@ impl TypedTiers {
         let mut tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
         progress.check()?;
         if let Some(devices) = &mut devices {
-            devices.cache_rows = tiers.device_rows;
+            devices.set_cache_rows(tiers.device_rows);
             devices.tables = std::mem::take(&mut tiers.others);
         }
         Ok((tiers, devices))

@@ -32,7 +32,7 @@ use graphmill_loader::{
 };
 
 use super::{
-    batches::RunBatches,
+    batches::{HeldRows, RunBatches},
     devices::TypedDevices,
     step,
     tables::{Tables, borrowed, on_disk},
@@ -222,7 +222,7 @@ impl TypedTiers {
         progress: &dyn Progress,
     ) -> Result<(Self, Option<TypedDevices>)> {
         let whole = whole(of.config, data, of.task)?;
-        let step = || step::bytes(of, None, &borrowed(&whole));
+        let step = |held: HeldRows<'_>| step::bytes(of, held, &borrowed(&whole));
         let mut devices = TypedDevices::new(of.config, of.task, &step)?;
         let mut tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
         progress.check()?;

@@ -1,17 +1,22 @@
 //! The targets and the pairs of a minibatch whose memory is refused are an error, and those of the
-//! next one with the same buffers are right.
+//! next one with the same buffers are right. So are the negatives of a run on several types.
+
+use std::path::Path;
 
 use graphmill_core::{ClassColumn, Labels, NodeId, keyed};
+use graphmill_data::{TypedBuilder, typed::EdgeType};
 use graphmill_engine::{
-    TrainConfig,
+    AnyDataset, Result, RunContext, TrainConfig,
     config::link::LINK,
     learner::SeedLabels,
     link::{
         Scored,
         step::{LinkObjective, LinkScratch},
     },
+    observer::{Observer, Progress},
+    options::key,
 };
-use graphmill_loader::link::LinkBatch;
+use graphmill_loader::{Fanout, link::LinkBatch};
 use graphmill_nn::{
     Matrix, Pass,
     backend::Cpu,
@@ -21,7 +26,7 @@ use graphmill_nn::{
 #[path = "../../loader/tests/allocator/mod.rs"]
 mod allocator;
 
-use allocator::{alone, check};
+use allocator::{alone, check, refuse_after};
 
 const NODES: usize = 20_000;
 const DIM: usize = 8;
@@ -114,4 +119,70 @@ fn links_without_memory_are_errors_and_the_next_ones_are_right() {
             |scores| bits(scores),
         );
     });
+}
+
+/// Writes a dataset of users and the items that they like, with a task on these edges.
+fn store_likes(dir: &Path) {
+    const USERS: u32 = 1_000;
+    const ITEMS: u32 = 500;
+    let of_user = |u: u32| (0..12).map(move |i| (u, (7 * u + 41 * i) % ITEMS));
+    let pairs: Vec<(u32, u32)> = (0..USERS).flat_map(of_user).collect();
+    let part = |keep: fn(usize) -> bool| {
+        let kept = pairs.iter().enumerate().filter(|(i, _)| keep(i % 10));
+        kept.flat_map(|(_, &(u, v))| [u, v]).collect::<Vec<u32>>()
+    };
+    let parts = [part(|i| i > 1), part(|i| i == 0), part(|i| i == 1)];
+    let (users, items): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+    let mut builder = TypedBuilder::new("shop");
+    builder.node_type("item", ITEMS as usize).features(4, vec![0.5f32; 4 * ITEMS as usize]);
+    builder.node_type("user", USERS as usize);
+    builder.edge_type("user", "likes", "item").edges(users, items).with_reverse("liked-by");
+    let likes = EdgeType::new("user", "likes", "item");
+    builder.task("likes").on_edges(likes).positives(parts).metric("mrr");
+    builder.build().unwrap().save(dir).unwrap();
+}
+
+/// Refuses the large requests of the batches after the first one, except some.
+struct Refusing(Option<usize>);
+
+impl Observer for Refusing {
+    fn batch(&mut self, _: &Progress) -> Result<()> {
+        self.0.take().into_iter().for_each(refuse_after);
+        Ok(())
+    }
+}
+
+#[test]
+fn negatives_without_memory_are_errors_of_their_batch_and_the_next_run_is_right() {
+    let _turn = alone();
+    let dir = tempfile::tempdir().unwrap();
+    store_likes(dir.path());
+    for negatives in ["uniform", "in-batch"] {
+        let mut config = TrainConfig { hidden: 8, batch_size: 4_000, epochs: 1, ..TrainConfig::default() };
+        config.dataset = dir.path().to_str().unwrap().into();
+        (config.task, config.fanout) = ("likes".into(), Fanout(vec![2, 2]));
+        let options = [("negatives", negatives), ("num_negatives", "4"), ("max_batches", "2")];
+        for (name, value) in options {
+            key(name).unwrap().parse(&mut config, value).unwrap();
+        }
+        config.derive_options(&["task", "negatives", "num_negatives", "max_batches"]).unwrap();
+        let train = |allowed: Option<usize>| {
+            let mut observer = Refusing(allowed);
+            let context = RunContext { run: None, resume: false, observer: &mut observer, stop: &|| false };
+            let trained = AnyDataset::open(&config).and_then(|data| data.train(&config, context));
+            refuse_after(usize::MAX);
+            trained.map(|summary| summary.epochs[0].loss.to_bits())
+        };
+        on_two_threads(|| {
+            let expected = train(None).unwrap();
+            // the edges of the second batch, its negatives, their order, and those of a relation
+            for allowed in 0..5 {
+                let message = train(Some(allowed)).unwrap_err().to_string();
+                for part in ["batch 2 failed in the sample stage: ", "bytes of memory", "; lower"] {
+                    assert!(message.contains(part), "{negatives}, {allowed}: {message}");
+                }
+            }
+            assert_eq!(train(None).unwrap(), expected, "{negatives}");
+        });
+    }
 }

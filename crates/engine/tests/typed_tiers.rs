@@ -209,6 +209,21 @@ fn devices_that_sample_and_one_that_trains_give_the_bits_of_sequential() {
 }
 
 #[test]
+fn records_of_links_leave_out_the_rows_that_fill_caches() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = stored(&data(), &dir.path().join("shop"));
+    for cache in ["degree", "presc-online:2", "lru"] {
+        let more = [("epochs", "4"), ("cache_ratio", "0.2"), ("cache", cache)];
+        let all = [&on_devices("time-sharing", "virtual:1")[..], &more].concat();
+        let (summary, _) = train(&data, &all).unwrap();
+        for epoch in &summary.epochs {
+            // the device updates the model itself, so that only missed rows cross its link
+            assert_eq!(epoch.devices[0].link_bytes, epoch.traffic.host.bytes, "{cache} {}", epoch.epoch);
+        }
+    }
+}
+
+#[test]
 fn devices_that_train_together_give_the_bits_of_one_with_as_many_batches_per_update() {
     let dir = tempfile::tempdir().unwrap();
     let data = stored(&data(), &dir.path().join("shop"));

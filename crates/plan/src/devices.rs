@@ -3,6 +3,7 @@
 
 use graphmill_engine::{
     allocate::{Cost, samplers::num_samplers, solve},
+    device::Device,
     strategy::{RoundOptions, TimeSharingOptions, Toggle, UpdateOptions},
     tiers::CacheBytes,
 };
@@ -282,7 +283,7 @@ impl Costs<'_> {
         if self.request.config.own.get::<TimeSharingOptions>().overlap == Toggle::On {
             return self.overlapping(devices);
         }
-        let ratio = self.device_cache("a device", &self.both())?;
+        let ratio = self.device_cache("a device", &self.both(devices))?;
         let trainer = self.trainer(ratio, devices);
         let setting = Sharing {
             devices,
@@ -299,7 +300,7 @@ impl Costs<'_> {
     /// Trainers whose training includes the sampling of a batch.
     fn overlapping(&self, devices: usize) -> Result<Prediction, String> {
         let next = ("the rows of the next", self.profile.bytes.next_rows());
-        let [topology, step, sampling] = self.both();
+        let [topology, step, sampling] = self.both(devices);
         let ratio = self.device_cache("a device", &[topology, step, sampling, next])?;
         let (alone, sample) = (self.trainer(ratio, devices), self.sample());
         let trainer = Trainer { train: sample + alone.train, ..alone };
@@ -315,13 +316,9 @@ impl Costs<'_> {
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
         let maps = self.cache().of_table;
-        let sampling = [("the topology", bytes.topology), ("sampling", self.sampling()), ("maps", maps)];
-        left("a Sampler", self.hardware.devices.memory, &sampling)?;
         // a Trainer extracts the rows of a batch while it trains on another
         let next = ("the rows of the next", bytes.next_rows());
-        let [topology, step, sample] = self.both();
-        let standby = self.standby_cache("a Sampler that trains", &[topology, step, sample, next]);
-        let own = self.device_cache("a Trainer", &[step, next])?;
+        let own = self.device_cache("a Trainer", &[("a training step", bytes.train), next])?;
         // Durations as measured in an epoch in advance, with one Trainer.
         let alone = self.trainer(own, 1).overlapped();
         let samplers = match self.request.num_samplers {
@@ -331,6 +328,9 @@ impl Costs<'_> {
                 return Err(format!("--num-samplers {given} leaves none of {devices} devices to train"));
             }
         };
+        let [topology, step, sample] = self.both(samplers);
+        left("a Sampler", self.hardware.devices.memory, &[topology, sample, ("maps", maps)])?;
+        let standby = self.standby_cache("a Sampler that trains", &[topology, step, sample, next]);
         let trainers = devices - samplers;
         let standby =
             if trainers == 0 { Some(standby?) } else { standby.ok().filter(|_| self.request.switching) };
@@ -379,18 +379,21 @@ impl Costs<'_> {
         Updates { round: round as u64, staleness: 0 }
     }
 
-    /// Memory of a device that samples and trains, except its cache.
-    fn both(&self) -> [(&'static str, f64); 3] {
+    /// Memory of a device that samples and trains, except its cache, if the first `samplers`
+    /// devices sample.
+    fn both(&self, samplers: usize) -> [(&'static str, f64); 3] {
         let bytes = &self.profile.bytes;
-        [("the topology", bytes.topology), ("a training step", bytes.train), ("sampling", self.sampling())]
+        let sampling = ("sampling", self.sampling(samplers));
+        [("the topology", bytes.topology), ("a training step", bytes.train), sampling]
     }
 
-    /// Memory of sampling on a device, as a run reserves it: that of each of its threads if it has
-    /// a part of the host's cores.
-    fn sampling(&self) -> f64 {
+    /// Memory of sampling on one of the first `samplers` devices, as a run reserves it: that of
+    /// each of its threads if it has a part of the host's cores. The device with the most counts.
+    fn sampling(&self, samplers: usize) -> f64 {
         let (bytes, Hardware { devices, host, .. }) = (&self.profile.bytes, self.hardware);
+        let threads = |i| Device::threads_of(i, devices.count.max(1), host.cores);
         match bytes.sample_thread {
-            Some(each) if devices.shared => each * host.cores.div_ceil(devices.count.max(1)) as f64,
+            Some(each) if devices.shared => each * (0..samplers).map(threads).max().unwrap_or(1) as f64,
             _ => bytes.sample,
         }
     }

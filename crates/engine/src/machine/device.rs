@@ -73,7 +73,7 @@ impl Device {
         let cores = cores::available();
         let device = |i: usize| {
             let own = cores.get(i * threads / count..(i + 1) * threads / count).unwrap_or(&[]).to_vec();
-            let threads = ((i + 1) * threads / count - i * threads / count).max(1);
+            let threads = Self::threads_of(i, count, threads);
             let name = names[i].clone();
             let pool = Arc::new(cores::pool(&name, threads, &own)?);
             let [link, peer_link] = links.map(|link| Arc::new(Link::new(link)));
@@ -90,6 +90,11 @@ impl Device {
             }))
         };
         (0..count).map(device).collect()
+    }
+
+    /// Number of threads of device `i` of `count`, at least one, among which `threads` are divided.
+    pub fn threads_of(i: usize, count: usize, threads: usize) -> usize {
+        ((i + 1) * threads / count - i * threads / count).max(1)
     }
 
     /// A second pool of the same size on the same cores, for work that overlaps with that of
@@ -142,6 +147,20 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_divide_the_threads() {
+        for (count, threads, expected) in
+            [(2, 3, &[1usize, 2][..]), (3, 8, &[2, 3, 3]), (3, 2, &[1, 1, 1]), (1, 5, &[5])]
+        {
+            let of = |i| Device::threads_of(i, count, threads);
+            assert_eq!((0..count).map(of).collect::<Vec<_>>(), expected);
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let devices = pool.install(|| Device::several("virtual", count, 0, Default::default())).unwrap();
+            let own: Vec<usize> = devices.iter().map(|device| device.pool.current_num_threads()).collect();
+            assert_eq!(own, expected);
+        }
+    }
 
     #[test]
     fn reservations_stay_within_the_budget_and_are_released_on_drop() {

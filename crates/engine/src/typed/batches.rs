@@ -30,17 +30,38 @@ pub(super) trait StepModel {
     fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()>;
 }
 
+/// Learned rows of a temporary model.
+#[derive(Clone, Copy)]
+pub(super) enum HeldRows<'o> {
+    /// Those of all nodes.
+    All,
+    /// Those of the nodes that a rank owns, by type.
+    OfRank(&'o [Arc<NodeOwnership>]),
+    /// None of its own: each batch brings those of its nodes, for a device that only computes
+    /// gradients.
+    OfBatch,
+}
+
+impl<'o> HeldRows<'o> {
+    /// Owners of the nodes, if a rank has the rows of its own.
+    pub(super) fn owners(self) -> Option<&'o [Arc<NodeOwnership>]> {
+        match self {
+            Self::OfRank(owners) => Some(owners),
+            Self::All | Self::OfBatch => None,
+        }
+    }
+}
+
 /// Makes temporary models of the kind that a run trains.
 pub(super) trait StepModels: Sync {
-    /// A model on `backend` before its first update, with the learned rows of the nodes that a rank
-    /// owns; without `owners`, with those of all nodes.
+    /// A model on `backend` before its first update, with the learned rows `held`.
     ///
     /// # Errors
     /// An option of the model, the optimiser or the loss is impossible.
     fn model<'m>(
         &'m self,
         config: &TrainConfig,
-        owners: Option<&[Arc<NodeOwnership>]>,
+        held: HeldRows,
         backend: &'m dyn Backend,
     ) -> Result<Box<dyn StepModel + 'm>>;
 }

@@ -12,7 +12,7 @@ use graphmill_loader::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    batches::{RunBatches, batch_size, batches},
+    batches::{HeldRows, RunBatches, batch_size, batches},
     build, hotness,
     learner::TypedLearner,
     step,
@@ -95,7 +95,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let sampler = build::sampler(config, &task)?;
     let tables = task.host_tables();
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
-    let step = step::bytes(&of_nodes, None, &borrowed(&tables))?;
+    let step = step::bytes(&of_nodes, HeldRows::All, &borrowed(&tables))?;
     freed_memory::return_to_system();
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;

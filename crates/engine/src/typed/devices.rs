@@ -16,6 +16,7 @@ use std::sync::Arc;
 use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 
 use super::{
+    batches::HeldRows,
     stages::{TypedBatches, TypedTables},
     step::StepBytes,
     tables::Tables,
@@ -74,6 +75,12 @@ pub(super) fn check_links(config: &TrainConfig) -> Result<()> {
     Ok(())
 }
 
+/// Returns true if each of `trainers` devices that train only computes gradients, which the thread
+/// of the run applies ([`super::rounds`]).
+pub(super) fn computes_gradients(config: &TrainConfig, trainers: usize) -> bool {
+    trainers > 1 || strategy::round(config) > 1
+}
+
 /// Error of the strategy's devices.
 fn on_types(config: &TrainConfig, why: &str) -> Error {
     Error::usage(format!("--strategy {}: on several types {why}", config.strategy))
@@ -87,7 +94,7 @@ pub(super) struct TypedDevices {
     /// True if an own worker extracts the next batch on a device that trains.
     overlaps: bool,
     /// Number of rows of all types in the cache of each device that trains.
-    pub(super) cache_rows: usize,
+    cache_rows: usize,
     /// Rows of each type as the devices that train read them, except the first, which reads those
     /// of the epoch.
     pub(super) tables: Vec<Tables>,
@@ -98,7 +105,8 @@ pub(super) struct TypedDevices {
 
 impl TypedDevices {
     /// Devices of the options, with the topology, the workspaces and training steps in their
-    /// memory; `None` if the strategy runs on no devices.
+    /// memory, which `measure` measures with these learned rows; `None` if the strategy runs on no
+    /// devices. A device that only computes gradients holds the learned rows of its batch.
     ///
     /// # Errors
     /// The options name no simulated devices, or none that trains; the memory of a device is too
@@ -106,7 +114,7 @@ impl TypedDevices {
     pub(super) fn new(
         config: &TrainConfig,
         task: &TypedTask,
-        measure: &dyn Fn() -> Result<StepBytes>,
+        measure: &dyn Fn(HeldRows<'_>) -> Result<StepBytes>,
     ) -> Result<Option<Self>> {
         if !order(config)?.is_on_devices() {
             return Ok(None);
@@ -125,9 +133,19 @@ impl TypedDevices {
             _held: Vec::new(),
         };
         if config.device_budget.0 > 0 {
-            devices._held = devices.reserve(task, measure()?)?;
+            let together = computes_gradients(config, trainers);
+            let held = if together { HeldRows::OfBatch } else { HeldRows::All };
+            devices._held = devices.reserve(task, measure(held)?)?;
         }
         Ok(Some(devices))
+    }
+
+    /// Sets the number of rows of all types in the cache of each device that trains, once the
+    /// caches are filled. Records leave out the rows that filled them, because only those of a
+    /// private cache crossed a link.
+    pub(super) fn set_cache_rows(&mut self, rows: usize) {
+        self.cache_rows = rows;
+        self.carried = self.devices.iter().map(|device| device.traffic()).collect();
     }
 
     /// The devices that train.
@@ -221,5 +239,58 @@ impl TypedDevices {
             }
         }
         Ok(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use graphmill_data::generate::{GenerateOptions, generate_typed};
+    use graphmill_loader::Fanout;
+    use graphmill_nn::backend::Cpu;
+
+    use super::*;
+    use crate::{
+        config::Bytes,
+        tiers::Meter,
+        typed::{batches::RunBatches, build, step, tables::borrowed},
+    };
+
+    #[test]
+    fn devices_that_train_together_hold_only_the_learned_rows_of_their_batches() {
+        let options = GenerateOptions { nodes: 1200, classes: 4, dim: 8, ..GenerateOptions::default() };
+        let mut data = generate_typed("typed", &options).unwrap();
+        data.nodes[1].features = None;
+        let config = TrainConfig {
+            strategy: "time-sharing".into(),
+            model: "rsage".into(),
+            hidden: 64,
+            batch_size: 8,
+            fanout: Fanout(vec![2, 2]),
+            ..TrainConfig::default()
+        };
+        let task = TypedTask::new(&data, &config.task).unwrap();
+        let sampler = build::sampler(&config, &task).unwrap();
+        let batches = RunBatches::of_nodes(&config, &task, &*sampler).unwrap();
+        let tables = task.host_tables();
+        // the memory of the process depends on other tests
+        let meter = Meter { backend: &Cpu::default(), now: &|| None, most: &|| None };
+        let measure = |held: HeldRows<'_>| step::measured(&batches, held, &borrowed(&tables), &meter);
+        let [all, of_batch] = [HeldRows::All, HeldRows::OfBatch].map(|held| measure(held).unwrap());
+        let types = task.graph.schema().types();
+        let learned = types.iter().zip(&task.features).filter(|(_, features)| features.is_none());
+        let learned: usize = learned.map(|(node, _)| node.count).sum();
+        assert!(all.all > of_batch.all + 4 * (learned * config.hidden) as u64, "{all:?} {of_batch:?}");
+
+        let each = sampling_bytes(task.graph.schema().num_nodes(), all.blocks);
+        let beside = all.topology + each * rayon::current_num_threads() as u64;
+        let budget = Bytes(beside + u64::midpoint(all.all, of_batch.all));
+        let reserve = |devices: &str| {
+            let devices = devices.parse().unwrap();
+            let config = TrainConfig { devices, device_budget: budget, ..config.clone() };
+            TypedDevices::new(&config, &task, &measure)
+        };
+        let message = reserve("virtual:1").err().unwrap().to_string();
+        assert!(message.starts_with("virtual:0 is out of memory: a training step takes "), "{message}");
+        assert!(reserve("virtual:2").unwrap().is_some());
     }
 }

@@ -13,7 +13,7 @@ use graphmill_nn::{
 };
 
 use super::{
-    batches::{StepModel, StepModels},
+    batches::{HeldRows, StepModel, StepModels},
     build,
     computing::PROCESSOR,
     ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
@@ -317,9 +317,13 @@ impl StepModels for TypedTask {
     fn model<'m>(
         &'m self,
         config: &TrainConfig,
-        owners: Option<&[Arc<NodeOwnership>]>,
+        held: HeldRows,
         backend: &'m dyn Backend,
     ) -> Result<Box<dyn StepModel + 'm>> {
-        Ok(Box::new(TypedLearner::of_owners(config, self, owners)?.on(backend)))
+        let learner = match held {
+            HeldRows::OfBatch => TypedLearner::replica(config, self)?,
+            held => TypedLearner::of_owners(config, self, held.owners())?,
+        };
+        Ok(Box::new(learner.on(backend)))
     }
 }

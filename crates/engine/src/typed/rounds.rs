@@ -61,6 +61,7 @@ use rayon::ThreadPool;
 
 use super::{
     counts::{add, total},
+    devices::computes_gradients,
     learner::TypedLearner,
     ranks::RowGradients,
     stages::{EpochBatches, TypedBatches, TypedGradient},
@@ -126,7 +127,7 @@ impl<'a> Rounds<'a> {
         devices: &[Arc<Device>],
     ) -> Result<Option<Self>> {
         let size = strategy::round(config);
-        if devices.len() < 2 && size < 2 {
+        if !computes_gradients(config, devices.len()) {
             return Ok(None);
         }
         let replica = |device: &Arc<Device>| -> Result<Replica<'a>> {

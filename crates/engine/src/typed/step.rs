@@ -1,16 +1,13 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use std::sync::Arc;
-
 use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
-use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use graphmill_nn::backend::Cpu;
 
-use super::batches::RunBatches;
+use super::batches::{HeldRows, RunBatches};
 use crate::{
     Result,
     tiers::{Meter, in_use},
@@ -38,17 +35,13 @@ pub(super) struct StepBytes {
 /// gradients and the optimiser's state. Of several ranks, each counts its shares of the batches,
 /// and the learned rows of the nodes that it owns. If the system does not report the memory of the
 /// process, the predictable part is counted: gathered rows, and four times the parameters. The
-/// steps train a temporary model.
+/// steps train a temporary model with the learned rows `held`.
 ///
 /// # Errors
 /// Those of training.
-pub(super) fn bytes(
-    of: &RunBatches,
-    owners: Option<&[Arc<NodeOwnership>]>,
-    tables: &[Option<&dyn Feature>],
-) -> Result<StepBytes> {
+pub(super) fn bytes(of: &RunBatches, held: HeldRows, tables: &[Option<&dyn Feature>]) -> Result<StepBytes> {
     let meter = Meter { backend: &Cpu::default(), now: &in_use, most: &anonymous };
-    measured(of, owners, tables, &meter)
+    measured(of, held, tables, &meter)
 }
 
 /// [`bytes`] of steps on another device.
@@ -57,14 +50,14 @@ pub(super) fn bytes(
 /// Those of training.
 pub(super) fn measured(
     of: &RunBatches,
-    owners: Option<&[Arc<NodeOwnership>]>,
+    held: HeldRows,
     tables: &[Option<&dyn Feature>],
     meter: &Meter,
 ) -> Result<StepBytes> {
     let RunBatches { config, task, sampler, .. } = of;
     let (before, mut order, mut known) = ((meter.now)(), Vec::new(), 0);
     let (mut rows, mut blocks) = (0, 0);
-    let mut model = of.models.model(config, owners, meter.backend)?;
+    let mut model = of.models.model(config, held, meter.backend)?;
     of.order(0, BATCHES, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
     let mut memory = TypedSeeds::default();

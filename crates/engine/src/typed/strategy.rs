@@ -143,9 +143,9 @@ impl Strategy {
     }
 
     /// Sets the number of rows in the cache of each device that trains, if the stages run on
-    /// devices.
+    /// devices, once the caches are filled.
     pub(super) fn set_cache_rows(&mut self, rows: usize) {
-        self.devices.iter_mut().for_each(|devices| devices.cache_rows = rows);
+        self.devices.iter_mut().for_each(|devices| devices.set_cache_rows(rows));
     }
 
     /// Record of each device since the last call, if the stages run on devices.

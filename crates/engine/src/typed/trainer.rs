@@ -76,13 +76,15 @@ pub(crate) fn train_model(
     data: &TypedDataset,
     context: RunContext,
 ) -> Result<(Summary, TypedModel)> {
-    train_alone(config, data, context).map_err(Error::before_training)
+    train_alone(config, data, context, |sampler| sampler).map_err(Error::before_training)
 }
 
+/// Trains with the sampler that `wrap` makes of that of the options.
 fn train_alone(
     config: &TrainConfig,
     data: &TypedDataset,
     context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
 ) -> Result<(Summary, TypedModel)> {
     let began = Instant::now();
     // before any long work
@@ -92,7 +94,7 @@ fn train_alone(
     check(config, data, &task)?;
     task.learned_in = build::learned_rows_in(config, &task, &context.directory());
     let counted = counted_epochs(config)?;
-    let sampler = build::sampler(config, &task)?;
+    let sampler = wrap(build::sampler(config, &task)?);
     let batches = RunBatches::of_nodes(config, &task, &*sampler)?;
     let progress = Preparation::new(&*context.observer);
     let (tiers, devices) = TypedTiers::with_devices(data, &batches, &compute, &progress)?;
@@ -485,3 +487,6 @@ impl<'a> BatchRun for TypedRun<'a> {
         self.tiers.presampling()
     }
 }
+
+#[cfg(test)]
+mod faults;

@@ -37,11 +37,16 @@ pub fn count() -> usize {
     COUNT.load(Relaxed)
 }
 
+/// Grants `allowed` large requests from now on and refuses all later ones; `usize::MAX` grants all.
+pub fn refuse_after(allowed: usize) {
+    LEFT.store(allowed, Relaxed);
+}
+
 /// Runs `work`, of whose large requests `allowed` are granted and all later ones refused.
 pub fn refusing<T>(allowed: usize, work: impl FnOnce() -> T) -> Result<T> {
-    LEFT.store(allowed, Relaxed);
+    refuse_after(allowed);
     let done = memory::catch(work);
-    LEFT.store(usize::MAX, Relaxed);
+    refuse_after(usize::MAX);
     done
 }
 

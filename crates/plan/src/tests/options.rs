@@ -48,6 +48,25 @@ fn shared_cores_hold_what_each_sampling_thread_of_a_run_reserves() {
 }
 
 #[test]
+fn devices_that_sample_hold_what_their_own_threads_reserve() {
+    let bytes = Sizes { sample_thread: Some(2e9), ..profile().bytes };
+    let reason = |name: &str, given: &[(&'static str, &str)]| {
+        let mut hardware = v100();
+        let memory = 8_000_000_000;
+        hardware.devices =
+            Devices { count: 2, memory, speed: Some(1.0), sync: 0.0, shared: true, ..hardware.devices };
+        hardware.host.cores = 3;
+        let report = plan_run(hardware, Profile { bytes, ..profile() }, &request(given)).unwrap();
+        of(&report, name).reason.clone().unwrap()
+    };
+    // the first of two devices has one of three threads, and the second one two
+    let shared = reason("time-sharing", &[]);
+    assert!(shared.contains("sampling 4.0 GB"), "{shared}");
+    let factored = reason("factored", &[("num_samplers", "1")]);
+    assert!(factored.contains("a Sampler") && factored.contains("sampling 2.0 GB"), "{factored}");
+}
+
+#[test]
 fn a_given_cache_ratio_is_that_of_the_devices() {
     let report = planned(&[("cache_ratio", "0.05")], profile());
     for name in ["sequential", "time-sharing", "factored"] {

@@ -118,7 +118,7 @@ impl DeviceGroup {
         };
         setup.place(loader, samplers, trainer.as_mut())?;
         let each = sampling_bytes(context.data.num_nodes(), batch_bytes);
-        setup.sample = if has_budget { each * devices[0].pool.current_num_threads() as u64 } else { 0 };
+        setup.sample = if has_budget { each } else { 0 };
         let dedicated = if design == Design::Factored { count - samplers } else { count };
         if dedicated == 0 && switching == Toggle::Off {
             return Err(Error::usage(format!(

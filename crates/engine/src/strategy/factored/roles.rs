@@ -27,7 +27,7 @@ pub(super) struct DeviceSetup<'r, 'a> {
     pub(super) step: Step,
     /// Bytes of the tables of reused rows on each device that trains.
     pub(super) reused: u64,
-    /// Bytes of sampling, if memory is limited.
+    /// Bytes of a thread that samples, if memory is limited.
     pub(super) sample: u64,
     pub(super) model: &'r Model,
     /// Samplers of the NVIDIA devices after those of the run, if their number was balanced.
@@ -108,6 +108,11 @@ impl DeviceSetup<'_, '_> {
 
     fn topology(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
         device.hold("the topology", self.caches.map_or(0, DeviceCaches::topology_bytes))
+    }
+
+    /// Memory of the threads of a device that samples.
+    fn sampling(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
+        device.hold("sampling", self.sample * device.pool.current_num_threads() as u64)
     }
 
     fn reused_rows(&self, device: &Arc<Device>) -> Result<MemoryReservation> {
@@ -217,7 +222,7 @@ impl DeviceSetup<'_, '_> {
     ) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "sampler");
         member.reservations.push(self.topology(device)?);
-        member.reservations.push(device.hold("sampling", self.sample)?);
+        member.reservations.push(self.sampling(device)?);
         let mut role = WorkerRole { sample: device.pool.current_num_threads(), ..WorkerRole::default() };
         if self.context.config.own.get::<FactoredOptions>().switching == Toggle::On {
             match self.standby(device, trained) {
@@ -260,7 +265,7 @@ impl DeviceSetup<'_, '_> {
     fn both(&self, device: &Arc<Device>, index: usize, overlap: bool) -> Result<DeviceWorkers> {
         let mut member = DeviceWorkers::new(device, "both");
         member.reservations.push(self.topology(device)?);
-        member.reservations.push(device.hold("sampling", self.sample)?);
+        member.reservations.push(self.sampling(device)?);
         member.reservations.push(self.reused_rows(device)?);
         let (what, bytes) = if overlap {
             ("a training step, and the rows of the next (--overlap on)", self.step.with_next())

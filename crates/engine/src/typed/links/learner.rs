@@ -24,7 +24,7 @@ use graphmill_nn::{
 
 use super::{
     super::{
-        batches::{StepModel, StepModels},
+        batches::{HeldRows, StepModel, StepModels},
         build,
         computing::PROCESSOR,
         learner::optimizer_of_rows,
@@ -316,10 +316,11 @@ impl StepModels for TypedLinks {
     fn model<'m>(
         &'m self,
         config: &TrainConfig,
-        owners: Option<&[Arc<NodeOwnership>]>,
+        held: HeldRows,
         backend: &'m dyn Backend,
     ) -> Result<Box<dyn StepModel + 'm>> {
-        Ok(Box::new(LinkLearner::of_owners(config, self, owners)?.on(backend)))
+        // on links one device trains, which updates the rows itself
+        Ok(Box::new(LinkLearner::of_owners(config, self, held.owners())?.on(backend)))
     }
 }
 

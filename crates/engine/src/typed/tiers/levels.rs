@@ -27,7 +27,7 @@ use crate::{
     record::{PresamplingCost, PresamplingRecord},
     tiers::{Meter, NewCache, map_bytes, nvidia_map_bytes},
     typed::{
-        batches::RunBatches,
+        batches::{HeldRows, RunBatches},
         devices::TypedDevices,
         shares::{self, Competing},
         step,
@@ -168,7 +168,8 @@ impl<'b> Levels<'b> {
             budget = free as f64;
             memory = format!("--device-budget {limit}, of which {free} are free");
         } else if limit > 0 {
-            let step = step::bytes(self.of, owners, &borrowed(&self.tables))?.all;
+            let held = owners.map_or(HeldRows::All, HeldRows::OfRank);
+            let step = step::bytes(self.of, held, &borrowed(&self.tables))?.all;
             let Some(free) = limit.checked_sub(step) else {
                 return Err(Error::usage(format!(
                     "--device-budget {limit}: a training step takes {step} bytes of a device; raise it, or \
@@ -399,7 +400,7 @@ impl Levels<'_> {
             let meter =
                 Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
             let tables = borrowed(&self.tables);
-            let step = step::measured(self.of, None, &tables, &meter)?.all;
+            let step = step::measured(self.of, HeldRows::All, &tables, &meter)?.all;
             gpu.check()?;
             budget = ((1.0 - SPARE) * gpu.budget() as f64 - STEPS * step as f64).max(0.0);
             memory = format!("--device-budget {limit} beside a training step of {step} bytes");

@@ -32,7 +32,7 @@ use graphmill_loader::{
 };
 
 use super::{
-    batches::RunBatches,
+    batches::{HeldRows, RunBatches},
     devices::TypedDevices,
     step,
     tables::{Tables, borrowed, on_disk},
@@ -222,12 +222,12 @@ impl TypedTiers {
         progress: &dyn Progress,
     ) -> Result<(Self, Option<TypedDevices>)> {
         let whole = whole(of.config, data, of.task)?;
-        let step = || step::bytes(of, None, &borrowed(&whole));
+        let step = |held: HeldRows<'_>| step::bytes(of, held, &borrowed(&whole));
         let mut devices = TypedDevices::new(of.config, of.task, &step)?;
         let mut tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
         progress.check()?;
         if let Some(devices) = &mut devices {
-            devices.cache_rows = tiers.device_rows;
+            devices.set_cache_rows(tiers.device_rows);
             devices.tables = std::mem::take(&mut tiers.others);
         }
         Ok((tiers, devices))

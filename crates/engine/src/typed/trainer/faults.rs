@@ -1,0 +1,297 @@
+//! A run on several types and several devices that fails and is resumed ends with the same bits as
+//! a run without a failure.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use graphmill_core::typed::Schema;
+use graphmill_data::{
+    generate::{GenerateOptions, generate_typed},
+    typed::{Verify, open},
+};
+use graphmill_loader::{
+    Fanout,
+    typed::{TypedRequest, TypedSampled, TypedSeeds, TypedWorkspace},
+};
+
+use super::*;
+use crate::{
+    RunDir,
+    checkpoint::Checkpoint,
+    observer::{Observer, Progress},
+    options::key,
+    run::RunState,
+};
+
+/// Batches of an epoch of 300 training nodes.
+const BATCHES: u64 = 10;
+/// Time limit of a run, even on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Options by name.
+type Given = Vec<(&'static str, &'static str)>;
+
+/// Failure of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Sampling returns an error.
+    SampleError,
+    /// Sampling panics.
+    SamplePanic,
+    /// The loss is NaN.
+    TrainError,
+    /// The loss weights do not match the logits, which panics after the forward pass.
+    TrainPanic,
+}
+
+/// Failure of one batch of one epoch.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    kind: Kind,
+    epoch: u64,
+    batch: u64,
+}
+
+/// Draws as another sampler, with a fault.
+struct FaultySampler {
+    inner: Box<dyn TypedSampler>,
+    fault: Fault,
+}
+
+impl TypedSampler for FaultySampler {
+    fn num_hops(&self) -> usize {
+        self.inner.num_hops()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.inner.num_blocks()
+    }
+
+    fn is_random(&self) -> bool {
+        self.inner.is_random()
+    }
+
+    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
+        self.inner.follows(schema, hop, r)
+    }
+
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> graphmill_core::Result<TypedSampled> {
+        let Fault { kind, epoch, batch } = self.fault;
+        let strikes = (request.key.epoch, request.key.batch) == (epoch, batch);
+        assert!(!strikes || kind != Kind::SamplePanic, "injected {kind:?}");
+        let mut drawn = self.inner.sample(request, workspace, seeds)?;
+        let count: usize = drawn.seeds.nodes.iter().map(Vec::len).sum();
+        match kind {
+            Kind::SampleError if strikes => {
+                return Err(graphmill_core::Error::invalid(format!("injected {kind:?}")));
+            }
+            Kind::TrainError if strikes => drawn.loss_weight.resize(count, f32::NAN),
+            Kind::TrainPanic if strikes => drawn.loss_weight.resize(count + 1, 1.0),
+            _ => {}
+        }
+        Ok(drawn)
+    }
+}
+
+/// Truncates a file to its header after a number of updates.
+struct Cutting {
+    cut: Option<(PathBuf, u64)>,
+}
+
+impl Observer for Cutting {
+    fn batch(&mut self, _: &Progress) -> Result<()> {
+        if let Some((file, left)) = &mut self.cut {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                fs::OpenOptions::new().write(true).open(&*file).unwrap().set_len(4096).unwrap();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stops the output of injected panics.
+fn hush() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload_as_str().unwrap_or_default();
+        if !message.starts_with("injected") && !message.contains("one loss weight per row") {
+            print(info);
+        }
+    }));
+}
+
+fn data(dim: usize) -> TypedDataset {
+    let options = GenerateOptions { nodes: 1200, classes: 4, dim, ..GenerateOptions::default() };
+    generate_typed("typed", &options).unwrap()
+}
+
+/// Strategies with their batches per update.
+fn strategies() -> [(Given, u64); 4] {
+    let (sharing, factored) = (("strategy", "time-sharing"), ("strategy", "factored"));
+    [
+        (vec![sharing, ("devices", "virtual:2")], 2),
+        (vec![sharing, ("devices", "virtual:3"), ("overlap", "on")], 3),
+        (vec![factored, ("devices", "virtual:2")], 1),
+        (vec![factored, ("devices", "virtual:3"), ("num_samplers", "1")], 2),
+    ]
+}
+
+/// Options of a small run with learned rows, dropout and running statistics, with some given.
+fn config(own: &[(&'static str, &'static str)]) -> TrainConfig {
+    let base = [
+        ("model", "simple-hgn"),
+        ("norm", "batch"),
+        ("dropout", "0.2"),
+        ("cache", "degree"),
+        ("cache_ratio", "0.2"),
+    ];
+    let options = [&base[..], own].concat();
+    let mut config = TrainConfig { hidden: 8, batch_size: 32, epochs: 2, lr: 0.01, ..TrainConfig::default() };
+    config.fanout = Fanout(vec![3, 2]);
+    for (name, value) in &options {
+        key(name).unwrap().parse(&mut config, value).unwrap();
+    }
+    config.derive_options(&options.iter().map(|(name, _)| *name).collect::<Vec<_>>()).unwrap();
+    config
+}
+
+/// Trains on two threads, with the fault, if any. The file of `cut` is truncated after a number of
+/// updates.
+///
+/// # Panics
+/// The run does not end.
+fn attempt(
+    data: &Arc<TypedDataset>,
+    config: &TrainConfig,
+    dir: &Path,
+    resume: bool,
+    fault: Option<Fault>,
+    cut: Option<(PathBuf, u64)>,
+) -> Result<()> {
+    let (data, config, dir) = (data.clone(), config.clone(), dir.to_path_buf());
+    let (sender, receiver) = mpsc::channel();
+    let runner = thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let trained: Result<()> = pool.install(|| {
+            let run = if resume { RunDir::reopen(&dir)? } else { RunDir::create(&dir)? };
+            let mut observer = Cutting { cut };
+            let context = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &|| false };
+            let wrap = |inner: Box<dyn TypedSampler>| -> Box<dyn TypedSampler> {
+                match fault {
+                    Some(fault) => Box::new(FaultySampler { inner, fault }),
+                    None => inner,
+                }
+            };
+            train_alone(&config, &data, context, wrap).map(drop)
+        });
+        // after the time limit it is not received
+        let _ = sender.send(trained);
+    });
+    let trained = receiver.recv_timeout(TIME_LIMIT).expect("the run ends");
+    runner.join().unwrap();
+    trained
+}
+
+/// Epoch and batch of the checkpoint, if there is one.
+fn checkpoint_position(dir: &Path) -> Option<(u64, u64)> {
+    let saved = Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap()?;
+    Some((saved.state.epoch as u64, saved.state.batch))
+}
+
+/// Losses and counts to the bit, and the files of the best model and of the optimiser.
+fn results(dir: &Path) -> (String, [Vec<u8>; 2]) {
+    let summary = RunDir::open(dir).unwrap().summary().unwrap();
+    let of_epochs = summary.epochs.iter();
+    let epochs: Vec<_> = of_epochs
+        .map(|of| (of.loss.to_bits(), of.valid_loss.map(f64::to_bits), of.seeds, of.sampled_edges))
+        .collect();
+    let files = ["best.safetensors", "checkpoint/optimizer.safetensors"];
+    (format!("{epochs:?}"), files.map(|name| fs::read(dir.join(name)).unwrap()))
+}
+
+#[test]
+fn runs_on_devices_resume_from_the_last_complete_update_after_a_failed_stage() {
+    hush();
+    let data = Arc::new(data(8));
+    for (own, group) in strategies() {
+        let (config, temporary) = (config(&own), tempfile::tempdir().unwrap());
+        let whole = temporary.path().join("whole");
+        attempt(&data, &config, &whole, false, None, None).unwrap();
+        let whole = results(&whole);
+        for (kind, epoch, batch) in [
+            (Kind::SampleError, 0, 1),
+            (Kind::SampleError, 1, 7),
+            (Kind::SamplePanic, 0, 8),
+            (Kind::SamplePanic, 1, 0),
+            (Kind::TrainError, 1, 4),
+            (Kind::TrainPanic, 0, 5),
+            (Kind::TrainPanic, 1, 9),
+        ] {
+            let what = format!("{own:?}, {kind:?} in {epoch}, {batch}");
+            let dir = temporary.path().join(format!("{kind:?}-{epoch}-{batch}"));
+            let fault = Fault { kind, epoch, batch };
+            let error = attempt(&data, &config, &dir, false, Some(fault), None).unwrap_err();
+            let panicked = |name: &str| match &error {
+                Error::Panicked { stage, batch: of, .. } => (*stage, *of) == (name, batch + 1),
+                _ => false,
+            };
+            let names_cause = match kind {
+                Kind::SampleError => error.to_string().contains("injected SampleError"),
+                Kind::SamplePanic => panicked("sample"),
+                Kind::TrainPanic => panicked("train"),
+                Kind::TrainError => matches!(
+                    error,
+                    Error::Diverged { epoch: of, batch: at, .. } if (of as u64, at) == (epoch + 1, batch + 1)
+                ),
+            };
+            assert!(names_cause, "{what}: {error}");
+            let first = batch / group * group;
+            let expected = (epoch + first > 0).then_some((epoch, first));
+            assert_eq!(checkpoint_position(&dir), expected, "{what}: {error}");
+            attempt(&data, &config, &dir, true, None, None).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(results(&dir) == whole, "{what}");
+        }
+    }
+}
+
+#[test]
+fn truncated_features_end_runs_on_devices_with_a_checkpoint_of_all_updates() {
+    let temporary = tempfile::tempdir().unwrap();
+    let home = temporary.path().join("data");
+    data(16).save(&home).unwrap();
+    let data = Arc::new(open(&home, Verify::Once).unwrap());
+    let file = home.join("nodes").join(&data.nodes[0].name).join("features.npy");
+    let bytes = fs::read(&file).unwrap();
+    for (number, (own, group)) in strategies().into_iter().enumerate() {
+        let tiers = [("host_budget", "20000"), ("host_cache", "degree")];
+        let dataset = home.to_str().unwrap().to_string();
+        let config = TrainConfig { dataset, ..config(&[&own[..], &tiers].concat()) };
+        let dir = |name: &str| temporary.path().join(format!("{number}-{name}"));
+        let whole = dir("whole");
+        attempt(&data, &config, &whole, false, None, None).unwrap();
+        let whole = results(&whole);
+        // in the middle of an epoch, and after the last batch, so that scoring fails
+        for left in [2, BATCHES.div_ceil(group)] {
+            let (what, dir) = (format!("{own:?}, cut after {left}"), dir(&left.to_string()));
+            let cut = Some((file.clone(), left));
+            let error = attempt(&data, &config, &dir, false, None, cut).unwrap_err();
+            assert!(error.to_string().contains("features.npy"), "{what}: {error}");
+            let (epoch, batch) = checkpoint_position(&dir).expect("a checkpoint");
+            assert!(epoch == 0 && batch >= (left * group).min(BATCHES), "{what}: {batch}");
+            fs::write(&file, &bytes).unwrap();
+            attempt(&data, &config, &dir, true, None, None).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(results(&dir) == whole, "{what}");
+        }
+    }
+}

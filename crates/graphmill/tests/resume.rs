@@ -293,12 +293,13 @@ fn a_damaged_newest_checkpoint_resumes_from_the_one_before_it_to_the_same_bits()
         let middle = bytes.len() / 2;
         bytes[middle] ^= 4;
     };
-    let damages: [(&str, fn(&mut Vec<u8>)); 3] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 3] = [
         ("model.safetensors", flip),
         ("state.json", |bytes| bytes.truncate(bytes.len() / 2)),
         ("optimizer.safetensors", Vec::clear),
     ];
-    let damaged = |name: &str, damage: fn(&mut Vec<u8>)| {
+    let damaged = |name: &str, damage: Damage| {
         let mut bytes = sandbox.read(name);
         damage(&mut bytes);
         sandbox.write(name, &bytes);

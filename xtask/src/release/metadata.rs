@@ -98,13 +98,6 @@ impl Package {
     }
 }
 
-impl Dependency {
-    /// Returns true for a dependency of tests alone.
-    pub(super) fn is_of_tests(&self) -> bool {
-        self.kind.as_deref() == Some("dev")
-    }
-}
-
 impl Metadata {
     /// Reads the metadata with the given features, for this machine.
     ///

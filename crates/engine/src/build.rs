@@ -25,7 +25,8 @@ use graphmill_loader::{
     weights::SymmetricWeights,
 };
 use graphmill_nn::{
-    Matrix, layer,
+    Matrix,
+    layer::{self, NormKind},
     link::decoder::{self, Decoder, DecoderConfig},
     metric,
     model::{Model, ModelConfig},
@@ -70,9 +71,10 @@ pub fn open_dataset(config: &TrainConfig) -> Result<Dataset> {
     if is_link(config) { open_graph(path, verify) } else { Ok(Dataset::open_with(path, verify)?) }
 }
 
-/// Returns true if the layers of the model normalise inside, as those of `gin` can.
-fn has_inner_norm(config: &TrainConfig) -> bool {
-    layer::TABLE.get(&config.model).is_some_and(|entry| entry.make.has_inner_norm)
+/// Normalisation of the model's rows.
+pub(crate) fn norm(config: &TrainConfig) -> NormKind {
+    let has_inner = layer::TABLE.get(&config.model).is_some_and(|entry| entry.make.has_inner_norm);
+    config.norm.kind(has_inner)
 }
 
 /// The model part of a configuration.
@@ -85,7 +87,7 @@ pub fn model_config(config: &TrainConfig) -> ModelConfig {
         input_dropout: config.input_dropout as f32,
         activation: config.activation,
         init: config.init,
-        norm: config.norm.kind(has_inner_norm(config)),
+        norm: norm(config),
         residual: config.residual,
         input_layer: config.input_layer,
         head_layers: config.head_layers,

@@ -119,8 +119,8 @@ pub(crate) fn check(config: &TrainConfig) -> Result<()> {
     if is_link(config) { links::check(config) } else { Ok(()) }
 }
 
-/// Returns true if ranks have no trainer of the model: a table of embeddings, or a model that learns
-/// only streams of events.
+/// Returns true if ranks have no trainer of the model: a table of embeddings, or a model that
+/// learns only streams of events.
 fn trains_alone(config: &TrainConfig) -> bool {
     let is_of_types = || graphmill_nn::typed::TABLE.get(&config.model).is_some();
     is_table(config) || events::kind(config).is_some() && !is_of_types()

@@ -121,8 +121,8 @@ impl<'r> SavedEvents<'r> {
     }
 }
 
-/// Adds the remedy to an error of the system about a file in the directory `dir` of temporary files,
-/// which may be in memory.
+/// Adds the remedy to an error of the system about a file in the directory `dir` of temporary
+/// files, which may be in memory.
 fn of_temporary_files(error: Error, dir: &Path) -> Error {
     match error {
         Error::Graph(GraphError::Io { path, action, source })

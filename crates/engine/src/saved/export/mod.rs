@@ -140,6 +140,7 @@ impl SavedRun {
         ];
         let mut options: serde_json::Map<String, serde_json::Value> =
             names.iter().filter_map(|&name| Some((name.to_string(), all.get(name)?.clone()))).collect();
+        options.insert("norm".into(), json!(build::norm(&self.config)));
         let origin = self.origin.as_ref();
         if let Some(origin) = origin {
             let labels = label_inputs::width(&self.config, origin.dataset.classes);

@@ -169,7 +169,7 @@ fn misspelled_choices_suggest_the_nearest_name() {
     }
     assert!(tried > 15, "{tried} options");
     let message = read("norm = \"bach\"").unwrap_err().to_string();
-    assert!(message.contains("'bach': none, batch, layer or l2; did you mean 'batch'?"), "{message}");
+    assert!(message.contains("'bach': auto, none, batch, layer or l2; did you mean 'batch'?"), "{message}");
 }
 
 #[test]

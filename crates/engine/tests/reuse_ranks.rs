@@ -347,7 +347,7 @@ fn subgraphs_that_are_parts_have_the_losses_of_one_process() {
         (4, exact.to_string()),
         (4, format!("{exact} model=gcn")),
         (2, frozen.to_string()),
-        (2, format!("{frozen} model=gin")),
+        (2, format!("{frozen} model=gin norm=none")),
         (1, format!("{frozen} model=gat hot_gradient=none")),
     ] {
         let base = with(config(), &format!("epochs=5 lr=0.05 {clusters} {options}"));
@@ -379,7 +379,7 @@ fn rows_outside_of_subgraphs_of_parts_equal_full_aggregation() {
     for (size, options) in [
         (3, format!("{frozen}sage")),
         (2, format!("{frozen}gcn sampler=saint-node")),
-        (2, format!("{frozen}gin sampler=cluster parts=20 parts_per_batch=4 shuffle_parts=1")),
+        (2, format!("{frozen}gin norm=none sampler=cluster parts=20 parts_per_batch=4 shuffle_parts=1")),
         (2, format!("{frozen}gat sampler=saint-edge inductive=true")),
         (3, format!("{exact}sage sampler=saint-node inductive=true")),
         (2, format!("{exact}gcn sampler=saint-edge shuffle_parts=1")),
@@ -464,7 +464,7 @@ fn ranks_share_the_history_of_all_nodes() {
     let dir = partitioned(&data, &temporary.path().join("parts"));
     let base = settled("strategy=historical reuse=none sampler=full");
     // with frozen parameters, rows of any age are exact
-    for (size, options) in [(3, "model=sage"), (2, "model=gcn"), (3, "model=gin graph_stores=1")] {
+    for (size, options) in [(3, "model=sage"), (2, "model=gcn"), (3, "model=gin norm=none graph_stores=1")] {
         let frozen = with(base.clone(), &format!("lr=1e-30 {options}"));
         let one = alone(&with(frozen.clone(), "strategy=sequential graph_stores=0"), &data);
         let many = over_ranks(&frozen, &dir, size);

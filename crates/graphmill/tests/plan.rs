@@ -48,7 +48,7 @@ fn a_recorded_profile_repeats_the_plan() {
     );
     let text = sandbox.ok("plan --profile profile.json --hardware small.toml");
     assert!(text.starts_with("small: 2 devices of"), "{text}");
-    assert!(text.contains("factored              does not fit: a Sampler has"), "{text}");
+    assert!(text.contains("factored              does not fit: a Trainer has"), "{text}");
     assert!(text.contains("nothing fits this machine"), "{text}");
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Meter<'m> {
 pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
     let backend = Cpu { precision: build::precision(batches.config) };
     let meter = Meter { backend: &backend, now: &in_use, most: &anonymous };
-    measured(batches, feature, &meter)
+    freed_memory::returned_at_once(|| measured(batches, feature, &meter))
 }
 
 /// Memory of this process that is in use, whatever it has freed before: memory that the steps use

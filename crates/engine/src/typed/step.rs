@@ -1,6 +1,6 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
+use graphmill_core::{Graph, freed_memory, memory::anonymous, typed::TypedGraph};
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -41,7 +41,7 @@ pub(super) struct StepBytes {
 /// Those of training.
 pub(super) fn bytes(of: &RunBatches, held: HeldRows, tables: &[Option<&dyn Feature>]) -> Result<StepBytes> {
     let meter = Meter { backend: &Cpu::default(), now: &in_use, most: &anonymous };
-    measured(of, held, tables, &meter)
+    freed_memory::returned_at_once(|| measured(of, held, tables, &meter))
 }
 
 /// [`bytes`] of steps on another device.

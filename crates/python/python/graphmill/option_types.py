@@ -70,7 +70,7 @@ class TrainOptions(TypedDict, total=False):
     #: Initial weights of dense layers
     init: Literal["glorot", "fan-in"]
     #: Normalisation between layers
-    norm: Literal["none", "batch", "layer", "l2"]
+    norm: Literal["auto", "none", "batch", "layer", "l2"]
     #: Residual connection of layers
     residual: Literal["none", "identity", "linear"]
     #: Put a linear layer in front of the first graph layer
@@ -331,7 +331,7 @@ class TrainOptions(TypedDict, total=False):
     all_reduce: Literal["auto", "nccl", "peer"]
     #: Batches per synchronous update; 0 uses one per training device
     batches_per_update: int
-    #: Number of sampling devices; 0 balances sampling and training [default: 0]
+    #: Number of sampling devices; 0 balances sampling and training
     num_samplers: int
     #: Let devices that have finished sampling train
     switching: Literal["on", "off"]
@@ -587,7 +587,7 @@ class PlanOptions(TypedDict, total=False):
     #: Activation
     activation: Literal["relu", "elu", "leaky-relu", "identity"]
     #: Normalisation between layers
-    norm: Literal["none", "batch", "layer", "l2"]
+    norm: Literal["auto", "none", "batch", "layer", "l2"]
     #: Residual connection of layers
     residual: Literal["none", "identity", "linear"]
     #: Put a linear layer in front of the first graph layer
@@ -690,7 +690,7 @@ class PlanOptions(TypedDict, total=False):
     staleness: int
     #: Batches per synchronous update; 0 uses one per training device
     batches_per_update: int
-    #: Number of sampling devices; 0 balances sampling and training [default: 0]
+    #: Number of sampling devices; 0 balances sampling and training
     num_samplers: int
     #: Let devices that have finished sampling train
     switching: Literal["on", "off"]
@@ -758,7 +758,7 @@ class BenchOptions(TypedDict, total=False):
     #: Initial weights of dense layers
     init: Literal["glorot", "fan-in"]
     #: Normalisation between layers
-    norm: Literal["none", "batch", "layer", "l2"]
+    norm: Literal["auto", "none", "batch", "layer", "l2"]
     #: Residual connection of layers
     residual: Literal["none", "identity", "linear"]
     #: Put a linear layer in front of the first graph layer
@@ -993,7 +993,7 @@ class BenchOptions(TypedDict, total=False):
     all_reduce: Literal["auto", "nccl", "peer"]
     #: Batches per synchronous update; 0 uses one per training device
     batches_per_update: int
-    #: Number of sampling devices; 0 balances sampling and training [default: 0]
+    #: Number of sampling devices; 0 balances sampling and training
     num_samplers: int
     #: Let devices that have finished sampling train
     switching: Literal["on", "off"]

@@ -25,8 +25,8 @@ pub fn return_to_system() {
     }
 }
 
-/// Calls `f` while the memory of large blocks returns to the system as soon as they are freed. Other
-/// threads are slower meanwhile if they allocate large blocks.
+/// Calls `f` while the memory of large blocks returns to the system as soon as they are freed.
+/// Other threads are slower meanwhile if they allocate large blocks.
 pub fn returned_at_once<T>(f: impl FnOnce() -> T) -> T {
     /// Sets the thresholds of a running process, even if `f` panics.
     struct Raised;

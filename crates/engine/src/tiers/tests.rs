@@ -620,12 +620,11 @@ fn devices_that_read_for_themselves_report_the_sizes_of_their_caches() {
     for (strategy, rows) in [("factored", 2000), ("time-sharing", 1000), ("layered", 1000)] {
         assert!(held(strategy, 0).unwrap().iter().all(|&held| held == rows), "{strategy}");
         // the table and its maps take 216,000 bytes beside a step, so steps of 60,000 include a
-        // budget for a part of the table
-        let partly = (300_000..2_000_000)
-            .step_by(60_000)
-            .find_map(|budget| held(strategy, budget).ok().filter(|held| held.iter().any(|&rows| rows > 0)));
-        let partly = partly.expect("some budget fits a step and rows");
-        assert!(partly.iter().any(|&held| held < 2000), "{strategy}: {partly:?}");
+        // budget for a part of the table; other tests of the process change what a step measures
+        let mut budgets = (300_000..2_000_000).step_by(60_000);
+        let is_part = |held: &Vec<usize>| held.iter().any(|rows| (1..2000).contains(rows));
+        let partly = budgets.find(|&budget| held(strategy, budget).is_ok_and(|held| is_part(&held)));
+        assert!(partly.is_some(), "{strategy}: some budget fits a step and a part of the rows");
     }
 }
 

@@ -44,7 +44,6 @@ pub mod disk;
 mod end;
 pub mod error;
 pub mod features;
-pub mod freed_memory;
 pub mod huge_pages;
 pub mod induced;
 pub mod keyed;

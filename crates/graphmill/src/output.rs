@@ -86,9 +86,11 @@ pub(crate) fn columns(table: &[Vec<String>]) -> String {
     text
 }
 
-/// Prints a line to standard error. A failure, as on a full disk, must not stop the work.
+/// Prints a line to standard error, in one write, so that lines of several processes do not mix. A
+/// failure, as on a full disk, must not stop the work.
 pub(crate) fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+    let line = format!("{}\n", printable(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// Prints a note to standard error if dataset `name` is not the one that the run was trained on

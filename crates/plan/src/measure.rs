@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{Block, NodeId, freed_memory, memory, progress::Quiet};
+use graphmill_core::{Block, NodeId, memory, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
@@ -88,8 +88,6 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let (sampler, order) = (&*parts.sampler, &*parts.order);
     let plan = reuse::plan_of(config, data, sampler, order)?;
     let step = step_of_run(config, data, (sampler, order), plan.as_ref(), None)?;
-    // so that batches do not grow into what the step has freed
-    freed_memory::return_to_system();
     let before = memory::anonymous();
     let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
     let mut stages = Stages::new(config, data, &parts, None)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{freed_memory, memory::anonymous, progress::Quiet};
+use graphmill_core::{memory::anonymous, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Host, order::SeedOrder};
@@ -79,15 +79,8 @@ pub(crate) struct Meter<'m> {
 /// Those of training.
 pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
     let backend = Cpu { precision: build::precision(batches.config) };
-    let meter = Meter { backend: &backend, now: &in_use, most: &anonymous };
-    freed_memory::returned_at_once(|| measured(batches, feature, &meter))
-}
-
-/// Memory of this process that is in use, whatever it has freed before: memory that the steps use
-/// once more would not count.
-pub(crate) fn in_use() -> Option<u64> {
-    freed_memory::return_to_system();
-    anonymous()
+    let meter = Meter { backend: &backend, now: &anonymous, most: &anonymous };
+    measured(batches, feature, &meter)
 }
 
 /// [`bytes`] of steps on another device.

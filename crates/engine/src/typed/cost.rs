@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{freed_memory, memory::anonymous, progress::Quiet};
+use graphmill_core::{memory::anonymous, progress::Quiet};
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
@@ -96,7 +96,6 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let tables = task.host_tables();
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
     let step = step::bytes(&of_nodes, HeldRows::All, &borrowed(&tables))?;
-    freed_memory::return_to_system();
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();

@@ -1,6 +1,6 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::{Graph, freed_memory, memory::anonymous, typed::TypedGraph};
+use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -8,10 +8,7 @@ use graphmill_loader::{
 use graphmill_nn::backend::Cpu;
 
 use super::batches::{HeldRows, RunBatches};
-use crate::{
-    Result,
-    tiers::{Meter, in_use},
-};
+use crate::{Result, tiers::Meter};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
@@ -40,8 +37,8 @@ pub(super) struct StepBytes {
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(of: &RunBatches, held: HeldRows, tables: &[Option<&dyn Feature>]) -> Result<StepBytes> {
-    let meter = Meter { backend: &Cpu::default(), now: &in_use, most: &anonymous };
-    freed_memory::returned_at_once(|| measured(of, held, tables, &meter))
+    let meter = Meter { backend: &Cpu::default(), now: &anonymous, most: &anonymous };
+    measured(of, held, tables, &meter)
 }
 
 /// [`bytes`] of steps on another device.

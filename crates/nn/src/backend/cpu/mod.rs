@@ -13,7 +13,7 @@
 //! | `sum` | weighted sums of rows over edges |
 //! | `factors` | the factors of a dense product |
 //! | `split_sum` | products with a long inner dimension, in parts |
-//! | `gemm_bf16` | dense products by bf16 instructions |
+//! | `gemm_bf16` | dense products by bf16 instructions, of vectors or of AMX |
 //! | `sparse` | products of sparse rows |
 //! | `slices`, `slicing`, `caches` | aggregation by slices of columns; its cost model; the cache
 //! sizes in that model |

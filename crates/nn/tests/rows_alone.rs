@@ -75,7 +75,7 @@ fn sums(backend: &Cpu, [a, b, c]: &[Matrix; 3]) -> [Vec<u32>; 2] {
 #[test]
 fn products_of_one_piece_may_be_added_later() {
     for level in Level::ALL.into_iter().filter(|level| level.is_available()) {
-        for precision in [Precision::F32, Precision::Bf16] {
+        for precision in [Precision::F32, Precision::Bf16, Precision::Tf32] {
             for k in [3, 4, 17, 256, 511, 512] {
                 for n in [1, 2, 7, 16, 47, 64, 65, 200] {
                     let inputs = [matrix(131, k, 1), matrix(k, n, 2), matrix(131, n, 3)];

@@ -33,11 +33,8 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         gpu.check()?;
         return Ok(());
     }
-    let mut precisions = vec![("", Precision::F32)];
-    if Precision::Bf16.is_native() {
-        precisions.push(("bf16 ", Precision::Bf16));
-    }
-    for (name, precision) in precisions {
+    let precisions = [("", Precision::F32), ("tf32 ", Precision::Tf32), ("bf16 ", Precision::Bf16)];
+    for (name, precision) in precisions.into_iter().filter(|(_, precision)| precision.is_native()) {
         let of = "f32 fused multiply-adds";
         let limit = Limit { value: bench.machine.peak(), of, row: None };
         measure(bench, name, &Cpu { precision }, &shapes, Some(limit));

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use graphmill_core::options::{Fault, probability, range, suggestion};
 use graphmill_loader::feature::Access;
 
-use super::{Arithmetic, TrainConfig};
+use super::TrainConfig;
 use crate::cache_kind;
 
 /// Maximum of `--layers`; deeper networks are probably a typo.
@@ -29,10 +29,6 @@ impl TrainConfig {
         range("threads", self.threads, ..=1 << 12)?;
         range("checkpoint_seconds", self.checkpoint_seconds, 0.0..)?;
         self.check_targets()?;
-        if self.precision == Arithmetic::Tf32 && self.cuda_devices().is_empty() {
-            let why = "only NVIDIA devices support it; use --devices cuda:0, or --precision f32 or bf16";
-            return Err(Fault::of("precision", self.precision, why));
-        }
         if self.peer_link.access != Access::default() {
             let why = "devices read the rows of others without an access; give it to --link, or leave it out";
             return Err(Fault::of("peer_link", &self.peer_link, why));

@@ -85,7 +85,8 @@ pub enum CudaGraphs {
 pub enum Arithmetic {
     /// Single precision.
     F32,
-    /// NVIDIA's 19-bit format, summed in single precision.
+    /// At least the 11 significant bits of NVIDIA's TF32, summed in single precision: TF32 on
+    /// NVIDIA devices, sums of two bf16 (16 bits) on processors with AMX, else single precision.
     Tf32,
     /// Brain floats (16 bits), summed in single precision.
     Bf16,

@@ -75,5 +75,9 @@ pub(crate) fn table_bytes(config: &TrainConfig, data: &Dataset) -> u64 {
 
 /// Precision of dense products.
 pub fn precision(config: &TrainConfig) -> Precision {
-    if config.precision == Arithmetic::Bf16 { Precision::Bf16 } else { Precision::F32 }
+    match config.precision {
+        Arithmetic::F32 => Precision::F32,
+        Arithmetic::Tf32 => Precision::Tf32,
+        Arithmetic::Bf16 => Precision::Bf16,
+    }
 }

@@ -1,6 +1,8 @@
 //! Notes for the observer of a run: about its choices, once before the first epoch, and about later
 //! events.
 
+use graphmill_nn::backend::Precision;
+
 use super::{Inputs, observer::Observer, setup::Tables};
 use crate::{
     accelerator::{ComputeDevices, Samplers},
@@ -86,11 +88,12 @@ impl Choices<'_> {
             notes.push(devices.to_string());
             notes.extend(self.samplers.note.clone());
         } else if !devices.cpu().precision.is_native() {
-            notes.push(
-                "this processor has no bf16 instructions: inputs of products are rounded to bf16 and \
-                 multiplied in f32, which is slower"
+            notes.push(match devices.cpu().precision {
+                Precision::Tf32 => "this processor has no AMX: tf32 is computed as f32".into(),
+                _ => "this processor has no bf16 instructions: inputs of products are rounded to bf16 and \
+                      multiplied in f32, which is slower"
                     .into(),
-            );
+            });
         }
         notes
     }

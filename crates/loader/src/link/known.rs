@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use graphmill_core::{EdgeOptions, End, Graph, NodeId, Result, build, keyed::Stream};
+use graphmill_core::{EdgeOptions, End, Graph, NodeId, Result, build, keyed::Stream, symmetry::is_symmetric};
 use rayon::prelude::*;
 
 /// Edges that are no negatives.
@@ -119,14 +119,11 @@ impl KnownEdges {
     /// Creates the edges of an undirected graph, which shares the graph's memory.
     ///
     /// `None` if a list of neighbours does not ascend strictly, or an edge is not stored both ways.
+    /// O(E).
     pub fn of_undirected(graph: &Graph) -> Option<Self> {
         let ascends = |v: NodeId| graph.in_neighbors(v).is_sorted_by(|a, b| a < b);
-        let has_reverse = |v: NodeId| {
-            graph.in_neighbors(v).iter().all(|&u| graph.in_neighbors(u).binary_search(&v).is_ok())
-        };
         let nodes = 0..graph.num_nodes() as NodeId;
-        let is_undirected =
-            nodes.clone().into_par_iter().all(ascends) && nodes.into_par_iter().all(has_reverse);
+        let is_undirected = nodes.into_par_iter().all(ascends) && is_symmetric(graph, false);
         is_undirected.then(|| Self { sources: graph.clone(), destinations: None })
     }
 

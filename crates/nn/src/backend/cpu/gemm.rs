@@ -1,5 +1,5 @@
-//! Dense products: in f32 by [`tiles`](super::tiles) or the crate `gemm-f32`, in bf16 by
-//! `gemm_bf16`.
+//! Dense products: in f32 by [`tiles`](super::tiles) or the crate `gemm-f32`, in bf16 and in sums of
+//! two bf16 by `gemm_bf16`.
 //!
 //! Both compute serially. The split of a product into such calls is decided here, by its
 //! shape alone, so the result does not depend on the number of threads:
@@ -24,8 +24,6 @@ use gemm_common::Parallelism;
 use gemm_f32::gemm::f32::get_gemm_fn;
 use half::bf16;
 
-#[cfg(target_arch = "x86_64")]
-use super::tiles;
 use super::{
     Precision,
     factors::{Factor, Factors},
@@ -35,6 +33,8 @@ use super::{
     scratch,
     split_sum::{MAX_PARTIALS, parts, sum_chunks},
 };
+#[cfg(target_arch = "x86_64")]
+use super::{gemm_bf16::Unit, tiles};
 use crate::{
     View,
     backend::{
@@ -217,11 +217,11 @@ pub(super) fn gemm_then(precision: Precision, op: Gemm, finish: impl Fn(Range<us
         return finish(0..m, c);
     }
     #[cfg(target_arch = "x86_64")]
-    if precision == Precision::Bf16 && precision.is_native() {
-        return super::gemm_bf16::gemm(Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
+    if let Some(unit) = Unit::of(precision) {
+        return super::gemm_bf16::gemm(unit, Factors { a, side_a, b, side_b, k, n }, beta, c, finish);
     }
     match precision {
-        Precision::F32 => {
+        Precision::F32 | Precision::Tf32 => {
             let factors = Factors { a, side_a, b, side_b, k, n };
             #[cfg(target_arch = "x86_64")]
             if by_tiles(&factors) {
@@ -252,9 +252,9 @@ pub(super) fn weight_gradients(precision: Precision, op: WeightGradients) {
         let WeightGradients { a, b, beta, c } = op;
         let (widths, n) = (a.map(|a| a.num_cols()), b.num_cols());
         let (a, b) = (a.map(|a| a.host()), b.host());
-        if precision == Precision::Bf16 && precision.is_native() {
+        if let Some(unit) = Unit::of(precision) {
             let c = c.map(crate::ViewMut::host);
-            return super::gemm_bf16::weight_gradients(a, widths, b, n, beta, c);
+            return super::gemm_bf16::weight_gradients(unit, a, widths, b, n, beta, c);
         }
         if precision == Precision::F32 && gradients_by_tiles(widths.iter().sum(), n) {
             let columns = |data, width| tiles::Columns { data, width };

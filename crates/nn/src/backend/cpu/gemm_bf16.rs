@@ -8,7 +8,7 @@
 //! tile of 16 x 16 pairs by another. Factors are packed into such pairs ([`pack`]):
 //!
 //! - the right factor once, in panels of 16 columns: `[block][panel][pair][16]`, where a block is
-//!   [`DEPTH`] pairs of the inner dimension;
+//!   256 pairs of the inner dimension;
 //! - the left factor, some rows at a time, into the innermost cache, where they are multiplied by
 //!   all panels.
 //!
@@ -48,6 +48,7 @@ mod vectors;
 use std::ops::Range;
 
 use super::{
+    Precision,
     factors::Factors,
     level::{Isa, Level},
     parallel::{Chunks, Rows},
@@ -56,8 +57,6 @@ use super::{
 };
 use crate::backend::Side;
 
-/// Pairs in a block of the inner dimension.
-const DEPTH: usize = 256;
 /// Multiplications per task: some tens of microseconds.
 const GRAIN: usize = 8 << 20;
 /// Length of a cache line in values of [`scratch`].
@@ -65,22 +64,41 @@ const LINE: usize = 8;
 
 /// Instructions that multiply packed pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     /// `vdpbf16ps`.
     Vectors,
     /// `tdpbf16ps`.
     #[cfg(target_os = "linux")]
     Tiles,
+    /// `tdpbf16ps` of sums of two bf16.
+    #[cfg(target_os = "linux")]
+    TwoTiles,
 }
 
 impl Unit {
-    /// The faster one of this machine.
-    fn best() -> Self {
-        #[cfg(target_os = "linux")]
-        if amx::is_available() {
-            return Self::Tiles;
+    /// The fastest one of this machine for factors of `precision`, if it has one.
+    pub(super) fn of(precision: Precision) -> Option<Self> {
+        match precision {
+            Precision::F32 => None,
+            _ if !is_available() => None,
+            #[cfg(target_os = "linux")]
+            Precision::Bf16 if amx::is_available() => Some(Self::Tiles),
+            Precision::Bf16 => Some(Self::Vectors),
+            #[cfg(target_os = "linux")]
+            Precision::Tf32 if amx::is_available() => Some(Self::TwoTiles),
+            Precision::Tf32 => None,
         }
-        Self::Vectors
+    }
+
+    /// Number of bf16 whose sum is a value.
+    fn parts(self) -> usize {
+        match self {
+            Self::Vectors => 1,
+            #[cfg(target_os = "linux")]
+            Self::Tiles => 1,
+            #[cfg(target_os = "linux")]
+            Self::TwoTiles => 2,
+        }
     }
 
     /// Pairs of a block are a multiple of this.
@@ -88,7 +106,7 @@ impl Unit {
         match self {
             Self::Vectors => 1,
             #[cfg(target_os = "linux")]
-            Self::Tiles => amx::SIDE,
+            Self::Tiles | Self::TwoTiles => amx::SIDE,
         }
     }
 
@@ -97,16 +115,33 @@ impl Unit {
         match self {
             Self::Vectors => vectors::ROWS,
             #[cfg(target_os = "linux")]
-            Self::Tiles => amx::ROWS,
+            Self::Tiles | Self::TwoTiles => amx::ROWS,
         }
     }
 
-    /// Pairs in a block if the left factor is transposed.
+    /// Pairs in a block if the left factor is transposed, of all parts.
     fn long_depth(self) -> usize {
         match self {
             Self::Vectors => vectors::LONG_DEPTH,
             #[cfg(target_os = "linux")]
-            Self::Tiles => amx::LONG_DEPTH,
+            Self::Tiles | Self::TwoTiles => amx::LONG_DEPTH,
+        }
+    }
+
+    /// Packs the right factor, as [`pack::pack_right`].
+    ///
+    /// # Safety
+    /// The machine has the instructions.
+    unsafe fn pack_right(self, b: &[f32], side: Side, size: [usize; 2], out: &mut [u32]) {
+        // SAFETY: by the caller's guarantee.
+        unsafe {
+            match self {
+                Self::Vectors => pack::pack_right::<1>(b, side, size, [vectors::DEPTH, 1], out),
+                #[cfg(target_os = "linux")]
+                Self::Tiles => pack::pack_right::<1>(b, side, size, [amx::DEPTH, amx::SIDE], out),
+                #[cfg(target_os = "linux")]
+                Self::TwoTiles => pack::pack_right::<2>(b, side, size, [amx::DEPTH, amx::SIDE], out),
+            }
         }
     }
 }
@@ -119,29 +154,17 @@ struct Columns<'a> {
 }
 
 /// Returns true if this machine has the instructions and [`super::with_level`] allows them.
-pub(super) fn is_available() -> bool {
+fn is_available() -> bool {
     Isa::current().level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16")
 }
 
-/// Computes `c = beta c + a b`, where `c` has `n` columns. All dimensions must be at least 1.
-///
-/// # Panics
-/// The machine lacks the instructions, or a factor has the wrong length.
-pub(super) fn gemm(
-    factors: Factors,
-    beta: f32,
-    c: &mut [f32],
-    finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
-) {
-    product(Unit::best(), factors, beta, c, finish);
-}
-
-/// Computes `c[i] = beta c[i] + a[i]^T b`, where `a[i]` has `widths[i]` columns and `b` has `n`.
-/// All dimensions must be at least 1.
+/// Computes `c[i] = beta c[i] + a[i]^T b` by `unit`, where `a[i]` has `widths[i]` columns and `b`
+/// has `n`. All dimensions must be at least 1.
 ///
 /// # Panics
 /// The machine lacks the instructions, or a factor has the wrong length.
 pub(super) fn weight_gradients(
+    unit: Unit,
     a: [&[f32]; 2],
     widths: [usize; 2],
     b: &[f32],
@@ -152,11 +175,15 @@ pub(super) fn weight_gradients(
     assert!(is_available());
     let k = b.len() / n;
     let columns = |i: usize| Columns { data: a[i], width: widths[i] };
-    by_inner(Unit::best(), [columns(0), columns(1)], Columns { data: b, width: n }, k, beta, c);
+    by_inner(unit, [columns(0), columns(1)], Columns { data: b, width: n }, k, beta, c);
 }
 
-/// [`gemm`] by `unit`, which the machine must have.
-fn product(
+/// Computes `c = beta c + a b` by `unit`, where `c` has `n` columns, and calls `finish` with each
+/// run of complete rows. All dimensions must be at least 1.
+///
+/// # Panics
+/// The machine lacks the instructions, or a factor has the wrong length.
+pub(super) fn gemm(
     unit: Unit,
     factors: Factors,
     beta: f32,
@@ -185,11 +212,11 @@ fn by_rows(
     finish: impl Fn(Range<usize>, &mut [f32]) + Sync,
 ) {
     let m = c.len() / n;
-    let len = k.div_ceil(2).next_multiple_of(unit.pairs()) * n.next_multiple_of(16);
+    let len = k.div_ceil(2).next_multiple_of(unit.pairs()) * unit.parts() * n.next_multiple_of(16);
     let mut memory = scratch::take(len.div_ceil(2) + LINE);
     let packed = pairs(&mut memory, len);
     // SAFETY: the machine has the instructions.
-    unsafe { pack::pack_right(b, side_b, [k, n], unit.pairs(), packed) };
+    unsafe { unit.pack_right(b, side_b, [k, n], packed) };
     let packed = &*packed;
     let len = (GRAIN / (n * k)).max(m.div_ceil(256)).next_multiple_of(unit.rows());
     Chunks::of(m, len).each(Rows { data: c, width: n }, &mut [], |range, c, _: &mut [()]| {
@@ -199,7 +226,9 @@ fn by_rows(
             match unit {
                 Unit::Vectors => vectors::multiply(a, packed, k, n, beta, c.data),
                 #[cfg(target_os = "linux")]
-                Unit::Tiles => amx::multiply(a, packed, k, n, beta, c.data),
+                Unit::Tiles => amx::multiply::<1>(a, packed, k, n, beta, c.data),
+                #[cfg(target_os = "linux")]
+                Unit::TwoTiles => amx::multiply::<2>(a, packed, k, n, beta, c.data),
             }
         }
         finish(range, c.data);
@@ -228,7 +257,9 @@ fn by_inner<const N: usize>(
             match unit {
                 Unit::Vectors => vectors::multiply_transposed(a, b, range, packed, partial),
                 #[cfg(target_os = "linux")]
-                Unit::Tiles => amx::multiply_transposed(a, b, range, packed, partial),
+                Unit::Tiles => amx::multiply_transposed::<N, 1>(a, b, range, packed, partial),
+                #[cfg(target_os = "linux")]
+                Unit::TwoTiles => amx::multiply_transposed::<N, 2>(a, b, range, packed, partial),
             }
         }
     });

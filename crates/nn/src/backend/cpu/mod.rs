@@ -101,20 +101,26 @@ pub enum Precision {
     F32,
     /// Both factors rounded to the nearest bf16 (8 significant bits).
     Bf16,
+    /// Both factors rounded to sums of two bf16 (16 significant bits, of which NVIDIA's TF32 has
+    /// 11), if this machine multiplies these faster than f32, and not at all if it does not.
+    Tf32,
 }
 
 impl Precision {
-    /// Returns true if this machine has instructions for the precision. If not, the factors are
-    /// rounded and multiplied in f32: the same products except for the order of sums, slower than
-    /// in f32.
+    /// Returns true if this machine has instructions for the precision. If not, factors in bf16
+    /// are rounded and multiplied in f32: the same products except for the order of sums, slower
+    /// than in f32. Those in TF32 are then multiplied as f32.
     pub fn is_native(self) -> bool {
-        match self {
-            Self::F32 => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Bf16 => gemm_bf16::is_available(),
-            #[cfg(not(target_arch = "x86_64"))]
-            Self::Bf16 => false,
-        }
+        #[cfg(target_arch = "x86_64")]
+        let has_unit = || gemm_bf16::Unit::of(self).is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        let has_unit = || false;
+        self == Self::F32 || has_unit()
+    }
+
+    /// The precision in which this machine multiplies.
+    fn effective(self) -> Self {
+        if self == Self::Tf32 && !self.is_native() { Self::F32 } else { self }
     }
 }
 
@@ -137,11 +143,11 @@ impl DenseOps for Cpu {
         if op.a.0.is_sparse() {
             return sparse::product(op);
         }
-        gemm::gemm(self.precision, op);
+        gemm::gemm(self.precision.effective(), op);
     }
 
     fn head_gemm(&self, op: Checked<HeadGemm>) {
-        head_gemm::head_gemm(self.precision, op.into_inner());
+        head_gemm::head_gemm(self.precision.effective(), op.into_inner());
     }
 
     fn weight_gradients(&self, op: Checked<WeightGradients>) {
@@ -149,7 +155,7 @@ impl DenseOps for Cpu {
         if op.a.iter().any(View::is_sparse) {
             return op.products().into_iter().for_each(|product| self.gemm(Checked::new(product)));
         }
-        gemm::weight_gradients(self.precision, op);
+        gemm::weight_gradients(self.precision.effective(), op);
     }
 
     fn dense(&self, op: Checked<Dense>) {
@@ -157,7 +163,7 @@ impl DenseOps for Cpu {
         if op.x.is_sparse() || op.plus.is_some_and(|(x, _)| x.is_sparse()) {
             return in_steps(self, op);
         }
-        epilogue::dense(self.precision, op);
+        epilogue::dense(self.precision.effective(), op);
     }
 }
 

@@ -415,9 +415,8 @@ mod tests {
             let (queries, all) = (rows(12), rows(120));
             let relation: Vec<u32> = (0..12).map(|q| q % RELATIONS as u32).collect();
             let none = vec![0; 13];
-            for (entry, precision) in
-                TABLE.iter().flat_map(|entry| [(entry, Precision::F32), (entry, Precision::Bf16)])
-            {
+            let precisions = [Precision::F32, Precision::Bf16, Precision::Tf32];
+            for (entry, precision) in TABLE.iter().flat_map(|entry| precisions.map(|of| (entry, of))) {
                 let config = DecoderConfig { dim, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
                 let decoder = (entry.make.make)(&config).unwrap();
                 let backend = Cpu { precision };

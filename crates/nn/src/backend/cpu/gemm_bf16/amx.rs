@@ -8,14 +8,20 @@
 //! are tiles too; those of a transposed left factor are packed as panels, whose tiles are then
 //! transposed in place.
 //!
+//! With `PARTS` of 2, a value is the sum of two bf16: one near it, and one near the rest, together
+//! 16 significant bits. Three of the four products are added; that of both rests has 2^-16 of the
+//! value and is left out. Tiles of both parts alternate.
+//!
 //! # Source
 //!
 //! Intel, *64 and IA-32 Architectures Optimization Reference Manual*, chapter on AMX: blocks of two
-//! by two tiles, whose loads take half of the time of their products.
+//! by two tiles, whose loads take half of the time of their products. Henry, Tang and Heinecke,
+//! *Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations*,
+//! ARITH 2019: products of sums of bf16.
 //!
 //! # Cost
 //!
-//! 16 cycles for 8,192 multiplications. Pairs are padded to 16, rows of the left factor and columns
+//! 16 cycles for 8,192 multiplications, 48 of sums of two bf16. Pairs are padded to 16, rows of the left factor and columns
 //! of the right one to 32.
 
 #![allow(unsafe_code, reason = "vector instructions")]
@@ -27,7 +33,7 @@ use std::{
 };
 
 use super::{
-    Columns, DEPTH,
+    Columns,
     pack::{lanes, pack_across, pack_along},
 };
 
@@ -35,11 +41,15 @@ use super::{
 pub(super) const SIDE: usize = 16;
 /// Rows of the left factor that are packed together: those of a block of the result.
 pub(super) const ROWS: usize = 2 * SIDE;
-/// Pairs in a block if the left factor is transposed.
+/// Pairs in a block of the inner dimension, of each part.
+pub(super) const DEPTH: usize = 256;
+/// Pairs in a block if the left factor is transposed, of all parts.
 pub(super) const LONG_DEPTH: usize = 512;
+/// Largest number of parts.
+const MOST_PARTS: usize = 2;
 /// Distance between packed rows of the left factor, in pairs: not a power of two, so that the rows
 /// do not map to the same cache lines.
-const STRIDE: usize = DEPTH + 16;
+const STRIDE: usize = MOST_PARTS * DEPTH + 16;
 /// Pairs of a tile, one after the other.
 const TILE: usize = SIDE * SIDE;
 
@@ -118,51 +128,38 @@ struct Left {
 #[repr(align(64))]
 struct Block([f32; ROWS * ROWS]);
 
-/// Multiplies `count` tiles of each row of `a` by those of the two panels `b`, and writes the block
-/// of the result to `c`, whose rows are `stride` values apart.
-///
-/// # Safety
-/// The tile registers are configured; the tiles are readable, the block is writable, and `count` is
-/// at least 1.
-#[inline(always)]
-unsafe fn block(_: &Tiles, a: Left, b: [*const u32; 2], count: usize, c: *mut f32, stride: usize) {
-    // SAFETY: by the caller's guarantee; the pointers stay within the tiles until the last step.
-    unsafe {
+/// The code of [`block`], with the instructions of one step along the inner dimension.
+macro_rules! block {
+    (
+        $a:ident, $b:ident, $count:ident, $c:ident, $stride:ident, [$($instruction:literal,)*]
+        $(, part = const $part:ident)?
+    ) => {
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
             "tilezero tmm2",
             "tilezero tmm3",
             "2:",
-            "tileloadd tmm4, [{a0} + {row}*1]",
-            "tileloadd tmm6, [{b0} + {line}*1]",
-            "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b1} + {line}*1]",
-            "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{a1} + {row}*1]",
-            "tdpbf16ps tmm2, tmm5, tmm6",
-            "tdpbf16ps tmm3, tmm5, tmm7",
+            $($instruction,)*
             "add {a0}, {step}",
             "add {a1}, {step}",
-            "add {b0}, 1024",
-            "add {b1}, 1024",
             "dec {count}",
             "jnz 2b",
             "tilestored [{c0} + {stride}*1], tmm0",
             "tilestored [{c0} + {stride}*1 + 64], tmm1",
             "tilestored [{c1} + {stride}*1], tmm2",
             "tilestored [{c1} + {stride}*1 + 64], tmm3",
-            a0 = inout(reg) a.tiles[0] => _,
-            a1 = inout(reg) a.tiles[1] => _,
-            row = in(reg) a.row * 4,
-            step = in(reg) a.step * 4,
-            b0 = inout(reg) b[0] => _,
-            b1 = inout(reg) b[1] => _,
+            a0 = inout(reg) $a.tiles[0] => _,
+            a1 = inout(reg) $a.tiles[1] => _,
+            row = in(reg) $a.row * 4,
+            step = in(reg) $a.step * 4,
+            b0 = inout(reg) $b[0] => _,
+            b1 = inout(reg) $b[1] => _,
             line = in(reg) 64_usize,
-            count = inout(reg) count => _,
-            c0 = in(reg) c,
-            c1 = in(reg) c.wrapping_add(SIDE * stride),
-            stride = in(reg) stride * 4,
+            count = inout(reg) $count => _,
+            c0 = in(reg) $c,
+            c1 = in(reg) $c.wrapping_add(SIDE * $stride),
+            stride = in(reg) $stride * 4,
             out("tmm0") _,
             out("tmm1") _,
             out("tmm2") _,
@@ -171,18 +168,86 @@ unsafe fn block(_: &Tiles, a: Left, b: [*const u32; 2], count: usize, c: *mut f3
             out("tmm5") _,
             out("tmm6") _,
             out("tmm7") _,
+            $(part = const $part,)?
             options(nostack)
-        );
+        )
+    };
+}
+
+/// Multiplies `count` steps of tiles, `PARTS` each, of each row of `a` by those of the two panels
+/// `b`, and writes the block of the result to `c`, whose rows are `stride` values apart. The second
+/// part of `a` is `PART` bytes behind the first.
+///
+/// # Safety
+/// The tile registers are configured; the tiles are readable, the block is writable, and `count` is
+/// at least 1.
+#[inline(always)]
+unsafe fn block<const PARTS: usize, const PART: usize>(
+    _: &Tiles,
+    a: Left,
+    b: [*const u32; 2],
+    count: usize,
+    c: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: by the caller's guarantee; the pointers stay within the tiles until the last step.
+    unsafe {
+        if PARTS == 1 {
+            block!(
+                a,
+                b,
+                count,
+                c,
+                stride,
+                [
+                    "tileloadd tmm4, [{a0} + {row}*1]",
+                    "tileloadd tmm6, [{b0} + {line}*1]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{b1} + {line}*1]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{a1} + {row}*1]",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7",
+                    "add {b0}, 1024",
+                    "add {b1}, 1024",
+                ]
+            );
+        } else {
+            block!(a, b, count, c, stride, [
+                "tileloadd tmm4, [{a0} + {row}*1 + {part}]",
+                "tileloadd tmm6, [{b0} + {line}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{b1} + {line}*1]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{a1} + {row}*1 + {part}]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "tileloadd tmm4, [{a0} + {row}*1]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{a1} + {row}*1]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "tileloadd tmm6, [{b0} + {line}*1 + 1024]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tileloadd tmm7, [{b1} + {line}*1 + 1024]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "add {b0}, 2048",
+                "add {b1}, 2048",
+            ], part = const PART);
+        }
     }
 }
 
-/// Multiplies two rows of tiles by all panels `b` of `count` tiles each, and adds the first `rows`
-/// rows of the result to `beta c`, where `c` has `n` columns.
+/// Multiplies two rows of tiles by all panels `b` of `count` steps of tiles each, and adds the first
+/// `rows` rows of the result to `beta c`, where `c` has `n` columns.
 ///
 /// # Safety
 /// As for [`block`]; the machine has AVX-512, `b` holds the panels of `n` columns, and `c` the rows.
 #[inline(always)]
-unsafe fn all_panels(
+unsafe fn all_panels<const PARTS: usize, const PART: usize>(
     tiles: &Tiles,
     a: Left,
     b: &[u32],
@@ -191,7 +256,7 @@ unsafe fn all_panels(
     c: &mut [f32],
     n: usize,
 ) {
-    let panel = count * TILE;
+    let panel = count * PARTS * TILE;
     let mut memory = Block([0.0; ROWS * ROWS]);
     for j in (0..n).step_by(ROWS) {
         let width = ROWS.min(n - j);
@@ -203,10 +268,11 @@ unsafe fn all_panels(
         // `rows` rows of `n` columns, and the memory is a block; masked lanes are not accessed.
         unsafe {
             if beta == 0.0 && rows == ROWS && width == ROWS {
-                block(tiles, a, b, count, c[j..][..(ROWS - 1) * n + ROWS].as_mut_ptr(), n);
+                let c = c[j..][..(ROWS - 1) * n + ROWS].as_mut_ptr();
+                block::<PARTS, PART>(tiles, a, b, count, c, n);
                 continue;
             }
-            block(tiles, a, b, count, memory.0.as_mut_ptr(), ROWS);
+            block::<PARTS, PART>(tiles, a, b, count, memory.0.as_mut_ptr(), ROWS);
             let factor = _mm512_set1_ps(beta);
             for (c, sums) in c.chunks_exact_mut(n).zip(memory.0.chunks_exact(ROWS)).take(rows) {
                 for (c, sums) in c[j..j + width].chunks_mut(SIDE).zip(sums.chunks_exact(SIDE)) {
@@ -222,8 +288,8 @@ unsafe fn all_panels(
     }
 }
 
-/// Computes rows of `c = beta c + a b`, with `b` packed by [`super::pack::pack_right`] in units of
-/// [`SIDE`] pairs.
+/// Computes rows of `c = beta c + a b`, with `b` packed by [`super::pack::pack_right`] in blocks of
+/// [`DEPTH`] pairs, and units of [`SIDE`] pairs.
 ///
 /// # Safety
 /// The machine has the instructions.
@@ -231,33 +297,45 @@ unsafe fn all_panels(
 /// # Panics
 /// A slice has the wrong length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f32, c: &mut [f32]) {
+pub(super) unsafe fn multiply<const PARTS: usize>(
+    a: &[f32],
+    b: &[u32],
+    k: usize,
+    n: usize,
+    beta: f32,
+    c: &mut [f32],
+) {
+    /// Bytes of a row of a tile.
+    const PART: usize = SIDE * size_of::<u32>();
     /// Packed left factor.
     #[repr(align(64))]
     struct Packed([u32; ROWS * STRIDE]);
-    let panels = n.div_ceil(SIDE);
+    let columns = n.next_multiple_of(SIDE);
     assert!(a.len() * n == c.len() * k);
-    assert!(b.len() == k.div_ceil(2).next_multiple_of(SIDE) * panels * SIDE);
+    assert!(b.len() == k.div_ceil(2).next_multiple_of(SIDE) * PARTS * columns);
     // SAFETY: by the caller's guarantee.
     let tiles = unsafe { Tiles::new() };
     // zeros, because rows of a block beyond the last are computed too
     let mut packed = Packed([0; ROWS * STRIDE]);
     let packed = packed.0.as_mut_ptr();
-    let left = Left { tiles: [packed, packed.wrapping_add(SIDE * STRIDE)], row: STRIDE, step: SIDE };
+    let rows_of_tiles = [packed, packed.wrapping_add(SIDE * STRIDE)];
+    let left = Left { tiles: rows_of_tiles.map(<*mut u32>::cast_const), row: STRIDE, step: PARTS * SIDE };
+    let block = 2 * DEPTH;
     for (a, c) in a.chunks(ROWS * k).zip(c.chunks_mut(ROWS * n)) {
         let rows = c.len() / n;
-        for start in (0..k).step_by(2 * DEPTH) {
-            let depth = (2 * DEPTH).min(k - start);
+        for start in (0..k).step_by(block) {
+            let depth = block.min(k - start);
             let count = depth.div_ceil(2 * SIDE);
-            let b = &b[start / 2 * panels * SIDE..][..count * TILE * panels];
+            let b = &b[start / 2 * PARTS * columns..][..count * SIDE * PARTS * columns];
             let beta = if start == 0 { beta } else { 1.0 };
             // SAFETY: `start + depth <= k`, so the values are inside each row; a packed row is as
             // long as a block, and its pairs are written in tiles.
             unsafe {
                 for r in 0..rows {
-                    pack_along(a[r * k + start..].as_ptr(), depth, ROWS * k, packed.add(r * STRIDE));
+                    let from = a[r * k + start..].as_ptr();
+                    pack_along::<PARTS>(from, depth, ROWS * k, packed.add(r * STRIDE));
                 }
-                all_panels(&tiles, left, b, count, (beta, rows), c, n);
+                all_panels::<PARTS, PART>(&tiles, left, b, count, (beta, rows), c, n);
             }
         }
     }
@@ -273,13 +351,15 @@ pub(super) unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f3
 /// # Panics
 /// A slice has the wrong length.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) unsafe fn multiply_transposed<const N: usize>(
+pub(super) unsafe fn multiply_transposed<const N: usize, const PARTS: usize>(
     a: [Columns; N],
     b: Columns,
     range: Range<usize>,
     packed: &mut [u32],
     c: &mut [f32],
 ) {
+    /// Bytes of a tile.
+    const PART: usize = TILE * size_of::<u32>();
     let n = b.width;
     let (rows, widest) = a.iter().fold((0, 0), |(rows, widest), a| (rows + a.width, a.width.max(widest)));
     assert!(a.iter().all(|a| range.end * a.width <= a.data.len()));
@@ -288,21 +368,24 @@ pub(super) unsafe fn multiply_transposed<const N: usize>(
     assert!(right.len() >= LONG_DEPTH * n.next_multiple_of(SIDE));
     // SAFETY: by the caller's guarantee.
     let tiles = unsafe { Tiles::new() };
-    for start in range.clone().step_by(2 * LONG_DEPTH) {
-        let depth = (2 * LONG_DEPTH).min(range.end - start);
+    let block = 2 * LONG_DEPTH / PARTS;
+    for start in range.clone().step_by(block) {
+        let depth = block.min(range.end - start);
         let count = depth.div_ceil(2 * SIDE);
         let beta = if start == range.start { 0.0 } else { 1.0 };
-        let (panel, pairs) = (count * TILE, count * SIDE);
+        let (panel, pairs) = (count * PARTS * TILE, count * SIDE);
+        let from = b.data[start * n..].as_ptr();
         // SAFETY: the assertions above ensure that the rows, and their packed pairs, are inside.
-        unsafe { pack_across::<SIDE>(b.data[start * n..].as_ptr(), depth, n, pairs, right.as_mut_ptr()) };
+        unsafe { pack_across::<SIDE, PARTS>(from, depth, n, pairs, right.as_mut_ptr()) };
         let right = &right[..panel * n.div_ceil(SIDE)];
         let mut c = &mut c[..];
         for a in &a {
             let m = a.width;
             let (own, rest) = c.split_at_mut(m * n);
             let left = &mut left[..panel * m.div_ceil(SIDE)];
-            // SAFETY: as above.
-            unsafe { pack_across::<SIDE>(a.data[start * m..].as_ptr(), depth, m, pairs, left.as_mut_ptr()) };
+            let from = a.data[start * m..].as_ptr();
+            // SAFETY: as above; each factor has separate rows of `c`.
+            unsafe { pack_across::<SIDE, PARTS>(from, depth, m, pairs, left.as_mut_ptr()) };
             for tile in left.as_chunks_mut::<TILE>().0 {
                 // SAFETY: by the caller's guarantee.
                 unsafe { transpose(tile) };
@@ -313,10 +396,10 @@ pub(super) unsafe fn multiply_transposed<const N: usize>(
                 // a single last panel is multiplied twice
                 let second = if rows > SIDE { at + panel } else { at };
                 let tile = |at: usize| left[at..at + panel].as_ptr();
-                let left = Left { tiles: [tile(at), tile(second)], row: SIDE, step: TILE };
+                let left = Left { tiles: [tile(at), tile(second)], row: SIDE, step: PARTS * TILE };
                 let c = &mut own[first * n..(first + rows) * n];
                 // SAFETY: the slices of the lines above are as long as the panels.
-                unsafe { all_panels(&tiles, left, right, count, (beta, rows), c, n) };
+                unsafe { all_panels::<PARTS, PART>(&tiles, left, right, count, (beta, rows), c, n) };
             }
             c = rest;
         }

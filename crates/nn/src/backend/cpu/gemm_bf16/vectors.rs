@@ -11,12 +11,14 @@ use std::{
 };
 
 use super::{
-    Columns, DEPTH,
+    Columns,
     pack::{lanes, pack_across, pack_along},
 };
 
 /// Rows of the left factor that are packed together.
 pub(super) const ROWS: usize = 24;
+/// Pairs in a block of the inner dimension.
+pub(super) const DEPTH: usize = 256;
 /// Pairs in a block if the left factor is transposed.
 pub(super) const LONG_DEPTH: usize = 128;
 /// Distance between packed rows of the left factor, in pairs: not a power of two, so that the rows
@@ -49,7 +51,7 @@ pub(super) unsafe fn multiply(a: &[f32], b: &[u32], k: usize, n: usize, beta: f3
             // long as a block; the panels of a block are `count * panels * 16` pairs.
             unsafe {
                 for r in 0..rows {
-                    pack_along(a[r * k + start..].as_ptr(), depth, ROWS * k, left.add(r * STRIDE));
+                    pack_along::<1>(a[r * k + start..].as_ptr(), depth, ROWS * k, left.add(r * STRIDE));
                 }
                 let b = b[start / 2 * panels * 16..][..count * panels * 16].as_ptr();
                 let beta = if start == 0 { beta } else { 1.0 };
@@ -87,14 +89,14 @@ pub(super) unsafe fn multiply_transposed<const N: usize>(
         let count = depth.div_ceil(2);
         let beta = if start == range.start { 0.0 } else { 1.0 };
         // SAFETY: the assertions above ensure that the rows, and their packed pairs, are inside.
-        unsafe { pack_across::<16>(b.data[start * n..].as_ptr(), depth, n, count, right.as_mut_ptr()) };
+        unsafe { pack_across::<16, 1>(b.data[start * n..].as_ptr(), depth, n, count, right.as_mut_ptr()) };
         let mut c = &mut c[..];
         for a in &a {
             let m = a.width;
             let (own, rest) = c.split_at_mut(m * n);
             // SAFETY: as above; each factor has separate rows of `c`.
             unsafe {
-                pack_across::<ROWS>(a.data[start * m..].as_ptr(), depth, m, count, left.as_mut_ptr());
+                pack_across::<ROWS, 1>(a.data[start * m..].as_ptr(), depth, m, count, left.as_mut_ptr());
                 for first in (0..m).step_by(ROWS) {
                     let a = left[first * count..][..ROWS * count].as_ptr();
                     let c = own[first * n..].as_mut_ptr();

@@ -13,6 +13,7 @@ use graphmill_loader::{
 use super::{
     batches::{batch_size, batches},
     build,
+    cost::dense_parameters,
     learner::TypedLearner,
     partition::{Counted, requests},
     step,
@@ -87,10 +88,6 @@ pub fn measure(
         let pairs = slowest.iter_mut().zip(batches);
         pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
     }
-    let mut parameters = 0;
-    learner.model.visit(&mut |_, param| {
-        parameters += if param.trainable { param.value.num_rows() * param.value.num_cols() } else { 0 };
-    });
     let (mut words, mut types) = (0.0, 0);
     for ([_, remote], features) in by_type.iter().zip(&task.features) {
         types += usize::from(*remote > 0);
@@ -114,7 +111,7 @@ pub fn measure(
         types,
         alone,
         share: mean(&slowest),
-        parameters,
+        parameters: dense_parameters(&learner.model),
         memory_bytes: memory(config, &task, &*sampler, parts),
     })
 }

@@ -190,6 +190,44 @@ fn plans_of_several_types_agree_with_the_records_of_runs() {
 }
 
 #[test]
+fn machines_cache_rows_of_other_machines_of_several_types() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8");
+    sandbox.ok("partition papers parts --parts 2 --method hash");
+    let run = "plan papers --partition parts --hidden 8 --fanout 4,2 --batch-size 64 --threads 2";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let number = |plan: &serde_json::Value, path: &str| plan.pointer(path).unwrap().as_f64().unwrap();
+    let without = plan("");
+    assert_eq!(without["cache"], serde_json::json!([0.0, 0.0]));
+    let some = plan("--cache-ratio 0.2");
+    assert!((number(&some, "/cache/0") - 0.2).abs() < 0.01, "{some}");
+    assert!(number(&some, "/cache/1") > 0.2 && number(&some, "/cache/1") < 1.0, "{some}");
+    // a cache of all rows of the others leaves the learned rows
+    let all = plan("--cache-ratio 0.6 --cache degree");
+    assert!((number(&all, "/cache/1") - 1.0).abs() < 1e-9, "{all}");
+    let rows = |plan: &serde_json::Value| number(plan, "/wire/rows");
+    assert!(rows(&all) < rows(&some) && rows(&some) < rows(&without), "{all} {some} {without}");
+    assert!(number(&some, "/memory_bytes") > number(&without, "/memory_bytes"));
+    for options in
+        ["--devices virtual:2 --cache-ratio 0.1", "--cache lru --cache-ratio 0.2", "--host-budget 1M"]
+    {
+        let of_kind = plan(options);
+        assert!(number(&of_kind, "/cache/1") > 0.0, "{options}: {of_kind}");
+        assert!(rows(&of_kind) < rows(&without), "{options}: {of_kind}");
+    }
+    for (options, part) in [
+        ("--devices virtual:2", "add --cache-ratio, 0 for no cache"),
+        ("--devices cuda:0 --cache-ratio 0.1", "NVIDIA devices"),
+        ("--cache presc-online:1 --cache-ratio 0.1", "use presc:2"),
+        ("--cache degree", "--cache-ratio"),
+        ("--host-budget 100", "the own rows of a machine take"),
+    ] {
+        let refused = sandbox.run(&format!("{run} {options}"));
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{options}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn machines_cache_rows_of_the_others() {
     let sandbox = Sandbox::new();
     sandbox.dataset("data");

@@ -426,6 +426,33 @@ fn caches_over_ranks_change_no_bit_and_save_requests() {
     }
 }
 
+/// The rows that ranks request of each other in an epoch, as counted before a run.
+#[test]
+fn planned_caches_serve_the_requests_that_those_of_ranks_serve() {
+    let (data, temporary) = (data_of(40), tempfile::tempdir().unwrap());
+    let dir = partitioned(&data, &temporary.path().join("parts"));
+    let requested = |config: &TrainConfig| {
+        // the same sum over all ranks in each summary
+        over_ranks(config, &dir, usize::from(PARTS))[0].epochs[0].traffic.remote.rows as f64
+    };
+    let without = requested(&config("model=rsage epochs=1"));
+    for options in [
+        "",
+        "cache_ratio=0.2",
+        "cache_ratio=0.2 cache=lru",
+        "cache_ratio=0.3 cache=stored-order",
+        "devices=virtual:2 cache_ratio=0.1",
+    ] {
+        let config = config(&format!("model=rsage epochs=1 {options}"));
+        let (found, costs) = (requested(&config), typed::machines::measure(&config, &data, &dir, 0).unwrap());
+        let planned = costs.requests.remote_rows as f64;
+        assert!((planned / found - 1.0).abs() < 0.05, "{options}: {planned} {found}");
+        let served = 1.0 - found / without;
+        assert!((costs.cache.hit_rate - served).abs() < 0.05, "{options}: {:?} {served}", costs.cache);
+        assert_eq!(costs.cache.bytes > 0.0, !options.is_empty(), "{options}");
+    }
+}
+
 #[test]
 fn checkpoints_hold_what_each_rank_has_counted_for_its_caches() {
     let (data, temporary) = (data_of(40), tempfile::tempdir().unwrap());

@@ -96,7 +96,7 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     let plan = sandbox.ok_json(&format!("plan papers --hardware cores.toml {options}"));
     let strategies = plan["strategies"].as_array().unwrap();
     let names: Vec<&str> = strategies.iter().map(|row| row["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["sequential", "pipelined"]);
+    assert_eq!(names, ["sequential", "pipelined", "time-sharing", "factored"]);
     assert!(strategies.iter().all(|row| row["epoch_seconds"].as_f64().unwrap() > 0.0), "{plan}");
     let types = plan["profile"]["types"].as_array().unwrap();
     let bytes: Vec<f64> = types.iter().map(|of| of["row_bytes"].as_f64().unwrap()).collect();
@@ -112,14 +112,118 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     let repeated = sandbox.ok_json("plan --profile profile.json --hardware cores.toml");
     assert_eq!(repeated["strategies"], plan["strategies"]);
     let text = sandbox.ok(&format!("plan papers --hardware cores.toml {options}"));
-    assert!(text.contains("topic: ") && text.contains("learned rows"), "{text}");
+    assert!(text.contains("topic: ") && text.contains("learned rows of 32 bytes"), "{text}");
+    // one NVIDIA device trains
+    let on_nvidia = sandbox.ok_json("plan --profile profile.json --hardware v100x8");
+    let fields = |field: &str| -> Vec<String> {
+        let rows = on_nvidia[field].as_array().unwrap().iter();
+        rows.map(|row| row["name"].as_str().unwrap().to_string()).collect()
+    };
+    assert_eq!(fields("strategies"), ["sequential", "pipelined"]);
+    assert_eq!(fields("not_planned"), ["factored", "time-sharing"]);
     for (args, part) in [
-        ("plan papers --hardware v100x8", "runs on several types are predicted on the processor alone"),
-        ("plan papers --hardware cores.toml --num-samplers 1", "--num-samplers"),
+        ("plan papers --hardware cores.toml --switching off", "a device that samples does not train"),
+        ("plan --profile profile.json --hardware cores.toml --switching off", "on several types"),
+        ("plan papers --hardware cores.toml --updates asynchronous", "updates are synchronous"),
         ("plan papers --hardware cores.toml --task price", "known: area"),
     ] {
         let refused = sandbox.run(args);
         assert!(refused.status == Some(2) && refused.stderr.contains(part), "{args}: {}", refused.stderr);
+    }
+}
+
+/// Hit rates, and the bytes of a minibatch from host memory, of each type with features.
+#[test]
+fn plans_of_several_types_agree_with_the_records_of_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8");
+    sandbox.write(
+        "cores.toml",
+        "devices = { count = 3, memory = '1G', speed = 0.3, shared = true }\nlink = { bandwidth = 1e9 }\n\
+         host = { cores = 3, memory = '4G' }\n",
+    );
+    let options = "--hidden 8 --fanout 4,2 --batch-size 64 --cache-ratio 0.1";
+    for (strategy, of_strategy) in [
+        ("time-sharing", ""),
+        ("factored", ""),
+        ("factored", "--num-samplers 1"),
+        ("factored", "--num-samplers 1 --placement private"),
+    ] {
+        let plan = sandbox.ok_json(&format!("plan papers --hardware cores.toml {options} {of_strategy}"));
+        let row = plan["strategies"].as_array().unwrap().iter().find(|row| row["name"] == strategy).unwrap();
+        let run = sandbox.ok_json(&format!(
+            "train papers {options} --strategy {strategy} {of_strategy} --devices virtual:3 --epochs 1 \
+             --out run"
+        ));
+        std::fs::remove_dir_all(sandbox.path("run")).unwrap();
+        let epoch = &run["epochs"][0];
+        let of_types = epoch["type_traffic"].as_array().unwrap();
+        let planned = row["types"].as_array().unwrap();
+        assert_eq!(planned.len(), of_types.len());
+        let tiers = |of: &serde_json::Value, tiers: &[&str], what: &str| -> f64 {
+            tiers.iter().map(|tier| of["traffic"][tier][what].as_f64().unwrap()).sum()
+        };
+        // the last batch may be short
+        let part = |field: &str| plan["profile"][field].as_f64().unwrap();
+        let batches = part("batches") - 1.0 + part("last_batch");
+        let (mut served, mut requested) = (0.0, 0.0);
+        for (planned, recorded) in planned.iter().zip(of_types) {
+            assert_eq!(planned["name"], recorded["name"]);
+            let of_plan = |field: &str| planned[field].as_f64().unwrap();
+            let rows = tiers(recorded, &["device", "peer", "host"], "rows");
+            let hits = tiers(recorded, &["device", "peer"], "rows");
+            (served, requested) = (served + hits, requested + rows);
+            // devices hold equal numbers of rows, which leaves out some of a small type
+            let error = of_plan("hit_rate") - hits / rows.max(1.0);
+            assert!(rows == 0.0 || error.abs() < 0.1, "{strategy}: {planned} {recorded}");
+            let link = tiers(recorded, &["host"], "bytes") / batches;
+            let all = tiers(recorded, &["device", "peer", "host"], "bytes") / batches;
+            let most = 0.1 * all + 0.25 * link;
+            assert!((of_plan("link_bytes") - link).abs() <= most, "{strategy}: {planned} {link} {all}");
+        }
+        let error = row["hit_rate"].as_f64().unwrap() - served / requested;
+        assert!(error.abs() < 0.04, "{strategy} {of_strategy}: {row} {served} {requested}");
+        let devices = epoch["devices"].as_array().unwrap();
+        let trainers = devices.iter().filter(|device| device["role"] != "sampler").count() as u64;
+        assert_eq!(row["trainers"], trainers, "{strategy} {of_strategy}");
+    }
+}
+
+#[test]
+fn machines_cache_rows_of_other_machines_of_several_types() {
+    let sandbox = Sandbox::new();
+    sandbox.ok("generate typed papers --nodes 1200 --classes 4 --feature-dim 8");
+    sandbox.ok("partition papers parts --parts 2 --method hash");
+    let run = "plan papers --partition parts --hidden 8 --fanout 4,2 --batch-size 64 --threads 2";
+    let plan = |options: &str| sandbox.ok_json(&format!("{run} {options}"));
+    let number = |plan: &serde_json::Value, path: &str| plan.pointer(path).unwrap().as_f64().unwrap();
+    let without = plan("");
+    assert_eq!(without["cache"], serde_json::json!([0.0, 0.0]));
+    let some = plan("--cache-ratio 0.2");
+    assert!((number(&some, "/cache/0") - 0.2).abs() < 0.01, "{some}");
+    assert!(number(&some, "/cache/1") > 0.2 && number(&some, "/cache/1") < 1.0, "{some}");
+    // a cache of all rows of the others leaves the learned rows
+    let all = plan("--cache-ratio 0.6 --cache degree");
+    assert!((number(&all, "/cache/1") - 1.0).abs() < 1e-9, "{all}");
+    let rows = |plan: &serde_json::Value| number(plan, "/wire/rows");
+    assert!(rows(&all) < rows(&some) && rows(&some) < rows(&without), "{all} {some} {without}");
+    assert!(number(&some, "/memory_bytes") > number(&without, "/memory_bytes"));
+    for options in
+        ["--devices virtual:2 --cache-ratio 0.1", "--cache lru --cache-ratio 0.2", "--host-budget 1M"]
+    {
+        let of_kind = plan(options);
+        assert!(number(&of_kind, "/cache/1") > 0.0, "{options}: {of_kind}");
+        assert!(rows(&of_kind) < rows(&without), "{options}: {of_kind}");
+    }
+    for (options, part) in [
+        ("--devices virtual:2", "add --cache-ratio, 0 for no cache"),
+        ("--devices cuda:0 --cache-ratio 0.1", "NVIDIA devices"),
+        ("--cache presc-online:1 --cache-ratio 0.1", "use presc:2"),
+        ("--cache degree", "--cache-ratio"),
+        ("--host-budget 100", "the own rows of a machine take"),
+    ] {
+        let refused = sandbox.run(&format!("{run} {options}"));
+        assert!(refused.status == Some(2) && refused.stderr.contains(part), "{options}: {}", refused.stderr);
     }
 }
 

@@ -13,7 +13,7 @@ use graphmill_loader::feature::cached::Placement;
 use crate::{
     hardware::Hardware,
     memory::{cache_ratio, gb, left},
-    prediction::{Busy, Prediction},
+    prediction::{Busy, Prediction, TypeRows},
     profile::Profile,
     request::Request,
     sim::{Batches, Epoch, Factored, Sharing, Trainer, Updates, factored, sharing},
@@ -66,7 +66,7 @@ impl Costs<'_> {
     /// Seconds of reading the rows from a disk that neither the devices nor the host cache, if
     /// devices cache the share `cached` together. The hottest rows are in both caches.
     fn disk(&self, cached: f64) -> f64 {
-        let misses = 1.0 - self.profile.hit_rate(cached.max(self.host_ratio()));
+        let misses = 1.0 - self.profile.byte_rate(cached.max(self.host_ratio()));
         let disk = self.hardware.host.disk.as_ref().filter(|_| self.host_ratio() < 1.0);
         disk.map_or(0.0, |disk| disk.seconds(misses * self.profile.bytes.batch_rows))
     }
@@ -90,7 +90,7 @@ impl Costs<'_> {
     /// Durations of a device with this cache that trains beside others, `trainers` in all.
     fn trainer(&self, ratio: f64, trainers: usize) -> Trainer {
         let (seconds, link) = (&self.profile.seconds, &self.hardware.link);
-        let (own, peers) = self.hits(ratio, trainers);
+        let (own, peers) = self.hits(ratio, trainers, |held| self.profile.byte_rate(held));
         let hits = own + peers;
         let misses = 1.0 - hits;
         let disk = self.disk(self.cached(ratio, trainers));
@@ -151,12 +151,12 @@ impl Costs<'_> {
         (replicated + (ratio - replicated) * devices.max(1) as f64).min(1.0)
     }
 
-    /// Shares of the requested rows in a device's own cache and in those of the others, where the
-    /// placement spreads rows over `devices` caches.
-    fn hits(&self, ratio: f64, devices: usize) -> (f64, f64) {
-        let of_all = self.cached(ratio, devices);
-        let everywhere = self.profile.hit_rate(self.replicated() * ratio);
-        let all = self.profile.hit_rate(of_all);
+    /// Shares of the requests for rows, or for their bytes, that a device's own cache and those of
+    /// the others serve, where the placement spreads rows over `devices` caches. `served` gives the
+    /// share of a single cache of its size.
+    fn hits(&self, ratio: f64, devices: usize, served: impl Fn(f64) -> f64) -> (f64, f64) {
+        let everywhere = served(self.replicated() * ratio);
+        let all = served(self.cached(ratio, devices));
         let own = everywhere + (all - everywhere) / devices.max(1) as f64;
         (own, all - own)
     }
@@ -258,7 +258,7 @@ impl Costs<'_> {
     fn pipelined_on_shared_cores(&self) -> Result<Prediction, String> {
         let ratio = self.device_cache("a device", &[("a training step", self.profile.bytes.train)])?;
         let (alone, sample) = (self.trainer(ratio, 1), self.sample_on_host());
-        let gather = self.gather_on_cores(self.profile.hit_rate(ratio));
+        let gather = self.gather_on_cores(self.profile.byte_rate(ratio));
         let cores = self.hardware.host.cores;
         let computed = |seconds: f64| {
             let divided = seconds * cores as f64;
@@ -283,8 +283,13 @@ impl Costs<'_> {
         if self.request.config.own.get::<TimeSharingOptions>().overlap == Toggle::On {
             return self.overlapping(devices);
         }
-        let ratio = self.device_cache("a device", &self.both(devices))?;
-        let trainer = self.trainer(ratio, devices);
+        self.in_turns(devices)
+    }
+
+    /// Epoch of `devices` devices that sample and train, one after the other.
+    fn in_turns(&self, devices: usize) -> Result<Prediction, String> {
+        let ratio = self.device_cache("a device", &self.both(devices, devices))?;
+        let trainer = self.with_learned_rows(self.trainer(ratio, devices), devices);
         let setting = Sharing {
             devices,
             sample: self.sample(),
@@ -300,9 +305,10 @@ impl Costs<'_> {
     /// Trainers whose training includes the sampling of a batch.
     fn overlapping(&self, devices: usize) -> Result<Prediction, String> {
         let next = ("the rows of the next", self.profile.bytes.next_rows());
-        let [topology, step, sampling] = self.both(devices);
+        let [topology, step, sampling] = self.both(devices, devices);
         let ratio = self.device_cache("a device", &[topology, step, sampling, next])?;
-        let (alone, sample) = (self.trainer(ratio, devices), self.sample());
+        let alone = self.with_learned_rows(self.trainer(ratio, devices), devices);
+        let sample = self.sample();
         let trainer = Trainer { train: sample + alone.train, ..alone };
         let (gathers, updates) = (self.hardware.host.gathers, self.updates(devices));
         let epoch = factored(self.batches(), Factored::turns(devices, trainer, gathers, updates));
@@ -312,32 +318,39 @@ impl Costs<'_> {
     }
 
     /// Epoch of the factored strategy: some devices sample, the others train; a Sampler that has
-    /// finished is a standby Trainer.
+    /// finished is a standby Trainer, except on several types.
     pub(crate) fn factored(&self) -> Result<Prediction, String> {
         let (devices, bytes) = (self.hardware.devices.count, &self.profile.bytes);
-        let maps = self.cache().of_table;
-        // a Trainer extracts the rows of a batch while it trains on another
-        let next = ("the rows of the next", bytes.next_rows());
-        let own = self.device_cache("a Trainer", &[("a training step", bytes.train), next])?;
-        // Durations as measured in an epoch in advance, with one Trainer.
-        let alone = self.trainer(own, 1).overlapped();
-        let samplers = match self.request.num_samplers {
-            0 => num_samplers(devices, self.sample(), alone).min((devices - 1).max(1)),
-            given if given <= (devices - 1).max(1) => given,
+        let of_types = !self.profile.types.is_empty();
+        if of_types && devices == 1 {
+            return self.in_turns(1);
+        }
+        let most = (devices - 1).max(1);
+        let given = match self.request.num_samplers {
+            0 => of_types.then_some(most),
+            given if given <= most => Some(given),
             given => {
                 return Err(format!("--num-samplers {given} leaves none of {devices} devices to train"));
             }
         };
-        let [topology, step, sample] = self.both(samplers);
-        left("a Sampler", self.hardware.devices.memory, &[topology, sample, ("maps", maps)])?;
-        let standby = self.standby_cache("a Sampler that trains", &[topology, step, sample, next]);
+        // a Trainer extracts the rows of a batch while it trains on another
+        let next = ("the rows of the next", bytes.next_rows());
+        let step = ("a training step", self.step(given.map_or(1, |samplers| devices - samplers)));
+        let own = self.device_cache("a Trainer", &[step, next])?;
+        // Durations as measured in an epoch in advance, with one Trainer.
+        let alone = || self.trainer(own, 1).overlapped();
+        let samplers = given.unwrap_or_else(|| num_samplers(devices, self.sample(), alone()).min(most));
         let trainers = devices - samplers;
-        let standby =
-            if trainers == 0 { Some(standby?) } else { standby.ok().filter(|_| self.request.switching) };
-        if trainers == 0 && !self.request.switching {
+        let [topology, step, sample] = self.both(samplers, trainers);
+        let maps = ("maps", if of_types { 0.0 } else { self.cache().of_table });
+        left("a Sampler", self.hardware.devices.memory, &[topology, sample, maps])?;
+        let standby = self.standby_cache("a Sampler that trains", &[topology, step, sample, next]);
+        let switching = self.request.switching && !of_types;
+        let standby = if trainers == 0 { Some(standby?) } else { standby.ok().filter(|_| switching) };
+        if trainers == 0 && !switching {
             return Err("with --switching off a single device cannot sample and train".into());
         }
-        let trainer = self.trainer(own, trainers);
+        let trainer = self.with_learned_rows(self.trainer(own, trainers), trainers);
         let standby_trainer = standby.map(|ratio| self.trainer(ratio, trainers.max(samplers)));
         let setting = Factored {
             samplers,
@@ -348,7 +361,7 @@ impl Costs<'_> {
             queue: self.queue()?,
             gathers: self.hardware.host.gathers,
             // the run has as many batches in a round as there are devices beside its Samplers
-            updates: self.updates(devices - self.request.num_samplers.max(1).min(devices - 1)),
+            updates: self.updates(devices - given.unwrap_or(1).min(devices - 1)),
         };
         if trainers == 0 && setting.queue < self.profile.batches {
             return Err(format!(
@@ -379,12 +392,33 @@ impl Costs<'_> {
         Updates { round: round as u64, staleness: 0 }
     }
 
-    /// Memory of a device that samples and trains, except its cache, if the first `samplers`
-    /// devices sample.
-    fn both(&self, samplers: usize) -> [(&'static str, f64); 3] {
+    /// True if each of `trainers` devices that train only computes gradients: a single one updates
+    /// the model itself if every batch makes an update.
+    fn computes_gradients(&self, trainers: usize) -> bool {
+        trainers > 1 || self.updates(trainers).round > 1
+    }
+
+    /// Memory of a training step on one of `trainers` devices that train.
+    fn step(&self, trainers: usize) -> f64 {
         let bytes = &self.profile.bytes;
-        let sampling = ("sampling", self.sampling(samplers));
-        [("the topology", bytes.topology), ("a training step", bytes.train), sampling]
+        if self.computes_gradients(trainers) { bytes.train_gradients() } else { bytes.train }
+    }
+
+    /// `trainer`, one of `trainers`, with the learned rows of a minibatch, which the host holds:
+    /// they and their gradients cross the link of a device that only computes gradients.
+    fn with_learned_rows(&self, trainer: Trainer, trainers: usize) -> Trainer {
+        let way = match self.computes_gradients(trainers) {
+            true => self.hardware.link.seconds(self.profile.learned_rows()),
+            false => 0.0,
+        };
+        Trainer { train: trainer.train + 2.0 * way, ..trainer }
+    }
+
+    /// Memory of a device that samples and trains, except its cache, if the first `samplers`
+    /// devices sample and `trainers` train.
+    fn both(&self, samplers: usize, trainers: usize) -> [(&'static str, f64); 3] {
+        let step = ("a training step", self.step(trainers));
+        [("the topology", self.profile.bytes.topology), step, ("sampling", self.sampling(samplers))]
     }
 
     /// Memory of sampling on one of the first `samplers` devices, as a run reserves it: that of
@@ -409,7 +443,7 @@ impl Costs<'_> {
         let [samplers, trainers, standby] = executors;
         let extract = epoch.gather + epoch.copy;
         let way = if epoch.gather >= epoch.copy { "extract (host)" } else { "extract (link)" };
-        let (hits, peers) = self.hits(ratio, trainers);
+        let (hits, peers) = self.hits(ratio, trainers, |held| self.profile.hit_rate(held));
         // Rows gathered within the device's memory cross no link.
         let near = hits * self.profile.seconds.near / self.speed;
         let way =
@@ -438,6 +472,18 @@ impl Costs<'_> {
             switched: epoch.switched,
             fits: true,
             reason: None,
+            types: self.rows_by_type(ratio, trainers),
         }
+    }
+
+    /// Rows of each type with features on one of `trainers` devices that train.
+    fn rows_by_type(&self, ratio: f64, trainers: usize) -> Vec<TypeRows> {
+        let with_features = self.profile.types.iter().filter(|of| of.row_bytes > 0.0);
+        let rows = with_features.map(|of| {
+            let (own, peers) = self.hits(ratio, trainers, |held| self.profile.type_rate(of, held));
+            let hit_rate = own + peers;
+            TypeRows { name: of.name.clone(), hit_rate, link_bytes: (1.0 - hit_rate) * of.bytes() }
+        });
+        rows.collect()
     }
 }

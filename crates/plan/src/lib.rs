@@ -24,6 +24,10 @@
 //! With `--host-budget`, the rows that neither devices nor the host hold come from the host's disk,
 //! before they are gathered.
 //!
+//! On several types, rows of different widths compete for the same caches, so the link carries the
+//! bytes that they miss. Devices that sample do not train, and learned rows cross the link of each
+//! device that computes gradients beside others.
+//!
 //! Devices that train wait for updates as the run's scheduler lets them: by rounds, or up to the
 //! staleness of asynchronous updates.
 //!
@@ -58,6 +62,7 @@
 //!         sample: 1.3e9,
 //!         sample_thread: None,
 //!         train: 3.6e9,
+//!         train_gradients: None,
 //!         parameters: 6e5,
 //!     },
 //!     hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],
@@ -107,7 +112,7 @@ pub use cores::Cores;
 pub use hardware::{Devices, Hardware, Host, Link};
 pub use measure::measure;
 pub use memory::gb;
-pub use prediction::{Busy, Prediction};
+pub use prediction::{Busy, Prediction, TypeRows};
 pub use profile::{HitRate, Profile, Seconds, Sizes};
 pub use recommend::{Recommendation, Sweep};
 pub use request::Request;
@@ -126,7 +131,8 @@ pub struct Report {
     pub profile: Profile,
     /// Prediction of each strategy.
     pub strategies: Vec<Prediction>,
-    /// Strategies of one type that are not predicted, if the run is on one.
+    /// Strategies that are not predicted: of one type, if the run is on one, else those that train
+    /// on several types, but not on these devices.
     pub not_planned: Vec<NotPlanned>,
     /// Fastest strategy that fits; on a tie the simpler one. It reuses rows only if that is clearly
     /// faster.
@@ -224,18 +230,12 @@ pub fn plan(hardware: Hardware, profile: Profile) -> Result<Report> {
 /// # Errors
 /// As [`plan`]; an option that no predicted run reads.
 pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Result<Report> {
+    let request = &request.of(&profile);
     request.refuse_unused(&hardware)?;
     profile
         .check()
         .map_err(|(place, message)| Error::usage(format!("profile {}: {place} {message}", profile.name)))?;
     let speed = hardware.speed(profile.bandwidth)?;
-    if !profile.types.is_empty() && !hardware.devices.shared {
-        return Err(Error::usage(format!(
-            "--hardware {}: runs on several types are predicted on the processor alone; describe a machine \
-             whose devices are its cores (devices.shared = true)",
-            hardware.name
-        )));
-    }
     let strategies = strategies::on_devices(&hardware, &profile, speed, request);
     let chosen = best(&strategies);
     let recommended = chosen.map(|row| row.name);
@@ -248,7 +248,8 @@ pub fn plan_run(hardware: Hardware, profile: Profile, request: &Request) -> Resu
         Sweep { devices: count, recommended, reuse, strategies }
     });
     let sweep = sweep.collect();
-    let not_planned = if profile.types.is_empty() { not_planned() } else { Vec::new() };
+    let not_planned =
+        if profile.types.is_empty() { not_planned() } else { strategies::not_on_types(&hardware) };
     Ok(Report { hardware, speed, profile, strategies, not_planned, recommended, recommendation, sweep })
 }
 

@@ -187,7 +187,7 @@ pub fn plan(
         0 => [of_all + held / count as f64 + cached, 0.0],
         stores => [of_all + cached, of_all + held / stores as f64],
     };
-    Ok(report((&data.name, dir.method(), parts), machines, memory, Some(cache)))
+    Ok(report((&data.name, dir.method(), parts), machines, memory, (cache, false)))
 }
 
 /// Owners of the nodes, as rank `rank` of `count` knows them in a run with these options.
@@ -291,7 +291,7 @@ pub fn plan_types(
     dir: &TypedPartitionDir,
     cluster: Cluster,
 ) -> Result<Report> {
-    check(config, given, true)?;
+    check(&TrainConfig { dataset: dir.path().display().to_string(), ..config.clone() }, given, true)?;
     devices_of(config, cluster.hardware)?;
     let count = usize::from(dir.parts());
     if let Some(machines) = cluster.machines.filter(|&machines| machines != count) {
@@ -301,15 +301,16 @@ pub fn plan_types(
         )));
     }
     let costs = typed::measure(config, data, dir, COUNTED)?;
-    let MachineCosts { requests: counted, words, types, alone, share, parameters, memory_bytes } = costs;
+    let MachineCosts { requests: counted, words, types, alone, share, parameters, memory_bytes, cache } =
+        costs;
     let mut wire = Wire::new(&counted, count, 0, parameters);
     wire.add_rows(words / counted.batches.max(1) as f64, types, count);
     let read = counted.remote_rows as f64 / counted.rows.max(1) as f64 * share[1];
     let talk = read + 2.0 * wire.total() / count as f64 * seconds_of_byte()?;
     let cores = Cores::new(config, rayon::current_num_threads());
-    let (batches, cached) = (counted.batches_per_epoch, 0.0);
+    let (batches, cached) = (counted.batches_per_epoch, cache.ratio);
     let (stores, network) = (None, cluster.network);
-    let (caches_on_devices, accelerators) = (false, None);
+    let (caches_on_devices, accelerators) = (config.num_devices() > 0 && cached > 0.0, None);
     let machines = Machines {
         count,
         stores,
@@ -324,20 +325,12 @@ pub fn plan_types(
         caches_on_devices,
         accelerators,
     };
-    Ok(report((&data.name, dir.method(), count), machines, [memory_bytes, 0.0], None))
+    Ok(report((&data.name, dir.method(), count), machines, [memory_bytes, 0.0], (cache, true)))
 }
 
 /// Refuses options that predictions for several machines do not follow, on several types if
 /// `of_types`.
 fn check(config: &TrainConfig, given: &[&str], of_types: bool) -> Result<()> {
-    let caches = ["cache", "cache_ratio", "host_budget"];
-    if let Some(name) = given.iter().find(|name| of_types && caches.contains(name)) {
-        return Err(Error::usage(format!(
-            "--{}: predictions for several machines assume no cache of rows of several types; leave the \
-             option out",
-            name.replace('_', "-")
-        )));
-    }
     check_devices(config, of_types)?;
     let run = |name: &str| TrainConfig { strategy: name.into(), ..config.clone() };
     let runs: Vec<TrainConfig> = rows_over_machines(of_types).map(|entry| run(entry.name)).collect();
@@ -355,8 +348,8 @@ fn check_devices(config: &TrainConfig, of_types: bool) -> Result<()> {
     let refuse = |why: &str| Err(Error::usage(format!("--devices {}: {why}", config.devices)));
     match *config.devices {
         Devices::Cpu => Ok(()),
-        _ if of_types => {
-            refuse("predictions for several machines assume that runs on several types use the processor")
+        Devices::Cuda(_) if of_types => {
+            refuse("over ranks NVIDIA devices do not train on several types; use virtual:N, or leave it out")
         }
         _ if config.cache_ratio.0.is_none() => refuse(
             "without --cache-ratio a run caches as many rows as the memory of its machine holds, which a \
@@ -370,16 +363,16 @@ fn check_devices(config: &TrainConfig, of_types: bool) -> Result<()> {
     }
 }
 
-/// Report of the strategies over `machines`, which have this cache; without one the run is on
-/// several types. `memory` is that of a machine that trains, and of a graph store.
+/// Report of the strategies over `machines`, which have this cache, of a run on several types if
+/// `of_types`. `memory` is that of a machine that trains, and of a graph store.
 fn report(
     (dataset, method, parts): (&str, &str, usize),
     machines: Machines,
     memory: [f64; 2],
-    cache: Option<RankCache>,
+    (cache, of_types): (RankCache, bool),
 ) -> Report {
-    let (strategies, refused) = over_machines(&machines, cache.is_none());
-    let RankCache { ratio, hit_rate, .. } = cache.unwrap_or_default();
+    let (strategies, refused) = over_machines(&machines, of_types);
+    let RankCache { ratio, hit_rate, .. } = cache;
     let quickest = strategies.iter().min_by(|a, b| a.epoch_seconds.total_cmp(&b.epoch_seconds));
     Report {
         dataset: dataset.to_string(),

@@ -125,6 +125,7 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
             sample: MARGIN * sampling.max(held.blocks),
             sample_thread: Some(sampling_bytes(data.num_nodes(), (MARGIN * held.bytes) as u64) as f64),
             train: step.bytes as f64,
+            train_gradients: None,
             parameters: 4.0 * stages.learner.model.num_params() as f64,
         }
         .with_maps(policy(config), &[(data.num_nodes(), parts.feature.row_bytes())])?,

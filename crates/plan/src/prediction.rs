@@ -32,6 +32,20 @@ pub struct Prediction {
     pub fits: bool,
     /// Oversized data, if the strategy does not fit.
     pub reason: Option<String>,
+    /// Cached rows of each node type, if the run is on several types.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<TypeRows>,
+}
+
+/// Feature rows of a node type on a device that trains.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct TypeRows {
+    /// Name of the type.
+    pub name: String,
+    /// Share of the requested rows that caches serve, those of other devices included.
+    pub hit_rate: f64,
+    /// Bytes of the other rows, which cross the link from the host, in a minibatch.
+    pub link_bytes: f64,
 }
 
 impl Prediction {
@@ -56,6 +70,7 @@ impl Prediction {
             switched: 0,
             fits: false,
             reason: Some(reason),
+            types: Vec::new(),
         }
     }
 }

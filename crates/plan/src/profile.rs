@@ -119,6 +119,10 @@ pub struct Sizes {
     /// Memory of training: a minibatch with its rows, activations, parameters, gradients and the
     /// optimizer's state.
     pub train: f64,
+    /// The same on a device that computes gradients beside others, and holds of the learned rows
+    /// only those of its minibatch; by default `train`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train_gradients: Option<f64>,
     /// Parameters, whose gradients devices exchange.
     #[serde(default)]
     pub parameters: f64,
@@ -173,6 +177,11 @@ impl Sizes {
         CacheBytes { of_table, of_row: self.features + of_rows }
     }
 
+    /// Memory of training on a device that computes gradients beside others.
+    pub(crate) fn train_gradients(&self) -> f64 {
+        self.train_gradients.unwrap_or(self.train)
+    }
+
     /// Feature rows of the next minibatch on a device that extracts it while it trains.
     pub(crate) fn next_rows(&self) -> f64 {
         self.next_rows.unwrap_or(self.batch_rows)
@@ -202,16 +211,29 @@ impl Profile {
 
     /// Share of the rows served by a cache that holds the share `ratio`, from 0 to 1.
     pub fn hit_rate(&self, ratio: f64) -> f64 {
-        let mut before = HitRate { ratio: 0.0, rate: 0.0 };
-        for &point in self.hit_rates.iter().chain(&[HitRate { ratio: 1.0, rate: 1.0 }]) {
-            if ratio <= point.ratio {
-                let width = point.ratio - before.ratio;
-                let part = if width > 0.0 { (ratio - before.ratio) / width } else { 1.0 };
-                return before.rate + part * (point.rate - before.rate);
-            }
-            before = point;
+        interpolated(self.hit_rates.iter().copied(), ratio)
+    }
+
+    /// The same share of the bytes of the rows: rows of different types have different widths.
+    pub(crate) fn byte_rate(&self, ratio: f64) -> f64 {
+        let all: f64 = self.types.iter().map(TypeCost::bytes).sum();
+        if all == 0.0 {
+            return self.hit_rate(ratio);
         }
-        before.rate
+        self.types.iter().map(|of| of.bytes() * self.type_rate(of, ratio)).sum::<f64>() / all
+    }
+
+    /// The same share of the rows of a type.
+    pub(crate) fn type_rate(&self, of: &TypeCost, ratio: f64) -> f64 {
+        if of.hit_rates.is_empty() {
+            return self.hit_rate(ratio);
+        }
+        interpolated(of.hit_rates.iter().map(|&[ratio, rate]| HitRate { ratio, rate }), ratio)
+    }
+
+    /// Bytes of the learned rows of a minibatch.
+    pub(crate) fn learned_rows(&self) -> f64 {
+        self.types.iter().map(|of| of.nodes * of.learned_bytes).sum()
     }
 
     /// Checks the fields, and those of the profile with reused rows; an error contains the field
@@ -254,6 +276,7 @@ impl Profile {
             ("bytes.sample", bytes.sample),
             ("bytes.sample_thread", bytes.sample_thread.unwrap_or_default()),
             ("bytes.train", bytes.train),
+            ("bytes.train_gradients", bytes.train_gradients()),
             ("bytes.parameters", bytes.parameters),
         ];
         let from_zero = from_zero.into_iter().chain(self.reuse.iter().flat_map(ReusedRows::numbers));
@@ -261,24 +284,48 @@ impl Profile {
             return Err((place.into(), format!("{value}: a number from 0")));
         }
         for of in &self.types {
-            let numbers = [of.nodes, of.row_bytes, of.gather];
+            let numbers = [of.nodes, of.row_bytes, of.learned_bytes, of.gather];
             if let Some(value) = numbers.into_iter().find(|x| !(x.is_finite() && *x >= 0.0)) {
                 return Err((format!("types.{}", of.name), format!("{value}: a number from 0")));
             }
+            let place = format!("types.{}.hit_rates", of.name);
+            check_rates(&place, of.hit_rates.iter().map(|&[ratio, rate]| HitRate { ratio, rate }))?;
         }
-        let mut before = 0.0;
-        for (i, point) in self.hit_rates.iter().enumerate() {
-            if !(before <= point.ratio && point.ratio <= 1.0) {
-                let message = format!("{}: from 0 to 1, and not below the one before", point.ratio);
-                return Err((format!("hit_rates[{i}].ratio"), message));
-            }
-            if !(0.0..=1.0).contains(&point.rate) {
-                return Err((format!("hit_rates[{i}].rate"), format!("{}: from 0 to 1", point.rate)));
-            }
-            before = point.ratio;
-        }
-        Ok(())
+        check_rates("hit_rates", self.hit_rates.iter().copied())
     }
+}
+
+/// Checks the curve of a cache at `place` in a profile.
+fn check_rates(
+    place: &str,
+    points: impl Iterator<Item = HitRate>,
+) -> std::result::Result<(), (String, String)> {
+    let mut before = 0.0;
+    for (i, HitRate { ratio, rate }) in points.enumerate() {
+        if !(before <= ratio && ratio <= 1.0) {
+            let message = format!("{ratio}: from 0 to 1, and not below the one before");
+            return Err((format!("{place}[{i}].ratio"), message));
+        }
+        if !(0.0..=1.0).contains(&rate) {
+            return Err((format!("{place}[{i}].rate"), format!("{rate}: from 0 to 1")));
+        }
+        before = ratio;
+    }
+    Ok(())
+}
+
+/// Share of the rows served by a cache of the share `ratio`, between the points of its curve.
+fn interpolated(points: impl Iterator<Item = HitRate>, ratio: f64) -> f64 {
+    let mut before = HitRate { ratio: 0.0, rate: 0.0 };
+    for point in points.chain([HitRate { ratio: 1.0, rate: 1.0 }]) {
+        if ratio <= point.ratio {
+            let width = point.ratio - before.ratio;
+            let part = if width > 0.0 { (ratio - before.ratio) / width } else { 1.0 };
+            return before.rate + part * (point.rate - before.rate);
+        }
+        before = point;
+    }
+    before.rate
 }
 
 #[cfg(test)]

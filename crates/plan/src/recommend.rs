@@ -77,7 +77,7 @@ impl Request {
             )));
         }
         let mut runs = Vec::new();
-        for entry in strategies::rows(self.is_of_types()) {
+        for entry in strategies::rows(hardware, self.is_of_types()) {
             for reuse in self.reuses() {
                 runs.push(self.run(hardware, entry.name, reuse)?);
             }

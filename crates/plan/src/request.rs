@@ -5,7 +5,7 @@ use graphmill_engine::{
     strategy::{FactoredOptions, Toggle},
 };
 
-use crate::hardware::MAX_DEVICES;
+use crate::{hardware::MAX_DEVICES, profile::Profile};
 
 /// Options of the run that a plan predicts.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,17 @@ impl Request {
     /// Returns true if the run is on several types.
     pub(crate) fn is_of_types(&self) -> bool {
         graphmill_nn::typed::TABLE.get(&self.config.model).is_some()
+    }
+
+    /// The same request of the run that `profile` measured: on several types, by a typed model.
+    pub(crate) fn of(&self, profile: &Profile) -> Self {
+        let mut request = self.clone();
+        let models = &graphmill_nn::typed::TABLE;
+        if let Some(model) = models.iter().next().filter(|_| !profile.types.is_empty() && !self.is_of_types())
+        {
+            request.config.model = model.name.into();
+        }
+        request
     }
 
     /// Parses numbers of devices such as `1,2,4`.

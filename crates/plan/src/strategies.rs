@@ -38,15 +38,15 @@ fn planned() -> Vec<(&'static Entry<Kind>, OnDevices, OverMachines)> {
 }
 
 /// Strategies predicted on the devices of one machine, of runs on several types if `of_types`.
-pub(crate) fn rows(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>> {
-    planned().into_iter().map(|(entry, ..)| entry).filter(move |entry| runs(entry, of_types))
+pub(crate) fn rows(hardware: &Hardware, of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>> {
+    let are_simulated = hardware.devices.shared;
+    planned().into_iter().map(|(entry, ..)| entry).filter(move |entry| runs(entry, of_types, are_simulated))
 }
 
-/// Returns true if the model of this strategy is that of runs, on several types if `of_types`. The
-/// models of strategies by device assume pools of rows of one width and Samplers that train at the
-/// end of an epoch, which such runs do not have.
-fn runs(entry: &Entry<Kind>, of_types: bool) -> bool {
-    !of_types || entry.make.over_types.is_some_and(|order| !order.is_on_devices())
+/// Returns true if runs train with this strategy, on several types if `of_types`. On these, devices
+/// work independently if they `are_simulated`, and over ranks they do not.
+fn runs(entry: &Entry<Kind>, of_types: bool, are_simulated: bool) -> bool {
+    !of_types || entry.make.over_types.is_some_and(|order| are_simulated || !order.is_on_devices())
 }
 
 /// Strategy that is not predicted.
@@ -68,6 +68,14 @@ pub fn not_planned() -> Vec<NotPlanned> {
     own.filter_map(reason).collect()
 }
 
+/// Strategies of runs on several types that are not predicted on the devices of `hardware`.
+pub(crate) fn not_on_types(hardware: &Hardware) -> Vec<NotPlanned> {
+    let reason = "on several types one NVIDIA device trains, and only simulated devices work independently";
+    let on_devices = |entry: &&Entry<Kind>| entry.make.over_types.is_some_and(|order| order.is_on_devices());
+    let rows = strategy::TABLE.iter().filter(|entry| on_devices(entry) && !hardware.devices.shared);
+    rows.map(|entry| NotPlanned { name: entry.name, reason }).collect()
+}
+
 /// Predicts every strategy on the devices of one machine, with each profile that is compared.
 pub(crate) fn on_devices(
     hardware: &Hardware,
@@ -85,18 +93,20 @@ pub(crate) fn on_devices(
         })
     };
     let of_types = !profile.types.is_empty();
-    planned().into_iter().filter(|(entry, ..)| runs(entry, of_types)).flat_map(predict).collect()
+    let is_run = |entry: &Entry<Kind>| runs(entry, of_types, hardware.devices.shared);
+    planned().into_iter().filter(|(entry, ..)| is_run(entry)).flat_map(predict).collect()
 }
 
 /// Strategies predicted over several machines, of runs on several types if `of_types`.
 pub(crate) fn rows_over_machines(of_types: bool) -> impl Iterator<Item = &'static Entry<Kind>> {
-    rows(of_types).filter(|entry| entry.make.over_ranks)
+    let is_run = move |entry: &&Entry<Kind>| entry.make.over_ranks && runs(entry, of_types, false);
+    planned().into_iter().map(|(entry, ..)| entry).filter(is_run)
 }
 
 /// Predicts the epoch of every strategy that runs over several machines, on several types if
 /// `of_types`. Also returns the strategies that the options do not allow, with the reasons.
 pub(crate) fn over_machines(machines: &Machines, of_types: bool) -> (Vec<Epoch>, Vec<Refused>) {
-    let is_run = |entry: &Entry<Kind>| entry.make.over_ranks && runs(entry, of_types);
+    let is_run = |entry: &Entry<Kind>| entry.make.over_ranks && runs(entry, of_types, false);
     let (mut epochs, mut refused) = (Vec::new(), Vec::new());
     for (entry, _, model) in planned().into_iter().filter(|(entry, ..)| is_run(entry)) {
         match model(machines) {

@@ -8,6 +8,7 @@ use super::*;
 
 mod compared;
 mod options;
+mod types;
 
 /// Like papers100M: topology and features do not fit a device together.
 fn profile() -> Profile {
@@ -36,6 +37,7 @@ fn profile() -> Profile {
             sample: 1.3e9,
             sample_thread: None,
             train: 3.6e9,
+            train_gradients: None,
             parameters: 6e5,
         },
         hit_rates: vec![HitRate { ratio: 0.05, rate: 0.96 }, HitRate { ratio: 0.2, rate: 0.99 }],

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     Profile, Report,
     memory::gb,
-    prediction::{Prediction, digits},
+    prediction::{Prediction, TypeRows, digits},
     recommend::best,
 };
 
@@ -53,6 +53,7 @@ impl fmt::Display for Report {
         }
         profile.write_types(f)?;
         self.write_rows(f)?;
+        self.write_type_rows(f)?;
         if self.strategies.iter().any(|row| row.standby > 0) {
             writeln!(f, "Trainers n+m: m Samplers may train once they have sampled")?;
         }
@@ -74,6 +75,7 @@ impl Profile {
         for of in &self.types {
             write!(f, "{}: {:.0} input nodes of a batch", of.name, of.nodes)?;
             match of.row_bytes {
+                0.0 if of.learned_bytes > 0.0 => writeln!(f, ", learned rows of {} bytes", of.learned_bytes)?,
                 0.0 => writeln!(f, ", learned rows")?,
                 bytes => writeln!(f, ", rows of {bytes:.0} bytes, gather {:.2} ms", 1e3 * of.gather)?,
             }
@@ -127,6 +129,16 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+
+    /// Writes a line with the rows of each type in a minibatch of the recommended strategy.
+    fn write_type_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(row) = best(&self.strategies).filter(|row| !row.types.is_empty()) else { return Ok(()) };
+        let part = |of: &TypeRows| {
+            format!("{} {:.1} % hits, {} over the link", of.name, 100.0 * of.hit_rate, gb(of.link_bytes))
+        };
+        let parts: Vec<String> = row.types.iter().map(part).collect();
+        writeln!(f, "rows of {}: {}", row.label(), parts.join("; "))
     }
 
     /// Writes a line for each further number of devices.

@@ -42,6 +42,7 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
             sample: MARGIN * costs.sampling.max(blocks),
             sample_thread: Some(costs.sample_thread),
             train: costs.step,
+            train_gradients: costs.step_of_gradients,
             parameters: costs.parameters,
         }
         .with_maps(policy(config), &costs.tables)?,

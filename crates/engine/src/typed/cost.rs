@@ -9,14 +9,15 @@ use graphmill_loader::{
     BatchKey,
     typed::{TypedRequest, TypedSampled, TypedSeeds, TypedWorkspace},
 };
+use graphmill_nn::typed::TypedModel;
 use serde::{Deserialize, Serialize};
 
 use super::{
     batches::{HeldRows, RunBatches, batch_size, batches},
     build, hotness,
     learner::TypedLearner,
-    step,
-    tables::borrowed,
+    step::{self, StepBytes},
+    tables::{Tables, borrowed},
     task::TypedTask,
     tiers::{self, rows},
 };
@@ -35,15 +36,28 @@ pub struct TypeCost {
     pub nodes: f64,
     /// Bytes of a feature row; 0 for a type without features.
     pub row_bytes: f64,
+    /// Bytes of a learned row; 0 for a type with features.
+    #[serde(default)]
+    pub learned_bytes: f64,
     /// Seconds of gathering its rows in the host's memory.
     pub gather: f64,
+    /// Ratios of caches over all types, ascending, and the fraction of the type's requested rows
+    /// that each serves; empty for a type whose rows are not cached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hit_rates: Vec<[f64; 2]>,
 }
 
 impl TypeCost {
     /// Type `t` of a task, before the first batch.
     fn of(task: &TypedTask, t: usize) -> Self {
         let row_bytes = rows(task, t).map_or(0.0, |of| of.bytes as f64);
-        Self { name: task.graph.schema().types()[t].name.clone(), nodes: 0.0, row_bytes, gather: 0.0 }
+        let name = task.graph.schema().types()[t].name.clone();
+        Self { name, nodes: 0.0, row_bytes, learned_bytes: 0.0, gather: 0.0, hit_rates: Vec::new() }
+    }
+
+    /// Bytes of the feature rows of a minibatch.
+    pub fn bytes(&self) -> f64 {
+        self.nodes * self.row_bytes
     }
 }
 
@@ -68,12 +82,15 @@ pub struct TypedCosts {
     pub sampling: f64,
     /// Bytes of a training step.
     pub step: f64,
+    /// The same on a device that only computes gradients, which holds the learned rows of its
+    /// batch; `None` without learned rows.
+    pub step_of_gradients: Option<f64>,
     /// Bytes of the rows of the next batch on a device that extracts it while it trains, as a run
     /// reserves them.
     pub next_rows: f64,
     /// Bytes of a thread that samples on a simulated device, as a run reserves them.
     pub sample_thread: f64,
-    /// Bytes of the parameters and learned rows.
+    /// Bytes of the dense parameters.
     pub parameters: f64,
     /// Means by node type.
     pub types: Vec<TypeCost>,
@@ -95,7 +112,7 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let sampler = build::sampler(config, &task)?;
     let tables = task.host_tables();
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
-    let step = step::bytes(&of_nodes, HeldRows::All, &borrowed(&tables))?;
+    let (step, of_gradients) = steps(&of_nodes, &tables)?;
     let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();
@@ -143,6 +160,9 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         }
         memory = batch.recycle();
     }
+    for (t, rows) in learner.model.learned_rows() {
+        types[t].learned_bytes = 4.0 * rows.table().num_cols() as f64;
+    }
     let of_types = || (0..schema.num_types()).filter_map(|t| rows(&task, t));
     Ok(TypedCosts {
         seeds: sampler.subgraphs().map_or(order.len(), |count| count as usize * size),
@@ -154,12 +174,25 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         largest,
         sampling,
         step: step.all as f64,
+        step_of_gradients: of_gradients,
         next_rows: step.rows as f64,
         sample_thread: sampling_bytes(schema.num_nodes(), step.blocks) as f64,
-        parameters: 4.0 * learner.model.num_params() as f64,
+        parameters: 4.0 * dense_parameters(&learner.model) as f64,
+        hit_rates: hit_rates(config, data, ratios, &mut types)?,
         types,
-        hit_rates: hit_rates(config, data, ratios)?,
     })
+}
+
+/// Memory of a training step, and of one that only computes gradients if there are learned rows.
+fn steps(of: &RunBatches, tables: &Tables) -> Result<(StepBytes, Option<f64>)> {
+    let step = |held: HeldRows| step::bytes(of, held, &borrowed(tables));
+    if of.task.features.iter().all(Option::is_some) {
+        return Ok((step(HeldRows::All)?, None));
+    }
+    // the process keeps memory, so the smaller step is measured first
+    let gradients = step(HeldRows::OfBatch)?.all;
+    let all = step(HeldRows::All)?;
+    Ok((StepBytes { all: all.all.max(gradients), ..all }, Some(gradients as f64)))
 }
 
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.
@@ -169,8 +202,22 @@ pub(super) fn block_bytes(batch: &TypedSampled) -> f64 {
     (blocks + 4 * batch.input_nodes.iter().map(Vec::len).sum::<usize>()) as f64
 }
 
-/// Hit rates of caches by the policy of `--cache`.
-fn hit_rates(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Result<Vec<[f64; 2]>> {
+/// Number of trained parameters, without learned rows.
+pub(super) fn dense_parameters(model: &TypedModel) -> usize {
+    let mut count = 0;
+    model.visit(&mut |_, param| {
+        count += if param.trainable { param.value.num_rows() * param.value.num_cols() } else { 0 };
+    });
+    count
+}
+
+/// Hit rates of caches by the policy of `--cache`, over all types and of each of `types`.
+fn hit_rates(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    ratios: &[f64],
+    types: &mut [TypeCost],
+) -> Result<Vec<[f64; 2]>> {
     let options = Options {
         train: config.clone(),
         policies: vec![tiers::resolve(&config.cache).into()],
@@ -179,5 +226,11 @@ fn hit_rates(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Resul
         epochs: 1,
     };
     let report = hotness::run(&options, data, &Quiet)?;
+    for row in &report.results {
+        for rate in &row.types {
+            let of = types.iter_mut().filter(|of| of.name == rate.name);
+            of.for_each(|of| of.hit_rates.push([row.all.ratio, rate.hit_rate]));
+        }
+    }
     Ok(report.results.iter().map(|row| [row.all.ratio, row.all.hit_rate]).collect())
 }

@@ -11,16 +11,23 @@ use graphmill_loader::{
 };
 
 use super::{
-    batches::{batch_size, batches},
+    batches::{RunBatches, batch_size, batches},
     build,
+    cost::dense_parameters,
     learner::TypedLearner,
     partition::{Counted, requests},
     step,
     tables::borrowed,
     task::TypedTask,
-    tiers::rows,
+    tiers::{
+        of_rank::{TypedRankCache, rank_cache},
+        rows,
+    },
 };
-use crate::{Error, Result, TrainConfig, partition::CrossRequests};
+use crate::{
+    Error, Result, TrainConfig,
+    partition::{CrossRequests, RankCache},
+};
 
 /// Number of minibatches that are timed.
 const TIMED: usize = 6;
@@ -46,8 +53,11 @@ pub struct MachineCosts {
     pub share: [f64; 3],
     /// Number of dense parameters.
     pub parameters: usize,
-    /// Bytes of a machine's memory: its part, and the data about all nodes.
+    /// Bytes of a machine's memory: its part, the data about all nodes, and its cache.
     pub memory_bytes: f64,
+    /// Cache of a machine for rows of the others: means over the timed shares, and the largest
+    /// number of bytes.
+    pub cache: RankCache,
 }
 
 /// Measures some shares of a run with these options on this machine, and counts the requests
@@ -74,27 +84,31 @@ pub fn measure(
     if task.split.train.is_empty() {
         return Err(Error::dataset(&data.name, "its task has no training nodes; add some to the split"));
     }
-    let Counted { requests, rows: by_type, edges } = requests(config, counted, &task, &dir.book, &Quiet)?;
+    let Counted { mut requests, rows: by_type, edges } = requests(config, counted, &task, &dir.book, &Quiet)?;
     let parts = usize::from(dir.parts());
     let mut learner = TypedLearner::new(config, &task)?;
     let sampler = build::sampler(config, &task)?;
     let alone = mean(&seconds(config, &task, &*sampler, &mut learner, None)?);
     let mut slowest: Vec<[f64; 3]> = Vec::new();
-    for rank in 0..parts.min(SHARES) {
-        let owners = NodeOwnership::new(dir.book_of(task.node_type)?, rank, parts)?;
-        let batches = seconds(config, &task, &*sampler, &mut learner, Some(&owners))?;
+    let (measured, mut cache) = (parts.min(SHARES), TypedRankCache::default());
+    for rank in 0..measured {
+        let of_type = |t: usize| Ok(Arc::new(NodeOwnership::new(dir.book_of(t)?, rank, parts)?));
+        let owners = (0..by_type.len()).map(of_type).collect::<Result<Vec<_>>>()?;
+        let of = RunBatches::of_nodes(config, &task, &*sampler)?.of_rank(&owners[task.node_type]);
+        cache.add(&rank_cache(&of, &owners)?, measured);
+        let batches = seconds(config, &task, &*sampler, &mut learner, Some(&owners[task.node_type]))?;
         slowest.resize(batches.len(), [0.0; 3]);
         let pairs = slowest.iter_mut().zip(batches);
         pairs.filter(|(most, batch)| sum(batch) > sum(most)).for_each(|(most, batch)| *most = batch);
     }
-    let mut parameters = 0;
-    learner.model.visit(&mut |_, param| {
-        parameters += if param.trainable { param.value.num_rows() * param.value.num_cols() } else { 0 };
-    });
     let (mut words, mut types) = (0.0, 0);
-    for ([_, remote], features) in by_type.iter().zip(&task.features) {
+    // rows that a machine caches are not requested
+    let mut requested = 0.0;
+    for (t, ([_, remote], features)) in by_type.iter().zip(&task.features).enumerate() {
         types += usize::from(*remote > 0);
-        words += *remote as f64
+        let missed = (1.0 - cache.served(t)) * *remote as f64;
+        requested += if features.is_some() { missed } else { 0.0 };
+        words += missed
             * match features {
                 Some(features) => words_of_row(features.dim, features.data.kind()),
                 // a row is requested, sent, and its gradient returned with its id
@@ -108,14 +122,16 @@ pub fn measure(
         // an edge is numbered in a reply, its row requested by that number, and sent
         words += remote as f64 * if dim > 0 { 2.0 + words_of_row(dim, half) } else { 1.0 };
     }
+    requests.remote_rows = requested.round() as u64;
     Ok(MachineCosts {
         requests,
         words,
         types,
         alone,
         share: mean(&slowest),
-        parameters,
-        memory_bytes: memory(config, &task, &*sampler, parts),
+        parameters: dense_parameters(&learner.model),
+        memory_bytes: memory(config, &task, &*sampler, parts) + cache.all.bytes,
+        cache: cache.all,
     })
 }
 

@@ -322,7 +322,7 @@ impl<'b> Levels<'b> {
     }
 
     /// Number of rows of each type in a level, and the scores of all nodes if they decide which.
-    fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
+    pub(super) fn shares(&self, level: &CacheLevel, all: &[Option<Rows>]) -> Result<(Vec<usize>, Vec<f64>)> {
         let (schema, policy) = (self.of.task.graph.schema(), level.policy);
         let (budget, competing) = self.competing(level, all)?;
         let is_static = matches!(kind(policy)?, Kind::Pinned);

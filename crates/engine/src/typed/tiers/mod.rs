@@ -16,6 +16,7 @@ mod levels;
     allow(unreachable_code, unused_variables, reason = "without NVIDIA support no device exists")
 )]
 mod nvidia;
+pub(super) mod of_rank;
 mod online;
 pub(super) mod opened;
 mod over_ranks;

@@ -19,6 +19,7 @@
 //! | `sparse.rs` | [`Sparse`]: sparse rows |
 //! | `file.rs` | values in a file, of tables larger than memory |
 //! | `device.rs`, `mirror.rs` | values on devices, and which copies of them are newest |
+//! | `tally.rs` | [`Tally`]: bytes that the matrices of some work hold |
 
 mod device;
 mod file;
@@ -26,17 +27,19 @@ mod mirror;
 mod slots;
 mod sparse;
 mod table;
+mod tally;
 mod view;
 
 use std::ops::Range;
 
-use self::{file::FileValues, mirror::Mirror};
+use self::{file::FileValues, mirror::Mirror, tally::Charge};
 use crate::{Block, SparseRows, huge_pages, memory};
 
 pub use self::{
     slots::Slots,
     sparse::Sparse,
     table::{Table, TableData, TableType},
+    tally::{Tally, count_scratch},
     view::{View, ViewMut},
 };
 
@@ -54,6 +57,8 @@ pub struct Matrix {
     storage: Storage,
     /// Values on a device, and which are newer.
     mirror: Mirror,
+    /// Bytes of own memory, as they are counted.
+    charge: Charge,
 }
 
 impl Clone for Matrix {
@@ -64,7 +69,9 @@ impl Clone for Matrix {
             Some(newest) => Storage::Owned(copied(newest)),
             None => self.storage.copy(),
         };
-        Self { rows, cols, storage, mirror: Mirror::default() }
+        let mut copy = Self { rows, cols, storage, ..Self::default() };
+        copy.recount();
+        copy
     }
 }
 
@@ -84,6 +91,12 @@ enum Storage {
     Slots(Box<slots::SlotRows>),
     /// Own values in a file.
     File(Box<FileValues>),
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self::Owned(Vec::new())
+    }
 }
 
 impl Storage {
@@ -114,7 +127,8 @@ fn copied(lines: &[Line]) -> Vec<Line> {
 
 impl Default for Matrix {
     fn default() -> Self {
-        Self { rows: 0, cols: 0, storage: Storage::Owned(Vec::new()), mirror: Mirror::default() }
+        let (storage, mirror, charge) = Default::default();
+        Self { rows: 0, cols: 0, storage, mirror, charge }
     }
 }
 
@@ -152,7 +166,8 @@ impl Matrix {
     /// when values are written.
     pub fn resize(&mut self, rows: usize, cols: usize) {
         if !matches!(self.storage, Storage::Owned(_)) {
-            self.storage = Storage::Owned(Vec::new());
+            self.storage = Storage::default();
+            self.recount();
         }
         self.mirror.forget_values();
         self.rows = rows;
@@ -163,11 +178,27 @@ impl Matrix {
     fn move_to_host(&mut self) {
         let values = self.rows * self.cols;
         let Storage::Owned(data) = &mut self.storage else { return };
+        let before = data.len();
         if let Some(newest) = self.mirror.fetched(values) {
             memory::demand_copy(data, newest);
         }
         huge_pages::lengthen(data, values.div_ceil(16), Line([0.0; 16]));
+        let has_changed = data.len() != before;
         self.mirror.forget_device();
+        if has_changed {
+            self.recount();
+        }
+    }
+
+    /// Counts the bytes of own memory, after they have changed. Memory that a vector reserves
+    /// beyond its values is never touched, and not counted.
+    fn recount(&mut self) {
+        let lines = match &self.storage {
+            Storage::Owned(data) => data.len(),
+            Storage::Slots(rows) => rows.staged.len(),
+            Storage::Shared(_) | Storage::SparseTable(_) | Storage::Sparse(_) | Storage::File(_) => 0,
+        };
+        self.charge.set(size_of::<Line>() as u64 * lines as u64);
     }
 
     /// Adds columns of zeros at the end of each row, up to `cols`, in place. O(rows cols).

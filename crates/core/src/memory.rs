@@ -59,11 +59,6 @@ pub fn resident() -> Option<u64> {
     bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS")
 }
 
-/// Current memory of this process in bytes without file pages, if the system reports it.
-pub fn anonymous() -> Option<u64> {
-    bytes_of(&fs::read_to_string("/proc/self/status").ok()?, "RssAnon")
-}
-
 /// Parses a field of the files above (proc_meminfo(5), proc_pid_status(5)): `name:   12340 kB` on a
 /// separate line.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {

@@ -33,6 +33,7 @@ mod propagation;
 #[path = "common/ranks.rs"]
 mod ranks;
 mod reuse_auto;
+mod reuse_memory;
 mod reuse_ranks;
 #[path = "common/run.rs"]
 mod run;

@@ -87,6 +87,33 @@ impl Costs<'_> {
         seconds.sample_host.unwrap_or(seconds.sample / self.cores())
     }
 
+    /// Durations of a device with this cache and a copy of the model, one of `trainers`: those of
+    /// [`Costs::trainer`], with the exchange of parameters, gradients and learned rows.
+    fn replica(&self, ratio: f64, trainers: usize) -> Trainer {
+        let alone = self.trainer(ratio, trainers);
+        let replica = Trainer { train: alone.train + self.exchange(trainers), ..alone };
+        self.with_learned_rows(replica, trainers)
+    }
+
+    /// Seconds in which a batch's gradient leaves its device and new parameters arrive. Those of
+    /// simulated devices cross the link to the host, which updates them: every gradient, and the
+    /// parameters of every update.
+    fn exchange(&self, trainers: usize) -> f64 {
+        let parameters = self.profile.bytes.parameters;
+        if !self.hardware.devices.shared {
+            return self.hardware.reduce(trainers, parameters);
+        }
+        let updates = (trainers as f64 / self.updates(trainers).round.max(1) as f64).min(1.0);
+        (1.0 + updates) * self.hardware.link.seconds(parameters)
+    }
+
+    /// Seconds in which the blocks of a batch leave the device that drew them, or reach another.
+    /// Only simulated devices charge them to the link.
+    fn blocks(&self) -> f64 {
+        let is_charged = self.hardware.devices.shared;
+        if is_charged { self.hardware.link.seconds(self.profile.bytes.batch) } else { 0.0 }
+    }
+
     /// Durations of a device with this cache that trains beside others, `trainers` in all.
     fn trainer(&self, ratio: f64, trainers: usize) -> Trainer {
         let (seconds, link) = (&self.profile.seconds, &self.hardware.link);
@@ -100,7 +127,6 @@ impl Costs<'_> {
         let moved = self.profile.reuse.map_or(0.0, |rows| rows.moved);
         let rows = self.profile.bytes.batch_rows;
         let peer_copy = self.peer_transfer(peers * rows);
-        let sums = self.hardware.reduce(trainers, self.profile.bytes.parameters);
         if self.hardware.devices.shared {
             // Only the link and the disk work concurrently with the cores. As in a run, missed rows
             // leave as they are gathered, so a batch waits for the link only as long as it is
@@ -109,14 +135,14 @@ impl Costs<'_> {
             let crossing = (link.seconds(misses * rows) - missed).max(0.0);
             let copy = crossing + link.seconds(moved) + peer_copy;
             let cores = seconds.train / self.speed + self.gather_on_cores(hits);
-            let train = cores * self.hardware.waits(trainers) + sums;
+            let train = cores * self.hardware.waits(trainers);
             return Trainer { gather: 0.0, copy: copy + disk, train };
         }
         let copy = link.seconds(misses * rows + moved) + peer_copy;
         Trainer {
             gather,
             copy: copy + own * seconds.near / self.speed,
-            train: seconds.train / self.speed * self.hardware.waits(trainers) + sums,
+            train: seconds.train / self.speed * self.hardware.waits(trainers),
         }
     }
 
@@ -289,7 +315,7 @@ impl Costs<'_> {
     /// Epoch of `devices` devices that sample and train, one after the other.
     fn in_turns(&self, devices: usize) -> Result<Prediction, String> {
         let ratio = self.device_cache("a device", &self.both(devices, devices))?;
-        let trainer = self.with_learned_rows(self.trainer(ratio, devices), devices);
+        let trainer = self.replica(ratio, devices);
         let setting = Sharing {
             devices,
             sample: self.sample(),
@@ -307,8 +333,7 @@ impl Costs<'_> {
         let next = ("the rows of the next", self.profile.bytes.next_rows());
         let [topology, step, sampling] = self.both(devices, devices);
         let ratio = self.device_cache("a device", &[topology, step, sampling, next])?;
-        let alone = self.with_learned_rows(self.trainer(ratio, devices), devices);
-        let sample = self.sample();
+        let (alone, sample) = (self.replica(ratio, devices), self.sample());
         let trainer = Trainer { train: sample + alone.train, ..alone };
         let (gathers, updates) = (self.hardware.host.gathers, self.updates(devices));
         let epoch = factored(self.batches(), Factored::turns(devices, trainer, gathers, updates));
@@ -350,11 +375,13 @@ impl Costs<'_> {
         if trainers == 0 && !switching {
             return Err("with --switching off a single device cannot sample and train".into());
         }
-        let trainer = self.with_learned_rows(self.trainer(own, trainers), trainers);
-        let standby_trainer = standby.map(|ratio| self.trainer(ratio, trainers.max(samplers)));
+        // blocks cross the link from the Sampler to the host, and from there to the Trainer
+        let of_blocks = |trainer: Trainer| Trainer { copy: trainer.copy + self.blocks(), ..trainer };
+        let trainer = of_blocks(self.replica(own, trainers));
+        let standby_trainer = standby.map(|ratio| of_blocks(self.replica(ratio, trainers.max(samplers))));
         let setting = Factored {
             samplers,
-            sample: self.sample(),
+            sample: self.sample() + self.blocks(),
             trainers,
             trainer,
             standby: standby_trainer,

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use graphmill_core::{Block, NodeId, memory, progress::Quiet};
+use graphmill_core::{Block, NodeId, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_engine::{
@@ -44,7 +44,7 @@ const ROUNDS: [usize; 2] = [1, 5];
 /// Batches of a round: those of an epoch, including a short last one, if they are as few.
 const ROUND: u64 = 16;
 /// Margin by which later batches may be larger.
-pub(crate) const MARGIN: f64 = 1.1;
+const MARGIN: f64 = 1.1;
 /// Cache sizes whose hit rates are measured.
 pub(crate) const RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0];
 /// Default cache policy.
@@ -63,23 +63,12 @@ pub fn measure(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let with = |reuse: &str| TrainConfig { reuse: reuse.into(), ..config.clone() };
     let mut profile = measure_one(&with(NONE), data)?;
     match measure_one(&with(LAYERED), data) {
-        Ok(layered) => {
-            profile.layered = Some(Box::new(Profile { bytes: beside(&profile, &layered), ..layered }))
-        }
+        Ok(layered) => profile.layered = Some(Box::new(layered)),
         // the sampler, the model or an option does not allow it
         Err(error) if error.is_usage() => profile.without_reuse = Some(error.to_string()),
         Err(error) => return Err(error),
     }
     Ok(profile)
-}
-
-/// Sizes of a profile with reused rows that was measured after one without. The process grows less
-/// the second time, because it keeps memory. Sampling takes as much as before, and a step takes
-/// less at most by the rows that it does not gather.
-fn beside(exact: &Profile, layered: &Profile) -> Sizes {
-    let (before, after) = (&exact.bytes, layered.bytes);
-    let saved = (before.next_rows() - after.next_rows()).max(0.0);
-    Sizes { sample: after.sample.max(before.sample), train: after.train.max(before.train - saved), ..after }
 }
 
 /// Profiles a run with the reuse of its options.
@@ -88,23 +77,18 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
     let (sampler, order) = (&*parts.sampler, &*parts.order);
     let plan = reuse::plan_of(config, data, sampler, order)?;
     let step = step_of_run(config, data, (sampler, order), plan.as_ref(), None)?;
-    let before = memory::anonymous();
-    let grown = || memory::anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
     let mut stages = Stages::new(config, data, &parts, None)?;
     let reused = plan.as_ref().map(|plan| stages.reuse_rows(plan)).transpose()?;
-    let (mut held, mut sampling) = (Largest::default(), None);
+    let mut held = Largest::default();
     // The last batch may be short.
     let whole = stages.loader.num_batches().saturating_sub(1).max(1);
     let whole = reused.map_or(whole, |(_, batches)| whole.min(batches));
-    let mut see = |batch: &Sampled| {
-        sampling.get_or_insert_with(grown);
-        held.see(batch, parts.feature.row_bytes());
-    };
+    let mut see = |batch: &Sampled| held.see(batch, parts.feature.row_bytes());
     for i in 0..BATCHES[0] {
         stages.batch(i % whole, config.lr, &mut see)?;
     }
     let [sample, gather, train] = seconds_of_rounds(&mut stages, BATCHES[1].min(whole), config.lr, &mut see)?;
-    let sampling = sampling.unwrap_or_default();
+    let sampling = sampling_bytes(data.num_nodes(), (MARGIN * held.bytes) as u64) as f64;
     let (count, batch_size) = (stages.loader.num_batches(), stages.loader.batch_size);
     Ok(Profile {
         name: format!("{}, {} {} {}", data.name, config.model, config.sampler, config.fanout),
@@ -122,8 +106,8 @@ fn measure_one(config: &TrainConfig, data: &Dataset) -> Result<Profile> {
             batch_rows: held.rows,
             next_rows: Some(step.rows as f64),
             batch: held.blocks,
-            sample: MARGIN * sampling.max(held.blocks),
-            sample_thread: Some(sampling_bytes(data.num_nodes(), (MARGIN * held.bytes) as u64) as f64),
+            sample: sampling,
+            sample_thread: Some(sampling),
             train: step.bytes as f64,
             train_gradients: None,
             parameters: 4.0 * stages.learner.model.num_params() as f64,

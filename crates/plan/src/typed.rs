@@ -4,7 +4,7 @@ use graphmill_data::TypedDataset;
 use graphmill_engine::{Result, TrainConfig, bench::machine::Machine, typed::cost};
 
 use crate::{
-    measure::{MARGIN, RATIOS, last, policy},
+    measure::{RATIOS, last, policy},
     profile::{Profile, Seconds, Sizes},
 };
 
@@ -39,7 +39,7 @@ pub fn measure_types(config: &TrainConfig, data: &TypedDataset) -> Result<Profil
             batch_rows: rows,
             next_rows: Some(costs.next_rows),
             batch: blocks,
-            sample: MARGIN * costs.sampling.max(blocks),
+            sample: costs.sample_thread,
             sample_thread: Some(costs.sample_thread),
             train: costs.step,
             train_gradients: costs.step_of_gradients,

@@ -28,7 +28,7 @@ impl View<'_> {
     /// Type of the values, and address of the first of these rows on a device, which gets a copy if
     /// they are newer on the host. `None` if it has no memory for them, or they are sparse.
     pub fn on_device(&self, accelerator: &dyn Accelerator) -> Option<(TableType, u64)> {
-        let Matrix { rows, cols, storage, mirror } = self.matrix;
+        let Matrix { rows, cols, storage, mirror, .. } = self.matrix;
         let host = |kind: TableType, bytes: &[u8], shared: bool| {
             let memory = mirror.uploaded(accelerator, bytes, shared)?;
             Some((kind, memory + (self.start * cols * kind.width()) as u64))

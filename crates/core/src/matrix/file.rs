@@ -17,7 +17,7 @@ use std::{
 
 use memmap2::{MmapMut, MmapOptions};
 
-use super::{Matrix, Storage, mirror::Mirror};
+use super::{Matrix, Storage};
 use crate::{
     Buffer, Error, Result,
     maps::{self, Listed},
@@ -119,7 +119,7 @@ impl Matrix {
     /// The directory cannot be written, or the disk has too little space.
     pub fn in_file(rows: usize, cols: usize, dir: &Path) -> Result<Self> {
         let values = FileValues::new(dir, rows.saturating_mul(cols))?;
-        Ok(Self { rows, cols, storage: Storage::File(Box::new(values)), mirror: Mirror::default() })
+        Ok(Self { rows, cols, storage: Storage::File(Box::new(values)), ..Self::default() })
     }
 
     /// Zeros of this shape, in a file in the same directory if this matrix is in one.

@@ -8,7 +8,7 @@ use crate::{Buffer, memory};
 pub(super) struct SlotRows {
     /// Empty until the cache is known.
     cached: Option<Buffer<f32>>,
-    staged: Vec<Line>,
+    pub(super) staged: Vec<Line>,
 }
 
 /// Values of a [`View`] of rows in two memories: row `r` lies in `cached` if that has more than `r`
@@ -39,6 +39,8 @@ impl Matrix {
         if rows.staged.len() < values.div_ceil(16) {
             memory::demand_len(&mut rows.staged, values.div_ceil(16), Line([0.0; 16]));
         }
+        self.recount();
+        let Storage::Slots(rows) = &mut self.storage else { unreachable!("it was just made") };
         &mut bytemuck::cast_slice_mut(&mut rows.staged)[..values]
     }
 }

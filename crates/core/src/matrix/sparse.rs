@@ -23,7 +23,7 @@ impl Matrix {
     /// A read-only table around sparse rows without copying them.
     pub fn sparse_table(rows: SparseRows) -> Self {
         let (num_rows, cols) = (rows.num_rows(), rows.num_cols());
-        Self { rows: num_rows, cols, storage: Storage::SparseTable(rows), mirror: Mirror::default() }
+        Self { rows: num_rows, cols, storage: Storage::SparseTable(rows), ..Self::default() }
     }
 
     /// Becomes the rows `ids` of `from`, which are sparse, in that order. Parallel; memory is
@@ -49,6 +49,7 @@ impl Matrix {
     ) {
         if !matches!(self.storage, Storage::Sparse(_)) {
             self.storage = Storage::Sparse(Box::default());
+            self.recount();
         }
         self.mirror = Mirror::default();
         let Storage::Sparse(block) = &mut self.storage else { unreachable!("it was just made") };

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{Matrix, Mirror, Storage};
+use super::{Matrix, Storage};
 use crate::Buffer;
 
 /// A read-only table in host memory. Cloning shares the memory.
@@ -90,7 +90,7 @@ impl Matrix {
     pub fn shared(data: TableData, cols: usize) -> Self {
         let rows = data.len().checked_div(cols).unwrap_or(0);
         assert_eq!(rows * cols, data.len(), "{} values do not make rows of {cols}", data.len());
-        Self { rows, cols, storage: Storage::Shared(data), mirror: Mirror::default() }
+        Self { rows, cols, storage: Storage::Shared(data), ..Self::default() }
     }
 
     /// Reports whether runs of rows can be multiplied in place: the values are f32, and none is

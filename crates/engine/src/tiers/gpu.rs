@@ -263,8 +263,8 @@ fn capacity(
     let Some(gpu) = gpus.first() else { return Ok(0) };
     let rows = data.num_nodes();
     let cold = in_host(behind, slice::from_ref(gpu))?.remove(0);
-    let meter =
-        step::Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+    let (now, most) = (|| gpu.taken().0, || gpu.taken().1);
+    let meter = step::Meter { backend: gpu.backend(), now: &now, most: &most, has_blocks: true };
     let step = step::measured(batches, &*cold, &meter)?;
     drop(cold);
     gpu.check()?;

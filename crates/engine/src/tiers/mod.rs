@@ -44,7 +44,7 @@ pub(crate) use plan::{BuiltTiers, LinkedTiers, Plan, unused_policy};
 pub(crate) use presampling::{LateCache, OnlineCounts, Presampling, counted_epochs};
 pub(crate) use read_counts::{CountingRanks, ReadCounts, Restart};
 pub(crate) use selected::Selected;
-pub(crate) use step::Meter;
+pub(crate) use step::{Meter, dense_bytes, on_processor, sparse_bytes};
 pub use step::{Step, sampling_bytes, step_of_run};
 
 #[cfg(test)]

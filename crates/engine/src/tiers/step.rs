@@ -1,8 +1,11 @@
 //! Device memory of a training step, measured by running a few steps.
+//!
+//! On the processor the bytes of the step's buffers are counted, so that they do not depend on the
+//! allocator or on earlier work of the process.
 
 use std::sync::Arc;
 
-use graphmill_core::{memory::anonymous, progress::Quiet};
+use graphmill_core::{Matrix, matrix::Tally, progress::Quiet};
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{Feature, MiniBatch, MinibatchSampler, Workspace, feature::Host, order::SeedOrder};
@@ -20,7 +23,7 @@ const BATCHES: u64 = 3;
 const MARGIN: f64 = 1.1;
 
 /// Device memory of a training step.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// Bytes of the whole step.
     pub bytes: u64,
@@ -64,23 +67,36 @@ pub(crate) struct Meter<'m> {
     /// Its operations.
     pub(crate) backend: &'m dyn Backend,
     /// Returns the bytes in use.
-    pub(crate) now: &'m dyn Fn() -> Option<u64>,
+    pub(crate) now: &'m dyn Fn() -> u64,
     /// Returns the most bytes in use since the start.
-    pub(crate) most: &'m dyn Fn() -> Option<u64>,
+    pub(crate) most: &'m dyn Fn() -> u64,
+    /// True if these bytes include those of the blocks and of sparse rows.
+    pub(crate) has_blocks: bool,
 }
 
-/// Measures the bytes of the first few steps on the processor: minibatch, activations, parameters,
-/// gradients and the optimiser's state. If batches reuse rows, so do the steps; the table of rows
-/// is not counted. Their buffers are reused from step to step, so the memory of the process after
-/// the last step is the maximum. If the system does not report it, the predictable part is counted:
-/// gathered rows, and four times the parameters. The steps train a temporary model.
+/// Counts the bytes of the first few steps on the processor: the blocks of the largest minibatch,
+/// and the most that all matrices held at once, those of gathered rows, activations, parameters,
+/// gradients and the optimiser's state, with the largest scratch buffer of an operation. If batches
+/// reuse rows, so do the steps; the table of rows is not counted, nor is the workspace of sampling
+/// ([`sampling_bytes`]). The steps train a temporary model.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(batches: &Batches, feature: &dyn Feature) -> Result<Step> {
     let backend = Cpu { precision: build::precision(batches.config) };
-    let meter = Meter { backend: &backend, now: &anonymous, most: &anonymous };
-    measured(batches, feature, &meter)
+    on_processor(&backend, |meter| measured(batches, feature, meter))
+}
+
+/// Runs `measure` with a meter that counts the matrices of `backend`, which computes on the
+/// processor.
+///
+/// # Errors
+/// Those of `measure`, or the system refuses threads.
+pub(crate) fn on_processor<R: Send>(
+    backend: &dyn Backend,
+    measure: impl FnOnce(&Meter) -> Result<R> + Send,
+) -> Result<R> {
+    Tally::count(|tally| measure(&Meter { backend, now: &|| 0, most: &|| tally.most(), has_blocks: false }))?
 }
 
 /// [`bytes`] of steps on another device.
@@ -123,7 +139,7 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
         learner.context.reuse = Some(preview.reuse.clone());
         trained = Some(learner);
     }
-    let (mut known, mut rows) = (0, 0);
+    let (mut blocks, mut rows) = (0, 0);
     for number in 0..end {
         let mut drawn = loader.draw(&seeds, 0, number, &mut workspace, recycled)?;
         if let Some(model) = model.take() {
@@ -140,14 +156,28 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
         let batch = loader.extract(drawn)?;
         let learner = trained.as_mut().expect("created before the first step");
         learner.train(&batch, config.lr)?;
-        let gathered = batch.batch().sampled.input_nodes.len() * feature.dim();
-        rows = rows.max(4 * gathered as u64);
-        known = known.max(4 * (gathered + 4 * learner.model.num_params()) as u64);
+        let extracted = batch.batch();
+        let sparse = sparse_bytes(&extracted.features);
+        blocks = blocks.max(loader.bytes(&extracted.sampled) + sparse);
+        rows = rows.max(sparse + dense_bytes(&extracted.features));
         recycled = batch.into();
     }
-    let taken = (meter.most)().zip(before).map_or(0, |(most, before)| most.saturating_sub(before));
+    let taken = (meter.most)().saturating_sub(before) + if meter.has_blocks { 0 } else { blocks };
     let with_margin = |bytes: u64| (bytes as f64 * MARGIN) as u64;
-    Ok(Step { bytes: with_margin(taken.max(known)), rows: with_margin(rows) })
+    Ok(Step { bytes: with_margin(taken), rows: with_margin(rows) })
+}
+
+/// Bytes of gathered dense rows; 0 for sparse ones.
+pub(crate) fn dense_bytes(rows: &Matrix) -> u64 {
+    if rows.is_sparse() { 0 } else { 4 * rows.num_rows() as u64 * rows.num_cols() as u64 }
+}
+
+/// Bytes of gathered sparse rows and of their transpose; 0 for dense ones.
+pub(crate) fn sparse_bytes(rows: &Matrix) -> u64 {
+    rows.view().sparse().map_or(0, |of| {
+        let back = of.transposed.indptr.len() + of.transposed.dst.len() + of.transposed.edge.len();
+        4 * (of.indptr.len() + of.indices.len() + of.values.len() + back) as u64
+    })
 }
 
 /// Blocks that the backward pass needs transposed: bit `l` for block `l`.

@@ -620,11 +620,36 @@ fn devices_that_read_for_themselves_report_the_sizes_of_their_caches() {
     for (strategy, rows) in [("factored", 2000), ("time-sharing", 1000), ("layered", 1000)] {
         assert!(held(strategy, 0).unwrap().iter().all(|&held| held == rows), "{strategy}");
         // the table and its maps take 216,000 bytes beside a step, so steps of 60,000 include a
-        // budget for a part of the table; other tests of the process change what a step measures
+        // budget for a part of the table
         let mut budgets = (300_000..2_000_000).step_by(60_000);
         let is_part = |held: &Vec<usize>| held.iter().any(|rows| (1..2000).contains(rows));
         let partly = budgets.find(|&budget| held(strategy, budget).is_ok_and(|held| is_part(&held)));
         assert!(partly.is_some(), "{strategy}: some budget fits a step and a part of the rows");
+    }
+}
+
+#[test]
+fn counted_steps_depend_on_no_other_work_and_no_number_of_threads() {
+    let temp = tempfile::tempdir().unwrap();
+    let (data, base) = (data(&temp), config(&temp));
+    let count = |threads: usize, model: &str| {
+        let config = TrainConfig { model: model.into(), ..base.clone() };
+        let (sampler, order) =
+            (build::sampler(&config, &data).unwrap(), build::order(&config, &data).unwrap());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| step_of_run(&config, &data, (&*sampler, &*order), None, None)).unwrap()
+    };
+    for model in ["sage", "gcn", "gat"] {
+        let first = count(2, model);
+        // blocks of many sizes, some of which stay while others leave holes
+        let kept: Vec<Vec<u8>> =
+            (1..200).map(|i| vec![i as u8; 2_000 * i]).filter(|of| of[0] % 3 == 0).collect();
+        run(&TrainConfig { epochs: 1, ..base.clone() }, &data);
+        assert_eq!(count(2, model), first, "{model}");
+        drop(kept);
+        assert_eq!([count(1, model), count(3, model)], [first; 2], "{model}");
+        // parameters, gradients and two moments, and the rows of 200 seeds
+        assert!(first.bytes > first.rows && first.rows > 4 * 200 * 20, "{model}: {first:?}");
     }
 }
 

@@ -20,9 +20,6 @@ pub(super) trait StepModel {
     /// The sum over neighbours that the model computes.
     fn aggregation(&self) -> Aggregation;
 
-    /// Number of learned values, those of learned rows included.
-    fn num_params(&self) -> usize;
-
     /// Trains on a batch, without other ranks.
     ///
     /// # Errors

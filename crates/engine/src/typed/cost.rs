@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use graphmill_core::{memory::anonymous, progress::Quiet};
+use graphmill_core::progress::Quiet;
 use graphmill_data::typed::TypedDataset;
 use graphmill_loader::{
     BatchKey,
@@ -78,8 +78,6 @@ pub struct TypedCosts {
     pub tables: Vec<(usize, u64)>,
     /// Bytes of the blocks of the largest batch, and of its feature rows.
     pub largest: [f64; 2],
-    /// Bytes of the workspace of sampling.
-    pub sampling: f64,
     /// Bytes of a training step.
     pub step: f64,
     /// The same on a device that only computes gradients, which holds the learned rows of its
@@ -88,7 +86,7 @@ pub struct TypedCosts {
     /// Bytes of the rows of the next batch on a device that extracts it while it trains, as a run
     /// reserves them.
     pub next_rows: f64,
-    /// Bytes of a thread that samples on a simulated device, as a run reserves them.
+    /// Bytes of a thread that samples on a device, as a run reserves them on a simulated one.
     pub sample_thread: f64,
     /// Bytes of the dense parameters.
     pub parameters: f64,
@@ -113,14 +111,12 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
     let tables = task.host_tables();
     let of_nodes = RunBatches::of_nodes(config, &task, &*sampler)?;
     let (step, of_gradients) = steps(&of_nodes, &tables)?;
-    let before = anonymous();
     let mut learner = TypedLearner::new(config, &task)?;
     let mut order = Vec::new();
     build::order(config, &task)?.order(0, &mut order);
     let size = batch_size(config, &task).max(1);
     let (mut workspace, mut memory) = (TypedWorkspace::new(schema), TypedSeeds::default());
     let (mut seconds, mut largest) = ([f64::INFINITY; 3], [0.0f64; 2]);
-    let mut sampling = 0.0;
     let mut types: Vec<TypeCost> = (0..schema.num_types()).map(|t| TypeCost::of(&task, t)).collect();
     let batches = batches(&*sampler, &order, size);
     // the last batch may be short
@@ -134,9 +130,6 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         let clock = Instant::now();
         let batch = sampler.sample(&request, &mut workspace, of_batch)?;
         let sample = clock.elapsed().as_secs_f64();
-        if number == 0 {
-            sampling = anonymous().zip(before).map_or(0.0, |(now, then)| now.saturating_sub(then) as f64);
-        }
         largest[0] = largest[0].max(block_bytes(&batch));
         let clock = Instant::now();
         let mut batch = task.extract(batch, &borrowed(&tables), 0)?;
@@ -172,7 +165,6 @@ pub fn measure(config: &TrainConfig, data: &TypedDataset, ratios: &[f64]) -> Res
         features: of_types().map(|of| of.count as f64 * of.bytes as f64).sum(),
         tables: of_types().map(|of| (of.count, of.bytes)).collect(),
         largest,
-        sampling,
         step: step.all as f64,
         step_of_gradients: of_gradients,
         next_rows: step.rows as f64,
@@ -189,7 +181,6 @@ fn steps(of: &RunBatches, tables: &Tables) -> Result<(StepBytes, Option<f64>)> {
     if of.task.features.iter().all(Option::is_some) {
         return Ok((step(HeldRows::All)?, None));
     }
-    // the process keeps memory, so the smaller step is measured first
     let gradients = step(HeldRows::OfBatch)?.all;
     let all = step(HeldRows::All)?;
     Ok((StepBytes { all: all.all.max(gradients), ..all }, Some(gradients as f64)))

@@ -246,12 +246,10 @@ impl TypedDevices {
 mod tests {
     use graphmill_data::generate::{GenerateOptions, generate_typed};
     use graphmill_loader::Fanout;
-    use graphmill_nn::backend::Cpu;
 
     use super::*;
     use crate::{
         config::Bytes,
-        tiers::Meter,
         typed::{batches::RunBatches, build, step, tables::borrowed},
     };
 
@@ -272,10 +270,9 @@ mod tests {
         let sampler = build::sampler(&config, &task).unwrap();
         let batches = RunBatches::of_nodes(&config, &task, &*sampler).unwrap();
         let tables = task.host_tables();
-        // the memory of the process depends on other tests
-        let meter = Meter { backend: &Cpu::default(), now: &|| None, most: &|| None };
-        let measure = |held: HeldRows<'_>| step::measured(&batches, held, &borrowed(&tables), &meter);
+        let measure = |held: HeldRows<'_>| step::bytes(&batches, held, &borrowed(&tables));
         let [all, of_batch] = [HeldRows::All, HeldRows::OfBatch].map(|held| measure(held).unwrap());
+        assert_eq!(measure(HeldRows::All).unwrap(), all, "other steps change no count");
         let types = task.graph.schema().types();
         let learned = types.iter().zip(&task.features).filter(|(_, features)| features.is_none());
         let learned: usize = learned.map(|(node, _)| node.count).sum();

@@ -304,10 +304,6 @@ impl StepModel for TypedLearner<'_> {
         self.model.aggregation()
     }
 
-    fn num_params(&self) -> usize {
-        self.model.num_params()
-    }
-
     fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {
         self.train(batch, lr, None).map(drop)
     }

@@ -1,6 +1,6 @@
 //! Device memory of a training step on several types, measured by running a few steps.
 
-use graphmill_core::{Graph, memory::anonymous, typed::TypedGraph};
+use graphmill_core::{Graph, typed::TypedGraph};
 use graphmill_loader::{
     BatchKey, Feature,
     typed::{TypedRequest, TypedSampler, TypedSeeds, TypedWorkspace},
@@ -8,7 +8,10 @@ use graphmill_loader::{
 use graphmill_nn::backend::Cpu;
 
 use super::batches::{HeldRows, RunBatches};
-use crate::{Result, tiers::Meter};
+use crate::{
+    Result,
+    tiers::{Meter, dense_bytes, on_processor, sparse_bytes},
+};
 
 /// Number of batches that are measured; the largest counts.
 const BATCHES: usize = 3;
@@ -16,7 +19,7 @@ const BATCHES: usize = 3;
 const MARGIN: f64 = 1.1;
 
 /// Bytes of a training step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StepBytes {
     /// All that a step allocates.
     pub(super) all: u64,
@@ -28,17 +31,17 @@ pub(super) struct StepBytes {
     pub(super) topology: u64,
 }
 
-/// Bytes of a training step on the processor: minibatch, activations, parameters, learned rows,
-/// gradients and the optimiser's state. Of several ranks, each counts its shares of the batches,
-/// and the learned rows of the nodes that it owns. If the system does not report the memory of the
-/// process, the predictable part is counted: gathered rows, and four times the parameters. The
-/// steps train a temporary model with the learned rows `held`.
+/// Counts the bytes of a training step on the processor: the blocks of the largest minibatch, and
+/// the most that all matrices held at once, those of gathered rows, activations, parameters,
+/// learned rows, gradients and the optimiser's state, with the largest scratch buffer of an
+/// operation. The workspace of sampling is not counted. Of several ranks, each counts its shares of
+/// the batches, and the learned rows of the nodes that it owns. The steps train a temporary model
+/// with the learned rows `held`.
 ///
 /// # Errors
 /// Those of training.
 pub(super) fn bytes(of: &RunBatches, held: HeldRows, tables: &[Option<&dyn Feature>]) -> Result<StepBytes> {
-    let meter = Meter { backend: &Cpu::default(), now: &anonymous, most: &anonymous };
-    measured(of, held, tables, &meter)
+    on_processor(&Cpu::default(), |meter| measured(of, held, tables, meter))
 }
 
 /// [`bytes`] of steps on another device.
@@ -52,8 +55,8 @@ pub(super) fn measured(
     meter: &Meter,
 ) -> Result<StepBytes> {
     let RunBatches { config, task, sampler, .. } = of;
-    let (before, mut order, mut known) = ((meter.now)(), Vec::new(), 0);
-    let (mut rows, mut blocks) = (0, 0);
+    let (before, mut order) = ((meter.now)(), Vec::new());
+    let (mut rows, mut blocks, mut beside) = (0, 0, 0);
     let mut model = of.models.model(config, held, meter.backend)?;
     of.order(0, BATCHES, &mut order);
     let mut workspace = TypedWorkspace::new(task.graph.schema());
@@ -63,18 +66,20 @@ pub(super) fn measured(
         let request = TypedRequest { aggregation: model.aggregation(), ..task.request(key).transposed() };
         let seeds = of.fill(key, seeds, memory)?;
         let batch = sampler.sample(&request, &mut workspace, seeds)?;
-        blocks = blocks.max(batch.bytes());
+        let drawn = batch.bytes();
         let mut batch = task.extract(batch, tables, 0)?;
         model.step(&mut batch, config.lr)?;
-        let gathered: usize = batch.features.iter().map(|of| of.num_rows() * of.num_cols()).sum();
-        rows = rows.max(4 * gathered as u64);
-        known = known.max(4 * (gathered + 4 * model.num_params()) as u64);
+        let sparse: u64 = batch.features.iter().map(sparse_bytes).sum();
+        let dense: u64 = batch.features.iter().map(dense_bytes).sum();
+        blocks = blocks.max(drawn);
+        beside = beside.max(drawn + sparse);
+        rows = rows.max(dense + sparse);
         memory = batch.recycle();
     }
     let topology = topology_bytes(&task.graph, *sampler) as u64;
-    let taken = (meter.most)().zip(before).map_or(0, |(most, before)| most.saturating_sub(before));
+    let taken = (meter.most)().saturating_sub(before) + if meter.has_blocks { 0 } else { beside };
     let larger = |bytes: u64| (bytes as f64 * MARGIN) as u64;
-    Ok(StepBytes { all: larger(taken.max(known)), rows: larger(rows), blocks: larger(blocks), topology })
+    Ok(StepBytes { all: larger(taken), rows: larger(rows), blocks: larger(blocks), topology })
 }
 
 /// Bytes of the graph, and of what `sampler` holds beside it.

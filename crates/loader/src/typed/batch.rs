@@ -156,11 +156,12 @@ impl TypedSampled {
         self.blocks.iter().map(TypedBlock::num_edges).sum()
     }
 
-    /// Bytes of the blocks and the ids of the input nodes.
+    /// Bytes of the blocks, of the ids of the input nodes, and of the positions of named edges.
     pub fn bytes(&self) -> u64 {
         let ids: usize = self.input_nodes.iter().map(|nodes| size_of_val(&nodes[..])).sum();
         let slices = self.blocks.iter().flat_map(|block| &block.relations);
-        ids as u64 + slices.map(block_bytes).sum::<u64>()
+        let named: usize = self.blocks.iter().flat_map(|block| &block.positions).map(Vec::len).sum();
+        ids as u64 + slices.map(block_bytes).sum::<u64>() + 8 * named as u64
     }
 
     /// Gathers the feature rows of the input nodes of each type; `T` tables, `None` for a type

@@ -147,3 +147,31 @@ fn rows_cross_the_link_of_shared_cores_while_they_are_gathered() {
     let waiting = work + 149.5 * (0.085 - 0.018);
     assert!((slower - waiting).abs() < 1e-9 * waiting, "the link is slower: {slower} {waiting}");
 }
+
+#[test]
+fn simulated_devices_exchange_parameters_gradients_and_blocks_over_their_link() {
+    let mut hardware = v100();
+    hardware.devices = Devices { count: 1, speed: Some(1.0), sync: 0.0, shared: true, ..hardware.devices };
+    (hardware.host.cores, hardware.host.gathers) = (1, 1.0);
+    hardware.link = Link { bandwidth: 1e9, latency: 1e-4 };
+    let seconds = |parameters: f64, batch: f64, given: &[(&'static str, &str)]| {
+        let seconds = Seconds { sample_host: None, ..profile().seconds };
+        let bytes = Sizes { parameters, batch, ..profile().bytes };
+        let profile = Profile { cores: 1.0, seconds, bytes, ..profile() };
+        let report = plan_run(hardware.clone(), profile, &request(given)).unwrap();
+        ["sequential", "time-sharing", "factored"].map(|name| of(&report, name).epoch_seconds.unwrap())
+    };
+    // the parameters of a version once, and the gradient of every batch; 149.5 batches
+    let near = |a: f64, b: f64| assert!((a - 149.5 * b).abs() < 1e-6, "{a} {}", 149.5 * b);
+    for (batches_per_update, crossings) in [("0", 2.0), ("4", 1.25)] {
+        let given = [("batches_per_update", batches_per_update)];
+        let [without, with] = [0.0, 5e6].map(|parameters| seconds(parameters, 1e7, &given));
+        assert_eq!(with[0], without[0], "a single model has no copy");
+        near(with[1] - without[1], crossings * 0.0051);
+        assert!(with[2] > without[2]);
+    }
+    // only a Sampler's blocks leave their device
+    let [without, with] = [0.0, 2e7].map(|batch| seconds(5e6, batch, &[]));
+    assert_eq!(with[..2], without[..2]);
+    assert!(with[2] - without[2] > 149.0 * 0.0201, "{with:?} {without:?}");
+}

@@ -34,7 +34,6 @@ use super::{
 };
 use crate::{
     Error, Result, TrainConfig,
-    batchwise::BatchLearner,
     build::{by_flag, optimizer},
     config::{embedding::EmbeddingOptions, link::LinkOptions, link_task::loss_name},
     learner::BatchShare,
@@ -299,10 +298,6 @@ impl<'a> LinkLearner<'a> {
 impl StepModel for LinkLearner<'_> {
     fn aggregation(&self) -> Aggregation {
         self.model.encoder.aggregation()
-    }
-
-    fn num_params(&self) -> usize {
-        BatchLearner::num_params(self)
     }
 
     fn step(&mut self, batch: &mut TypedExtracted, lr: f64) -> Result<()> {

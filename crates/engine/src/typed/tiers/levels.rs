@@ -397,8 +397,8 @@ impl Levels<'_> {
         let (mut budget, mut memory) = (f64::INFINITY, String::new());
         // without a limit, the device reports that the rows of a ratio exceed its memory
         if ratio.is_none() || limit > 0 {
-            let meter =
-                Meter { backend: gpu.backend(), now: &|| Some(gpu.taken().0), most: &|| Some(gpu.taken().1) };
+            let (now, most) = (|| gpu.taken().0, || gpu.taken().1);
+            let meter = Meter { backend: gpu.backend(), now: &now, most: &most, has_blocks: true };
             let tables = borrowed(&self.tables);
             let step = step::measured(self.of, HeldRows::All, &tables, &meter)?.all;
             gpu.check()?;

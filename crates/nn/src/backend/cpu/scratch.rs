@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use graphmill_core::huge_pages;
+use graphmill_core::{huge_pages, matrix::count_scratch};
 
 /// Returned memory. Each operation that reduces over rows locks it once, which is negligible beside
 /// its runtime of microseconds or more.
@@ -19,6 +19,7 @@ pub(crate) struct Scratch {
 
 /// Borrows `len` values of unspecified content.
 pub(crate) fn take(len: usize) -> Scratch {
+    count_scratch(size_of::<f64>() as u64 * len as u64);
     let mut data = POOL.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
     huge_pages::lengthen(&mut data, len, 0.0);
     Scratch { data, len }

@@ -497,6 +497,30 @@ fn mag240m_and_igbh_map_their_features() {
 }
 
 #[test]
+fn igbh_reads_arrays_without_a_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let paper = dir.path().join("processed/paper");
+    let topic = dir.path().join("processed/paper__topic__fos");
+    [&paper, &topic].map(|dir| fs::create_dir_all(dir).unwrap());
+    let raw = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let rows: Vec<f32> = (0..10 * 1024).map(|x| (x / 1024) as f32).collect();
+    fs::write(paper.join("node_feat.npy"), raw(&rows)).unwrap();
+    let classes = [0., 1., 2., 0., 1., 2., 0., 1., f32::NAN, -1.];
+    fs::write(paper.join("node_label_2K.npy"), raw(&classes)).unwrap();
+    npy::write(topic.join("edge_index.npy"), &[0i32, 0, 9, 1], &[2, 2]).unwrap();
+    let data = run("igbh", &dir).dataset;
+    let nodes = data.nodes.iter().find(|nodes| nodes.name == "paper").unwrap();
+    let table = nodes.features.as_ref().unwrap();
+    assert_eq!((nodes.count, table.width), (10, 1024));
+    let TableData::Dense(Values::F32(values)) = &table.data else { panic!("32-bit floats are expected") };
+    assert!(values.is_mapped() && values[..] == rows[..]);
+    assert_eq!(parts(&data, 0).map(|rows| rows.len()), [4, 1, 3]);
+    fs::write(paper.join("node_feat.npy"), raw(&rows[1..])).unwrap();
+    let error = import("igbh", dir.path(), &TypedOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("not a .npy array, and its 40956 bytes are not rows of 1024"), "{error}");
+}
+
+#[test]
 fn options_without_effect_are_rejected() {
     let options = TypedOptions { no_literals: true, ..Default::default() };
     let error = import("hgb", "x", &options).unwrap_err().to_string();

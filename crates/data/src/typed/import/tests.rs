@@ -198,6 +198,13 @@ fn ogb_links_keep_negatives_of_each_positive() {
     let both = TypedOptions { undirected: true, ..Default::default() };
     let data = import("ogb-links", dir.path().join("ogbl_x"), &both).unwrap().dataset;
     assert_eq!((data.num_edges(), data.edges[0].reverse.as_deref()), (4, Some("link")));
+    // directories of OGB's archives, whose loader makes the edges of ppa undirected
+    for (archive, metric, edges) in [("ppassoc", "hits@100", 4), ("citation-v2", "mrr", 2)] {
+        fs::rename(dir.path().join("ogbl_x"), dir.path().join(archive)).unwrap();
+        let data = import("ogb-links", dir.path().join(archive), &TypedOptions::default()).unwrap().dataset;
+        assert_eq!((data.tasks[0].metric.as_deref(), data.num_edges()), (Some(metric), edges));
+        fs::rename(dir.path().join(archive), dir.path().join("ogbl_x")).unwrap();
+    }
 }
 
 #[test]

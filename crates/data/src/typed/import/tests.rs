@@ -508,7 +508,8 @@ fn igbh_reads_arrays_without_a_header() {
     let dir = tempfile::tempdir().unwrap();
     let paper = dir.path().join("processed/paper");
     let topic = dir.path().join("processed/paper__topic__fos");
-    [&paper, &topic].map(|dir| fs::create_dir_all(dir).unwrap());
+    fs::create_dir_all(&paper).unwrap();
+    fs::create_dir_all(&topic).unwrap();
     let raw = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
     let rows: Vec<f32> = (0..10 * 1024).map(|x| (x / 1024) as f32).collect();
     fs::write(paper.join("node_feat.npy"), raw(&rows)).unwrap();
@@ -525,6 +526,19 @@ fn igbh_reads_arrays_without_a_header() {
     fs::write(paper.join("node_feat.npy"), raw(&rows[1..])).unwrap();
     let error = import("igbh", dir.path(), &TypedOptions::default()).unwrap_err().to_string();
     assert!(error.contains("not a .npy array, and its 40956 bytes are not rows of 1024"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_source_that_can_be_read_once_is_refused() {
+    let (dir, device) = (tempfile::tempdir().unwrap(), Path::new("/dev/null"));
+    let (options, work) = (TypedOptions::default(), Work::default());
+    let typed = import_to("temporal", device, dir.path().join("typed"), &options, work).unwrap_err();
+    let (options, work) = (Default::default(), Work::default());
+    let one = crate::dataset::import::import_to("edges", device, dir.path().join("one"), &options, work);
+    for error in [typed, one.unwrap_err()] {
+        assert!(error.to_string().contains("a pipe or a device can be read only once"), "{error}");
+    }
 }
 
 #[test]

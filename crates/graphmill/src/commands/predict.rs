@@ -55,8 +55,8 @@ pub(crate) fn command() -> Command {
             "Nodes to predict: keys, ids or a file [default: all]",
             "Keys such as acc-7,acc-9 of a dataset with keys, ids such as 0,7 of another one, or a file with \
              one id per line or a .npy of integers (of keys: --keys), or - for lines of standard input; rows \
-             come in the order of the list. Parts of a key of several columns are joined by |. Ids of a reordered dataset are its new ones, \
-             unless --original-ids",
+             come in the order of the list. Parts of a key of several columns are joined by |. Ids of a \
+             reordered dataset are its new ones, unless --original-ids",
         ))
         .arg(
             args::path_option(

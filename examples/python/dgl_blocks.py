@@ -2,8 +2,8 @@
 
 Reaches a test accuracy of at least 0.85.
 
-    pip install graphmill torch
-    python dgl_blocks.py
+    pip install ./crates/python torch
+    python examples/python/dgl_blocks.py
 """
 
 import torch

@@ -2,8 +2,8 @@
 
 Reaches a test accuracy of at least 0.70.
 
-    pip install graphmill
-    python own_arrays.py
+    pip install ./crates/python
+    python examples/python/own_arrays.py
 """
 
 import numpy as np

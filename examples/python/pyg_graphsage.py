@@ -2,8 +2,8 @@
 
 Reaches a test accuracy of at least 0.88.
 
-    pip install graphmill torch torch_geometric
-    python pyg_graphsage.py
+    pip install ./crates/python torch torch_geometric
+    python examples/python/pyg_graphsage.py
 """
 
 import time

@@ -2,8 +2,8 @@
 
 Reaches a test accuracy of at least 0.80.
 
-    pip install graphmill torch torch_geometric
-    python pyg_graphsaint.py
+    pip install ./crates/python torch torch_geometric
+    python examples/python/pyg_graphsaint.py
 """
 
 import torch

@@ -2,8 +2,8 @@
 
 Reaches a test accuracy of at least 0.88.
 
-    pip install graphmill
-    python train_in_rust.py
+    pip install ./crates/python
+    python examples/python/train_in_rust.py
 """
 
 import tempfile

@@ -86,6 +86,31 @@ pub(crate) fn of_file(file: File, path: &Path) -> Result<NpyFile> {
     Ok(NpyFile { dtype, shape, fortran_order, path: path.to_path_buf(), file, offset })
 }
 
+/// Opens the array at `path`, or, if the file has no header, the 32-bit floats that `numpy.memmap`
+/// writes: an axis for a `width` of 1, otherwise rows of `width` values.
+///
+/// # Errors
+/// As for [`open`], or a file without a header does not hold whole rows.
+pub(crate) fn open_or_memmap(path: &Path, width: usize) -> Result<NpyFile> {
+    let mut file = File::open(path).map_err(|e| Error::io(path, "open", e))?;
+    if header::is_array(&mut file).map_err(|e| Error::io(path, "read", e))? {
+        return of_file(file, path);
+    }
+    let size = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
+    let row = width as u64 * f32::DTYPE.size as u64;
+    if size == 0 || !size.is_multiple_of(row) {
+        let message = format!(
+            "not a .npy array, and its {size} bytes are not rows of {width} 32-bit floats; is the file \
+             truncated?"
+        );
+        return Err(Error::format(path, "header", message));
+    }
+    let rows = (size / row) as usize;
+    let shape = if width == 1 { vec![rows] } else { vec![rows, width] };
+    let path = path.to_path_buf();
+    Ok(NpyFile { dtype: f32::DTYPE, shape, fortran_order: false, path, file, offset: 0 })
+}
+
 impl NpyFile {
     /// Number of elements.
     pub fn len(&self) -> usize {

@@ -152,6 +152,10 @@ fn a_generated_graph_is_trained_scored_and_predicted_on() {
             assert_eq!(row, &probabilities[v * 4..v * 4 + 4], "node {v} of {nodes}");
         }
     }
+    sandbox.write("ids.txt", "7\n1999\n\n7\n");
+    let ids = std::fs::File::open(sandbox.path("ids.txt")).unwrap();
+    let read = sandbox.command("predict run --nodes - --out -").stdin(ids).output().unwrap();
+    assert_eq!(String::from_utf8(read.stdout).unwrap(), sandbox.ok("predict run --nodes 7,1999,7 --out -"));
 
     let report = sandbox.ok_json("report run");
     assert_eq!(report["report"], "run/report.html");

@@ -24,6 +24,7 @@ fn the_list_and_the_sheets_have_json_forms() {
                 "edges",
                 "directed",
                 "features",
+                "edge_features",
                 "classes",
                 "metric",
                 "published",

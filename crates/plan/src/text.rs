@@ -90,7 +90,7 @@ impl Report {
         let wide = self.strategies.iter().map(|row| row.label().len()).fold(13, usize::max);
         writeln!(
             f,
-            "\n{:<wide$} {:>8} {:>9} {:>9} {:>8} {:>6}  {:<17} {:>7} {:>8} {:>6}",
+            "\n{:<wide$} {:>9} {:>9} {:>9}  {:>8}  {:>6}  {:<17} {:>7} {:>8} {:>6}",
             "strategy",
             "epoch, s",
             "Samplers",
@@ -115,7 +115,7 @@ impl Report {
             let busy = |part: f64| format!("{:.0} %", 100.0 * part);
             writeln!(
                 f,
-                "{:<wide$} {:>8} {:>9} {:>9} {:>8.1} {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
+                "{:<wide$} {:>9} {:>9} {:>9}  {:>8.1}  {:>6.1}  {:<17} {:>7} {:>8} {:>6}",
                 row.label(),
                 digits(epoch),
                 row.samplers,

@@ -35,13 +35,13 @@ pub(crate) struct Bodies {
     patience: Duration,
 }
 
-/// A body, with its share of the budget.
-pub(crate) struct Held<'a> {
+/// Bytes of a body, with their share of the budget.
+pub(crate) struct ReservedBytes<'a> {
     bytes: Vec<u8>,
     share: Option<SemaphorePermit<'a>>,
 }
 
-impl Deref for Held<'_> {
+impl Deref for ReservedBytes<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -60,7 +60,7 @@ impl Bodies {
     ///
     /// # Errors
     /// The body has another type, exceeds a limit or breaks off.
-    pub(crate) async fn read(&self, request: Request) -> Result<Held<'_>, Failure> {
+    pub(crate) async fn read(&self, request: Request) -> Result<ReservedBytes<'_>, Failure> {
         if !is_json(request.headers()) {
             // pages of other sites cannot send this type to a service on this machine
             let (why, fix) = ("it is not JSON", "send Content-Type: application/json");
@@ -73,10 +73,10 @@ impl Bodies {
     }
 
     /// Collects the parts of a body within the limits.
-    async fn collect(&self, mut body: Body) -> Result<Held<'_>, Failure> {
+    async fn collect(&self, mut body: Body) -> Result<ReservedBytes<'_>, Failure> {
         // the length that the header announces
         self.check(body.size_hint().lower())?;
-        let mut held = Held { bytes: Vec::new(), share: None };
+        let mut held = ReservedBytes { bytes: Vec::new(), share: None };
         while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let fix = "send as many bytes as Content-Length says";
             let frame = frame.map_err(|_| failure(StatusCode::BAD_REQUEST, "it broke off", fix))?;

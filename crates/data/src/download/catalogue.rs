@@ -17,6 +17,13 @@ const COLLECTIONS: &[(&str, &str)] = &[
     ("shchur.toml", include_str!("catalogue/shchur.toml")),
     ("heterophilous.toml", include_str!("catalogue/heterophilous.toml")),
     ("ogb.toml", include_str!("catalogue/ogb.toml")),
+    ("mag.toml", include_str!("catalogue/mag.toml")),
+    ("links.toml", include_str!("catalogue/links.toml")),
+    ("triples.toml", include_str!("catalogue/triples.toml")),
+    ("interactions.toml", include_str!("catalogue/interactions.toml")),
+    ("jodie.toml", include_str!("catalogue/jodie.toml")),
+    ("tgb.toml", include_str!("catalogue/tgb.toml")),
+    ("temporal.toml", include_str!("catalogue/temporal.toml")),
     ("graphsaint.toml", include_str!("catalogue/graphsaint.toml")),
     ("graphsage.toml", include_str!("catalogue/graphsage.toml")),
     ("graphbolt.toml", include_str!("catalogue/graphbolt.toml")),
@@ -25,7 +32,7 @@ const COLLECTIONS: &[(&str, &str)] = &[
     ("topologies.toml", include_str!("catalogue/topologies.toml")),
 ];
 
-/// Prediction task of a dataset's nodes.
+/// Prediction task of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -33,6 +40,8 @@ pub enum Task {
     Single,
     /// Several labels per node.
     Multi,
+    /// Links: edges, events, triples or items of users.
+    Link,
     /// No task: a graph without labels, for sampling, caching and partitioning.
     None,
 }
@@ -43,6 +52,7 @@ impl Task {
         match self {
             Self::Single => "single",
             Self::Multi => "multi",
+            Self::Link => "link",
             Self::None => "-",
         }
     }
@@ -97,7 +107,7 @@ pub struct Entry {
     pub title: String,
     /// Publishing collection, which determines the layout.
     pub collection: String,
-    /// Prediction task of its nodes.
+    /// Prediction task.
     pub task: Task,
     /// Number of nodes, `V`.
     pub nodes: u64,
@@ -107,6 +117,8 @@ pub struct Entry {
     pub directed: bool,
     /// Number of features, `F`; 0 for none.
     pub features: u64,
+    /// Number of features of an edge; 0 for none.
+    pub edge_features: u64,
     /// Number of classes, `C`; 0 for none.
     pub classes: u64,
     /// Customary metric.
@@ -144,12 +156,18 @@ impl Entry {
     }
 
     /// Approximate bytes of the imported dataset: offsets, 32-bit neighbours (in both directions if
-    /// the import stores both), 32-bit features and labels.
+    /// the import stores both), 32-bit features of nodes and edges, and labels.
     pub fn imported_bytes(&self) -> u64 {
         let both = !self.directed || self.options.iter().any(|option| option == "--undirected");
         let stored = self.edges * if both { 2 } else { 1 };
-        let labels = if self.task == Task::Multi { self.nodes * self.classes } else { 4 * self.nodes };
-        8 * (self.nodes + 1) + 4 * stored + 4 * self.nodes * self.features + labels
+        let labels = match self.task {
+            Task::Multi => self.nodes * self.classes,
+            Task::Single | Task::None => 4 * self.nodes,
+            // the ends of the pairs
+            Task::Link => 8 * self.edges,
+        };
+        let features = 4 * (self.nodes * self.features + stored * self.edge_features);
+        8 * (self.nodes + 1) + 4 * stored + features + labels
     }
 
     /// Arguments of `graphmill` that import the dataset from the directory `dir` to `NAME`.
@@ -192,6 +210,8 @@ struct Row {
     directed: bool,
     #[serde(default)]
     features: u64,
+    #[serde(default)]
+    edge_features: u64,
     #[serde(default)]
     classes: u64,
     metric: Option<String>,
@@ -247,6 +267,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
                 edges: row.edges,
                 directed: row.directed,
                 features: row.features,
+                edge_features: row.edge_features,
                 classes: row.classes,
                 metric: row.metric,
                 published: row.published,
@@ -322,7 +343,8 @@ mod tests {
             assert!(plain && names.insert(entry.name.to_lowercase()), "{}", entry.name);
             assert!(entry.name != "download" && entry.name != "help");
             assert!(entry.nodes > 0 && entry.edges > 0, "{}", entry.name);
-            assert_eq!(entry.classes > 0, entry.task != Task::None, "{}", entry.name);
+            let is_classified = matches!(entry.task, Task::Single | Task::Multi);
+            assert_eq!(entry.classes > 0, is_classified, "{}", entry.name);
             assert_eq!(entry.metric.is_some(), entry.task != Task::None, "{}", entry.name);
             for text in [&entry.title, &entry.licence, &entry.citation, &entry.home] {
                 assert!(!text.is_empty() && !text.ends_with('.'), "{}: '{text}'", entry.name);
@@ -334,7 +356,7 @@ mod tests {
                 || entry.files.iter().any(|file| file.is_archive() || file.name.starts_with(source));
             assert!(found || entry.manual.is_some(), "{}: where does '{source}' come from?", entry.name);
         }
-        assert!(all().len() > 40);
+        assert!(all().len() > 70);
     }
 
     #[test]

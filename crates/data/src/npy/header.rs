@@ -5,7 +5,7 @@
 //! header: a Python dict {'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), } and padding
 //! ```
 
-use std::io::Read;
+use std::io::{self, Read, Seek};
 
 use graphmill_core::{Result, location::Location};
 
@@ -26,6 +26,17 @@ pub struct Header {
     pub shape: Vec<usize>,
     /// True if the first axis varies fastest.
     pub fortran_order: bool,
+}
+
+/// Returns true if `file` begins as an `.npy` array, and goes back to its start.
+///
+/// # Errors
+/// Reading fails.
+pub(crate) fn is_array(file: &mut (impl Read + Seek)) -> io::Result<bool> {
+    let mut head = Vec::with_capacity(MAGIC.len());
+    file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut head)?;
+    file.rewind()?;
+    Ok(head == MAGIC)
 }
 
 impl Header {

@@ -201,22 +201,28 @@ fn format_download(done: &Download) -> String {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_data::dataset::import::TABLE;
+    use graphmill_data::{dataset::import::TABLE, typed::import};
 
     use super::*;
 
     #[test]
     fn every_import_command_parses() {
         for entry in catalogue::all() {
-            let known = TABLE.iter().any(|format| format.name == entry.format);
-            assert!(known, "{}: {}", entry.name, entry.format);
+            let is_typed = import::TABLE.iter().any(|format| format.name == entry.format);
+            let is_known = is_typed || TABLE.iter().any(|format| format.name == entry.format);
+            assert!(is_known, "{}: {}", entry.name, entry.format);
             let mut words = vec!["graphmill".to_string()];
             words.extend(entry.import(&default_dir(entry)));
             let matches = crate::commands::cli().try_get_matches_from(&words);
             let matches = matches.unwrap_or_else(|error| panic!("{}: {error}", entry.name));
             let (command, matches) = matches.subcommand().unwrap();
             assert_eq!(command, "import");
-            crate::commands::import::options(matches).unwrap().check(&entry.format).unwrap();
+            if is_typed {
+                crate::commands::import::check_kind(matches, &entry.format, true).unwrap();
+                crate::commands::import::typed_options(matches).unwrap().check(&entry.format).unwrap();
+            } else {
+                crate::commands::import::options(matches).unwrap().check(&entry.format).unwrap();
+            }
         }
     }
 

@@ -28,7 +28,8 @@ pub(crate) fn command() -> Command {
             "nodes",
             "FILE",
             "Nodes to embed [default: all, in order]",
-            "One id per line, or a .npy of integers; rows come in the file's order",
+            "One id per line, or a .npy of integers, or - for lines of standard input; rows come in the file's \
+             order",
         ))
         .arg(
             args::path_option(
@@ -91,6 +92,6 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         at: args::get_at(matches)?,
     };
     let other = args::get_path(matches, "dataset");
-    let (name, written) = run.embed_on(other, selection(matches), options, out, &Quiet)?;
+    let (name, written) = run.embed_on(other, selection(matches)?, options, out, &Quiet)?;
     print(matches, &name, &written)
 }

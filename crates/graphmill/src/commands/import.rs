@@ -254,7 +254,7 @@ const TYPED: [&str; 4] = ["add-reverses", "no-literals", "valid-fraction", "test
 const ALWAYS: [&str; 7] = ["format", "src", "dst", "memory", "force", "threads", "json"];
 
 /// Rejects given options that belong to formats of the other kind.
-fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), Error> {
+pub(super) fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), Error> {
     let given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let belongs = |id: &&str| match is_typed {
         true => SHARED.contains(id) || TYPED.contains(id) || ALWAYS.contains(id),
@@ -270,10 +270,9 @@ fn check_kind(matches: &ArgMatches, format: &str, is_typed: bool) -> Result<(), 
     }
 }
 
-/// Imports a typed graph and prints its sizes and the import report.
-fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
-    check_kind(matches, format, true)?;
-    let options = TypedOptions {
+/// The given options of a typed format.
+pub(super) fn typed_options(matches: &ArgMatches) -> Result<TypedOptions, Error> {
+    Ok(TypedOptions {
         name: matches.get_one::<String>("name").cloned(),
         add_reverses: matches.get_flag("add-reverses"),
         no_self_loops: matches.get_flag("no-self-loops"),
@@ -284,7 +283,13 @@ fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
         valid_fraction: parsed(matches, "valid-fraction")?,
         test_fraction: parsed(matches, "test-fraction")?,
         split_seed: parsed(matches, "split-seed")?.unwrap_or_default(),
-    };
+    })
+}
+
+/// Imports a typed graph and prints its sizes and the import report.
+fn run_typed(matches: &ArgMatches, format: &str) -> anyhow::Result<()> {
+    check_kind(matches, format, true)?;
+    let options = typed_options(matches)?;
     options.check(format).map_err(|error| Error::usage(error.to_string()))?;
     let (src, dst) = (args::required_path(matches, "src"), args::required_path(matches, "dst"));
     let began = Instant::now();

@@ -3,7 +3,11 @@
 #[cfg(feature = "tables")]
 mod on;
 
-use std::path::Path;
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::OnceLock,
+};
 
 use clap::{ArgGroup, ArgMatches, Command};
 use graphmill_core::progress::Quiet;
@@ -50,9 +54,9 @@ pub(crate) fn command() -> Command {
             "LIST",
             "Nodes to predict: keys, ids or a file [default: all]",
             "Keys such as acc-7,acc-9 of a dataset with keys, ids such as 0,7 of another one, or a file with \
-             one id per line or a .npy of integers (of keys: --keys); rows come in the order of the list. \
-             Parts of a key of several columns are joined by |. Ids of a reordered dataset are its new ones, \
-             unless --original-ids",
+             one id per line or a .npy of integers (of keys: --keys), or - for lines of standard input; rows \
+             come in the order of the list. Parts of a key of several columns are joined by |. Ids of a \
+             reordered dataset are its new ones, unless --original-ids",
         ))
         .arg(
             args::path_option(
@@ -174,7 +178,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return on::run(matches, &run, other, kind, out);
     }
     let original = matches.get_flag("original-ids");
-    let (name, written) = run.predict_on(other, (selection(matches), original), (kind, out), &Quiet)?;
+    let (name, written) = run.predict_on(other, (selection(matches)?, original), (kind, out), &Quiet)?;
     print(matches, &name, &written)
 }
 
@@ -201,16 +205,32 @@ fn looks_like_file(list: &Path) -> bool {
     list.is_file() || has_place && !list.to_string_lossy().contains(',')
 }
 
+/// Keys or ids in the lines of standard input, joined by commas as those of `--nodes` are.
+///
+/// # Errors
+/// Standard input cannot be read.
+fn standard_input() -> Result<&'static str, Error> {
+    static LIST: OnceLock<String> = OnceLock::new();
+    let mut text = String::new();
+    let read = io::stdin().lock().read_to_string(&mut text);
+    read.map_err(|error| Error::usage(format!("--nodes -: standard input cannot be read: {error}")))?;
+    Ok(LIST.get_or_init(|| text.lines().collect::<Vec<_>>().join(",")))
+}
+
 /// Nodes that `--nodes` or `--keys` select.
-pub(super) fn selection(matches: &ArgMatches) -> Selection<'_> {
-    match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+///
+/// # Errors
+/// Standard input cannot be read.
+pub(super) fn selection(matches: &ArgMatches) -> Result<Selection<'_>, Error> {
+    Ok(match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+        (Some(nodes), _) if nodes.as_os_str() == "-" => Selection::List(standard_input()?),
         (Some(nodes), _) => match nodes.to_str().filter(|_| !looks_like_file(nodes)) {
             Some(words) => Selection::List(words),
             None => Selection::Nodes(nodes),
         },
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
-    }
+    })
 }
 
 /// Number of candidates of each node, after a check of flags that runs on links do not use.
@@ -245,7 +265,7 @@ fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> any
         let (name, found) = run.new_candidates_on(other, &on::tables(matches)?, options, &on::watch()?)?;
         return on::print(matches, &name, &found.write(out)?);
     }
-    let (name, written) = run.write_candidates_on(other, selection(matches), options, out, &Quiet)?;
+    let (name, written) = run.write_candidates_on(other, selection(matches)?, options, out, &Quiet)?;
     print(matches, &name, &written)
 }
 

@@ -14,7 +14,8 @@ def datasets() -> list[Record]:
     """Public datasets that :func:`download` knows, like ``graphmill datasets``.
 
     Returns:
-        A record per dataset, with ``name``, ``title``, ``task``, ``nodes``, ``edges``, ``features``,
+        A record per dataset, with ``name``, ``title``, ``task`` (``"single"``, ``"multi"``,
+        ``"link"`` or ``"none"``), ``nodes``, ``edges``, ``features``, ``edge_features``,
         ``classes``, ``metric``, ``download_bytes``, ``imported_bytes``, ``licence``, ``citation``
         and ``files``. Bytes are ``None`` if they are unknown.
 

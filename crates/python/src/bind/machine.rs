@@ -32,7 +32,7 @@ use super::{
 #[pyfunction]
 pub(super) fn doctor(py: Python<'_>) -> PyResult<String> {
     let features = [("object-storage", cfg!(feature = "object-storage"))];
-    let own = version(&features, "pip install graphmill has them");
+    let own = version(&features, "the wheel of a release has them");
     let findings = py.detach(|| [vec![own], examine(Path::new("."))].concat());
     serde_json::to_string(&findings).map_err(error::value)
 }

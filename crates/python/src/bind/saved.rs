@@ -23,10 +23,10 @@ use super::{
 };
 
 /// Nodes of a question: a list file of ids, keys, or neither for all nodes.
-type Asked = (Option<PathBuf>, Option<Vec<String>>);
+type NodesAndKeys = (Option<PathBuf>, Option<Vec<String>>);
 
 /// The selection of these nodes.
-fn selection((nodes, keys): &Asked) -> Selection<'_> {
+fn selection((nodes, keys): &NodesAndKeys) -> Selection<'_> {
     match (nodes, keys) {
         (Some(nodes), _) => Selection::Nodes(nodes),
         (None, Some(keys)) => Selection::KeyList(keys),
@@ -71,7 +71,7 @@ pub(super) fn predict(
     py: Python<'_>,
     run: PathBuf,
     dataset: Option<Given<'_>>,
-    asked: Asked,
+    asked: NodesAndKeys,
     kind: &str,
     last: bool,
     original_ids: bool,
@@ -98,7 +98,7 @@ pub(super) fn embed(
     py: Python<'_>,
     run: PathBuf,
     dataset: Option<Given<'_>>,
-    asked: Asked,
+    asked: NodesAndKeys,
     options: (Option<String>, bool, Option<i64>),
     last: bool,
     out: PathBuf,
@@ -125,7 +125,7 @@ pub(super) fn candidates<'py>(
     py: Python<'py>,
     run: PathBuf,
     dataset: Option<Given<'py>>,
-    asked: Asked,
+    asked: NodesAndKeys,
     k: usize,
     options: (bool, Option<String>, bool, Option<i64>),
     last: bool,

@@ -43,7 +43,7 @@ pub(crate) mod splits;
 mod steps;
 pub(crate) mod torch;
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 pub use edges::Flavour;
 pub(super) use edges::meta::Meta;
@@ -53,7 +53,7 @@ pub use report::ImportReport;
 pub use steps::draw_split;
 
 use graphmill_core::{
-    Features, Labels, Result, Split,
+    Error, Features, Labels, Result, Split,
     table::{self, Entry},
 };
 
@@ -195,6 +195,22 @@ pub struct Imported {
     pub report: ImportReport,
 }
 
+/// Refuses a pipe, which can be read only once: importers read a source several times.
+///
+/// # Errors
+/// `path` is neither a file nor a directory. A path that does not exist is left to its reader.
+pub(crate) fn refuse_stream(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Err(Error::format(
+            path,
+            "file",
+            "a pipe or a device can be read only once; write its content to a file, or pass it to 'graphmill \
+             import tables' as -",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Imports `src` in the format called `format` into memory.
 ///
 /// # Errors
@@ -227,6 +243,7 @@ pub fn import_to(
     let (src, dst) = (src.as_ref(), dst.as_ref());
     table::find("format", TABLE, format)?;
     options.check(format)?;
+    refuse_stream(src)?;
     check_target(dst, work.replace)?;
     let copies = Copies::find(options.paths(src))?;
     let identity = || Ok(identity::of(format, src, options)? + &copies.identity());

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     dataset::import::{pickle::Item, torch},
-    npy::{self, Element, Number},
+    npy::{self, Element, NpyFile, Number},
     typed::{FeatureTable, Values},
 };
 
@@ -113,30 +113,38 @@ pub(super) fn features(files: &Files, path: &str, format: &str, rows: usize) -> 
     let (values, shape): (Values, Vec<usize>) = match files.on_disk(name) {
         Some(path) if format == "numpy" && !name.ends_with(".gz") => {
             let array = npy::open(&path)?;
-            let values = if array.dtype == half::f16::DTYPE {
-                array.load::<half::f16>()?.into()
-            } else {
-                array.load::<f32>()?.into()
-            };
-            (values, array.shape.clone())
+            (floats(&array)?, array.shape.clone())
         }
         _ => {
             let (values, shape) = load::<f32>(files, path, format)?;
             (values.into(), shape)
         }
     };
-    let width = match shape[..] {
-        [count] if count == rows => 1,
-        [count, width] if count == rows && width > 0 => width,
-        _ => {
-            return Err(files.error(
-                name,
-                "features",
-                format!("shape [{rows}, features] expected, {shape:?} found"),
-            ));
-        }
-    };
-    Ok(FeatureTable::dense(width, values))
+    table_of(values, &shape, rows).ok_or_else(|| {
+        files.error(name, "features", format!("shape [{rows}, features] expected, {shape:?} found"))
+    })
+}
+
+/// Values of an array: mapped if they are 16-bit or 32-bit floats in C order, otherwise converted to
+/// 32-bit floats.
+///
+/// # Errors
+/// A value does not fit, or mapping fails.
+pub(super) fn floats(array: &NpyFile) -> Result<Values> {
+    Ok(if array.dtype == half::f16::DTYPE {
+        array.load::<half::f16>()?.into()
+    } else {
+        array.load::<f32>()?.into()
+    })
+}
+
+/// Feature rows of an array; `None` if its shape is not that of `rows` rows.
+pub(super) fn table_of(values: Values, shape: &[usize], rows: usize) -> Option<FeatureTable> {
+    match *shape {
+        [count] if count == rows => Some(FeatureTable::dense(1, values)),
+        [count, width] if count == rows && width > 0 => Some(FeatureTable::dense(width, values)),
+        _ => None,
+    }
 }
 
 /// Joins feature tables of the same rows, column by column. A single table is returned unchanged.

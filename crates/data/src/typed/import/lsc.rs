@@ -7,7 +7,9 @@
 //! - `igbh` (Khatua et al., IGB, KDD 2023): the same with `A__relation__B/edge_index.npy` of shape
 //!   `[E, 2]`, and `node_label_19.npy` and `node_label_2K.npy`, a task each. The first labelled
 //!   papers train, the next ones validate and the last ones test: 0.6, 0.2 and 0.2 unless the
-//!   options `valid-fraction` and `test-fraction` say otherwise.
+//!   options `valid-fraction` and `test-fraction` say otherwise. The sets `large` and `full` have
+//!   features and labels of papers, and features of authors, as `numpy.memmap` writes them: 32-bit
+//!   floats without a header, in rows of 1,024 features.
 //!
 //! # Memory
 //!
@@ -30,9 +32,16 @@ use crate::{
         pickle::Item,
         torch::{self, Storages},
     },
-    npy,
-    typed::EdgeType,
+    npy::{self, NpyFile},
+    typed::{EdgeType, FeatureTable},
 };
+
+/// Features of a node of IGBH.
+const WIDTH: usize = 1024;
+/// Papers of the full IGBH, and how many of them have one of 19 and of 2,983 classes: the first ones
+/// (`igb/dataloader.py`).
+const FULL_PAPERS: usize = 269_346_174;
+const FULL_LABELLED: [usize; 2] = [227_130_858, 157_675_969];
 
 /// Reads a directory of MAG240M.
 pub(super) fn read_mag240m(src: &Path, _options: &TypedOptions) -> Result<RawTyped> {
@@ -67,11 +76,12 @@ pub(super) fn read_igbh(src: &Path, options: &TypedOptions) -> Result<RawTyped> 
                 below 1"
         )));
     }
-    for name in ["19", "2K"] {
+    for (name, full) in ["19", "2K"].into_iter().zip(FULL_LABELLED) {
         let Some(path) = files.find(&format!("processed/paper/node_label_{name}.npy")) else { continue };
         let labels = labels_of(&files, path, &raw)?;
         let Labels::Single { class, .. } = &labels else { continue };
         let labelled = class.iter().rposition(|&c| c >= 0).map_or(0, |last| last + 1);
+        let labelled = if class.len() == FULL_PAPERS { labelled.min(full) } else { labelled };
         let count = |fraction: f64| (labelled as f64 * fraction) as usize;
         let train = count(1.0 - valid - test + 1e-9);
         let bounds = [0, train, train + count(valid), labelled];
@@ -120,18 +130,20 @@ fn read_graph(src: &Path, separator: &str) -> Result<(Files, RawTyped)> {
     for name in &names {
         let features = format!("processed/{name}/node_feat.npy");
         let declared = counts.iter().find(|(known, _)| known == name).map(|&(_, count)| count);
-        let rows = match files.on_disk(&features).filter(|_| files.find(&features).is_some()) {
-            Some(path) => Some(npy::open(&path)?.shape.first().copied().unwrap_or(0)),
+        let array = match files.on_disk(&features).filter(|_| files.find(&features).is_some()) {
+            Some(path) if separator == "___" => Some(npy::open(&path)?),
+            Some(path) => Some(npy::open_or_memmap(&path, WIDTH)?),
             None => None,
         };
+        let rows = array.as_ref().map(|array| array.shape.first().copied().unwrap_or(0));
         let needed = edges.iter().map(|edges| least_count(edges, name)).max().unwrap_or(0);
         let count = declared.or(rows).unwrap_or(needed);
         if rows.is_none() {
             let total = edges.iter().map(|edges| edges.src.len() as u64).sum();
             claims::nodes(count, total, &Location::new(src, format!("nodes of {name}")))?;
         }
-        let table = match rows {
-            Some(_) => Some(loose::features(&files, &features, "numpy", count)?),
+        let table = match &array {
+            Some(array) => Some(features_of(&files, &features, array, count)?),
             None => None,
         };
         let time = match files.find(&format!("processed/{name}/node_year.npy")) {
@@ -194,10 +206,24 @@ fn pairs(files: &Files, name: &str) -> Result<[Vec<u32>; 2]> {
     }
 }
 
+/// Feature rows of `count` nodes.
+fn features_of(files: &Files, name: &str, array: &NpyFile, count: usize) -> Result<FeatureTable> {
+    let shape = &array.shape;
+    loose::table_of(loose::floats(array)?, shape, count).ok_or_else(|| {
+        files.error(name, "features", format!("shape [{count}, features] expected, {shape:?} found"))
+    })
+}
+
 /// Classes of all papers; NaN and negative numbers are unknown.
 fn labels_of(files: &Files, name: &str, raw: &RawTyped) -> Result<Labels> {
     let count = raw.nodes.iter().find(|nodes| nodes.name == "paper").map_or(0, |nodes| nodes.count);
-    let (values, shape) = arrays::read::<f32>(files, name)?;
+    let (values, shape) = match files.on_disk(name).filter(|_| !name.ends_with(".gz")) {
+        Some(path) => {
+            let array = npy::open_or_memmap(&path, 1)?;
+            (array.load::<f32>()?, array.shape.clone())
+        }
+        None => arrays::read::<f32>(files, name)?,
+    };
     if values.len() != count {
         return Err(files.error(name, "labels", format!("shape [{count}] expected, {shape:?} found")));
     }

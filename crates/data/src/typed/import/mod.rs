@@ -56,7 +56,7 @@ pub use raw::{EdgeCounts, RawEdges, RawTyped, Reverse, TypedReport};
 
 use super::TypedDataset;
 use crate::{
-    dataset::{Work, native::check_target, work},
+    dataset::{Work, import::refuse_stream, native::check_target, work},
     external::Scratch,
     object_storage::Copies,
 };
@@ -262,6 +262,7 @@ pub fn import_to(
     let (src, dst) = (src.as_ref(), dst.as_ref());
     let entry = table::find("format", TABLE, format)?;
     options.check(format)?;
+    refuse_stream(src)?;
     check_target(dst, work.replace)?;
     let copies = Copies::find([src])?;
     // Only copies are resumed: other files of an earlier process are removed.

@@ -30,6 +30,8 @@ use crate::{
 
 /// Maximum length of a split file inside an archive.
 const MAX_SPLIT: u64 = 1 << 36;
+/// Names of directories in OGB's archives, and of their datasets.
+const ARCHIVES: [(&str, &str); 2] = [("ppassoc", "ppa"), ("citation-v2", "citation2")];
 /// Datasets whose edges OGB's loader makes undirected.
 const UNDIRECTED: [&str; 3] = ["ddi", "ppa", "collab"];
 
@@ -68,7 +70,9 @@ pub(super) fn read(src: &Path, options: &TypedOptions) -> Result<RawTyped> {
         let years = column(&files, path, edges.src.len())?;
         edges.time = Some(years.iter().map(|row| row[0].unwrap_or(i64::MIN)).collect());
     }
-    let short = raw.name.strip_prefix("ogbl-").unwrap_or(&raw.name).to_string();
+    let short = raw.name.strip_prefix("ogbl-").unwrap_or(&raw.name);
+    let short = ARCHIVES.iter().find(|(archive, _)| *archive == short).map_or(short, |&(_, name)| name);
+    let short = short.to_string();
     if UNDIRECTED.contains(&short.as_str()) || options.undirected {
         edges.reverse = Reverse::Undirected;
     }

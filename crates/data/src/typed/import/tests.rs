@@ -198,6 +198,13 @@ fn ogb_links_keep_negatives_of_each_positive() {
     let both = TypedOptions { undirected: true, ..Default::default() };
     let data = import("ogb-links", dir.path().join("ogbl_x"), &both).unwrap().dataset;
     assert_eq!((data.num_edges(), data.edges[0].reverse.as_deref()), (4, Some("link")));
+    // directories of OGB's archives, whose loader makes the edges of ppa undirected
+    for (archive, metric, edges) in [("ppassoc", "hits@100", 4), ("citation-v2", "mrr", 2)] {
+        fs::rename(dir.path().join("ogbl_x"), dir.path().join(archive)).unwrap();
+        let data = import("ogb-links", dir.path().join(archive), &TypedOptions::default()).unwrap().dataset;
+        assert_eq!((data.tasks[0].metric.as_deref(), data.num_edges()), (Some(metric), edges));
+        fs::rename(dir.path().join(archive), dir.path().join("ogbl_x")).unwrap();
+    }
 }
 
 #[test]
@@ -494,6 +501,44 @@ fn mag240m_and_igbh_map_their_features() {
     let data = run("igbh", &dir).dataset;
     assert_eq!((pairs(&data.edges[0]), &*data.tasks[0].name), (vec![(0, 0), (9, 1)], "paper-19"));
     assert_eq!(parts(&data, 0).map(|rows| rows.len()), [6, 2, 2]);
+}
+
+#[test]
+fn igbh_reads_arrays_without_a_header() {
+    let dir = tempfile::tempdir().unwrap();
+    let paper = dir.path().join("processed/paper");
+    let topic = dir.path().join("processed/paper__topic__fos");
+    fs::create_dir_all(&paper).unwrap();
+    fs::create_dir_all(&topic).unwrap();
+    let raw = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>();
+    let rows: Vec<f32> = (0..10 * 1024).map(|x| (x / 1024) as f32).collect();
+    fs::write(paper.join("node_feat.npy"), raw(&rows)).unwrap();
+    let classes = [0., 1., 2., 0., 1., 2., 0., 1., f32::NAN, -1.];
+    fs::write(paper.join("node_label_2K.npy"), raw(&classes)).unwrap();
+    npy::write(topic.join("edge_index.npy"), &[0i32, 0, 9, 1], &[2, 2]).unwrap();
+    let data = run("igbh", &dir).dataset;
+    let nodes = data.nodes.iter().find(|nodes| nodes.name == "paper").unwrap();
+    let table = nodes.features.as_ref().unwrap();
+    assert_eq!((nodes.count, table.width), (10, 1024));
+    let TableData::Dense(Values::F32(values)) = &table.data else { panic!("32-bit floats are expected") };
+    assert!(values.is_mapped() && values[..] == rows[..]);
+    assert_eq!(parts(&data, 0).map(|rows| rows.len()), [4, 1, 3]);
+    fs::write(paper.join("node_feat.npy"), raw(&rows[1..])).unwrap();
+    let error = import("igbh", dir.path(), &TypedOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("not a .npy array, and its 40956 bytes are not rows of 1024"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_source_that_can_be_read_once_is_refused() {
+    let (dir, device) = (tempfile::tempdir().unwrap(), Path::new("/dev/null"));
+    let (options, work) = (TypedOptions::default(), Work::default());
+    let typed = import_to("temporal", device, dir.path().join("typed"), &options, work).unwrap_err();
+    let (options, work) = (Default::default(), Work::default());
+    let one = crate::dataset::import::import_to("edges", device, dir.path().join("one"), &options, work);
+    for error in [typed, one.unwrap_err()] {
+        assert!(error.to_string().contains("a pipe or a device can be read only once"), "{error}");
+    }
 }
 
 #[test]

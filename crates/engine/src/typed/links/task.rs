@@ -52,7 +52,7 @@ use crate::{
 
 /// Numbers of the graph's relations that hold the edges of a relation of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct EdgeRelations {
     /// Relation of the edges.
     pub(super) forward: usize,
     /// Relation of their reverses, if there is one; an undirected relation is its own.
@@ -66,7 +66,7 @@ pub(in crate::typed) struct TypedLinks {
     pub(in crate::typed) inputs: TypedTask,
     /// Relations of the graph that hold the edges of each relation of the task; rows with times
     /// need no such edges.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<EdgeRelations>,
     /// Facts for the user.
     pub(super) notes: Vec<String>,
 }
@@ -217,7 +217,7 @@ fn at_times(
     let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
     let inputs = inputs.with_added(config, &seeds)?;
     let held = data.edges.iter().position(|stored| stored.edge_type == *on);
-    let held = held.map(|forward| Held { forward, reverse: None });
+    let held = held.map(|forward| EdgeRelations { forward, reverse: None });
     Ok(TypedLinks { edges, inputs, held: held.into_iter().collect(), notes })
 }
 
@@ -296,7 +296,7 @@ fn refuse_visible(
 }
 
 /// Relations of the graph that hold the edges of each relation of a task.
-fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<Held>> {
+fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<EdgeRelations>> {
     let of = |on: &EdgeType| -> Result<usize> {
         let found = data.edges.iter().position(|edges| edges.edge_type == *on);
         found.ok_or_else(|| {
@@ -311,7 +311,7 @@ fn held(data: &TypedDataset, edges: &LinkEdges) -> Result<Vec<Held>> {
         let forward = of(&relation.on)?;
         let reverse = data.edges[forward].reverse.as_ref();
         let reverse = reverse.map(|name| of(&relation.on.reversed(name))).transpose()?;
-        Ok(Held { forward, reverse })
+        Ok(EdgeRelations { forward, reverse })
     };
     edges.relations.iter().map(held).collect()
 }
@@ -325,7 +325,7 @@ pub(super) fn local(edges: &LinkEdges, [u, r, v]: Triple) -> Edge {
 /// Facts about edge types that hold the reverses of removed edges without being declared so.
 fn leaks<'n>(
     data: &'n TypedDataset,
-    held: &'n [Held],
+    held: &'n [EdgeRelations],
     removed: &'n Removed,
     graph: &'n TypedGraph,
 ) -> impl Iterator<Item = String> + 'n {
@@ -359,7 +359,7 @@ struct Removed(Vec<Vec<Edge>>);
 
 impl Removed {
     /// The edges of these parts with their reverses.
-    fn new(held: &[Held], edges: &LinkEdges, parts: &[&Vec<Triple>]) -> Self {
+    fn new(held: &[EdgeRelations], edges: &LinkEdges, parts: &[&Vec<Triple>]) -> Self {
         let relations = held.iter().flat_map(|of| [Some(of.forward), of.reverse]).flatten();
         let mut lists = vec![Vec::new(); relations.max().map_or(0, |last| last + 1)];
         for &edge in parts.iter().copied().flatten() {

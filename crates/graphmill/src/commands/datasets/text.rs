@@ -35,7 +35,7 @@ fn table(entries: &[Entry], exact: bool, import: bool) -> String {
         ("edges", true),
         ("features", true),
         ("classes", true),
-        ("download", true),
+        (if exact { "download" } else { "size" }, true),
         ("format", false),
     ];
     if import {
@@ -92,12 +92,21 @@ pub(super) fn details(entry: &Entry, width: Option<usize>) -> String {
     row("nodes", &count(entry.nodes));
     let direction = if entry.directed { "directed" } else { "undirected, each counted once" };
     row("edges", &format!("{}, {direction}", count(entry.edges)));
-    row("features", &if entry.features == 0 { "none".into() } else { count(entry.features) });
+    row(
+        "features",
+        &match (entry.features, entry.edge_features) {
+            (0, 0) => "none".into(),
+            (nodes, 0) => count(nodes),
+            (0, edges) => format!("{} of edges", count(edges)),
+            (nodes, edges) => format!("{}, and {} of edges", count(nodes), count(edges)),
+        },
+    );
     row(
         "classes",
         &match entry.task {
             Task::Single => format!("{}, one per node", entry.classes),
             Task::Multi => format!("{} labels, several per node", entry.classes),
+            Task::Link => "none: links to predict".into(),
             Task::None => "none: a graph to sample, cache and partition".into(),
         },
     );

@@ -95,25 +95,6 @@ impl Costs<'_> {
         self.with_learned_rows(replica, trainers)
     }
 
-    /// Seconds in which a batch's gradient leaves its device and new parameters arrive. Those of
-    /// simulated devices cross the link to the host, which updates them: every gradient, and the
-    /// parameters of every update.
-    fn exchange(&self, trainers: usize) -> f64 {
-        let parameters = self.profile.bytes.parameters;
-        if !self.hardware.devices.shared {
-            return self.hardware.reduce(trainers, parameters);
-        }
-        let updates = (trainers as f64 / self.updates(trainers).round.max(1) as f64).min(1.0);
-        (1.0 + updates) * self.hardware.link.seconds(parameters)
-    }
-
-    /// Seconds in which the blocks of a batch leave the device that drew them, or reach another.
-    /// Only simulated devices charge them to the link.
-    fn blocks(&self) -> f64 {
-        let is_charged = self.hardware.devices.shared;
-        if is_charged { self.hardware.link.seconds(self.profile.bytes.batch) } else { 0.0 }
-    }
-
     /// Durations of a device with this cache that trains beside others, `trainers` in all.
     fn trainer(&self, ratio: f64, trainers: usize) -> Trainer {
         let (seconds, link) = (&self.profile.seconds, &self.hardware.link);
@@ -409,7 +390,7 @@ impl Costs<'_> {
     }
 
     /// Rule of the updates of `trainers` devices, unless the options give the batches of a round.
-    fn updates(&self, trainers: usize) -> Updates {
+    pub(crate) fn updates(&self, trainers: usize) -> Updates {
         let options = self.request.config.own.get::<UpdateOptions>();
         if options.is_asynchronous() {
             return Updates { round: 1, staleness: options.bound() };
@@ -419,26 +400,10 @@ impl Costs<'_> {
         Updates { round: round as u64, staleness: 0 }
     }
 
-    /// True if each of `trainers` devices that train only computes gradients: a single one updates
-    /// the model itself if every batch makes an update.
-    fn computes_gradients(&self, trainers: usize) -> bool {
-        trainers > 1 || self.updates(trainers).round > 1
-    }
-
     /// Memory of a training step on one of `trainers` devices that train.
     fn step(&self, trainers: usize) -> f64 {
         let bytes = &self.profile.bytes;
         if self.computes_gradients(trainers) { bytes.train_gradients() } else { bytes.train }
-    }
-
-    /// `trainer`, one of `trainers`, with the learned rows of a minibatch, which the host holds:
-    /// they and their gradients cross the link of a device that only computes gradients.
-    fn with_learned_rows(&self, trainer: Trainer, trainers: usize) -> Trainer {
-        let way = match self.computes_gradients(trainers) {
-            true => self.hardware.link.seconds(self.profile.learned_rows()),
-            false => 0.0,
-        };
-        Trainer { train: trainer.train + 2.0 * way, ..trainer }
     }
 
     /// Memory of a device that samples and trains, except its cache, if the first `samplers`

@@ -83,6 +83,7 @@ mod accelerators;
 mod by_core;
 mod cores;
 mod devices;
+mod exchange;
 mod file;
 mod hardware;
 pub mod machines;

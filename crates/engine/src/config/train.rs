@@ -350,8 +350,8 @@ pub struct TrainConfig {
     pub peer_link: Spelled<LinkOptions>,
     /// Arithmetic of dense products: f32, bf16 or tf32.
     ///
-    /// Both sum in f32; weights stay f32. Tf32 keeps 16 bits of inputs on processors with AMX, 11 on
-    /// NVIDIA devices, and is f32 on others; bf16 keeps 8. Either is for wide layers.
+    /// Sums and weights are f32. Of the inputs, bf16 keeps 8 bits, and tf32 keeps 16 on processors
+    /// with AMX, 11 on NVIDIA devices, and all on others. Either is for wide layers.
     #[arg(long, value_name = "TYPE", help_heading = "Execution")]
     pub precision: Arithmetic,
     /// Replay of repeated steps as CUDA graphs: auto or off.

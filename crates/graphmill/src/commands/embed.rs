@@ -28,8 +28,8 @@ pub(crate) fn command() -> Command {
             "nodes",
             "FILE",
             "Nodes to embed [default: all, in order]",
-            "One id per line, or a .npy of integers, or - for lines of standard input; rows come in the file's \
-             order",
+            "One id per line, or a .npy of integers, or - for lines of standard input; rows come in \
+             the file's order",
         ))
         .arg(
             args::path_option(

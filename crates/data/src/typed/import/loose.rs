@@ -125,8 +125,8 @@ pub(super) fn features(files: &Files, path: &str, format: &str, rows: usize) -> 
     })
 }
 
-/// Values of an array: mapped if they are 16-bit or 32-bit floats in C order, otherwise converted to
-/// 32-bit floats.
+/// Values of an array: mapped if they are 16-bit or 32-bit floats in C order, otherwise converted
+/// to 32-bit floats.
 ///
 /// # Errors
 /// A value does not fit, or mapping fails.

@@ -38,8 +38,8 @@ use crate::{
 
 /// Features of a node of IGBH.
 const WIDTH: usize = 1024;
-/// Papers of the full IGBH, and how many of them have one of 19 and of 2,983 classes: the first ones
-/// (`igb/dataloader.py`).
+/// Papers of the full IGBH, and how many of them have one of 19 and of 2,983 classes: the first
+/// ones (`igb/dataloader.py`).
 const FULL_PAPERS: usize = 269_346_174;
 const FULL_LABELLED: [usize; 2] = [227_130_858, 157_675_969];
 

@@ -178,8 +178,8 @@ struct Counted<'c> {
 }
 
 impl<'c> Counted<'c> {
-    /// The `count` rows of type `t`, the first to be cached first, by the `scores` of all nodes or as
-    /// they are stored; without own rows unless the cache `holds_own`.
+    /// The `count` rows of type `t`, the first to be cached first, by the `scores` of all nodes or
+    /// as they are stored; without own rows unless the cache `holds_own`.
     fn ranking(
         &self,
         t: usize,

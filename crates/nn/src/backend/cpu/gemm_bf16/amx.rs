@@ -21,8 +21,8 @@
 //!
 //! # Cost
 //!
-//! 16 cycles for 8,192 multiplications, 48 of sums of two bf16. Pairs are padded to 16, rows of the left factor and columns
-//! of the right one to 32.
+//! 16 cycles for 8,192 multiplications, 48 of sums of two bf16. Pairs are padded to 16, rows of the
+//! left factor and columns of the right one to 32.
 
 #![allow(unsafe_code, reason = "vector instructions")]
 
@@ -46,10 +46,10 @@ pub(super) const DEPTH: usize = 256;
 /// Pairs in a block if the left factor is transposed, of all parts.
 pub(super) const LONG_DEPTH: usize = 512;
 /// Largest number of parts.
-const MOST_PARTS: usize = 2;
+const MAX_PARTS: usize = 2;
 /// Distance between packed rows of the left factor, in pairs: not a power of two, so that the rows
 /// do not map to the same cache lines.
-const STRIDE: usize = MOST_PARTS * DEPTH + 16;
+const STRIDE: usize = MAX_PARTS * DEPTH + 16;
 /// Pairs of a tile, one after the other.
 const TILE: usize = SIDE * SIDE;
 
@@ -106,7 +106,8 @@ impl Tiles {
 }
 
 impl Drop for Tiles {
-    /// Returns the registers to their initial state, so that a switch of threads does not save them.
+    /// Returns the registers to their initial state, so that a switch of threads does not save
+    /// them.
     fn drop(&mut self) {
         // SAFETY: the registers were configured, so the machine has the instruction.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
@@ -241,11 +242,12 @@ unsafe fn block<const PARTS: usize, const PART: usize>(
     }
 }
 
-/// Multiplies two rows of tiles by all panels `b` of `count` steps of tiles each, and adds the first
-/// `rows` rows of the result to `beta c`, where `c` has `n` columns.
+/// Multiplies two rows of tiles by all panels `b` of `count` steps of tiles each, and adds the
+/// first `rows` rows of the result to `beta c`, where `c` has `n` columns.
 ///
 /// # Safety
-/// As for [`block`]; the machine has AVX-512, `b` holds the panels of `n` columns, and `c` the rows.
+/// As for [`block`]; the machine has AVX-512, `b` holds the panels of `n` columns, and `c` the
+/// rows.
 #[inline(always)]
 unsafe fn all_panels<const PARTS: usize, const PART: usize>(
     tiles: &Tiles,

@@ -1,5 +1,5 @@
-//! Exchange of devices that train with the host, besides feature rows: parameters, gradients, learned
-//! rows and blocks.
+//! Exchange of devices that train with the host, besides feature rows: parameters, gradients,
+//! learned rows and blocks.
 
 use crate::{devices::Costs, sim::Trainer};
 

@@ -148,10 +148,9 @@ fn runs_on_devices_stopped_after_any_update_resume_to_the_same_bits() {
         let whole = (results(&whole), files(&path));
         for stops in [&[1, 1, 1, 1][..], &[2, 3], &[4, 1]] {
             let path = run_in(&format!("{name} {stops:?}"));
-            drop(RunDir::create(&path).unwrap());
-            let attempts = stops.iter().enumerate().map(|(i, &most)| (i > 0, most));
-            for (resume, most) in attempts {
-                let run = RunDir::reopen(&path).unwrap();
+            for (i, &most) in stops.iter().enumerate() {
+                let resume = i > 0;
+                let run = if resume { RunDir::reopen(&path) } else { RunDir::create(&path) }.unwrap();
                 let stopped = train(&data, &options, 1 + most % 3, Some(&run), (resume, most));
                 assert!(matches!(stopped, Err(Error::Interrupted { .. })), "{name} {stops:?}");
             }

@@ -156,3 +156,31 @@ impl PastVersions {
 fn name(age: usize, what: &str, index: usize) -> String {
     format!("{PREFIX}.{}.{what}.{index}", age + 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_an_earlier_version_are_those_before_the_first_update_since() {
+        let replaced = |nodes: &[NodeId], values: &[f32]| ReplacedRows {
+            nodes: nodes.to_vec(),
+            rows: Matrix::from_slice(nodes.len(), 1, values),
+        };
+        let version = |rows| Version { dense: Vec::new(), rows: vec![rows] };
+        // rows 1 and 3 change in the first update, 3 and 5 in the second
+        let first = version(replaced(&[1, 3], &[10.0, 30.0]));
+        let second = version(replaced(&[3, 5], &[31.0, 50.0]));
+        let past = PastVersions(VecDeque::from([first, second]));
+        let nodes = [5, 1, 3, 2, 3];
+        for (age, expected) in [
+            (0, [51.0, 11.0, 32.0, 20.0, 32.0]),
+            (1, [50.0, 11.0, 31.0, 20.0, 31.0]),
+            (2, [50.0, 10.0, 30.0, 20.0, 30.0]),
+        ] {
+            let mut rows = Matrix::from_slice(5, 1, &[51.0, 11.0, 32.0, 20.0, 32.0]);
+            past.restore_rows(age, 0, &nodes, &mut rows);
+            assert_eq!(rows.view().host(), expected, "{age} updates ago");
+        }
+    }
+}

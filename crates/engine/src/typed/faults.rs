@@ -97,7 +97,7 @@ impl TypedSampler for FaultySampler {
                 return Err(graphmill_core::Error::invalid(format!("injected {kind:?}")));
             }
             Kind::TrainError if strikes => match &drawn.seeds.links {
-                Some(_) => forget_weights(&mut drawn),
+                Some(_) => set_nan_weights(&mut drawn),
                 None => drawn.loss_weight.resize(count, f32::NAN),
             },
             Kind::TrainPanic if strikes => match &mut drawn.seeds.links {
@@ -111,7 +111,7 @@ impl TypedSampler for FaultySampler {
 }
 
 /// Sets the weights of all edges of a batch to NaN.
-fn forget_weights(drawn: &mut TypedSampled) {
+fn set_nan_weights(drawn: &mut TypedSampled) {
     for block in drawn.blocks.iter_mut().flat_map(|block| &mut block.relations) {
         block.edge_weight.clear();
         block.edge_weight.resize(block.indices.len(), f32::NAN);

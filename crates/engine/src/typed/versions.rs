@@ -50,13 +50,13 @@ impl PastVersions {
         self.0.len() as u64
     }
 
-    /// Forgets all versions.
+    /// Removes all versions.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Adds the version of a model before an update, which replaces the learned rows of the nodes
-    /// `replaced(t)` of each type `t`. Nodes may repeat. Forgets all but the last `most` versions.
+    /// `replaced(t)` of each type `t`. Nodes may repeat. Removes all but the last `most` versions.
     ///
     /// # Errors
     /// A node has no row.

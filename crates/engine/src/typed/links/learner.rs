@@ -328,8 +328,8 @@ impl RoundLearner for LinkLearner<'_> {
         &mut self.model
     }
 
-    fn past_mut(&mut self) -> &mut PastVersions {
-        &mut self.past
+    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel)) {
+        (&mut self.past, (&self.model, &self.model.encoder))
     }
 
     fn num_seeds(&self, batch: &TypedExtracted) -> usize {

@@ -22,8 +22,13 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
     /// The same, mutably.
     fn dense_mut(&mut self) -> &mut dyn Parameters;
 
+    /// Earlier versions of the parameters, and the newest: all dense ones, and the encoder.
+    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel));
+
     /// Earlier versions of the parameters.
-    fn past_mut(&mut self) -> &mut PastVersions;
+    fn past_mut(&mut self) -> &mut PastVersions {
+        self.versions().0
+    }
 
     /// Number of seeds of a batch whose losses are averaged.
     fn num_seeds(&self, batch: &TypedExtracted) -> usize;

@@ -248,7 +248,7 @@ fn check_updates(size: u64, num_batches: u64, [epochs, done, updates]: [u64; 3])
 }
 
 /// Checks that a run that has `done` of the `num_batches` batches of its current epoch has the
-/// earlier versions of the parameters that the next ones read. Forgets those of another epoch.
+/// earlier versions of the parameters that the next ones read. Removes those of another epoch.
 ///
 /// # Errors
 /// It has not: they are missing in its checkpoint.
@@ -400,12 +400,10 @@ fn update<L: RoundLearner>(
     (rule, batches): (RoundRule, &mut [(u64, TypedTrained)]),
 ) -> Result<()> {
     if rule.staleness > 0 {
-        let mut past = std::mem::take(learner.past_mut());
         let nodes = |of: &(u64, TypedTrained), t: usize| of.1.batch.sampled.input_nodes[t].clone();
         let replaced = |t: usize| batches.iter().flat_map(|of| nodes(of, t)).collect();
-        let pushed = past.push((learner.dense(), learner.encoder()), &replaced, rule.staleness);
-        *learner.past_mut() = past;
-        pushed?;
+        let (past, newest) = learner.versions();
+        past.push(newest, &replaced, rule.staleness)?;
     }
     if batches.iter().all(|(_, of)| of.gradient.loss.is_none()) {
         return Ok(());

@@ -8,12 +8,14 @@ use graphmill_nn::{
     typed::{LearnedRows, TypedModel},
 };
 
-use super::{super::versions::PastVersions, RoundLearner};
+use super::{
+    super::{computing::PROCESSOR, versions::PastVersions},
+    learner::RoundLearner,
+};
 use crate::{
     Result,
     batchwise::Session,
     strategy::{ModelLink, PublishedParameters},
-    typed::computing::PROCESSOR,
 };
 
 /// Parameters and learned rows, the newest and as many earlier versions as gradients may be stale.
@@ -78,7 +80,7 @@ impl Published {
     /// A node has no row.
     ///
     /// # Panics
-    /// This version is not yet made, or forgotten: a bug in the scheduler's rules.
+    /// This version is not yet made, or was removed: a bug in the scheduler's rules.
     pub(super) fn copy_to(
         &self,
         learner: &mut impl RoundLearner,

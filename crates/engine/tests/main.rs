@@ -52,6 +52,7 @@ mod typed_label_inputs;
 mod typed_links;
 mod typed_predictor;
 mod typed_ranks;
+mod typed_rounds;
 mod typed_tiers;
 mod typed_training;
 mod verification;

@@ -25,7 +25,7 @@ use graphmill_loader::{
 };
 
 /// A small dataset in memory.
-fn data() -> TypedDataset {
+pub(crate) fn data() -> TypedDataset {
     let options =
         GenerateOptions { nodes: 1200, classes: 4, dim: 8, p_in: 0.9, ..GenerateOptions::default() };
     let mut data = generate_typed("typed", &options).unwrap();
@@ -36,7 +36,7 @@ fn data() -> TypedDataset {
     data
 }
 
-fn stored(data: &TypedDataset, dir: &Path) -> TypedDataset {
+pub(crate) fn stored(data: &TypedDataset, dir: &Path) -> TypedDataset {
     data.save(dir).unwrap();
     open(dir, Verify::Once).unwrap()
 }
@@ -46,7 +46,7 @@ fn feature_bytes(data: &TypedDataset) -> usize {
     data.nodes.iter().filter_map(|of| of.features.as_ref().map(|table| of.count * table.width * 4)).sum()
 }
 
-fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
+pub(crate) fn config(data: &TypedDataset, options: &[(&str, &str)]) -> Result<TrainConfig> {
     let mut config = TrainConfig { hidden: 8, batch_size: 64, epochs: 2, lr: 0.01, ..TrainConfig::default() };
     config.dataset = data.directory.as_deref().and_then(Path::to_str).unwrap_or_default().into();
     config.fanout = graphmill_loader::Fanout(vec![4, 2]);
@@ -169,7 +169,7 @@ fn caches_on_simulated_devices_give_the_same_bits() {
 }
 
 /// Options of a run on devices of which one trains.
-fn on_devices(strategy: &'static str, devices: &'static str) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn on_devices(strategy: &'static str, devices: &'static str) -> Vec<(&'static str, &'static str)> {
     vec![("strategy", strategy), ("devices", devices)]
 }
 
@@ -488,7 +488,7 @@ fn saved_runs_read_rows_from_disk_and_score_as_the_run_did() {
 }
 
 /// Options of a run on links, whose ends are nodes of two types.
-const LINKS: [(&str, &str); 5] = [
+pub(crate) const LINKS: [(&str, &str); 5] = [
     ("task", "author:writes:paper"),
     ("num_negatives", "2"),
     ("max_batches", "6"),
@@ -602,14 +602,6 @@ fn links_on_simulated_devices_give_the_same_bits() {
     let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
     let message = typed::links::train(&config.unwrap(), &data, context).unwrap_err().to_string();
     assert!(message.starts_with("--device-budget 1000: a training step takes "), "{message}");
-    let sharing = [&LINKS[..], &on_devices("time-sharing", "virtual:2")[..]].concat();
-    let message = refused(&data, &sharing);
-    assert!(message.contains("one device trains on links, not 2; use --devices virtual:1"), "{message}");
-}
-
-/// Error of a run with these options.
-fn refused(data: &TypedDataset, options: &[(&str, &str)]) -> String {
-    config(data, options).unwrap_err().to_string()
 }
 
 #[test]

@@ -432,13 +432,14 @@ fn options_are_derived_written_and_refused_by_name() {
         ("time-sharing", "virtual:2", "placement", "replicate:0.5"),
         ("time-sharing", "virtual:2", "peer_link", "50G,2us"),
         ("factored", "virtual:2", "batches_per_update", "2"),
+        ("factored", "virtual:2", "updates", "asynchronous"),
     ] {
         on_devices(strategy, devices, name, value).unwrap();
     }
     for (strategy, devices, name, value, reason) in [
         ("factored", "virtual:2", "switching", "off", "a device that samples does not train"),
-        ("factored", "virtual:2", "updates", "asynchronous", "updates are synchronous"),
-        ("time-sharing", "virtual:2", "staleness", "2", "updates are synchronous"),
+        ("sequential", "cpu", "updates", "asynchronous", "use --strategy factored or time-sharing"),
+        ("time-sharing", "virtual:2", "staleness", "2", "use --updates asynchronous"),
         ("time-sharing", "virtual:2", "all_reduce", "peer", "no gradients of several NVIDIA devices"),
         ("factored", "virtual:2", "placement", "replicate", "one device trains"),
         ("sequential", "virtual:2", "batches_per_update", "2", "use --strategy factored or time-sharing"),

@@ -155,6 +155,11 @@ pub(crate) trait BatchRun {
         record
     }
 
+    /// Largest staleness of a gradient, in updates.
+    fn staleness_bound(&self) -> u64 {
+        0
+    }
+
     /// Returns true if devices hold the nearest rows.
     fn has_devices(&self) -> bool {
         false

@@ -99,6 +99,12 @@ impl<L: BatchLearner> Session<'_, '_, L> {
         if loss.is_finite() { Ok(()) } else { Err(Error::Diverged { epoch, batch, loss }) }
     }
 
+    /// Records the staleness of the gradients of an update, in updates.
+    pub(crate) fn see_staleness(&mut self, updates: u64) {
+        let state = &mut self.position.state.run;
+        state.staleness = state.staleness.max(updates);
+    }
+
     /// Counts a batch of an update, in the order of their numbers; [`Session::end_update`] follows
     /// the last one.
     pub(crate) fn count(&mut self, done: Completed, add: impl FnOnce(&mut EpochTotals, &mut L::Counts)) {

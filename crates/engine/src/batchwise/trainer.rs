@@ -20,7 +20,7 @@ use crate::{
     config::{EvalEvery, link_task::seeds_are},
     observer::Start,
     record::{
-        Best, EpochRecord, MachineRecord, Origin, ScoredRows, Summary, TestScore, TypedOrigin,
+        Best, EpochRecord, MachineRecord, Origin, ScoredRows, Staleness, Summary, TestScore, TypedOrigin,
         ValidationScore,
     },
     run::{Earlier, Meter, scoring::choose_interval},
@@ -243,6 +243,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             diagnostics,
             baseline,
             machine: Some(MachineRecord::here()),
+            staleness: Staleness { bound: run.staleness_bound(), max: state.staleness },
             nvidia: run.nvidia(),
             presampling: run.presampling(),
             verification: FeatureFiles::of_types(run.data()).record(),

@@ -88,7 +88,7 @@ impl LinkScratch {
             ends.resize(ids.len(), rows.num_cols());
             Gather { src: rows, ids, dst: ends.view_mut() }.run(pass.backend);
         }
-        let pairs = pairs(&self.ends);
+        let pairs = pairs(&self.ends, links);
         decoder.forward(pass, &pairs, &mut self.saved, &mut self.scores);
         self.score_grads.resize(links.source.len(), 1);
         let (positive, negative) = self.scores.view().host().split_at(links.positives);
@@ -127,7 +127,7 @@ impl LinkScratch {
             return loss;
         }
         let [source, destination] = &mut self.grads;
-        let pairs = pairs(&self.ends);
+        let pairs = pairs(&self.ends, links);
         let ends = [&mut *source, &mut *destination];
         decoder.backward(pass, &pairs, &mut self.saved, self.score_grads.view(), ends);
         self.by_seed.refill(links, rows.num_rows());
@@ -136,9 +136,9 @@ impl LinkScratch {
     }
 }
 
-/// Pairs of these rows.
-fn pairs(ends: &[Matrix; 2]) -> Pairs<'_> {
-    Pairs { source: ends[0].view(), destination: ends[1].view(), relation: &[] }
+/// The pairs of a batch with the rows of their ends.
+fn pairs<'p>(ends: &'p [Matrix; 2], links: &'p LinkBatch) -> Pairs<'p> {
+    Pairs { source: ends[0].view(), destination: ends[1].view(), relation: &links.relation }
 }
 
 /// Pairs of each seed: the even numbers `2 p` are sources of pair `p`, the odd ones destinations.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     TrainConfig,
     config::{Devices, link_task::is_partitioned},
-    strategy::{self, Chosen, RoundOptions, UpdateOptions, simulated},
+    strategy::{self, Chosen, RoundOptions, simulated},
 };
 
 /// General options that such a run does not read, with the reason.
@@ -201,7 +201,7 @@ fn of_types(config: &TrainConfig, _: &Key) -> Read {
             Err(format!("it trains on batches of one graph; {fix}"))
         }
         Some(order) if order.is_on_devices() => {
-            let numbers = simulated(config, is_typed_link(config));
+            let numbers = simulated(config);
             numbers.map(drop).map_err(|why| format!("on several types {why}, or leave it out"))
         }
         Some(_) => Ok(()),
@@ -239,20 +239,13 @@ fn rows(flag: &str) -> Vec<(&'static str, &'static [OptionGroup])> {
     }
 }
 
-/// Checks an option of devices that train together: their updates are synchronous on several types,
-/// and devices that sample do nothing else.
+/// Checks an option of devices that train together: devices that sample do nothing else.
 fn of_rounds(config: &TrainConfig, key: &Key, group: OptionGroup) -> Read {
-    if group == OptionGroup::of::<UpdateOptions>() {
-        return Err("on several types updates are synchronous; leave it out".into());
-    }
     if key.name == "switching" {
         return Err("on several types a device that samples does not train; leave it out".into());
     }
     if group != OptionGroup::of::<RoundOptions>() {
         return Ok(());
-    }
-    if is_typed_link(config) {
-        return Err("one device trains on links, and every batch makes an update; leave it out".into());
     }
     Chosen::of(config).and_then(|chosen| chosen.unused(config, key.name)).map_or(Ok(()), Err)
 }

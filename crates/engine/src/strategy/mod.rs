@@ -28,7 +28,7 @@ use graphmill_loader::MinibatchSampler;
 pub(crate) use batch_states::{BatchKind, BatchTask, Scheduler, Slot, Timed, Trained};
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
-pub(crate) use factored::{ModelLink, PublishedParameters, add_shares};
+pub(crate) use factored::{ModelLink, Parameters, PublishedParameters, add_shares};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub(crate) use layered::reuse_plan_of;
@@ -80,12 +80,11 @@ impl TypedOrder {
 }
 
 /// Numbers of the simulated devices of a strategy on several types whose devices work
-/// independently: of those that only sample, the first ones, and of those that train. A run
-/// `of_links` has one that trains.
+/// independently: of those that only sample, the first ones, and of those that train.
 ///
 /// # Errors
-/// The reason and the fix if none trains, if several train on links, or if there are none.
-pub(crate) fn simulated(config: &TrainConfig, of_links: bool) -> Result<[usize; 2], String> {
+/// The reason and the fix if none trains, or if there are none.
+pub(crate) fn simulated(config: &TrainConfig) -> Result<[usize; 2], String> {
     let Devices::Virtual(count) = *config.devices else {
         return Err("it runs on simulated devices; use --devices virtual:N, or --strategy pipelined".into());
     };
@@ -95,10 +94,6 @@ pub(crate) fn simulated(config: &TrainConfig, of_links: bool) -> Result<[usize; 
         0 => Err(format!(
             "devices that sample do not train, and --num-samplers {samplers} leaves none of {count} that \
              trains; lower it"
-        )),
-        trainers if trainers > 1 && of_links => Err(format!(
-            "one device trains on links, not {trainers}; use --devices virtual:1, or --strategy factored \
-             without --num-samplers"
         )),
         trainers => Ok([samplers, trainers]),
     }
@@ -331,8 +326,13 @@ pub(crate) fn round(config: &TrainConfig) -> u64 {
 }
 
 /// Batches per update of a run, synchronous or not.
-fn batches_per_update(config: &TrainConfig) -> u64 {
+pub(crate) fn batches_per_update(config: &TrainConfig) -> u64 {
     Chosen::of(config).map_or(1, |chosen| chosen.batches_per_update(config))
+}
+
+/// Largest staleness of a gradient, in updates; 0 if updates are synchronous.
+pub(crate) fn update_bound(config: &TrainConfig) -> u64 {
+    Chosen::of(config).and_then(|chosen| chosen.update_bound(config)).unwrap_or_default()
 }
 
 /// Number of devices of a run that do not train in a synchronous round.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A single device that trains updates the model itself, so no gradient is summed. Several compute
-//! gradients, a round of batches for each update ([`super::rounds`]).
+//! gradients, a round of batches for each update, or a stale one for each ([`super::rounds`]).
 
 use std::sync::Arc;
 
@@ -64,21 +64,10 @@ pub(super) fn compute_devices(config: &TrainConfig) -> Result<ComputeDevices> {
     ComputeDevices::open(config)
 }
 
-/// Refuses several devices that train, in a run on links.
-///
-/// # Errors
-/// There are several.
-pub(super) fn check_links(config: &TrainConfig) -> Result<()> {
-    if order(config)?.is_on_devices() {
-        simulated(config, true).map_err(|why| on_types(config, &why))?;
-    }
-    Ok(())
-}
-
 /// Returns true if each of `trainers` devices that train only computes gradients, which the thread
 /// of the run applies ([`super::rounds`]).
 pub(super) fn computes_gradients(config: &TrainConfig, trainers: usize) -> bool {
-    trainers > 1 || strategy::round(config) > 1
+    trainers > 1 || strategy::batches_per_update(config) > 1 || strategy::update_bound(config) > 0
 }
 
 /// Error of the strategy's devices.
@@ -119,7 +108,7 @@ impl TypedDevices {
         if !order(config)?.is_on_devices() {
             return Ok(None);
         }
-        let [samplers, trainers] = simulated(config, false).map_err(|why| on_types(config, &why))?;
+        let [samplers, trainers] = simulated(config).map_err(|why| on_types(config, &why))?;
         let overlaps = samplers > 0 || config.own.get::<TimeSharingOptions>().overlap == Toggle::On;
         let links = [*config.link, *config.peer_link];
         let devices = Device::several("virtual", samplers + trainers, config.device_budget.0, links)?;

@@ -16,8 +16,10 @@ use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
     computing::PROCESSOR,
-    ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
+    ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
+    rounds::RoundLearner,
     task::TypedTask,
+    versions::PastVersions,
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -27,6 +29,7 @@ use crate::{
     learner::BatchShare,
     record::{BatchOutcome, PresamplingCost},
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
+    strategy::Parameters,
     tiers::ReadCounts,
 };
 
@@ -49,6 +52,8 @@ pub(super) struct TypedLearner<'a> {
     targets: TargetLoss,
     labels: SeedLabels,
     scratch: Matrix,
+    /// Earlier versions of the parameters, if gradients of devices are stale.
+    pub(super) past: PastVersions,
     /// The ranks that train together, if there are several.
     pub(super) over: Option<RowOwners>,
     /// Learned rows of all ranks, while a checkpoint is written.
@@ -120,6 +125,7 @@ impl<'a> TypedLearner<'a> {
             acts: TypedActivations::default(),
             labels: SeedLabels::default(),
             scratch: Matrix::default(),
+            past: PastVersions::default(),
             over: None,
             joined: None,
             reads: None,
@@ -202,57 +208,9 @@ impl<'a> TypedLearner<'a> {
         Ok(BatchOutcome { loss, grad_norm: None, seeds: count })
     }
 
-    /// Updates the model by its gradient, and the learned rows by `rows`; without, by those of the
-    /// last pass for its input nodes.
-    ///
-    /// # Errors
-    /// The state of rows is in files, for which the disk has too little space.
-    pub(super) fn update(
-        &mut self,
-        lr: f64,
-        nodes: &[Vec<NodeId>],
-        rows: Option<&[RowGradients]>,
-    ) -> Result<()> {
-        self.optimizer.begin(lr as f32);
-        self.sparse.begin(lr as f32);
-        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
-        let backend = self.backend;
-        self.model.visit_mut(&mut |_, param| {
-            optimizer.update(backend, index, param, decay);
-            index += 1;
-        });
-        match rows {
-            None => update_alone(&mut self.model, &mut self.sparse, nodes, &self.acts)?,
-            Some(rows) => {
-                for ((t, learned), of) in self.model.learned_rows_mut().zip(rows) {
-                    debug_assert_eq!(t, of.node_type);
-                    learned.update(&mut self.sparse, t, &of.places, of.grad.view());
-                }
-            }
-        }
-        self.step += 1;
-        self.is_whole = true;
-        Ok(())
-    }
-
-    /// Counts the rows that a batch of this epoch has read, if counts fill caches.
-    pub(super) fn see(&mut self, epoch: u64, batch: &TypedExtracted, cost: &PresamplingCost) {
-        let Some(reads) = &mut self.reads else { return };
-        let schema = self.task.graph.schema();
-        let nodes = batch.sampled.input_nodes.iter().enumerate();
-        let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
-        reads.see(epoch, nodes, cost);
-    }
-
-    /// Copy of the gradient of the learned rows of type `t` of the input nodes of the last batch.
-    pub(super) fn row_gradient(&self, t: usize) -> Matrix {
-        let grad = self.acts.input_grad(t);
-        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
-    }
-
     /// Computes the gradient of the mean loss of this rank's seeds of a batch. Returns the loss,
     /// or `None` without seeds; the gradient is meaningless if it is not finite.
-    pub(super) fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+    fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         let backend = self.backend;
         // ranks draw dropout masks by row, which must differ between them
         let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
@@ -284,6 +242,73 @@ impl<'a> TypedLearner<'a> {
         self.scratch.resize(logits.num_rows(), logits.num_cols());
         let grad = self.scratch.view_mut();
         self.targets.run(&PROCESSOR, &self.task.labels, &mut self.labels, logits.view(), &[], grad)
+    }
+}
+
+impl RoundLearner for TypedLearner<'_> {
+    fn encoder(&self) -> &TypedModel {
+        &self.model
+    }
+
+    fn encoder_mut(&mut self) -> &mut TypedModel {
+        &mut self.model
+    }
+
+    fn dense(&self) -> &dyn Parameters {
+        &self.model
+    }
+
+    fn dense_mut(&mut self) -> &mut dyn Parameters {
+        &mut self.model
+    }
+
+    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel)) {
+        (&mut self.past, (&self.model, &self.model))
+    }
+
+    fn num_seeds(&self, batch: &TypedExtracted) -> usize {
+        batch.sampled.num_seeds()
+    }
+
+    fn weight(&self, batch: &TypedExtracted) -> usize {
+        // a subgraph weighs its nodes that do not train, too
+        batch.sampled.seeds.nodes[self.task.node_type].len()
+    }
+
+    fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+        self.gradient(batch)
+    }
+
+    fn row_gradient(&self, t: usize) -> Matrix {
+        let grad = self.acts.input_grad(t);
+        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
+    }
+
+    fn begin_update(&mut self) {
+        self.is_whole = false;
+    }
+
+    fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {
+        self.optimizer.begin(lr as f32);
+        self.sparse.begin(lr as f32);
+        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
+        let backend = self.backend;
+        self.model.visit_mut(&mut |_, param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        update_rows(&mut self.model, &mut self.sparse, rows, (nodes, &self.acts))?;
+        self.step += 1;
+        self.is_whole = true;
+        Ok(())
+    }
+
+    fn see(&mut self, epoch: u64, batch: &TypedExtracted, cost: &PresamplingCost) {
+        let Some(reads) = &mut self.reads else { return };
+        let schema = self.task.graph.schema();
+        let nodes = batch.sampled.input_nodes.iter().enumerate();
+        let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
+        reads.see(epoch, nodes, cost);
     }
 }
 

@@ -15,7 +15,8 @@
 //! | `batches.rs` | batches of a run as its caches count and measure them |
 //! | `strategy.rs` | workers of the stages |
 //! | `devices.rs` | simulated devices |
-//! | `rounds.rs` | devices that train together: copies of the model, and sums of gradients |
+//! | `rounds/` | devices that train together: copies of the model, and sums of gradients |
+//! | `versions.rs` | earlier versions of the parameters, which stale gradients read |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers/` | caches of feature rows within a budget, over host memory or disk |
@@ -78,7 +79,11 @@ mod task;
 mod tiers;
 mod time;
 mod trainer;
+mod versions;
 mod visits;
+
+#[cfg(test)]
+mod faults;
 
 use std::path::Path;
 

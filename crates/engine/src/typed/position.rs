@@ -4,7 +4,8 @@
 //! model.safetensors       dense parameters by name, and input.TYPE.rows: the learned rows of a type
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   INDEX.m, INDEX.v, ... of dense parameters, rows.TYPE.m and rows.TYPE.v
-//! history.safetensors     counts of reads, if they fill caches during the run
+//! history.safetensors     counts of reads, if they fill caches during the run; earlier versions of
+//!                         the parameters, if gradients are stale
 //! state.json              the position, and counts by type of the current epoch
 //! ```
 
@@ -20,6 +21,7 @@ use super::{
     counts::TypeCounts,
     learner::TypedLearner,
     ranks::{JoinedRows, RowOwners},
+    versions::PastVersions,
 };
 use crate::{
     Error, Result,
@@ -28,6 +30,7 @@ use crate::{
         self, GrownRows,
         tensors::{Tensor, TensorRef},
     },
+    strategy::Parameters,
     tiers::ReadCounts,
 };
 
@@ -111,6 +114,20 @@ pub(super) fn restore_moments(
     optimizer.set_steps(state.steps);
     sparse.set_steps(state.steps);
     Ok(())
+}
+
+/// Restores the earlier versions of the parameters of a model with this encoder.
+///
+/// # Errors
+/// They are those of another model.
+pub(super) fn restore_past(
+    path: &Path,
+    state: &RestoredState,
+    past: &mut PastVersions,
+    model: (&dyn Parameters, &TypedModel),
+) -> Result<()> {
+    past.restore(model, state.history)
+        .map_err(|what| Error::format(path, "earlier versions", format!("{what}; train again")))
 }
 
 /// Reference to a matrix for writing.
@@ -247,6 +264,7 @@ impl BatchLearner for TypedLearner<'_> {
             index += 1;
         });
         restore_moments(path, state, (model, &mut **optimizer, sparse))?;
+        restore_past(path, state, &mut self.past, (&self.model, &self.model))?;
         match &mut self.reads {
             Some(reads) => reads
                 .restore(state.history)
@@ -256,10 +274,10 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
-        let Self { model, optimizer, sparse, joined, saved_reads, .. } = self;
+        let Self { model, optimizer, sparse, joined, saved_reads, past, .. } = self;
         let (joined, mut params) = (joined.take(), Vec::new());
-        let reads = std::mem::take(saved_reads);
-        let history = Tensor::borrow_all(&reads);
+        let (reads, past) = (std::mem::take(saved_reads), past.tensors());
+        let history: Vec<TensorRef> = reads.iter().chain(&past).map(Tensor::borrow).collect();
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         let steps = optimizer.steps();
         if let Some([rows, moments]) = &joined {

@@ -82,8 +82,10 @@ pub(super) struct TypedGradient {
     pub(super) values: Vec<Matrix>,
     /// Gradients of the learned rows of the batch's input nodes, of each type that has some.
     pub(super) rows: Vec<Matrix>,
-    /// Mean loss; `None` without seeds, and the other fields are then zeros or empty.
+    /// Mean loss; `None` without seeds, and the gradients are then zeros or empty.
     pub(super) loss: Option<f64>,
+    /// Updates of the epoch that made the parameters it was computed from.
+    pub(super) version: u64,
 }
 
 impl BatchKind for TypedBatches {

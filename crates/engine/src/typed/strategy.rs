@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A batch is a function of its number, and training sees the batches in the order of their
-//! numbers, so all strategies give the bits of `sequential` if every batch makes an update. Several
-//! devices that train make updates of several batches ([`super::rounds`]).
+//! numbers, so all strategies give the bits of `sequential` if every batch makes an update by a
+//! gradient that is not stale. Several devices that train make updates of several batches, or by
+//! stale gradients ([`super::rounds`]).
 //!
 //! # Source
 //!
@@ -40,8 +41,7 @@ use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
 use super::{
     counts::total,
     devices::{TypedDevices, WHOLE, order},
-    learner::TypedLearner,
-    rounds::{RoundWork, Rounds},
+    rounds::{RoundLearner, RoundWork, Rounds},
     stages::{EpochBatches, TypedBatches},
     task::TypedTask,
 };
@@ -130,10 +130,10 @@ impl Strategy {
     ///
     /// # Errors
     /// As [`Rounds::train`].
-    pub(super) fn run_rounds<'a>(
+    pub(super) fn run_rounds<L: RoundLearner>(
         &mut self,
-        rounds: &mut Rounds<'a>,
-        session: &mut Session<TypedLearner<'a>>,
+        rounds: &mut Rounds<L>,
+        session: &mut Session<L>,
         of: EpochBatches,
         (batches, cost): (Range<u64>, &PresamplingCost),
     ) -> Result<Flow> {

@@ -23,7 +23,7 @@ use super::{
     learner::TypedLearner,
     notices::notes,
     ranks::{RankInference, TypedRankView},
-    rounds::Rounds,
+    rounds::{RoundLearner, Rounds},
     saved::rows_of,
     stages::EpochBatches,
     strategy::Strategy,
@@ -49,7 +49,7 @@ use crate::{
         Preparation, label_propagation,
         notices::{ALL_IN_HOST, opening},
     },
-    strategy::{Flow, Timed, attempt},
+    strategy::{self, Flow, Timed, attempt},
     tiers::{Restart, counted_epochs},
     timeline::Stage,
     verification::FeatureFiles,
@@ -80,7 +80,7 @@ pub(crate) fn train_model(
 }
 
 /// Trains with the sampler that `wrap` makes of that of the options.
-fn train_alone(
+pub(super) fn train_alone(
     config: &TrainConfig,
     data: &TypedDataset,
     context: RunContext,
@@ -110,7 +110,8 @@ fn train_alone(
     let inference = TypedInference::new(config, &task, &*sampler, tiers.whole.clone())?;
     let inference = inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice));
     let scoring = (Inference::Alone(Box::new(inference)), None);
-    let rounds = devices.as_ref().map(|devices| Rounds::new(config, &task, devices.trainers()));
+    let replica = || TypedLearner::replica(config, &task);
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), replica));
     let rounds = rounds.transpose()?.flatten();
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
     let run = TypedRun { compute: Some(&compute), rounds, ..run };
@@ -220,7 +221,7 @@ struct TypedRun<'a> {
     tiers: &'a TypedTiers,
     strategy: Strategy,
     /// Copies of the model, if devices compute gradients for it.
-    rounds: Option<Rounds<'a>>,
+    rounds: Option<Rounds<TypedLearner<'a>>>,
     metric: &'static table::Entry<Metric>,
     inference: Inference<'a>,
     /// Validation and test nodes that are scored, and training nodes for diagnostics.
@@ -472,6 +473,10 @@ impl<'a> BatchRun for TypedRun<'a> {
         self.config.num_devices() > 0
     }
 
+    fn staleness_bound(&self) -> u64 {
+        strategy::update_bound(self.config)
+    }
+
     fn nvidia(&self) -> Vec<NvidiaRecord> {
         self.compute.map_or_else(Vec::new, ComputeDevices::records)
     }
@@ -487,6 +492,3 @@ impl<'a> BatchRun for TypedRun<'a> {
         self.tiers.presampling()
     }
 }
-
-#[cfg(test)]
-mod faults;

@@ -75,7 +75,7 @@ use device_group::DeviceGroup;
 pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use reduce::add_shares;
 use reduce::{OnDevices, reduce_over_ranks};
-pub(crate) use replica::{ModelLink, PublishedParameters};
+pub(crate) use replica::{ModelLink, Parameters, PublishedParameters};
 use workers::{DeviceWorkers, EpochContext};
 
 /// Largest number of batches in the queue.

@@ -91,20 +91,40 @@ impl PublishedParameters {
         backend: &dyn Backend,
         link: &mut ModelLink,
     ) -> [u64; 2] {
-        let published = self.newest.read().unwrap_or_else(PoisonError::into_inner);
-        let (version, values) = &*published;
-        let mut index = 0;
-        model.each_mut(&mut |param| {
-            copy(&values[index], backend, param.value.view_mut());
-            index += 1;
-        });
-        let (version, updates) = (*version, self.step + *version);
-        drop(published);
-        if link.newest.replace(updates) != Some(updates) {
-            link.cross();
-        }
+        let [version, updates] = self.copy_values(model, backend);
+        link.cross_once(updates);
         [version, updates]
     }
+
+    /// [`PublishedParameters::copy_to`] before [`ModelLink::cross_once`].
+    pub(crate) fn copy_values(&self, model: &mut dyn Parameters, backend: &dyn Backend) -> [u64; 2] {
+        let published = self.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let (version, values) = &*published;
+        set_values(values, model, &mut |from, to| copy(from, backend, to));
+        [*version, self.step + *version]
+    }
+
+    /// Number of updates since version 0.
+    pub(crate) fn version(&self) -> u64 {
+        self.newest.read().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Copies `values`, the parameters before the last `age` updates, which are in host memory, as
+    /// [`PublishedParameters::copy_values`] copies the newest.
+    pub(crate) fn copy_past(&self, values: &[Matrix], age: u64, model: &mut dyn Parameters) -> [u64; 2] {
+        set_values(values, model, &mut |from, to| to.host().copy_from_slice(from.view().host()));
+        let version = self.version();
+        [version, self.step + version].map(|number| number.saturating_sub(age))
+    }
+}
+
+/// Calls `copy` for each of `values` and the parameter of `model` that takes it.
+fn set_values(values: &[Matrix], model: &mut dyn Parameters, copy: &mut dyn FnMut(&Matrix, ViewMut)) {
+    let mut index = 0;
+    model.each_mut(&mut |param| {
+        copy(&values[index], param.value.view_mut());
+        index += 1;
+    });
 }
 
 /// Copies values: by the backend if they are on its device, otherwise in host memory.
@@ -136,6 +156,14 @@ impl ModelLink {
     /// Charges one copy of the parameters or the gradients to the link.
     fn cross(&self) {
         self.transfer(self.bytes);
+    }
+
+    /// Charges one copy of the parameters that `updates` of the run made, unless they were the last
+    /// to cross.
+    pub(crate) fn cross_once(&mut self, updates: u64) {
+        if self.newest.replace(updates) != Some(updates) {
+            self.cross();
+        }
     }
 
     /// Charges `bytes` to the link.

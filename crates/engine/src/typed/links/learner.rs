@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use graphmill_core::{
+    NodeId,
     block::Aggregation,
     keyed::{self, key},
 };
@@ -13,7 +14,7 @@ use graphmill_loader::{
     typed::TypedExtracted,
 };
 use graphmill_nn::{
-    Backend, Matrix, Pass,
+    Backend, Matrix, Param, Pass,
     link::{
         decoder::{self, Decoder, DecoderConfig},
         loss,
@@ -28,7 +29,9 @@ use super::{
         build,
         computing::PROCESSOR,
         learner::optimizer_of_rows,
-        ranks::{JoinedRows, RowOwners, exchange, fetch_rows, own_nodes, update_alone},
+        ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
+        rounds::RoundLearner,
+        versions::PastVersions,
     },
     task::TypedLinks,
 };
@@ -39,6 +42,7 @@ use crate::{
     learner::BatchShare,
     link::step::{LinkObjective, LinkScratch},
     record::BatchOutcome,
+    strategy::Parameters,
 };
 
 /// Part of the key of the decoder's initial values, and of its passes.
@@ -58,19 +62,14 @@ impl LinkModel {
     /// # Errors
     /// An unknown name, impossible numbers, or a decoder that does not know the relations.
     pub(super) fn new(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
-        Self::of_owners(config, of, None)
+        Self::of_rows(config, of, None)
     }
 
-    /// The model of a rank, with the learned rows of the nodes that it owns; without `owners`, that
-    /// of a run of one process.
+    /// The model with the learned rows of these nodes of each type, or with those of all nodes.
     ///
     /// # Errors
     /// As [`LinkModel::new`].
-    fn of_owners(
-        config: &TrainConfig,
-        of: &TypedLinks,
-        owners: Option<&[Arc<NodeOwnership>]>,
-    ) -> Result<Self> {
+    fn of_rows(config: &TrainConfig, of: &TypedLinks, own_nodes: Option<Arc<[Vec<NodeId>]>>) -> Result<Self> {
         let (links, options): (LinkOptions, EmbeddingOptions) = (config.own.get(), config.own.get());
         let name = &links.decoder;
         let kind = decoder::TABLE.find(name).map_err(Error::name)?.make;
@@ -92,12 +91,23 @@ impl LinkModel {
             key: key(&[config.seed, DECODER]),
         });
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
-        let own_nodes = owners.map(|owners| own_nodes(owners, &dims));
         build::check_learned_rows(config, &of.inputs, own_nodes.as_deref())?;
         let of_model = build::model_config(config, &of.inputs);
         let of_model = TypedModelConfig { head_layers: 0, own_nodes, ..of_model };
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
         Ok(Self { encoder, decoder: decoder.map_err(by_flag)? })
+    }
+}
+
+impl Parameters for LinkModel {
+    fn each(&self, see: &mut dyn FnMut(&Param)) {
+        self.encoder.visit(&mut |_, param| see(param));
+        self.decoder.visit(&mut |param| see(param));
+    }
+
+    fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+        self.encoder.visit_mut(&mut |_, param| see(param));
+        self.decoder.visit_mut(see);
     }
 }
 
@@ -122,6 +132,8 @@ pub(super) struct LinkLearner<'a> {
     scratch: LinkScratch,
     /// Embeddings of the seeds, those of one type after those of another, and their gradients.
     rows: [Matrix; 2],
+    /// Earlier versions of the parameters, if gradients of devices are stale.
+    pub(super) past: PastVersions,
     /// The ranks that train together, if there are several.
     pub(super) over: Option<RowOwners>,
     /// Learned rows of all ranks, while a checkpoint is written.
@@ -148,6 +160,21 @@ impl<'a> LinkLearner<'a> {
         of: &TypedLinks,
         owners: Option<&[Arc<NodeOwnership>]>,
     ) -> Result<Self> {
+        Self::of_rows(config, of, owners.map(|owners| own_nodes(owners, &of.inputs.feature_dims())))
+    }
+
+    /// The learner of another device before its first batch, which computes gradients. It has no
+    /// learned rows: a batch brings those of its nodes.
+    ///
+    /// # Errors
+    /// As [`LinkLearner::new`].
+    pub(super) fn replica(config: &TrainConfig, of: &TypedLinks) -> Result<Self> {
+        let none: Vec<Vec<NodeId>> = vec![Vec::new(); of.inputs.graph.schema().num_types()];
+        Self::of_rows(config, of, Some(none.into()))
+    }
+
+    /// The learner with the learned rows of these nodes of each type, or with those of all nodes.
+    fn of_rows(config: &TrainConfig, of: &TypedLinks, nodes: Option<Arc<[Vec<NodeId>]>>) -> Result<Self> {
         let candidates = of.edges.relations.iter().map(|relation| relation.candidates[1].len());
         let (least, most) = (candidates.clone().min().unwrap_or(0), candidates.max().unwrap_or(0));
         let name = loss_name(config);
@@ -157,7 +184,7 @@ impl<'a> LinkLearner<'a> {
                  share; choose one with --task, or use --loss info-nce"
             )));
         }
-        let model = LinkModel::of_owners(config, of, owners)?;
+        let model = LinkModel::of_rows(config, of, nodes)?;
         Ok(Self {
             sparse: optimizer_of_rows(&model.encoder)?,
             model,
@@ -172,6 +199,7 @@ impl<'a> LinkLearner<'a> {
             acts: TypedActivations::default(),
             scratch: LinkScratch::default(),
             rows: Default::default(),
+            past: PastVersions::default(),
             over: None,
             joined: None,
         })
@@ -197,66 +225,46 @@ impl<'a> LinkLearner<'a> {
     }
 
     fn learn(&mut self, batch: &TypedExtracted, lr: f64, all: usize) -> Result<BatchOutcome> {
-        let backend = self.backend;
-        let Some(links) = batch.sampled.seeds.links.as_deref() else {
-            return Err(graphmill_core::Error::invalid("a batch of links without pairs").into());
-        };
-        let (own, nodes) = (self.gradient(batch, links)?, &batch.sampled.input_nodes);
-        let Self { model: LinkModel { encoder, decoder }, .. } = self;
+        let (backend, positives) = (self.backend, links_of(batch)?.positives);
+        let own = self.gradient(batch)?;
+        // before the update, so that a failed pass changes no parameter
+        backend.check()?;
+        let nodes = &batch.sampled.input_nodes;
         let (loss, seeds, rows) = match &self.over {
-            None => (own, links.positives, None),
+            None => match own {
+                Some(loss) => (loss, positives, None),
+                None => return Ok(BatchOutcome { loss: 0.0, grad_norm: None, seeds: 0 }),
+            },
             Some(over) => {
-                let has_gradient = links.positives > 0 && own.is_finite();
+                let has_gradient = own.is_some_and(f64::is_finite);
                 self.is_whole = false;
                 if !has_gradient {
-                    encoder.zero_grad(backend);
-                    decoder.visit_mut(&mut |param| param.zero_grad(backend));
+                    self.model.each_mut(&mut |param| param.zero_grad(backend));
                 }
-                let share = BatchShare {
-                    loss: own,
-                    seeds: links.positives,
-                    nodes: links.positives,
-                    global: Some(all),
-                };
+                let LinkModel { encoder, decoder } = &mut self.model;
+                let loss = own.unwrap_or_default();
+                let share = BatchShare { loss, seeds: positives, nodes: positives, global: Some(all) };
                 let acts = has_gradient.then_some(&self.acts);
                 let summed = exchange(over, (encoder, Some(&mut **decoder)), share, (nodes, acts))?;
                 let (loss, seeds, rows) = summed.unwrap_or_default();
                 (loss, seeds, Some(rows))
             }
         };
-        let outcome = BatchOutcome { loss, grad_norm: None, seeds };
-        if !loss.is_finite() {
-            return Ok(outcome);
+        if loss.is_finite() {
+            self.update(lr, nodes, rows.as_deref())?;
         }
-        self.optimizer.begin(lr as f32);
-        self.sparse.begin(lr as f32);
-        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
-        encoder.visit_mut(&mut |_, param| {
-            optimizer.update(backend, index, param, decay);
-            index += 1;
-        });
-        decoder.visit_mut(&mut |param| {
-            optimizer.update(backend, index, param, decay);
-            index += 1;
-        });
-        match rows {
-            None => update_alone(encoder, &mut self.sparse, nodes, &self.acts)?,
-            Some(rows) => {
-                for ((t, learned), of) in encoder.learned_rows_mut().zip(&rows) {
-                    learned.update(&mut self.sparse, t, &of.places, of.grad.view());
-                }
-            }
-        }
-        self.step += 1;
-        self.is_whole = true;
-        Ok(outcome)
+        Ok(BatchOutcome { loss, grad_norm: None, seeds })
     }
 
-    /// Computes the gradient of the mean loss of the pairs of a batch, and returns the loss: 0
-    /// without pairs. The gradient is meaningless if the loss is not finite.
-    fn gradient(&mut self, batch: &TypedExtracted, links: &LinkBatch) -> Result<f64> {
+    /// Computes the gradient of the mean loss of the pairs of a batch. Returns the loss, or `None`
+    /// without pairs; the gradient is meaningless if it is not finite.
+    ///
+    /// # Errors
+    /// The batch does not fit the model.
+    fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+        let links = links_of(batch)?;
         if links.positives == 0 {
-            return Ok(0.0);
+            return Ok(None);
         }
         let backend = self.backend;
         let Self { model: LinkModel { encoder, decoder }, acts, scratch, .. } = self;
@@ -284,14 +292,79 @@ impl<'a> LinkLearner<'a> {
         let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
         if !loss.is_finite() {
             self.is_whole = true;
-            return Ok(loss);
+            return Ok(Some(loss));
         }
         scatter_seeds(backend, acts, &seeds.nodes, grad);
         encoder.zero_grad(backend);
         encoder.backward(&pass, &step, acts);
-        // before the update, so that a failed pass changes no parameter
-        backend.check()?;
-        Ok(loss)
+        Ok(Some(loss))
+    }
+}
+
+/// Pairs of a batch.
+///
+/// # Errors
+/// It has none, because its seeds are not ends of edges.
+fn links_of(batch: &TypedExtracted) -> Result<&LinkBatch> {
+    let links = batch.sampled.seeds.links.as_deref();
+    links.ok_or_else(|| graphmill_core::Error::invalid("a batch of links without pairs").into())
+}
+
+impl RoundLearner for LinkLearner<'_> {
+    fn encoder(&self) -> &TypedModel {
+        &self.model.encoder
+    }
+
+    fn encoder_mut(&mut self) -> &mut TypedModel {
+        &mut self.model.encoder
+    }
+
+    fn dense(&self) -> &dyn Parameters {
+        &self.model
+    }
+
+    fn dense_mut(&mut self) -> &mut dyn Parameters {
+        &mut self.model
+    }
+
+    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel)) {
+        (&mut self.past, (&self.model, &self.model.encoder))
+    }
+
+    fn num_seeds(&self, batch: &TypedExtracted) -> usize {
+        links_of(batch).map_or(0, |links| links.positives)
+    }
+
+    fn weight(&self, batch: &TypedExtracted) -> usize {
+        self.num_seeds(batch)
+    }
+
+    fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
+        self.gradient(batch)
+    }
+
+    fn row_gradient(&self, t: usize) -> Matrix {
+        let grad = self.acts.input_grad(t);
+        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
+    }
+
+    fn begin_update(&mut self) {
+        self.is_whole = false;
+    }
+
+    fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {
+        self.optimizer.begin(lr as f32);
+        self.sparse.begin(lr as f32);
+        let (optimizer, decay, mut index) = (&mut self.optimizer, self.weight_decay, 0);
+        let backend = self.backend;
+        self.model.each_mut(&mut |param| {
+            optimizer.update(backend, index, param, decay);
+            index += 1;
+        });
+        update_rows(&mut self.model.encoder, &mut self.sparse, rows, (nodes, &self.acts))?;
+        self.step += 1;
+        self.is_whole = true;
+        Ok(())
     }
 }
 
@@ -314,8 +387,11 @@ impl StepModels for TypedLinks {
         held: HeldRows,
         backend: &'m dyn Backend,
     ) -> Result<Box<dyn StepModel + 'm>> {
-        // on links one device trains, which updates the rows itself
-        Ok(Box::new(LinkLearner::of_owners(config, self, held.owners())?.on(backend)))
+        let learner = match held {
+            HeldRows::OfBatch => LinkLearner::replica(config, self)?,
+            held => LinkLearner::of_owners(config, self, held.owners())?,
+        };
+        Ok(Box::new(learner.on(backend)))
     }
 }
 

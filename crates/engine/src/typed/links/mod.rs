@@ -30,5 +30,7 @@ mod edge_times_tests;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(super) use self::trainer::train_alone;
 pub use self::{saved::SavedTypedLinks, trainer::train};
 pub(super) use self::{task::TypedLinks, trainer::train_as_rank};

@@ -4,7 +4,8 @@
 //! model.safetensors       those of a run on nodes, and decoder.NAME: the parameters of the decoder
 //! best.safetensors        the same of the best epoch
 //! optimizer.safetensors   those of a run on nodes; dense parameters of the decoder are the last
-//! history.safetensors     lists of hard negatives, if the run draws them
+//! history.safetensors     lists of hard negatives, if the run draws them; earlier versions of the
+//!                         parameters, if gradients are stale
 //! state.json              the position, and counts by type of the current epoch
 //! ```
 
@@ -88,6 +89,8 @@ impl BatchLearner for LinkLearner<'_> {
             index += 1;
         });
         position::restore_moments(path, state, (encoder, &mut **optimizer, sparse))?;
+        let (past, model) = (&mut self.past, &self.model);
+        position::restore_past(path, state, past, (model, &model.encoder))?;
         match &self.hard {
             Some(lists) => lists::restore(lists, state.history)
                 .map_err(|what| Error::format(path, "lists of negatives", format!("{what}; train again"))),
@@ -118,8 +121,9 @@ impl BatchLearner for LinkLearner<'_> {
         decoder.visit(&mut |param| {
             params.push(position::tensor(format!("decoder.{}", param.name), &param.value));
         });
-        let lists: Vec<Tensor> = self.hard.iter().flat_map(|lists| lists::tensors(lists)).collect();
-        let history = Tensor::borrow_all(&lists);
+        let lists = self.hard.iter().flat_map(|lists| lists::tensors(lists));
+        let tensors: Vec<Tensor> = lists.chain(self.past.tensors()).collect();
+        let history = Tensor::borrow_all(&tensors);
         write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
 

@@ -1,8 +1,14 @@
 //! Batches of links against the edges of the dataset.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
-use graphmill_core::{NodeId, progress::Quiet};
+use graphmill_core::{NodeId, progress::Quiet, typed::Schema};
 use graphmill_data::{
     TypedBuilder, TypedDataset,
     partition::PartitionBook,
@@ -13,7 +19,7 @@ use graphmill_loader::{
     BatchKey,
     hotness::Visits,
     sampler::WeightedOptions,
-    typed::{TABLE as SAMPLERS, TypedSampled, TypedSeeds, TypedWorkspace},
+    typed::{TABLE as SAMPLERS, TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 use proptest::prelude::*;
 
@@ -21,17 +27,21 @@ use super::{
     super::{
         batches::{Learned, RunBatches},
         build,
+        rounds::RoundLearner,
         stages::SeedSource,
         tables::borrowed,
         visits::TypedVisits,
     },
     batch::LinkSeeds,
+    learner::LinkLearner,
     shares::RankSeeds,
     task::TypedLinks,
+    trainer::train_alone,
 };
 use crate::{
-    TrainConfig,
+    RunContext, TrainConfig,
     config::link::{ExcludedFromMessages, LinkOptions, ReplacedEnds},
+    options::key,
 };
 
 /// Two types with a relation and its reverse, an undirected relation, and tasks on the first and
@@ -282,11 +292,144 @@ fn groups(seeds: &TypedSeeds) -> Vec<Vec<(u32, Node, Node)>> {
     groups
 }
 
+/// Edges that a batch predicts, with their reverses, by edge type.
+fn predicted(seeds: &TypedSeeds, of: &TypedLinks) -> BTreeSet<(usize, NodeId, NodeId)> {
+    let mut own = BTreeSet::new();
+    for &(r, (_, u), (_, v)) in groups(seeds).iter().map(|group| &group[0]) {
+        own.insert((of.held[r as usize].forward, u, v));
+        own.extend(of.held[r as usize].reverse.map(|reverse| (reverse, v, u)));
+    }
+    own
+}
+
+/// Pairs of users and items, and of users, of a small dataset.
+fn pairs() -> [Vec<(u32, u32)>; 2] {
+    let pairs = |items: u32| (0..8).flat_map(move |u| (0..items).map(move |v| (u, v)));
+    let buys = pairs(6).filter(|(u, v)| (3 * u + v) % 5 < 3).collect();
+    [buys, pairs(8).filter(|(u, v)| u < v && (u * v) % 3 < 2).collect()]
+}
+
+/// Draws as another sampler, and panics if a batch reads an edge that it predicts or that is held
+/// out.
+struct CheckingSampler {
+    inner: Box<dyn TypedSampler>,
+    of: Arc<TypedLinks>,
+    held_out: BTreeSet<(usize, NodeId, NodeId)>,
+    /// Number of batches that were checked.
+    checked: Arc<AtomicUsize>,
+}
+
+impl TypedSampler for CheckingSampler {
+    fn num_hops(&self) -> usize {
+        self.inner.num_hops()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.inner.num_blocks()
+    }
+
+    fn is_random(&self) -> bool {
+        self.inner.is_random()
+    }
+
+    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
+        self.inner.follows(schema, hop, r)
+    }
+
+    fn sample(
+        &self,
+        request: &TypedRequest,
+        workspace: &mut TypedWorkspace,
+        seeds: TypedSeeds,
+    ) -> graphmill_core::Result<TypedSampled> {
+        let own = predicted(&seeds, &self.of);
+        let drawn = self.inner.sample(request, workspace, seeds)?;
+        let read = edges_of(&drawn, &self.of);
+        assert!(!own.is_empty() && read.is_disjoint(&own) && read.is_disjoint(&self.held_out), "{read:?}");
+        self.checked.fetch_add(1, Relaxed);
+        Ok(drawn)
+    }
+}
+
+#[test]
+fn batches_of_devices_that_train_together_read_no_edge_that_they_predict() {
+    let [buys, knows] = pairs();
+    let data = data(&buys, &knows);
+    let stale = [("updates", "asynchronous"), ("staleness", "2")];
+    for (strategy, devices, more) in [
+        ("time-sharing", "virtual:2", &[][..]),
+        ("time-sharing", "virtual:3", &[("overlap", "on")]),
+        ("time-sharing", "virtual:2", &stale),
+        ("factored", "virtual:3", &[("num_samplers", "1")]),
+        ("factored", "virtual:4", &[("num_samplers", "2"), stale[0], stale[1]]),
+    ] {
+        for seed in 0..3 {
+            let mut config = TrainConfig { hidden: 4, batch_size: 4, seed, epochs: 2, ..Default::default() };
+            config.fanout = graphmill_loader::Fanout(vec![3, 3]);
+            let options =
+                [("task", "link"), ("model", "rsage"), ("decoder", "distmult"), ("strategy", strategy)];
+            for (name, value) in options.iter().chain(&[("devices", devices)]).chain(more) {
+                key(name).unwrap().parse(&mut config, value).unwrap();
+            }
+            let of = Arc::new(TypedLinks::new(&config, &data).unwrap());
+            let held_out = hidden(&data, &of, &[1, 2]);
+            let (checked, batches) = (Arc::default(), of.edges.parts[0].len().div_ceil(4));
+            let counted = Arc::clone(&checked);
+            let wrap = |inner| -> Box<dyn TypedSampler> {
+                Box::new(CheckingSampler { inner, of, held_out, checked: counted })
+            };
+            let context = RunContext {
+                run: None,
+                resume: false,
+                observer: &mut crate::observer::Quiet,
+                stop: &|| false,
+            };
+            train_alone(&config, &data, context, wrap).unwrap();
+            // batches that caches count are checked, too
+            assert!(checked.load(Relaxed) >= 2 * batches, "{strategy} {devices} {more:?}");
+        }
+    }
+}
+
+#[test]
+fn pairs_of_every_relation_learn_its_own_parameters() {
+    let [buys, knows] = pairs();
+    let data = data(&buys, &knows);
+    let mut config =
+        TrainConfig { task: "link".into(), hidden: 4, model: "rsage".into(), ..Default::default() };
+    config.fanout = graphmill_loader::Fanout(vec![3, 3]);
+    config.own.set(LinkOptions { decoder: "distmult".into(), ..LinkOptions::default() });
+    let of = TypedLinks::new(&config, &data).unwrap();
+    let (source, sampler) =
+        (LinkSeeds::new(&config, &of).unwrap(), build::sampler(&config, &of.inputs).unwrap());
+    let numbers: Vec<NodeId> = (0..of.edges.parts[0].len() as NodeId).collect();
+    let edges = &of.edges.parts[0];
+    for r in 0..2 {
+        let mut learner = LinkLearner::replica(&config, &of).unwrap();
+        let of_relation = numbers.iter().copied().filter(|&i| edges[i as usize][1] == r);
+        let part: Vec<NodeId> = of_relation.take(6).collect();
+        let key = BatchKey { seed: 1, epoch: 0, batch: 0 };
+        let seeds = source.fill(key, &part, TypedSeeds::default()).unwrap();
+        let request = of.inputs.request(key).transposed();
+        let mut workspace = TypedWorkspace::new(of.inputs.graph.schema());
+        let batch = sampler.sample(&request, &mut workspace, seeds).unwrap();
+        let mut batch = of.inputs.extract(batch, &borrowed(&of.inputs.host_tables()), 0).unwrap();
+        // users have learned rows
+        let users = &mut batch.features[1];
+        users.resize(batch.sampled.input_nodes[1].len(), config.hidden);
+        users.view_mut().host().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 5) as f32 - 2.0);
+        learner.batch_gradient(&batch).unwrap();
+        learner.model.decoder.visit(&mut |param| {
+            let rows = param.grad.view().host().chunks_exact(config.hidden);
+            let changed: Vec<bool> = rows.map(|row| row.iter().any(|&x| x != 0.0)).collect();
+            assert_eq!(changed, [r == 0, r == 1], "relation {r}: {}", param.name);
+        });
+    }
+}
+
 #[test]
 fn shares_of_ranks_are_the_batch_of_one_process_and_read_none_of_its_edges() {
-    let pairs = |items: u32| (0..8).flat_map(move |u| (0..items).map(move |v| (u, v)));
-    let buys: Vec<(u32, u32)> = pairs(6).filter(|(u, v)| (3 * u + v) % 5 < 3).collect();
-    let knows: Vec<(u32, u32)> = pairs(8).filter(|(u, v)| u < v && (u * v) % 3 < 2).collect();
+    let [buys, knows] = pairs();
     let data = data(&buys, &knows);
     let book = |count: u16| PartitionBook::new(3, (0..count).map(|v| v % 3).collect::<Vec<u16>>()).unwrap();
     for entry in SAMPLERS.iter().filter(|entry| !entry.make.draws_subgraphs) {
@@ -310,11 +453,7 @@ fn shares_of_ranks_are_the_batch_of_one_process_and_read_none_of_its_edges() {
             let request = of.inputs.request(key).transposed();
             let batch = whole.fill(key, part, TypedSeeds::default()).unwrap();
             let (expected, excluded) = (groups(&batch), batch.excluded.clone());
-            let mut own = BTreeSet::new();
-            for &(r, (_, u), (_, v)) in expected.iter().map(|group| &group[0]) {
-                own.insert((of.held[r as usize].forward, u, v));
-                own.extend(of.held[r as usize].reverse.map(|reverse| (reverse, v, u)));
-            }
+            let own = predicted(&batch, &of);
             let read = edges_of(&sampler.sample(&request, &mut workspace, batch).unwrap(), &of);
             let (mut shared, mut read_by_shares) = (Vec::new(), BTreeSet::new());
             for rank in 0..3 {

@@ -16,10 +16,11 @@ use super::{
         build,
         computing::InferenceDevice,
         counts::{TypeCounts, add, total},
-        devices::{check_links, compute_devices},
+        devices::compute_devices,
         inference::TypedInference,
         notices::note_of_learned,
         ranks::{RankInference, RowOwners, TypedRankView},
+        rounds::Rounds,
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
         tiers::TypedTiers,
@@ -49,7 +50,7 @@ use crate::{
         Preparation,
         notices::{ALL_IN_HOST, opening},
     },
-    strategy::{Flow, Timed, attempt},
+    strategy::{self, Flow, Timed, attempt},
     timeline::Stage,
     verification::FeatureFiles,
 };
@@ -64,14 +65,24 @@ use crate::{
 /// As for [`crate::train`]; the dataset has no such task, an option is not for links, or the
 /// decoder does not fit the relations.
 pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> Result<Summary> {
+    train_alone(config, data, context, |sampler| sampler).map_err(Error::before_training)
+}
+
+/// Trains with the sampler that `wrap` makes of that of the options.
+pub(in crate::typed) fn train_alone(
+    config: &TrainConfig,
+    data: &TypedDataset,
+    context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
+) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
-    check_links(config)?;
     let unverified = FeatureFiles::of_types(data).prepare(config)?;
     let mut of = TypedLinks::new(config, data)?;
     of.notes = unverified.into_iter().chain(of.notes).collect();
     of.inputs.learned_in = build::learned_rows_in(config, &of.inputs, &context.directory());
-    run(config, (data, of), None, context, began).map_err(Error::before_training)
+    let sampler = wrap(build::sampler(config, &of.inputs)?);
+    run(config, (data, of), (sampler, None), context, began)
 }
 
 /// Trains a model as one of several ranks, on its view of the dataset with the links that it has
@@ -90,14 +101,15 @@ pub(in crate::typed) fn train_as_rank(
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || view.ranks.agree_to_stop(wants());
     let context = RunContext { run: dir, resume, observer, stop: &stop };
-    run(config, (&view.data, of), Some(view), context, began)
+    let sampler = view.sampler(config)?;
+    run(config, (&view.data, of), (sampler, Some(view)), context, began)
 }
 
-/// Trains on these links of a dataset, alone or as the rank of a view.
+/// Trains on these links of a dataset by batches of this sampler, alone or as the rank of a view.
 fn run(
     config: &TrainConfig,
     (data, mut of): (&TypedDataset, TypedLinks),
-    view: Option<&TypedRankView>,
+    (sampler, view): (Box<dyn TypedSampler>, Option<&TypedRankView>),
     context: RunContext,
     began: Instant,
 ) -> Result<Summary> {
@@ -107,7 +119,6 @@ fn run(
     if metric.is_pooled() && of.edges.times.is_none() {
         of.edges.draw_pairs(data, config)?;
     }
-    let sampler = view.map_or_else(|| build::sampler(config, &of.inputs), |view| view.sampler(config))?;
     let seeds = LinkSeeds::new(config, &of)?;
     let share = view.map(|view| RankSeeds { whole: &seeds, owners: &view.owners });
     let source = share.as_ref().map_or(&seeds as &dyn SeedSource, |share| share);
@@ -124,6 +135,9 @@ fn run(
     let over = view.map(|view| RowOwners { ranks: view.ranks.clone(), owners: view.owners.clone() });
     let mut learner = LinkLearner::new(config, &of, over)?.on(compute.training());
     learner.hard = seeds.negatives.hard(&config.own.get::<LinkOptions>());
+    let replica = || LinkLearner::replica(config, &of);
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), replica));
+    let rounds = rounds.transpose()?.flatten();
     let inference = match view {
         None => {
             let alone = TypedInference::new(config, task, &*sampler, tiers.whole.clone())?;
@@ -150,6 +164,7 @@ fn run(
         batch_size: batches.size(),
         inference,
         strategy: Strategy::new(config, task, devices)?,
+        rounds,
         devices: Vec::new(),
         ends: ends(config, &of.edges),
         sampler: &*sampler,
@@ -215,6 +230,8 @@ struct LinkRun<'a> {
     source: &'a dyn SeedSource,
     tiers: &'a TypedTiers,
     strategy: Strategy,
+    /// Copies of the model, if devices compute gradients for it.
+    rounds: Option<Rounds<LinkLearner<'a>>>,
     /// Work of each device in the last epoch, if devices work independently.
     devices: Vec<DeviceRecord>,
     metric: LinkMetric,
@@ -311,17 +328,21 @@ impl<'a> BatchRun for LinkRun<'a> {
             // the source makes the share of a rank
             owners: None,
         };
-        let track = timeline.track(self.strategy.trainer());
         let last = batches.end;
-        let flow = self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
-            let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
-            let (lr, learner, all) = (session.lr(number), session.learner(), of.seeds(number).len());
-            let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
-            spent.train = timeline.done(track, Stage::Train, number, clock);
-            let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
-            let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
-            Ok((flow, batch.recycle()))
-        })?;
+        let flow = if let Some(rounds) = &mut self.rounds {
+            self.strategy.run_rounds(rounds, session, of, (batches, &self.tiers.counted))?
+        } else {
+            let track = timeline.track(self.strategy.trainer());
+            self.strategy.run(&of, batches, |Timed { mut batch, mut spent }| {
+                let (clock, number) = (Instant::now(), batch.sampled.seeds.number);
+                let (lr, learner, all) = (session.lr(number), session.learner(), of.seeds(number).len());
+                let outcome = attempt(Stage::Train, number, || learner.train(&mut batch, lr, all))?;
+                spent.train = timeline.done(track, Stage::Train, number, clock);
+                let done = Completed { number, outcome, traffic: total(&batch.traffic), spent };
+                let flow = session.complete(done, |sums, counts| add(&batch, sums, counts))?;
+                Ok((flow, batch.recycle()))
+            })?
+        };
         self.devices = self.strategy.records();
         let is_done = session.num_done() >= last;
         if let Some(view) = self.view.filter(|_| is_done) {
@@ -395,6 +416,10 @@ impl<'a> BatchRun for LinkRun<'a> {
 
     fn has_devices(&self) -> bool {
         self.config.num_devices() > 0
+    }
+
+    fn staleness_bound(&self) -> u64 {
+        strategy::update_bound(self.config)
     }
 
     fn nvidia(&self) -> Vec<NvidiaRecord> {

@@ -9,10 +9,11 @@ use graphmill_core::{Matrix, NodeId};
 use graphmill_nn::{
     Param,
     link::decoder::Decoder,
+    optim::SparseAdam,
     typed::{TypedActivations, TypedModel},
 };
 
-use super::own_rows::RowOwners;
+use super::own_rows::{RowOwners, update_alone};
 use crate::{Result, learner::BatchShare};
 
 /// Gradients of own learned rows of a type from the batches of all ranks.
@@ -75,4 +76,23 @@ pub(in crate::typed) fn exchange(
         rows.push(RowGradients { node_type: t, places, grad });
     }
     Ok(Some((loss, seeds, rows)))
+}
+
+/// Updates the learned rows of a model by `rows`; without, by the activations of the last pass for
+/// its input nodes, in a process that has no gradients of other ranks.
+///
+/// # Errors
+/// The state of rows is in files, for which the disk has too little space.
+pub(in crate::typed) fn update_rows(
+    model: &mut TypedModel,
+    sparse: &mut SparseAdam,
+    rows: Option<&[RowGradients]>,
+    (nodes, acts): (&[Vec<NodeId>], &TypedActivations),
+) -> Result<()> {
+    let Some(rows) = rows else { return update_alone(model, sparse, nodes, acts) };
+    for ((t, learned), of) in model.learned_rows_mut().zip(rows) {
+        debug_assert_eq!(t, of.node_type);
+        learned.update(sparse, t, &of.places, of.grad.view());
+    }
+    Ok(())
 }

@@ -36,9 +36,9 @@ use graphmill_data::partition::TypedPartitionDir;
 use graphmill_distributed::Messenger;
 
 use edge_rows::RankEdges;
-pub(super) use exchange::{RowGradients, exchange};
+pub(super) use exchange::{RowGradients, exchange, update_rows};
 pub(super) use inference::RankInference;
-pub(super) use own_rows::{JoinedRows, RowOwners, fetch_rows, own_nodes, update_alone};
+pub(super) use own_rows::{JoinedRows, RowOwners, fetch_rows, own_nodes};
 use subgraphs::RankSubgraphs;
 pub(super) use view::{RankRows, TypedRankView};
 

@@ -80,7 +80,7 @@ pub(in crate::typed) fn fetch_rows(
 ///
 /// # Errors
 /// The state is in files, for which the disk has too little space.
-pub(in crate::typed) fn update_alone(
+pub(super) fn update_alone(
     model: &mut TypedModel,
     sparse: &mut SparseAdam,
     nodes: &[Vec<NodeId>],

@@ -10,10 +10,15 @@
 //! ```
 //!
 //! Batches `k N .. (k + 1) N` are a round of `N` batches (`--batches-per-update`; by default, as
-//! many as devices train). A round makes one update by the mean of its gradients, weighted by
-//! seeds: the update of a batch of all their seeds. Gradients are added in the order of the
-//! batches, so the bits depend on `N`, but neither on the number of devices nor on the device that
-//! takes a batch. The rules are those of one type ([`crate::strategy::factored`]).
+//! many as devices train). A round makes one update by the mean of its gradients, weighted by seeds
+//! (of links, by positives): the update of a batch of all their seeds. Gradients are added in the
+//! order of the batches, so the bits depend on `N`, but neither on the number of devices nor on the
+//! device that takes a batch. The rules are those of one type ([`crate::strategy::factored`]).
+//!
+//! With `--updates asynchronous` a round has one batch, and its gradient is at most `S` updates
+//! stale (`--staleness`): batch `k` of an epoch starts once `k - S` updates of the epoch are made.
+//! It reads the parameters that exactly these have made, also if newer ones exist, so the bits
+//! depend on `S` and on nothing else. Every update asserts the bound.
 //!
 //! A device alone whose batches each make an update trains the model itself. It gives the bits of
 //! rounds of one batch, except after a subgraph without seeds: dropout depends on the number of
@@ -27,7 +32,8 @@
 //!
 //! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
 //! section 5. The learned rows are as in Li et al., *Scaling distributed machine learning with the
-//! parameter server*, OSDI 2014, with updates in lockstep.
+//! parameter server*, OSDI 2014, with updates in lockstep. Gradients of a fixed staleness are those
+//! of Langford, Smola and Zinkevich, *Slow Learners are Fast*, NeurIPS 2009, algorithm 1.
 //!
 //! # Cost
 //!
@@ -39,33 +45,35 @@
 //!
 //! A copy of the dense parameters, of their gradients and of the activations on each device. Until
 //! its update, a round has its batches with their feature rows, and their gradients, in host
-//! memory.
+//! memory. Asynchronous updates take that of `S` earlier versions ([`super::versions`]), which
+//! checkpoints within an epoch hold, too.
 //!
 //! # Deviations
 //!
-//! Updates are synchronous, and devices that sample do not train at the end of an epoch.
+//! Devices that sample do not train at the end of an epoch. GNNLab's asynchronous gradients read
+//! the newest parameters, so its results depend on timing.
+
+mod learner;
+mod published;
 
 use std::{
     ops::Range,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError},
     time::Instant,
 };
 
 use graphmill_core::ObjectPool;
 use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
-use graphmill_nn::{
-    Matrix,
-    typed::{LearnedRows, TypedModel},
-};
+use graphmill_nn::Matrix;
 use rayon::ThreadPool;
 
+use self::published::{Published, bytes_of};
 use super::{
+    computing::PROCESSOR,
     counts::{add, total},
     devices::computes_gradients,
-    learner::TypedLearner,
     ranks::RowGradients,
     stages::{EpochBatches, TypedBatches, TypedGradient},
-    task::TypedTask,
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -73,28 +81,49 @@ use crate::{
     device::Device,
     record::{BatchOutcome, PresamplingCost, Traffic},
     strategy::{
-        self, BatchTask, CloseOnDrop, Done, Flow, GradientSource, ModelLink, PublishedParameters, Scheduler,
-        Slot, Trained, Worker, add_shares, attempt, busy_slots, scheduled,
+        self, BatchTask, CloseOnDrop, Done, Flow, GradientSource, ModelLink, Scheduler, Slot, Trained,
+        Worker, add_shares, attempt, busy_slots, scheduled,
         scheduler::{SchedulerRules, Task, WorkerRole},
     },
     timeline::Stage,
 };
+pub(super) use learner::RoundLearner;
 
 /// A batch with its gradient.
 type TypedTrained = Trained<TypedExtracted, TypedGradient>;
 
 /// Copies of the model on the devices that train together.
-pub(super) struct Rounds<'a> {
-    replicas: Vec<Replica<'a>>,
-    /// Batches per update.
-    size: u64,
+pub(super) struct Rounds<L> {
+    replicas: Vec<Replica<L>>,
+    rule: RoundRule,
     /// Memory of gradients that no batch uses.
     spare: ObjectPool<Vec<Matrix>>,
 }
 
+/// Batches of each update, and the version of the parameters that each reads.
+#[derive(Clone, Copy)]
+struct RoundRule {
+    /// Batches per update.
+    size: u64,
+    /// Staleness of a gradient, in updates.
+    staleness: u64,
+}
+
+impl RoundRule {
+    /// Number of the round of a batch of an epoch: the updates of the epoch before its own.
+    fn round(self, number: u64) -> u64 {
+        number / self.size
+    }
+
+    /// Updates of the epoch that make the parameters which a batch reads.
+    fn version(self, number: u64) -> u64 {
+        self.round(number).saturating_sub(self.staleness)
+    }
+}
+
 /// A device's copy of the model.
-struct Replica<'a> {
-    learner: TypedLearner<'a>,
+struct Replica<L> {
+    learner: L,
     pool: Arc<ThreadPool>,
     link: ModelLink,
 }
@@ -115,28 +144,31 @@ pub(super) struct RoundWork<'w> {
     pub(super) cost: &'w PresamplingCost,
 }
 
-impl<'a> Rounds<'a> {
-    /// Copies on `devices`, unless there is one that makes an update of every batch, which needs no
-    /// copy.
+impl<L: RoundLearner> Rounds<L> {
+    /// Copies by `replica` on `devices`, unless there is one that makes an update of every batch,
+    /// which needs no copy.
     ///
     /// # Errors
-    /// As [`TypedLearner::new`].
+    /// Those of `replica`.
     pub(super) fn new(
         config: &TrainConfig,
-        task: &'a TypedTask,
         devices: &[Arc<Device>],
+        replica: impl Fn() -> Result<L>,
     ) -> Result<Option<Self>> {
-        let size = strategy::round(config);
         if !computes_gradients(config, devices.len()) {
             return Ok(None);
         }
-        let replica = |device: &Arc<Device>| -> Result<Replica<'a>> {
-            let learner = TypedLearner::replica(config, task)?;
-            let link = ModelLink::new(&learner.model, Some(device.link.clone()));
+        let rule = RoundRule {
+            size: strategy::batches_per_update(config),
+            staleness: strategy::update_bound(config),
+        };
+        let replica = |device: &Arc<Device>| -> Result<Replica<L>> {
+            let learner = replica()?;
+            let link = ModelLink::new(learner.dense(), Some(device.link.clone()));
             Ok(Replica { learner, pool: device.pool.clone(), link })
         };
         let replicas = devices.iter().map(replica).collect::<Result<_>>()?;
-        Ok(Some(Self { replicas, size, spare: ObjectPool::default() }))
+        Ok(Some(Self { replicas, rule, spare: ObjectPool::default() }))
     }
 
     /// Makes batches and trains on them, a round for each update, and reports each round.
@@ -144,29 +176,32 @@ impl<'a> Rounds<'a> {
     /// # Errors
     /// A stage or a report fails, a loss is not finite, or the run made other updates before it was
     /// resumed. Rounds before a failed one are trained on.
-    pub(super) fn train(&mut self, session: &mut Session<TypedLearner<'a>>, work: RoundWork) -> Result<Flow> {
+    pub(super) fn train(&mut self, session: &mut Session<L>, work: RoundWork) -> Result<Flow> {
         let RoundWork { of, batches, workers, queue, memory, done, cost } = work;
-        check_updates(self.size, of.num_batches(), [of.epoch, batches.start, session.learner().step])?;
+        let (rule, last) = (self.rule, batches.end);
+        let updates = session.learner().num_updates();
+        check_updates(rule.size, of.num_batches(), [of.epoch, batches.start, updates])?;
+        check_versions(rule, [batches.start, of.num_batches()], session.learner())?;
         let trainers = self.replicas.len();
         let rules = SchedulerRules {
             trainers,
             dedicated: trainers,
             max_claims: 1,
-            round_size: self.size,
-            max_staleness: 0,
+            round_size: rule.size,
+            max_staleness: rule.staleness,
             round_robin: false,
         };
         let busy = if queue > 0 { queue } else { busy_slots(workers.iter().map(|worker| &**worker)) };
-        let wanted = busy.max(usize::try_from(self.size).unwrap_or(usize::MAX));
+        let wanted = busy.max(usize::try_from(rule.size).unwrap_or(usize::MAX));
         let counted: Vec<Done> = done.iter().map(|_| Done::default()).collect();
-        let published = Published::new(session.learner());
+        let published = Published::new(session.learner(), batches.start.div_ceil(rule.size));
         let flow = scheduled::<TypedBatches>(batches, wanted, rules, memory, |scheduler| {
             let mut flow = Flow::Continue;
             let mut update = |task: BatchTask<TypedBatches>| -> Result<Flow> {
                 let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
                 flow = published.update(session, |session, dense| {
-                    end_round(session, (&of, cost), &mut batches, |learner| {
-                        dense.publish(&learner.model, learner.backend, &[]);
+                    end_round(session, (&of, cost), (rule, &mut batches), |learner| {
+                        dense.publish(learner.dense(), &PROCESSOR, &[]);
                         scheduler.updated();
                     })
                 })?;
@@ -177,10 +212,14 @@ impl<'a> Rounds<'a> {
                 Ok(flow)
             };
             let devices = (&mut self.replicas[..], workers, &counted[..]);
-            run_devices(scheduler, of, devices, (&published, &self.spare), &mut update)?;
+            run_devices(scheduler, of, devices, (rule, &published, &self.spare), &mut update)?;
             Ok(flow)
         });
         published.end(session.learner());
+        if session.num_done() >= last {
+            // the next epoch begins with the newest parameters
+            session.learner().past_mut().clear();
+        }
         for (sum, counted) in done.iter_mut().zip(counted) {
             let (batches, traffic) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
             sum.0 += batches;
@@ -208,15 +247,42 @@ fn check_updates(size: u64, num_batches: u64, [epochs, done, updates]: [u64; 3])
     )))
 }
 
+/// Checks that a run that has `done` of the `num_batches` batches of its current epoch has the
+/// earlier versions of the parameters that the next ones read. Removes those of another epoch.
+///
+/// # Errors
+/// It has not: they are missing in its checkpoint.
+fn check_versions(
+    rule: RoundRule,
+    [done, num_batches]: [u64; 2],
+    learner: &mut impl RoundLearner,
+) -> Result<()> {
+    let past = learner.past_mut();
+    if done == 0 || done >= num_batches {
+        past.clear();
+        return Ok(());
+    }
+    let found = past.len();
+    let expected = rule.staleness.min(done.div_ceil(rule.size));
+    if found == expected {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "--staleness {}: the checkpoint after {done} batches has {found} earlier versions of the parameters, \
+         not {expected}; train again",
+        rule.staleness
+    )))
+}
+
 /// Runs the workers of devices, each on a thread, and `update` for each round on this one.
 ///
 /// # Errors
 /// Those of `update`.
-fn run_devices(
+fn run_devices<L: RoundLearner>(
     scheduler: &Scheduler<TypedBatches>,
     of: EpochBatches,
-    (replicas, workers, counted): (&mut [Replica], Vec<&mut Worker<TypedBatches>>, &[Done]),
-    (published, spare): (&Published, &ObjectPool<Vec<Matrix>>),
+    (replicas, workers, counted): (&mut [Replica<L>], Vec<&mut Worker<TypedBatches>>, &[Done]),
+    (rule, published, spare): (RoundRule, &Published, &ObjectPool<Vec<Matrix>>),
     update: &mut dyn FnMut(BatchTask<TypedBatches>) -> Result<Flow>,
 ) -> Result<()> {
     let role = WorkerRole { update: true, ..WorkerRole::default() };
@@ -230,7 +296,7 @@ fn run_devices(
         for worker in workers {
             let trainer = worker.role.train.and_then(|_| trainers.next());
             scope.spawn(move || {
-                let on = |(replica, done)| (Trainer { replica, published, spare, first }, done);
+                let on = |(replica, done)| (Trainer { replica, rule, published, spare, first }, done);
                 let mut trainer = trainer.map(on);
                 let source = trainer.as_mut().map(|(trainer, done)| (trainer, *done));
                 worker.run_for_updates(scheduler, of, source);
@@ -241,36 +307,34 @@ fn run_devices(
 }
 
 /// A device's copy of the model in an epoch.
-struct Trainer<'s, 'a> {
-    replica: &'s mut Replica<'a>,
+struct Trainer<'s, L> {
+    replica: &'s mut Replica<L>,
+    rule: RoundRule,
     published: &'s Published,
     spare: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
     first: u64,
 }
 
-impl GradientSource<TypedBatches> for Trainer<'_, '_> {
+impl<L: RoundLearner> GradientSource<TypedBatches> for Trainer<'_, L> {
     fn gradient(&mut self, number: u64, batch: &mut TypedExtracted) -> Result<TypedGradient> {
-        let (published, spare) = (self.published, self.spare);
+        let (published, spare, version) = (self.published, self.spare, self.rule.version(number));
         let Replica { learner, pool, link } = &mut *self.replica;
         // dropout depends on it
-        learner.step = self.first + number;
+        learner.set_num_updates(self.first + number);
         pool.install(|| -> Result<TypedGradient> {
-            let backend = learner.backend;
-            published.dense.copy_to(&mut learner.model, backend, link);
-            link.transfer(published.fetch(&learner.model, batch)?);
-            let loss = learner.gradient(batch)?;
-            backend.check()?;
+            published.copy_to(learner, version, batch, link)?;
+            let loss = learner.batch_gradient(batch)?;
             let has_gradient = loss.is_some_and(f64::is_finite);
             if !has_gradient {
-                learner.model.zero_grad(backend);
+                learner.dense_mut().each_mut(&mut |param| param.zero_grad(&PROCESSOR));
             }
             let mut values = spare.take_or_default();
-            link.take_gradients(&mut learner.model, &mut values);
-            let types = learner.model.learned_rows().map(|(t, _)| t).filter(|_| has_gradient);
+            link.take_gradients(learner.dense_mut(), &mut values);
+            let types = learner.encoder().learned_rows().map(|(t, _)| t).filter(|_| has_gradient);
             let rows: Vec<Matrix> = types.map(|t| learner.row_gradient(t)).collect();
             link.transfer(rows.iter().map(bytes_of).sum());
-            Ok(TypedGradient { values, rows, loss })
+            Ok(TypedGradient { values, rows, loss, version })
         })
     }
 
@@ -280,87 +344,32 @@ impl GradientSource<TypedBatches> for Trainer<'_, '_> {
     }
 }
 
-/// Bytes of a matrix of `f32`.
-fn bytes_of(matrix: &Matrix) -> u64 {
-    (matrix.num_rows() * matrix.num_cols() * size_of::<f32>()) as u64
-}
-
-/// Parameters and learned rows of the model, as devices read them between updates.
-struct Published {
-    dense: PublishedParameters,
-    /// The learned rows of each type that has some; the model has none meanwhile.
-    rows: RwLock<Vec<LearnedRows>>,
-}
-
-impl Published {
-    /// Takes the learned rows of the model until [`Published::end`].
-    fn new(learner: &mut TypedLearner) -> Self {
-        let dense = PublishedParameters::new(&learner.model, learner.step);
-        let take = |(_, rows): (usize, &mut LearnedRows)| {
-            let none = LearnedRows::of_nodes(&[], rows.table().num_cols(), 0);
-            std::mem::replace(rows, none)
-        };
-        Self { dense, rows: RwLock::new(learner.model.learned_rows_mut().map(take).collect()) }
-    }
-
-    /// Returns the learned rows to the model.
-    fn end(self, learner: &mut TypedLearner) {
-        let mut rows = self.rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        swap(&mut learner.model, &mut rows);
-    }
-
-    /// Calls `work`, which updates the model and publishes its parameters, with all learned rows in
-    /// the model. No device fetches some meanwhile.
-    fn update<'a, R>(
-        &self,
-        session: &mut Session<TypedLearner<'a>>,
-        work: impl FnOnce(&mut Session<TypedLearner<'a>>, &PublishedParameters) -> R,
-    ) -> R {
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        swap(&mut session.learner().model, &mut rows);
-        let result = work(session, &self.dense);
-        swap(&mut session.learner().model, &mut rows);
-        result
-    }
-
-    /// Copies the learned rows of a batch's nodes to its features. Returns their bytes.
-    ///
-    /// # Errors
-    /// A node has no row.
-    fn fetch(&self, model: &TypedModel, batch: &mut TypedExtracted) -> Result<u64> {
-        let TypedExtracted { sampled, features, .. } = batch;
-        let all = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = 0;
-        for ((t, _), rows) in model.learned_rows().zip(&*all) {
-            rows.gather(&sampled.input_nodes[t], &mut features[t])?;
-            bytes += bytes_of(&features[t]);
-        }
-        Ok(bytes)
-    }
-}
-
-/// Exchanges the learned rows of a model, of each type that has some, with others.
-fn swap(model: &mut TypedModel, others: &mut [LearnedRows]) {
-    model.learned_rows_mut().zip(others).for_each(|((_, rows), other)| std::mem::swap(rows, other));
-}
-
 /// Updates the model by a round of batches, calls `publish`, and counts and reports the batches.
 ///
 /// # Errors
-/// A loss is not finite, and the model is as it was; a device or the report fails.
-fn end_round<'a>(
-    session: &mut Session<TypedLearner<'a>>,
+/// A loss is not finite, and the model is as it was; the report fails.
+///
+/// # Panics
+/// A gradient is staler than its bound: a bug in the scheduler's rules.
+fn end_round<L: RoundLearner>(
+    session: &mut Session<L>,
     (of, cost): (&EpochBatches, &PresamplingCost),
-    batches: &mut [(u64, TypedTrained)],
-    publish: impl FnOnce(&TypedLearner<'a>),
+    (rule, batches): (RoundRule, &mut [(u64, TypedTrained)]),
+    publish: impl FnOnce(&L),
 ) -> Result<Flow> {
     let (clock, before) = (Instant::now(), session.num_done());
-    let done: Vec<Completed> = batches.iter().map(completed).collect();
+    let learner = &*session.learner();
+    let done: Vec<Completed> = batches.iter().map(|batch| completed(learner, batch)).collect();
     // before the update, so that the model stays that of the last complete round
     done.iter().try_for_each(|done| session.check(done))?;
     let last = done.last().map_or(0, |done| done.number);
+    let late = |(number, of): &(u64, TypedTrained)| rule.round(*number) - of.gradient.version;
+    let staleness = batches.iter().map(late).max().unwrap_or(0);
+    let bound = rule.staleness;
+    assert!(staleness <= bound, "a gradient is {staleness} updates stale; the bound is {bound}");
+    session.see_staleness(staleness);
     let (lr, learner) = (session.lr(last), session.learner());
-    attempt(Stage::Update, last, || update(learner, of.task.node_type, lr, batches))?;
+    attempt(Stage::Update, last, || update(learner, lr, (rule, batches)))?;
     publish(&*learner);
     of.timeline.done(of.timeline.track("host"), Stage::Update, last, clock);
     for (done, (_, Trained { batch, .. })) in done.into_iter().zip(&*batches) {
@@ -371,31 +380,40 @@ fn end_round<'a>(
 }
 
 /// Result of a batch.
-fn completed((number, trained): &(u64, TypedTrained)) -> Completed {
+fn completed(learner: &impl RoundLearner, (number, trained): &(u64, TypedTrained)) -> Completed {
     let Trained { batch, traffic, spent, gradient } = trained;
     // a subgraph may have no nodes of the task's type
-    let (loss, seeds) = gradient.loss.map_or((0.0, 0), |loss| (loss, batch.sampled.num_seeds()));
+    let (loss, seeds) = gradient.loss.map_or((0.0, 0), |loss| (loss, learner.num_seeds(batch)));
     let outcome = BatchOutcome { loss, grad_norm: None, seeds };
     Completed { number: *number, outcome, traffic: *traffic, spent: *spent }
 }
 
-/// Updates the model by the mean of the gradients of a round, weighted by the seeds of type `t`:
-/// the gradient of one batch of all of them. Running statistics become the mean of theirs. A single
-/// gradient is taken as it is.
+/// Updates the model by the mean of the gradients of a round, by their weights: the gradient of one
+/// batch of all their seeds. Running statistics become the mean of theirs. A single gradient is
+/// taken as it is.
 ///
 /// # Errors
-/// The state of learned rows is in files, for which the disk has too little space; a device failed.
-fn update(learner: &mut TypedLearner, t: usize, lr: f64, batches: &mut [(u64, TypedTrained)]) -> Result<()> {
+/// The state of learned rows is in files, for which the disk has too little space.
+fn update<L: RoundLearner>(
+    learner: &mut L,
+    lr: f64,
+    (rule, batches): (RoundRule, &mut [(u64, TypedTrained)]),
+) -> Result<()> {
+    if rule.staleness > 0 {
+        let nodes = |of: &(u64, TypedTrained), t: usize| of.1.batch.sampled.input_nodes[t].clone();
+        let replaced = |t: usize| batches.iter().flat_map(|of| nodes(of, t)).collect();
+        let (past, newest) = learner.versions();
+        past.push(newest, &replaced, rule.staleness)?;
+    }
     if batches.iter().all(|(_, of)| of.gradient.loss.is_none()) {
         return Ok(());
     }
-    // a subgraph weighs its nodes that do not train, too
-    let seeds = |of: &TypedTrained| of.batch.sampled.seeds.nodes[t].len() as f64;
-    let all: f64 = batches.iter().map(|(_, of)| seeds(of)).sum();
-    let shares: Vec<f32> = batches.iter().map(|(_, of)| (seeds(of) / all) as f32).collect();
-    learner.is_whole = false;
+    let weights: Vec<f64> = batches.iter().map(|(_, of)| learner.weight(&of.batch) as f64).collect();
+    let all: f64 = weights.iter().sum();
+    let shares: Vec<f32> = weights.iter().map(|weight| (weight / all) as f32).collect();
+    learner.begin_update();
     let mut index = 0;
-    learner.model.visit_mut(&mut |_, param| {
+    learner.dense_mut().each_mut(&mut |param| {
         let to = if param.trainable { &mut param.grad } else { &mut param.value };
         if let [(_, of)] = &mut *batches {
             std::mem::swap(to, &mut of.gradient.values[index]);
@@ -406,7 +424,7 @@ fn update(learner: &mut TypedLearner, t: usize, lr: f64, batches: &mut [(u64, Ty
         index += 1;
     });
     let mut rows = Vec::new();
-    for (i, (t, learned)) in learner.model.learned_rows().enumerate() {
+    for (i, (t, learned)) in learner.encoder().learned_rows().enumerate() {
         let (mut places, mut grad): (Vec<_>, Vec<f32>) = Default::default();
         for ((_, of), share) in batches.iter().zip(&shares) {
             // without seeds, there is none
@@ -417,9 +435,7 @@ fn update(learner: &mut TypedLearner, t: usize, lr: f64, batches: &mut [(u64, Ty
         let grad = Matrix::from_slice(places.len(), learned.table().num_cols(), &grad);
         rows.push(RowGradients { node_type: t, places, grad });
     }
-    learner.update(lr, &[], Some(&rows))?;
-    learner.backend.check()?;
-    Ok(())
+    learner.update(lr, &[], Some(&rows))
 }
 
 #[cfg(test)]

@@ -1,34 +1,34 @@
 //! A run on several types and several devices that fails and is resumed ends with the same bits as
-//! a run without a failure.
+//! a run without a failure, on nodes and on links.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use graphmill_core::typed::Schema;
+use graphmill_core::{NodeId, typed::Schema};
 use graphmill_data::{
     generate::{GenerateOptions, generate_typed},
-    typed::{Verify, open},
+    typed::{TypedDataset, Verify, open},
 };
 use graphmill_loader::{
     Fanout,
-    typed::{TypedRequest, TypedSampled, TypedSeeds, TypedWorkspace},
+    typed::{TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::*;
+use super::{links, trainer};
 use crate::{
-    RunDir,
+    Error, Result, RunContext, RunDir, TrainConfig,
     checkpoint::Checkpoint,
     observer::{Observer, Progress},
     options::key,
     run::RunState,
 };
 
-/// Batches of an epoch of 300 training nodes.
+/// Batches of an epoch of 300 training nodes, or of the first links.
 const BATCHES: u64 = 10;
 /// Time limit of a run, even on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -45,7 +45,8 @@ enum Kind {
     SamplePanic,
     /// The loss is NaN.
     TrainError,
-    /// The loss weights do not match the logits, which panics after the forward pass.
+    /// The loss weights do not match the logits, or a pair has no end, which panics after the
+    /// forward pass.
     TrainPanic,
 }
 
@@ -95,11 +96,25 @@ impl TypedSampler for FaultySampler {
             Kind::SampleError if strikes => {
                 return Err(graphmill_core::Error::invalid(format!("injected {kind:?}")));
             }
-            Kind::TrainError if strikes => drawn.loss_weight.resize(count, f32::NAN),
-            Kind::TrainPanic if strikes => drawn.loss_weight.resize(count + 1, 1.0),
+            Kind::TrainError if strikes => match &drawn.seeds.links {
+                Some(_) => set_nan_weights(&mut drawn),
+                None => drawn.loss_weight.resize(count, f32::NAN),
+            },
+            Kind::TrainPanic if strikes => match &mut drawn.seeds.links {
+                Some(links) => links.source[0] = NodeId::MAX,
+                None => drawn.loss_weight.resize(count + 1, 1.0),
+            },
             _ => {}
         }
         Ok(drawn)
+    }
+}
+
+/// Sets the weights of all edges of a batch to NaN.
+fn set_nan_weights(drawn: &mut TypedSampled) {
+    for block in drawn.blocks.iter_mut().flat_map(|block| &mut block.relations) {
+        block.edge_weight.clear();
+        block.edge_weight.resize(block.indices.len(), f32::NAN);
     }
 }
 
@@ -125,7 +140,8 @@ fn hush() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let message = info.payload_as_str().unwrap_or_default();
-        if !message.starts_with("injected") && !message.contains("one loss weight per row") {
+        let expected = ["injected", "one loss weight per row", "out of range"];
+        if !expected.iter().any(|part| message.contains(part)) {
             print(info);
         }
     }));
@@ -136,27 +152,43 @@ fn data(dim: usize) -> TypedDataset {
     generate_typed("typed", &options).unwrap()
 }
 
+/// What a run learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Learned {
+    Nodes,
+    Links,
+}
+
 /// Strategies with their batches per update.
-fn strategies() -> [(Given, u64); 4] {
+fn strategies() -> [(Given, u64); 6] {
     let (sharing, factored) = (("strategy", "time-sharing"), ("strategy", "factored"));
+    let stale = [("updates", "asynchronous"), ("staleness", "2")];
     [
         (vec![sharing, ("devices", "virtual:2")], 2),
         (vec![sharing, ("devices", "virtual:3"), ("overlap", "on")], 3),
         (vec![factored, ("devices", "virtual:2")], 1),
         (vec![factored, ("devices", "virtual:3"), ("num_samplers", "1")], 2),
+        ([&[sharing, ("devices", "virtual:3")][..], &stale].concat(), 1),
+        ([&[factored, ("devices", "virtual:3"), ("num_samplers", "1")][..], &stale].concat(), 1),
     ]
 }
 
-/// Options of a small run with learned rows, dropout and running statistics, with some given.
-fn config(own: &[(&'static str, &'static str)]) -> TrainConfig {
-    let base = [
-        ("model", "simple-hgn"),
-        ("norm", "batch"),
-        ("dropout", "0.2"),
-        ("cache", "degree"),
-        ("cache_ratio", "0.2"),
-    ];
-    let options = [&base[..], own].concat();
+/// Options of a small run with learned rows, dropout and running statistics, with some given. The
+/// model of links reads the weights of edges.
+fn config(learned: Learned, own: &[(&'static str, &'static str)]) -> TrainConfig {
+    let base = [("norm", "batch"), ("dropout", "0.2"), ("cache", "degree"), ("cache_ratio", "0.2")];
+    let of_task = match learned {
+        Learned::Nodes => &[("model", "simple-hgn")][..],
+        Learned::Links => &[
+            ("model", "rsage"),
+            ("task", "author:writes:paper"),
+            ("decoder", "distmult"),
+            ("num_negatives", "2"),
+            ("max_batches", "10"),
+            ("eval_nodes", "20"),
+        ],
+    };
+    let options = [&base[..], of_task, own].concat();
     let mut config = TrainConfig { hidden: 8, batch_size: 32, epochs: 2, lr: 0.01, ..TrainConfig::default() };
     config.fanout = Fanout(vec![3, 2]);
     for (name, value) in &options {
@@ -193,7 +225,11 @@ fn attempt(
                     None => inner,
                 }
             };
-            train_alone(&config, &data, context, wrap).map(drop)
+            if config.task.is_empty() {
+                trainer::train_alone(&config, &data, context, wrap).map(drop)
+            } else {
+                links::train_alone(&config, &data, context, wrap).map(drop)
+            }
         });
         // after the time limit it is not received
         let _ = sender.send(trained);
@@ -214,7 +250,7 @@ fn results(dir: &Path) -> (String, [Vec<u8>; 2]) {
     let summary = RunDir::open(dir).unwrap().summary().unwrap();
     let of_epochs = summary.epochs.iter();
     let epochs: Vec<_> = of_epochs
-        .map(|of| (of.loss.to_bits(), of.valid_loss.map(f64::to_bits), of.seeds, of.sampled_edges))
+        .map(|of| (of.loss.to_bits(), of.valid_score.map(f64::to_bits), of.seeds, of.sampled_edges))
         .collect();
     let files = ["best.safetensors", "checkpoint/optimizer.safetensors"];
     (format!("{epochs:?}"), files.map(|name| fs::read(dir.join(name)).unwrap()))
@@ -224,8 +260,9 @@ fn results(dir: &Path) -> (String, [Vec<u8>; 2]) {
 fn runs_on_devices_resume_from_the_last_complete_update_after_a_failed_stage() {
     hush();
     let data = Arc::new(data(8));
-    for (own, group) in strategies() {
-        let (config, temporary) = (config(&own), tempfile::tempdir().unwrap());
+    let of = |learned| strategies().into_iter().map(move |(own, group)| (learned, own, group));
+    for (learned, own, group) in of(Learned::Nodes).chain(of(Learned::Links)) {
+        let (config, temporary) = (config(learned, &own), tempfile::tempdir().unwrap());
         let whole = temporary.path().join("whole");
         attempt(&data, &config, &whole, false, None, None).unwrap();
         let whole = results(&whole);
@@ -238,7 +275,7 @@ fn runs_on_devices_resume_from_the_last_complete_update_after_a_failed_stage() {
             (Kind::TrainPanic, 0, 5),
             (Kind::TrainPanic, 1, 9),
         ] {
-            let what = format!("{own:?}, {kind:?} in {epoch}, {batch}");
+            let what = format!("{learned:?}, {own:?}, {kind:?} in {epoch}, {batch}");
             let dir = temporary.path().join(format!("{kind:?}-{epoch}-{batch}"));
             let fault = Fault { kind, epoch, batch };
             let error = attempt(&data, &config, &dir, false, Some(fault), None).unwrap_err();
@@ -273,17 +310,19 @@ fn truncated_features_end_runs_on_devices_with_a_checkpoint_of_all_updates() {
     let data = Arc::new(open(&home, Verify::Once).unwrap());
     let file = home.join("nodes").join(&data.nodes[0].name).join("features.npy");
     let bytes = fs::read(&file).unwrap();
-    for (number, (own, group)) in strategies().into_iter().enumerate() {
+    let of = |learned| strategies().into_iter().map(move |(own, group)| (learned, own, group));
+    let all = of(Learned::Nodes).chain(of(Learned::Links));
+    for (number, (learned, own, group)) in all.enumerate() {
         let tiers = [("host_budget", "20000"), ("host_cache", "degree")];
         let dataset = home.to_str().unwrap().to_string();
-        let config = TrainConfig { dataset, ..config(&[&own[..], &tiers].concat()) };
+        let config = TrainConfig { dataset, ..config(learned, &[&own[..], &tiers].concat()) };
         let dir = |name: &str| temporary.path().join(format!("{number}-{name}"));
         let whole = dir("whole");
         attempt(&data, &config, &whole, false, None, None).unwrap();
         let whole = results(&whole);
         // in the middle of an epoch, and after the last batch, so that scoring fails
         for left in [2, BATCHES.div_ceil(group)] {
-            let (what, dir) = (format!("{own:?}, cut after {left}"), dir(&left.to_string()));
+            let (what, dir) = (format!("{learned:?}, {own:?}, cut after {left}"), dir(&left.to_string()));
             let cut = Some((file.clone(), left));
             let error = attempt(&data, &config, &dir, false, None, cut).unwrap_err();
             assert!(error.to_string().contains("features.npy"), "{what}: {error}");

@@ -1,0 +1,61 @@
+//! Interface of the models that devices train together.
+
+use graphmill_core::NodeId;
+use graphmill_loader::typed::TypedExtracted;
+use graphmill_nn::{Matrix, typed::TypedModel};
+
+use super::super::{counts::TypeCounts, ranks::RowGradients, versions::PastVersions};
+use crate::{Result, batchwise::BatchLearner, record::PresamplingCost, strategy::Parameters};
+
+/// A model with its optimisers, of which each device has a copy that computes gradients on the
+/// processor.
+pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Send {
+    /// The layers that read feature rows and learned rows.
+    fn encoder(&self) -> &TypedModel;
+
+    /// The same, mutably.
+    fn encoder_mut(&mut self) -> &mut TypedModel;
+
+    /// All dense parameters: those of the encoder first.
+    fn dense(&self) -> &dyn Parameters;
+
+    /// The same, mutably.
+    fn dense_mut(&mut self) -> &mut dyn Parameters;
+
+    /// Earlier versions of the parameters, and the newest: all dense ones, and the encoder.
+    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel));
+
+    /// Earlier versions of the parameters.
+    fn past_mut(&mut self) -> &mut PastVersions {
+        self.versions().0
+    }
+
+    /// Number of seeds of a batch whose losses are averaged.
+    fn num_seeds(&self, batch: &TypedExtracted) -> usize;
+
+    /// Share of a batch in an update by several, before division by the sum of these.
+    fn weight(&self, batch: &TypedExtracted) -> usize;
+
+    /// Computes the gradient of the mean loss of a batch. Returns the loss, or `None` without
+    /// seeds; the gradient is meaningless if it is not finite.
+    ///
+    /// # Errors
+    /// The batch does not fit the model.
+    fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>>;
+
+    /// Copy of the gradient of the learned rows of type `t` of the input nodes of the last batch.
+    fn row_gradient(&self, t: usize) -> Matrix;
+
+    /// Marks the model as incomplete until [`RoundLearner::update`].
+    fn begin_update(&mut self);
+
+    /// Updates the model by its gradient, and the learned rows by `rows`; without, by those of the
+    /// last batch for its input `nodes`.
+    ///
+    /// # Errors
+    /// The state of rows is in files, for which the disk has too little space.
+    fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()>;
+
+    /// Counts the rows that a batch of this epoch has read, if counts fill caches.
+    fn see(&mut self, _epoch: u64, _batch: &TypedExtracted, _cost: &PresamplingCost) {}
+}

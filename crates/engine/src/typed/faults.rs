@@ -152,7 +152,7 @@ fn data(dim: usize) -> TypedDataset {
     generate_typed("typed", &options).unwrap()
 }
 
-/// What a run learns.
+/// Targets that a run learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Learned {
     Nodes,

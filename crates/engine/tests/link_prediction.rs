@@ -430,7 +430,7 @@ fn caches_and_simulated_devices_change_no_bit() {
         "devices=virtual:1 cache_ratio=0.3 cache=presc-online:1 host_budget=4000 host_cache=degree",
         "devices=virtual:2 cache_ratio=0.2 strategy=time-sharing batches_per_update=1",
         "devices=virtual:2 cache_ratio=0.2 strategy=time-sharing batches_per_update=1 cache=presc-online:1",
-        "devices=virtual:3 cache_ratio=0.2 strategy=factored batches_per_update=1 cache=fifo host_budget=4000",
+        "devices=virtual:3 cache_ratio=0.2 strategy=factored batches_per_update=1 host_budget=4000",
     ] {
         let (summary, bits) = run(&of(options), &data, 2);
         assert_eq!(bits, plain, "{options}");

@@ -191,16 +191,11 @@ impl Tables {
             let (feature, whole) = (on.feature.clone(), on.whole.clone());
             let (tiers, late) = (Some(on.description.clone()), std::mem::take(&mut on.late));
             return Ok(Self {
-                graph,
-                feature,
-                whole,
                 tiers,
                 not_in_place: Some("no kernel of NVIDIA devices reads rows from several tiers"),
-                links: Vec::new(),
                 late,
                 on_gpus: Some(on),
-                own: None,
-                stacked: None,
+                ..Self::of(graph, feature, whole)
             });
         }
         let stacked = bottom.map(|aggregation| Stacked::new(config, data, aggregation)).transpose()?;
@@ -225,19 +220,8 @@ impl Tables {
                 whole = whole.with_aggregates(aggregation);
             }
             let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
-            let (on_gpus, own, stacked) = (None, None, stacked.map(|stacked| stacked.data));
-            return Ok(Self {
-                graph,
-                feature,
-                whole,
-                tiers,
-                not_in_place,
-                links,
-                late,
-                on_gpus,
-                own,
-                stacked,
-            });
+            let stacked = stacked.map(|stacked| stacked.data);
+            return Ok(Self { tiers, not_in_place, links, late, stacked, ..Self::of(graph, feature, whole) });
         }
         let placement = match &stacked {
             Some(stacked) => stacked.placement(config, placements.features),
@@ -248,10 +232,23 @@ impl Tables {
         if let Some(aggregation) = bottom {
             whole = whole.with_aggregates(aggregation);
         }
-        let (links, late) = (Vec::new(), Vec::new());
-        let (tiers, not_in_place, on_gpus, own) = (None, None, None, None);
-        let stacked = stacked.map(|stacked| stacked.data);
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own, stacked })
+        Ok(Self { stacked: stacked.map(|stacked| stacked.data), ..Self::of(graph, feature, whole) })
+    }
+
+    /// Tables without tiers.
+    fn of(graph: Graph, feature: Arc<dyn Feature>, whole: AllRows) -> Self {
+        Self {
+            graph,
+            feature,
+            whole,
+            tiers: None,
+            not_in_place: None,
+            links: Vec::new(),
+            late: Vec::new(),
+            on_gpus: None,
+            own: None,
+            stacked: None,
+        }
     }
 
     /// The same tables with label columns, if the run has some.
@@ -276,10 +273,9 @@ impl Tables {
             (devices, sampling_devices(inputs)),
         )?;
         let own = Some(view.ranks.book().clone());
-        let (graph, whole, links) = (data.graph.clone(), view.layout(), Vec::new());
+        let (graph, whole) = (data.graph.clone(), view.layout());
         let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
-        let stacked = None;
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own, stacked })
+        Ok(Self { tiers, not_in_place, late, on_gpus, own, ..Self::of(graph, feature, whole) })
     }
 }
 

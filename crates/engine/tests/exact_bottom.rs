@@ -155,7 +155,7 @@ fn tiers_hold_aggregates_beside_features_and_change_no_bit() {
         "strategy=time-sharing devices=virtual:2 cache_ratio=0.25 cache=presc:2 placement=interleave",
         "strategy=time-sharing devices=virtual:2 cache_ratio=0.25 cache=lru",
         "strategy=factored devices=virtual:3 num_samplers=1 cache_ratio=0.25 cache=posterior:2",
-        "strategy=factored devices=virtual:2 device_budget=2000000 cache=degree",
+        "strategy=factored devices=virtual:2 device_budget=100000000 cache=degree",
         "strategy=factored devices=virtual:2 cache_ratio=0.25 cache=presc-online:2",
         "strategy=factored devices=virtual:2 cache_ratio=0.25 host_budget=20000 host_cache=degree",
     ] {

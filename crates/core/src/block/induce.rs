@@ -28,7 +28,8 @@ impl Induce {
     /// the whole graph).
     ///
     /// # Errors
-    /// The edges exceed a block's 32-bit positions; the block is then undefined.
+    /// The nodes do not ascend, or the edges exceed a block's 32-bit positions; the block is then
+    /// undefined.
     pub fn block(
         &mut self,
         graph: &Graph,
@@ -36,13 +37,15 @@ impl Induce {
         block: &mut Block,
         each: impl FnMut(u64),
     ) -> Result<()> {
+        if !nodes.is_sorted_by(|a, b| a < b) {
+            return Err(Error::invalid("the nodes of a subgraph repeat or do not ascend: sort them"));
+        }
         let words = graph.num_nodes().div_ceil(64);
         if self.inside.len() < words {
             // the tested vector grows last, so that a refusal of either is repeated
             memory::demand_len(&mut self.first, words, 0);
             memory::demand_len(&mut self.inside, words, 0);
         }
-        debug_assert!(nodes.is_sorted_by(|a, b| a < b), "nodes are distinct and ascend");
         for (i, &v) in (0..).zip(nodes) {
             let word = v as usize / 64;
             if self.inside[word] == 0 {
@@ -155,6 +158,9 @@ mod tests {
                 found.extend(block.edges(i).map(|e| (i, block.indices[e], positions[e])));
             }
             prop_assert_eq!(found, expected);
+            for nodes in [&[5, 3][..], &[5, 5]] {
+                prop_assert!(induce.block(&graph, nodes, &mut block, |_| {}).is_err());
+            }
             let n = nodes.len();
             prop_assert_eq!((block.num_dst, block.num_src, block.indptr.len()), (n, n, n + 1));
         }

@@ -159,7 +159,8 @@ mod tests {
             }
             prop_assert_eq!(found, expected);
             for nodes in [&[5, 3][..], &[5, 5]] {
-                prop_assert!(induce.block(&graph, nodes, &mut block, |_| {}).is_err());
+                let refused = induce.block(&graph, nodes, &mut block, |_| {}).is_err();
+                prop_assert!(refused, "{nodes:?}");
             }
             let n = nodes.len();
             prop_assert_eq!((block.num_dst, block.num_src, block.indptr.len()), (n, n, n + 1));

@@ -15,10 +15,7 @@ use std::{borrow::Cow, path::Path};
 
 use graphmill_core::{NodeId, block::Aggregation, features::FeatureData};
 use graphmill_data::{Dataset, bottom_hop, dataset::StoredTable};
-use graphmill_loader::{
-    hotness,
-    sampler::{self, ExactBottom, MinibatchSampler},
-};
+use graphmill_loader::sampler::{self, ExactBottom, MinibatchSampler};
 use graphmill_nn::model::Model;
 
 use crate::{
@@ -155,17 +152,8 @@ fn possible(
             "reused rows of the bottom layer are made from sampled neighbours; use --reuse none".into()
         );
     }
-    if !config.cuda_devices().is_empty() || strategy::is_by_device(config) {
-        return Err(
-            "devices that train do not hold aggregates; use --devices cpu or virtual:N with --strategy \
-             sequential or pipelined"
-                .into(),
-        );
-    }
-    for (flag, policy) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
-        if hotness::counted_epochs(policy).is_ok_and(|epochs| epochs.is_some()) {
-            return Err(format!("--{flag} {policy} counts nodes, not their aggregates; use presc:2"));
-        }
+    if !config.cuda_devices().is_empty() {
+        return Err("NVIDIA devices do not hold aggregates; use --devices cpu or virtual:N".into());
     }
     if matches!(data.features.data, FeatureData::Csr(_)) {
         return Err("aggregates of sparse features are dense; import the features as dense rows".into());

@@ -4,10 +4,7 @@
 #![forbid(unsafe_code)]
 
 use graphmill_core::{Error::Unknown, NodeId};
-use graphmill_loader::{
-    hotness::{self, Basis},
-    order, policy,
-};
+use graphmill_loader::{hotness, order, policy};
 
 use crate::{Error, Result};
 
@@ -52,13 +49,6 @@ pub(crate) fn follows_ids(name: &str) -> bool {
 /// training.
 pub(crate) fn counts_training(name: &str) -> bool {
     metric(name).is_some_and(|metric| metric.counted_epochs.is_some())
-}
-
-/// Returns true if a cache called `name` is filled before training by minibatches that are drawn
-/// for that, or by their expected reads.
-pub(crate) fn draws_ahead(name: &str) -> bool {
-    let is_of_graph = |basis: Basis| matches!(basis, Basis::Graph | Basis::Seed);
-    metric(name).is_some_and(|metric| metric.counted_epochs.is_none() && !is_of_graph(metric.basis))
 }
 
 /// Returns true if the metric called `name` expects the same fanout for all neighbours, and seeds

@@ -122,7 +122,8 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
     let (loader, orders) = setup::loader(&inputs, &tables, draws, &*order, source.as_ref(), &model)?;
     let scorer = Scorer::new(&inputs, metric, &tables, &loader, &model)?;
     let learner = setup::learner(&inputs, &tables, &loader, orders, model, optimizer)?;
-    let setting = setup::strategy_context(&inputs, &tables, &samplers, &*sampler, &*order);
+    let drawing = (&*sampler, &*order);
+    let setting = setup::strategy_context(&inputs, &tables, &samplers, drawing, source.as_ref());
 
     // of the ranks that train: a graph store, which serves them, takes part in their checkpoints
     let reuses = strategy::draws_in_parts(config);
@@ -132,7 +133,7 @@ fn run(inputs: Inputs, parts: Parts, context: RunContext) -> Result<Summary> {
         Some(view) => Restart::StoredByRank(view.ranks.clone()),
     };
     let online = |epochs| OnlineCounts::new(epochs, restart, &data.graph, inputs.presampling, &tables.late);
-    let online = counted_epochs(config)?.map(online);
+    let online = counted_epochs(config)?.map(|epochs| online(epochs).with_aggregates(bottom.is_some()));
     let mut trainer = Trainer {
         inputs,
         loader: &loader,

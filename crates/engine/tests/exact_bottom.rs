@@ -135,6 +135,7 @@ fn tiers_hold_aggregates_beside_features_and_change_no_bit() {
             "host_budget=20000 cache=presc:1",
             "cache_ratio=0.3 cache=degree",
             "cache_ratio=0.3 cache=posterior:2",
+            "cache_ratio=0.3 cache=presc-online:1",
             "devices=virtual:1 cache_ratio=0.25 cache=lru",
             "devices=virtual:2 cache_ratio=0.25 cache=presc:2 placement=interleave",
             "devices=virtual:1 cache_ratio=0.25 host_budget=20000 host_cache=degree",
@@ -145,10 +146,36 @@ fn tiers_hold_aggregates_beside_features_and_change_no_bit() {
             assert_eq!(found, all, "{model} {tiers}");
         }
     }
+    // devices that sample and train by themselves, in rounds of one batch
+    let whole = exact("model=gcn");
+    let alone = "batches_per_update=1 model=gcn";
+    for devices in [
+        "strategy=time-sharing devices=virtual:1",
+        "strategy=time-sharing devices=virtual:1 overlap=on cache_ratio=0.25 cache=fifo",
+        "strategy=time-sharing devices=virtual:2 cache_ratio=0.25 cache=presc:2 placement=interleave",
+        "strategy=time-sharing devices=virtual:2 cache_ratio=0.25 cache=lru",
+        "strategy=factored devices=virtual:3 num_samplers=1 cache_ratio=0.25 cache=posterior:2",
+        "strategy=factored devices=virtual:2 device_budget=100000000 cache=degree",
+        "strategy=factored devices=virtual:2 cache_ratio=0.25 cache=presc-online:2",
+        "strategy=factored devices=virtual:2 cache_ratio=0.25 host_budget=20000 host_cache=degree",
+    ] {
+        let tiered = exact(&format!("{alone} {devices}"));
+        assert_eq!(bits(&tiered), bits(&whole), "{devices}");
+        let traffic = tiered.epochs[2].traffic;
+        assert_eq!(traffic.rows(), whole.epochs[2].traffic.rows(), "{devices}");
+        assert!(traffic.device.rows + traffic.peer.rows > 0, "{devices}: {traffic:?}");
+    }
     // both rows of a node are cached together: half of the nodes serve half of the reads or more
-    let hits = exact("model=sage cache_ratio=0.5 cache=presc:3");
-    let rate = hits.epochs[2].hit_rate.unwrap();
-    assert!(rate > 0.5, "{rate}");
+    for hits in [
+        exact("model=sage cache_ratio=0.5 cache=presc:3"),
+        exact("model=sage cache_ratio=0.5 cache=presc-online:2"),
+        exact(&format!(
+            "{alone} strategy=time-sharing devices=virtual:1 cache_ratio=0.5 cache=presc-online:2"
+        )),
+    ] {
+        let rate = hits.epochs[2].hit_rate.unwrap();
+        assert!(rate > 0.5, "{rate}");
+    }
 }
 
 /// Files of stored aggregates in a directory.
@@ -332,8 +359,6 @@ fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
         ("model=sage sage_combine=concat", "--sage-combine add"),
         ("input_layer=true", "without --input-layer"),
         ("input_dropout=0.2", "--input-dropout"),
-        ("devices=virtual:2 strategy=time-sharing", "with --strategy sequential or pipelined"),
-        ("cache_ratio=0.2 cache=presc-online:1", "use presc:2"),
         ("task=link", "use --task"),
         ("fused=on", "use --fused auto"),
     ] {

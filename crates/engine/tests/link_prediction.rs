@@ -184,8 +184,40 @@ fn results_do_not_depend_on_threads_and_strategies() {
         for threads in [2, 3] {
             assert_eq!(run(&config(options), &data, threads).1, expected, "{options}");
         }
-        let pipelined = config(&format!("{options} strategy=pipelined"));
-        assert_eq!(run(&pipelined, &data, 3).1, expected, "{options}, pipelined");
+        for strategy in [
+            "strategy=pipelined",
+            "strategy=time-sharing devices=virtual:2 batches_per_update=1",
+            "strategy=time-sharing devices=virtual:1 overlap=on",
+            "strategy=factored devices=virtual:3 num_samplers=1 batches_per_update=1",
+        ] {
+            let config = config(&format!("{options} {strategy}"));
+            assert_eq!(run(&config, &data, 3).1, expected, "{options} {strategy}");
+        }
+    }
+}
+
+/// Devices that train on links together learn what one device learns in rounds of as many batches.
+#[test]
+fn several_devices_train_on_the_links_of_a_round() {
+    let data = data(300);
+    for options in ["model=sage negatives=hard num_negatives=2", "model=gcn decoder=mlp"] {
+        let of = |devices: &str| run(&config(&format!("{options} {devices}")), &data, 2);
+        let (one, expected) = of("strategy=time-sharing devices=virtual:1 batches_per_update=2");
+        assert!(one.epochs[2].loss < one.epochs[0].loss, "{options}");
+        for devices in [
+            "strategy=time-sharing devices=virtual:2",
+            "strategy=factored devices=virtual:3 num_samplers=1 batches_per_update=2",
+        ] {
+            let (summary, bits) = of(devices);
+            assert_eq!(bits, expected, "{options} {devices}");
+            assert!(summary.epochs.iter().all(|epoch| epoch.devices.len() > 1), "{options} {devices}");
+            let edges = summary.epochs.iter().map(|epoch| epoch.seeds).collect::<Vec<_>>();
+            assert_eq!(edges, one.epochs.iter().map(|epoch| epoch.seeds).collect::<Vec<_>>());
+        }
+        let alone = of("strategy=time-sharing devices=virtual:1").1;
+        assert_ne!(alone.weights, expected.weights, "{options}: an update has two batches");
+        let late = of("strategy=factored devices=virtual:2 updates=asynchronous staleness=2").0;
+        assert!(late.staleness.max <= 2 && late.epochs[2].loss.is_finite(), "{options}");
     }
 }
 
@@ -395,6 +427,9 @@ fn caches_and_simulated_devices_change_no_bit() {
         "devices=virtual:1 cache_ratio=0.3",
         "devices=virtual:2 cache_ratio=0.2 cache=weighted-reverse-pagerank",
         "devices=virtual:1 cache_ratio=0.3 cache=presc-online:1 host_budget=4000 host_cache=degree",
+        "devices=virtual:2 cache_ratio=0.2 strategy=time-sharing batches_per_update=1",
+        "devices=virtual:2 cache_ratio=0.2 strategy=time-sharing batches_per_update=1 cache=presc-online:1",
+        "devices=virtual:3 cache_ratio=0.2 strategy=factored batches_per_update=1 host_budget=4000",
     ] {
         let (summary, bits) = run(&of(options), &data, 2);
         assert_eq!(bits, plain, "{options}");
@@ -422,7 +457,7 @@ fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
     let data = data(100);
     for (options, why) in [
         ("sampler=saint-node", "use --sampler neighbor"),
-        ("strategy=time-sharing devices=virtual:2", "use --strategy sequential or pipelined"),
+        ("strategy=historical", "use --strategy sequential, pipelined, factored or time-sharing"),
         ("reuse=layered", "--reuse layered with links"),
         ("order=proximity", "use --order random or sequential"),
         ("devices=virtual:1 device_budget=100000000", "use --cache-ratio"),

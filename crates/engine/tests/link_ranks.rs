@@ -21,6 +21,7 @@ use graphmill_engine::{
     record::Summary,
     saved::{SavedRun, Selection},
     stage::{Loader, RowAccess},
+    strategy,
     trainer::over_ranks,
     typed,
 };
@@ -50,7 +51,12 @@ fn loss_bits(summary: &Summary) -> Vec<u64> {
 /// Compares a run over `size` ranks with one of a single process.
 fn compare(options: &str, data: &Dataset, dir: &PartitionDir, size: usize) {
     let config = config(options);
-    let one = alone(&TrainConfig { strategy: "sequential".into(), ..config.clone() }, data);
+    let reference = match strategy::TABLE.get(&config.strategy) {
+        // updates by as many batches
+        Some(entry) if (entry.make.by_device)(&config) => config.clone(),
+        _ => TrainConfig { strategy: "sequential".into(), ..config.clone() },
+    };
+    let one = alone(&reference, data);
     let many = over_ranks(&config, dir, size);
     let what = format!("{size} ranks, {options}");
     assert_alike(&one, &many, &what);
@@ -86,6 +92,9 @@ fn ranks_give_the_losses_and_scores_of_one_process() {
         (2, "sampler=weighted edge_weights=in-degree exclude=edges"),
         (3, "model=pinsage sampler=random-walk num_walks=6"),
         (4, "batch_size=3 max_batches=9"),
+        (2, "model=gcn decoder=mlp strategy=time-sharing batches_per_update=1"),
+        (2, "strategy=time-sharing devices=virtual:2 cache_ratio=0.2 num_negatives=2"),
+        (3, "strategy=factored devices=virtual:2 num_samplers=1 cache_ratio=0.2 cache=fifo"),
     ] {
         compare(options, &data, &dir, size);
     }
@@ -280,9 +289,12 @@ fn caches_of_ranks_on_links_change_no_bit_and_reduce_traffic() {
     for options in [
         "cache_ratio=0.2",
         "cache_ratio=0.2 cache=degree strategy=pipelined allocation=1,1,1",
+        "cache_ratio=0.2 cache=presc:2",
         "cache_ratio=0.2 cache=presc-online:2",
         // own rows on disk
         "host_budget=14000 cache=fifo",
+        "devices=virtual:1 cache_ratio=0.2",
+        "devices=virtual:2 cache_ratio=0.1 cache=degree strategy=pipelined allocation=1,1,1",
     ] {
         let cached = over_ranks(&config(&format!("epochs=4 {options}")), &dir, 2);
         assert_eq!(loss_bits(&cached[0]), loss_bits(&plain[0]), "{options}");
@@ -309,7 +321,8 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
     for (options, why) in [
         ("sampler=saint-node", "use --sampler neighbor"),
         ("reuse=layered", "--reuse layered with links"),
-        ("cache_ratio=0.5 cache=presc:1", "use --cache degree or presc-online:1"),
+        ("cache_ratio=0.5 cache=posterior:2", "use presc:2"),
+        ("devices=virtual:1 device_budget=100000000", "use --cache-ratio"),
         ("graph_stores=1", "every rank has all edges"),
         ("split_edges=time:80,10,10", "split at random"),
         ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),

@@ -5,6 +5,7 @@
 
 mod as_of;
 mod class_columns;
+mod combinations;
 mod common;
 mod distributed;
 mod edge_features;

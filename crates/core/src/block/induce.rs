@@ -9,12 +9,14 @@ use crate::{Error, Graph, NodeId, Result, memory, prefetch::prefetch};
 /// Numbering of nodes within a subgraph, reused from subgraph to subgraph.
 ///
 /// A bitmap marks the nodes of the subgraph and is all that is read for the many neighbours outside
-/// of it: the numbers themselves, 4 bytes a node, would not fit the caches. Memory: `V / 8 + 4 V`
-/// bytes, of which a subgraph of `n` nodes touches only its own cache lines.
+/// of it. Because nodes ascend, the number of a node is that of the first node in its word of the
+/// bitmap, and the marked bits below its own. Memory: `V / 8 + V / 16` bytes, of which a subgraph
+/// of `n` nodes touches only its own cache lines.
 #[derive(Clone, Debug, Default)]
 pub struct Induce {
     inside: Vec<u64>,
-    local: Vec<u32>,
+    /// Number of the first node in each word of the bitmap that has some.
+    first: Vec<u32>,
     /// Neighbours of a row that are inside.
     kept: Vec<u32>,
 }
@@ -26,7 +28,8 @@ impl Induce {
     /// the whole graph).
     ///
     /// # Errors
-    /// The edges exceed a block's 32-bit positions; the block is then undefined.
+    /// The nodes do not ascend, or the edges exceed a block's 32-bit positions; the block is then
+    /// undefined.
     pub fn block(
         &mut self,
         graph: &Graph,
@@ -34,15 +37,21 @@ impl Induce {
         block: &mut Block,
         each: impl FnMut(u64),
     ) -> Result<()> {
+        if !nodes.is_sorted_by(|a, b| a < b) {
+            return Err(Error::invalid("the nodes of a subgraph repeat or do not ascend: sort them"));
+        }
         let words = graph.num_nodes().div_ceil(64);
         if self.inside.len() < words {
             // the tested vector grows last, so that a refusal of either is repeated
-            memory::demand_len(&mut self.local, graph.num_nodes(), 0);
+            memory::demand_len(&mut self.first, words, 0);
             memory::demand_len(&mut self.inside, words, 0);
         }
         for (i, &v) in (0..).zip(nodes) {
-            self.inside[v as usize / 64] |= 1 << (v % 64);
-            self.local[v as usize] = i;
+            let word = v as usize / 64;
+            if self.inside[word] == 0 {
+                self.first[word] = i;
+            }
+            self.inside[word] |= 1 << (v % 64);
         }
         block.clear();
         (block.num_dst, block.num_src) = (nodes.len(), nodes.len());
@@ -79,13 +88,20 @@ impl Induce {
             memory::demand(indices, n);
             indices.extend(kept[..n].iter().map(|&offset| {
                 each(start + u64::from(offset));
-                self.local[row[offset as usize] as usize]
+                self.number(row[offset as usize])
             }));
             let end = u32::try_from(indices.len())
                 .map_err(|_| Error::invalid("a subgraph of 2^32 edges or more: draw smaller ones"))?;
             indptr.push(end);
         }
         Ok(())
+    }
+
+    /// Number of a node of the subgraph.
+    #[inline(always)]
+    fn number(&self, v: NodeId) -> u32 {
+        let (word, below) = (v as usize / 64, (1 << (v % 64)) - 1);
+        self.first[word] + (self.inside[word] & below).count_ones()
     }
 }
 
@@ -142,6 +158,10 @@ mod tests {
                 found.extend(block.edges(i).map(|e| (i, block.indices[e], positions[e])));
             }
             prop_assert_eq!(found, expected);
+            for nodes in [&[5, 3][..], &[5, 5]] {
+                let refused = induce.block(&graph, nodes, &mut block, |_| {}).is_err();
+                prop_assert!(refused, "{nodes:?}");
+            }
             let n = nodes.len();
             prop_assert_eq!((block.num_dst, block.num_src, block.indptr.len()), (n, n, n + 1));
         }

@@ -42,9 +42,8 @@ use graphmill_loader::link::{ListSource, negatives_that};
 use super::Ranks;
 use crate::{
     Error, Result, TrainConfig,
-    cache_kind::{AUTO, draws_ahead},
+    cache_kind::AUTO,
     config::{
-        Devices,
         link::{LINK, LinkOptions},
         link_task::is_link,
     },
@@ -57,12 +56,7 @@ use crate::{
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(super) fn check(config: &TrainConfig) -> Result<()> {
     check_links(config, false)?;
-    let policy = link_cache(&config.cache);
-    if has_cache(config) && draws_ahead(policy) {
-        let why = "its batches are drawn before training, which ranks that learn links do not do; use \
-                   --cache degree or presc-online:1, or a policy such as lru";
-        return refuse(&format!("--cache {policy}"), why);
-    }
+    link::check_tiers(config)?;
     let options: LinkOptions = config.own.get();
     if options.needs_times() {
         let why = format!("a partition does not store the times of nodes; use --negatives {}", usable());
@@ -84,10 +78,6 @@ pub(super) fn check(config: &TrainConfig) -> Result<()> {
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
     link::check(config, of_types)?;
-    if !of_types && *config.devices != Devices::Cpu {
-        let option = format!("--devices {}", config.devices);
-        return refuse(&option, "train in one process, or leave it out");
-    }
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);
@@ -105,12 +95,7 @@ fn usable() -> String {
     one_of(&negatives_that(|kind| !kind.needs_times && kind.lists != Some(ListSource::File)))
 }
 
-/// Returns true if the options request a cache in host memory.
-fn has_cache(config: &TrainConfig) -> bool {
-    config.host_budget.0 > 0 || config.cache_ratio.0.is_some()
-}
-
-/// Name of the cache that `name` stands for in runs of ranks on links.
+/// Name of the cache in host memory that `name` stands for in runs of ranks on links.
 pub(super) fn link_cache(name: &str) -> &str {
     if name == AUTO { "lru" } else { name }
 }

@@ -21,7 +21,8 @@
 use std::sync::Arc;
 
 use graphmill_core::{NodeId, node_order::by_scores, progress::Progress};
-use graphmill_loader::{Feature, MinibatchSampler, feature::Host, order::SeedOrder};
+use graphmill_data::Dataset;
+use graphmill_loader::{Feature, MinibatchSampler, feature::Host, link::LinkSource, order::SeedOrder};
 
 use super::{RankDataset, links::link_cache};
 use crate::{
@@ -51,17 +52,19 @@ pub(crate) struct RankTiers {
 }
 
 impl RankDataset {
-    /// The rows as the stages of a run with these options read them, on these NVIDIA devices, of
-    /// which some may only sample. All ranks call this at the same time: hotness is that of the
-    /// rank's shares of the batches, whose neighbours the other ranks serve.
+    /// The rows as the stages of a run with these options on `data` read them, in a run on links
+    /// with the batches of `links`, on these NVIDIA devices, of which some may only sample. All
+    /// ranks call this at the same time: hotness is that of the rank's shares of the batches, whose
+    /// neighbours the other ranks serve.
     ///
     /// # Errors
     /// Options contradict each other, rows cannot be fetched, the memory of a cache cannot be
     /// allocated, or `progress` stops the work.
     pub(crate) fn tiers(
         &self,
-        config: &TrainConfig,
+        (config, data): (&TrainConfig, &Dataset),
         (sampler, order): (&dyn MinibatchSampler, &dyn SeedOrder),
+        links: Option<&LinkSource>,
         (presampling, progress): (&Presampling, &dyn Progress),
         (computers, sampling): (&ComputeDevices, Option<SamplingDevices>),
     ) -> Result<RankTiers> {
@@ -75,19 +78,9 @@ impl RankDataset {
         if !own.trains() {
             return Ok(without_devices(self.feature(), None, self.describe(config)));
         }
-        let (data, cost) = (&self.data, Some(&presampling.cost));
+        let (reuse, cost) = (None, Some(&presampling.cost));
         let own_nodes = Some(own);
-        let batches = Batches {
-            config,
-            data,
-            sampler,
-            order,
-            reuse: None,
-            own: own_nodes,
-            links: None,
-            cost,
-            progress,
-        };
+        let batches = Batches { config, data, sampler, order, reuse, own: own_nodes, links, cost, progress };
         let (rows, filled_later, mut text) = match self.assigned() {
             Some(assigned) if assigned.reads_surroundings() => {
                 let (others, late, text) = self.host_rows(&batches)?;

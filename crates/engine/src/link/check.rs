@@ -31,7 +31,9 @@ pub fn check(config: &TrainConfig, of_types: bool) -> Result<()> {
     if !of_types && !strategy.make.over_links {
         let usable = strategy::TABLE.iter().filter(|row| row.make.over_links).map(|row| row.name);
         let usable = one_of(&usable.collect::<Vec<_>>());
-        let why = format!("it does not divide pairs among devices; use --strategy {usable}");
+        let why = format!(
+            "it pulls rows that earlier batches computed from the edges of this one; use --strategy {usable}"
+        );
         return refuse(format!("--strategy {}", strategy.name), why);
     }
     if config.reuse != "none" {

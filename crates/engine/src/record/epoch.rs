@@ -51,7 +51,8 @@ pub struct DeviceRecord {
     pub link_bytes: u64,
     /// Seconds that the link was busy, if it is simulated.
     pub link_seconds: f64,
-    /// Bytes read from the caches of other devices.
+    /// Bytes read from the caches of other devices, and of rows that a simulated device wrote to
+    /// them.
     pub peer_link_bytes: u64,
     /// Seconds that the device's link to the others was busy, if it is simulated.
     pub peer_link_seconds: f64,

@@ -151,6 +151,8 @@ pub(crate) struct Tables {
     pub(crate) on_gpus: Option<GpuTiers>,
     /// The owners of nodes, if the rows are spread over ranks.
     own: Option<Arc<NodeOwnership>>,
+    /// The dataset with stored aggregates, if the run has some.
+    stacked: Option<Dataset>,
 }
 
 impl Tables {
@@ -169,7 +171,7 @@ impl Tables {
         let Inputs { config, data, devices, placements, presampling, view, progress, .. } = *inputs;
         let cost = Some(&presampling.cost);
         if let Some(view) = view {
-            return Self::of_rank(inputs, view, sampler, order);
+            return Self::of_rank(inputs, view, (sampler, order), links);
         }
         let graph = match placements.graph {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
@@ -189,15 +191,11 @@ impl Tables {
             let (feature, whole) = (on.feature.clone(), on.whole.clone());
             let (tiers, late) = (Some(on.description.clone()), std::mem::take(&mut on.late));
             return Ok(Self {
-                graph,
-                feature,
-                whole,
                 tiers,
                 not_in_place: Some("no kernel of NVIDIA devices reads rows from several tiers"),
-                links: Vec::new(),
                 late,
                 on_gpus: Some(on),
-                own: None,
+                ..Self::of(graph, feature, whole)
             });
         }
         let stacked = bottom.map(|aggregation| Stacked::new(config, data, aggregation)).transpose()?;
@@ -222,8 +220,8 @@ impl Tables {
                 whole = whole.with_aggregates(aggregation);
             }
             let (tiers, not_in_place) = (Some(plan.to_string()), plan.not_in_place());
-            let (on_gpus, own) = (None, None);
-            return Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own });
+            let stacked = stacked.map(|stacked| stacked.data);
+            return Ok(Self { tiers, not_in_place, links, late, stacked, ..Self::of(graph, feature, whole) });
         }
         let placement = match &stacked {
             Some(stacked) => stacked.placement(config, placements.features),
@@ -234,9 +232,23 @@ impl Tables {
         if let Some(aggregation) = bottom {
             whole = whole.with_aggregates(aggregation);
         }
-        let (links, late) = (Vec::new(), Vec::new());
-        let (tiers, not_in_place, on_gpus, own) = (None, None, None, None);
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own })
+        Ok(Self { stacked: stacked.map(|stacked| stacked.data), ..Self::of(graph, feature, whole) })
+    }
+
+    /// Tables without tiers.
+    fn of(graph: Graph, feature: Arc<dyn Feature>, whole: AllRows) -> Self {
+        Self {
+            graph,
+            feature,
+            whole,
+            tiers: None,
+            not_in_place: None,
+            links: Vec::new(),
+            late: Vec::new(),
+            on_gpus: None,
+            own: None,
+            stacked: None,
+        }
     }
 
     /// The same tables with label columns, if the run has some.
@@ -249,20 +261,21 @@ impl Tables {
     fn of_rank(
         inputs: &Inputs,
         view: &RankDataset,
-        sampler: &dyn MinibatchSampler,
-        order: &dyn SeedOrder,
+        drawing: (&dyn MinibatchSampler, &dyn SeedOrder),
+        pairs: Option<&LinkSource>,
     ) -> Result<Self> {
         let Inputs { config, data, devices, presampling, progress, .. } = *inputs;
         let RankTiers { feature, late, on_gpus, text } = view.tiers(
-            config,
-            (sampler, order),
+            (config, data),
+            drawing,
+            pairs,
             (presampling, progress),
             (devices, sampling_devices(inputs)),
         )?;
         let own = Some(view.ranks.book().clone());
-        let (graph, whole, links) = (data.graph.clone(), view.layout(), Vec::new());
+        let (graph, whole) = (data.graph.clone(), view.layout());
         let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
-        Ok(Self { graph, feature, whole, tiers, not_in_place, links, late, on_gpus, own })
+        Ok(Self { tiers, not_in_place, late, on_gpus, own, ..Self::of(graph, feature, whole) })
     }
 }
 
@@ -394,20 +407,24 @@ pub(crate) fn learner<'a>(
     Ok(learner)
 }
 
-/// Inputs of a strategy: the parts of the run, and those on NVIDIA devices if it uses some.
+/// Inputs of a strategy: the parts of the run, in a run on links its edges to learn (`pairs`), and
+/// the parts on NVIDIA devices if it uses some.
 pub(crate) fn strategy_context<'a>(
     inputs: &Inputs<'a>,
     tables: &'a Tables,
     samplers: &'a Samplers,
-    sampler: &'a dyn MinibatchSampler,
-    order: &'a dyn SeedOrder,
+    (sampler, order): (&'a dyn MinibatchSampler, &'a dyn SeedOrder),
+    pairs: Option<&'a LinkSource>,
 ) -> StrategyContext<'a> {
     let Inputs { config, data, devices, presampling, view, progress, .. } = *inputs;
     let nvidia = tables.on_gpus.as_ref().map(|rows| Nvidia { devices, samplers, rows });
     let (links, own) = (&tables.links, tables.own.as_ref());
     let exchange = view.map(|view| &*view.ranks as &dyn RowExchange);
+    // devices that cache rows cache those of aggregates, too
+    let data = tables.stacked.as_ref().unwrap_or(data);
     let context = StrategyContext::new(config, data, sampler, order, &tables.feature);
-    StrategyContext { nvidia, links, own, exchange, presampling: Some(presampling), progress, ..context }
+    let presampling = Some(presampling);
+    StrategyContext { nvidia, links, pairs, own, exchange, presampling, progress, ..context }
 }
 
 /// Sizes of the first batch's blocks.

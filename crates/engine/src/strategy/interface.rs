@@ -10,7 +10,7 @@ use graphmill_core::{
 use graphmill_data::Dataset;
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
-    Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, order::SeedOrder,
+    Extracted, Feature, MinibatchSampler, Sampled, Traffic, feature::Link, link::LinkSource, order::SeedOrder,
 };
 
 use crate::{
@@ -171,6 +171,8 @@ pub struct StrategyContext<'a> {
     pub feature: &'a Arc<dyn Feature>,
     /// Links between host memory and devices in front of these rows.
     pub links: &'a [Arc<Link>],
+    /// Edges to learn, in a run on links: their ends and those of negatives are the seeds.
+    pub pairs: Option<&'a LinkSource>,
     /// Owners of the nodes, if several ranks share each batch.
     pub own: Option<&'a Arc<NodeOwnership>>,
     /// Counts and rows of the other ranks, if several ranks share each batch.
@@ -192,9 +194,20 @@ impl<'a> StrategyContext<'a> {
         order: &'a dyn SeedOrder,
         feature: &'a Arc<dyn Feature>,
     ) -> Self {
-        let (links, own, exchange, presampling, nvidia) = (&[][..], None, None, None, None);
-        let progress = &Quiet;
-        Self { config, data, sampler, order, feature, links, own, exchange, presampling, progress, nvidia }
+        Self {
+            config,
+            data,
+            sampler,
+            order,
+            feature,
+            links: &[],
+            pairs: None,
+            own: None,
+            exchange: None,
+            presampling: None,
+            progress: &Quiet,
+            nvidia: None,
+        }
     }
 }
 

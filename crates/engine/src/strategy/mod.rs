@@ -120,7 +120,7 @@ pub struct Kind {
     pub without_reuse: Option<&'static str>,
     /// Order of the stages on several types, if it trains on them.
     pub over_types: Option<TypedOrder>,
-    /// True if it trains on links of one type, whose pairs it does not divide among devices.
+    /// True if it trains on links of one type.
     pub over_links: bool,
     /// Strategy and reuse for which the name stands, if it is another spelling.
     pub alias: Option<Alias>,
@@ -201,6 +201,7 @@ pub static TABLE: Table<Kind> = Table::new(
                 non_trainers: FactoredOptions::non_trainers,
                 sampling_devices: FactoredOptions::sampling_devices,
                 over_types: Some(TypedOrder::Factored),
+                over_links: true,
                 derive_options: FactoredOptions::derive,
                 cost: Cost::Factored,
                 unused: options::unused_in_rounds,
@@ -218,6 +219,7 @@ pub static TABLE: Table<Kind> = Table::new(
                 over_ranks: true,
                 by_device: |_| true,
                 over_types: Some(TypedOrder::TimeSharing),
+                over_links: true,
                 cost: Cost::TimeSharing,
                 unused: options::unused_in_rounds,
                 ..Kind::new(|context| {

@@ -21,6 +21,7 @@ use graphmill_loader::{
         Linked,
         cached::{CacheLayout, Dynamic, Level, Pinned, Placement},
     },
+    link::LinkSource,
     order::SeedOrder,
 };
 
@@ -51,6 +52,8 @@ pub(crate) struct DeviceCaches<'a> {
     reuse: Option<&'a ReusePlan>,
     /// Owners of the nodes, if several ranks share each batch.
     own: Option<Arc<NodeOwnership>>,
+    /// Edges to learn, in a run on links.
+    pairs: Option<&'a LinkSource>,
     /// Minibatches that the run counts.
     presampling: Option<&'a Presampling>,
     /// Watches the counting of batches, and may stop it.
@@ -151,9 +154,16 @@ impl<'a> DeviceCaches<'a> {
         let plan = Plan::new(config, data)?.filter(|plan| plan.device.is_some());
         Ok(plan.map(|plan| {
             let config = config.clone();
-            let (own, presampling, ranking) = (None, None, OnceLock::new());
-            Self { plan, config, data, sampler, order, reuse, own, presampling, progress: &Quiet, ranking }
+            let (own, pairs, presampling, ranking) = (None, None, None, OnceLock::new());
+            let progress = &Quiet;
+            Self { plan, config, data, sampler, order, reuse, own, pairs, presampling, progress, ranking }
         }))
+    }
+
+    /// The same builder in a run whose batches learn `pairs`, if it is one on links.
+    #[must_use]
+    pub(crate) fn learning(self, pairs: Option<&'a LinkSource>) -> Self {
+        Self { pairs, ..self }
     }
 
     /// The same builder for a rank, if there are owners: its devices train on its shares of the
@@ -171,10 +181,10 @@ impl<'a> DeviceCaches<'a> {
     }
 
     fn batches(&self) -> Batches<'_> {
-        let Self { config, data, sampler, order, reuse, own, progress, .. } = self;
+        let Self { config, data, sampler, order, reuse, own, pairs: links, progress, .. } = self;
         let (own, cost) = (own.as_ref(), self.presampling.map(|presampling| &presampling.cost));
-        let (sampler, order, reuse, progress) = (*sampler, *order, *reuse, *progress);
-        Batches { config, data, sampler, order, reuse, own, links: None, cost, progress }
+        let (sampler, order, reuse, links, progress) = (*sampler, *order, *reuse, *links, *progress);
+        Batches { config, data, sampler, order, reuse, own, links, cost, progress }
     }
 
     /// Bytes of a device's memory that a training step takes, measured by a few steps, which reuse

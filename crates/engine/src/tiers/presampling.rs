@@ -96,6 +96,8 @@ pub(crate) struct OnlineCounts<'a> {
     graph: &'a Graph,
     presampling: &'a Presampling,
     caches: &'a [LateCache],
+    /// True if the aggregates of all nodes follow their rows.
+    has_aggregates: bool,
 }
 
 impl<'a> OnlineCounts<'a> {
@@ -107,11 +109,21 @@ impl<'a> OnlineCounts<'a> {
         presampling: &'a Presampling,
         caches: &'a [LateCache],
     ) -> Self {
-        Self { reads: ReadCounts::new(epochs, graph.num_nodes(), restart), graph, presampling, caches }
+        let reads = ReadCounts::new(epochs, graph.num_nodes(), restart);
+        Self { reads, graph, presampling, caches, has_aggregates: false }
+    }
+
+    /// The same counts in a run whose rows are those of the nodes and, if `has_aggregates`, those
+    /// of their aggregates.
+    #[must_use]
+    pub(crate) fn with_aggregates(self, has_aggregates: bool) -> Self {
+        Self { has_aggregates, ..self }
     }
 
     /// Counts the input nodes of a minibatch of an epoch, if it is among the first ones.
     pub(crate) fn see(&mut self, epoch: u64, nodes: &[NodeId]) {
+        // aggregates of nodes follow all nodes
+        let nodes = &nodes[..nodes.partition_point(|&v| (v as usize) < self.graph.num_nodes())];
         self.reads.see(epoch, nodes.iter().copied(), &self.presampling.cost);
     }
 
@@ -160,7 +172,12 @@ impl<'a> OnlineCounts<'a> {
             return Ok(false);
         }
         let clock = Instant::now();
-        let ranking = by_scores(&hotness::by_counts(self.graph, self.reads.counts()))?;
+        let mut scores = hotness::by_counts(self.graph, self.reads.counts());
+        if self.has_aggregates {
+            // a batch reads the aggregate of a node if it reads its row
+            scores.extend_from_within(..);
+        }
+        let ranking = by_scores(&scores)?;
         self.reads.free();
         self.caches.iter().try_for_each(|LateCache(fill)| fill(&ranking))?;
         let _ = self.presampling.ranking.set(ranking);

@@ -134,21 +134,26 @@ impl Link {
     /// Transfers `bytes` that have been under way since `began`, and returns when they have
     /// arrived.
     pub fn transfer(&self, bytes: u64, began: Instant) {
+        if let Some(left) = self.occupy(bytes, began) {
+            let arrived = left + Duration::from_secs_f64(self.options.latency);
+            thread::sleep(arrived.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Transfers `bytes` as [`Link::transfer`] does, without waiting: later transfers follow them.
+    /// Returns the time at which the last byte leaves, unless the link takes no time.
+    pub fn occupy(&self, bytes: u64, began: Instant) -> Option<Instant> {
         self.transfers.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
         if self.options.bandwidth == 0.0 {
-            return;
+            return None;
         }
         let takes = Duration::from_secs_f64(bytes as f64 / self.options.bandwidth);
         self.nanos.fetch_add(takes.as_nanos() as u64, Relaxed);
-        let left = {
-            let mut busy = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
-            let left = busy.map_or(began, |until| until.max(began)) + takes;
-            *busy = Some(left);
-            left
-        };
-        let arrived = left + Duration::from_secs_f64(self.options.latency);
-        thread::sleep(arrived.saturating_duration_since(Instant::now()));
+        let mut busy = self.busy_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = busy.map_or(began, |until| until.max(began)) + takes;
+        *busy = Some(left);
+        Some(left)
     }
 
     /// Transfers the rows `ids` of `row_bytes` each, whose gathering has just ended and began at
@@ -271,6 +276,18 @@ mod tests {
         let traffic = link.traffic();
         assert_eq!((traffic.transfers, traffic.bytes), (3, 12_000));
         assert!((traffic.seconds - 0.012).abs() < 1e-6);
+    }
+
+    #[test]
+    fn transfers_follow_those_without_a_waiting_caller() {
+        let link = Link::new(LinkOptions { bandwidth: 1e6, latency: 0.002, ..LinkOptions::default() });
+        let began = Instant::now();
+        assert_eq!(link.occupy(40_000, began), Some(began + Duration::from_millis(40)));
+        assert!(began.elapsed() < Duration::from_millis(40), "the writer does not wait");
+        link.transfer(4_000, began);
+        assert!(began.elapsed() >= Duration::from_millis(46));
+        assert_eq!((link.traffic().transfers, link.traffic().bytes), (2, 44_000));
+        assert_eq!(Link::default().occupy(8, began), None, "a link that takes no time");
     }
 
     #[test]

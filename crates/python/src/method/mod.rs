@@ -79,14 +79,25 @@ impl Scratch {
 fn induce(topology: &Topology, scratch: &mut Scratch, out: &mut Drawn) -> Result<(), String> {
     let Drawn { nodes, src, dst, edges, .. } = out;
     let Scratch { induce, block, .. } = scratch;
+    let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
+    order.sort_unstable_by_key(|&i| nodes[i as usize]);
+    let ascending: Vec<u32> = order.iter().map(|&i| nodes[i as usize]).collect();
+    let mut places = Vec::new();
+    induce
+        .block(topology.graph(), &ascending, block, |place| places.push(place))
+        .map_err(|e| e.to_string())?;
+    let mut position = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, &v)| position[v as usize] = i);
     edges.clear();
-    induce.block(topology.graph(), nodes, block, |place| edges.push(place)).map_err(|e| e.to_string())?;
-    topology.number(edges);
     src.clear();
-    src.extend_from_slice(&block.indices);
     dst.clear();
-    for (v, ends) in (0..).zip(block.indptr.windows(2)) {
-        dst.resize(ends[1] as usize, v);
+    for (v, &i) in (0..).zip(&position) {
+        for e in block.edges(i) {
+            src.push(order[block.indices[e] as usize]);
+            dst.push(v);
+            edges.push(places[e]);
+        }
     }
+    topology.number(edges);
     Ok(())
 }

@@ -85,6 +85,7 @@ impl DeviceGroup {
         let caches =
             DeviceCaches::new(config, context.data, context.sampler, context.order, reuse)?.map(|caches| {
                 caches
+                    .learning(context.pairs)
                     .for_rank(context.own.cloned(), &**context.feature)
                     .counted_by(context.presampling, context.progress)
             });

@@ -10,12 +10,13 @@
 //! ([`super::replica`]).
 
 use graphmill_core::{Matrix, ViewMut};
+use graphmill_loader::Sampled;
 use graphmill_nn::backend::ops::Add;
 
 use crate::{
     Error, Result, TrainConfig,
     accelerator::{AllReduce, ComputeDevices, Gpu},
-    learner::{BatchShare, Learner},
+    learner::{BatchShare, Learner, num_seeds},
     strategy::{
         AllReduce as How, RoundOptions, UpdateOptions,
         batch_states::{Gradient, Trained},
@@ -171,8 +172,8 @@ pub(super) fn reduce_over_ranks(
 ) -> Result<(f64, Vec<(f64, usize)>)> {
     let share = |(_, Trained { batch, gradient, .. }): &(u64, Trained)| BatchShare {
         loss: gradient.loss,
-        seeds: batch.num_seeds(),
-        nodes: batch.seeds.nodes.len(),
+        seeds: num_seeds(batch),
+        nodes: weight(batch),
         global: batch.seeds.global_size,
     };
     let shares: Vec<BatchShare> = batches.iter().map(share).collect();
@@ -187,6 +188,11 @@ pub(super) fn reduce_over_ranks(
         _ => losses.iter().map(|(loss, seeds)| loss * *seeds as f64 / all.max(1.0)).sum(),
     };
     Ok((mean, losses))
+}
+
+/// Number of seeds of a batch, or of the edges that it learns, by which it counts in a mean.
+fn weight(batch: &Sampled) -> usize {
+    batch.seeds.links.as_ref().map_or(batch.seeds.nodes.len(), |links| links.positives)
 }
 
 /// Sets a matrix in host memory to the sum of others, each times its share, in their order.
@@ -209,7 +215,7 @@ pub(super) fn reduce(
     batches: &mut [(u64, Trained)],
     on_devices: Option<&mut OnDevices>,
 ) -> Result<f64> {
-    let seeds = |slot: &Trained| slot.batch.seeds.nodes.len() as f64;
+    let seeds = |slot: &Trained| weight(&slot.batch) as f64;
     // a rank may own no seed of a round
     let all: f64 = batches.iter().map(|(_, slot)| seeds(slot)).sum::<f64>().max(1.0);
     let shares: Vec<f32> = batches.iter().map(|(_, slot)| (seeds(slot) / all) as f32).collect();

@@ -57,6 +57,8 @@ pub(super) struct ShardRequest {
     slots: Vec<u32>,
     /// Number of hits.
     pub(super) hits: u64,
+    /// Number of misses that [`admit`] wrote to the shard.
+    pub(super) written: u64,
 }
 
 /// A lock that admits one thread at a time: the system's, or a model checker's.
@@ -72,7 +74,7 @@ impl<T> Lock<T> for Mutex<T> {
 
 /// Copies the hits of `part` to their positions in `out`, and leaves the misses in `part`.
 pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut ShardRequest, out: &Scatter) {
-    let ShardRequest { ids, rows, slots, hits } = part;
+    let ShardRequest { ids, rows, slots, hits, .. } = part;
     let mut missing = 0;
     // memory that is refused while the lock is held would poison it
     slots.clear();
@@ -95,9 +97,9 @@ pub(super) fn serve(shard: &impl Lock<Shard>, part: &mut ShardRequest, out: &Sca
     rows.truncate(missing);
 }
 
-/// Offers the rows of `part`, which `row` returns, to the shard.
+/// Offers the rows of `part`, which `row` returns, to the shard, and counts those that it takes.
 pub(super) fn admit<'r>(shard: &impl Lock<Shard>, part: &mut ShardRequest, row: impl Fn(u32) -> &'r [f32]) {
-    let ShardRequest { ids, rows, slots, .. } = part;
+    let ShardRequest { ids, rows, slots, written, .. } = part;
     slots.clear();
     memory::demand(slots, ids.len());
     shard.with(|Shard { policy, rows: cached }| {
@@ -109,6 +111,7 @@ pub(super) fn admit<'r>(shard: &impl Lock<Shard>, part: &mut ShardRequest, row: 
             }
         }
     });
+    *written = slots.iter().filter(|&&slot| slot != MISS).count() as u64;
 }
 
 impl Shard {
@@ -264,6 +267,7 @@ impl OverlappedFeature for Dynamic {
         self.scratch.with(|Scratch { parts, missing, ids: far, places: far_places, .. }| {
             let began = Instant::now();
             let (dim, count) = (self.dim, shards.len());
+            let row_bytes = (dim * kind.width()) as u64;
             parts.resize_with(count, ShardRequest::default);
             for part in &mut *parts {
                 part.ids.clear();
@@ -282,7 +286,7 @@ impl OverlappedFeature for Dynamic {
             for (s, part) in parts.iter().enumerate() {
                 let side = if level.is_own(s % level.devices()) { &mut own } else { &mut peers };
                 side.rows += part.hits;
-                side.bytes += part.hits * (dim * kind.width()) as u64;
+                side.bytes += part.hits * row_bytes;
             }
             missing.clear();
             memory::demand_len(missing, ids.len(), false);
@@ -314,6 +318,9 @@ impl OverlappedFeature for Dynamic {
                     &out[row * dim..(row + 1) * dim]
                 };
                 parts.par_iter_mut().zip(&**shards).for_each(|(part, shard)| admit(shard, part, row));
+                let of_peers = |s: &usize| !level.is_own(s % level.devices());
+                let written = (0..count).filter(of_peers).map(|s| parts[s].written * row_bytes);
+                self.reader.write_to_peers(written.sum(), began);
                 own.nanos += TierTraffic::since(began, 0, 0).nanos;
             }
             let mut traffic = level.traffic(own, peers);

@@ -12,7 +12,8 @@
 //! ([`Pinned::reader`], [`Dynamic::reader`]), which counts the rows of the other devices as peer
 //! rows. They cross the reader's link to its peers, if it has one. A read gathers the device rows,
 //! waits for the link, and then reads the misses: transfers from peers and from the host do not
-//! overlap. Writes of admitted rows to a peer's shard are not charged to the link.
+//! overlap. A dynamic cache also writes admitted rows over this link, if their shard is on a peer.
+//! No read waits for its own writes, but later reads over the link follow them.
 
 mod dynamic;
 mod late;
@@ -114,6 +115,14 @@ impl Reader {
             peers += TierTraffic::since(waiting, 0, 0);
         }
         peers
+    }
+
+    /// Occupies the link to the peers with `bytes` of rows that are written to them from `began`
+    /// on, without waiting.
+    fn write_to_peers(&self, bytes: u64, began: Instant) {
+        if let Some(link) = self.peer_link.as_ref().filter(|_| bytes > 0) {
+            link.occupy(bytes, began);
+        }
     }
 }
 

@@ -63,20 +63,29 @@ impl SparseCache {
         })
     }
 
-    /// Offers rows that have been read: columns and values.
-    pub fn admit<'r>(&self, ids: &[NodeId], row: impl Fn(usize) -> (&'r [u32], &'r [f32]), first: bool) {
+    /// Offers rows that have been read, columns and values, and returns the bytes of those that the
+    /// cache takes ([`sparse_bytes`]).
+    pub fn admit<'r>(
+        &self,
+        ids: &[NodeId],
+        row: impl Fn(usize) -> (&'r [u32], &'r [f32]),
+        first: bool,
+    ) -> u64 {
         self.with(|Slots { policy, rows, admits, slots }| {
+            let mut bytes = 0;
             if !(*admits || first) {
-                return;
+                return bytes;
             }
             policy.admit(ids, slots);
             for (i, &slot) in slots.iter().enumerate() {
                 if slot != MISS {
                     let (columns, values) = row(i);
                     rows[slot as usize] = Arc::new((columns.to_vec(), values.to_vec()));
+                    bytes += sparse_bytes(1, columns.len());
                 }
             }
-        });
+            bytes
+        })
     }
 }
 
@@ -151,9 +160,12 @@ pub(super) fn gather(
     }
     let (began, missed) = (Instant::now(), missed.view());
     let far_row = |number: u32| missed.sparse_row(number as usize).unwrap_or_default();
-    for (shard, (of_shard, numbers)) in shards.iter().zip(&shares) {
-        shard.admit(of_shard, |i| far_row(numbers[i]), false);
+    let mut written = 0;
+    for (s, (shard, (of_shard, numbers))) in shards.iter().zip(&shares).enumerate() {
+        let bytes = shard.admit(of_shard, |i| far_row(numbers[i]), false);
+        written += if level.is_own(s) { 0 } else { bytes };
     }
+    reader.write_to_peers(written, began);
     let all = memory::demand_collect(0..ids.len() as u32);
     out.gather_sparse_with(reader.behind.dim(), &all, |i| match from[i as usize] {
         Place::Cached(row) => (&cached[row as usize].0[..], &cached[row as usize].1[..]),

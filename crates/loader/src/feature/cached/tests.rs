@@ -303,6 +303,41 @@ fn devices_read_the_rows_of_others_over_their_links() {
     }
 }
 
+#[test]
+fn admitted_rows_occupy_the_link_to_the_devices_that_hold_them() {
+    let fifo = policy::TABLE.find("fifo").unwrap().make;
+    let ids: Vec<NodeId> = (0..250).collect();
+    for features in [features(4, TableType::F32), features(4, TableType::F16), sparse_features(40)] {
+        let format = features.data.kind().map_or(RowFormat::Sparse, RowFormat::Dense);
+        let mut rows = Matrix::default();
+        Host::new(&features).gather(&ids, &mut rows).unwrap();
+        let bytes_of = |v: NodeId| match format {
+            RowFormat::Dense(kind) => 4 * kind.width() as u64,
+            RowFormat::Sparse => sparse_bytes(1, rows.view().sparse_row(v as usize).unwrap().0.len()),
+        };
+        // the last reader has no share of the cache
+        for reader in 0..4 {
+            // a read that waited for its writes would take a second or more
+            let slow = LinkOptions { bandwidth: 1e3, ..LinkOptions::default() };
+            let (first, link) = (Level::Device { devices: 3, reader: 0 }, Arc::new(Link::new(slow)));
+            let pool = Dynamic::new(fifo, 300, format, next_tier(&features).0, first).unwrap();
+            let device = pool.reader(reader, next_tier(&features).0).with_peer_link(link.clone());
+            let began = Instant::now();
+            let mut found = Matrix::default();
+            device.gather(&ids, &mut found).unwrap();
+            let seconds = began.elapsed().as_secs_f64();
+            let of_peers = ids.iter().filter(|&&v| v as usize % 3 != reader).map(|&v| bytes_of(v));
+            let (expected, traffic) = (of_peers.sum::<u64>(), link.traffic());
+            assert_eq!(traffic.bytes, expected, "{format:?}, device {reader}");
+            assert!(seconds < traffic.seconds, "{format:?}: {seconds} of {} s", traffic.seconds);
+            // rows that are cached are not written again
+            let again = pool.reader(0, next_tier(&features).0);
+            assert_eq!(again.gather(&ids, &mut found).unwrap().rows(), 250);
+            assert_eq!(link.traffic(), traffic, "{format:?}");
+        }
+    }
+}
+
 /// After reordering by hotness the cached rows are the first of the table, and a comparison with
 /// their number takes the place of the map.
 #[test]

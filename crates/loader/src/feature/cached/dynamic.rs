@@ -245,6 +245,20 @@ impl Feature for Dynamic {
     }
 }
 
+/// Divides a request among `count` shards.
+fn divide(ids: &[NodeId], count: usize, parts: &mut Vec<ShardRequest>) {
+    parts.resize_with(count, ShardRequest::default);
+    for part in &mut *parts {
+        part.ids.clear();
+        part.rows.clear();
+    }
+    for (i, &v) in ids.iter().enumerate() {
+        let part = &mut parts[v as usize % count];
+        memory::demand_push(&mut part.ids, v / count as NodeId);
+        memory::demand_push(&mut part.rows, i as u32);
+    }
+}
+
 impl OverlappedFeature for Dynamic {
     fn read_overlapped(
         &self,
@@ -268,16 +282,7 @@ impl OverlappedFeature for Dynamic {
             let began = Instant::now();
             let (dim, count) = (self.dim, shards.len());
             let row_bytes = (dim * kind.width()) as u64;
-            parts.resize_with(count, ShardRequest::default);
-            for part in &mut *parts {
-                part.ids.clear();
-                part.rows.clear();
-            }
-            for (i, &v) in ids.iter().enumerate() {
-                let part = &mut parts[v as usize % count];
-                memory::demand_push(&mut part.ids, v / count as NodeId);
-                memory::demand_push(&mut part.rows, i as u32);
-            }
+            divide(ids, count, parts);
             let scatter = Scatter::new(out, dim, ids.len(), places);
             parts.par_iter_mut().zip(&**shards).for_each(|(part, shard)| serve(shard, part, &scatter));
             let mut own = TierTraffic::default();

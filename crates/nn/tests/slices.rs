@@ -1,7 +1,7 @@
 //! Aggregation by slices of columns against whole rows: the same bits, for any width and any number
 //! of threads.
 
-use graphmill_core::Block;
+use graphmill_core::{Block, matrix::Tally};
 use graphmill_nn::{
     Matrix,
     backend::{
@@ -85,4 +85,19 @@ fn automatic_slicing_matches_whole_rows() {
     block.edge_weight = (0..70_000).map(|e| 0.1 + (e % 13) as f32).collect();
     block.transpose();
     assert!(run(&block, 512, Slicing::Auto) == run(&block, 512, Slicing::Rows));
+}
+
+#[test]
+fn counted_memory_does_not_depend_on_slices() {
+    // the number of threads decides the slices
+    let block = random_block(200, 300, true, 6);
+    let count = |slicing| {
+        Tally::count(|tally| {
+            run(&block, 133, slicing);
+            tally.most()
+        })
+        .unwrap()
+    };
+    let rows = count(Slicing::Rows);
+    assert_eq!([16, 48].map(|width| count(Slicing::Columns(width))), [rows; 2]);
 }

@@ -89,9 +89,9 @@ impl Costs<'_> {
 
     /// Durations of a device with this cache and a copy of the model, one of `trainers`: those of
     /// [`Costs::trainer`], with the exchange of parameters, gradients and learned rows.
-    fn replica(&self, ratio: f64, trainers: usize) -> Trainer {
+    fn replica(&self, ratio: f64, trainers: usize, updates: Updates) -> Trainer {
         let alone = self.trainer(ratio, trainers);
-        let replica = Trainer { train: alone.train + self.exchange(trainers), ..alone };
+        let replica = Trainer { train: alone.train + self.exchange(trainers, updates), ..alone };
         self.with_learned_rows(replica, trainers)
     }
 
@@ -296,14 +296,10 @@ impl Costs<'_> {
     /// Epoch of `devices` devices that sample and train, one after the other.
     fn in_turns(&self, devices: usize) -> Result<Prediction, String> {
         let ratio = self.device_cache("a device", &self.both(devices, devices))?;
-        let trainer = self.replica(ratio, devices);
-        let setting = Sharing {
-            devices,
-            sample: self.sample(),
-            trainer,
-            gathers: self.hardware.host.gathers,
-            updates: self.updates(devices),
-        };
+        let updates = self.updates(devices);
+        let trainer = self.replica(ratio, devices, updates);
+        let (sample, gathers) = (self.sample(), self.hardware.host.gathers);
+        let setting = Sharing { devices, sample, trainer, gathers, updates };
         let epoch = sharing(self.batches(), setting);
         Ok(self.prediction(epoch, trainer, [devices, devices, 0], ratio))
     }
@@ -314,9 +310,9 @@ impl Costs<'_> {
         let next = ("the rows of the next", self.profile.bytes.next_rows());
         let [topology, step, sampling] = self.both(devices, devices);
         let ratio = self.device_cache("a device", &[topology, step, sampling, next])?;
-        let (alone, sample) = (self.replica(ratio, devices), self.sample());
-        let trainer = Trainer { train: sample + alone.train, ..alone };
         let (gathers, updates) = (self.hardware.host.gathers, self.updates(devices));
+        let (alone, sample) = (self.replica(ratio, devices, updates), self.sample());
+        let trainer = Trainer { train: sample + alone.train, ..alone };
         let epoch = factored(self.batches(), Factored::turns(devices, trainer, gathers, updates));
         let part = sample / trainer.train.max(f64::MIN_POSITIVE);
         let epoch = Epoch { sample: part * epoch.train, train: (1.0 - part) * epoch.train, ..epoch };
@@ -356,10 +352,13 @@ impl Costs<'_> {
         if trainers == 0 && !switching {
             return Err("with --switching off a single device cannot sample and train".into());
         }
+        // the run has as many batches in a round as there are devices beside its Samplers
+        let updates = self.updates(devices - given.unwrap_or(1).min(devices - 1));
         // blocks cross the link from the Sampler to the host, and from there to the Trainer
         let of_blocks = |trainer: Trainer| Trainer { copy: trainer.copy + self.blocks(), ..trainer };
-        let trainer = of_blocks(self.replica(own, trainers));
-        let standby_trainer = standby.map(|ratio| of_blocks(self.replica(ratio, trainers.max(samplers))));
+        let trainer = of_blocks(self.replica(own, trainers, updates));
+        let beside = trainers.max(samplers);
+        let standby_trainer = standby.map(|ratio| of_blocks(self.replica(ratio, beside, updates)));
         let setting = Factored {
             samplers,
             sample: self.sample() + self.blocks(),
@@ -368,8 +367,7 @@ impl Costs<'_> {
             standby: standby_trainer,
             queue: self.queue()?,
             gathers: self.hardware.host.gathers,
-            // the run has as many batches in a round as there are devices beside its Samplers
-            updates: self.updates(devices - given.unwrap_or(1).min(devices - 1)),
+            updates,
         };
         if trainers == 0 && setting.queue < self.profile.batches {
             return Err(format!(

@@ -1,19 +1,26 @@
 //! Exchange of devices that train with the host, besides feature rows: parameters, gradients,
 //! learned rows and blocks.
 
-use crate::{devices::Costs, sim::Trainer};
+use crate::{
+    devices::Costs,
+    sim::{Trainer, Updates},
+};
 
 impl Costs<'_> {
-    /// Seconds in which a batch's gradient leaves its device and new parameters arrive. Those of
-    /// simulated devices cross the link to the host, which updates them: every gradient, and the
-    /// parameters of every update.
-    pub(crate) fn exchange(&self, trainers: usize) -> f64 {
+    /// Seconds in which a batch's gradient leaves its device, one of `trainers`, and new parameters
+    /// arrive. Those of simulated devices cross the link to the host, which updates them: every
+    /// gradient, and the parameters of every update. On several types a single device that makes
+    /// every update trains the model itself, without a copy.
+    pub(crate) fn exchange(&self, trainers: usize, updates: Updates) -> f64 {
         let parameters = self.profile.bytes.parameters;
         if !self.hardware.devices.shared {
             return self.hardware.reduce(trainers, parameters);
         }
-        let updates = (trainers as f64 / self.updates(trainers).round.max(1) as f64).min(1.0);
-        (1.0 + updates) * self.hardware.link.seconds(parameters)
+        if !self.profile.types.is_empty() && !self.computes_gradients(trainers) {
+            return 0.0;
+        }
+        let copies = (trainers as f64 / updates.round.max(1) as f64).min(1.0);
+        (1.0 + copies) * self.hardware.link.seconds(parameters)
     }
 
     /// Seconds in which the blocks of a batch leave the device that drew them, or reach another.

@@ -83,7 +83,8 @@ impl Tally {
     }
 }
 
-/// Reports a scratch buffer of an operation to the tally of this thread, if there is one.
+/// Reports a scratch buffer of an operation to the tally of this thread, if there is one. Its size
+/// must not depend on the number of threads.
 pub fn count_scratch(bytes: u64) {
     CURRENT.with_borrow(|current| {
         if let Some(counts) = current {

@@ -181,9 +181,7 @@ fn steps(of: &RunBatches, tables: &Tables) -> Result<(StepBytes, Option<f64>)> {
     if of.task.features.iter().all(Option::is_some) {
         return Ok((step(HeldRows::All)?, None));
     }
-    let gradients = step(HeldRows::OfBatch)?.all;
-    let all = step(HeldRows::All)?;
-    Ok((StepBytes { all: all.all.max(gradients), ..all }, Some(gradients as f64)))
+    Ok((step(HeldRows::All)?, Some(step(HeldRows::OfBatch)?.all as f64)))
 }
 
 /// Bytes of the blocks of a batch: row starts and neighbours of each relation, and node ids.

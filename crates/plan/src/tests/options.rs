@@ -1,8 +1,10 @@
 //! Options of a run that change its memory, its caches or the overlap of its stages.
 
 use graphmill_engine::strategy::{HotSplit, LayeredOptions};
+use graphmill_loader::feature::cached::Placement;
 
 use super::*;
+use crate::{devices::Costs, sim::Updates};
 
 #[test]
 fn trainers_hold_the_rows_of_the_next_batch_as_measured() {
@@ -174,4 +176,19 @@ fn simulated_devices_exchange_parameters_gradients_and_blocks_over_their_link() 
     let [without, with] = [0.0, 2e7].map(|batch| seconds(5e6, batch, &[]));
     assert_eq!(with[..2], without[..2]);
     assert!(with[2] - without[2] > 149.0 * 0.0201, "{with:?} {without:?}");
+}
+
+#[test]
+fn parameters_cross_a_link_once_in_a_round_however_many_devices_train() {
+    let (mut hardware, request) = (v100(), request(&[]));
+    hardware.devices.shared = true;
+    hardware.link = Link { bandwidth: 1e9, latency: 0.0 };
+    let profile = Profile { bytes: Sizes { parameters: 6e6, ..profile().bytes }, ..profile() };
+    let placement = Placement::Private;
+    let costs = Costs { hardware: &hardware, profile: &profile, speed: 1.0, request: &request, placement };
+    // with two Samplers of four devices a round has three batches, which two devices share
+    for (trainers, round, crossings) in [(2, 2, 2.0), (2, 3, 1.0 + 2.0 / 3.0), (3, 1, 2.0)] {
+        let seconds = costs.exchange(trainers, Updates { round, staleness: 0 });
+        assert!((seconds - crossings * 6e-3).abs() < 1e-12, "{trainers} {round}: {seconds}");
+    }
 }

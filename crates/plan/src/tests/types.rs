@@ -133,6 +133,26 @@ fn learned_rows_cross_the_link_of_devices_that_compute_gradients() {
 }
 
 #[test]
+fn a_single_device_that_makes_every_update_exchanges_no_parameters() {
+    let seconds = |count: usize, given: &[(&'static str, &str)], parameters: f64| {
+        let mut hardware = cores(count);
+        hardware.link = Link { bandwidth: 1e9, latency: 0.0 };
+        let bytes = Sizes { parameters, ..typed().bytes };
+        let report = planned_on(hardware, given, Profile { bytes, ..typed() });
+        of(&report, "time-sharing").epoch_seconds.unwrap()
+    };
+    let more = |count: usize, given: &[(&'static str, &str)]| {
+        seconds(count, given, 5e6) - seconds(count, given, 0.0)
+    };
+    assert_eq!(more(1, &[]), 0.0);
+    // the gradient of each of 149.5 batches, and parameters half as often
+    let in_rounds = more(1, &[("batches_per_update", "2")]);
+    assert!((in_rounds - 149.5 * 1.5 * 5e-3).abs() < 1e-6, "{in_rounds}");
+    let together = more(2, &[]);
+    assert!((together - 75.0 * 2.0 * 5e-3).abs() < 2.0 * 5e-3, "{together}");
+}
+
+#[test]
 fn devices_that_compute_gradients_hold_fewer_learned_rows() {
     let reason = |count: usize, given: &[(&'static str, &str)]| {
         let mut hardware = cores(count);

@@ -129,7 +129,7 @@ fn by_position(sum: Sum<Unit>, width: Option<usize>, values: &[f32], position: &
         return sum.with(ByPosition { values, position }).run(out);
     }
     // every slice reads the coefficients, so they are reordered once
-    let mut scratch = scratch::take(position.len().div_ceil(2));
+    let mut scratch = scratch::take_uncounted(position.len().div_ceil(2));
     let weight = &mut bytemuck::cast_slice_mut::<f64, f32>(&mut scratch)[..position.len()];
     rows::elements(weight, 1, |first, weight| {
         for (w, &e) in weight.iter_mut().zip(&position[first..]) {

@@ -20,6 +20,13 @@ pub(crate) struct Scratch {
 /// Borrows `len` values of unspecified content.
 pub(crate) fn take(len: usize) -> Scratch {
     count_scratch(size_of::<f64>() as u64 * len as u64);
+    take_uncounted(len)
+}
+
+/// [`take`] without a report to a tally of memory: for memory that an operation takes for some
+/// numbers of threads, or more or less by that number. Counts decide which rows a run reuses, and
+/// so its results.
+pub(crate) fn take_uncounted(len: usize) -> Scratch {
     let mut data = POOL.lock().unwrap_or_else(|e| e.into_inner()).pop().unwrap_or_default();
     huge_pages::lengthen(&mut data, len, 0.0);
     Scratch { data, len }

@@ -82,7 +82,7 @@ impl<W: Weight, R: Source> Sum<'_, W, R> {
         let width = columns.len().next_multiple_of(LINE);
         let rows = self.src.num_values() / self.cols;
         // offset of the memory within a cache line
-        let mut memory = scratch::take(rows * width / 2 + LINE / 2);
+        let mut memory = scratch::take_uncounted(rows * width / 2 + LINE / 2);
         let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory);
         let start = memory.as_ptr().align_offset(4 * LINE);
         let start = if start < LINE { start } else { 0 };

@@ -10,7 +10,8 @@
 //!
 //! With `PARTS` of 2, a value is the sum of two bf16: one near it, and one near the rest, together
 //! 16 significant bits. Three of the four products are added; that of both rests has 2^-16 of the
-//! value and is left out. Tiles of both parts alternate.
+//! value and is left out. Tiles of both parts alternate. A value beyond the largest bf16 gives NaN,
+//! because its rest is infinite or NaN.
 //!
 //! # Source
 //!

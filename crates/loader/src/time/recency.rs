@@ -34,9 +34,9 @@
 //!
 //! 8 bytes per node, and 32 for each segment of the rows with at least [`MIN_SEGMENTED`] edges.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, path::Path};
 
-use graphmill_core::{Buffer, keyed::Stream};
+use graphmill_core::{Buffer, FileArray, Result, keyed::Stream, maps};
 use rustc_hash::FxHashSet;
 
 use super::draw::Marks;
@@ -53,6 +53,8 @@ const MIN_WINDOW: f64 = 1e-6;
 const MAX_RECENT: usize = 8;
 /// Number of places that are drawn before any is accepted.
 const MAX_CANDIDATES: usize = 32;
+/// Rows whose times are read before their pages leave memory.
+const RUN: usize = 1 << 16;
 /// Number of weights that are computed together.
 const LANES: usize = 8;
 /// Coefficients of the exponential series, the last first.
@@ -105,6 +107,46 @@ impl Decay {
             ends.push(segments.len() as u64);
         }
         Self { half_life, ends: in_huge_pages(ends), segments: in_huge_pages(segments) }
+    }
+
+    /// [`Decay::new`] in files without names in the directory `dir`.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the disk has too little space.
+    pub(super) fn in_files(indptr: &[u64], time: &[i64], half_life: f64, dir: &Path) -> Result<Self> {
+        let (mut ends, mut count, mut of_row) = (FileArray::zeros(indptr.len(), dir)?, 0, Vec::new());
+        let mut each = |see: &mut dyn FnMut(usize, &[Segment])| {
+            for (first, rows) in indptr.chunks(RUN).enumerate() {
+                let after = indptr.get((first + 1) * RUN);
+                let ends = rows[1..].iter().chain(after);
+                for (v, (&start, &end)) in (first * RUN..).zip(rows.iter().zip(ends)) {
+                    let times = &time[start as usize..end as usize];
+                    of_row.clear();
+                    if times.len() >= MIN_SEGMENTED {
+                        cut(times, half_life, &mut of_row);
+                    }
+                    see(v, &of_row);
+                }
+                maps::release(rows);
+                maps::release(time);
+            }
+        };
+        each(&mut |v, segments| {
+            count += segments.len();
+            ends[v + 1] = count as u64;
+        });
+        let (mut all, mut next) = (FileArray::zeros(count, dir)?, 0);
+        each(&mut |_, segments| {
+            all[next..next + segments.len()].copy_from_slice(segments);
+            next += segments.len();
+        });
+        Ok(Self { half_life, ends: ends.freeze()?, segments: all.freeze()? })
+    }
+
+    /// Takes segments in files out of the memory of the process, until they are used again.
+    pub(super) fn release(&self) {
+        maps::release(&self.ends);
+        maps::release(&self.segments);
     }
 
     /// Returns true if the segments are those of this half life.

@@ -58,8 +58,11 @@ fn memory(run: &Path) -> Vec<u8> {
     fs::read(run.join("checkpoint/history.safetensors")).unwrap()
 }
 
+/// A model, a budget, and options.
+type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// Models with the options of a run, and a budget between the rows of a batch and all rows.
-const CASES: [(&str, &str, &[(&str, &str)]); 8] = [
+const CASES: [Case; 8] = [
     ("tgn", "30000", &[("new_nodes", "0.1"), ("clip", "1")]),
     ("jodie", "7000", &[("new_nodes", "0.1")]),
     ("tgat", "12000", &[("batch_size", "10"), ("fanout", "2,2")]),

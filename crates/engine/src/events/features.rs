@@ -175,7 +175,7 @@ pub(super) struct NodeFeatures {
 
 /// Place of the rows of nodes.
 enum NodePlace {
-    Memory(Matrix),
+    Memory(Box<Matrix>),
     /// The tables of the types, each with the number of its first node; a type without features has
     /// zeros.
     File(Vec<(NodeId, Option<FeatureTable>)>),
@@ -223,7 +223,7 @@ impl NodeFeatures {
         let mut all = Matrix::default();
         self.copy(0..count as NodeId, &mut all);
         self.release();
-        Self { place: NodePlace::Memory(all), ..self }
+        Self { place: NodePlace::Memory(Box::new(all)), ..self }
     }
 
     /// Copies the features of some nodes to `out`, `N x F`.

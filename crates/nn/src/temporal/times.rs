@@ -146,15 +146,15 @@ impl NodeTimes {
         let (last, messages) = times.split_at_mut(8 * self.len());
         for (i, run) in self.all.chunks(RUN).enumerate() {
             let nodes = i * RUN..i * RUN + run.len();
-            let parts: [(&mut [u8], fn(&NodeTime) -> i64); 2] =
-                [(&mut *last, |of| of.last), (&mut *messages, |of| of.message)];
-            for (to, part) in parts {
-                let to = &mut to[8 * nodes.start..8 * nodes.end];
-                for (to, of) in to.chunks_exact_mut(8).zip(run) {
-                    to.copy_from_slice(&self.start.wrapping_add(part(of)).to_le_bytes());
-                }
-                maps::release(to);
+            let bytes = 8 * nodes.start..8 * nodes.end;
+            let [last, messages] = [&mut last[bytes.clone()], &mut messages[bytes]];
+            let places = last.chunks_exact_mut(8).zip(messages.chunks_exact_mut(8));
+            for ((last, message), of) in places.zip(run) {
+                last.copy_from_slice(&self.start.wrapping_add(of.last).to_le_bytes());
+                message.copy_from_slice(&self.start.wrapping_add(of.message).to_le_bytes());
             }
+            maps::release(last);
+            maps::release(messages);
             let to = &mut waits[nodes];
             to.iter_mut().zip(run).for_each(|(to, of)| *to = of.waits as u8);
             maps::release(to);

@@ -36,7 +36,7 @@ use std::{
 use graphmill_core::{Buffer, Error, Graph, NodeId, Result};
 use rayon::prelude::*;
 
-use super::recency::Decay;
+use super::decay::Decay;
 use crate::prefetch::prefetch;
 
 /// Number of edges of a task.

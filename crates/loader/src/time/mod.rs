@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod decay;
 mod draw;
 mod events;
 mod graph;

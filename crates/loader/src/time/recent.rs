@@ -6,8 +6,9 @@ use graphmill_core::{Graph, NodeId, Result, keyed::Stream};
 
 use super::{
     TimeIndex,
+    decay::Decay,
     draw::{Marks, sort, uniform},
-    recency::{Aged, Candidates, Decay},
+    recency::{Aged, Candidates},
 };
 
 /// Draws of [`TimeDraw::Recency`](super::TimeDraw::Recency) from the rows of a graph.

@@ -15,8 +15,9 @@ use rayon::prelude::*;
 
 use super::{
     TimeCarry, TimeDraw, TimeIndex, TimeOptions,
+    decay::Decay,
     draw::{Marks, sort, uniform},
-    recency::{Aged, Candidates, Decay},
+    recency::{Aged, Candidates},
     source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop},
 };
 use crate::{prefetch::prefetch, sampler::too_many};

@@ -29,11 +29,12 @@ pub struct Buffer<T> {
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    /// Shared read-only map of a file if there is one, otherwise anonymous memory.
+    /// Shared read-only map of a file if it is listed, otherwise anonymous memory.
     Mapped {
         map: Arc<Map>,
         offset: usize,
         len: usize,
+        /// The file, if it has a name.
         #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix takes advice on maps"))]
         file: Option<Arc<File>>,
         of: PhantomData<T>,
@@ -44,7 +45,8 @@ enum Storage<T> {
 /// Memory map that is listed under its file's name, if it has one.
 struct Map {
     // dropped before the memory is unmapped
-    _listed: Option<Listed>,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix takes advice on maps"))]
+    listed: Option<Listed>,
     memory: Mmap,
 }
 
@@ -97,7 +99,7 @@ impl<T: Pod> Buffer<T> {
         let listed = Listed::new(path, start..start + end);
         Ok(Self {
             storage: Storage::Mapped {
-                map: Arc::new(Map { _listed: Some(listed), memory: map }),
+                map: Arc::new(Map { listed: Some(listed), memory: map }),
                 offset,
                 len,
                 file: file.try_clone().ok().map(Arc::new),
@@ -165,6 +167,18 @@ impl<T: Pod> Buffer<T> {
         Buffer::from_map(map, values.len())
     }
 
+    /// Returns the first `len` values of the shared map of a file without a name. `path` is for
+    /// messages.
+    pub(crate) fn of_file_map(map: MmapMut, listed: Listed, path: &Path, len: usize) -> Result<Self> {
+        if len == 0 {
+            return Ok(Vec::new().into());
+        }
+        let map = map.make_read_only().map_err(|e| Error::io(path, "protect the map of", e))?;
+        let map = Arc::new(Map { listed: Some(listed), memory: map });
+        let storage = Storage::Mapped { map, offset: 0, len, file: None, of: PhantomData, tag: None };
+        Ok(Self { storage })
+    }
+
     /// Returns the first `len` values of anonymous memory.
     fn from_map(map: MmapMut, len: usize) -> Result<Self> {
         if cfg!(miri) {
@@ -172,7 +186,7 @@ impl<T: Pod> Buffer<T> {
             return Ok(bytemuck::cast_slice(&map)[..len].to_vec().into());
         }
         let map = map.make_read_only().map_err(|e| Error::invalid(format!("cannot protect memory: {e}")))?;
-        let map = Arc::new(Map { _listed: None, memory: map });
+        let map = Arc::new(Map { listed: None, memory: map });
         let storage = Storage::Mapped { map, offset: 0, len, file: None, of: PhantomData, tag: None };
         Ok(Self { storage })
     }
@@ -193,7 +207,9 @@ impl<T: Pod> Buffer<T> {
     /// Releases the pages of a range of a mapped file; reading them again reads the file again.
     pub fn release(&self, run: Range<usize>) {
         #[cfg(unix)]
-        if let Storage::Mapped { map, offset, file: Some(_), .. } = &self.storage {
+        if let Storage::Mapped { map, offset, .. } = &self.storage
+            && map.listed.is_some()
+        {
             let (start, bytes) = (offset + run.start * size_of::<T>(), run.len() * size_of::<T>());
             // SAFETY: the range is inside the map, which is a shared read-only map of a file:
             // without its pages it reads the same bytes, from the file again. A refusal costs only

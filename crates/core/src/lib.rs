@@ -14,7 +14,8 @@
 //! - [`Block`]: one layer's bipartite message-flow graph.
 //! - [`typed`]: graphs of several node types and relations, and their blocks.
 //! - [`Matrix`], [`SparseRows`]: rows of values, dense, shared, sparse or on a device.
-//! - [`Buffer`]: an owned vector or a memory map behind one type.
+//! - [`Buffer`]: an owned vector or a memory map behind one type; [`FileArray`]: values in a file
+//!   without a name.
 //! - [`Features`], [`Labels`], [`Split`]: data of nodes; [`verifier`]: their checksums, checked by
 //!   first reads.
 //! - [`keyed`]: random numbers as functions of a key; [`alias`]: draws by weight in O(1).
@@ -44,6 +45,7 @@ pub mod disk;
 mod end;
 pub mod error;
 pub mod features;
+pub mod file_array;
 pub mod huge_pages;
 pub mod induced;
 pub mod keyed;
@@ -79,6 +81,7 @@ pub use csc::{Graph, WholeDegrees};
 pub use end::End;
 pub use error::{Error, Result};
 pub use features::{FeatureData, Features};
+pub use file_array::FileArray;
 pub use labels::{ClassColumn, Labels, Split};
 pub use matrix::{Matrix, View, ViewMut};
 pub use object_pool::ObjectPool;

@@ -21,6 +21,8 @@
 //! | `device.rs`, `mirror.rs` | values on devices, and which copies of them are newest |
 //! | `tally.rs` | [`Tally`]: bytes that the matrices of some work hold |
 
+#![forbid(unsafe_code)]
+
 mod device;
 mod file;
 mod mirror;
@@ -32,8 +34,8 @@ mod view;
 
 use std::ops::Range;
 
-use self::{file::FileValues, mirror::Mirror, tally::Charge};
-use crate::{Block, SparseRows, huge_pages, memory};
+use self::{mirror::Mirror, tally::Charge};
+use crate::{Block, FileArray, SparseRows, huge_pages, memory};
 
 pub use self::{
     slots::Slots,
@@ -90,7 +92,7 @@ enum Storage {
     /// Rows of a cache, followed by rows of a batch.
     Slots(Box<slots::SlotRows>),
     /// Own values in a file.
-    File(Box<FileValues>),
+    File(Box<FileArray<f32>>),
 }
 
 impl Default for Storage {
@@ -109,7 +111,6 @@ impl Storage {
             Self::Sparse(block) => Self::Sparse(block.clone()),
             Self::Slots(rows) => Self::Slots(rows.clone()),
             Self::File(values) => {
-                let values = values.values();
                 let mut lines: Vec<Line> = memory::demand_zeros(values.len().div_ceil(16));
                 bytemuck::cast_slice_mut(&mut lines)[..values.len()].copy_from_slice(values);
                 Self::Owned(lines)

@@ -142,12 +142,12 @@ fn store_likes(dir: &Path) {
     builder.build().unwrap().save(dir).unwrap();
 }
 
-/// Refuses the large requests of the batches after the first one, except some.
+/// Refuses the large requests of the second batch, except some.
 struct Refusing(Option<usize>);
 
 impl Observer for Refusing {
     fn batch(&mut self, _: &Progress) -> Result<()> {
-        self.0.take().into_iter().for_each(refuse_after);
+        refuse_after(self.0.take().unwrap_or(usize::MAX));
         Ok(())
     }
 }
@@ -183,6 +183,83 @@ fn negatives_without_memory_are_errors_of_their_batch_and_the_next_run_is_right(
                 }
             }
             assert_eq!(train(None).unwrap(), expected, "{negatives}");
+        });
+    }
+}
+
+/// Writes a dataset of two batches of visits, of which the first has few rows: one user visits one
+/// item at one time. The visits of the second have times of their own, and earlier neighbours.
+fn store_visits(dir: &Path, batch: u32) {
+    let (mut users, mut items, mut times) = (vec![0; batch as usize], vec![0; batch as usize], Vec::new());
+    times.resize(batch as usize, 0i64);
+    for e in 0..batch + 20 {
+        users.push(e % 300);
+        items.push(7 * e % 190);
+        times.push(10 + i64::from(e));
+    }
+    let pairs: Vec<u32> = users.iter().zip(&items).flat_map(|(u, v)| [*u, *v]).collect();
+    let rows = |count: u32| (0..2 * count).map(|i| (i % 5) as f32).collect::<Vec<f32>>();
+    let mut builder = TypedBuilder::new("visits");
+    builder.node_type("user", 300).features(2, rows(300));
+    builder.node_type("item", 190).features(2, rows(190));
+    let edges = builder.edge_type("user", "visits", "item").edges(users, items);
+    edges.time(times.clone()).features(2, rows(2 * batch + 20));
+    let task = builder.task("visits").on_edges(EdgeType::new("user", "visits", "item"));
+    let part = |rows: std::ops::Range<u32>| rows.collect::<Vec<u32>>();
+    let (train, end) = (2 * batch, 2 * batch + 20);
+    let (valid, test) = (part(train..train + 10), part(train + 10..end));
+    task.pair_seeds(pairs).time(times).split(part(0..train), valid, test);
+    builder.build().unwrap().save(dir).unwrap();
+}
+
+#[test]
+fn events_without_memory_are_errors_of_their_batch_and_the_next_run_is_right() {
+    let _turn = alone();
+    let dir = tempfile::tempdir().unwrap();
+    store_visits(dir.path(), 1_500);
+    for (model, own) in [
+        ("tgn", &[("fanout", "2")][..]),
+        ("tgat", &[("fanout", "2,1")]),
+        ("jodie", &[]),
+        ("graphmixer", &[("fanout", "2")]),
+        ("dygformer", &[("fanout", "1"), ("channel_dim", "2"), ("transformer_layers", "1")]),
+    ] {
+        let mut config = TrainConfig { hidden: 4, batch_size: 1_500, epochs: 1, ..TrainConfig::default() };
+        config.dataset = dir.path().to_str().unwrap().into();
+        config.task = "visits".into();
+        let options = [&[("model", model), ("time_dim", "2")][..], own].concat();
+        for (name, value) in &options {
+            key(name).unwrap().parse(&mut config, value).unwrap();
+        }
+        let names: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
+        config.derive_options(&[&["task"][..], &names].concat()).unwrap();
+        let data = graphmill_engine::events::open_dataset(&config).unwrap().unwrap();
+        let train = |allowed: Option<usize>| {
+            let mut observer = Refusing(allowed);
+            let context = RunContext { run: None, resume: false, observer: &mut observer, stop: &|| false };
+            let trained = graphmill_engine::events::train(&config, &data, context);
+            refuse_after(usize::MAX);
+            trained.map(|summary| summary.epochs[0].loss.to_bits())
+        };
+        on_two_threads(|| {
+            let expected = train(None).unwrap();
+            let mut stages = std::collections::BTreeSet::new();
+            // every request of the second batch is refused once
+            for allowed in 0.. {
+                let message = match train(Some(allowed)) {
+                    Ok(loss) => {
+                        assert_eq!(loss, expected, "{model}");
+                        break;
+                    }
+                    Err(error) => error.to_string(),
+                };
+                let stage = ["sample", "train"]
+                    .into_iter()
+                    .find(|stage| message.contains(&format!("batch 2 failed in the {stage} stage: ")));
+                stages.insert(stage.unwrap_or_else(|| panic!("{model}, {allowed}: {message}")));
+                assert!(message.contains("bytes of memory") && message.contains("; lower"), "{message}");
+            }
+            assert_eq!(stages.into_iter().collect::<Vec<_>>(), ["sample", "train"], "{model}");
         });
     }
 }

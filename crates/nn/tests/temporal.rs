@@ -268,7 +268,9 @@ fn a_memory_in_files_has_the_bits_of_one_in_memory() {
         }
         assert_eq!(store.save(), plain.save(), "{most}");
         let mut restored = NodeMemory::in_file(7, M, K, 99, dir.path(), most).unwrap();
-        restored.restore_tables(store.tables().map(|table| table.view().host()), &store.times()).unwrap();
+        let mut times = vec![0; store.bytes_of_times()];
+        store.save_times(&mut times);
+        restored.restore_tables(store.tables().map(|table| table.view().host()), &times).unwrap();
         assert_eq!(restored.save(), plain.save(), "{most}");
         restored.clear(0).unwrap();
         assert_eq!(restored.save(), NodeMemory::new(7, M, K, 0).save(), "{most}");

@@ -213,7 +213,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     run("train data --task link --epochs 1 --hidden 8 --fanout 3,3 --batch-size 300 --out new"),
     run("train events --model tgn --epochs 1 --hidden 8 --time-dim 4 --batch-size 5 --out new")
         .after(&["import events ml_visits.csv events"]),
-    run("train events --model tgn --epochs 1 --hidden 8 --time-dim 4 --batch-size 5 --host-budget 1000 \
+    run("train events --model tgn --epochs 1 --hidden 8 --time-dim 4 --batch-size 5 --host-budget 2000 \
          --checkpoint-batches 2 --out new")
     .after(&["import events ml_visits.csv events"]),
     run("train facts --model embedding --decoder distmult --epochs 1 --hidden 8 --batch-size 4 --out new")

@@ -1,115 +1,13 @@
-//! Values in a file without a name, for tables that are larger than memory.
-//!
-//! The file is mapped, so the system reads the rows that are used, keeps them while there is memory
-//! for them, and writes them back. It never has a name on Linux, and elsewhere loses it before its
-//! first value is written: it ends with its matrix, or with the process, however that ends.
+//! Values in a file without a name, for tables that are larger than memory ([`FileArray`]).
 
-#![allow(unsafe_code, reason = "mapped files")]
-
-use std::{
-    fs::{File, OpenOptions},
-    io::{ErrorKind, Write},
-    ops::Range,
-    path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
-
-use memmap2::{MmapMut, MmapOptions};
+use std::{io::Write, ops::Range, path::Path};
 
 use super::{Matrix, Storage};
 use crate::{
     Buffer, Error, Result,
-    maps::{self, Listed},
+    file_array::{CHUNK, FileArray, unnamed},
+    maps,
 };
-
-/// Bytes that are written at once where space cannot be reserved.
-const CHUNK: usize = 1 << 20;
-
-/// Values in a mapped file without a name.
-pub(super) struct FileValues {
-    // dropped before the memory is unmapped
-    _listed: Listed,
-    map: MmapMut,
-    dir: PathBuf,
-}
-
-impl FileValues {
-    /// Zeros in a file in `dir`.
-    fn new(dir: &Path, count: usize) -> Result<Self> {
-        let bytes = (count as u64).saturating_mul(size_of::<f32>() as u64).max(1);
-        let (file, path) = unnamed(dir)?;
-        reserve(&file, bytes).map_err(|e| Error::io(dir, "reserve space for the rows of a table in", e))?;
-        // SAFETY: the file has no name, so no other process opens it, changes it or makes it
-        // shorter. This value holds its only map, so references to the map are the only ones to its
-        // bytes. Its bytes are there, so a write fails only if the disk does, which raises
-        // SIGBUS, as with every map (`maps::find`).
-        let map = unsafe { MmapOptions::new().map_mut(&file) }.map_err(|e| Error::io(&path, "map", e))?;
-        #[cfg(unix)]
-        let _ = map.advise(memmap2::Advice::Random); // rows are read at random; a refusal costs speed only
-        let start = map.as_ptr() as usize;
-        let listed = Listed::new(&path, start..start + map.len());
-        Ok(Self { _listed: listed, map, dir: dir.to_path_buf() })
-    }
-
-    pub(super) fn values(&self) -> &[f32] {
-        bytemuck::cast_slice(&self.map[..self.map.len() / 4 * 4])
-    }
-
-    pub(super) fn values_mut(&mut self) -> &mut [f32] {
-        let len = self.map.len() / 4 * 4;
-        bytemuck::cast_slice_mut(&mut self.map[..len])
-    }
-}
-
-/// Creates a file without a name in `dir`; the path is for messages.
-fn unnamed(dir: &Path) -> Result<(File, PathBuf)> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{Mode, OFlags, open};
-        // file systems that have no such files refuse in several ways
-        if let Ok(file) = open(dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-        {
-            return Ok((file.into(), dir.join("rows of a table")));
-        }
-    }
-    named_and_removed(dir)
-}
-
-/// Creates a file in `dir` and removes its name, where files always have one at first.
-fn named_and_removed(dir: &Path) -> Result<(File, PathBuf)> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Relaxed);
-        let path = dir.join(format!(".rows-{}-{number}.tmp", process::id()));
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) => {
-                std::fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
-                return Ok((file, path));
-            }
-            // left by a process that was killed between the two steps
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Error::io(&path, "create", e)),
-        }
-    }
-}
-
-/// Makes the file `bytes` zeros long, with space on the disk for all of them.
-fn reserve(file: &File, bytes: u64) -> std::io::Result<()> {
-    #[cfg(target_os = "linux")]
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
-        done => return done.map_err(Into::into),
-    }
-    let (mut file, zeros) = (file, vec![0; CHUNK]);
-    let mut left = bytes;
-    while left > 0 {
-        let now = left.min(CHUNK as u64);
-        file.write_all(&zeros[..now as usize])?;
-        left -= now;
-    }
-    Ok(())
-}
 
 impl Matrix {
     /// Zeros in a file without a name in the directory `dir`, for a table that may be larger than
@@ -118,7 +16,7 @@ impl Matrix {
     /// # Errors
     /// The directory cannot be written, or the disk has too little space.
     pub fn in_file(rows: usize, cols: usize, dir: &Path) -> Result<Self> {
-        let values = FileValues::new(dir, rows.saturating_mul(cols))?;
+        let values = FileArray::zeros(rows.saturating_mul(cols), dir)?;
         Ok(Self { rows, cols, storage: Storage::File(Box::new(values)), ..Self::default() })
     }
 
@@ -128,7 +26,7 @@ impl Matrix {
     /// Those of [`Matrix::in_file`].
     pub fn zeros_like(&self) -> Result<Self> {
         match &self.storage {
-            Storage::File(values) => Self::in_file(self.rows, self.cols, &values.dir),
+            Storage::File(values) => Self::in_file(self.rows, self.cols, values.directory()),
             _ => Ok(Self::zeros(self.rows, self.cols)),
         }
     }
@@ -166,10 +64,11 @@ impl Matrix {
     /// The directory cannot be written, or the disk has too little space.
     pub fn copy_in_place(&self) -> Result<Buffer<f32>> {
         let Storage::File(values) = &self.storage else { return Ok(self.view().host().to_vec().into()) };
-        let (mut file, path) = unnamed(&values.dir)?;
-        let all = &values.values()[..self.rows * self.cols];
+        let (mut file, path) = unnamed(values.directory())?;
+        let all = &values[..self.rows * self.cols];
         for run in all.chunks(CHUNK) {
-            file.write_all(bytemuck::cast_slice(run)).map_err(|e| Error::io(&values.dir, "write", e))?;
+            file.write_all(bytemuck::cast_slice(run))
+                .map_err(|e| Error::io(values.directory(), "write", e))?;
             maps::release(run);
         }
         Buffer::map(&file, &path, 0, all.len())
@@ -230,16 +129,6 @@ mod tests {
         matrix.release(2048..4096);
         assert!(resident() < 1 << 10, "{} KiB", resident());
         assert!(matrix.view().host().iter().all(|&x| x == 1.0));
-    }
-
-    #[test]
-    fn a_file_that_had_a_name_has_none_when_it_is_returned() {
-        let dir = tempfile::tempdir().unwrap();
-        let left = dir.path().join(format!(".rows-{}-0.tmp", process::id()));
-        std::fs::write(&left, "of a process that was killed").unwrap();
-        let (mut file, _) = named_and_removed(dir.path()).unwrap();
-        file.write_all(b"rows").unwrap();
-        assert!(std::fs::read_dir(dir.path()).unwrap().all(|entry| entry.unwrap().path() == left));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl<'a> View<'a> {
             Storage::Shared(TableData::F32(data)) => Table::F32(&data[range]),
             Storage::Shared(TableData::F16(data)) => Table::F16(&data[range]),
             Storage::Shared(TableData::Bf16(data)) => Table::Bf16(&data[range]),
-            Storage::File(values) => Table::F32(&values.values()[range]),
+            Storage::File(values) => Table::F32(&values[range]),
             Storage::Slots(_) => panic!("rows by slot: only sums and gathers read them"),
             Storage::SparseTable(_) | Storage::Sparse(_) => {
                 panic!("sparse rows: only products and gathers read them")
@@ -112,7 +112,7 @@ impl<'a> ViewMut<'a> {
         matrix.move_to_host();
         match &mut matrix.storage {
             Storage::Owned(data) => &mut bytemuck::cast_slice_mut(data)[start * cols..(start + rows) * cols],
-            Storage::File(values) => &mut values.values_mut()[start * cols..(start + rows) * cols],
+            Storage::File(values) => &mut values[start * cols..(start + rows) * cols],
             _ => panic!("shared tables and sparse rows are read-only"),
         }
     }

@@ -286,7 +286,7 @@ pub struct TrainConfig {
     /// Host memory for feature rows; the rest stays on disk.
     ///
     /// 0 sets no limit. Set it if features exceed the host's memory. Learned rows of nodes, tables
-    /// of embeddings, and the memory of nodes in streams of events are in files if they exceed it.
+    /// of embeddings, and the nodes and events of streams of events are in files if they exceed it.
     /// Example: --host-budget 16G.
     #[arg(long, value_name = "BYTES", help_heading = "Feature tiers")]
     pub host_budget: Bytes,

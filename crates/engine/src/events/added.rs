@@ -96,10 +96,10 @@ impl EventStream {
         known.sort_unstable();
         known.dedup();
         let [train, valid, test] = self.parts.clone();
-        let all: Vec<u32> = (0..events.len() as u32).collect();
+        let neighbors = if self.all_history.event.is_empty() { 0..0 } else { 0..events.len() as u32 };
         Ok(Self {
             task: self.task.clone(),
-            all_history: History::new(&events, &all, self.num_nodes)?,
+            all_history: History::new(&events, neighbors, self.num_nodes, None)?,
             features: self.features.with(self.events.len()..events.len(), &new.features),
             files: None,
             parts: [train, valid, test.start..events.len()],
@@ -108,7 +108,7 @@ impl EventStream {
             num_nodes: self.num_nodes,
             types: self.types,
             first: self.first,
-            destinations: [learned.clone(), known],
+            destinations: [learned.clone(), known.into()],
             targets: self.targets.as_ref().map(Arc::clone),
             node_features: self.node_features.as_ref().map(Arc::clone),
             is_new: self.is_new.clone(),

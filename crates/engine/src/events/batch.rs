@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graphmill_core::{Matrix, NodeId};
+use graphmill_core::{Matrix, NodeId, memory};
 use graphmill_loader::{
     BatchKey,
     time::{TimeBatch, TimeRequest, TimeSampler, TimeSeeds, TimeWorkspace},
@@ -30,21 +30,23 @@ impl Rows {
         self.times.clear();
     }
 
-    /// Row of a node at a time.
+    /// Row of a node at a time. If the system refuses memory, the thread unwinds
+    /// ([`memory::demand`]).
     pub(super) fn row(&mut self, node: NodeId, time: i64) -> NodeId {
         let Self { nodes, times, numbers, .. } = self;
+        memory::demand_in_map(numbers, 1);
         *numbers.entry((node, time)).or_insert_with(|| {
-            nodes.push(node);
-            times.push(time);
+            memory::demand_push(nodes, node);
+            memory::demand_push(times, time);
             nodes.len() as NodeId - 1
         })
     }
 
-    /// Adds the pair of two nodes at a time.
+    /// Adds the pair of two nodes at a time. Unwinds as [`Rows::row`].
     pub(super) fn push(&mut self, source: NodeId, destination: NodeId, time: i64) {
         let (source, destination) = (self.row(source, time), self.row(destination, time));
-        self.source.push(source);
-        self.destination.push(destination);
+        memory::demand_push(&mut self.source, source);
+        memory::demand_push(&mut self.destination, destination);
     }
 }
 
@@ -107,21 +109,22 @@ impl<'a> Sampling<'a> {
         let request = TimeRequest::new(&history.graph, of);
         let request = if is_training { request.transposed() } else { request };
         let batch = sampler.sample(&request, &mut self.workspace, seeds)?;
-        let (time, features) = (self.stream.events.time(), &self.stream.features);
+        let (time, features, event) = (self.stream.events.time(), &self.stream.features, &history.event[..]);
         out.edges.resize_with(batch.edges.len(), Matrix::default);
         out.since.resize_with(batch.edges.len(), Vec::new);
         for (l, block) in batch.sampled.blocks.iter().enumerate() {
             let (block, positions) = (&block.relations[0], &batch.edges[l][0]);
             let since = &mut out.since[l];
             since.clear();
+            memory::demand(since, positions.len());
             for v in 0..block.num_dst {
                 let of_event = |e: usize| {
-                    let event = history.event[positions[e] as usize] as usize;
+                    let event = event[positions[e] as usize] as usize;
                     (i128::from(batch.row_times[0][v]) - i128::from(time[event])) as f64
                 };
                 since.extend(block.edges(v).map(of_event));
             }
-            let events = positions.iter().map(|&position| history.event[position as usize] as usize);
+            let events = positions.iter().map(|&position| event[position as usize] as usize);
             features.copy(events, &mut out.edges[l]);
         }
         out.batch = Some(batch);

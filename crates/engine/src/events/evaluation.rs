@@ -151,6 +151,7 @@ impl<'a> Evaluation<'a> {
             for (at, to) in places.iter().zip(&mut to) {
                 to.copy_from_slice(&all[*at as usize * width..][..width]);
             }
+            self.stream.release();
         }
         Ok(())
     }
@@ -202,7 +203,9 @@ impl<'a> Evaluation<'a> {
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
         let inputs = (&self.scratch.rows, &self.scratch.near);
-        model.forward(&pass, self.stream, self.memory.as_deref(), inputs, &mut self.state)
+        model.forward(&pass, self.stream, self.memory.as_deref(), inputs, &mut self.state)?;
+        self.stream.release();
+        Ok(())
     }
 
     fn advance(&mut self, model: &EventModel, events: &[u32]) -> Result<()> {
@@ -210,7 +213,9 @@ impl<'a> Evaluation<'a> {
         let pass = Pass { backend: &backend, training: false, key: 0 };
         match model.updater.as_ref().zip(self.memory.as_mut()) {
             Some((updater, memory)) => {
-                self.ends.advance(&pass, self.stream, events, updater, Arc::make_mut(memory))
+                self.ends.advance(&pass, self.stream, events, updater, Arc::make_mut(memory))?;
+                self.stream.release();
+                Ok(())
             }
             None => Ok(()),
         }

@@ -1,10 +1,11 @@
-//! Features of the events of a stream, in memory or in the file of the dataset.
+//! Features of the events and of the nodes of a stream, in memory or in the file of the dataset.
 
 use std::ops::Range;
 
-use graphmill_core::{Matrix, NodeId, maps};
+use graphmill_core::{Buffer, Matrix, NodeId, maps};
 use graphmill_data::typed::{EdgeData, FeatureTable, Seeds, TableData, Task, TypedDataset};
 
+use super::files::RowFiles;
 use crate::{Error, Result};
 
 /// Features of each event, `E x K`, as 32-bit floats.
@@ -18,7 +19,7 @@ enum Place {
     /// In memory, in the order of the events.
     Memory(Matrix),
     /// In the dataset's table, and the row there of each event.
-    File { table: FeatureTable, rows: Vec<u32> },
+    File { table: FeatureTable, rows: Buffer<u32> },
 }
 
 impl EventFeatures {
@@ -47,7 +48,7 @@ impl EventFeatures {
             }
         };
         table.verify()?;
-        Ok(Self { width: table.width, place: Place::File { table: table.clone(), rows: edge_of } })
+        Ok(Self { width: table.width, place: Place::File { table: table.clone(), rows: edge_of.into() } })
     }
 
     /// No features of `count` events.
@@ -65,7 +66,25 @@ impl EventFeatures {
         let Place::File { rows, .. } = &self.place else { return self };
         let mut all = Matrix::default();
         self.copy(0..rows.len(), &mut all);
+        self.release();
         Self { width: self.width, place: Place::Memory(all) }
+    }
+
+    /// The same features in the file, with the row of each event in `files`.
+    ///
+    /// # Errors
+    /// The disk has too little space.
+    pub(super) fn in_file(self, files: &RowFiles) -> Result<Self> {
+        let Place::File { table, rows } = self.place else { return Ok(self) };
+        Ok(Self { place: Place::File { table, rows: files.store(&rows)? }, ..self })
+    }
+
+    /// Takes rows of the file out of the memory of the process, until they are used again.
+    pub(super) fn release(&self) {
+        if let Place::File { table, rows } = &self.place {
+            release(table);
+            maps::release(rows);
+        }
     }
 
     /// The features with those of further events behind them, whose numbers are `added`; in memory.
@@ -76,8 +95,7 @@ impl EventFeatures {
         Self { width: self.width, place: Place::Memory(Matrix::from_slice(added.end, self.width, &joined)) }
     }
 
-    /// Copies the features of some events to `out`, `N x K`. Rows of the file leave the memory of
-    /// the process afterwards.
+    /// Copies the features of some events to `out`, `N x K`.
     pub(super) fn copy(&self, events: impl ExactSizeIterator<Item = usize>, out: &mut Matrix) {
         let width = self.width;
         out.resize(events.len(), width);
@@ -90,9 +108,6 @@ impl EventFeatures {
             Place::File { table, rows } => {
                 let mut row = vec![0.0; width];
                 to.for_each(|(to, e)| copy_row(table, rows[e] as usize, &mut row, to));
-                if let TableData::Dense(values) = &table.data {
-                    maps::release(values.bytes());
-                }
             }
         }
     }
@@ -140,16 +155,103 @@ fn copy_row(table: &FeatureTable, i: usize, row: &mut [f64], to: &mut [f32]) {
     to.iter_mut().zip(row).for_each(|(to, x)| *to = *x as f32);
 }
 
-/// All `count` rows of a table.
-///
-/// # Errors
-/// The table is damaged.
-pub(super) fn select(table: &FeatureTable, count: usize) -> Result<Matrix> {
-    table.verify()?;
-    let mut out = Matrix::zeros(count, table.width);
-    let mut row = vec![0.0; table.width];
-    for (i, to) in out.view_mut().host().chunks_exact_mut(table.width.max(1)).enumerate() {
-        copy_row(table, i, &mut row, to);
+/// Takes the rows of a table in a file out of the memory of the process.
+fn release(table: &FeatureTable) {
+    match &table.data {
+        TableData::Dense(values) => maps::release(values.bytes()),
+        TableData::Sparse(rows) => {
+            maps::release(rows.indptr());
+            maps::release(rows.indices());
+            maps::release(rows.values());
+        }
     }
-    Ok(out)
+}
+
+/// Features of the nodes of a stream, `V x F`, as 32-bit floats.
+pub(super) struct NodeFeatures {
+    width: usize,
+    place: NodePlace,
+}
+
+/// Place of the rows of nodes.
+enum NodePlace {
+    Memory(Box<Matrix>),
+    /// The tables of the types, each with the number of its first node; a type without features has
+    /// zeros.
+    File(Vec<(NodeId, Option<FeatureTable>)>),
+}
+
+impl NodeFeatures {
+    /// Features of the nodes of both types, in the file, if they have the same width; zeros for a
+    /// type without features.
+    ///
+    /// # Errors
+    /// The features are damaged.
+    pub(super) fn new(
+        data: &TypedDataset,
+        ends: [usize; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Self>> {
+        let types = if ends[0] == ends[1] { &ends[..1] } else { &ends[..] };
+        let of_types = || types.iter().map(|&t| &data.nodes[t]);
+        let widths: Vec<usize> =
+            of_types().flat_map(|node| &node.features).map(|table| table.width).collect();
+        let Some(&width) = widths.first() else { return Ok(None) };
+        if widths.iter().any(|&other| other != width) {
+            notes.push(format!(
+                "node features of the widths {} and {} are not read; give both types the same width",
+                widths[0], widths[1]
+            ));
+            return Ok(None);
+        }
+        let (mut tables, mut first) = (Vec::new(), 0);
+        for node in of_types() {
+            node.features.as_ref().map_or(Ok(()), FeatureTable::verify)?;
+            tables.push((first, node.features.clone()));
+            first += node.count as NodeId;
+        }
+        Ok(Some(Self { width, place: NodePlace::File(tables) }))
+    }
+
+    /// Number of features of a node, `F`.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The same features of all `count` nodes in memory. O(V F) if they are in the file.
+    pub(super) fn in_memory(self, count: usize) -> Self {
+        let mut all = Matrix::default();
+        self.copy(0..count as NodeId, &mut all);
+        self.release();
+        Self { place: NodePlace::Memory(Box::new(all)), ..self }
+    }
+
+    /// Copies the features of some nodes to `out`, `N x F`.
+    pub(super) fn copy(&self, nodes: impl ExactSizeIterator<Item = NodeId>, out: &mut Matrix) {
+        let width = self.width;
+        out.resize(nodes.len(), width);
+        let to = out.view_mut().host().chunks_exact_mut(width.max(1)).zip(nodes);
+        match &self.place {
+            NodePlace::Memory(all) => {
+                let all = all.view().host();
+                to.for_each(|(to, v)| to.copy_from_slice(&all[v as usize * width..][..width]));
+            }
+            NodePlace::File(tables) => {
+                let mut row = vec![0.0; width];
+                for (to, v) in to {
+                    match &tables[tables.partition_point(|(first, _)| *first <= v) - 1] {
+                        (first, Some(table)) => copy_row(table, (v - first) as usize, &mut row, to),
+                        (_, None) => to.fill(0.0),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes rows of the file out of the memory of the process, until they are used again.
+    pub(super) fn release(&self) {
+        if let NodePlace::File(tables) = &self.place {
+            tables.iter().filter_map(|(_, table)| table.as_ref()).for_each(release);
+        }
+    }
 }

@@ -1,14 +1,16 @@
-//! Rows in files: the memory of nodes and the features of events that exceed `--host-budget`.
+//! Rows in files: what a stream of events has for each node and event, if it exceeds
+//! `--host-budget`.
 //!
 //! # Algorithm
 //!
-//! Training and scores have a memory each. If both and the features of the events need more bytes
-//! than the budget, none of them is read into memory: each memory is in files without names, which
-//! end with the run, and features stay in the file of the dataset. Both are mapped, and a batch
-//! reads and writes the rows of its own nodes and events. Rows of the memory stay in that of the
-//! process until the budget is full, then all leave it. Rows of features leave it after each batch.
-//!
-//! Times of nodes, features of nodes, and the neighbours of events are in memory in any case.
+//! A run has, for each node, a memory of training and one of scores (rows, messages, times), its
+//! features, and the bounds of its neighbours; and for each event its ends and time, its features,
+//! and a place among the neighbours of both ends. If all of them need more bytes than the budget,
+//! none of them stays in memory. Memories, ends, times and neighbours are in files without names,
+//! which end with the run, and features stay in the files of the dataset. All are mapped, and a
+//! batch reads and writes the rows of its own nodes and events. Rows of the memory stay in that of
+//! the process until the budget is full, then all leave it. All other rows leave it after each
+//! batch. Neighbours are written for a range of nodes after the other ([`super::history`]).
 //!
 //! # Source
 //!
@@ -17,33 +19,46 @@
 //!
 //! # Cost
 //!
-//! An access to the file instead of memory for each row. An epoch and a score begin with new files,
-//! whose space the system reserves, or writes with zeros where it cannot.
+//! An access to the file instead of memory for each row. An epoch and a score begin with new files
+//! of the memory, whose space the system reserves, or writes with zeros where it cannot.
 //!
 //! # Memory
 //!
 //! The budget counts rows. The system maps whole pages, so scattered rows occupy more of its cache,
-//! which it may take back at any time.
+//! which it may take back at any time. Beyond the budget are: a byte for each node and 4 for each
+//! training event, the order of an epoch; destinations and targets that the task lists; the
+//! matrices of a batch; the outputs of the events that are scored; and about 50 bytes for each
+//! event while the run opens, to sort the events and to find their features.
 
 use std::path::{Path, PathBuf};
 
-use graphmill_core::memory::available;
+use bytemuck::Pod;
+use graphmill_core::{Buffer, memory::available};
 use graphmill_nn::temporal::NodeMemory;
 
+use super::history::History;
 use crate::{Error, Result, TrainConfig, config::events::kind};
 
 /// Pairs that are scored at once.
 pub(super) const MAX_PAIRS: usize = 1 << 14;
 /// Memories that a run has: those of training and of scores.
 const MEMORIES: usize = 2;
+/// Bytes of the ends and the time of an event.
+const EVENT: usize = 16;
+/// Bytes of a place among the neighbours of a node.
+const PLACE: usize = History::BYTES[1] / 2;
 
 /// Sizes that decide how many rows a run has, and how many a batch reads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamSizes {
     pub(super) nodes: usize,
     pub(super) events: usize,
+    /// Width of the features of nodes, `F`.
+    pub(super) node_dim: usize,
     /// Width of the features of events, `K`.
     pub(super) edge_dim: usize,
+    /// Histories from which neighbours are drawn: those of training and of scores, if they differ.
+    pub(super) histories: usize,
     /// Events of a batch.
     pub(super) batch: usize,
     /// Destinations that an event is compared with, at most; 0 if it has a class or value.
@@ -55,8 +70,18 @@ pub(super) struct StreamSizes {
 pub(super) struct RowFiles {
     /// Directory of the files without names.
     pub(super) dir: PathBuf,
-    /// Nodes whose rows stay in the memory of the process, at most.
+    /// Nodes whose memory stays in that of the process, at most.
     pub(super) most: usize,
+    /// Bytes of the budget.
+    pub(super) budget: usize,
+}
+
+/// Rows of a batch.
+struct BatchRows {
+    nodes: usize,
+    events: usize,
+    /// Places among the neighbours of nodes.
+    places: usize,
 }
 
 impl RowFiles {
@@ -66,55 +91,110 @@ impl RowFiles {
     /// The rows of a batch exceed `--host-budget`; or all rows, which are not limited, the memory
     /// of this machine.
     pub(super) fn new(config: &TrainConfig, sizes: &StreamSizes, dir: &Path) -> Result<Option<Self>> {
-        let of_node = match kind(config).and_then(|kind| kind.memory) {
-            Some(_) => NodeMemory::bytes_of_row(config.hidden, sizes.edge_dim),
-            None => 0,
-        };
-        let of_event = size_of::<f32>() * sizes.edge_dim;
-        let bytes = |nodes: usize, events: usize| {
-            nodes.saturating_mul(of_node).saturating_add(events.saturating_mul(of_event))
-        };
-        let needed = bytes(sizes.nodes.saturating_mul(MEMORIES), sizes.events);
         let budget = usize::try_from(config.host_budget.0).unwrap_or(usize::MAX);
+        let needed = sizes.bytes(config);
         if budget == 0 {
-            return check_memory(config, sizes, needed).map(|()| None);
+            // the ends and times are there already
+            let held = EVENT.saturating_mul(sizes.events);
+            return check_memory(config, sizes, needed.saturating_sub(held)).map(|()| None);
         }
         if needed <= budget {
             return Ok(None);
         }
-        let [nodes, events] = sizes.of_batch(config);
-        let least = bytes(nodes, events);
+        let of_memory = of_memory(config, sizes);
+        let rows = sizes.of_batch(config);
+        let others = sizes.others(&rows);
+        let least = others.saturating_add(rows.nodes.saturating_mul(of_memory));
         if least > budget {
             return Err(Error::usage(format!(
-                "--host-budget {}: the memory of nodes and the features of events need {needed} bytes, and a \
-                 batch reads rows of up to {least}; raise it to {least} or more, or lower --batch-size",
-                config.host_budget.0
+                "--host-budget {}: the nodes and events of the stream need {needed} bytes for their {}, and \
+                 a batch reads rows of up to {least}; raise it to {least} or more, or lower --batch-size",
+                config.host_budget.0,
+                names(config, sizes)
             )));
         }
-        let most = (budget - bytes(0, events)) / of_node.max(1);
-        Ok(Some(Self { dir: dir.to_path_buf(), most }))
+        let most = (budget - others) / of_memory.max(1);
+        Ok(Some(Self { dir: dir.to_path_buf(), most, budget }))
+    }
+
+    /// A copy of `values` in a file.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or the disk has too little space.
+    pub(super) fn store<T: Pod>(&self, values: &[T]) -> Result<Buffer<T>> {
+        Ok(Buffer::copied_to_file(values, &self.dir)?)
+    }
+}
+
+/// `values` in a file, if rows are in files.
+///
+/// # Errors
+/// As for [`RowFiles::store`].
+pub(super) fn place<T: Pod>(files: Option<&RowFiles>, values: Vec<T>) -> Result<Buffer<T>> {
+    match files {
+        Some(files) => files.store(&values),
+        None => Ok(values.into()),
+    }
+}
+
+/// Bytes of a node in a memory of the model; 0 if it has none.
+fn of_memory(config: &TrainConfig, sizes: &StreamSizes) -> usize {
+    match kind(config).and_then(|kind| kind.memory) {
+        Some(_) => NodeMemory::bytes_of_row(config.hidden, sizes.edge_dim),
+        None => 0,
     }
 }
 
 impl StreamSizes {
-    /// Largest numbers of nodes and of events whose rows a batch of training or scores reads.
-    fn of_batch(&self, config: &TrainConfig) -> [usize; 2] {
+    /// Bytes of all rows of a run.
+    fn bytes(&self, config: &TrainConfig) -> usize {
+        let [bounds, places] = History::BYTES.map(|bytes| bytes * self.histories);
+        let of_node = MEMORIES * of_memory(config, self) + size_of::<f32>() * self.node_dim + bounds;
+        let of_event = size_of::<f32>() * self.edge_dim + EVENT + places;
+        self.nodes.saturating_mul(of_node).saturating_add(self.events.saturating_mul(of_event))
+    }
+
+    /// Bytes of the rows of a batch without those of the memory.
+    fn others(&self, rows: &BatchRows) -> usize {
+        let bounds = if self.histories == 0 { 0 } else { History::BYTES[0] };
+        let of_node = size_of::<f32>() * self.node_dim + bounds;
+        let of_event = size_of::<f32>() * self.edge_dim + EVENT;
+        let of_nodes = rows.nodes.saturating_mul(of_node);
+        let of_events = rows.events.saturating_mul(of_event);
+        of_nodes.saturating_add(of_events).saturating_add(rows.places.saturating_mul(PLACE))
+    }
+
+    /// Largest numbers of rows that a batch of training or scores reads.
+    fn of_batch(&self, config: &TrainConfig) -> BatchRows {
         let pairs_of_event = self.negatives.saturating_add(1);
         let scored = self.batch.saturating_mul(pairs_of_event).min(MAX_PAIRS.max(pairs_of_event));
         // a training event has one negative, if any
         let trained = self.batch.saturating_mul(pairs_of_event.min(2));
         // the pairs of an event share its source
         let mut nodes = self.batch.saturating_add(scored.max(trained));
-        let mut events = self.batch;
-        let has_neighbors = kind(config).is_some_and(|kind| kind.neighbors.is_some());
-        for &count in config.fanout.0.iter().filter(|_| has_neighbors) {
+        let mut places: usize = 0;
+        for &count in config.fanout.0.iter().filter(|_| self.histories > 0) {
             // a negative number draws all neighbours
             let drawn = usize::try_from(count).map_or(usize::MAX, |count| nodes.saturating_mul(count));
             nodes = nodes.saturating_add(drawn);
-            events = events.saturating_add(drawn);
+            places = places.saturating_add(drawn);
         }
-        [nodes.min(self.nodes), events.min(self.events)]
+        BatchRows {
+            nodes: nodes.min(self.nodes),
+            events: places.saturating_add(self.batch).min(self.events),
+            places: places.min(self.events.saturating_mul(2)),
+        }
     }
+}
+
+/// Names of the rows of a run.
+fn names(config: &TrainConfig, sizes: &StreamSizes) -> String {
+    let of_memory = kind(config).and_then(|kind| kind.memory).map(|_| "memory");
+    let of_neighbors = (sizes.histories > 0).then_some("neighbours");
+    let mut all: Vec<&str> = of_memory.into_iter().chain(of_neighbors).collect();
+    all.extend(["features", "times"]);
+    let last = all.pop().unwrap_or_default();
+    format!("{} and {last}", all.join(", "))
 }
 
 /// Refuses rows that exceed the memory of this machine.
@@ -123,59 +203,79 @@ impl StreamSizes {
 /// Wrong usage: the nodes and events are too many for their width.
 fn check_memory(config: &TrainConfig, sizes: &StreamSizes, needed: usize) -> Result<()> {
     let Some(free) = available().filter(|&free| needed as u64 > free) else { return Ok(()) };
-    let StreamSizes { nodes, events, .. } = sizes;
-    Err(Error::usage(match kind(config).and_then(|kind| kind.memory) {
-        Some(_) => format!(
-            "--hidden {}: the memory of {nodes} nodes and the features of {events} events need {needed} \
-             bytes, but {free} are available; lower it, or set --host-budget to keep them in files",
-            config.hidden
-        ),
-        None => format!(
-            "--model {}: the features of {events} events need {needed} bytes, but {free} are available; set \
-             --host-budget to keep them in files",
-            config.model
-        ),
-    }))
+    let (StreamSizes { nodes, events, .. }, names) = (sizes, names(config, sizes));
+    let (option, remedy) = match kind(config).and_then(|kind| kind.memory) {
+        Some(_) => (format!("--hidden {}", config.hidden), "lower it, or set"),
+        None => (format!("--model {}", config.model), "set"),
+    };
+    Err(Error::usage(format!(
+        "{option}: {nodes} nodes and {events} events need {needed} bytes for their {names}, but {free} are \
+         available; {remedy} --host-budget to keep them in files"
+    )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const WIDTHS: StreamSizes =
+        StreamSizes { nodes: 0, events: 0, node_dim: 5, edge_dim: 3, histories: 1, batch: 0, negatives: 0 };
+
     #[test]
     fn the_budget_that_a_refusal_names_is_the_least() {
-        let sizes = StreamSizes { nodes: 5000, events: 9000, edge_dim: 3, batch: 20, negatives: 1 };
+        let sizes = StreamSizes { nodes: 5000, events: 9000, batch: 20, negatives: 1, ..WIDTHS };
         let chosen = |model: &str, sizes: &StreamSizes, budget: u64| {
             let mut config = TrainConfig { model: model.into(), hidden: 8, ..TrainConfig::default() };
             config.fanout.0 = vec![4];
             config.host_budget.0 = budget;
             RowFiles::new(&config, sizes, Path::new("run"))
         };
-        // 60 rows have 240 neighbours; a row of the memory has 27 values, one of features 3
-        for (model, expected) in
-            [("tgn", 300 * 108 + 260 * 12), ("jodie", 60 * 108 + 20 * 12), ("tgat", 260 * 12)]
-        {
-            let message = chosen(model, &sizes, 1).unwrap_err().to_string();
+        // 60 rows have 240 neighbours of 16 bytes. A row of the memory has 132 bytes, and other rows
+        // of nodes have 5 features and bounds of 16 bytes. A row of events has 3 features, and ends
+        // and times of 16 bytes.
+        let (tgn, jodie, tgat) =
+            (StreamSizes { histories: 2, ..sizes }, StreamSizes { histories: 0, ..sizes }, sizes);
+        let drawn = 300 * 36 + 260 * 28 + 240 * 16;
+        for (model, sizes, expected, needed) in [
+            ("tgn", &tgn, 300 * 132 + drawn, 5000 * (264 + 20 + 32) + 9000 * (12 + 16 + 64)),
+            ("jodie", &jodie, 60 * 152 + 20 * 28, 5000 * (264 + 20) + 9000 * 28),
+            ("tgat", &tgat, drawn, 5000 * 36 + 9000 * (12 + 16 + 32)),
+        ] {
+            let message = chosen(model, sizes, 1).unwrap_err().to_string();
             assert!(message.contains(&format!("raise it to {expected} or more")), "{model}: {message}");
-            assert!(chosen(model, &sizes, expected - 1).is_err(), "{model}");
-            let files = chosen(model, &sizes, expected).unwrap().unwrap();
+            assert!(chosen(model, sizes, expected - 1).is_err(), "{model}");
+            let files = chosen(model, sizes, expected).unwrap().unwrap();
             let most = [("tgn", 300), ("jodie", 60), ("tgat", 0)];
             assert!(most.contains(&(model, files.most)), "{model}: {}", files.most);
-            let needed = if model == "tgat" { 9000 * 12 } else { 10_000 * 108 + 9000 * 12 };
-            assert!(chosen(model, &sizes, needed - 1).unwrap().is_some(), "{model}");
-            assert!(chosen(model, &sizes, needed).unwrap().is_none(), "{model}");
-            assert!(chosen(model, &sizes, 0).unwrap().is_none(), "{model}");
+            assert!(chosen(model, sizes, needed - 1).unwrap().is_some(), "{model}");
+            assert!(chosen(model, sizes, needed).unwrap().is_none(), "{model}");
+            assert!(chosen(model, sizes, 0).unwrap().is_none(), "{model}");
         }
         // a batch reads no more nodes than there are, and classes of events need no negatives
         let of = |sizes: StreamSizes| chosen("jodie", &sizes, 1).unwrap_err().to_string();
-        assert!(of(StreamSizes { nodes: 30, ..sizes }).contains("raise it to 3480 or more"));
-        assert!(of(StreamSizes { negatives: 0, ..sizes }).contains("raise it to 4560 or more"));
-        assert!(of(StreamSizes { negatives: 99, ..sizes }).contains("raise it to 218400 or more"));
+        for (sizes, nodes) in [
+            (StreamSizes { nodes: 30, ..jodie }, 30),
+            (StreamSizes { negatives: 0, ..jodie }, 40),
+            (StreamSizes { negatives: 99, ..jodie }, 2020),
+        ] {
+            let least = nodes * 152 + 20 * 28;
+            assert!(of(sizes).contains(&format!("raise it to {least} or more")), "{nodes} nodes");
+        }
+        let message = of(jodie);
+        assert!(message.contains("bytes for their memory, features and times, and a batch"), "{message}");
+        // all neighbours of a node are no more than the ends of all events
+        let all = StreamSizes { nodes: 50, events: 90, ..tgat };
+        let mut config = TrainConfig { model: "tgat".into(), hidden: 8, ..TrainConfig::default() };
+        (config.fanout.0, config.host_budget.0) = (vec![-1], 1);
+        let least = 50 * 36 + 90 * 28 + 180 * 16;
+        let message = RowFiles::new(&config, &all, Path::new("run")).unwrap_err().to_string();
+        assert!(message.contains(&format!("raise it to {least} or more")), "{message}");
     }
 
     #[test]
     fn rows_that_exceed_the_machine_are_refused_without_a_budget() {
-        let sizes = StreamSizes { nodes: usize::MAX / 4096, events: 9, edge_dim: 0, batch: 2, negatives: 1 };
+        let sizes =
+            StreamSizes { nodes: usize::MAX / 4096, events: 9, batch: 2, edge_dim: 0, node_dim: 0, ..WIDTHS };
         let mut config = TrainConfig { model: "tgn".into(), hidden: 8, ..TrainConfig::default() };
         config.fanout.0 = vec![4];
         let refused = RowFiles::new(&config, &sizes, Path::new("run"));
@@ -185,10 +285,16 @@ mod tests {
             config.model = "tgat".into();
             let many = StreamSizes { events: usize::MAX / 4096, edge_dim: 1, ..sizes };
             let refused = RowFiles::new(&config, &many, Path::new("run")).unwrap_err().to_string();
-            assert!(refused.starts_with("--model tgat: the features of "), "{refused}");
+            assert!(
+                refused.starts_with("--model tgat: ")
+                    && refused.contains("their neighbours, features and times"),
+                "{refused}"
+            );
             config.model = "tgn".into();
         }
         config.host_budget.0 = 1 << 20;
-        assert_eq!(RowFiles::new(&config, &sizes, Path::new("run")).unwrap().unwrap().most, (1 << 20) / 96);
+        // 6 rows have 24 neighbours
+        let expected = ((1 << 20) - 30 * 16 - 9 * 16 - 18 * 16) / 120;
+        assert_eq!(RowFiles::new(&config, &sizes, Path::new("run")).unwrap().unwrap().most, expected);
     }
 }

@@ -1,6 +1,9 @@
 //! The train stage: a batch of events in, one update of the model out, and the memory after it.
 
-use graphmill_core::{NodeId, keyed};
+use graphmill_core::{
+    NodeId, keyed,
+    memory::{demand_append, demand_extend},
+};
 use graphmill_loader::BatchKey;
 use graphmill_nn::{
     Matrix, Pass,
@@ -192,10 +195,10 @@ pub(super) fn training_rows(
 /// Memory of the nodes of a batch's events, and scratch for it.
 #[derive(Default)]
 pub(super) struct BatchEnds {
-    /// Distinct nodes of the events, or their places in an update.
+    /// Distinct nodes of the events, ascending.
     nodes: Vec<NodeId>,
-    /// True for the ends of the events; false for all nodes between batches.
-    is_end: Vec<bool>,
+    /// Their places in an update.
+    positions: Vec<u32>,
     state: MemoryState,
     ends: [Vec<NodeId>; 2],
     time: Vec<i64>,
@@ -215,13 +218,9 @@ impl BatchEnds {
     ) -> Result<()> {
         let mut state = std::mem::take(&mut self.state);
         self.list(stream, events);
-        self.nodes.clear();
-        self.nodes.extend(self.ends.iter().flatten());
-        self.nodes.sort_unstable();
-        self.nodes.dedup();
         let done = updater.update(pass, memory, &self.nodes, &mut state);
-        let all: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        let done = done.map_err(Into::into).and_then(|()| self.store(&state, &all, memory));
+        let all = 0..self.nodes.len() as u32;
+        let done = done.map_err(Into::into).and_then(|()| self.store(&state, all, memory));
         self.state = state;
         done
     }
@@ -236,34 +235,40 @@ impl BatchEnds {
         memory: &mut NodeMemory,
     ) -> Result<()> {
         self.list(stream, events);
-        let Self { nodes, ends, is_end, .. } = self;
-        is_end.resize(memory.num_nodes(), false);
-        ends.iter().flatten().for_each(|&v| is_end[v as usize] = true);
-        nodes.clear();
-        nodes.extend((0..).zip(&update.nodes).filter(|(_, v)| is_end[**v as usize]).map(|(at, _)| at));
-        ends.iter().flatten().for_each(|&v| is_end[v as usize] = false);
-        let positions = std::mem::take(nodes);
-        let done = self.store(update, &positions, memory);
-        self.nodes = positions;
+        let nodes = std::mem::take(&mut self.nodes);
+        let is_end = |(_, v): &(u32, &NodeId)| nodes.binary_search(v).is_ok();
+        let done = self.store(update, (0..).zip(&update.nodes).filter(is_end).map(|(at, _)| at), memory);
+        self.nodes = nodes;
         done
     }
 
-    /// Lists the ends, times and features of events.
+    /// Lists the ends, times and features of events, and their distinct nodes.
     fn list(&mut self, stream: &EventStream, events: &[u32]) {
-        let Self { ends: [source, destination], time, edges, .. } = self;
+        let Self { ends: [source, destination], nodes, time, edges, .. } = self;
         let all = &stream.events;
         for (to, from) in [(&mut *source, all.source()), (&mut *destination, all.destination())] {
             to.clear();
-            to.extend(events.iter().map(|&e| from[e as usize]));
+            demand_extend(to, events.iter().map(|&e| from[e as usize]));
         }
+        nodes.clear();
+        [source, destination].into_iter().for_each(|ends| demand_append(nodes, ends));
+        nodes.sort_unstable();
+        nodes.dedup();
         time.clear();
-        time.extend(events.iter().map(|&e| all.time()[e as usize]));
+        demand_extend(time, events.iter().map(|&e| all.time()[e as usize]));
         stream.features.copy(events.iter().map(|&e| e as usize), edges);
     }
 
-    /// Stores rows of an update, and the messages of the listed events.
-    fn store(&self, update: &MemoryState, positions: &[u32], memory: &mut NodeMemory) -> Result<()> {
-        let Self { ends: [source, destination], time, edges, .. } = self;
+    /// Stores the rows at these places of an update, and the messages of the listed events.
+    fn store(
+        &mut self,
+        update: &MemoryState,
+        places: impl Iterator<Item = u32>,
+        memory: &mut NodeMemory,
+    ) -> Result<()> {
+        let Self { ends: [source, destination], positions, time, edges, .. } = self;
+        positions.clear();
+        demand_extend(positions, places);
         memory.persist(update, positions)?;
         memory.push(&MemoryEvents { source, destination, time, edges: edges.view() })?;
         Ok(())

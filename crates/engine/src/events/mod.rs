@@ -6,7 +6,7 @@
 //! | `trainer.rs` | the loop: read it first |
 //! | `choice.rs` | the task, or the edge type with times, whose edges are the events |
 //! | `stream.rs` | events of a task in the order of their times, with features and a split |
-//! | `features.rs` | features of events, in memory or in the file of the dataset |
+//! | `features.rs` | features of events and nodes, in memory or in the file of the dataset |
 //! | `files.rs` | rows that exceed `--host-budget`, and the least that a batch needs |
 //! | `history.rs` | the graph of events, from which neighbours are drawn |
 //! | `batch.rs` | rows of a batch, and the neighbours that existed at their times |

@@ -30,7 +30,7 @@
 //! - JODIE has the form of TGN's authors: one cell for all nodes, messages that wait for a batch,
 //!   and the head in the place of a predicted embedding of the next destination.
 
-use graphmill_core::{Block, NodeId, keyed::key};
+use graphmill_core::{Block, NodeId, keyed::key, memory};
 use graphmill_nn::{
     DistinctNodes, Matrix, Param, Pass, View,
     layer::Linear,
@@ -40,6 +40,7 @@ use graphmill_nn::{
 
 use super::{
     batch::{Neighborhood, Rows},
+    features::NodeFeatures,
     files::RowFiles,
     hop::{Hop, HopState},
     pair::{PairModel, PairState},
@@ -94,7 +95,7 @@ impl EventModel {
     /// Creates the model of a configuration with its initial, random weights.
     ///
     /// # Errors
-    /// The heads do not divide the width.
+    /// The heads do not divide the width, or the disk has too little space.
     pub(super) fn new(config: &TrainConfig, stream: &EventStream) -> Result<Self> {
         let options: EventOptions = config.own.get();
         let (hidden, edge_dim) = (config.hidden, stream.edge_dim());
@@ -114,19 +115,21 @@ impl EventModel {
             EventRows::Attention | EventRows::Projection | EventRows::Pairs => None,
         });
         let layers = (0..hops).map(|l| Hop::new(config, name, l, edge_dim, key(3 + l as u64)));
-        let projection = || (TimeProjection::new(hidden, config.dropout as f32, key(3)), stream.intervals());
+        let projection = || -> Result<_> {
+            Ok((TimeProjection::new(hidden, config.dropout as f32, key(3)), stream.intervals()?))
+        };
         let pairs = || PairModel::new(config, stream, key(3)).map(Box::new);
         let cell = kind.and_then(|kind| kind.memory);
         let updater = |cell| MemoryUpdater::new(cell, hidden, edge_dim, options.time_dim, key(1));
         let outputs = stream.targets.as_deref().map_or(1, EventTargets::outputs);
         let of_features =
-            |table: &Matrix| Linear::named(["weight", ""], table.num_cols(), hidden, false, key(0));
+            |features: &NodeFeatures| Linear::named(["weight", ""], features.width(), hidden, false, key(0));
         let head = EdgeHead::new([hidden, 0], hidden, outputs, key(2));
         let mut model = Self {
             input: stream.node_features.as_deref().filter(|_| !is_of(EventRows::Pairs)).map(of_features),
             updater: cell.map(updater),
             layers: layers.collect::<Result<_>>()?,
-            projection: is_of(EventRows::Projection).then(projection),
+            projection: is_of(EventRows::Projection).then(projection).transpose()?,
             pairs: is_of(EventRows::Pairs).then(pairs).transpose()?,
             // rows of JODIE grow with the time since the last event
             head: if is_of(EventRows::Projection) { head.with_small_weights() } else { head },
@@ -150,7 +153,9 @@ impl EventModel {
         let (nodes, width) = (stream.num_nodes, self.hidden);
         let (edge_dim, start) = (stream.edge_dim(), stream.start());
         Ok(Some(match &stream.files {
-            Some(RowFiles { dir, most }) => NodeMemory::in_file(nodes, width, edge_dim, start, dir, *most)?,
+            Some(RowFiles { dir, most, .. }) => {
+                NodeMemory::in_file(nodes, width, edge_dim, start, dir, *most)?
+            }
             None => NodeMemory::new(nodes, width, edge_dim, start),
         }))
     }
@@ -269,7 +274,7 @@ impl EventModel {
                 (((i128::from(time) - i128::from(last)) as f64 - mean) / deviation) as f32
             };
             since.clear();
-            since.extend(rows.times.iter().zip(last).map(of_row));
+            memory::demand_extend(since, rows.times.iter().zip(last).map(of_row));
             let (below, above) = of_layers.split_at_mut(1);
             projection.forward(pass, below[0].view(), since, &mut above[0]);
         }
@@ -306,8 +311,7 @@ impl EventModel {
             pass.backend.fill(0.0, bottom.view_mut());
         }
         if let Some((input, table)) = self.input.as_ref().zip(stream.node_features.as_deref()) {
-            features.resize(nodes.len(), table.num_cols());
-            copy_rows(table.view(), nodes, features);
+            table.copy(nodes.iter().copied(), features);
             input.forward_product(pass, features.view(), 1.0, bottom.view_mut());
         }
         Ok(())
@@ -373,11 +377,10 @@ impl EventModel {
 fn renumber(block: &Block, nodes: &DistinctNodes, is_training: bool, out: &mut Block) {
     let (mut own, numbers) = (out.dst_ids.take().unwrap_or_default(), nodes.numbers());
     out.clear();
-    own.clear();
-    own.extend_from_slice(&numbers[..block.num_dst]);
+    memory::demand_copy(&mut own, &numbers[..block.num_dst]);
     (out.num_dst, out.num_src, out.dst_ids) = (block.num_dst, nodes.nodes().len(), Some(own));
-    out.indptr.extend_from_slice(&block.indptr);
-    out.indices.extend(block.indices.iter().map(|&row| numbers[row as usize]));
+    memory::demand_append(&mut out.indptr, &block.indptr);
+    memory::demand_extend(&mut out.indices, block.indices.iter().map(|&row| numbers[row as usize]));
     if is_training {
         out.transpose();
     }

@@ -9,6 +9,7 @@ use graphmill_nn::{
 
 use super::{
     batch::{Neighborhood, Rows},
+    features::NodeFeatures,
     stream::EventStream,
 };
 use crate::{
@@ -44,7 +45,7 @@ impl PairModel {
             return Err(Error::usage(format!("--layers {}: {message}", config.layers)));
         }
         let config = DygFormerConfig {
-            node_dim: stream.node_features.as_deref().map_or(0, Matrix::num_cols),
+            node_dim: stream.node_features.as_deref().map_or(0, NodeFeatures::width),
             edge_dim: stream.edge_dim(),
             time_dim: events.time_dim,
             channel_dim: own.channel_dim,
@@ -79,13 +80,9 @@ impl PairModel {
         let Some(batch) = &near.batch else { return };
         let PairState { of_model, features, source, destination, rows: out } = state;
         let nodes = near.nodes(rows);
-        let table = stream.node_features.as_deref();
-        let cols = table.map_or(0, Matrix::num_cols);
-        features.resize(nodes.len(), cols);
-        if let Some(table) = table {
-            let from = table.view().host();
-            let to = features.view_mut().host().chunks_exact_mut(cols.max(1)).zip(nodes);
-            to.for_each(|(row, &v)| row.copy_from_slice(&from[v as usize * cols..][..cols]));
+        match stream.node_features.as_deref() {
+            Some(of_nodes) => of_nodes.copy(nodes.iter().copied(), features),
+            None => features.resize(nodes.len(), 0),
         }
         let input = PairInput {
             block: &batch.sampled.blocks[0].relations[0],

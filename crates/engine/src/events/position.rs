@@ -39,24 +39,34 @@ pub(super) fn assign(path: &Path, tensors: &[Tensor], model: &mut EventModel) ->
     checkpoint::assign(path, tensors, |see| model.visit_mut(&mut |name, param| see(name, &mut param.value)))
 }
 
-/// Bytes as a tensor: four in each value, the last padded by zeros, after their number modulo four.
-fn tensor_of(bytes: &[u8]) -> Tensor {
-    let mut data = vec![(bytes.len() % 4) as f32];
-    data.extend(bytes.chunks(4).map(|part| {
-        let mut word = [0; 4];
-        word[..part.len()].copy_from_slice(part);
-        f32::from_bits(u32::from_le_bytes(word))
-    }));
-    Tensor { name: TIMES.into(), shape: [data.len(), 1], data: data.into() }
+/// Times of a memory as values of a tensor, in a file if the memory is: four bytes in each value,
+/// the last padded by zeros, after their number modulo four.
+///
+/// # Errors
+/// The disk has too little space.
+fn times_of(memory: &NodeMemory) -> Result<Matrix> {
+    let bytes = memory.bytes_of_times();
+    let values = 1 + bytes.div_ceil(4);
+    let mut out = match memory.directory() {
+        Some(dir) => Matrix::in_file(values, 1, dir)?,
+        None => Matrix::zeros(values, 1),
+    };
+    let Some((rest, words)) = out.view_mut().host().split_first_mut() else { return Ok(out) };
+    *rest = (bytes % 4) as f32;
+    memory.save_times(&mut bytemuck::cast_slice_mut(words)[..bytes]);
+    Ok(out)
 }
 
-/// Bytes of a tensor of [`tensor_of`].
-fn bytes_of(tensor: &Tensor) -> Vec<u8> {
-    let Some((rest, words)) = tensor.data.split_first() else { return Vec::new() };
-    let mut bytes: Vec<u8> = words.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
-    let padding = (4 - *rest as usize % 4) % 4;
-    bytes.truncate(bytes.len().saturating_sub(padding));
-    bytes
+/// Reference to a matrix for writing.
+fn tensor_ref<'m>(name: &str, matrix: &'m Matrix) -> TensorRef<'m> {
+    (name.into(), [matrix.num_rows(), matrix.num_cols()], matrix.view().host())
+}
+
+/// Bytes of a tensor of [`times_of`].
+fn bytes_of(tensor: &Tensor) -> &[u8] {
+    let Some((rest, words)) = tensor.data.split_first() else { return &[] };
+    let (bytes, padding): (&[u8], usize) = (bytemuck::cast_slice(words), (4 - *rest as usize % 4) % 4);
+    &bytes[..bytes.len().saturating_sub(padding)]
 }
 
 /// Restores the memory of a checkpoint from the tensors of its file `path`; returns false if that
@@ -67,12 +77,12 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
 fn restore_memory(memory: &mut NodeMemory, path: &Path, stored: &[Tensor]) -> Result<bool> {
     let named = |name: &str| stored.iter().find(|tensor| tensor.name == name);
     if let Some(all) = named(BYTES) {
-        memory.restore(&bytes_of(all))?;
+        memory.restore(bytes_of(all))?;
         return Ok(true);
     }
     let [rows, messages, times] = MEMORY.map(named);
     if let (Some(rows), Some(messages), Some(times)) = (rows, messages, times) {
-        memory.restore_tables([&rows.data[..], &messages.data[..]], &bytes_of(times))?;
+        memory.restore_tables([&rows.data[..], &messages.data[..]], bytes_of(times))?;
         return Ok(true);
     }
     let (found, missing): (Vec<&str>, Vec<&str>) =
@@ -123,11 +133,11 @@ impl BatchLearner for EventLearner<'_> {
         self.optimizer.visit_state(&mut |name, matrix| moments.push(Tensor::copy(name, matrix)));
         self.visit(&mut |name, matrix| params.push(Tensor::copy(name, matrix)));
         let memory = self.memory.as_ref().filter(|_| self.has_seen_events);
-        let times = memory.map(|memory| tensor_of(&memory.times()));
-        let mut history: Vec<TensorRef> = times.iter().map(Tensor::borrow).collect();
+        let times = memory.map(times_of).transpose()?;
+        let mut history: Vec<TensorRef> = times.iter().map(|times| tensor_ref(TIMES, times)).collect();
         // by reference, because a memory in files may be larger than that of the machine
         for (name, table) in TABLES.into_iter().zip(memory.into_iter().flat_map(NodeMemory::tables)) {
-            history.push((name.into(), [table.num_rows(), table.num_cols()], table.view().host()));
+            history.push(tensor_ref(name, table));
         }
         let [moments, params] = [&moments, &params].map(|of| Tensor::borrow_all(of));
         let steps = self.optimizer.steps();
@@ -161,8 +171,15 @@ mod tests {
         filled.push(&events).unwrap();
         let tables = TABLES.into_iter().zip(filled.tables());
         let mut tensors: Vec<Tensor> = tables.map(|(name, table)| Tensor::copy(name, table)).collect();
-        tensors.push(tensor_of(&filled.times()));
-        let bytes = [Tensor { name: BYTES.into(), ..tensor_of(&filled.save()) }];
+        tensors.push(Tensor::copy(TIMES, &times_of(&filled).unwrap()));
+        let saved = filled.save();
+        let mut words = vec![(saved.len() % 4) as f32];
+        words.extend(saved.chunks(4).map(|part| {
+            let mut word = [0; 4];
+            word[..part.len()].copy_from_slice(part);
+            f32::from_bits(u32::from_le_bytes(word))
+        }));
+        let bytes = [Tensor { name: BYTES.into(), shape: [words.len(), 1], data: words.into() }];
         for stored in [&tensors[..], &bytes] {
             let mut memory = NodeMemory::new(3, 2, 1, 0);
             assert!(restore_memory(&mut memory, path, stored).unwrap());
@@ -179,10 +196,22 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_restored_from_tensors() {
-        for count in 0..9u8 {
-            let bytes: Vec<u8> = (0..count).map(|i| 255 - i).collect();
-            assert_eq!(bytes_of(&tensor_of(&bytes)), bytes);
+    fn times_in_a_file_are_the_tensor_of_those_in_memory() {
+        let (edges, dir) = (Matrix::from_slice(1, 1, &[0.5]), tempfile::tempdir().unwrap());
+        let events = MemoryEvents { source: &[0], destination: &[1], time: &[9], edges: edges.view() };
+        for nodes in 2..7 {
+            let mut plain = NodeMemory::new(nodes, 2, 1, 5);
+            let mut in_file = NodeMemory::in_file(nodes, 2, 1, 5, dir.path(), 1).unwrap();
+            let [a, b] = [&mut plain, &mut in_file].map(|memory| {
+                memory.push(&events).unwrap();
+                Tensor::copy(TIMES, &times_of(memory).unwrap())
+            });
+            assert!(times_of(&in_file).unwrap().is_in_file());
+            let bits = |tensor: &Tensor| tensor.data.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            assert_eq!(bits(&a), bits(&b), "{nodes}");
+            assert_eq!(bytes_of(&a).len(), plain.bytes_of_times(), "{nodes}");
+            assert_eq!(bytes_of(&a)[..8], 5i64.to_le_bytes(), "{nodes}");
+            assert_eq!(bytes_of(&a)[8 * nodes..8 * nodes + 8], 9i64.to_le_bytes(), "{nodes}");
         }
     }
 }

@@ -2,25 +2,27 @@
 
 use std::{ops::Range, path::Path, sync::Arc};
 
-use graphmill_core::{Matrix, NodeId, keyed::key};
+use graphmill_core::{Buffer, FileArray, NodeId, keyed::key, maps};
 use graphmill_data::typed::{CandidateLists, EdgeData, Negatives, Seeds, Task, TaskOn, TypedDataset};
 use graphmill_loader::time::Events;
 
 use super::{
     choice::{MAX_EVENTS, of_run, times},
-    features::{EventFeatures, select},
-    files::{RowFiles, StreamSizes},
-    history::History,
+    features::{EventFeatures, NodeFeatures},
+    files::{self, RowFiles, StreamSizes},
+    history::{self, History},
     target::EventTargets,
 };
 use crate::{
     Error, Result, TrainConfig,
-    config::events::EventOptions,
+    config::events::{EventOptions, kind},
     record::{DatasetRecord, TypeCount},
 };
 
 /// Part of the key that chooses new nodes. The choice does not depend on the seed of a run.
 const NEW_NODES: u64 = 0x6e65_775f_6e6f_6465;
+/// Events that are read before their pages leave memory.
+const RUN: usize = 1 << 18;
 /// Names of the parts of a split.
 pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
 
@@ -34,22 +36,22 @@ pub(super) struct EventStream {
     /// Events of each part.
     pub(super) parts: [Range<usize>; 3],
     /// Training events that are learned: all of them, or those without new nodes.
-    pub(super) learned: Vec<u32>,
+    pub(super) learned: Buffer<u32>,
     pub(super) num_nodes: usize,
     /// Node types of the sources and of the destinations, by number.
     pub(super) types: [usize; 2],
     /// Number of the first node of each of these types.
     pub(super) first: [usize; 2],
     /// Distinct destinations of the learned events, and of all events.
-    pub(super) destinations: [Vec<NodeId>; 2],
+    pub(super) destinations: [Buffer<NodeId>; 2],
     /// Classes or values of the events, if the task is not one of links.
     pub(super) targets: Option<Arc<EventTargets>>,
     /// Features of each event, `E x K`.
     pub(super) features: EventFeatures,
     /// Place of the rows in files, if they exceed `--host-budget`.
     pub(super) files: Option<RowFiles>,
-    /// Features of the nodes, `V x F`; zeros for a type without features.
-    pub(super) node_features: Option<Arc<Matrix>>,
+    /// Features of the nodes, `V x F`.
+    pub(super) node_features: Option<Arc<NodeFeatures>>,
     /// Nodes that no learned event has.
     pub(super) is_new: Vec<bool>,
     /// Destinations to rank each event of a part against, if they are given.
@@ -104,45 +106,77 @@ impl EventStream {
             return Err(Error::dataset(&data.name, message));
         }
         let targets = EventTargets::new(config, task, &row, &learned)?;
+        let (is_partial, node_features) =
+            (learned.len() < parts[0].len(), NodeFeatures::new(data, ends, &mut notes)?);
+        let reads_neighbors = kind(config).is_none_or(|kind| kind.neighbors.is_some());
         let sizes = StreamSizes {
             nodes: num_nodes,
             events: events.len(),
+            node_dim: node_features.as_ref().map_or(0, NodeFeatures::width),
             edge_dim: features.width(),
+            histories: usize::from(reads_neighbors) * (1 + usize::from(is_partial)),
             batch: if config.batch_size == 0 { learned.len() } else { config.batch_size },
             negatives: if targets.is_some() { 0 } else { most_negatives(&given, &parts) },
         };
         let files = dir.map(|dir| RowFiles::new(config, &sizes, dir)).transpose()?.flatten();
         let mut is_new = vec![true; num_nodes];
         learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
-        let all: Vec<u32> = (0..events.len() as u32).collect();
-        let node_features = node_features(data, ends, &mut notes)?;
-        let is_partial = learned.len() < parts[0].len();
         if is_partial {
             let left = parts[0].len() - learned.len();
             notes.push(format!("{left} training events of new nodes are left out (--new-nodes)"));
         }
-        Ok(Self {
+        drop(row);
+        let place = files.as_ref();
+        let events = placed(place, events)?;
+        let all = 0..events.len() as u32;
+        let destinations = [distinct(&events, learned.iter().copied()), distinct(&events, all.clone())];
+        let [of_learned, of_all] = destinations.map(|nodes| files::place(place, nodes));
+        let learned_history = || History::new(&events, learned.iter().copied(), num_nodes, place);
+        let neighbors = if reads_neighbors { all } else { 0..0 };
+        let stream = Self {
             task: task.name.clone(),
-            destinations: [distinct(&events, &learned), distinct(&events, &all)],
-            learned_history: is_partial
-                .then(|| History::new(&events, &learned, num_nodes).map(Arc::new))
+            destinations: [of_learned?, of_all?],
+            learned_history: (is_partial && reads_neighbors)
+                .then(|| learned_history().map(Arc::new))
                 .transpose()?,
-            all_history: History::new(&events, &all, num_nodes)?,
+            all_history: History::new(&events, neighbors, num_nodes, place)?,
+            learned: files::place(place, learned)?,
             events,
             parts,
-            learned,
             num_nodes,
             types: ends,
             first: [0, first],
             targets: targets.map(Arc::new),
-            features: if files.is_some() { features } else { features.in_memory() },
+            features: match place {
+                Some(files) => features.in_file(files)?,
+                None => features.in_memory(),
+            },
+            node_features: node_features.map(|features| {
+                Arc::new(if place.is_some() { features } else { features.in_memory(num_nodes) })
+            }),
             files,
-            node_features,
             is_new,
             given,
             metric: task.metric.clone(),
             notes,
-        })
+        };
+        stream.release();
+        Ok(stream)
+    }
+
+    /// Takes rows in files out of the memory of the process, until they are used again; without
+    /// those of the memory of the nodes.
+    pub(super) fn release(&self) {
+        if self.files.is_none() {
+            return;
+        }
+        history::release(&self.events);
+        self.features.release();
+        self.node_features.iter().for_each(|features| features.release());
+        self.learned_history.iter().for_each(|history| history.release());
+        self.all_history.release();
+        maps::release(&self.learned);
+        self.destinations.iter().for_each(|nodes| maps::release(nodes));
     }
 
     /// Neighbours in training, or in evaluation. Draws see earlier events only, so the two differ
@@ -181,18 +215,36 @@ impl EventStream {
 
     /// Mean and deviation of the times between the training events of a node, and from the start to
     /// its first one.
-    pub(super) fn intervals(&self) -> [f64; 2] {
-        let mut last = vec![self.start(); self.num_nodes];
+    ///
+    /// # Errors
+    /// The disk has too little space for the times of nodes in files.
+    pub(super) fn intervals(&self) -> Result<[f64; 2]> {
+        // times of the last events since the start, so that a new file has those of no events
+        match &self.files {
+            Some(files) => Ok(self.intervals_by(&mut FileArray::zeros(self.num_nodes, &files.dir)?)),
+            None => Ok(self.intervals_by(&mut vec![0; self.num_nodes])),
+        }
+    }
+
+    /// [`EventStream::intervals`] by the times of the last events, zeros.
+    fn intervals_by(&self, last: &mut [i64]) -> [f64; 2] {
+        let (start, events) = (self.start(), &self.events);
         let [mut count, mut sum, mut squares] = [0.0; 3];
-        for &e in &self.learned {
-            let (e, events) = (e as usize, &self.events);
-            for v in [events.source()[e], events.destination()[e]] {
-                let interval = events.time()[e] as f64 - last[v as usize] as f64;
-                last[v as usize] = events.time()[e];
-                count += 1.0;
-                sum += interval;
-                squares += interval * interval;
+        for run in self.learned.chunks(RUN) {
+            for &e in run {
+                let e = e as usize;
+                let time = events.time()[e];
+                for v in [events.source()[e], events.destination()[e]] {
+                    let before = &mut last[v as usize];
+                    let interval = time as f64 - start.wrapping_add(*before) as f64;
+                    *before = time.wrapping_sub(start);
+                    count += 1.0;
+                    sum += interval;
+                    squares += interval * interval;
+                }
             }
+            self.release();
+            maps::release(last);
         }
         let mean = sum / f64::max(count, 1.0);
         let variance = squares / f64::max(count, 1.0) - mean * mean;
@@ -207,7 +259,7 @@ impl EventStream {
             name: data.name.clone(),
             nodes: data.num_nodes(),
             edges: data.num_edges(),
-            feature_dim: self.node_features.as_ref().map_or(0, |table| table.num_cols()),
+            feature_dim: self.node_features.as_ref().map_or(0, |features| features.width()),
             train,
             valid,
             test,
@@ -277,35 +329,11 @@ fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Res
     Ok(all)
 }
 
-/// Features of the nodes of both types, if they have the same width.
-fn node_features(
-    data: &TypedDataset,
-    ends: [usize; 2],
-    notes: &mut Vec<String>,
-) -> Result<Option<Arc<Matrix>>> {
-    let types = if ends[0] == ends[1] { &ends[..1] } else { &ends[..] };
-    let tables: Vec<_> = types.iter().map(|&t| data.nodes[t].features.as_ref()).collect();
-    let widths: Vec<usize> = tables.iter().flatten().map(|table| table.width).collect();
-    let Some(&width) = widths.first() else { return Ok(None) };
-    if widths.iter().any(|&other| other != width) {
-        notes.push(format!(
-            "node features of the widths {} and {} are not read; give both types the same width",
-            widths[0], widths[1]
-        ));
-        return Ok(None);
-    }
-    let count = types.iter().map(|&t| data.nodes[t].count).sum();
-    let mut out = Matrix::zeros(count, width);
-    let mut first = 0;
-    for (&t, table) in types.iter().zip(tables) {
-        let count = data.nodes[t].count;
-        if let Some(table) = table {
-            let rows = select(table, count)?;
-            out.view_mut().host()[first * width..(first + count) * width].copy_from_slice(rows.view().host());
-        }
-        first += count;
-    }
-    Ok(Some(Arc::new(out)))
+/// `events` in files, if rows are in files.
+fn placed(files: Option<&RowFiles>, events: Events) -> Result<Events> {
+    let Some(files) = files else { return Ok(events) };
+    let [source, destination] = [events.source(), events.destination()].map(|ends| files.store(ends));
+    Ok(Events::new(source?, destination?, files.store(events.time())?)?)
 }
 
 /// Given destinations of the parts, in the order of the events.
@@ -364,8 +392,8 @@ fn held_out(events: &Events, parts: &[Range<usize>; 3], num_nodes: usize, fracti
 }
 
 /// Distinct destinations of some events, ascending.
-fn distinct(events: &Events, of: &[u32]) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = of.iter().map(|&e| events.destination()[e as usize]).collect();
+fn distinct(events: &Events, of: impl Iterator<Item = u32>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = of.map(|e| events.destination()[e as usize]).collect();
     nodes.sort_unstable();
     nodes.dedup();
     nodes

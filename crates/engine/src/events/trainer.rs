@@ -51,8 +51,8 @@ pub fn train(config: &TrainConfig, data: &TypedDataset, context: RunContext) -> 
     let learner = EventLearner::new(config, &stream)?;
     context.observer.note(match (&stream.files, &learner.memory) {
         (None, _) => "features of nodes and events: the host holds all; batches in the order of time",
-        (_, None) => "features of events: in their file; batches in the order of time",
-        (_, Some(_)) => "memory of nodes and features of events: in files; batches in the order of time",
+        (_, None) => "neighbours and features: in files; batches in the order of time",
+        (_, Some(_)) => "memory, neighbours and features: in files; batches in the order of time",
     });
     stream.notes.iter().for_each(|note| context.observer.note(note));
     context.observer.note(&format!(
@@ -148,6 +148,7 @@ impl<'a> BatchRun for EventRun<'a> {
             let (lr, learner, scratch) = (session.lr(number), session.learner(), &self.scratch);
             let train = || learner.train(events, &scratch.rows, &scratch.near, lr);
             let outcome = attempt(Stage::Train, number, train)?;
+            stream.release();
             spent.train = timeline.done(track, Stage::Train, number, clock);
 
             let done = Completed { number, outcome, traffic: Traffic::default(), spent };

@@ -132,7 +132,10 @@ pub(super) fn draw_alone(
         let first = admitted[1] - out.len() as u32;
         out.iter_mut().zip(first..).for_each(|(to, place)| *to = place);
     } else if options.time_draw == super::TimeDraw::Recency && !times.is_empty() {
-        use super::recency::{Aged, Candidates, Decay};
+        use super::{
+            decay::Decay,
+            recency::{Aged, Candidates},
+        };
         let half_life = options.time_half_life;
         let decay = Decay::new(&[0, times.len() as u64], times, half_life);
         let row = Aged { half_life, times, segments: decay.row(0) };

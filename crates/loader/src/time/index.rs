@@ -29,16 +29,14 @@
 
 use std::{
     ops::Range,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use graphmill_core::{
-    Buffer, Error, Graph, NodeId, Result,
-    typed::{NodeType, Relation, Schema, TypedGraph},
-};
+use graphmill_core::{Buffer, Error, Graph, NodeId, Result};
 use rayon::prelude::*;
 
-use super::recency::Decay;
+use super::decay::Decay;
 use crate::prefetch::prefetch;
 
 /// Number of edges of a task.
@@ -68,6 +66,8 @@ pub struct TimeIndex {
     quantiles: Arc<[i64]>,
     /// Segments of the rows for the half lives in use, the latest last.
     decays: Arc<Mutex<Vec<Arc<Decay>>>>,
+    /// Directory of the files of these segments; `None` if they are in memory.
+    dir: Option<Arc<Path>>,
 }
 
 impl TimeIndex {
@@ -142,6 +142,23 @@ impl TimeIndex {
         Self::with_order(graph, time, Some(order))
     }
 
+    /// Creates the index of rows that are in the order of their times, without reading them:
+    /// `time` has the visible time of each edge (`E`), `last` that of the last edge of each row
+    /// (`N`, [`i64::MIN`] for an empty row), and `sample` times that are distributed as all are,
+    /// ascending. Segments for draws by recency are in files without names in the directory `dir`.
+    pub(super) fn of_ordered_rows(time: Buffer<i64>, last: Buffer<i64>, sample: &[i64], dir: &Path) -> Self {
+        let (quantiles, dir) = (quantiles(sample), Some(dir.into()));
+        Self { time: Some(time), order: None, last: Some(last), quantiles, decays: Arc::default(), dir }
+    }
+
+    /// Takes columns and segments in mapped files out of the memory of the process, until they are
+    /// used again.
+    pub(super) fn release(&self) {
+        [&self.time, &self.last].into_iter().flatten().for_each(|times| times.release(0..times.len()));
+        let decays = self.decays.lock().unwrap_or_else(PoisonError::into_inner);
+        decays.iter().for_each(|decay| decay.release());
+    }
+
     /// Creates the index from the ordered times.
     fn with_order(graph: &Graph, time: Buffer<i64>, order: Option<Buffer<[u32; 2]>>) -> Result<Self> {
         let last = Buffer::filled_huge_pages(graph.num_nodes(), |last| {
@@ -152,7 +169,7 @@ impl TimeIndex {
             Ok(())
         })?;
         let quantiles = quantiles(&time);
-        Ok(Self { time: Some(time), order, last: Some(last), quantiles, decays: Arc::default() })
+        Ok(Self { time: Some(time), order, last: Some(last), quantiles, ..Self::default() })
     }
 
     /// Visible times of the row from position `start` to `end` in the graph, ascending; empty if
@@ -248,20 +265,26 @@ impl TimeIndex {
 
     /// Segments of the rows for draws by recency with this half life; `None` if all edges always
     /// existed. Computed at the first call and kept for the last [`MAX_DECAYS`] half lives.
-    pub(super) fn decay(&self, graph: &Graph, half_life: f64) -> Option<Arc<Decay>> {
-        let time = self.time.as_deref()?;
+    ///
+    /// # Errors
+    /// The disk has too little space for segments in files.
+    pub(super) fn decay(&self, graph: &Graph, half_life: f64) -> Result<Option<Arc<Decay>>> {
+        let Some(time) = self.time.as_deref() else { return Ok(None) };
         // The computation is serial: a thread of a pool that waits for its tasks may take up
         // another batch, which would wait for this lock.
         let mut decays = self.decays.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = decays.iter().find(|decay| decay.is_of(half_life)) {
-            return Some(known.clone());
+            return Ok(Some(known.clone()));
         }
-        let decay = Arc::new(Decay::new(graph.indptr(), time, half_life));
+        let decay = Arc::new(match &self.dir {
+            Some(dir) => Decay::in_files(graph.indptr(), time, half_life, dir)?,
+            None => Decay::new(graph.indptr(), time, half_life),
+        });
         if decays.len() == MAX_DECAYS {
             decays.remove(0);
         }
         decays.push(decay.clone());
-        Some(decay)
+        Ok(Some(decay))
     }
 
     /// Offset within its row and source of each edge in the order of the times; `None` if rows are
@@ -328,111 +351,6 @@ fn tasks<'a>(indptr: &[u64], mut time: &'a mut [i64], mut order: &'a mut [[u32; 
         first = end;
     }
     all
-}
-
-/// A typed graph whose edges and nodes have times.
-#[derive(Clone, Debug)]
-pub struct TimedGraph {
-    graph: TypedGraph,
-    index: Vec<TimeIndex>,
-    node_time: Vec<Option<Buffer<i64>>>,
-}
-
-impl TimedGraph {
-    /// Sorts the edges of a typed graph. `of_edges` has the times of each relation's edges (`R`),
-    /// `of_nodes` those of each type's nodes (`T`); `None`: all always existed.
-    ///
-    /// # Errors
-    /// There are fewer or more columns than relations or types, or as for [`TimeIndex::new`].
-    pub fn new(
-        graph: TypedGraph,
-        of_edges: &[Option<Buffer<i64>>],
-        of_nodes: Vec<Option<Buffer<i64>>>,
-    ) -> Result<Self> {
-        let schema = graph.schema();
-        if (of_edges.len(), of_nodes.len()) != (schema.num_relations(), schema.num_types()) {
-            return Err(Error::invalid(format!(
-                "timed graph: times of {} relations and {} node types for {} and {}; pass one column or none \
-                 for each",
-                of_edges.len(),
-                of_nodes.len(),
-                schema.num_relations(),
-                schema.num_types()
-            )));
-        }
-        for (node, time) in schema.types().iter().zip(&of_nodes) {
-            if let Some(time) = time.as_ref().filter(|time| time.len() != node.count) {
-                return Err(Error::invalid(format!(
-                    "timed graph: {} times for {} nodes of type '{}'; pass one for each",
-                    time.len(),
-                    node.count,
-                    node.name
-                )));
-            }
-        }
-        let index = (0..schema.num_relations())
-            .map(|r| {
-                let sources = of_nodes[schema.relations()[r].src].as_deref();
-                TimeIndex::new(graph.relation(r), of_edges[r].as_ref(), sources)
-                    .map_err(|e| Error::invalid(format!("relation {}: {e}", schema.relation_name(r))))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self { graph, index, node_time: of_nodes })
-    }
-
-    /// The same times on `graph`: this graph with further relations at the end, which have no
-    /// edges.
-    ///
-    /// # Errors
-    /// The graph lacks relations, or others have edges.
-    pub fn with_relations(self, graph: TypedGraph) -> Result<Self> {
-        let known = self.index.len();
-        let added = graph.relations().get(known..);
-        if added.is_none_or(|added| added.iter().any(|relation| relation.num_edges() > 0)) {
-            return Err(Error::invalid(format!(
-                "timed graph: {} relations for {known}, and those added have no times; add relations without \
-                 edges",
-                graph.relations().len()
-            )));
-        }
-        let mut index = self.index;
-        index.resize(graph.relations().len(), TimeIndex::default());
-        Ok(Self { graph, index, ..self })
-    }
-
-    /// Creates a graph of one node type, `node`, and one relation, `edge`.
-    ///
-    /// # Errors
-    /// As for [`TimedGraph::new`].
-    pub fn of_one_type(
-        graph: Graph,
-        of_edges: Option<Buffer<i64>>,
-        of_nodes: Option<Buffer<i64>>,
-    ) -> Result<Self> {
-        let types = vec![NodeType::new("node", graph.num_nodes())];
-        let schema = Schema::new(types, vec![Relation::new(0, "edge", 0)])?;
-        Self::new(TypedGraph::new(schema, vec![graph])?, &[of_edges], vec![of_nodes])
-    }
-
-    /// Node types and relations.
-    pub fn schema(&self) -> &Schema {
-        self.graph.schema()
-    }
-
-    /// The graph without its times.
-    pub fn graph(&self) -> &TypedGraph {
-        &self.graph
-    }
-
-    /// Order by time of the edges of relation `r`.
-    pub fn time_index(&self, r: usize) -> &TimeIndex {
-        &self.index[r]
-    }
-
-    /// Times of the nodes of type `t`.
-    pub fn node_time(&self, t: usize) -> Option<&Buffer<i64>> {
-        self.node_time[t].as_ref()
-    }
 }
 
 #[cfg(test)]
@@ -504,25 +422,5 @@ mod tests {
         let other = TimeIndex::new(&graph, Some(&vec![2, 1, 0, 0].into()), None).unwrap();
         assert_eq!(other.bytes(), of_nodes + 4 * 16);
         assert_eq!(TimeIndex::new(&graph, None, None).unwrap().admitted(&graph, 0, None, i64::MIN), 0..2);
-    }
-
-    #[test]
-    fn wrong_columns_are_rejected_with_the_reason() {
-        let graph = Graph::new(vec![0, 1, 1].into(), vec![1].into()).unwrap();
-        let fault = |edges: Option<Vec<i64>>, nodes: Option<Vec<i64>>| {
-            TimedGraph::of_one_type(graph.clone(), edges.map(Into::into), nodes.map(Into::into))
-                .unwrap_err()
-                .to_string()
-        };
-        assert!(fault(Some(vec![1, 2]), None).contains("node:edge:node: 2 times for 1 edges"));
-        assert!(fault(None, Some(vec![1])).contains("1 times for 2 nodes of type 'node'"));
-        let error = TimeIndex::new(&graph, None, Some(&[0])).unwrap_err().to_string();
-        assert!(error.contains("an edge comes from node 1"), "{error}");
-        let error = TimedGraph::new(
-            TypedGraph::new(Schema::new(vec![NodeType::new("a", 1)], vec![]).unwrap(), vec![]).unwrap(),
-            &[],
-            vec![],
-        );
-        assert!(error.unwrap_err().to_string().contains("times of 0 relations and 0 node types"));
     }
 }

@@ -53,8 +53,10 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod decay;
 mod draw;
 mod events;
+mod graph;
 pub(crate) mod hgt;
 pub(crate) mod hops;
 mod index;
@@ -72,7 +74,8 @@ pub(crate) mod walks;
 
 pub use batch::{OneTypeBatch, TimeBatch, TimeSeeds};
 pub use events::{EventBatch, Events};
-pub use index::{TimeIndex, TimedGraph};
+pub use graph::TimedGraph;
+pub use index::TimeIndex;
 pub use last::{LastNeighbors, NeighborBatch};
 pub use options::{TimeBound, TimeCarry, TimeDraw, TimeOptions};
 pub use recent::RecencyDraws;

@@ -16,7 +16,7 @@ impl TimeSource for OwnTimeRows<'_> {
         drawn: TimeDrawn,
     ) -> Result<()> {
         admit(self, hop.relation, of.from(admitted.len()), admitted);
-        RelationDraws::new(self, hop).draw(of, &admitted[..of.nodes.len()], drawn)
+        RelationDraws::new(self, hop)?.draw(of, &admitted[..of.nodes.len()], drawn)
     }
 
     fn last_admitted(

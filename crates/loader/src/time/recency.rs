@@ -32,25 +32,24 @@
 //!
 //! # Memory
 //!
-//! 8 bytes per node, and 32 for each segment of the rows with at least [`MIN_SEGMENTED`] edges.
+//! That of the segments ([`super::decay`]).
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use graphmill_core::{Buffer, keyed::Stream};
+use graphmill_core::keyed::Stream;
 use rustc_hash::FxHashSet;
 
-use super::draw::Marks;
+use super::{
+    decay::{MAX_RECENT, Segment, age},
+    draw::Marks,
+};
 use crate::prefetch::prefetch;
 
-/// Least number of edges of a row with segments.
-const MIN_SEGMENTED: usize = 16;
 /// Number of edges for each draw up to which every edge gets a key.
 const KEYED_FOR_EACH: usize = 3;
 /// Least part of the weights of all earlier edges that the edges of a window have, if they are
 /// drawn by segments: below, the difference of two sums is too inexact.
 const MIN_WINDOW: f64 = 1e-6;
-/// Number of segments that are tested without a walk.
-const MAX_RECENT: usize = 8;
 /// Number of places that are drawn before any is accepted.
 const MAX_CANDIDATES: usize = 32;
 /// Number of weights that are computed together.
@@ -67,105 +66,6 @@ const COEFFICIENTS: [f64; 13] = {
 };
 /// Bound of a Gumbel number: `-ln(-ln u)` for the largest `u` of [`gumbel`], `1 - 2^-54`.
 const MAX_GUMBEL: f64 = 37.5;
-
-/// Edges of a row whose times span less than a half life. Two lie in a cache line.
-#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(32))]
-pub(super) struct Segment {
-    /// Place of the first edge.
-    first: u32,
-    unused: u32,
-    /// Time of the last edge.
-    newest: i64,
-    /// Bound of the weights of all edges before the segment, if an edge of time `newest` weighs 1.
-    before: f64,
-    /// Weight of the previous segment's `newest` over that of this one.
-    decay: f64,
-}
-
-/// Segments of the rows of a relation for one half life.
-#[derive(Debug)]
-pub(super) struct Decay {
-    half_life: f64,
-    /// End of the segments of each row, `N + 1`.
-    ends: Buffer<u64>,
-    segments: Buffer<Segment>,
-}
-
-impl Decay {
-    /// Cuts the rows of a graph with these times into segments.
-    pub(super) fn new(indptr: &[u64], time: &[i64], half_life: f64) -> Self {
-        let (mut ends, mut segments) = (Vec::with_capacity(indptr.len()), Vec::new());
-        ends.push(0);
-        for row in indptr.windows(2) {
-            let times = &time[row[0] as usize..row[1] as usize];
-            if times.len() >= MIN_SEGMENTED {
-                cut(times, half_life, &mut segments);
-            }
-            ends.push(segments.len() as u64);
-        }
-        Self { half_life, ends: in_huge_pages(ends), segments: in_huge_pages(segments) }
-    }
-
-    /// Returns true if the segments are those of this half life.
-    pub(super) fn is_of(&self, half_life: f64) -> bool {
-        self.half_life.to_bits() == half_life.to_bits()
-    }
-
-    /// Segments of row `v`; empty if the row is short.
-    pub(super) fn row(&self, v: usize) -> &[Segment] {
-        &self.segments[self.ends[v] as usize..self.ends[v + 1] as usize]
-    }
-
-    /// Prefetches the number of segments of row `v`.
-    pub(super) fn prefetch_ends(&self, v: usize) {
-        prefetch(&self.ends, v);
-    }
-
-    /// Prefetches the last segments of row `v`.
-    pub(super) fn prefetch_row(&self, v: usize) {
-        let end = self.ends[v + 1] as usize;
-        (1..=MAX_RECENT).step_by(2).for_each(|back| prefetch(&self.segments, end.saturating_sub(back)));
-    }
-}
-
-/// Moves a list that is read at random to huge pages, if there is memory for them.
-fn in_huge_pages<T: bytemuck::Pod>(list: Vec<T>) -> Buffer<T> {
-    let copied = Buffer::filled_huge_pages(list.len(), |to| {
-        to.copy_from_slice(&list);
-        Ok(())
-    });
-    copied.unwrap_or_else(|_| list.into())
-}
-
-/// Age of an edge of time `time`, in half lives, when one of time `newest` is added.
-#[inline]
-fn age(half_life: f64, newest: i64, time: i64) -> f64 {
-    // the difference of ordered numbers of 64 bits fits into as many without a sign
-    newest.wrapping_sub(time) as u64 as f64 / half_life
-}
-
-/// Appends the segments of a row.
-pub(super) fn cut(times: &[i64], half_life: f64, segments: &mut Vec<Segment>) {
-    let mut previous: Option<(Segment, f64)> = None;
-    let mut first = 0;
-    while first < times.len() {
-        let span = |time: &i64| age(half_life, *time, times[first]);
-        let end = first + 1 + times[first + 1..].iter().take_while(|&time| span(time) < 1.0).count();
-        let newest = times[end - 1];
-        let (decay, before) = match previous {
-            Some((segment, count)) => {
-                let decay = (-age(half_life, newest, segment.newest)).exp2();
-                (decay, (count + segment.before) * decay)
-            }
-            None => (1.0, 0.0),
-        };
-        let segment = Segment { first: first as u32, unused: 0, newest, before, decay };
-        segments.push(segment);
-        previous = Some((segment, (end - first) as f64));
-        first = end;
-    }
-}
 
 /// Times of a row with its segments.
 #[derive(Clone, Copy)]
@@ -474,7 +374,7 @@ fn by_keys(
 mod tests {
     use graphmill_core::keyed::key;
 
-    use super::*;
+    use super::{super::decay::Decay, *};
     use crate::subgraph::testing::fits;
 
     /// Draws by recency from a row that is cut for this draw.

@@ -2,12 +2,13 @@
 
 use std::{ops::Range, sync::Arc};
 
-use graphmill_core::{Graph, NodeId, keyed::Stream};
+use graphmill_core::{Graph, NodeId, Result, keyed::Stream};
 
 use super::{
     TimeIndex,
+    decay::Decay,
     draw::{Marks, sort, uniform},
-    recency::{Aged, Candidates, Decay},
+    recency::{Aged, Candidates},
 };
 
 /// Draws of [`TimeDraw::Recency`](super::TimeDraw::Recency) from the rows of a graph.
@@ -21,8 +22,11 @@ pub struct RecencyDraws {
 impl RecencyDraws {
     /// Prepares draws from the rows of `graph` in the order of `index`, where an edge counts half
     /// as much as one that is later by `half_life`. O(E).
-    pub fn new(index: &TimeIndex, graph: &Graph, half_life: f64) -> Self {
-        Self { half_life, decay: index.decay(graph, half_life) }
+    ///
+    /// # Errors
+    /// The rows are in files, and the disk has too little space for their segments.
+    pub fn new(index: &TimeIndex, graph: &Graph, half_life: f64) -> Result<Self> {
+        Ok(Self { half_life, decay: index.decay(graph, half_life)? })
     }
 
     /// Fills `out` with distinct places of the row of `v` in the order of its times, ascending.
@@ -82,7 +86,7 @@ mod tests {
         let index = TimeIndex::new(&graph, Some(&Buffer::from(times.clone())), None).unwrap();
         let options =
             TimeOptions { time_draw: TimeDraw::Recency, time_half_life: 40.0, ..TimeOptions::default() };
-        let draws = RecencyDraws::new(&index, &graph, 40.0);
+        let draws = RecencyDraws::new(&index, &graph, 40.0).unwrap();
         for (admitted, count) in [(0..60u32, 3), (0..41, 12), (20..50, 4), (7..9, 2), (5..9, 0)] {
             for seed in 0..20 {
                 let mut found = [vec![0; count], vec![0; count], vec![0; count]];

@@ -15,8 +15,9 @@ use rayon::prelude::*;
 
 use super::{
     TimeCarry, TimeDraw, TimeIndex, TimeOptions,
+    decay::Decay,
     draw::{Marks, sort, uniform},
-    recency::{Aged, Candidates, Decay},
+    recency::{Aged, Candidates},
     source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop},
 };
 use crate::{prefetch::prefetch, sampler::too_many};
@@ -101,16 +102,19 @@ struct Run<'a> {
 }
 
 impl<'a> RelationDraws<'a> {
-    /// Creates the draws of a hop from rows in memory.
-    pub(super) fn new(from: &OwnTimeRows<'a>, hop: &TimeHop) -> Self {
+    /// Creates the draws of a hop from rows in memory or in mapped files.
+    ///
+    /// # Errors
+    /// The disk has too little space for segments in files.
+    pub(super) fn new(from: &OwnTimeRows<'a>, hop: &TimeHop) -> Result<Self> {
         let &TimeHop { relation: r, fanout, key, .. } = hop;
         let &OwnTimeRows { graph, options, parallel } = from;
         let (index, graph) = (graph.time_index(r), graph.graph().relation(r));
         let decay = match options.time_draw {
-            TimeDraw::Recency => index.decay(graph, options.time_half_life),
+            TimeDraw::Recency => index.decay(graph, options.time_half_life)?,
             TimeDraw::Uniform | TimeDraw::Last => None,
         };
-        Self { graph, index, decay, fanout, key, options, parallel }
+        Ok(Self { graph, index, decay, fanout, key, options, parallel })
     }
 
     /// Draws among the admitted edges of all destinations.

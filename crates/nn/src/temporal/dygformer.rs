@@ -1,6 +1,6 @@
 //! DyGFormer: a transformer over the histories of both nodes of a pair.
 
-use graphmill_core::keyed;
+use graphmill_core::{keyed, memory};
 use rayon::prelude::*;
 
 use super::{
@@ -230,7 +230,7 @@ impl DygFormer {
         let DygFormerState { tokens, since, encoded, counts, inputs, .. } = state;
         let patches = tokens.sequence.len();
         since.clear();
-        since.extend(tokens.tokens.iter().map(|token| token.since));
+        memory::demand_extend(since, tokens.tokens.iter().map(|token| token.since));
         self.encoding.forward(since, encoded);
         self.counts.forward(pass, tokens.max_count(), counts);
         let widths = [node_dim, edge_dim, time_dim, channel_dim];

@@ -8,9 +8,9 @@ use std::{
     },
 };
 
-use graphmill_core::{Error, NodeId, Result, keyed, maps};
+use graphmill_core::{Error, NodeId, Result, keyed, maps, memory};
 
-use super::{CellInput, CellKind, CellState, RecurrentCell, TimeEncoding};
+use super::{CellInput, CellKind, CellState, RecurrentCell, TimeEncoding, times::NodeTimes};
 use crate::{Matrix, Param, Pass, View};
 
 /// Values of a table in a file that are restored before their pages leave memory.
@@ -25,22 +25,20 @@ const RUN: usize = 1 << 20;
 /// at the end of the event's batch.
 ///
 /// # Memory
-/// `4 (3 M + K) + 17` bytes per node; in files ([`NodeMemory::in_file`]) 17 bytes and the rows that
-/// stay in the memory of the process. A copy is in memory.
+/// `4 (3 M + K) + 24` bytes per node; in files ([`NodeMemory::in_file`]) only those that stay in the
+/// memory of the process. A copy is in memory.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
     memory: Matrix,
-    /// Time of the last update of each node.
-    last: Vec<i64>,
-    /// Waiting messages, `V x (2 M + K)`, and the times of their events.
+    /// Waiting messages, `V x (2 M + K)`.
     message: Matrix,
-    message_time: Vec<i64>,
-    waits: Vec<u8>,
-    /// Place of rows and messages in files.
+    /// Times of the last updates and of the messages.
+    times: NodeTimes,
+    /// Place of rows, messages and times in files.
     files: Option<Arc<Files>>,
 }
 
-/// Place of rows and messages in files, and the number of them in the memory of the process.
+/// Place of rows, messages and times in files, and the number of them in the memory of the process.
 #[derive(Debug)]
 struct Files {
     dir: PathBuf,
@@ -72,17 +70,15 @@ impl NodeMemory {
     pub fn new(nodes: usize, width: usize, edge_dim: usize, start: i64) -> Self {
         Self {
             memory: Matrix::zeros(nodes, width),
-            last: vec![start; nodes],
             message: Matrix::zeros(nodes, 2 * width + edge_dim),
-            message_time: vec![start; nodes],
-            waits: vec![0; nodes],
+            times: NodeTimes::new(nodes, start),
             files: None,
         }
     }
 
-    /// Creates the memory of [`NodeMemory::new`] with rows and messages in files without names in
-    /// the directory `dir`. Those of at most `most` nodes stay in the memory of the process, or of
-    /// the nodes of one update if these are more. Times are in memory.
+    /// Creates the memory of [`NodeMemory::new`] with rows, messages and times in files without
+    /// names in the directory `dir`. Those of at most `most` nodes stay in the memory of the
+    /// process, or of the nodes of one update if these are more.
     ///
     /// # Errors
     /// The directory cannot be written, or the disk has too little space.
@@ -96,30 +92,34 @@ impl NodeMemory {
     ) -> Result<Self> {
         Ok(Self {
             memory: Matrix::in_file(nodes, width, dir)?,
-            last: vec![start; nodes],
             message: Matrix::in_file(nodes, 2 * width + edge_dim, dir)?,
-            message_time: vec![start; nodes],
-            waits: vec![0; nodes],
+            times: NodeTimes::in_file(nodes, start, dir)?,
             files: Some(Arc::new(Files { dir: dir.to_path_buf(), most, used: AtomicUsize::new(0) })),
         })
     }
 
-    /// Bytes of the row and message of a node, which may be in files.
+    /// Bytes of the row, message and times of a node, which may be in files.
     pub const fn bytes_of_row(width: usize, edge_dim: usize) -> usize {
-        size_of::<f32>() * (3 * width + edge_dim)
+        size_of::<f32>() * (3 * width + edge_dim) + NodeTimes::BYTES
     }
 
-    /// Returns true if rows and messages are in files.
+    /// Directory of the files, if the memory is in files.
+    pub fn directory(&self) -> Option<&Path> {
+        self.files.as_deref().filter(|_| self.is_in_file()).map(|files| &*files.dir)
+    }
+
+    /// Returns true if rows, messages and times are in files.
     pub fn is_in_file(&self) -> bool {
         self.memory.is_in_file()
     }
 
-    /// Takes all rows and messages in files out of the memory of the process, until they are used
-    /// again.
+    /// Takes all rows, messages and times in files out of the memory of the process, until they are
+    /// used again.
     pub fn release(&self) {
         for table in self.tables() {
             table.release(0..table.num_rows());
         }
+        self.times.release();
         self.files.iter().for_each(|files| files.used.store(0, Relaxed));
     }
 
@@ -138,8 +138,7 @@ impl NodeMemory {
     /// # Errors
     /// The disk has too little space for the new files; the memory cannot be used then.
     pub fn clear(&mut self, start: i64) -> Result<()> {
-        [&mut self.last, &mut self.message_time].into_iter().for_each(|times| times.fill(start));
-        self.waits.fill(0);
+        self.times.clear(start)?;
         for table in [&mut self.memory, &mut self.message] {
             let files = self.files.as_deref().filter(|_| table.is_in_file());
             let Some(files) = files else {
@@ -157,7 +156,7 @@ impl NodeMemory {
 
     /// Number of nodes.
     pub fn num_nodes(&self) -> usize {
-        self.last.len()
+        self.times.len()
     }
 
     /// Width of the memory, `M`.
@@ -170,9 +169,12 @@ impl NodeMemory {
         self.memory.view()
     }
 
-    /// Time of the last update of each node.
-    pub fn last_update(&self) -> &[i64] {
-        &self.last
+    /// Time of the last update of `node`.
+    ///
+    /// # Panics
+    /// The memory has no such node.
+    pub fn last_update(&self, node: NodeId) -> i64 {
+        self.times.last(node as usize)
     }
 
     fn check(&self, nodes: &[NodeId]) -> Result<()> {
@@ -203,8 +205,7 @@ impl NodeMemory {
         for &at in positions {
             let (at, v) = (at as usize, update.nodes[at as usize] as usize);
             to[v * width..(v + 1) * width].copy_from_slice(&from[at * width..(at + 1) * width]);
-            self.last[v] = update.times[at];
-            self.waits[v] = 0;
+            self.times.update(v, update.times[at]);
         }
         Ok(())
     }
@@ -239,8 +240,7 @@ impl NodeMemory {
                 to[..width].copy_from_slice(&memory[own * width..(own + 1) * width]);
                 to[width..2 * width].copy_from_slice(&memory[other * width..(other + 1) * width]);
                 to[2 * width..].copy_from_slice(&edges[event * edge_dim..(event + 1) * edge_dim]);
-                self.message_time[own] = time[event];
-                self.waits[own] = 1;
+                self.times.wait(own, time[event]);
             }
         }
         Ok(())
@@ -255,34 +255,41 @@ impl NodeMemory {
         for x in [&self.memory, &self.message] {
             x.view().host().iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
         }
-        out.extend(self.times());
+        let tables = out.len();
+        out.resize(tables + self.bytes_of_times(), 0);
+        self.save_times(&mut out[tables..]);
         out
     }
 
-    /// Memory (`V x M`) and messages (`V x (2 M + K)`) of all nodes. With [`NodeMemory::times`]
-    /// they are the whole memory, without a copy of tables in files.
+    /// Memory (`V x M`) and messages (`V x (2 M + K)`) of all nodes. With
+    /// [`NodeMemory::save_times`] they are the whole memory, without a copy of tables in files.
     pub fn tables(&self) -> [&Matrix; 2] {
         [&self.memory, &self.message]
     }
 
-    /// Times of the last updates and of the messages, and which messages wait, as bytes.
-    pub fn times(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(17 * self.num_nodes());
-        for times in [&self.last, &self.message_time] {
-            times.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes()));
-        }
-        out.extend_from_slice(&self.waits);
-        out
+    /// Number of bytes that [`NodeMemory::save_times`] writes.
+    pub fn bytes_of_times(&self) -> usize {
+        NodeTimes::SAVED_BYTES * self.num_nodes()
     }
 
-    /// Restores the values of [`NodeMemory::tables`] and the bytes of [`NodeMemory::times`] into a
-    /// memory of the same size.
+    /// Writes the times of the last updates and of the messages, and which messages wait, to `to`.
+    /// Parts of both that are in files leave the memory of the process.
+    ///
+    /// # Panics
+    /// `to` has not [`NodeMemory::bytes_of_times`] bytes.
+    pub fn save_times(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.bytes_of_times(), "bytes of the times of {} nodes", self.num_nodes());
+        self.times.save(to);
+    }
+
+    /// Restores the values of [`NodeMemory::tables`] and the bytes of [`NodeMemory::save_times`]
+    /// into a memory of the same size.
     ///
     /// # Errors
     /// They are not those of such a memory; it is then unchanged.
     pub fn restore_tables(&mut self, tables: [&[f32]; 2], times: &[u8]) -> Result<()> {
         let sizes = self.tables().map(|table| table.num_rows() * table.num_cols());
-        if tables.map(<[f32]>::len) != sizes || times.len() != 17 * self.num_nodes() {
+        if tables.map(<[f32]>::len) != sizes || times.len() != self.bytes_of_times() {
             return Err(Error::invalid(format!(
                 "memory of nodes: {} and {} values with {} bytes of times are not those of {} nodes with {} \
                  columns; restore them into a memory of the same size",
@@ -302,20 +309,8 @@ impl NodeMemory {
                 maps::release(from);
             }
         }
-        self.set_times(times);
+        self.times.restore(times);
         Ok(())
-    }
-
-    /// Sets the times and which messages wait to those of [`NodeMemory::times`].
-    fn set_times(&mut self, bytes: &[u8]) {
-        let nodes = self.num_nodes();
-        let (times, waits) = bytes.split_at(16 * nodes);
-        let (last, of_messages) = times.split_at(8 * nodes);
-        for (times, from) in [(&mut self.last, last), (&mut self.message_time, of_messages)] {
-            let read = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-            times.iter_mut().zip(from.chunks_exact(8)).for_each(|(x, bytes)| *x = read(bytes));
-        }
-        self.waits.copy_from_slice(waits);
     }
 
     /// Restores the bytes of [`NodeMemory::save`] into a memory of the same size.
@@ -327,7 +322,7 @@ impl NodeMemory {
         let mut header = Self::MAGIC.to_vec();
         sizes.iter().for_each(|&size| header.extend_from_slice(&(size as u64).to_le_bytes()));
         let floats = sizes[0] * (sizes[1] + sizes[2]);
-        if bytes.len() != header.len() + 4 * floats + 17 * sizes[0] || !bytes.starts_with(&header) {
+        if bytes.len() != header.len() + 4 * floats + self.bytes_of_times() || !bytes.starts_with(&header) {
             return Err(Error::invalid(format!(
                 "memory of nodes: {} bytes are not a saved memory of {} nodes with {} columns; restore it \
                  into a memory of the same size",
@@ -348,7 +343,7 @@ impl NodeMemory {
             let read = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
             values.iter_mut().zip(from).for_each(|(x, bytes)| *x = read(bytes));
         }
-        self.set_times(rest);
+        self.times.restore(rest);
         self.release();
         Ok(())
     }
@@ -420,26 +415,29 @@ impl MemoryUpdater {
         store.check(nodes)?;
         store.hold(nodes.len());
         let MemoryState { rows, times, updated, differences, input, old, new, cell, .. } = state;
-        state.nodes.clear();
-        state.nodes.extend_from_slice(nodes);
+        memory::demand_copy(&mut state.nodes, nodes);
         times.clear();
         updated.clear();
         differences.clear();
+        memory::demand(times, nodes.len());
+        memory::demand(updated, nodes.len());
+        memory::demand(differences, nodes.len());
         let (width, stride) = (store.width(), store.message.num_cols());
         rows.resize(nodes.len(), width);
-        let (memory, messages) = (store.memory.view().host(), store.message.view().host());
+        let (stored, messages) = (store.memory.view().host(), store.message.view().host());
         for (at, (&v, row)) in
             nodes.iter().zip(rows.view_mut().host().chunks_exact_mut(width.max(1))).enumerate()
         {
             let v = v as usize;
-            row.copy_from_slice(&memory[v * width..(v + 1) * width]);
-            if store.waits[v] == 0 {
-                times.push(store.last[v]);
+            row.copy_from_slice(&stored[v * width..(v + 1) * width]);
+            let last = store.times.last(v);
+            let Some(time) = store.times.waiting(v) else {
+                times.push(last);
                 continue;
-            }
-            times.push(store.message_time[v]);
+            };
+            times.push(time);
             updated.push(at as u32);
-            differences.push((i128::from(store.message_time[v]) - i128::from(store.last[v])) as f64);
+            differences.push((i128::from(time) - i128::from(last)) as f64);
         }
         // a waiting message begins with the stored memory of its node, which is the cell's state
         let (rest, dim) = (stride - width, stride - width + self.encoding.dim());
@@ -451,7 +449,7 @@ impl MemoryUpdater {
         for ((line, old), &at) in lines {
             let v = nodes[at as usize] as usize;
             line[..rest].copy_from_slice(&messages[v * stride + width..(v + 1) * stride]);
-            old.copy_from_slice(&memory[v * width..(v + 1) * width]);
+            old.copy_from_slice(&stored[v * width..(v + 1) * width]);
         }
         let of_cell = CellInput { x: input.view(), h: old.view(), repeats_state: true };
         self.cell.forward(pass, of_cell, cell, new);

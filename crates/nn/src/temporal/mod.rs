@@ -29,6 +29,7 @@ mod encoding;
 mod memory;
 mod pair_tokens;
 mod projection;
+mod times;
 mod transformer;
 
 pub use attention::{TemporalAttention, TemporalAttentionConfig, TemporalInput, TemporalState};

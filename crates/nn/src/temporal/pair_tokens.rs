@@ -1,6 +1,9 @@
 //! The histories of pairs of nodes as sequences of tokens, in patches.
 
-use graphmill_core::{Block, NodeId};
+use graphmill_core::{
+    Block, NodeId,
+    memory::{demand_extend, demand_len, demand_push},
+};
 
 use crate::View;
 
@@ -80,27 +83,29 @@ impl PairTokens {
         tokens.clear();
         sequence.clear();
         first.clear();
-        first.push(0);
+        demand_push(first, 0);
         for (&source, &destination) in input.source.iter().zip(input.destination) {
             let rows = [source as usize, destination as usize];
             for (sorted, row) in sorted.iter_mut().zip(rows) {
                 sorted.clear();
-                sorted.extend(history(input, row).map(|(node, _)| input.nodes[node]));
+                demand_extend(sorted, history(input, row).map(|(node, _)| input.nodes[node]));
                 sorted.sort_unstable();
             }
             for row in rows {
                 for (node, edge) in history(input, row) {
-                    tokens.push(Token {
+                    let token = Token {
                         node: node as u32,
                         edge: edge.map_or(NONE, |e| e as u32),
                         since: edge.map_or(0.0, |e| input.differences[e]),
                         counts: [0, 1].map(|end: usize| count(&sorted[end], input.nodes[node])),
-                    });
+                    };
+                    demand_push(tokens, token);
                 }
-                tokens.resize(tokens.len().next_multiple_of(patch), Token::PADDING);
+                let len = tokens.len().next_multiple_of(patch);
+                demand_len(tokens, len, Token::PADDING);
                 let number = first.len() as u32 - 1;
-                first.push(tokens.len() / patch);
-                sequence.resize(tokens.len() / patch, number);
+                demand_push(first, tokens.len() / patch);
+                demand_len(sequence, tokens.len() / patch, number);
             }
         }
         self.link(is_training);
@@ -112,12 +117,13 @@ impl PairTokens {
         block.clear();
         block.num_dst = first.last().copied().unwrap_or(0);
         block.num_src = block.num_dst;
-        block.indptr.push(0);
+        demand_push(&mut block.indptr, 0);
         for pair in 0..(first.len() - 1) / 2 {
             let (start, end) = (first[2 * pair], first[2 * pair + 2]);
             for _ in start..end {
-                block.indices.extend(start as NodeId..end as NodeId);
-                block.indptr.push(u32::try_from(block.indices.len()).expect("patches of a batch"));
+                demand_extend(&mut block.indices, start as NodeId..end as NodeId);
+                let edges = u32::try_from(block.indices.len()).expect("patches of a batch");
+                demand_push(&mut block.indptr, edges);
             }
         }
         if is_training {

@@ -58,7 +58,8 @@ impl Times {
         let of_edges = given.edges.map(|times| Buffer::from(topology.arrange(times)));
         let index = TimeIndex::new(graph, of_edges.as_ref(), given.sources).map_err(|e| e.to_string())?;
         let by_recency = rule.time_draw == TimeDraw::Recency;
-        let recency = by_recency.then(|| RecencyDraws::new(&index, graph, rule.time_half_life));
+        let recency = by_recency.then(|| RecencyDraws::new(&index, graph, rule.time_half_life)).transpose();
+        let recency = recency.map_err(|e| e.to_string())?;
         Ok(Self { index, rule, recency })
     }
 

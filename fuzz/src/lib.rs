@@ -1,9 +1,9 @@
 //! Fuzzing of every reader: any bytes give an error or a value, never a panic, and never more
 //! memory than the bytes justify ([`alloc`]).
 //!
-//! A target is a function of bytes in a separate file; [`targets::TABLE`] lists them. `cargo fuzz`
-//! runs them under libFuzzer; the test `regressions` runs every seed, every input that once caused
-//! a fault, and some mutations of them.
+//! A target is a function of bytes in a separate file; [`targets::TABLE`] lists them. `cargo xtask
+//! fuzz` runs them under libFuzzer; the test `regressions` runs every seed, every input that once
+//! caused a fault, and some mutations of them.
 
 pub mod alloc;
 pub mod input;
@@ -13,7 +13,7 @@ pub mod scratch;
 pub mod seeds;
 pub mod targets;
 
-/// Defines a program of `cargo fuzz` that runs one target; without `cargo fuzz` it only prints how
+/// Defines a program of the fuzzer that runs one target; without `--cfg fuzzing` it only prints how
 /// to run it.
 #[macro_export]
 macro_rules! program {
@@ -26,7 +26,7 @@ macro_rules! program {
 
         #[cfg(not(fuzzing))]
         fn main() {
-            println!("cargo +nightly fuzz run {}", stringify!($target));
+            println!("cargo xtask fuzz {}", stringify!($target));
         }
     };
 }

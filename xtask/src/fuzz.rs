@@ -1,25 +1,17 @@
 //! `cargo xtask fuzz`: runs the fuzzing targets one after the other for a fixed time each, prints
 //! the results as a table, and appends them to `fuzz/record.toml`. `--record` prints the sums of
 //! that record, and `--minimize` minimizes the corpora and stores their smallest inputs as seeds.
-//! It installs nothing; it reports missing tools.
+//! A stable compiler and a C++ compiler are enough.
 
 mod minimize;
+mod program;
 mod record;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    time::Instant,
-};
+use std::{fs, path::Path, time::Instant};
 
 use anyhow::{Context, Result, bail};
+use program::Programs;
 use record::{Record, Run};
-
-/// Longest input in bytes: a directory of small files, and as long as a mutation of the tests.
-const MAX_LEN: &str = "-max_len=16384";
-/// Memory limit of the process in MiB: well above the declared limit of any input (fuzz/README.md).
-const RSS_LIMIT: &str = "-rss_limit_mb=4096";
 
 /// Work of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +29,8 @@ struct Options {
     work: Work,
     seconds: u64,
     sanitizer: String,
+    /// Features of the fuzz crate that replace the default ones.
+    features: Option<String>,
     targets: Vec<String>,
 }
 
@@ -62,13 +56,12 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         print!("{}", Record::read(&path)?.sums());
         return Ok(());
     }
-    check_tools()?;
-    build(&options)?;
+    let programs = Programs::build(&options)?;
     if options.work == Work::Minimize {
         println!("| target | inputs | seeds |");
         println!("| --- | ---: | ---: |");
         for target in &options.targets {
-            let [inputs, seeds] = minimize::minimize(root, target, &options)?;
+            let [inputs, seeds] = minimize::minimize(root, target, &programs)?;
             println!("| {target} | {inputs} | {seeds} |");
         }
         return Ok(());
@@ -79,7 +72,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let mut crashes = 0;
     let mut executions = 0;
     for target in &options.targets {
-        let outcome = fuzz(root, target, &options)?;
+        let outcome = fuzz(root, target, options.seconds, &programs)?;
         let Outcome { executions: runs, seconds, coverage: (before, after), crashes: found } = outcome;
         println!(
             "| {target} | {runs} | {seconds:.0} | {:.0} | {before} + {} | {found} |",
@@ -100,7 +93,13 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 }
 
 fn parse(words: &[&str], known: &[String]) -> Result<Options> {
-    let mut options = Options { work: Work::Run, seconds: 60, sanitizer: "none".into(), targets: Vec::new() };
+    let mut options = Options {
+        work: Work::Run,
+        seconds: 60,
+        sanitizer: "none".into(),
+        features: None,
+        targets: Vec::new(),
+    };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -108,6 +107,7 @@ fn parse(words: &[&str], known: &[String]) -> Result<Options> {
             "--seconds" => options.seconds = value()?.parse().context("--seconds")?,
             "--minimize" => options.work = Work::Minimize,
             "--record" => options.work = Work::Record,
+            "--features" => options.features = Some(value()?.to_string()),
             "--sanitizer" => options.sanitizer = value()?.to_string(),
             target if known.iter().any(|name| name == target) => options.targets.push(target.to_string()),
             other => bail!("no target '{other}'; known: {}", known.join(", ")),
@@ -135,65 +135,18 @@ fn known(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-fn check_tools() -> Result<()> {
-    let works = |program: &str, arguments: &[&str]| {
-        let quiet =
-            Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        quiet.is_ok_and(|status| status.success())
-    };
-    if !works("rustup", &["run", "nightly", "rustc", "--version"]) {
-        bail!("the nightly compiler is missing: rustup toolchain install nightly");
-    }
-    if !works("cargo", &["fuzz", "--version"]) {
-        bail!("cargo-fuzz is missing: cargo install cargo-fuzz");
-    }
-    if !works("c++", &["--version"]) {
-        bail!("a C++ compiler is missing (libFuzzer is written in C++): install g++ or clang++");
-    }
-    Ok(())
-}
-
-/// `cargo +nightly fuzz` without link-time optimization, which doubles the build time without
-/// benefit.
-fn cargo_fuzz(words: &[&str], options: &Options) -> Command {
-    let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo", "fuzz", words[0], "--sanitizer", &options.sanitizer]);
-    command.args(["--features", "targets"]).args(&words[1..]).env("CARGO_PROFILE_RELEASE_LTO", "off");
-    command
-}
-
-fn build(options: &Options) -> Result<()> {
-    let words = match &options.targets[..] {
-        [target] => vec!["build", target],
-        _ => vec!["build"],
-    };
-    if !cargo_fuzz(&words, options).status().context("cannot run cargo fuzz")?.success() {
-        bail!("the targets cannot be built");
-    }
-    Ok(())
-}
-
-fn fuzz(root: &Path, target: &str, options: &Options) -> Result<Outcome> {
-    let artifacts = root.join("artifacts").join(target);
-    let before = count(&artifacts);
-    let dictionary = root.join("dictionaries").join(format!("{target}.dict"));
-    let corpus = root.join("corpus").join(target);
+fn fuzz(root: &Path, target: &str, seconds: u64, programs: &Programs) -> Result<Outcome> {
+    let [artifacts, corpus, seeds, regressions] =
+        ["artifacts", "corpus", "seeds", "regressions"].map(|dir| root.join(dir).join(target));
+    fs::create_dir_all(&artifacts)?;
     fs::create_dir_all(&corpus)?;
-    let path = |path: PathBuf| path.to_string_lossy().into_owned();
-    let (seeds, regressions) = (root.join("seeds").join(target), root.join("regressions").join(target));
-    // New inputs go to the first directory.
-    let mut words: Vec<String> = vec!["run".into(), target.into(), path(corpus), path(seeds)];
-    if regressions.is_dir() {
-        words.push(path(regressions));
-    }
-    let flags = [MAX_LEN, RSS_LIMIT, "-timeout=20", "-print_final_stats=1"];
-    words.push("--".into());
-    words.extend(flags.map(String::from));
-    words.push(format!("-dict={}", dictionary.display()));
-    words.push(format!("-max_total_time={}", options.seconds));
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let before = count(&artifacts);
+    let mut command = programs.command(target, &[&corpus, &seeds, &regressions]);
+    command.arg("-print_final_stats=1").arg(format!("-max_total_time={seconds}"));
+    command.arg(format!("-dict={}", root.join("dictionaries").join(format!("{target}.dict")).display()));
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     let start = Instant::now();
-    let output = cargo_fuzz(&words, options).output().with_context(|| format!("cannot run {target}"))?;
+    let output = command.output().with_context(|| format!("cannot run {target}"))?;
     let seconds = start.elapsed().as_secs_f64();
     let text = String::from_utf8_lossy(&output.stderr);
     let crashes = count(&artifacts).saturating_sub(before);
@@ -249,7 +202,10 @@ mod tests {
     fn words_are_checked() {
         let known = ["npy".to_string(), "npz".to_string()];
         let options = parse(&["--seconds", "5", "npz"], &known).unwrap();
-        assert_eq!((options.seconds, options.targets), (5, vec!["npz".to_string()]));
+        assert_eq!((options.seconds, &options.targets), (5, &vec!["npz".to_string()]));
+        assert_eq!((options.features, options.sanitizer.as_str()), (None, "none"));
+        let options = parse(&["--features", "targets,parquet"], &known).unwrap();
+        assert_eq!(options.features.as_deref(), Some("targets,parquet"));
         let options = parse(&[], &known).unwrap();
         assert_eq!((options.work, options.targets.len()), (Work::Run, 2));
         let works = ["--record", "--minimize"].map(|word| parse(&[word], &known).unwrap().work);

@@ -52,7 +52,7 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// Forms of the command.
 const USAGE: &[&str] = &[
@@ -65,7 +65,7 @@ const USAGE: &[&str] = &[
     "papers [NAME ...] [--quick] [--rounds N]",
     "scaling-threads [--threads 1,2,4] [--rounds N] [--set larger=GB/s] [--out FILE]",
     "cuda compile|check|pack",
-    "fuzz [--seconds N | --minimize | --record] [--sanitizer none|address] [TARGET ...]",
+    "fuzz [--seconds N | --minimize | --record] [--sanitizer none|address] [--features LIST] [TARGET ...]",
     "faults BINARY [--short] [--only WORDS] [--attack WORDS]",
     "audit miri|address|thread|mutants [--short] [NAME ...]",
     "release --check|--files PROGRAM|--static|--dry-run [--offline]",
@@ -132,4 +132,12 @@ fn cargo() -> Command {
 fn target_dir() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// Name of the platform that cargo builds for.
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc -vV")?;
+    let text = String::from_utf8(output.stdout)?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
 }

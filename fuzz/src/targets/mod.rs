@@ -14,7 +14,7 @@ pub type Answer = Result<(), Box<dyn std::error::Error>>;
 
 /// Row of [`TABLE`].
 pub struct Target {
-    /// Name of the target for `cargo fuzz run`.
+    /// Name of the target for `cargo xtask fuzz`.
     pub name: &'static str,
     /// Description of its input.
     pub summary: &'static str,

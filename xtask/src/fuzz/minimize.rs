@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{MAX_LEN, Options, RSS_LIMIT, cargo_fuzz};
+use super::program::Programs;
 
 /// Maximum number of bytes of found inputs that are kept for a target.
 const MAX_BYTES: u64 = 64 << 10;
@@ -20,21 +20,13 @@ const FOUND: &str = "found-";
 ///
 /// # Errors
 /// The target did not run, or files cannot be written.
-pub(super) fn minimize(root: &Path, target: &str, options: &Options) -> Result<[usize; 2]> {
+pub(super) fn minimize(root: &Path, target: &str, programs: &Programs) -> Result<[usize; 2]> {
     let [seeds, corpus, regressions] =
         ["seeds", "corpus", "regressions"].map(|dir| root.join(dir).join(target));
     let merged = tempfile::tempdir()?;
     let own = copy_others(&seeds, merged.path())?;
-    let mut words = vec!["run".to_string(), target.to_string(), text(merged.path())?, text(&seeds)?];
-    for dir in [&corpus, &regressions] {
-        if dir.is_dir() {
-            words.push(text(dir)?);
-        }
-    }
-    words.push("--".into());
-    words.extend(["-merge=1", MAX_LEN, RSS_LIMIT, "-timeout=20"].map(String::from));
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let output = cargo_fuzz(&words, options).output().with_context(|| format!("cannot run {target}"))?;
+    let mut command = programs.command(target, &[merged.path(), &seeds, &corpus, &regressions]);
+    let output = command.arg("-merge=1").output().with_context(|| format!("cannot run {target}"))?;
     if !output.status.success() {
         bail!("{target} did not merge its corpus:\n{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -103,10 +95,6 @@ fn replace_corpus(corpus: &Path, found: &[(u64, PathBuf)]) -> Result<()> {
         fs::copy(path, corpus.join(path.file_name().context("an input without a name")?))?;
     }
     Ok(())
-}
-
-fn text(path: &Path) -> Result<String> {
-    Ok(path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?.to_string())
 }
 
 #[cfg(test)]

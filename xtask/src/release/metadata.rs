@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use anyhow::{Context, Result, bail};
@@ -104,7 +104,7 @@ impl Metadata {
     /// # Errors
     /// Cargo fails, or prints another format.
     pub(super) fn read(features: &[&str]) -> Result<Self> {
-        let platform = host()?;
+        let platform = crate::host()?;
         let mut command = crate::cargo();
         command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &platform]);
         let output = command.args(features).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
@@ -167,12 +167,4 @@ impl Metadata {
         found.sort_by_key(|package| (package.name.clone(), package.version.clone()));
         found
     }
-}
-
-/// Name of the platform that cargo builds for.
-pub(super) fn host() -> Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot run rustc -vV")?;
-    let text = String::from_utf8(output.stdout)?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
 }

@@ -111,7 +111,7 @@ fn dry_run(is_online: bool) -> Result<()> {
         None => archive::build()?,
     };
     let stripped = out.join("graphmill");
-    let packed = bundle.program(&metadata::host()?, &built, &stripped, Some(Compression::Usual))?;
+    let packed = bundle.program(&crate::host()?, &built, &stripped, Some(Compression::Usual))?;
     let bytes = packed.bytes;
     contents::check(&bundle, &packed)?;
     first_day::run(root(), &["--archive".as_ref(), packed.archive.as_os_str()])?;
@@ -170,7 +170,7 @@ fn files_around(program_path: &Path) -> Result<()> {
         eprintln!("── release: this is not a clone, so the sources are not packed");
     }
     let stripped = out.join("graphmill");
-    let packed = bundle.program(&metadata::host()?, program_path, &stripped, Some(Compression::Fast))?;
+    let packed = bundle.program(&crate::host()?, program_path, &stripped, Some(Compression::Fast))?;
     contents::check(&bundle, &packed)?;
     // the packages of the machine that runs the tests stay as they are
     first_day::run(root(), &["--archive".as_ref(), packed.archive.as_os_str()])?;

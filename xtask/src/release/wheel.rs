@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use zip::ZipArchive;
 
-use super::{archive::succeed, metadata};
+use super::archive::succeed;
 use crate::{python, target_dir};
 
 /// Tools that build and check the package.
@@ -89,7 +89,7 @@ impl Tools {
             succeed(crate::cargo().arg("build").args(words))?;
             return Ok(target_dir().join(profile).join("graphmill"));
         }
-        let host = metadata::host()?;
+        let host = crate::host()?;
         let target = format!("{host}.{}.{}", GLIBC.0, GLIBC.1);
         succeed(self.program("cargo-zigbuild")?.args(["zigbuild", "--target", &target]).args(words))?;
         Ok(target_dir().join(host).join(profile).join("graphmill"))

@@ -36,7 +36,6 @@ use bytemuck::Pod;
 use graphmill_core::{Buffer, memory::available};
 use graphmill_nn::temporal::NodeMemory;
 
-use super::history::History;
 use crate::{Error, Result, TrainConfig, config::events::kind};
 
 /// Pairs that are scored at once.
@@ -45,8 +44,10 @@ pub(super) const MAX_PAIRS: usize = 1 << 14;
 const MEMORIES: usize = 2;
 /// Bytes of the ends and the time of an event.
 const EVENT: usize = 16;
-/// Bytes of a place among the neighbours of a node.
-const PLACE: usize = History::BYTES[1] / 2;
+/// Bytes of the bounds of a node's neighbours.
+const BOUNDS: usize = 16;
+/// Bytes of a place among the neighbours of a node: neighbour, number and time.
+pub(super) const PLACE: usize = 16;
 
 /// Sizes that decide how many rows a run has, and how many a batch reads.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +149,7 @@ fn of_memory(config: &TrainConfig, sizes: &StreamSizes) -> usize {
 impl StreamSizes {
     /// Bytes of all rows of a run.
     fn bytes(&self, config: &TrainConfig) -> usize {
-        let [bounds, places] = History::BYTES.map(|bytes| bytes * self.histories);
+        let [bounds, places] = [BOUNDS, 2 * PLACE].map(|bytes| bytes * self.histories);
         let of_node = MEMORIES * of_memory(config, self) + size_of::<f32>() * self.node_dim + bounds;
         let of_event = size_of::<f32>() * self.edge_dim + EVENT + places;
         self.nodes.saturating_mul(of_node).saturating_add(self.events.saturating_mul(of_event))
@@ -156,7 +157,7 @@ impl StreamSizes {
 
     /// Bytes of the rows of a batch without those of the memory.
     fn others(&self, rows: &BatchRows) -> usize {
-        let bounds = if self.histories == 0 { 0 } else { History::BYTES[0] };
+        let bounds = if self.histories == 0 { 0 } else { BOUNDS };
         let of_node = size_of::<f32>() * self.node_dim + bounds;
         let of_event = size_of::<f32>() * self.edge_dim + EVENT;
         let of_nodes = rows.nodes.saturating_mul(of_node);
@@ -230,9 +231,9 @@ mod tests {
             config.host_budget.0 = budget;
             RowFiles::new(&config, sizes, Path::new("run"))
         };
-        // 60 rows have 240 neighbours of 16 bytes. A row of the memory has 132 bytes, and other rows
-        // of nodes have 5 features and bounds of 16 bytes. A row of events has 3 features, and ends
-        // and times of 16 bytes.
+        // 60 rows have 240 neighbours of 16 bytes. A row of the memory has 132 bytes, and other
+        // rows of nodes have 5 features and bounds of 16 bytes. A row of events has 3 features, and
+        // ends and times of 16 bytes.
         let (tgn, jodie, tgat) =
             (StreamSizes { histories: 2, ..sizes }, StreamSizes { histories: 0, ..sizes }, sizes);
         let drawn = 300 * 36 + 260 * 28 + 240 * 16;

@@ -25,7 +25,7 @@ use std::{ops::Range, path::Path};
 use graphmill_core::{Buffer, FileArray, Graph, NodeId, maps};
 use graphmill_loader::time::{Events, TimedGraph};
 
-use super::files::RowFiles;
+use super::files::{PLACE, RowFiles};
 use crate::Result;
 
 /// Times from which the quantiles of all are computed.
@@ -35,8 +35,6 @@ const RUN: usize = 1 << 18;
 /// Bytes of a node while its row is counted, and while it is filled.
 const COUNTED: usize = 8;
 const FILLED: usize = 24;
-/// Bytes of an end of an event: neighbour, number and time.
-const END: usize = 16;
 
 /// Graph of events: each is an edge into both of its ends.
 pub(super) struct History {
@@ -46,9 +44,6 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Bytes of a node, and of an event.
-    pub(super) const BYTES: [usize; 2] = [16, 2 * END];
-
     /// Builds the graph of the events `of`, ascending, in `files` if there are any.
     ///
     /// # Errors
@@ -183,7 +178,7 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
     fn range(&self, indptr: &[u64], first: usize) -> Range<usize> {
         let start = indptr[first];
         let bytes = |end: usize| {
-            (end - first).saturating_mul(FILLED).saturating_add((indptr[end] - start) as usize * END)
+            (end - first).saturating_mul(FILLED).saturating_add((indptr[end] - start) as usize * PLACE)
         };
         let (mut low, mut high) = (first + 1, indptr.len());
         while low + 1 < high {

@@ -25,8 +25,8 @@ const RUN: usize = 1 << 20;
 /// at the end of the event's batch.
 ///
 /// # Memory
-/// `4 (3 M + K) + 24` bytes per node; in files ([`NodeMemory::in_file`]) only those that stay in the
-/// memory of the process. A copy is in memory.
+/// `4 (3 M + K) + 24` bytes per node; in files ([`NodeMemory::in_file`]) only those that stay in
+/// the memory of the process. A copy is in memory.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
     memory: Matrix,

@@ -158,8 +158,8 @@ fn the_least_budget_is_named_and_enough() {
     let dir = tempfile::tempdir().unwrap();
     let data = shop_of(&dir.path().join("shop"), false, visits(600));
     let path = |name: &str| dir.path().join(name);
-    // all 35 nodes with a memory of 128 bytes and 4 features each, and the 50 events of a batch with
-    // 2 features, ends and times; all rows are two memories and 600 events
+    // all 35 nodes with a memory of 128 bytes and 4 features each, and the 50 events of a batch
+    // with 2 features, ends and times; all rows are two memories and 600 events
     for budget in ["1", "6239"] {
         let refused = train(&data, &[("model", "jodie"), ("host_budget", budget)], (&path(budget), false), 1);
         let message = refused.err().unwrap().to_string();

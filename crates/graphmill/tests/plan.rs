@@ -121,10 +121,12 @@ fn several_types_are_planned_by_the_strategies_that_train_them() {
     };
     assert_eq!(fields("strategies"), ["sequential", "pipelined"]);
     assert_eq!(fields("not_planned"), ["factored", "time-sharing"]);
+    let late = "plan --profile profile.json --hardware cores.toml --updates asynchronous --staleness 2";
+    assert_eq!(sandbox.ok_json(late)["strategies"].as_array().unwrap().len(), 4);
     for (args, part) in [
         ("plan papers --hardware cores.toml --switching off", "a device that samples does not train"),
         ("plan --profile profile.json --hardware cores.toml --switching off", "on several types"),
-        ("plan papers --hardware cores.toml --updates asynchronous", "updates are synchronous"),
+        ("plan papers --hardware cores.toml --staleness 2", "--staleness 2: "),
         ("plan papers --hardware cores.toml --task price", "known: area"),
     ] {
         let refused = sandbox.run(args);

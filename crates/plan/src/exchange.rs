@@ -10,7 +10,7 @@ impl Costs<'_> {
     /// Seconds in which a batch's gradient leaves its device, one of `trainers`, and new parameters
     /// arrive. Those of simulated devices cross the link to the host, which updates them: every
     /// gradient, and the parameters of every update. On several types a single device that makes
-    /// every update trains the model itself, without a copy.
+    /// every update by a gradient that is not stale trains the model itself, without a copy.
     pub(crate) fn exchange(&self, trainers: usize, updates: Updates) -> f64 {
         let parameters = self.profile.bytes.parameters;
         if !self.hardware.devices.shared {
@@ -31,9 +31,10 @@ impl Costs<'_> {
     }
 
     /// True if each of `trainers` devices that train only computes gradients: a single one updates
-    /// the model itself if every batch makes an update.
+    /// the model itself if every batch makes an update and no gradient may be stale.
     pub(crate) fn computes_gradients(&self, trainers: usize) -> bool {
-        trainers > 1 || self.updates(trainers).round > 1
+        let Updates { round, staleness } = self.updates(trainers);
+        trainers > 1 || round > 1 || staleness > 0
     }
 
     /// `trainer`, one of `trainers`, with the learned rows of a minibatch, which the host holds:

@@ -148,6 +148,9 @@ fn a_single_device_that_makes_every_update_exchanges_no_parameters() {
     // the gradient of each of 149.5 batches, and parameters half as often
     let in_rounds = more(1, &[("batches_per_update", "2")]);
     assert!((in_rounds - 149.5 * 1.5 * 5e-3).abs() < 1e-6, "{in_rounds}");
+    // a stale gradient is computed on a copy of the model
+    assert!(more(1, &[("updates", "asynchronous"), ("staleness", "2")]) > 0.0);
+    assert_eq!(more(1, &[("updates", "asynchronous"), ("staleness", "0")]), 0.0);
     let together = more(2, &[]);
     assert!((together - 75.0 * 2.0 * 5e-3).abs() < 2.0 * 5e-3, "{together}");
 }

@@ -208,12 +208,18 @@ fn looks_like_file(list: &Path) -> bool {
 /// Keys or ids in the lines of standard input, joined by commas as those of `--nodes` are.
 ///
 /// # Errors
-/// Standard input cannot be read.
+/// Standard input cannot be read, or a line has a comma, which would separate two nodes.
 fn standard_input() -> Result<&'static str, Error> {
     static LIST: OnceLock<String> = OnceLock::new();
     let mut text = String::new();
     let read = io::stdin().lock().read_to_string(&mut text);
     read.map_err(|error| Error::usage(format!("--nodes -: standard input cannot be read: {error}")))?;
+    if let Some(line) = text.lines().find(|line| line.contains(',')) {
+        return Err(Error::usage(format!(
+            "--nodes -: the line '{line}' has a comma, which separates nodes; give keys with commas in a \
+             file, as --keys FILE"
+        )));
+    }
     Ok(LIST.get_or_init(|| text.lines().collect::<Vec<_>>().join(",")))
 }
 

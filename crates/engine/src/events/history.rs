@@ -144,8 +144,9 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
     /// Calls `see` with every event and its ends. Events in files leave memory meanwhile.
     fn each(&self, mut see: impl FnMut(u32, [NodeId; 2])) {
         for (i, e) in self.of.clone().enumerate() {
-            if i % RUN == RUN - 1 {
+            if i % RUN == 0 {
                 release(self.events);
+                expect(self.events, e as usize);
             }
             see(e, ends(self.events, e));
         }
@@ -242,6 +243,14 @@ impl Rows<'_> {
         maps::release(event);
         maps::release(time);
     }
+}
+
+/// Announces a run of events in files from `first` on, whose files are else read page by page.
+fn expect(events: &Events, first: usize) {
+    let run = first..events.len().min(first + RUN);
+    maps::expect(&events.source()[run.clone()]);
+    maps::expect(&events.destination()[run.clone()]);
+    maps::expect(&events.time()[run]);
 }
 
 /// Takes events in files out of the memory of the process, until they are used again.

@@ -30,7 +30,8 @@ use crate::Result;
 
 /// Times from which the quantiles of all are computed.
 const SAMPLE: usize = 1 << 12;
-/// Events that are read before their pages leave memory.
+/// Events that are read, and places of a large row that are written, before their pages leave
+/// memory.
 const RUN: usize = 1 << 18;
 /// Bytes of a node while its row is counted, and while it is filled.
 const COUNTED: usize = 8;
@@ -143,8 +144,9 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
     /// Calls `see` with every event and its ends. Events in files leave memory meanwhile.
     fn each(&self, mut see: impl FnMut(u32, [NodeId; 2])) {
         for (i, e) in self.of.clone().enumerate() {
-            if i % RUN == RUN - 1 {
+            if i % RUN == 0 {
                 release(self.events);
+                expect(self.events, e as usize);
             }
             see(e, ends(self.events, e));
         }
@@ -194,7 +196,7 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
 
     /// Fills the rows of a range of nodes, and the time of the last edge of each.
     fn fill(&self, mut rows: Rows, indptr: &[u64], last: &mut [i64]) {
-        let times = self.events.time();
+        let (times, is_single) = (self.events.time(), rows.next.len() == 1);
         self.each(|e, [source, destination]| {
             for (own, other) in [(source, destination), (destination, source)] {
                 let at = (own as usize).checked_sub(rows.first).and_then(|at| rows.next.get_mut(at));
@@ -204,6 +206,9 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
                     rows.event[to] = e;
                     rows.time[to] = times[e as usize];
                     *at += 1;
+                    if is_single && to % RUN == RUN - 1 {
+                        rows.release();
+                    }
                 }
             }
         });
@@ -228,6 +233,24 @@ struct Rows<'a> {
     indices: &'a mut [NodeId],
     event: &'a mut [u32],
     time: &'a mut [i64],
+}
+
+impl Rows<'_> {
+    /// Takes the places out of the memory of the process, until they are used again.
+    fn release(&self) {
+        let Self { indices, event, time, .. } = self;
+        maps::release(indices);
+        maps::release(event);
+        maps::release(time);
+    }
+}
+
+/// Announces a run of events in files from `first` on, whose files are else read page by page.
+fn expect(events: &Events, first: usize) {
+    let run = first..events.len().min(first + RUN);
+    maps::expect(&events.source()[run.clone()]);
+    maps::expect(&events.destination()[run.clone()]);
+    maps::expect(&events.time()[run]);
 }
 
 /// Takes events in files out of the memory of the process, until they are used again.

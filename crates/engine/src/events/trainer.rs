@@ -183,6 +183,7 @@ impl<'a> BatchRun for EventRun<'a> {
         })?;
         self.evaluation.release();
         let (score, loss) = (scored.score(stream, &self.metric), scored.loss);
+        stream.release();
         self.last = Some(scored);
         Ok(score.map(|score| {
             let judged = match self.config.select_by {

@@ -29,7 +29,7 @@ use crate::prefetch::prefetch;
 const MIN_SEGMENTED: usize = 16;
 /// Number of segments that are tested without a walk.
 pub(super) const MAX_RECENT: usize = 8;
-/// Rows whose times are read before their pages leave memory.
+/// Rows whose times are read, and segments that are written, before their pages leave memory.
 const RUN: usize = 1 << 16;
 
 /// Edges of a row whose times span less than a half life. Two lie in a cache line.
@@ -76,7 +76,8 @@ impl Decay {
     /// # Errors
     /// The directory cannot be written, or the disk has too little space.
     pub(super) fn in_files(indptr: &[u64], time: &[i64], half_life: f64, dir: &Path) -> Result<Self> {
-        let (mut ends, mut count, mut of_row) = (FileArray::zeros(indptr.len(), dir)?, 0, Vec::new());
+        let mut ends = FileArray::<u64>::zeros(indptr.len(), dir)?;
+        let (mut count, mut of_row) = (0, Vec::new());
         let mut each = |see: &mut dyn FnMut(usize, &[Segment])| {
             for (first, rows) in indptr.chunks(RUN).enumerate() {
                 let after = indptr.get((first + 1) * RUN);
@@ -96,11 +97,18 @@ impl Decay {
         each(&mut |v, segments| {
             count += segments.len();
             ends[v + 1] = count as u64;
+            if v % RUN == RUN - 1 {
+                ends.release();
+            }
         });
-        let (mut all, mut next) = (FileArray::zeros(count, dir)?, 0);
+        let (mut all, mut next) = (FileArray::<Segment>::zeros(count, dir)?, 0);
         each(&mut |_, segments| {
-            all[next..next + segments.len()].copy_from_slice(segments);
-            next += segments.len();
+            let end = next + segments.len();
+            all[next..end].copy_from_slice(segments);
+            if next / RUN < end / RUN {
+                all.release();
+            }
+            next = end;
         });
         Ok(Self { half_life, ends: ends.freeze()?, segments: all.freeze()? })
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytemuck::{Pod, Zeroable};
-use graphmill_core::{FileArray, Result, maps};
+use graphmill_core::{FileArray, Result, maps, memory};
 
 /// Nodes that are saved or restored before their pages leave memory.
 const RUN: usize = 1 << 16;
@@ -61,9 +61,11 @@ pub(super) struct NodeTimes {
 }
 
 impl Clone for NodeTimes {
-    /// A copy in memory.
+    /// A copy in memory. If the system refuses it, the thread unwinds ([`memory::demand`]).
     fn clone(&self) -> Self {
-        Self { start: self.start, all: Place::Memory(self.all.to_vec()) }
+        let mut all = Vec::new();
+        memory::demand_copy(&mut all, &self.all);
+        Self { start: self.start, all: Place::Memory(all) }
     }
 }
 

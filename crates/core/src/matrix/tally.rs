@@ -154,7 +154,7 @@ mod tests {
             mosts
         });
         assert_eq!(mosts.unwrap(), [10, 10, 12, 24, 24, 35].map(|rows| 64 * rows));
-        assert_eq!(other.join().unwrap(), 100);
+        other.join().unwrap();
         // outside of a tally nothing is counted
         super::count_scratch(1 << 20);
     }

@@ -96,9 +96,10 @@ impl FromStr for Dangling {
     }
 }
 
-/// One string, or a list of them.
+/// One string, or a list of them. In a file, the empty string and a list of empty strings are no
+/// name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(from = "WrittenNames", into = "WrittenNames")]
 pub enum Names {
     /// No name.
     #[default]
@@ -125,6 +126,35 @@ impl Names {
             Self::None => true,
             Self::One(name) => name.is_empty(),
             Self::Many(names) => names.is_empty(),
+        }
+    }
+}
+
+/// [`Names`] in a file.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "a name, or a list of names")]
+enum WrittenNames {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl From<WrittenNames> for Names {
+    fn from(written: WrittenNames) -> Self {
+        match written {
+            WrittenNames::One(name) if name.is_empty() => Self::None,
+            WrittenNames::One(name) => Self::One(name),
+            WrittenNames::Many(names) if names.iter().all(String::is_empty) => Self::None,
+            WrittenNames::Many(names) => Self::Many(names),
+        }
+    }
+}
+
+impl From<Names> for WrittenNames {
+    fn from(names: Names) -> Self {
+        match names {
+            Names::None => Self::Many(Vec::new()),
+            Names::One(name) => Self::One(name),
+            Names::Many(names) => Self::Many(names),
         }
     }
 }
@@ -449,5 +479,22 @@ impl fmt::Display for TableSchema {
     /// Writes the schema as `schema.toml`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&toml::to_string_pretty(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_are_no_names_and_are_written_so() {
+        let path = Path::new("schema.toml");
+        let text = "[[nodes]]\nfiles = \"\"\nid = [\"\"]\n\
+                    [[edges]]\nfiles = \"\"\nsrc = \"a\"\ndst = [\"b\", \"c\"]\n";
+        let schema = TableSchema::parse(text, path).unwrap();
+        assert_eq!([&schema.nodes[0].files, &schema.nodes[0].id, &schema.edges[0].files], [&Names::None; 3]);
+        assert_eq!(TableSchema::parse(&schema.to_string(), path).unwrap(), schema);
+        let error = TableSchema::parse("[[nodes]]\nfiles = 1\n", path).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("a name, or a list of names"), "{error}");
     }
 }

@@ -173,9 +173,9 @@ def test_plans_take_several_types(library, tmp_path):
     options = {"task": "topic", "model": "rgcn", "bases": 2, "fanout": [3, 2], "hidden": 8, "batch_size": 30}
     for data in (library, library.path):
         plan = graphmill.plan(data, cores, **options)
-        assert [strategy.name for strategy in plan.strategies] == ["sequential", "pipelined"]
-    with pytest.raises(ValueError, match="runs on several types are predicted on the processor alone"):
-        graphmill.plan(library, "v100x8", **options)
+        assert [strategy.name for strategy in plan.strategies] == ["sequential", "pipelined", "time-sharing", "factored"]
+    on_nvidia = graphmill.plan(library, "v100x8", **options)
+    assert {strategy.name for strategy in on_nvidia.strategies if strategy.fits} == {"sequential", "pipelined"}
     graphmill.partition_report(library, 2, methods=["hash"], out=tmp_path / "parts", task="topic", batches=2, fanout=[3, 2])
     machines = graphmill.plan(library, partition=tmp_path / "parts", **options)
     assert machines.to_dict()

@@ -294,8 +294,8 @@ mod tests {
             config.model = "tgn".into();
         }
         config.host_budget.0 = 1 << 20;
-        // 6 rows have 24 neighbours
-        let expected = ((1 << 20) - 30 * 16 - 9 * 16 - 18 * 16) / 120;
+        // 4 rows have 16 neighbours
+        let expected = ((1 << 20) - 20 * 16 - 9 * 16 - 16 * 16) / 120;
         assert_eq!(RowFiles::new(&config, &sizes, Path::new("run")).unwrap().unwrap().most, expected);
     }
 }

@@ -46,11 +46,12 @@ fn every_bench_has_cases_and_limits() {
     for case in ["local f32 F=12", "transposed f32 F=12", "global f32 F=12"] {
         assert_eq!(cases(&all, "aggregate", case).len(), 1, "{case}");
     }
-    // 6 more products in bf16, if the processor has the instructions
-    let in_bf16 = cases(&all, "gemm", "bf16 ").len();
-    assert!(in_bf16 == 0 || in_bf16 == 6, "{in_bf16}");
+    // 6 more products in bf16 and in tf32 each, if the processor has the instructions
+    let narrow = ["bf16 ", "tf32 "].map(|name| cases(&all, "gemm", name).len());
+    assert!(narrow.iter().all(|count| [0, 6].contains(count)), "{narrow:?}");
+    let products = 6 + narrow.iter().sum::<usize>();
     for (bench, rows) in
-        [("gather", 3), ("gemm", 6 + in_bf16), ("sample", 8), ("frontier", 10), ("aggregate", 5)]
+        [("gather", 3), ("gemm", products), ("sample", 8), ("frontier", 10), ("aggregate", 5)]
     {
         let rows_of = cases(&all, bench, "");
         assert_eq!(rows_of.len(), rows, "{bench}");

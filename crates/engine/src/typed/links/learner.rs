@@ -285,17 +285,16 @@ impl<'a> LinkLearner<'a> {
         let [rows, grad] = &mut self.rows;
         let width = gather_seeds(backend, acts, &seeds.nodes, rows);
         grad.resize(rows.num_rows(), width);
-        // a backward pass changes running statistics
-        self.is_whole = false;
         decoder.visit_mut(&mut |param| param.zero_grad(backend));
         let of_pairs = (rows.view(), grad.view_mut());
         let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
         if !loss.is_finite() {
-            self.is_whole = true;
             return Ok(Some(loss));
         }
         scatter_seeds(backend, acts, &seeds.nodes, grad);
         encoder.zero_grad(backend);
+        // a backward pass changes running statistics
+        self.is_whole = false;
         encoder.backward(&pass, &step, acts);
         Ok(Some(loss))
     }

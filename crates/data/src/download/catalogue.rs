@@ -1,7 +1,7 @@
 //! Catalogue of public datasets, stored as one TOML file per collection and built into the program.
 //!
-//! A collection has the fields shared by its datasets (file names are appended to `base`); each
-//! dataset has the rest. Figures are the published ones. `sha256` and `bytes` are present if they
+//! A collection has the fields shared by its datasets (file names are appended to `base`, of the
+//! dataset if it has one); each dataset has the rest. Figures are the published ones. `sha256` and `bytes` are present if they
 //! are known for exactly the file at the address; `about` is an approximate size for display and is
 //! not checked.
 
@@ -64,7 +64,7 @@ impl Task {
 pub struct File {
     /// File name in the dataset's directory.
     pub name: String,
-    /// Address of the file; empty in the TOML if it is the collection's base followed by the name.
+    /// Address of the file; empty in the TOML if it is the base followed by the name.
     #[serde(default)]
     pub url: String,
     /// Exact length, if known.
@@ -221,6 +221,7 @@ struct Row {
     #[serde(default)]
     options: Vec<String>,
     unpacked: Option<u64>,
+    base: Option<String>,
     home: Option<String>,
     licence: Option<String>,
     citation: Option<String>,
@@ -249,9 +250,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, String> {
         .into_iter()
         .map(|row| {
             let mut files = row.files;
+            let base = row.base.as_ref().unwrap_or(&shared.base);
             for file in &mut files {
                 if file.url.is_empty() {
-                    file.url = format!("{}{}", shared.base, file.name);
+                    file.url = format!("{base}{}", file.name);
                 }
                 check(&row.name, file)?;
             }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::{NodeId, typed::Schema};
+use graphmill_core::NodeId;
 use graphmill_data::{
     generate::{GenerateOptions, generate_typed},
     typed::{TypedDataset, Verify, open},
@@ -19,7 +19,7 @@ use graphmill_loader::{
     typed::{TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{links, trainer};
+use super::{links, trainer, wrapped::WrappedSampler};
 use crate::{
     Error, Result, RunContext, RunDir, TrainConfig,
     checkpoint::Checkpoint,
@@ -59,38 +59,16 @@ struct Fault {
 }
 
 /// Draws as another sampler, with a fault.
-struct FaultySampler {
-    inner: Box<dyn TypedSampler>,
-    fault: Fault,
-}
-
-impl TypedSampler for FaultySampler {
-    fn num_hops(&self) -> usize {
-        self.inner.num_hops()
-    }
-
-    fn num_blocks(&self) -> usize {
-        self.inner.num_blocks()
-    }
-
-    fn is_random(&self) -> bool {
-        self.inner.is_random()
-    }
-
-    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
-        self.inner.follows(schema, hop, r)
-    }
-
-    fn sample(
-        &self,
-        request: &TypedRequest,
-        workspace: &mut TypedWorkspace,
-        seeds: TypedSeeds,
-    ) -> graphmill_core::Result<TypedSampled> {
-        let Fault { kind, epoch, batch } = self.fault;
+fn faulty(inner: Box<dyn TypedSampler>, fault: Fault) -> Box<dyn TypedSampler> {
+    let Fault { kind, epoch, batch } = fault;
+    let draw = move |inner: &dyn TypedSampler,
+                     request: &TypedRequest,
+                     workspace: &mut TypedWorkspace,
+                     seeds: TypedSeeds|
+          -> graphmill_core::Result<TypedSampled> {
         let strikes = (request.key.epoch, request.key.batch) == (epoch, batch);
         assert!(!strikes || kind != Kind::SamplePanic, "injected {kind:?}");
-        let mut drawn = self.inner.sample(request, workspace, seeds)?;
+        let mut drawn = inner.sample(request, workspace, seeds)?;
         let count: usize = drawn.seeds.nodes.iter().map(Vec::len).sum();
         match kind {
             Kind::SampleError if strikes => {
@@ -107,7 +85,8 @@ impl TypedSampler for FaultySampler {
             _ => {}
         }
         Ok(drawn)
-    }
+    };
+    Box::new(WrappedSampler { inner, draw })
 }
 
 /// Sets the weights of all edges of a batch to NaN.
@@ -222,7 +201,7 @@ fn attempt(
             let context = RunContext { run: Some(&run), resume, observer: &mut observer, stop: &|| false };
             let wrap = |inner: Box<dyn TypedSampler>| -> Box<dyn TypedSampler> {
                 match fault {
-                    Some(fault) => Box::new(FaultySampler { inner, fault }),
+                    Some(fault) => faulty(inner, fault),
                     None => inner,
                 }
             };

@@ -279,9 +279,8 @@ impl RoundLearner for TypedLearner<'_> {
         self.gradient(batch)
     }
 
-    fn row_gradient(&self, t: usize) -> Matrix {
-        let grad = self.acts.input_grad(t);
-        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
+    fn activations(&self) -> &TypedActivations {
+        &self.acts
     }
 
     fn begin_update(&mut self) {

@@ -84,6 +84,8 @@ mod visits;
 
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod wrapped;
 
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use clap::{ArgMatches, Command};
 use graphmill_core::progress::Quiet;
 use graphmill_engine::{EmbedOptions, predictions::known, saved::SavedRun};
 
-use super::predict::{check_target, print, selection};
+use super::predict::{check_target, print, selection, standard_input};
 use crate::args;
 
 /// The subcommand with its arguments.
@@ -92,6 +92,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         at: args::get_at(matches)?,
     };
     let other = args::get_path(matches, "dataset");
-    let (name, written) = run.embed_on(other, selection(matches)?, options, out, &Quiet)?;
+    let input = standard_input(matches)?;
+    let nodes = selection(matches, input.as_deref());
+    let (name, written) = run.embed_on(other, nodes, options, out, &Quiet)?;
     print(matches, &name, &written)
 }

@@ -6,7 +6,6 @@ mod on;
 use std::{
     io::{self, Read},
     path::Path,
-    sync::OnceLock,
 };
 
 use clap::{ArgGroup, ArgMatches, Command};
@@ -178,7 +177,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return on::run(matches, &run, other, kind, out);
     }
     let original = matches.get_flag("original-ids");
-    let (name, written) = run.predict_on(other, (selection(matches)?, original), (kind, out), &Quiet)?;
+    let input = standard_input(matches)?;
+    let nodes = selection(matches, input.as_deref());
+    let (name, written) = run.predict_on(other, (nodes, original), (kind, out), &Quiet)?;
     print(matches, &name, &written)
 }
 
@@ -205,12 +206,15 @@ fn looks_like_file(list: &Path) -> bool {
     list.is_file() || has_place && !list.to_string_lossy().contains(',')
 }
 
-/// Keys or ids in the lines of standard input, joined by commas as those of `--nodes` are.
+/// Keys or ids in the lines of standard input, joined by commas as those of `--nodes` are, if that
+/// is `-`.
 ///
 /// # Errors
 /// Standard input cannot be read, or a line has a comma, which would separate two nodes.
-fn standard_input() -> Result<&'static str, Error> {
-    static LIST: OnceLock<String> = OnceLock::new();
+pub(super) fn standard_input(matches: &ArgMatches) -> Result<Option<String>, Error> {
+    if args::get_path(matches, "nodes").is_none_or(|nodes| nodes.as_os_str() != "-") {
+        return Ok(None);
+    }
     let mut text = String::new();
     let read = io::stdin().lock().read_to_string(&mut text);
     read.map_err(|error| Error::usage(format!("--nodes -: standard input cannot be read: {error}")))?;
@@ -220,23 +224,19 @@ fn standard_input() -> Result<&'static str, Error> {
              file, as --keys FILE"
         )));
     }
-    Ok(LIST.get_or_init(|| text.lines().collect::<Vec<_>>().join(",")))
+    Ok(Some(text.lines().collect::<Vec<_>>().join(",")))
 }
 
-/// Nodes that `--nodes` or `--keys` select.
-///
-/// # Errors
-/// Standard input cannot be read.
-pub(super) fn selection(matches: &ArgMatches) -> Result<Selection<'_>, Error> {
-    Ok(match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
-        (Some(nodes), _) if nodes.as_os_str() == "-" => Selection::List(standard_input()?),
-        (Some(nodes), _) => match nodes.to_str().filter(|_| !looks_like_file(nodes)) {
+/// Nodes that `--nodes` or `--keys` select; those of `--nodes -` are [`standard_input`].
+pub(super) fn selection<'s>(matches: &'s ArgMatches, input: Option<&'s str>) -> Selection<'s> {
+    match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+        (Some(nodes), _) => match input.or_else(|| nodes.to_str().filter(|_| !looks_like_file(nodes))) {
             Some(words) => Selection::List(words),
             None => Selection::Nodes(nodes),
         },
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
-    })
+    }
 }
 
 /// Number of candidates of each node, after a check of flags that runs on links do not use.
@@ -271,7 +271,9 @@ fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> any
         let (name, found) = run.new_candidates_on(other, &on::tables(matches)?, options, &on::watch()?)?;
         return on::print(matches, &name, &found.write(out)?);
     }
-    let (name, written) = run.write_candidates_on(other, selection(matches)?, options, out, &Quiet)?;
+    let input = standard_input(matches)?;
+    let nodes = selection(matches, input.as_deref());
+    let (name, written) = run.write_candidates_on(other, nodes, options, out, &Quiet)?;
     print(matches, &name, &written)
 }
 

@@ -38,12 +38,39 @@ pub trait Method: Send + Sync {
     }
 }
 
+/// Nodes in ascending order, which [`Induce`] takes.
+#[derive(Default)]
+struct Ascending {
+    nodes: Vec<u32>,
+    /// Position of each in the given order.
+    given: Vec<u32>,
+    /// Place of each given node in this order.
+    place: Vec<u32>,
+    /// Positions of the edges in the graph.
+    edges: Vec<u64>,
+}
+
+impl Ascending {
+    /// Replaces the nodes.
+    fn set(&mut self, nodes: &[u32]) {
+        self.given.clear();
+        self.given.extend(0..nodes.len() as u32);
+        self.given.sort_unstable_by_key(|&i| nodes[i as usize]);
+        self.nodes.clear();
+        self.nodes.extend(self.given.iter().map(|&i| nodes[i as usize]));
+        self.place.resize(nodes.len(), 0);
+        (0..).zip(&self.given).for_each(|(place, &i)| self.place[i as usize] = place);
+        self.edges.clear();
+    }
+}
+
 /// Scratch buffers of a method, one set per thread.
 pub struct Scratch {
     relabel: Relabel,
     hop: HopScratch,
     induce: Induce,
     block: Block,
+    ascending: Ascending,
     subgraph: subgraph::SubgraphScratch,
     draw: draw::Scratch,
     indptr: Vec<u32>,
@@ -63,6 +90,7 @@ impl Scratch {
             hop: HopScratch::default(),
             induce: Induce::default(),
             block: Block::default(),
+            ascending: Ascending::default(),
             subgraph: subgraph::SubgraphScratch::default(),
             draw: draw::Scratch::default(),
             indptr: Vec::new(),
@@ -78,24 +106,19 @@ impl Scratch {
 /// destination, sources in the graph's order. O(sum of the nodes' in-degrees).
 fn induce(topology: &Topology, scratch: &mut Scratch, out: &mut Drawn) -> Result<(), String> {
     let Drawn { nodes, src, dst, edges, .. } = out;
-    let Scratch { induce, block, .. } = scratch;
-    let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
-    order.sort_unstable_by_key(|&i| nodes[i as usize]);
-    let ascending: Vec<u32> = order.iter().map(|&i| nodes[i as usize]).collect();
-    let mut places = Vec::new();
-    induce
-        .block(topology.graph(), &ascending, block, |place| places.push(place))
-        .map_err(|e| e.to_string())?;
-    let mut position = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(i, &v)| position[v as usize] = i);
+    let Scratch { induce, block, ascending, .. } = scratch;
+    ascending.set(nodes);
+    let Ascending { nodes: sorted, given, place, edges: found } = ascending;
+    let see = |position: u64| found.push(position);
+    induce.block(topology.graph(), sorted, block, see).map_err(|e| e.to_string())?;
     edges.clear();
     src.clear();
     dst.clear();
-    for (v, &i) in (0..).zip(&position) {
-        for e in block.edges(i) {
-            src.push(order[block.indices[e] as usize]);
+    for (v, &at) in (0..).zip(&*place) {
+        for e in block.edges(at as usize) {
+            src.push(given[block.indices[e] as usize]);
             dst.push(v);
-            edges.push(places[e]);
+            edges.push(found[e]);
         }
     }
     topology.number(edges);

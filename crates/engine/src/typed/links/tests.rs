@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use graphmill_core::{NodeId, progress::Quiet, typed::Schema};
+use graphmill_core::{NodeId, progress::Quiet};
 use graphmill_data::{
     TypedBuilder, TypedDataset,
     partition::PartitionBook,
@@ -31,6 +31,7 @@ use super::{
         stages::SeedSource,
         tables::borrowed,
         visits::TypedVisits,
+        wrapped::WrappedSampler,
     },
     batch::LinkSeeds,
     learner::LinkLearner,
@@ -309,46 +310,27 @@ fn pairs() -> [Vec<(u32, u32)>; 2] {
     [buys, pairs(8).filter(|(u, v)| u < v && (u * v) % 3 < 2).collect()]
 }
 
-/// Draws as another sampler, and panics if a batch reads an edge that it predicts or that is held
-/// out.
-struct CheckingSampler {
+/// Draws as another sampler, counts the batches, and panics if one reads an edge that it predicts
+/// or that is held out.
+fn checking(
     inner: Box<dyn TypedSampler>,
     of: Arc<TypedLinks>,
     held_out: BTreeSet<(usize, NodeId, NodeId)>,
-    /// Number of batches that were checked.
     checked: Arc<AtomicUsize>,
-}
-
-impl TypedSampler for CheckingSampler {
-    fn num_hops(&self) -> usize {
-        self.inner.num_hops()
-    }
-
-    fn num_blocks(&self) -> usize {
-        self.inner.num_blocks()
-    }
-
-    fn is_random(&self) -> bool {
-        self.inner.is_random()
-    }
-
-    fn follows(&self, schema: &Schema, hop: usize, r: usize) -> bool {
-        self.inner.follows(schema, hop, r)
-    }
-
-    fn sample(
-        &self,
-        request: &TypedRequest,
-        workspace: &mut TypedWorkspace,
-        seeds: TypedSeeds,
-    ) -> graphmill_core::Result<TypedSampled> {
-        let own = predicted(&seeds, &self.of);
-        let drawn = self.inner.sample(request, workspace, seeds)?;
-        let read = edges_of(&drawn, &self.of);
-        assert!(!own.is_empty() && read.is_disjoint(&own) && read.is_disjoint(&self.held_out), "{read:?}");
-        self.checked.fetch_add(1, Relaxed);
+) -> Box<dyn TypedSampler> {
+    let draw = move |inner: &dyn TypedSampler,
+                     request: &TypedRequest,
+                     workspace: &mut TypedWorkspace,
+                     seeds: TypedSeeds|
+          -> graphmill_core::Result<TypedSampled> {
+        let own = predicted(&seeds, &of);
+        let drawn = inner.sample(request, workspace, seeds)?;
+        let read = edges_of(&drawn, &of);
+        assert!(!own.is_empty() && read.is_disjoint(&own) && read.is_disjoint(&held_out), "{read:?}");
+        checked.fetch_add(1, Relaxed);
         Ok(drawn)
-    }
+    };
+    Box::new(WrappedSampler { inner, draw })
 }
 
 #[test]
@@ -375,9 +357,7 @@ fn batches_of_devices_that_train_together_read_no_edge_that_they_predict() {
             let held_out = hidden(&data, &of, &[1, 2]);
             let (checked, batches) = (Arc::default(), of.edges.parts[0].len().div_ceil(4));
             let counted = Arc::clone(&checked);
-            let wrap = |inner| -> Box<dyn TypedSampler> {
-                Box::new(CheckingSampler { inner, of, held_out, checked: counted })
-            };
+            let wrap = |inner| checking(inner, of, held_out, counted);
             let context = RunContext {
                 run: None,
                 resume: false,

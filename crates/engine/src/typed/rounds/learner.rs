@@ -2,7 +2,10 @@
 
 use graphmill_core::NodeId;
 use graphmill_loader::typed::TypedExtracted;
-use graphmill_nn::{Matrix, typed::TypedModel};
+use graphmill_nn::{
+    Matrix,
+    typed::{TypedActivations, TypedModel},
+};
 
 use super::super::{counts::TypeCounts, ranks::RowGradients, versions::PastVersions};
 use crate::{Result, batchwise::BatchLearner, record::PresamplingCost, strategy::Parameters};
@@ -43,8 +46,14 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
     /// The batch does not fit the model.
     fn batch_gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>>;
 
+    /// Activations of the encoder, with their gradients, for the last batch.
+    fn activations(&self) -> &TypedActivations;
+
     /// Copy of the gradient of the learned rows of type `t` of the input nodes of the last batch.
-    fn row_gradient(&self, t: usize) -> Matrix;
+    fn row_gradient(&self, t: usize) -> Matrix {
+        let grad = self.activations().input_grad(t);
+        Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
+    }
 
     /// Marks the model as incomplete until [`RoundLearner::update`].
     fn begin_update(&mut self);

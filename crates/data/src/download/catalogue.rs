@@ -1,9 +1,9 @@
 //! Catalogue of public datasets, stored as one TOML file per collection and built into the program.
 //!
 //! A collection has the fields shared by its datasets (file names are appended to `base`, of the
-//! dataset if it has one); each dataset has the rest. Figures are the published ones. `sha256` and `bytes` are present if they
-//! are known for exactly the file at the address; `about` is an approximate size for display and is
-//! not checked.
+//! dataset if it has one); each dataset has the rest. Figures are the published ones. `sha256` and
+//! `bytes` are present if they are known for exactly the file at the address; `about` is an
+//! approximate size for display and is not checked.
 
 use std::{path::Path, sync::OnceLock};
 

@@ -441,6 +441,21 @@ fn caches_and_simulated_devices_change_no_bit() {
         };
         assert!(near > 0 && near < traffic.rows(), "{options}: {traffic:?}");
     }
+    // a budget for the steps, the maps of a cache and some of the rows
+    let refused = run_in(&of("devices=virtual:1 device_budget=1000"), &data, 2, None, u64::MAX);
+    let message = refused.unwrap_err().to_string();
+    let number = |after: &str| -> u64 {
+        let rest = message.split(after).nth(1).unwrap_or_else(|| panic!("{message}"));
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let budget = number("a training step takes ") + number("the maps of a cache ") + 4_000;
+    let (summary, bits) = run(&of(&format!("devices=virtual:1 device_budget={budget}")), &data, 2);
+    assert_eq!(bits, plain);
+    let traffic = summary.epochs[1].traffic;
+    assert!(traffic.device.rows > 0 && traffic.device.rows < traffic.rows(), "{budget}: {traffic:?}");
+    let options =
+        format!("devices=virtual:2 device_budget={budget} strategy=time-sharing batches_per_update=1");
+    assert_eq!(run(&of(&options), &data, 2).1, plain);
     // a checkpoint holds the counts of batches with hard negatives
     let counted = of("devices=virtual:1 cache_ratio=0.3 cache=presc-online:1 negatives=hard");
     let (whole, expected) = run(&counted, &data, 2);
@@ -460,7 +475,7 @@ fn options_that_do_not_fit_links_are_refused_with_a_remedy() {
         ("strategy=historical", "use --strategy sequential, pipelined, factored or time-sharing"),
         ("reuse=layered", "--reuse layered with links"),
         ("order=proximity", "use --order random or sequential"),
-        ("devices=virtual:1 device_budget=100000000", "use --cache-ratio"),
+        ("devices=virtual:1 device_budget=1000", "a training step takes"),
         ("devices=virtual:1 cache_ratio=0.5 cache=posterior:2", "use presc:2"),
         ("metric=accuracy", "unknown rank metric 'accuracy'"),
         ("metric=auc candidates=all", "use --candidates pairs, or --metric mrr"),

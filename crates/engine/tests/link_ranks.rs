@@ -322,7 +322,7 @@ fn options_that_do_not_fit_links_over_ranks_are_refused_with_a_remedy() {
         ("sampler=saint-node", "use --sampler neighbor"),
         ("reuse=layered", "--reuse layered with links"),
         ("cache_ratio=0.5 cache=posterior:2", "use presc:2"),
-        ("devices=virtual:1 device_budget=100000000", "use --cache-ratio"),
+        ("devices=virtual:1 device_budget=1000", "a training step takes"),
         ("graph_stores=1", "every rank has all edges"),
         ("split_edges=time:80,10,10", "split at random"),
         ("negatives=file negatives_file=pairs.npy", "use --negatives uniform, degree, in-batch or hard"),

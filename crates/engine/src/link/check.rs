@@ -58,15 +58,12 @@ pub fn check(config: &TrainConfig, of_types: bool) -> Result<()> {
 /// # Errors
 /// Wrong usage: the first such option, with the reason and the remedy.
 pub fn check_tiers(config: &TrainConfig) -> Result<()> {
-    let refuse = |option: String, why: String| Err(Error::usage(format!("{option} with links: {why}")));
-    if config.device_budget.0 > 0 {
-        let why = "the memory of a step on pairs is not measured; use --cache-ratio";
-        return refuse(format!("--device-budget {}", config.device_budget.0), why.into());
-    }
     for (flag, name) in [("cache", &config.cache), ("host-cache", &config.host_cache)] {
         if expects_nodes(name) {
-            let why = format!("it expects batches of training nodes; use {OF_LINKS}, or leave it out");
-            return refuse(format!("--{flag} {name}"), why);
+            return Err(Error::usage(format!(
+                "--{flag} {name} with links: it expects batches of training nodes; use {OF_LINKS}, or leave \
+                 it out"
+            )));
         }
     }
     Ok(())

@@ -13,8 +13,8 @@ use graphmill_nn::{Backend, ProductOrder, backend::Cpu, cost::BlockShape, model:
 
 use super::batches::Batches;
 use crate::{
-    Result, TrainConfig, build, hotness::scores::loader, learner::Learner, memory, reuse::ReusePlan,
-    stage::Drawn,
+    Result, TrainConfig, build, hotness::scores::loader, learner::Learner, link::step::LinkObjective, memory,
+    reuse::ReusePlan, stage::Drawn,
 };
 
 /// Number of batches that are measured; the largest counts.
@@ -104,11 +104,13 @@ pub(crate) fn on_processor<R: Send>(
 /// # Errors
 /// Those of training.
 pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) -> Result<Step> {
-    let Batches { config, data, sampler, order, reuse, own, .. } = *batches;
+    let Batches { config, data, sampler, order, reuse, own, links, .. } = *batches;
     let unread = Host::new(&data.features);
     let mut loader = loader(config, data, sampler, order, &unread)?;
     loader.feature = feature;
     loader.own = own.cloned();
+    loader.links = links;
+    let objective = links.map(|_| LinkObjective::new(config, data.num_nodes())).transpose()?;
     let model = build::model(config, data)?;
     loader.symmetric = build::symmetric(&model, data);
     loader.aggregation = model.aggregation();
@@ -126,7 +128,9 @@ pub(super) fn measured(batches: &Batches, feature: &dyn Feature, meter: &Meter) 
     let mut model = Some(model);
     let learner = |model: Model, orders: Vec<ProductOrder>| -> Result<Learner> {
         let optimizer = build::optimizer(config)?;
-        Ok(Learner::new(meter.backend, model, optimizer, &data.labels, orders, config))
+        let mut learner = Learner::new(meter.backend, model, optimizer, &data.labels, orders, config);
+        learner.context.links = objective;
+        Ok(learner)
     };
     let mut trained: Option<Learner> = None;
     let mut end = loader.num_batches().min(BATCHES);

@@ -18,6 +18,7 @@ const COLLECTIONS: &[(&str, &str)] = &[
     ("heterophilous.toml", include_str!("catalogue/heterophilous.toml")),
     ("ogb.toml", include_str!("catalogue/ogb.toml")),
     ("mag.toml", include_str!("catalogue/mag.toml")),
+    ("lsc.toml", include_str!("catalogue/lsc.toml")),
     ("links.toml", include_str!("catalogue/links.toml")),
     ("triples.toml", include_str!("catalogue/triples.toml")),
     ("interactions.toml", include_str!("catalogue/interactions.toml")),

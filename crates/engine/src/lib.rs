@@ -24,6 +24,7 @@
 //! | `verification` | checksums of features: when they are checked, and what of them was |
 //! | [`inference`], [`propagation`] | scores from all neighbours, layer by layer; labels and errors that spread over edges |
 //! | [`link`] | edges to learn, their loss, and the evaluation of rankings |
+//! | `versions` | versions of the parameters that devices read which train together |
 //! | [`stages`], [`reuse`] | order, sample, extract and train of a minibatch; rows shared between minibatches |
 //! | [`hotness`], [`node_order`], [`tiers`] | frequently read feature rows, orders of nodes, and the memory tiers that hold rows |
 //! | [`distributed`] | training over ranks, each with a part of the graph |
@@ -82,6 +83,7 @@ pub mod trained;
 pub mod trainer;
 pub mod typed;
 mod verification;
+mod versions;
 
 pub use any_dataset::AnyDataset;
 pub use any_run::CandidateOptions;

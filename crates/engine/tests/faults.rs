@@ -89,6 +89,10 @@ fn cases() -> Vec<Case> {
         supers(6, "on")(c);
     });
     add("time-sharing, asynchronous", "time-sharing", 1, &asynchronous);
+    add("layered, asynchronous", "layered", 1, &|c| {
+        asynchronous(c);
+        supers(4, "on")(c);
+    });
     cases
 }
 
@@ -122,7 +126,7 @@ fn every_fault_ends_the_run_with_one_error_and_no_thread_left() {
         assert!(outcome.end.is_ok(), "{}: {:?}", case.name, outcome.end);
         assert_eq!(outcome.recorded, (0..EPOCHS * BATCHES).collect::<Vec<_>>(), "{}", case.name);
         let exact = case.config.strategy != "layered";
-        if exact && case.group == 1 && !case.config.own.get::<UpdateOptions>().is_asynchronous() {
+        if exact && case.group == 1 && case.config.own.get::<UpdateOptions>().bound() == 0 {
             assert_eq!(outcome.updates, whole[0].updates, "{} is not sequential", case.name);
         }
     }
@@ -187,12 +191,8 @@ fn check(case: &Case, fault: &Fault, outcome: &Outcome, whole: &Outcome, what: &
     let done = (epoch * BATCHES.div_ceil(group) + batch / group) as usize;
     assert_eq!(outcome.updates.len(), done, "{what}");
     assert!(outcome.finite, "{what}");
-    let updates = case.config.own.get::<UpdateOptions>();
-    if updates.is_asynchronous() {
-        assert!(outcome.staleness <= updates.bound(), "{what}: {}", outcome.staleness);
-    } else {
-        assert_eq!(outcome.updates, whole.updates[..done], "{what}");
-    }
+    assert_eq!(outcome.updates, whole.updates[..done], "{what}");
+    assert!(outcome.staleness <= whole.staleness, "{what}: {}", outcome.staleness);
     let half_done = kind == Kind::UpdatePanic || (kind == Kind::TrainPanic && case.trains_in_place);
     assert_eq!(outcome.is_whole, !half_done, "{what}");
     // an update that is made and not recorded is complete, but not counted

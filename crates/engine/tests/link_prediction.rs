@@ -216,8 +216,10 @@ fn several_devices_train_on_the_links_of_a_round() {
         }
         let alone = of("strategy=time-sharing devices=virtual:1").1;
         assert_ne!(alone.weights, expected.weights, "{options}: an update has two batches");
-        let late = of("strategy=factored devices=virtual:2 updates=asynchronous staleness=2").0;
-        assert!(late.staleness.max <= 2 && late.epochs[2].loss.is_finite(), "{options}");
+        let (late, bits) = of("strategy=factored devices=virtual:2 updates=asynchronous staleness=2");
+        assert!(late.staleness.max == 2 && late.epochs[2].loss.is_finite(), "{options}");
+        let again = of("strategy=time-sharing devices=virtual:3 updates=asynchronous staleness=2").1;
+        assert_eq!(again, bits, "{options}");
     }
 }
 

@@ -113,8 +113,9 @@ fn overlap_changes_no_loss_and_keeps_the_bound_of_staleness() {
             assert_eq!(on.staleness.max, 0, "{options}");
         }
     }
-    let options = "devices=virtual:3 overlap=on updates=asynchronous staleness=1";
-    assert!(run(&with(base(), options), &data).staleness.max <= 1);
+    let options = "devices=virtual:3 updates=asynchronous staleness=1";
+    let [off, on] = ["off", "on"].map(|on| run(&with(base(), &format!("{options} overlap={on}")), &data));
+    assert_eq!((losses(&on), on.staleness.max), (losses(&off), 1));
 }
 
 #[test]

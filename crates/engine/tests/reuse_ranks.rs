@@ -101,7 +101,7 @@ fn rows_of_other_ranks_have_a_bounded_age() {
         }
         let epochs = &many[0].epochs;
         assert!(epochs[2].loss < epochs[0].loss, "{options}");
-        let is_timed = options.contains("asynchronous") || options.contains("timed");
+        let is_timed = options.contains("timed");
         if !is_timed && (options.contains("max_variation") || options.contains("devices")) {
             assert_eq!(bits(&over_ranks(&config, &dir, 3)[0]), bits(&many[0]), "{options}: timing matters");
         }

@@ -1,5 +1,5 @@
-//! Synchronous strategies give the same model, to the bit, interrupted or not. Gradients are never
-//! staler than their bound.
+//! Synchronous strategies give the same model, to the bit, interrupted or not. Asynchronous
+//! gradients are exactly as stale as their bound.
 
 use std::{
     path::Path,
@@ -26,7 +26,7 @@ use graphmill_nn::layer::GatOptions;
 use rayon::ThreadPoolBuilder;
 
 use crate::common::{Fault, Kind};
-use crate::run::{BATCH, BATCHES, data, watched};
+use crate::run::{BATCH, BATCHES, data, stale_updates, watched};
 use crate::set::{set, with};
 
 /// Small graph with nine batches of 16 training nodes.
@@ -238,7 +238,7 @@ fn several_trainers_equal_one_trainer_with_larger_batches() {
     }
 }
 
-/// Deterministic strategies, whose interrupted runs must resume to the same bits.
+/// Strategies whose interrupted runs must resume to the same bits.
 fn interruptible() -> Vec<TrainConfig> {
     let of = |strategy: &str, allocation: &str, devices: &str| TrainConfig {
         strategy: strategy.into(),
@@ -267,6 +267,19 @@ fn interruptible() -> Vec<TrainConfig> {
         with(of("pipelined", "1,1,1", "cpu"), "reuse=layered super_batch=4"),
         with(of("pipelined", "profiled", "cpu"), "reuse=layered super_batch=3 hot_prefetch=on"),
         with(of("factored", "profiled", "virtual:3"), "reuse=layered super_batch=4 hot_prefetch=on"),
+        with(of("factored", "profiled", "virtual:3"), "updates=asynchronous staleness=2"),
+        with(
+            of("time-sharing", "profiled", "virtual:2"),
+            "updates=asynchronous staleness=4 model=gin norm=batch",
+        ),
+        with(
+            of("time-sharing", "profiled", "virtual:2"),
+            "updates=asynchronous staleness=2 reuse=layered super_batch=3 hot_prefetch=on max_variation=0.02",
+        ),
+        with(
+            of("factored", "profiled", "virtual:2"),
+            "updates=asynchronous staleness=5 reuse=layered super_batch=2 hot_prefetch=off",
+        ),
     ]
 }
 
@@ -348,42 +361,77 @@ fn resume_refuses_another_number_of_batches_per_update() {
     run_in(&dir, 2, &with("virtual:2"), &data, true, u64::MAX).unwrap();
 }
 
-/// Batches that are slow to sample or to read delay others, and make gradients stale, within the
-/// bound.
+/// Every update is that of a gradient of the parameters exactly as many updates before as the bound
+/// says. Batches that are slow to sample or to read delay others, and change no bit.
 #[test]
-fn gradients_are_never_staler_than_their_bound() {
+fn updates_are_those_of_gradients_as_stale_as_the_bound() {
     let data = Arc::new(data());
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build().unwrap());
-    let mut latest = 0;
+    let mut of_bounds = Vec::new();
     for bound in [0, 1, 2, 4] {
-        let mut of_bound = 0;
+        let with = |options: &str| TrainConfig { batch_size: BATCH, ..with(base(), options) };
+        let expected = stale_updates(&data, &with(""), bound);
         for (strategy, devices) in
-            [("factored", 3), ("factored", 4), ("time-sharing", 2), ("time-sharing", 3)]
+            [("factored", 2), ("factored", 4), ("time-sharing", 1), ("time-sharing", 3)]
         {
-            for pattern in 0..4 {
-                let config = TrainConfig {
-                    strategy: strategy.into(),
-                    devices: format!("virtual:{devices}").parse().unwrap(),
-                    cache_ratio: Ratio(Some(0.2)),
-                    batch_size: BATCH,
-                    ..with(base(), &format!("num_samplers=1 updates=asynchronous staleness={bound}"))
-                };
+            for pattern in 0..3 {
+                let config = with(&format!(
+                    "strategy={strategy} devices=virtual:{devices} num_samplers=1 cache_ratio=0.2 \
+                     updates=asynchronous staleness={bound}"
+                ));
                 let mut slow = Fault::new(Kind::None, 0, 0, BATCHES, 1);
                 slow.delay = Box::new(move |batch| match keyed::key(&[pattern, batch]) % 4 {
-                    0 => Duration::from_millis(4),
+                    0 if pattern > 0 => Duration::from_millis(4),
                     _ => Duration::ZERO,
                 });
-                let what = format!("{strategy}, {devices} devices, pattern {pattern}");
+                let what = format!("{strategy}, {devices} devices, bound {bound}, pattern {pattern}");
                 let outcome = watched(&data, &pool, &config, Arc::new(slow), &what);
                 assert!(outcome.end.is_ok() && outcome.finite, "{what}: {:?}", outcome.end);
-                assert!(outcome.staleness <= bound as u64, "{what}: {} of {bound}", outcome.staleness);
-                of_bound = of_bound.max(outcome.staleness);
+                assert!(outcome.updates == expected, "{what}: a gradient is that of another version");
+                assert_eq!(outcome.staleness, bound, "{what}");
             }
         }
-        latest = latest.max(of_bound);
-        assert!(bound == 0 || of_bound > 0, "no gradient was stale with bound {bound}");
+        assert!(!of_bounds.contains(&expected), "gradients of bound {bound} are those of a smaller one");
+        of_bounds.push(expected);
     }
-    assert!(latest >= 2, "{latest}: the delays have no effect");
+}
+
+/// Reuse whose rows do not depend on the number of devices.
+const REUSE: &str = "model=sage reuse=layered super_batch=3 hot_prefetch=on hot_split=0.5 hot_ratio=0.5";
+
+/// Neither the number of devices nor that of threads changes a bit, running statistics included.
+#[test]
+fn results_of_stale_gradients_depend_on_the_bound_alone() {
+    let data = small();
+    for model in ["model=sage", "model=gin norm=batch clip=0.5", REUSE] {
+        let of = |options: &str, threads: usize| {
+            let config = with(base(), &format!("{model} updates=asynchronous {options}"));
+            let temporary = tempfile::tempdir().unwrap();
+            let dir = temporary.path().join("run");
+            let summary = run_in(&dir, threads, &config, &data, false, u64::MAX).unwrap();
+            let numbers = numbers(&dir, &summary);
+            (summary.staleness.max, numbers)
+        };
+        let (latest, one) = of("staleness=2 strategy=time-sharing devices=virtual:1", 1);
+        // rows of two super-batches are up to five updates old
+        let expected = if model == REUSE { 5 } else { 2 };
+        assert_eq!(latest, expected, "{model}");
+        for (options, threads) in [
+            ("strategy=time-sharing devices=virtual:1", 1),
+            ("strategy=time-sharing devices=virtual:2 cache_ratio=0.2 overlap=on", 3),
+            ("strategy=factored devices=virtual:2 num_samplers=1 switching=off queue=2", 2),
+            ("strategy=factored devices=virtual:4 num_samplers=2 cache_ratio=0.2", 1),
+        ] {
+            let (latest, numbers) = of(&format!("staleness=2 {options}"), threads);
+            assert!(numbers == one, "{model} {options}, {threads} threads");
+            assert_eq!(latest, expected, "{model} {options}");
+        }
+        let fresh = of("staleness=0 strategy=time-sharing devices=virtual:2", 2).1;
+        assert!(fresh != one, "{model}: gradients are stale");
+        // on the processor, reused rows have other ages by default
+        let sequential = trained(&with(base(), model), &data).1;
+        assert!(model == REUSE || sequential == fresh, "{model}: no gradient is stale");
+    }
 }
 
 #[test]
@@ -395,6 +443,6 @@ fn summaries_report_the_staleness_of_gradients() {
         let reported = trained(&config, &data).0.staleness;
         let expected = if updates == "asynchronous" { bound as u64 } else { 0 };
         assert_eq!(reported.bound, expected, "{updates}");
-        assert!(reported.max <= reported.bound, "{} of {}", reported.max, reported.bound);
+        assert_eq!(reported.max, expected, "{updates}");
     }
 }

@@ -336,6 +336,21 @@ fn every_all_reduce_gives_the_same_gradients() {
     );
 }
 
+/// Earlier versions of the parameters stay on the devices that train, and each gradient reads
+/// exactly one of them.
+#[test]
+fn asynchronous_updates_do_not_depend_on_the_number_of_devices() {
+    let sandbox = Sandbox::new();
+    sandbox.dataset("data");
+    let stale = "--norm batch --epochs 2 --max-batches 6 --strategy time-sharing --updates asynchronous";
+    for (out, devices) in [("two", "cuda:0,1"), ("three", "cuda:0,1,2")] {
+        let args = format!("train data {SMALL} {stale} --staleness 2 --devices {devices} --out {out} --json");
+        let run = on_shim(&sandbox, &args).succeeded().json();
+        assert_eq!((&run["staleness"]["bound"], &run["staleness"]["max"]), (&2.into(), &2.into()));
+    }
+    sandbox.results("two").assert_same(&sandbox.results("three"), stale);
+}
+
 /// `--all-reduce` without gradients of several devices is refused with the reason and a remedy.
 #[test]
 fn all_reduce_without_several_gradients_is_refused() {

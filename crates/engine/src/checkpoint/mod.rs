@@ -4,8 +4,9 @@
 //! checkpoint/model.safetensors        all parameters, by name
 //! checkpoint/best.safetensors         all parameters of the best epoch; no tensors before the first
 //! checkpoint/optimizer.safetensors    the optimiser's state, by parameter index and kind
-//! checkpoint/history.safetensors      parameters that reused rows were computed with, pushed rows,
-//!                                     hard negatives, counts that fill caches; optional
+//! checkpoint/history.safetensors      parameters that reused rows were computed with, and that
+//!                                     stale gradients read; pushed rows, hard negatives, counts
+//!                                     that fill caches; optional
 //! checkpoint/state.json               the caller's state, the step counter, checksums of all files
 //! ```
 //!

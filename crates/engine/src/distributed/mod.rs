@@ -12,8 +12,8 @@
 //! depend on rank and row, so dropout changes the numbers as another seed would.
 //!
 //! Asynchronous updates keep this order: update `i` sums the shares of batch `i` on all ranks, so
-//! all ranks hold the same parameters after it. The shares may differ in staleness, each within the
-//! bound. A rank can always compute its share of the next update, because that share needs no later
+//! all ranks hold the same parameters after it, and all shares of a batch read the same version of
+//! them. A rank can always compute its share of the next update, because that share needs no later
 //! update and the other ranks answer requests from threads of their own: the ranks cannot deadlock.
 //!
 //! - [`Ranks`]: the other ranks, and the sums of gradients, which are sent while the layers below

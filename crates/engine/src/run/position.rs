@@ -21,6 +21,7 @@ use crate::{
     stage::Loader,
     tiers::{OnlineCounts, read_counts},
     timeline::Timeline,
+    versions,
 };
 
 /// Everything of a run that a checkpoint holds and restores.
@@ -99,6 +100,7 @@ impl<'a> RunPosition<'a> {
         let [hard, history] = divide(saved.history, lists::PREFIX);
         let [pushed, history] = divide(history, pushed::PREFIX);
         let [reads, history] = divide(history, read_counts::PREFIX);
+        let [past, history] = divide(history, versions::PREFIX);
         let refuse =
             |what| Error::run(name(run), format!("its checkpoint cannot be resumed: {what}; train again"));
         if let Some(lists) = &self.learner.hard {
@@ -108,6 +110,7 @@ impl<'a> RunPosition<'a> {
             online.reads.restore(&reads).map_err(refuse)?;
         }
         self.learner.pushed.restore(&pushed, self.state.dataset.nodes).map_err(refuse)?;
+        self.learner.past.restore(&self.learner.model, &[], &past).map_err(refuse)?;
         self.learner.history.restore(reuse, history).map_err(refuse)?;
         if let (Some(_), Some(run)) = (warning, run) {
             checkpoint::reinstate(&run.checkpoint())?;
@@ -201,6 +204,8 @@ impl<'a> RunPosition<'a> {
     pub(crate) fn end_epoch(&mut self, record: EpochRecord, observer: &mut dyn Observer) -> Result<()> {
         self.state.next_epoch();
         self.learner.history.end_epoch();
+        // the next epoch begins with the newest parameters
+        self.learner.past.clear();
         self.state.patience = self.early.state;
         self.state.schedule = self.schedule.state();
         if let Some(run) = self.checkpoints.run() {

@@ -129,6 +129,7 @@ impl RunState {
         let mut history = learner.history.tensors();
         history.extend(learner.hard.iter().flat_map(|hard| lists::tensors(hard)));
         history.extend(learner.pushed.tensors());
+        history.extend(learner.past.tensors());
         history.extend(counts);
         checkpoints.save((self.epoch, self.batch), &learner.model, &*learner.optimizer, &history, self)
     }

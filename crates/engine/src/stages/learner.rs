@@ -18,6 +18,7 @@ use crate::{
     record::BatchOutcome,
     reuse::{History, PushedRows, Reuse},
     stage::Drawn,
+    versions::PastVersions,
 };
 
 /// Inputs and scratch memory of forward and backward passes. Matrices are reused from batch to
@@ -212,6 +213,8 @@ pub struct Learner<'a> {
     pub step: u64,
     /// Largest staleness of a gradient, or of a reused row, in updates.
     pub staleness: u64,
+    /// Earlier versions of the parameters, if gradients of devices are stale.
+    pub(crate) past: PastVersions,
     /// Versions of the bottom layer's parameters, if rows are reused.
     pub history: Arc<History>,
     /// Bottom-layer rows that batches have pushed, if the strategy pulls them.
@@ -255,6 +258,7 @@ impl<'a> Learner<'a> {
             weight_decay_first_layer: config.weight_decay_first_layer,
             step: 0,
             staleness: 0,
+            past: PastVersions::default(),
             history: Arc::default(),
             pushed: PushedRows::default(),
             hard: None,

@@ -209,7 +209,7 @@ pub(crate) struct Gradient {
     pub(crate) values: Vec<Matrix>,
     /// The batch's mean loss.
     pub(crate) loss: f64,
-    /// The version of the parameters it was computed from.
+    /// The version of the parameters it was computed from: updates of the epoch.
     pub(crate) version: u64,
     /// Age in updates of the oldest row that the batch reused.
     pub(crate) reused: u64,

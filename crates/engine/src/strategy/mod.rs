@@ -28,7 +28,7 @@ use graphmill_loader::MinibatchSampler;
 pub(crate) use batch_states::{BatchKind, BatchTask, Scheduler, Slot, Timed, Trained};
 pub use chosen::{Alias, Chosen};
 pub use factored::{FactoredOptions, TimeSharingOptions, Toggle};
-pub(crate) use factored::{ModelLink, Parameters, PublishedParameters, add_shares};
+pub(crate) use factored::{ModelLink, add_shares};
 pub(crate) use interface::Nvidia;
 pub use interface::{CompletedBatch, Epoch, Flow, Strategy, StrategyContext};
 pub(crate) use layered::reuse_plan_of;

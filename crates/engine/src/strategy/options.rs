@@ -13,7 +13,7 @@ use crate::TrainConfig;
 pub enum Updates {
     /// One update per round of batches, by their mean gradient.
     Synchronous,
-    /// One update per batch, by a gradient of bounded staleness.
+    /// One update per batch, by a gradient of a fixed staleness.
     Asynchronous,
 }
 
@@ -51,10 +51,14 @@ pub struct UpdateOptions {
     /// Updates of the model: synchronous or asynchronous.
     ///
     /// A synchronous update uses the gradients of a round of batches. An asynchronous update uses
-    /// the gradient of one batch, which may be --staleness updates stale.
+    /// the gradient of one batch, which is --staleness updates stale.
     #[arg(long, value_name = "HOW")]
     pub updates: Updates,
-    /// Largest staleness of an asynchronous gradient, in updates.
+    /// Staleness of an asynchronous gradient, in updates.
+    ///
+    /// Batch K of an epoch waits for K - N updates of the epoch and reads the parameters that
+    /// exactly these have made. If N is the number of devices that train, all of them have work; a
+    /// larger N helps if their speeds vary, and makes all gradients staler.
     #[arg(long, value_name = "N")]
     pub staleness: usize,
 }
@@ -78,7 +82,7 @@ impl UpdateOptions {
         self.updates == Updates::Asynchronous
     }
 
-    /// Largest staleness of a gradient, in updates.
+    /// Staleness of a gradient, in updates; less in the first batches of an epoch.
     pub fn bound(&self) -> u64 {
         if self.is_asynchronous() { self.staleness as u64 } else { 0 }
     }

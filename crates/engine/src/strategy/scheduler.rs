@@ -19,7 +19,8 @@
 //! made) if `r - v` is at most `max_staleness`. Rounds are applied in order, so the gradient is
 //! used at version `r` and its staleness is `r - v`. A bound of 0 makes updates synchronous. FGNN
 //! updates "asynchronously with bounded staleness" (Yang et al., EuroSys 2022, section 5.2) and
-//! does not specify the rule.
+//! does not specify the rule. Trainers read the oldest version that the rule allows, also if newer
+//! ones exist (`crates/engine/src/versions`).
 //!
 //! # Switching
 //!

@@ -12,7 +12,7 @@ use crate::{
     config::{Bytes, Fanout, Ratio},
     memory::MemoryPlacement,
     observer::Quiet,
-    strategy::{FactoredOptions, LayeredOptions, PipelinedOptions},
+    strategy::{FactoredOptions, LayeredOptions, PipelinedOptions, UpdateOptions, Updates},
     tiers::Presampling,
 };
 use common::{Fault, FaultyOptimizer, FaultySampler, Kind};
@@ -56,6 +56,11 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
             group,
         )
     };
+    let stale = || {
+        let (config, group) = of("factored", "profiled", "virtual:3", 1);
+        let late = UpdateOptions { updates: Updates::Asynchronous, staleness: 3 };
+        (config.with(|updates: &mut UpdateOptions| *updates = late), group)
+    };
     // 11 subgraphs of 16 draws among the training nodes
     let of_subgraphs = || {
         let (config, group) = layered("on");
@@ -74,6 +79,7 @@ fn strategies() -> Vec<(TrainConfig, u64)> {
         layered("on"),
         of("factored", "profiled", "virtual:2", 1),
         of("factored", "profiled", "virtual:3", 2),
+        stale(),
     ]
 }
 

@@ -19,7 +19,6 @@ use super::{
     ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
     rounds::RoundLearner,
     task::TypedTask,
-    versions::PastVersions,
 };
 use crate::{
     Error, Result, TrainConfig,
@@ -29,8 +28,8 @@ use crate::{
     learner::BatchShare,
     record::{BatchOutcome, PresamplingCost},
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
-    strategy::Parameters,
     tiers::ReadCounts,
+    versions::{Parameters, PastVersions},
 };
 
 /// Model, optimisers and scratch memory of the train stage.
@@ -262,8 +261,8 @@ impl RoundLearner for TypedLearner<'_> {
         &mut self.model
     }
 
-    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel)) {
-        (&mut self.past, (&self.model, &self.model))
+    fn past(&self) -> &PastVersions {
+        &self.past
     }
 
     fn num_seeds(&self, batch: &TypedExtracted) -> usize {

@@ -16,7 +16,6 @@
 //! | `strategy.rs` | workers of the stages |
 //! | `devices.rs` | simulated devices |
 //! | `rounds/` | devices that train together: copies of the model, and sums of gradients |
-//! | `versions.rs` | earlier versions of the parameters, which stale gradients read |
 //! | `learner.rs` | forward, backward, update of dense parameters and learned rows |
 //! | `tables.rs` | feature tables of all types |
 //! | `tiers/` | caches of feature rows within a budget, over host memory or disk |
@@ -79,7 +78,6 @@ mod task;
 mod tiers;
 mod time;
 mod trainer;
-mod versions;
 mod visits;
 
 #[cfg(test)]

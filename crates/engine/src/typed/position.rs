@@ -21,7 +21,6 @@ use super::{
     counts::TypeCounts,
     learner::TypedLearner,
     ranks::{JoinedRows, RowOwners},
-    versions::PastVersions,
 };
 use crate::{
     Error, Result,
@@ -30,8 +29,8 @@ use crate::{
         self, GrownRows,
         tensors::{Tensor, TensorRef},
     },
-    strategy::Parameters,
     tiers::ReadCounts,
+    versions::{Parameters, PastVersions},
 };
 
 /// Name of the learned rows of a type in files.
@@ -123,10 +122,11 @@ pub(super) fn restore_moments(
 pub(super) fn restore_past(
     path: &Path,
     state: &RestoredState,
-    past: &mut PastVersions,
-    model: (&dyn Parameters, &TypedModel),
+    past: &PastVersions,
+    (dense, encoder): (&dyn Parameters, &TypedModel),
 ) -> Result<()> {
-    past.restore(model, state.history)
+    let widths: Vec<usize> = encoder.learned_rows().map(|(_, rows)| rows.table().num_cols()).collect();
+    past.restore(dense, &widths, state.history)
         .map_err(|what| Error::format(path, "earlier versions", format!("{what}; train again")))
 }
 
@@ -264,7 +264,7 @@ impl BatchLearner for TypedLearner<'_> {
             index += 1;
         });
         restore_moments(path, state, (model, &mut **optimizer, sparse))?;
-        restore_past(path, state, &mut self.past, (&self.model, &self.model))?;
+        restore_past(path, state, &self.past, (&self.model, &self.model))?;
         match &mut self.reads {
             Some(reads) => reads
                 .restore(state.history)

@@ -19,8 +19,8 @@ use graphmill_engine::{
     strategy::{Chosen, CompletedBatch, Epoch, Flow, StrategyContext},
     timeline::Timeline,
 };
-use graphmill_loader::Feature;
-use graphmill_nn::{backend::Cpu, cost::BlockShape, model::Model};
+use graphmill_loader::{Feature, MiniBatch, Workspace};
+use graphmill_nn::{Param, backend::Cpu, cost::BlockShape, model::Model};
 use rayon::ThreadPool;
 
 use super::common::{Fault, FaultyFeature, FaultyOptimizer, FaultySampler, Kind};
@@ -28,6 +28,8 @@ use super::common::{Fault, FaultyFeature, FaultyOptimizer, FaultySampler, Kind};
 pub(crate) const BATCHES: u64 = 13;
 pub(crate) const BATCH: usize = 8;
 pub(crate) const EPOCHS: u64 = 2;
+/// Learning rate of all updates.
+const LR: f64 = 0.01;
 
 /// Time limit of a run, even on a busy machine.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -68,8 +70,13 @@ pub(crate) struct Outcome {
     pub(crate) staleness: u64,
 }
 
-/// Runs `EPOCHS` epochs with the fault.
-fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
+/// Calls `work` with stages that have the fault.
+fn with_stages<R>(
+    data: &Dataset,
+    config: &TrainConfig,
+    fault: &Arc<Fault>,
+    work: impl for<'a> FnOnce(&Loader<'a>, &mut Learner<'a>, StrategyContext<'a>) -> R,
+) -> R {
     let model = build::model(config, data).unwrap();
     let (feature, _) = build::features(config, data, MemoryPlacement::Mapped).unwrap();
     let orders = model
@@ -101,7 +108,56 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
     let optimizer = Box::new(FaultyOptimizer { inner, fault: fault.clone() });
     let backend = Cpu::default();
     let mut learner = Learner::new(&backend, model, optimizer, &data.labels, orders, config);
-    let setting = StrategyContext::new(config, data, &sampler, &*order, &feature);
+    work(&loader, &mut learner, StrategyContext::new(config, data, &sampler, &*order, &feature))
+}
+
+/// Runs `EPOCHS` epochs with the fault.
+fn run(data: &Dataset, config: &TrainConfig, fault: &Arc<Fault>) -> Outcome {
+    with_stages(data, config, fault, |loader, learner, setting| {
+        run_epochs(config, fault, (loader, learner), setting)
+    })
+}
+
+/// Hash of the model after each update of `EPOCHS` epochs, in which the gradient of batch `k` of an
+/// epoch is that of the parameters after `k - staleness` of its updates: one batch after the other,
+/// without a strategy.
+pub(crate) fn stale_updates(data: &Dataset, config: &TrainConfig, staleness: u64) -> Vec<u64> {
+    let fault = Arc::new(Fault::new(Kind::None, 0, 0, BATCHES, 1));
+    with_stages(data, config, &fault, |loader, learner, _| {
+        let (mut updates, mut seeds) = (Vec::new(), Vec::new());
+        let mut space = Workspace::new(data.num_nodes());
+        for epoch in 0..EPOCHS {
+            loader.order(epoch, &mut seeds);
+            let mut versions = vec![learner.model.clone()];
+            for number in 0..BATCHES {
+                let drawn = loader.draw(&seeds, epoch, number, &mut space, MiniBatch::default()).unwrap();
+                let batch = loader.extract(drawn).unwrap();
+                let mut stale = versions[number.saturating_sub(staleness) as usize].clone();
+                let loss = learner.context.gradient(&mut stale, batch.batch(), epoch * BATCHES + number);
+                let (mut params, mut index) = (Vec::new(), 0);
+                stale.visit(&mut |_, param| params.push(param.clone()));
+                learner.model.visit_mut(&mut |_, param| {
+                    let of: &Param = &params[index];
+                    let values = if param.trainable { &mut param.grad } else { &mut param.value };
+                    *values = if of.trainable { of.grad.clone() } else { of.value.clone() };
+                    index += 1;
+                });
+                learner.update(loss, LR);
+                versions.push(learner.model.clone());
+                updates.push(bits(&learner.model));
+            }
+        }
+        updates
+    })
+}
+
+/// Runs `EPOCHS` epochs of the strategy that the options name.
+fn run_epochs<'a>(
+    config: &TrainConfig,
+    fault: &Fault,
+    (loader, learner): (&Loader<'a>, &mut Learner<'a>),
+    setting: StrategyContext<'a>,
+) -> Outcome {
     let mut strategy = Chosen::find(config).unwrap().make(setting).unwrap();
     let timeline = Timeline::begin();
     timeline.keep_slices();
@@ -127,9 +183,9 @@ fn run(data: &Dataset, config: &TrainConfig, fault: Arc<Fault>) -> Outcome {
             order: &seeds,
             from: 0,
             to: BATCHES,
-            loader: &loader,
-            learner: &mut learner,
-            lr: &|_| 0.01,
+            loader,
+            learner: &mut *learner,
+            lr: &|_| LR,
             after: &mut after,
             timeline: &timeline,
         };
@@ -159,7 +215,7 @@ pub(crate) fn watched(
     let (data, pool, config) = (data.clone(), pool.clone(), config.clone());
     let (sender, receiver) = mpsc::channel();
     let runner = std::thread::spawn(move || {
-        let _ = sender.send(pool.install(|| run(&data, &config, fault)));
+        let _ = sender.send(pool.install(|| run(&data, &config, &fault)));
     });
     let outcome = receiver.recv_timeout(TIME_LIMIT);
     assert!(

@@ -325,7 +325,7 @@ class TrainOptions(TypedDict, total=False):
     queue_depth: int
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Largest staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates [default: 4]
     staleness: int
     #: Sum of gradients over NVIDIA devices
     all_reduce: Literal["auto", "nccl", "peer"]
@@ -686,7 +686,7 @@ class PlanOptions(TypedDict, total=False):
     negative_slope: float
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Largest staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates [default: 4]
     staleness: int
     #: Batches per synchronous update; 0 uses one per training device
     batches_per_update: int
@@ -987,7 +987,7 @@ class BenchOptions(TypedDict, total=False):
     queue_depth: int
     #: Updates of the model
     updates: Literal["synchronous", "asynchronous"]
-    #: Largest staleness of an asynchronous gradient, in updates [default: 4]
+    #: Staleness of an asynchronous gradient, in updates [default: 4]
     staleness: int
     #: Sum of gradients over NVIDIA devices
     all_reduce: Literal["auto", "nccl", "peer"]

@@ -15,8 +15,10 @@
 //! A Trainer computes gradients on a copy of the model. The thread of the strategy applies them,
 //! round by round, in the order of the batches ([`super::scheduler`] has the rules). Synchronous
 //! updates are as deterministic as `sequential`: one Trainer gives the same bits, `N` Trainers give
-//! the updates of batches `N` times as large. Asynchronous updates depend on timing, within their
-//! bound.
+//! the updates of batches `N` times as large. With asynchronous updates, batch `k` of an epoch
+//! reads the parameters after exactly `k - S` updates of the epoch, for a staleness of `S`
+//! (`--staleness`, `crates/engine/src/versions`), so the bits depend on `S` and neither on timing
+//! nor on the number of devices. A Trainer waits for these updates and for no others.
 //!
 //! # Source
 //!
@@ -32,13 +34,15 @@
 //! # Memory
 //!
 //! Each device holds the topology, the cache and the training step that its role needs, within
-//! `--device-budget`. The queue takes at most a quarter of the free host memory.
+//! `--device-budget`. The queue takes at most a quarter of the free host memory. Asynchronous
+//! updates take that of `S` earlier versions of the parameters.
 //!
 //! # Deviations
 //!
-//! The paper leaves the rule of bounded staleness open; [`super::scheduler`] defines one. A standby
-//! Trainer has a small cache in the paper. Here it reads the Trainers' pool if they share one, and
-//! on an NVIDIA device whenever it can read their memory.
+//! The paper leaves the rule of bounded staleness open; [`super::scheduler`] defines one, and each
+//! gradient is as stale as it allows, also if newer parameters exist. A standby Trainer has a small
+//! cache in the paper. Here it reads the Trainers' pool if they share one, and on an NVIDIA device
+//! whenever it can read their memory.
 
 mod device_group;
 mod options;
@@ -69,13 +73,14 @@ use crate::{
     reuse::ReusePlan,
     stage::Loader,
     timeline::Stage,
+    versions::{PublishedParameters, VersionRule},
 };
 pub use device_group::Design;
 use device_group::DeviceGroup;
 pub use options::{FactoredOptions, TimeSharingOptions, Toggle};
 pub(crate) use reduce::add_shares;
 use reduce::{OnDevices, reduce_over_ranks};
-pub(crate) use replica::{ModelLink, Parameters, PublishedParameters};
+pub(crate) use replica::ModelLink;
 use workers::{DeviceWorkers, EpochContext};
 
 /// Largest number of batches in the queue.
@@ -213,10 +218,12 @@ fn run_group(
     epoch: &mut Epoch,
     rules: SchedulerRules,
 ) -> Result<Flow> {
-    let Epoch { number, order, loader, learner, lr, after, timeline, .. } = epoch;
+    let Epoch { number, order, from, to, loader, learner, lr, after, timeline } = epoch;
     let work = Work { loader, order, number: *number, timeline };
     let first = *number * loader.num_batches();
-    let published = &PublishedParameters::new(&learner.model, learner.step);
+    let rule = VersionRule { size: rules.round_size, staleness: rules.max_staleness, from: *from };
+    rule.check(&learner.past, *to)?;
+    let published = &PublishedParameters::new(&learner.model, learner.step, &learner.past, rule);
     let contexts: Vec<Option<StepContext>> =
         group.members.iter_mut().map(|member| member.context(&learner.context, nvidia)).collect();
     let host = timeline.track("host");
@@ -226,14 +233,13 @@ fn run_group(
     let mut update = |task: BatchTask| -> Result<Flow> {
         let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
         let (clock, last) = (Instant::now(), batches.last().map_or(0, |(number, _)| *number));
-        let round = scheduler.inspect(SchedulerState::version);
         let (outcome, losses) = attempt(Stage::Update, last, || {
-            let late = |(_, slot): &(u64, Trained)| round.saturating_sub(slot.gradient.version);
+            let late = |(number, slot): &(u64, Trained)| rule.round(*number) - slot.gradient.version;
             let latest = batches.iter().map(late).max().unwrap_or(0);
             assert!(
-                latest <= rules.max_staleness,
+                latest <= rule.staleness,
                 "a gradient is {latest} updates stale; the bound is {}",
-                rules.max_staleness
+                rule.staleness
             );
             // rows that a batch reused have aged with its gradient
             let aged = batches.iter().map(|batch| late(batch) + batch.1.gradient.reused).max().unwrap_or(0);
@@ -243,7 +249,7 @@ fn run_group(
             learner.context.backend.check()?;
             Ok((outcome, losses))
         })?;
-        published.publish(&learner.model, learner.context.backend, gpus);
+        published.publish(&learner.model, learner.context.backend, gpus, Vec::new());
         learner.context.backend.check()?;
         scheduler.updated();
         timeline.done(host, Stage::Update, last, clock);
@@ -274,7 +280,8 @@ fn run_group(
     std::thread::scope(|scope| {
         // the other threads do not wait for this one, even if it panics
         let _closing = CloseOnDrop { scheduler, always: true };
-        let shared = EpochContext { scheduler, work, published, rows: &rows, gradients: &gradients, first };
+        let (rows, gradients) = (&rows, &gradients);
+        let shared = EpochContext { scheduler, work, published, rule, rows, gradients, first };
         for (member, context) in group.members.iter_mut().zip(contexts) {
             member.start(scope, shared, context);
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, thread::Scope};
 use graphmill_core::{Matrix, ObjectPool};
 use graphmill_loader::{Extracted, Sampled};
 
-use super::replica::{PublishedParameters, Replica};
+use super::replica::Replica;
 use crate::{
     Result,
     device::{Device, MemoryReservation},
@@ -19,6 +19,7 @@ use crate::{
         worker::{Done, GradientSource, Worker},
     },
     tiers::DeviceCache,
+    versions::{PublishedParameters, VersionRule},
 };
 
 /// Values that the workers of an epoch share.
@@ -27,6 +28,8 @@ pub(super) struct EpochContext<'s> {
     pub(super) scheduler: &'s Scheduler,
     pub(super) work: Work<'s>,
     pub(super) published: &'s PublishedParameters,
+    /// Version of the parameters that each batch reads.
+    pub(super) rule: VersionRule,
     /// Memory of gathered rows, and of gradients, that no batch uses.
     pub(super) rows: &'s ObjectPool<Matrix>,
     pub(super) gradients: &'s ObjectPool<Vec<Matrix>>,
@@ -123,8 +126,9 @@ struct Trainer<'s> {
 impl GradientSource<MinibatchStates> for Trainer<'_> {
     fn gradient(&mut self, number: u64, batch: &mut Drawn<Extracted>) -> Result<Gradient> {
         let Self { replica, context, device, shared } = self;
-        let EpochContext { published, gradients, first, .. } = *shared;
-        let train = || replica.train(context, published, gradients, batch.batch(), first + number);
+        let EpochContext { published, rule, gradients, first, .. } = *shared;
+        let from = (published, rule.version(number));
+        let train = || replica.train(context, from, gradients, batch.batch(), first + number);
         device.pool.install(train)
     }
 

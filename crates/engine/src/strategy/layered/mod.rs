@@ -435,9 +435,9 @@ impl Strategy for Layered<'_> {
     }
 
     fn staleness_bound(&self) -> u64 {
-        // a gradient may be late, and the rows that it was computed from were old then
+        // both are counted up to the update that uses them
         let of_rows = if self.reuses() { self.bound(self.length, self.length) } else { 0 };
-        of_rows + self.inner.staleness_bound()
+        of_rows.max(self.inner.staleness_bound())
     }
 
     fn devices(&mut self) -> Vec<DeviceRecord> {

@@ -31,7 +31,6 @@ use super::{
         learner::optimizer_of_rows,
         ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
         rounds::RoundLearner,
-        versions::PastVersions,
     },
     task::TypedLinks,
 };
@@ -42,7 +41,7 @@ use crate::{
     learner::BatchShare,
     link::step::{LinkObjective, LinkScratch},
     record::BatchOutcome,
-    strategy::Parameters,
+    versions::{Parameters, PastVersions},
 };
 
 /// Part of the key of the decoder's initial values, and of its passes.
@@ -326,8 +325,8 @@ impl RoundLearner for LinkLearner<'_> {
         &mut self.model
     }
 
-    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel)) {
-        (&mut self.past, (&self.model, &self.model.encoder))
+    fn past(&self) -> &PastVersions {
+        &self.past
     }
 
     fn num_seeds(&self, batch: &TypedExtracted) -> usize {

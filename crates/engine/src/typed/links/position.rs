@@ -89,8 +89,7 @@ impl BatchLearner for LinkLearner<'_> {
             index += 1;
         });
         position::restore_moments(path, state, (encoder, &mut **optimizer, sparse))?;
-        let (past, model) = (&mut self.past, &self.model);
-        position::restore_past(path, state, past, (model, &model.encoder))?;
+        position::restore_past(path, state, &self.past, (&self.model, &self.model.encoder))?;
         match &self.hard {
             Some(lists) => lists::restore(lists, state.history)
                 .map_err(|what| Error::format(path, "lists of negatives", format!("{what}; train again"))),

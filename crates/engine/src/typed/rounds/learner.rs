@@ -7,8 +7,13 @@ use graphmill_nn::{
     typed::{TypedActivations, TypedModel},
 };
 
-use super::super::{counts::TypeCounts, ranks::RowGradients, versions::PastVersions};
-use crate::{Result, batchwise::BatchLearner, record::PresamplingCost, strategy::Parameters};
+use super::super::{counts::TypeCounts, ranks::RowGradients};
+use crate::{
+    Result,
+    batchwise::BatchLearner,
+    record::PresamplingCost,
+    versions::{Parameters, PastVersions},
+};
 
 /// A model with its optimisers, of which each device has a copy that computes gradients on the
 /// processor.
@@ -25,13 +30,8 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
     /// The same, mutably.
     fn dense_mut(&mut self) -> &mut dyn Parameters;
 
-    /// Earlier versions of the parameters, and the newest: all dense ones, and the encoder.
-    fn versions(&mut self) -> (&mut PastVersions, (&dyn Parameters, &TypedModel));
-
     /// Earlier versions of the parameters.
-    fn past_mut(&mut self) -> &mut PastVersions {
-        self.versions().0
-    }
+    fn past(&self) -> &PastVersions;
 
     /// Number of seeds of a batch whose losses are averaged.
     fn num_seeds(&self, batch: &TypedExtracted) -> usize;

@@ -15,10 +15,9 @@
 //! order of the batches, so the bits depend on `N`, but neither on the number of devices nor on the
 //! device that takes a batch. The rules are those of one type ([`crate::strategy::factored`]).
 //!
-//! With `--updates asynchronous` a round has one batch, and its gradient is at most `S` updates
-//! stale (`--staleness`): batch `k` of an epoch starts once `k - S` updates of the epoch are made.
-//! It reads the parameters that exactly these have made, also if newer ones exist, so the bits
-//! depend on `S` and on nothing else. Every update asserts the bound.
+//! With `--updates asynchronous` a round has one batch, and batch `k` of an epoch reads the
+//! parameters after exactly `k - S` updates of the epoch (`--staleness`, [`crate::versions`]), so
+//! the bits depend on `S` and on nothing else. Every update asserts the bound.
 //!
 //! A device alone whose batches each make an update trains the model itself. It gives the bits of
 //! rounds of one batch, except after a subgraph without seeds: dropout depends on the number of
@@ -32,8 +31,7 @@
 //!
 //! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
 //! section 5. The learned rows are as in Li et al., *Scaling distributed machine learning with the
-//! parameter server*, OSDI 2014, with updates in lockstep. Gradients of a fixed staleness are those
-//! of Langford, Smola and Zinkevich, *Slow Learners are Fast*, NeurIPS 2009, algorithm 1.
+//! parameter server*, OSDI 2014, with updates in lockstep.
 //!
 //! # Cost
 //!
@@ -45,13 +43,11 @@
 //!
 //! A copy of the dense parameters, of their gradients and of the activations on each device. Until
 //! its update, a round has its batches with their feature rows, and their gradients, in host
-//! memory. Asynchronous updates take that of `S` earlier versions ([`super::versions`]), which
-//! checkpoints within an epoch hold, too.
+//! memory. Asynchronous updates take that of `S` earlier versions.
 //!
 //! # Deviations
 //!
-//! Devices that sample do not train at the end of an epoch. GNNLab's asynchronous gradients read
-//! the newest parameters, so its results depend on timing.
+//! Devices that sample do not train at the end of an epoch.
 
 mod learner;
 mod published;
@@ -86,6 +82,7 @@ use crate::{
         scheduler::{SchedulerRules, Task, WorkerRole},
     },
     timeline::Stage,
+    versions::{ReplacedRows, VersionRule},
 };
 pub(super) use learner::RoundLearner;
 
@@ -95,30 +92,9 @@ type TypedTrained = Trained<TypedExtracted, TypedGradient>;
 /// Copies of the model on the devices that train together.
 pub(super) struct Rounds<L> {
     replicas: Vec<Replica<L>>,
-    rule: RoundRule,
+    rule: VersionRule,
     /// Memory of gradients that no batch uses.
     spare: ObjectPool<Vec<Matrix>>,
-}
-
-/// Batches of each update, and the version of the parameters that each reads.
-#[derive(Clone, Copy)]
-struct RoundRule {
-    /// Batches per update.
-    size: u64,
-    /// Staleness of a gradient, in updates.
-    staleness: u64,
-}
-
-impl RoundRule {
-    /// Number of the round of a batch of an epoch: the updates of the epoch before its own.
-    fn round(self, number: u64) -> u64 {
-        number / self.size
-    }
-
-    /// Updates of the epoch that make the parameters which a batch reads.
-    fn version(self, number: u64) -> u64 {
-        self.round(number).saturating_sub(self.staleness)
-    }
 }
 
 /// A device's copy of the model.
@@ -158,9 +134,10 @@ impl<L: RoundLearner> Rounds<L> {
         if !computes_gradients(config, devices.len()) {
             return Ok(None);
         }
-        let rule = RoundRule {
+        let rule = VersionRule {
             size: strategy::batches_per_update(config),
             staleness: strategy::update_bound(config),
+            from: 0,
         };
         let replica = |device: &Arc<Device>| -> Result<Replica<L>> {
             let learner = replica()?;
@@ -178,10 +155,10 @@ impl<L: RoundLearner> Rounds<L> {
     /// resumed. Rounds before a failed one are trained on.
     pub(super) fn train(&mut self, session: &mut Session<L>, work: RoundWork) -> Result<Flow> {
         let RoundWork { of, batches, workers, queue, memory, done, cost } = work;
-        let (rule, last) = (self.rule, batches.end);
+        let (rule, last) = (VersionRule { from: batches.start, ..self.rule }, batches.end);
         let updates = session.learner().num_updates();
         check_updates(rule.size, of.num_batches(), [of.epoch, batches.start, updates])?;
-        check_versions(rule, [batches.start, of.num_batches()], session.learner())?;
+        rule.check(session.learner().past(), of.num_batches())?;
         let trainers = self.replicas.len();
         let rules = SchedulerRules {
             trainers,
@@ -194,14 +171,14 @@ impl<L: RoundLearner> Rounds<L> {
         let busy = if queue > 0 { queue } else { busy_slots(workers.iter().map(|worker| &**worker)) };
         let wanted = busy.max(usize::try_from(rule.size).unwrap_or(usize::MAX));
         let counted: Vec<Done> = done.iter().map(|_| Done::default()).collect();
-        let published = Published::new(session.learner(), batches.start.div_ceil(rule.size));
+        let published = Published::new(session.learner(), rule);
         let flow = scheduled::<TypedBatches>(batches, wanted, rules, memory, |scheduler| {
             let mut flow = Flow::Continue;
             let mut update = |task: BatchTask<TypedBatches>| -> Result<Flow> {
                 let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
                 flow = published.update(session, |session, dense| {
-                    end_round(session, (&of, cost), (rule, &mut batches), |learner| {
-                        dense.publish(learner.dense(), &PROCESSOR, &[]);
+                    end_round(session, (&of, cost), (rule, &mut batches), |learner, replaced| {
+                        dense.publish(learner.dense(), &PROCESSOR, &[], replaced);
                         scheduler.updated();
                     })
                 })?;
@@ -218,7 +195,7 @@ impl<L: RoundLearner> Rounds<L> {
         published.end(session.learner());
         if session.num_done() >= last {
             // the next epoch begins with the newest parameters
-            session.learner().past_mut().clear();
+            session.learner().past().clear();
         }
         for (sum, counted) in done.iter_mut().zip(counted) {
             let (batches, traffic) = counted.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -247,33 +224,6 @@ fn check_updates(size: u64, num_batches: u64, [epochs, done, updates]: [u64; 3])
     )))
 }
 
-/// Checks that a run that has `done` of the `num_batches` batches of its current epoch has the
-/// earlier versions of the parameters that the next ones read. Removes those of another epoch.
-///
-/// # Errors
-/// It has not: they are missing in its checkpoint.
-fn check_versions(
-    rule: RoundRule,
-    [done, num_batches]: [u64; 2],
-    learner: &mut impl RoundLearner,
-) -> Result<()> {
-    let past = learner.past_mut();
-    if done == 0 || done >= num_batches {
-        past.clear();
-        return Ok(());
-    }
-    let found = past.len();
-    let expected = rule.staleness.min(done.div_ceil(rule.size));
-    if found == expected {
-        return Ok(());
-    }
-    Err(Error::usage(format!(
-        "--staleness {}: the checkpoint after {done} batches has {found} earlier versions of the parameters, \
-         not {expected}; train again",
-        rule.staleness
-    )))
-}
-
 /// Runs the workers of devices, each on a thread, and `update` for each round on this one.
 ///
 /// # Errors
@@ -282,7 +232,7 @@ fn run_devices<L: RoundLearner>(
     scheduler: &Scheduler<TypedBatches>,
     of: EpochBatches,
     (replicas, workers, counted): (&mut [Replica<L>], Vec<&mut Worker<TypedBatches>>, &[Done]),
-    (rule, published, spare): (RoundRule, &Published, &ObjectPool<Vec<Matrix>>),
+    (rule, published, spare): (VersionRule, &Published, &ObjectPool<Vec<Matrix>>),
     update: &mut dyn FnMut(BatchTask<TypedBatches>) -> Result<Flow>,
 ) -> Result<()> {
     let role = WorkerRole { update: true, ..WorkerRole::default() };
@@ -309,7 +259,7 @@ fn run_devices<L: RoundLearner>(
 /// A device's copy of the model in an epoch.
 struct Trainer<'s, L> {
     replica: &'s mut Replica<L>,
-    rule: RoundRule,
+    rule: VersionRule,
     published: &'s Published,
     spare: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
@@ -354,8 +304,8 @@ impl<L: RoundLearner> GradientSource<TypedBatches> for Trainer<'_, L> {
 fn end_round<L: RoundLearner>(
     session: &mut Session<L>,
     (of, cost): (&EpochBatches, &PresamplingCost),
-    (rule, batches): (RoundRule, &mut [(u64, TypedTrained)]),
-    publish: impl FnOnce(&L),
+    (rule, batches): (VersionRule, &mut [(u64, TypedTrained)]),
+    publish: impl FnOnce(&L, Vec<ReplacedRows>),
 ) -> Result<Flow> {
     let (clock, before) = (Instant::now(), session.num_done());
     let learner = &*session.learner();
@@ -369,8 +319,8 @@ fn end_round<L: RoundLearner>(
     assert!(staleness <= bound, "a gradient is {staleness} updates stale; the bound is {bound}");
     session.see_staleness(staleness);
     let (lr, learner) = (session.lr(last), session.learner());
-    attempt(Stage::Update, last, || update(learner, lr, (rule, batches)))?;
-    publish(&*learner);
+    let replaced = attempt(Stage::Update, last, || update(learner, lr, (rule, batches)))?;
+    publish(&*learner, replaced);
     of.timeline.done(of.timeline.track("host"), Stage::Update, last, clock);
     for (done, (_, Trained { batch, .. })) in done.into_iter().zip(&*batches) {
         session.learner().see(of.epoch, batch, cost);
@@ -390,23 +340,24 @@ fn completed(learner: &impl RoundLearner, (number, trained): &(u64, TypedTrained
 
 /// Updates the model by the mean of the gradients of a round, by their weights: the gradient of one
 /// batch of all their seeds. Running statistics become the mean of theirs. A single gradient is
-/// taken as it is.
+/// taken as it is. Returns the learned rows that it replaces, if gradients are stale.
 ///
 /// # Errors
 /// The state of learned rows is in files, for which the disk has too little space.
 fn update<L: RoundLearner>(
     learner: &mut L,
     lr: f64,
-    (rule, batches): (RoundRule, &mut [(u64, TypedTrained)]),
-) -> Result<()> {
+    (rule, batches): (VersionRule, &mut [(u64, TypedTrained)]),
+) -> Result<Vec<ReplacedRows>> {
+    let mut replaced = Vec::new();
     if rule.staleness > 0 {
-        let nodes = |of: &(u64, TypedTrained), t: usize| of.1.batch.sampled.input_nodes[t].clone();
-        let replaced = |t: usize| batches.iter().flat_map(|of| nodes(of, t)).collect();
-        let (past, newest) = learner.versions();
-        past.push(newest, &replaced, rule.staleness)?;
+        for (t, learned) in learner.encoder().learned_rows() {
+            let nodes = batches.iter().flat_map(|(_, of)| of.batch.sampled.input_nodes[t].iter().copied());
+            replaced.push(ReplacedRows::new(learned, nodes.collect())?);
+        }
     }
     if batches.iter().all(|(_, of)| of.gradient.loss.is_none()) {
-        return Ok(());
+        return Ok(replaced);
     }
     let weights: Vec<f64> = batches.iter().map(|(_, of)| learner.weight(&of.batch) as f64).collect();
     let all: f64 = weights.iter().sum();
@@ -435,7 +386,8 @@ fn update<L: RoundLearner>(
         let grad = Matrix::from_slice(places.len(), learned.table().num_cols(), &grad);
         rows.push(RowGradients { node_type: t, places, grad });
     }
-    learner.update(lr, &[], Some(&rows))
+    learner.update(lr, &[], Some(&rows))?;
+    Ok(replaced)
 }
 
 #[cfg(test)]

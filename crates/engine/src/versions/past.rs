@@ -1,32 +1,22 @@
-//! Earlier versions of the parameters of a model, which gradients of a bounded staleness read.
-//!
-//! # Cost
-//!
-//! An update copies the dense parameters and the learned rows that it replaces. An earlier version
-//! of the rows of `n` nodes takes O(n a log r), for `a` updates since and `r` rows that each
-//! replaced.
-//!
-//! # Memory
-//!
-//! For each earlier version, the dense parameters and the learned rows that the next update
-//! replaced.
+//! The versions of a model's parameters before the newest.
 
-use std::collections::VecDeque;
-
-use graphmill_core::NodeId;
-use graphmill_nn::{
-    Matrix,
-    typed::{LearnedRows, TypedModel},
+use std::{
+    collections::VecDeque,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use crate::{Result, checkpoint::tensors::Tensor, strategy::Parameters};
+use graphmill_core::NodeId;
+use graphmill_nn::{Matrix, typed::LearnedRows};
+
+use super::Parameters;
+use crate::{Result, checkpoint::tensors::Tensor};
 
 /// Prefix of the names of their tensors in checkpoints.
-const PREFIX: &str = "past";
+pub(crate) const PREFIX: &str = "past.";
 
-/// The last versions of a model's parameters before the newest.
-#[derive(Default)]
-pub(super) struct PastVersions(VecDeque<Version>);
+/// The last versions of a model's parameters before the newest. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct PastVersions(Arc<RwLock<VecDeque<Version>>>);
 
 /// Parameters before an update.
 struct Version {
@@ -38,60 +28,70 @@ struct Version {
 
 /// Learned rows of a type before an update.
 #[derive(Default)]
-struct ReplacedRows {
+pub(crate) struct ReplacedRows {
     /// Nodes of the rows, ascending.
     nodes: Vec<NodeId>,
     rows: Matrix,
 }
 
-impl PastVersions {
-    /// Number of earlier versions.
-    pub(super) fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    /// Removes all versions.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// Adds the version of a model before an update, which replaces the learned rows of the nodes
-    /// `replaced(t)` of each type `t`. Nodes may repeat. Removes all but the last `most` versions.
+impl ReplacedRows {
+    /// Copy of the rows of these nodes, which may repeat, before an update replaces them.
     ///
     /// # Errors
     /// A node has no row.
-    pub(super) fn push(
-        &mut self,
-        (dense, encoder): (&dyn Parameters, &TypedModel),
-        replaced: &dyn Fn(usize) -> Vec<NodeId>,
-        most: u64,
-    ) -> Result<()> {
-        let mut values = Vec::new();
-        dense.each(&mut |param| values.push(param.value.clone()));
-        let of_type = |(t, learned): (usize, &LearnedRows)| -> Result<ReplacedRows> {
-            let mut of = ReplacedRows { nodes: replaced(t), rows: Matrix::default() };
-            of.nodes.sort_unstable();
-            of.nodes.dedup();
-            learned.gather(&of.nodes, &mut of.rows)?;
-            Ok(of)
-        };
-        let rows = encoder.learned_rows().map(of_type).collect::<Result<_>>()?;
-        self.0.push_back(Version { dense: values, rows });
-        while self.len() > most {
-            self.0.pop_front();
-        }
-        Ok(())
+    pub(crate) fn new(learned: &LearnedRows, mut nodes: Vec<NodeId>) -> Result<Self> {
+        nodes.sort_unstable();
+        nodes.dedup();
+        let mut rows = Matrix::default();
+        learned.gather(&nodes, &mut rows)?;
+        Ok(Self { nodes, rows })
+    }
+}
+
+impl PastVersions {
+    fn read(&self) -> RwLockReadGuard<'_, VecDeque<Version>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Dense parameters before the last `age` updates, at least one.
-    pub(super) fn dense(&self, age: u64) -> &[Matrix] {
-        &self.0[self.0.len() - age as usize].dense
+    fn write(&self) -> RwLockWriteGuard<'_, VecDeque<Version>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of earlier versions.
+    pub(crate) fn len(&self) -> u64 {
+        self.read().len() as u64
+    }
+
+    /// Removes all versions.
+    pub(crate) fn clear(&self) {
+        self.write().clear();
+    }
+
+    /// Removes all but the last `most` versions. Returns the dense parameters of the last of those
+    /// that it removes.
+    pub(super) fn keep(&self, most: u64) -> Option<Vec<Matrix>> {
+        let mut versions = self.write();
+        let removed = (versions.len() as u64).saturating_sub(most) as usize;
+        versions.drain(..removed).next_back().map(|version| version.dense)
+    }
+
+    /// Adds the version before an update: the dense parameters, in the visiting order, and the
+    /// learned rows that the update replaced, of each type that has some.
+    pub(super) fn push(&self, dense: Vec<Matrix>, rows: Vec<ReplacedRows>) {
+        self.write().push_back(Version { dense, rows });
+    }
+
+    /// Calls `see` with the dense parameters before the last `age` updates, at least one.
+    pub(super) fn see_dense<R>(&self, age: u64, see: impl FnOnce(&[Matrix]) -> R) -> R {
+        let versions = self.read();
+        see(&versions[versions.len() - age as usize].dense)
     }
 
     /// Replaces `rows`, the newest learned rows of `nodes` of the type at place `i` among those
     /// that have some, by those before the last `age` updates.
     pub(super) fn restore_rows(&self, age: u64, i: usize, nodes: &[NodeId], rows: &mut Matrix) {
-        let since = || self.0.iter().skip(self.0.len() - age as usize).map(|version| &version.rows[i]);
+        let versions = self.read();
+        let since = || versions.iter().skip(versions.len() - age as usize).map(|version| &version.rows[i]);
         let width = rows.num_cols().max(1);
         for (v, to) in nodes.iter().zip(rows.view_mut().host().chunks_exact_mut(width)) {
             // the first update since then that replaced the row
@@ -103,9 +103,9 @@ impl PastVersions {
     }
 
     /// All versions as tensors of a checkpoint.
-    pub(super) fn tensors(&self) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self) -> Vec<Tensor> {
         let mut tensors = Vec::new();
-        for (age, version) in self.0.iter().rev().enumerate() {
+        for (age, version) in self.read().iter().rev().enumerate() {
             let dense = version.dense.iter().enumerate();
             tensors.extend(dense.map(|(p, value)| Tensor::copy(&name(age, "dense", p), value)));
             for (i, of) in version.rows.iter().enumerate().filter(|(_, of)| !of.nodes.is_empty()) {
@@ -117,18 +117,19 @@ impl PastVersions {
     }
 
     /// Restores the versions of a model from the tensors of a checkpoint; those of other names are
-    /// left.
+    /// left. `widths` has the width of the learned rows of each type that has some.
     ///
     /// # Errors
     /// A message: a version is that of another model.
-    pub(super) fn restore(
-        &mut self,
-        (dense, encoder): (&dyn Parameters, &TypedModel),
+    pub(crate) fn restore(
+        &self,
+        model: &dyn Parameters,
+        widths: &[usize],
         tensors: &[Tensor],
     ) -> Result<(), String> {
         let find = |name: &str| tensors.iter().find(|tensor| tensor.name == name);
         let (mut shapes, mut restored) = (Vec::new(), VecDeque::new());
-        dense.each(&mut |param| shapes.push([param.value.num_rows(), param.value.num_cols()]));
+        model.each(&mut |param| shapes.push([param.value.num_rows(), param.value.num_cols()]));
         while find(&name(restored.len(), "dense", 0)).is_some() {
             let age = restored.len();
             let matrix = |name: &str, shape: [usize; 2]| match find(name) {
@@ -137,24 +138,24 @@ impl PastVersions {
             };
             let values = shapes.iter().enumerate();
             let values = values.map(|(p, &shape)| matrix(&name(age, "dense", p), shape));
-            let of_type = |(i, (_, learned)): (usize, (usize, &LearnedRows))| {
+            let of_type = |(i, &width): (usize, &usize)| {
                 let Some(nodes) = find(&name(age, "nodes", i)).map(Tensor::words) else {
                     return Ok(ReplacedRows::default());
                 };
-                let rows = matrix(&name(age, "rows", i), [nodes.len(), learned.table().num_cols()])?;
+                let rows = matrix(&name(age, "rows", i), [nodes.len(), width])?;
                 Ok(ReplacedRows { nodes, rows })
             };
-            let rows = encoder.learned_rows().enumerate().map(of_type).collect::<Result<_, String>>()?;
+            let rows = widths.iter().enumerate().map(of_type).collect::<Result<_, String>>()?;
             restored.push_front(Version { dense: values.collect::<Result<_, String>>()?, rows });
         }
-        self.0 = restored;
+        *self.write() = restored;
         Ok(())
     }
 }
 
 /// Name of a tensor of the version before the last `age + 1` updates.
 fn name(age: usize, what: &str, index: usize) -> String {
-    format!("{PREFIX}.{}.{what}.{index}", age + 1)
+    format!("{PREFIX}{}.{what}.{index}", age + 1)
 }
 
 #[cfg(test)]
@@ -167,11 +168,10 @@ mod tests {
             nodes: nodes.to_vec(),
             rows: Matrix::from_slice(nodes.len(), 1, values),
         };
-        let version = |rows| Version { dense: Vec::new(), rows: vec![rows] };
+        let past = PastVersions::default();
         // rows 1 and 3 change in the first update, 3 and 5 in the second
-        let first = version(replaced(&[1, 3], &[10.0, 30.0]));
-        let second = version(replaced(&[3, 5], &[31.0, 50.0]));
-        let past = PastVersions(VecDeque::from([first, second]));
+        past.push(Vec::new(), vec![replaced(&[1, 3], &[10.0, 30.0])]);
+        past.push(Vec::new(), vec![replaced(&[3, 5], &[31.0, 50.0])]);
         let nodes = [5, 1, 3, 2, 3];
         for (age, expected) in [
             (0, [51.0, 11.0, 32.0, 20.0, 32.0]),
@@ -182,5 +182,21 @@ mod tests {
             past.restore_rows(age, 0, &nodes, &mut rows);
             assert_eq!(rows.view().host(), expected, "{age} updates ago");
         }
+    }
+
+    #[test]
+    fn the_oldest_versions_are_removed_first() {
+        let past = PastVersions::default();
+        let value = |x: f32| vec![Matrix::from_slice(1, 1, &[x])];
+        let first = |dense: &[Matrix]| dense[0].view().host()[0];
+        assert!(past.keep(0).is_none());
+        for x in [1.0, 2.0, 3.0] {
+            past.push(value(x), Vec::new());
+        }
+        assert_eq!([1, 2, 3].map(|age| past.see_dense(age, first)), [3.0, 2.0, 1.0]);
+        assert!(past.keep(3).is_none());
+        assert_eq!(past.keep(1).map(|dense| first(&dense)), Some(2.0), "the last of those removed");
+        assert_eq!((past.len(), past.see_dense(1, first)), (1, 3.0));
+        assert_eq!(past.clone().len(), 1, "clones share the versions");
     }
 }

@@ -111,6 +111,32 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
 }
 
 #[test]
+fn natural_mistakes_get_remarks_with_their_remedy() {
+    let sandbox = Sandbox::new();
+    // the feature is the same everywhere, so all predictions are
+    let rows: String =
+        (0..100).map(|i| format!("n{i},1,{}\n", ["a", "b"][usize::from(i % 5 == 0)])).collect();
+    sandbox.write("nodes.csv", format!("id,x,kind\n{rows}"));
+    let edges: String = (0..100).map(|i| format!("n{i},n{}\n", (i + 1) % 100)).collect();
+    sandbox.write("edges.csv", format!("src,dst\n{edges}"));
+    let alone = sandbox.ok("import table alone --nodes nodes.csv --id id --label kind");
+    assert!(alone.contains("note: there are no edges, which training needs"), "{alone}");
+    let refused = sandbox.run("train alone --epochs 1 --out none");
+    assert!(refused.stderr.contains("it has no edge type; import it with"), "{}", refused.stderr);
+    let nodes = "--nodes nodes.csv --id id --label kind";
+    sandbox.ok(&format!("import tables data {nodes} --edges edges.csv --src src --dst dst"));
+    let trained = sandbox.ok("train data --epochs 1 --hidden 4 --out run");
+    assert!(trained.contains("test nodes are predicted as 'a', the class of"), "{trained}");
+    assert!(trained.contains("\n1 epoch in "), "{trained}");
+    // a run and a missing directory are no datasets
+    let message = |args: &str| sandbox.run(args).stderr;
+    assert!(message("info run").contains("this is a run directory and not a Graphmill dataset"));
+    assert!(message("info dat").contains("there is no such directory; check its name"));
+    let keys = message("predict run --keys n1,n2 --out -");
+    assert!(keys.contains("--keys n1,n2: there is no such file") && keys.contains("--nodes n1,n2"), "{keys}");
+}
+
+#[test]
 fn truth_values_keep_their_names_and_files_list_keys() {
     let sandbox = Sandbox::new();
     let rows: String = (0..60).map(|i| format!("acc-{i},{},{}\n", i % 7, ["no", "yes"][i % 2])).collect();

@@ -132,6 +132,9 @@ fn natural_mistakes_get_remarks_with_their_remedy() {
     let message = |args: &str| sandbox.run(args).stderr;
     assert!(message("info run").contains("this is a run directory and not a Graphmill dataset"));
     assert!(message("info dat").contains("there is no such directory; check its name"));
+    let manifest = String::from_utf8(sandbox.read("alone/graphmill.json")).unwrap();
+    sandbox.write("alone/graphmill.json", manifest.replacen("\"version\": 2", "\"version\": 9", 1));
+    assert!(message("info alone").contains("this program reads versions 1 and 2, update Graphmill"));
     let keys = message("predict run --keys n1,n2 --out -");
     assert!(keys.contains("--keys n1,n2: there is no such file") && keys.contains("--nodes n1,n2"), "{keys}");
 }

@@ -265,7 +265,7 @@ class Loader:
 
         Raises:
             ValueError: The state comes from a loader with another batch size or number of
-                processes, or is none of a loader.
+                processes, or does not come from a loader.
         """
         absent = [name for name in ("epoch", "batch", "seed") if name not in state]
         if absent:

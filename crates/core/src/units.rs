@@ -15,6 +15,11 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// Formats a number with its noun: `1 batch`, `2 batches`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
 /// Formats bytes in binary units: `512 B`, `1.21 GiB`.
 pub fn bytes(n: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

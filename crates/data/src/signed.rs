@@ -143,8 +143,9 @@ pub(crate) trait SignedManifest: Clone + Serialize + DeserializeOwned {
             return Err(at("format").error(format!("'{}' found, '{format}' expected", stamp.format)));
         }
         if stamp.version != version {
+            let remedy = if stamp.version > version { "update Graphmill" } else { remake };
             return Err(at("version").error(format!(
-                "version {} of the {thing} format; this program reads {reads}, {remake}",
+                "version {} of the {thing} format; this program reads {reads}, {remedy}",
                 stamp.version
             )));
         }

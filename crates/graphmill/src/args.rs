@@ -123,12 +123,17 @@ pub(crate) fn with_plot(command: Command, short: &'static str) -> Command {
     command.arg(path_option("plot", "FILE.svg", short, "")).arg(force)
 }
 
-/// Refuses to replace the file given for `--plot`, if any, before the work.
+/// Checks the file given for `--plot`, if any, before the work.
 ///
 /// # Errors
-/// Wrong usage: the file exists and `--force` is not given.
+/// Wrong usage: the name is not that of an SVG file, or the file exists and `--force` is not given.
 pub(crate) fn check_plot(matches: &ArgMatches) -> Result<(), Error> {
-    get_path(matches, "plot").map_or(Ok(()), |file| refuse_existing(matches, "plot", file))
+    let Some(file) = get_path(matches, "plot") else { return Ok(()) };
+    if file.extension().is_none_or(|ending| ending != "svg") {
+        let file = file.display();
+        return Err(Error::usage(format!("--plot {file}: a chart is an SVG file; end its name with .svg")));
+    }
+    refuse_existing(matches, "plot", file)
 }
 
 /// `--threads`, for commands other than `train`.

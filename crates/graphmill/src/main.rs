@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let json = std::env::args_os().skip(1).any(|word| word == "--json");
     let matches = match command.try_get_matches() {
         Ok(matches) => matches,
-        Err(error) => return output::usage(&error, json),
+        Err(error) => return output::usage(error, json),
     };
     // refused memory of an intermediate result unwinds to here, unless it was that of a batch
     let run = || memory::catch(|| commands::run(&matches)).unwrap_or_else(|refused| Err(refused.into()));

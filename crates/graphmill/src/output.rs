@@ -4,6 +4,7 @@
 
 use std::{borrow::Cow, io::Write, process::ExitCode};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use graphmill_data::TypedDataset;
 use graphmill_engine::{Dataset, Error};
 
@@ -97,7 +98,7 @@ pub(crate) fn note(line: &str) {
 /// (`same` is false), and how its features were rescaled.
 pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str>) {
     if same == Some(false) {
-        note(&format!("note: the run was trained on another dataset than {name}"));
+        note(&format!("note: {name} has other contents than the dataset that the run was trained on"));
     }
     if let Some(how) = rescaled {
         note(&format!("note: features of {name}: {how}"));
@@ -105,7 +106,8 @@ pub(crate) fn note_dataset(name: &str, same: Option<bool>, rescaled: Option<&str
 }
 
 /// Prints help and version, or reports a command line that does not parse.
-pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
+pub(crate) fn usage(error: clap::Error, json: bool) -> ExitCode {
+    let error = without_value_tip(error);
     if !error.use_stderr() {
         let _ = error.print(); // help and version
         return ExitCode::SUCCESS;
@@ -118,6 +120,20 @@ pub(crate) fn usage(error: &clap::Error, json: bool) -> ExitCode {
     }
     let _ = error.print();
     ExitCode::from(2)
+}
+
+/// The error without the tip to pass an unknown option as a value: no argument of a command starts
+/// with a dash.
+fn without_value_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
+    {
+        tips.retain(|tip| !tip.to_string().contains("as a value"));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
 }
 
 /// Reports a failed command; the exit status is that of the signal that stopped it, 130 if the
@@ -161,6 +177,20 @@ mod tests {
         assert_eq!((exit_status(&stopped()), exit_status(&stopped().context("resume with: x"))), (130, 130));
         assert_eq!(exit_status(&Error::usage("--lr 0: pass more").into()), 2);
         assert_eq!(exit_status(&anyhow::anyhow!("disk full")), 1);
+    }
+
+    #[test]
+    fn unknown_options_are_not_taken_for_values() {
+        let message = |option: &str| {
+            let command = clap::Command::new("train")
+                .arg(clap::Arg::new("dataset"))
+                .arg(clap::Arg::new("edge-weight").long("edge-weight"));
+            let error = command.try_get_matches_from(["train", option, "1"]).unwrap_err();
+            without_value_tip(error).render().to_string()
+        };
+        let unknown = message("--zzz");
+        assert!(unknown.contains("unexpected argument '--zzz'") && !unknown.contains("tip:"), "{unknown}");
+        assert!(message("--edge-weigth").contains("'--edge-weight'"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Progress of imports, generators and downloads on standard error: a bar for the current stage
 //! with its rate and remaining time, and a line for every stage that took more than two seconds. If
-//! standard error is not a terminal, only notes are printed.
+//! standard error is not a terminal, only notes are printed. `GRAPHMILL_PROGRESS=json` prints both
+//! as JSON lines.
 
 use std::{
     io::IsTerminal,
@@ -14,12 +15,18 @@ use graphmill_core::{
 };
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{output, progress::clock, signals};
+use crate::{
+    output,
+    progress::{self, Form, clock},
+    signals,
+};
 
 /// Progress on standard error; `quiet` hides notes, too.
 pub(crate) fn on_stderr(quiet: bool) -> Box<dyn Progress> {
     if quiet {
         Box::new(Quiet)
+    } else if let Ok(Some(Form::Json)) = progress::of_environment() {
+        progress::json_work()
     } else if std::io::stderr().is_terminal() {
         Box::new(Bar { bar: ProgressBar::hidden(), stage: Mutex::new(None) })
     } else {

@@ -110,6 +110,49 @@ fn a_dry_run_prints_a_schema_that_imports_the_same() {
     );
 }
 
+/// Split whose parts have rows of each class.
+const SPLIT: &str = "--split stratified:60,20,20";
+
+/// Standard error of a command that is refused.
+fn message_of(sandbox: &Sandbox, args: &str) -> String {
+    let outcome = sandbox.run(args);
+    assert_ne!(outcome.status, Some(0), "graphmill {args}");
+    outcome.stderr
+}
+
+#[test]
+fn natural_mistakes_get_remarks_with_their_remedy() {
+    let sandbox = Sandbox::new();
+    // the feature is the same everywhere, so all predictions are
+    let rows: String =
+        (0..100).map(|i| format!("n{i},1,{}\n", ["a", "b"][usize::from(i % 5 == 0)])).collect();
+    sandbox.write("nodes.csv", format!("id,x,kind\n{rows}"));
+    let edges: String = (0..100).map(|i| format!("n{i},n{}\n", (i + 1) % 100)).collect();
+    sandbox.write("edges.csv", format!("src,dst\n{edges}"));
+    let alone = sandbox.ok("import table alone --nodes nodes.csv --id id --label kind");
+    assert!(alone.contains("note: there are no edges, which training needs"), "{alone}");
+    let refused = sandbox.run("train alone --epochs 1 --out none");
+    assert!(refused.stderr.contains("it has no edge type; import it with"), "{}", refused.stderr);
+    let loops = message_of(&sandbox, "import tables x --edges edges.csv --src src --dst src");
+    assert!(loops.contains("src and dst are both 'src', which would join each node to itself"), "{loops}");
+    let schema = message_of(&sandbox, "import tables x nodes.csv");
+    assert!(schema.contains("fix the schema, TOML that names tables"), "{schema}");
+    let nodes = "--nodes nodes.csv --id id --label kind";
+    sandbox.ok(&format!("import tables data {nodes} {SPLIT} --edges edges.csv --src src --dst dst"));
+    let trained = sandbox.ok("train data --epochs 1 --hidden 4 --out run");
+    assert!(trained.contains("test nodes are predicted as 'a', the class of"), "{trained}");
+    assert!(trained.contains("\n1 epoch in "), "{trained}");
+    // a run and a missing directory are no datasets
+    let message = |args: &str| message_of(&sandbox, args);
+    assert!(message("info run").contains("this is a run directory and not a Graphmill dataset"));
+    assert!(message("info dat").contains("there is no such directory; check its name"));
+    let manifest = String::from_utf8(sandbox.read("alone/graphmill.json")).unwrap();
+    sandbox.write("alone/graphmill.json", manifest.replacen("\"version\": 2", "\"version\": 9", 1));
+    assert!(message("info alone").contains("this program reads versions 1 and 2, update Graphmill"));
+    let keys = message("predict run --keys n1,n2 --out -");
+    assert!(keys.contains("--keys n1,n2: there is no such file") && keys.contains("--nodes n1,n2"), "{keys}");
+}
+
 #[test]
 fn truth_values_keep_their_names_and_files_list_keys() {
     let sandbox = Sandbox::new();

@@ -34,6 +34,9 @@ fn hit_rates_are_reported_plotted_and_independent_of_threads() {
         assert_eq!(sandbox.read("hits.svg"), b"other");
         assert!(!sandbox.path("parts").exists(), "before any work");
     }
+    let picture = sandbox.run(&format!("{command} --plot hits.png"));
+    assert_eq!(picture.status, Some(2));
+    assert!(picture.stderr.contains("--plot hits.png: a chart is an SVG file"), "{}", picture.stderr);
     sandbox.ok("partition data --method hash --plot hits.svg --force");
     sandbox.ok(&format!("{command} --plot hits.svg --force"));
     assert!(sandbox.read("hits.svg").starts_with(b"<svg"));

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphmill
-from graphmill import progress, result
+from graphmill import progress, record, result
 
 OPTIONS = {"epochs": 3, "hidden": 16, "fanout": [5, 5], "seed": 1, "batch_size": 200}
 
@@ -17,6 +17,17 @@ OPTIONS = {"epochs": 3, "hidden": 16, "fanout": [5, 5], "seed": 1, "batch_size":
 @pytest.fixture(scope="module")
 def run(sbm, tmp_path_factory):
     return graphmill.train(sbm, out=tmp_path_factory.mktemp("runs") / "run", progress=False, **OPTIONS)
+
+
+def test_the_text_of_a_record_leaves_out_most_items_of_long_lists_and_deep_values(run):
+    def text(values):
+        return repr(record.record_of(json.dumps(values)))
+
+    assert text({"a": [1, 2, 3, 4, 5, 6], "b": "x"}) == "Record(a=[1, 2, 3, 4, 5, 6], b='x')"
+    assert text({"a": list(range(9))}) == "Record(a=[0, 1, 2, ... 6 more])"
+    assert text({"a": {"b": {"c": {"d": 1}}}}) == "Record(a=Record(b=Record(c=Record(d))))"
+    shown = repr(run.evaluate())
+    assert shown.startswith("Record(run=") and "test=" in shown and len(shown) < 5000
 
 
 def test_history_is_a_list_and_a_table(run):

@@ -90,6 +90,11 @@ def test_tables_of_every_library_are_the_same_dataset(tmp_path):
     assert report["nodes"][0]["columns"][5]["becomes"].startswith("ignored: free text")
 
 
+def test_unknown_treatments_of_edges_without_rows_are_refused():
+    with pytest.raises(ValueError, match="dangling: 'dropp' is unknown; use 'error', 'drop', 'add'"):
+        graphmill.Dataset.from_tables({"id": [1]}, id="id", dangling="dropp")
+
+
 def test_columns_are_arrays_and_sequences_of_any_type():
     rng = np.random.default_rng(0)
     nodes = {

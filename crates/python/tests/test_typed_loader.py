@@ -98,8 +98,20 @@ def test_batches_depend_neither_on_threads_nor_on_resuming(data):
     assert batches(loader_of(data, shuffle=True, seed=1)) != one
 
 
+def test_types_are_listed_and_found_by_unique_names(data):
+    batch = next(iter(loader_of(data)))
+    assert data.metadata() == batch.metadata() == (["author", "paper"], KINDS)
+    for name in ("writes", ("author", "paper"), "author__writes__paper"):
+        np.testing.assert_array_equal(data.edges(name).edge_index, data.edges(WRITES).edge_index)
+    with pytest.raises(ValueError, match="edge type .'likes',. is unknown; the types are .'author', 'writes'"):
+        data.edges("likes")
+    with pytest.raises(KeyError, match="no type 'topic'; there are: author, paper"):
+        batch["topic"]
+
+
 def test_wrong_arguments_are_refused_with_the_reason(data):
     for error, part, call in [
+        (ValueError, "the state has no 'epoch'", lambda: loader_of(data).load_state_dict({})),
         (TypeError, r'\("paper", ids\)', lambda: loader_of(data, input_nodes=[1, 2])),
         (ValueError, "node type 'papers' is unknown; the types are author, paper", lambda: loader_of(data, input_nodes="papers")),
         (ValueError, "no numbers for .*cites", lambda: loader_of(data, {WRITES: [1], WRITTEN: [1]})),

@@ -70,6 +70,12 @@ pub(crate) fn missing(dir: &Path) -> &'static str {
         "this is a partitioned dataset: `graphmill train` takes it, other commands one of its parts \
          (part-0000, ...) or the dataset \
          that it was made of (`eval` and `predict` by --dataset)"
+    } else if dir.join("config.toml").is_file() {
+        "this is a run directory and not a Graphmill dataset; pass the dataset of the run, which \
+         `dataset` in its config.toml names"
+    } else if !dir.exists() {
+        "there is no such directory; check its name, or create a dataset with `graphmill import` or \
+         `graphmill generate`"
     } else {
         "no such file, so this is not a Graphmill dataset; create one with `graphmill import` or \
          `graphmill generate`"

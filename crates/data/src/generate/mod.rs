@@ -13,7 +13,7 @@ mod relation;
 mod sbm;
 mod typed;
 
-pub use options::{FeatureType, GenerateOptions};
+pub use options::{FeatureType, GenerateOptions, unread_option};
 
 use std::path::Path;
 

@@ -30,7 +30,7 @@ impl FeatureType {
 }
 
 /// Options of the generators. One struct serves every generator, the command line and configuration
-/// files; a generator ignores the options it does not use.
+/// files; a generator ignores the options it does not use, which [`unread_option`] names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GenerateOptions {
@@ -194,6 +194,36 @@ impl GenerateOptions {
             available as f64 / 1e9
         )))
     }
+}
+
+/// Options that only some generators read, and these generators.
+const READERS: &[(&str, &[&str])] = &[
+    ("nodes", &["sbm", "typed"]),
+    ("scale", &["kronecker", "igbh"]),
+    ("initiator", &["kronecker"]),
+    ("shuffle_ids", &["kronecker"]),
+    ("degree_exponent", &["sbm"]),
+    ("p_in", &["sbm", "typed", "igbh"]),
+    ("communities", &["sbm"]),
+    ("train_communities", &["sbm"]),
+    ("signal", &["sbm", "typed", "igbh"]),
+    ("label_noise", &["sbm", "typed", "igbh"]),
+];
+
+/// First of the `given` options, fields of [`GenerateOptions`], that the generator `name` does not
+/// read, with the names of the generators that do. A command that ignored it would surprise its
+/// user.
+///
+/// ```
+/// use graphmill_data::generate::unread_option;
+/// assert_eq!(unread_option("sbm", ["nodes", "seed"]), None);
+/// assert_eq!(unread_option("kronecker", ["seed", "nodes"]), Some(("nodes", "sbm, typed".into())));
+/// ```
+pub fn unread_option<'o>(name: &str, given: impl IntoIterator<Item = &'o str>) -> Option<(&'o str, String)> {
+    given.into_iter().find_map(|option| {
+        let (_, readers) = READERS.iter().find(|(of_some, _)| *of_some == option)?;
+        (!readers.contains(&name)).then(|| (option, readers.join(", ")))
+    })
 }
 
 /// Checks that `share` is within 0..=1.

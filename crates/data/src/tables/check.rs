@@ -124,6 +124,14 @@ fn check_ends(ends: [TableEnd; 2], place: &str, known: &[&str], faults: &mut Vec
             faults.push(format!("{place}: {key} is missing: name the column of the key"));
         }
     }
+    let [src, dst] = ends;
+    if src.node_type == dst.node_type && !src.columns.is_empty() && src.columns == dst.columns {
+        faults.push(format!(
+            "{place}: src and dst are both '{}', which would join each node to itself; name the column of the \
+             other end",
+            src.columns.list().join(", ")
+        ));
+    }
 }
 
 /// Adds a fault if the node type of an end of a table, which is called `place`, is unknown, or is

@@ -27,6 +27,8 @@ use crate::{
     typed::{NodeData, TaskOn},
 };
 
+/// Role of a column of the key.
+const KEY: &str = "key";
 /// Number of repeated keys that a report lists.
 const EXAMPLES: usize = 3;
 /// Times that are copied at a time.
@@ -120,7 +122,7 @@ impl<'a> NodePlan<'a> {
         let mut roles: Vec<Option<String>> = vec![None; table.columns.len()];
         let find = |column: &str, faults: &mut Faults| faults.take(&name, table.position(column));
         let id: Vec<usize> = spec.id.list().iter().filter_map(|column| find(column, faults)).collect();
-        id.iter().for_each(|&c| roles[c] = Some("key".into()));
+        id.iter().for_each(|&c| roles[c] = Some(KEY.into()));
         self.key = KeyColumns::new(&id, &self.profiles);
         for foreign in &spec.foreign_keys {
             for c in foreign.column.list().iter().filter_map(|column| find(column, faults)) {
@@ -190,7 +192,8 @@ impl<'a> NodePlan<'a> {
                 self.lines.push(ColumnLine { column: column.clone(), becomes, features, missing });
             };
             if let Some(role) = &roles[c] {
-                add(role.clone(), 0);
+                let lacks_keys = missing > 0 && role == KEY;
+                add(if lacks_keys { format!("{KEY}, which every row needs") } else { role.clone() }, 0);
                 continue;
             }
             if let Some(like) = like {
@@ -277,7 +280,7 @@ impl<'a> NodePlan<'a> {
                     let columns = self.spec.id.list().join(", ");
                     faults.add(
                         &table.file(batch),
-                        format!("{}: the key ({columns}) is missing; every row needs one", place()),
+                        format!("{}: the key ({columns}) is missing; fill it in, or remove the row", place()),
                     );
                     // The row keeps its number.
                     key = format!("\0{}", batch.first + row as u64);

@@ -10,6 +10,8 @@ use super::{
 
 /// Number of examples in a message.
 const EXAMPLES: usize = 5;
+/// Number of characters of a text that a line about a column shows.
+const EXAMPLE_CHARS: usize = 24;
 
 /// Role of a column, for a person.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -81,7 +83,10 @@ pub(super) fn decide(
                 } else {
                     distinct.to_string()
                 };
-                return ignored(format!("ignored: free text ({count} different values)"));
+                let example =
+                    profile.first(Shape::Text).map(|(_, text)| format!(", such as '{}'", short(&text)));
+                let example = example.unwrap_or_default();
+                return ignored(format!("ignored: free text ({count} different values{example})"));
             }
             Kind::Category
         }
@@ -103,6 +108,13 @@ pub(super) fn decide(
             Planned::Category { values, of: shape, one_hot: kind == Kind::Category, missing }
         }
     })
+}
+
+/// The first characters of a text, on one line.
+fn short(text: &str) -> String {
+    let mut chars = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
+    let start: String = chars.by_ref().take(EXAMPLE_CHARS).collect();
+    if chars.next().is_some() { format!("{start}…") } else { start }
 }
 
 /// Adds a fault of values that do not have the type of the others.
@@ -200,9 +212,10 @@ impl PlannedTarget {
     /// Role of the column number `k` of the target, for people.
     pub(super) fn describe(&self, k: usize) -> String {
         match self {
-            Self::Classes(columns) => {
-                format!("label: {} classes", columns.get(k).map_or(0, |column| column.names.len()))
-            }
+            Self::Classes(columns) => match columns.get(k).map_or(0, |column| column.names.len()) {
+                1 => "label: 1 class, so there is nothing to learn".into(),
+                count => format!("label: {count} classes"),
+            },
             Self::Values => "target of a regression".into(),
         }
     }
@@ -256,7 +269,11 @@ pub(super) fn decide_target(
     faults: &mut Faults,
 ) -> Option<PlannedTarget> {
     let Some((shape, odd)) = profile.shape() else {
-        faults.add(table, format!("column '{name}': every label is missing; name another column"));
+        let message = match profile.rows {
+            0 => "every label is missing, because the table has no rows; name another table",
+            _ => "every label is missing; name another column",
+        };
+        faults.add(table, format!("column '{name}': {message}"));
         return None;
     };
     let is_fraction = shape == Shape::Number && profile.has_fractions;

@@ -468,7 +468,7 @@ impl TableSchema {
                 let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
                 format!("line {line}, column {column}")
             });
-            Error::format(path, place, format!("{}; fix the schema", e.message()))
+            Error::format(path, place, format!("{}; fix the schema, TOML that names tables", e.message()))
         })?;
         schema.check()?;
         Ok(schema)

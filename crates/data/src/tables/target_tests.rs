@@ -324,7 +324,8 @@ fn unknown_nodes_of_targets_are_dropped_on_request() {
 
 #[test]
 fn schemas_of_targets_are_checked() {
-    let files = [("nodes.csv", "id,x,y\na,1,no\nb,2,yes\n"), ("t.csv", "who,y\na,no\nb,yes\na,yes\n")];
+    let files =
+        [("nodes.csv", "id,x,y\na,1,no\nb,2,yes\n"), ("t.csv", "who,y,to\na,no,b\nb,yes,a\na,yes,b\n")];
     let nodes = "[[nodes]]\nfiles = \"nodes.csv\"\nid = \"id\"\nlabel = \"y\"\n";
     let targets = |lines: &str| format!("{nodes}[[targets]]\nfiles = \"t.csv\"\n{lines}\n");
     let named = "name = \"z\"\nid = \"who\"\nlabel = \"y\"";
@@ -334,7 +335,7 @@ fn schemas_of_targets_are_checked() {
     fails(&files, &targets(&format!("{named}\ntime = \"when\"")), &["there is no column 'when'"]);
     let repeated = "t.csv: 1 row with the node of an earlier row: line 4; keep one row of each, or name";
     fails(&files, &targets(named), &[repeated]);
-    let edges = "[[nodes]]\n[[edges]]\nfiles = \"t.csv\"\nsrc = \"who\"\ndst = \"who\"\nlabel = \"y\"\n\
+    let edges = "[[nodes]]\n[[edges]]\nfiles = \"t.csv\"\nsrc = \"who\"\ndst = \"to\"\nlabel = \"y\"\n\
                  features = [\"y\"]\n";
     fails(&files, edges, &["column 'y' is the label, which no edge reads; leave it out of the features"]);
 }

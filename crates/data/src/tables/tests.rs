@@ -329,6 +329,26 @@ fn values_of_other_types_are_faults() {
 }
 
 #[test]
+fn one_class_and_gaps_of_keys_are_pointed_out() {
+    let edges = ("edges.csv", "a,b\nx,y\n");
+    let labelled = two("label = \"kind\"\nsplit = \"random:60,20,20\"", "");
+    fails(&[("nodes.csv", "id,kind\n"), edges], &labelled, &["because the table has no rows; name another"]);
+    let gaps = [("nodes.csv", "id,kind\r\nx,k\r\n,k\r\ny,k\r\n"), edges];
+    fails(&gaps, &labelled, &["line 3: the key (id) is missing; fill it in, or remove the row"]);
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [gaps[0], gaps[1], ("schema.toml", &*labelled)] {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    let schema = TableSchema::read(&dir.path().join("schema.toml")).unwrap();
+    let report = plan(&schema, None).unwrap().report.to_string();
+    for part in
+        ["id    key, which every row needs (1 missing)", "kind  label: 1 class, so there is nothing to learn"]
+    {
+        assert!(report.contains(part), "{part} is not in\n{report}");
+    }
+}
+
+#[test]
 fn files_must_be_tables() {
     let edges = ("edges.csv", "a,b\nx,x\n");
     fails(&[("nodes.csv", ""), edges], &two("", ""), &["nodes.csv: line 1: the file is empty"]);
@@ -338,7 +358,7 @@ fn files_must_be_tables() {
         &["two columns are called 'id'; rename one"],
     );
     fails(&[("nodes.csv", "id,\nx,y\n"), edges], &two("", ""), &["column 2 has no name"]);
-    fails(&[edges], &two("", ""), &["nodes.csv: cannot open"]);
+    fails(&[edges], &two("", ""), &["nodes.csv: cannot open: No such file"]);
     fails(
         &[("nodes.csv", "[{\"id\": 1}]"), edges],
         &two("", ""),
@@ -429,7 +449,7 @@ fn accounts_become_a_dataset() {
         "nodes 'node': 300 nodes, 6 features",
         "country      category of 3 values, a column per value -> 3 features",
         "age          number, standardized (43 missing)",
-        "note         ignored: free text (300 different values)",
+        "note         ignored: free text (300 different values, such as 'note 0, \"quoted\"')",
         "segment      label: 3 classes (60 missing)",
         "split random:60,20,20 (the default): 144 train, 48 validate, 48 test",
         "60 rows without a label, which are predicted",

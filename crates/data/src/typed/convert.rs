@@ -92,7 +92,12 @@ impl TypedDataset {
     /// Converts as [`TypedDataset::to_dataset`] does, for contents that were verified.
     fn share(&self) -> Result<Dataset> {
         let (Some(nodes), Some(edges)) = (self.nodes.first(), self.edges.first()) else {
-            return Err(Error::invalid(self.refusal("it has no node type or no edge type")));
+            return Err(Error::invalid(match self.nodes.len() {
+                0 => self.refusal("it has no node type or no edge type"),
+                _ => "it has no edge type; import it with a table of edges (--edges FILE --src COLUMN --dst \
+                      COLUMN)"
+                    .into(),
+            }));
         };
         if self.nodes.len() > 1 || self.edges.len() > 1 {
             return Err(Error::invalid(self.refusal("it has several types")));

@@ -348,10 +348,19 @@ impl fmt::Display for TypedInfo {
             }
         }
         if let Some(document) = &self.preprocessing {
-            let fields = document.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>());
-            row("preprocessing", String::new(), vec![fields.unwrap_or_default().join(", ")])?;
+            row("preprocessing", String::new(), vec![describe_preprocessing(document)])?;
         }
         Ok(())
+    }
+}
+
+/// Contents of `preprocessing.json`: the encodings of imported tables, or names of other fields.
+fn describe_preprocessing(document: &Value) -> String {
+    let fields = |of: &Value| of.as_object().map_or(Vec::new(), |of| of.keys().cloned().collect());
+    let tables: Vec<String> = ["nodes", "edges"].iter().flat_map(|kind| fields(&document[*kind])).collect();
+    match tables.len() {
+        0 => fields(document).join(", "),
+        _ => format!("encodings of the tables of {}, which encode new rows", tables.join(", ")),
     }
 }
 

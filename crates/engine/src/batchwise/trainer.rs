@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, Result, RunContext, TrainConfig,
     build::schedule,
-    config::{EvalEvery, link_task::seeds_are},
+    config::{EvalEvery, SelectBy, link_task::seeds_are},
     observer::Start,
     record::{
         Best, EpochRecord, MachineRecord, Origin, ScoredRows, Staleness, Summary, TestScore, TypedOrigin,
@@ -111,6 +111,7 @@ impl<R: BatchRun> Trainer<'_, '_, R> {
             seeds_are: seeds_are(config),
             from: (state.epoch, state.batch),
             metric: self.run.metric(),
+            selects_by_loss: config.select_by == SelectBy::Loss,
             parameters: position.learner.num_params(),
             earlier: position.records.clone(),
             timeline: meter.timeline(),

@@ -27,8 +27,10 @@ impl TrainConfig {
     /// # Errors
     /// As [`TrainConfig::read_file`].
     pub fn read_text(&mut self, text: &str, path: &Path) -> Result<Vec<&'static str>> {
-        let table: toml::Table =
-            text.parse().map_err(|e: toml::de::Error| Error::format(path, place(text, &e), e.message()))?;
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+            let message = format!("{}; write TOML, such as epochs = 10", e.message());
+            Error::format(path, place(text, &e), message)
+        })?;
         let mut values = Values::new();
         let mut set = Vec::new();
         for (name, value) in table {

@@ -5,7 +5,7 @@
 use graphmill_data::{partition::TypedPartitionDir, typed::has_several_types};
 
 use super::{
-    keys::Key,
+    keys::{Key, suggestion},
     link::{is_link, is_typed_link},
     reasons::{Read, use_or_leave_out},
 };
@@ -83,6 +83,11 @@ pub(super) fn task(config: &TrainConfig, _: &Key) -> Read {
 pub(super) fn one_type(config: &TrainConfig, key: &Key) -> Read {
     if key.name == "model" && has_types(config) {
         let remedy = use_or_leave_out("model", &models());
+        if graphmill_nn::layer::TABLE.get(&config.model).is_none() {
+            let known = models();
+            let near = suggestion(&config.model, &known);
+            return Err(format!("there is no such model; known: {}{near}", known.join(", ")));
+        }
         return Err(format!("{} has several node types, edge types or tasks; {remedy}", config.dataset));
     }
     let is_known = graphmill_loader::typed::TABLE.get(&config.sampler).is_some();

@@ -27,6 +27,9 @@ pub struct Start {
     pub from: (usize, u64),
     /// Name of the score.
     pub metric: String,
+    /// The smallest validation loss selects the best epoch; otherwise the best score, and of equal
+    /// scores that with the smaller loss.
+    pub selects_by_loss: bool,
     /// Parameters of the model.
     pub parameters: usize,
     /// Records of the epochs before `from`.

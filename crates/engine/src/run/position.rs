@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, Result, RunDir, TrainConfig,
     checkpoint::{self, tensors::divide},
-    config::link_task::seeds_are,
+    config::{SelectBy, link_task::seeds_are},
     learner::Learner,
     link::lists,
     record::{Best, EpochRecord, Origin, partition_of_older},
@@ -153,6 +153,7 @@ impl<'a> RunPosition<'a> {
             seeds_are: seeds_are(config),
             from: (self.state.epoch, self.state.batch),
             metric: metric.to_string(),
+            selects_by_loss: config.select_by == SelectBy::Loss,
             parameters: self.learner.model.num_params(),
             earlier: self.records.clone(),
             timeline,

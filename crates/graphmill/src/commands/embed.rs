@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     };
     let other = args::get_path(matches, "dataset");
     let input = standard_input(matches)?;
-    let nodes = selection(matches, input.as_deref());
+    let nodes = selection(matches, input.as_deref())?;
     let (name, written) = run.embed_on(other, nodes, options, out, &Quiet)?;
     print(matches, &name, &written)
 }

@@ -2,11 +2,13 @@
 
 use std::str::FromStr;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use graphmill_core::table::{self, Entry};
 use graphmill_data::{
     dataset::{Work, import},
-    generate::{FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed_to},
+    generate::{
+        FeatureType, GenerateOptions, TABLE, TYPED_TABLE, generate_to, generate_typed_to, unread_option,
+    },
     stats, typed,
 };
 use graphmill_engine::Error;
@@ -172,6 +174,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     args::use_thread_option(matches)?;
     let name = matches.get_one::<String>("generator").expect("required");
     table::find("generator", &generators(), name).map_err(|e| Error::usage(e.to_string()))?;
+    check_given(matches, name)?;
     let options = options(matches)?;
     let (dst, json) = (args::required_path(matches, "dst"), matches.get_flag("json"));
     let work = Work {
@@ -189,6 +192,23 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let dataset = generate_to(name, dst, &options, work).map_err(usage)?;
     if json { output::json(&stats::info(&dataset)) } else { output::text(&format!("{dataset}\n")) }
+}
+
+/// Refuses given options that the generator `name` does not read.
+fn check_given(matches: &ArgMatches, name: &str) -> Result<(), Error> {
+    let given = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let field = |id: &clap::Id| match id.as_str() {
+        "ordered-ids" => "shuffle_ids".to_string(),
+        id => id.replace('-', "_"),
+    };
+    let fields: Vec<String> = matches.ids().filter(given).map(field).collect();
+    let Some((field, readers)) = unread_option(name, fields.iter().map(String::as_str)) else {
+        return Ok(());
+    };
+    let option = if field == "shuffle_ids" { "ordered-ids".into() } else { field.replace('_', "-") };
+    Err(Error::usage(format!(
+        "--{option}: the generator {name} does not read it; leave it out, or use {readers}"
+    )))
 }
 
 /// Converts an error of options to wrong usage.

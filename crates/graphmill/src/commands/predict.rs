@@ -178,7 +178,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     }
     let original = matches.get_flag("original-ids");
     let input = standard_input(matches)?;
-    let nodes = selection(matches, input.as_deref());
+    let nodes = selection(matches, input.as_deref())?;
     let (name, written) = run.predict_on(other, (nodes, original), (kind, out), &Quiet)?;
     print(matches, &name, &written)
 }
@@ -228,15 +228,25 @@ pub(super) fn standard_input(matches: &ArgMatches) -> Result<Option<String>, Err
 }
 
 /// Nodes that `--nodes` or `--keys` select; those of `--nodes -` are [`standard_input`].
-pub(super) fn selection<'s>(matches: &'s ArgMatches, input: Option<&'s str>) -> Selection<'s> {
-    match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
+///
+/// # Errors
+/// `--keys` names no file.
+pub(super) fn selection<'s>(matches: &'s ArgMatches, input: Option<&'s str>) -> Result<Selection<'s>, Error> {
+    if let Some(keys) = args::get_path(matches, "keys").filter(|keys| !keys.exists()) {
+        let keys = keys.display();
+        return Err(Error::usage(format!(
+            "--keys {keys}: there is no such file; write one key per line into a file, or pass the keys \
+             themselves as --nodes {keys}"
+        )));
+    }
+    Ok(match (args::get_path(matches, "nodes"), args::get_path(matches, "keys")) {
         (Some(nodes), _) => match input.or_else(|| nodes.to_str().filter(|_| !looks_like_file(nodes))) {
             Some(words) => Selection::List(words),
             None => Selection::Nodes(nodes),
         },
         (None, Some(keys)) => Selection::Keys(keys),
         (None, None) => Selection::All,
-    }
+    })
 }
 
 /// Number of candidates of each node, after a check of flags that runs on links do not use.
@@ -272,7 +282,7 @@ fn candidates(matches: &ArgMatches, run: &SavedRun, k: usize, out: &Path) -> any
         return on::print(matches, &name, &found.write(out)?);
     }
     let input = standard_input(matches)?;
-    let nodes = selection(matches, input.as_deref());
+    let nodes = selection(matches, input.as_deref())?;
     let (name, written) = run.write_candidates_on(other, nodes, options, out, &Quiet)?;
     print(matches, &name, &written)
 }

@@ -153,7 +153,7 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     use graphmill_engine::{Error, config::Bytes};
     use graphmill_serve::{ServeOptions, Token, serve};
 
-    use crate::output;
+    use crate::progress::{self, Form};
 
     let with = ServeOptions::default();
     let number = |name: &str, default: usize| match matches.get_one::<String>(name) {
@@ -189,6 +189,9 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let threads = matches.get_one::<u64>("threads").map_or(0, |&n| n as usize);
     // the thread of batches asks the pool, which this one therefore does not join
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    let ready = |address| output::note(&format!("listening at http://{address}"));
-    Ok(serve(options, output::note, ready)?)
+    // the log of a service is no progress, which `none` hides
+    let form = progress::of_environment()?.filter(|&form| form == Form::Json).unwrap_or(Form::Plain);
+    let log = move |line: &str| progress::note(form, line);
+    let ready = move |address| log(&format!("listening at http://{address}"));
+    Ok(serve(options, log, ready)?)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use graphmill_core::units::counted;
 use graphmill_engine::{
     Error, RunDir, TrainConfig,
     observer::Observer,
@@ -124,20 +125,17 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let (plan, threads) = if matches.get_flag("resume") { resumed(matches, out)? } else { planned(matches)? };
     args::use_threads(threads)?;
     signals::catch(|| output::note("stopping after this batch; repeat to stop at once"))?;
-    let is_quiet = matches!(progress::form(matches)?, progress::Form::None);
-    if !is_quiet {
-        let rungs: Vec<String> = plan.rungs().iter().map(ToString::to_string).collect();
-        let (trials, rungs) = (plan.num_trials(), rungs.join(", "));
-        output::note(&format!("{trials} trials, compared after epochs {rungs}"));
+    let form = progress::form(matches)?;
+    let rungs: Vec<String> = plan.rungs().iter().map(ToString::to_string).collect();
+    let trials = counted(plan.num_trials() as u64, "trial", "trials");
+    progress::note(form, &format!("{trials}, compared after epochs {}", rungs.join(", ")));
+    if tries_seeds(matches) {
+        progress::note(form, SEEDS);
     }
     let mut observe = |config: &TrainConfig, run: &RunDir| -> Box<dyn Observer> {
         Box::new(Recorder::new(config, Some(run), progress::silent()))
     };
-    let mut report = |step: Step| {
-        if !is_quiet {
-            output::note(&line(&step));
-        }
-    };
+    let mut report = |step: Step| progress::note(form, &line(&step));
     let record = sweep(&plan, out, &mut observe, &mut report, &signals::is_stopped).map_err(|error| {
         let is_stopped = matches!(error, Error::Interrupted { .. });
         match is_stopped {
@@ -152,6 +150,16 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
         return output::json(&record);
     }
     output::text(&text(&record, out))
+}
+
+/// Note about seeds as values to try.
+const SEEDS: &str = "--try seed: the sweep chooses the seed with the best score, which says nothing about \
+                     other seeds; --repeat N trains the best options with N seeds and prints mean and deviation";
+
+/// Returns true if seeds are among the values to try.
+fn tries_seeds(matches: &ArgMatches) -> bool {
+    let mut axes = matches.get_many::<String>("try").into_iter().flatten();
+    axes.any(|axis| axis.split('=').next().is_some_and(|name| name.trim() == "seed"))
 }
 
 /// Plan of a new sweep, and its number of threads.
@@ -209,10 +217,7 @@ fn resumed(matches: &ArgMatches, out: &Path) -> anyhow::Result<(Plan, usize)> {
 fn line(step: &Step) -> String {
     match step {
         Step::Trial { record, trial, rung } => {
-            let epochs = match record.rungs[*rung] {
-                1 => "1 epoch".to_string(),
-                epochs => format!("{epochs} epochs"),
-            };
+            let epochs = counted(record.rungs[*rung] as u64, "epoch", "epochs");
             let count = record.trials.len();
             let start = format!("trial {}/{count}, {}:", trial.trial, values(trial));
             match (&trial.failed, trial.last().and_then(|score| score.valid)) {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::{ArgMatches, Command};
+use graphmill_core::units::counted;
 use graphmill_engine::{
     AnyDataset, Error, RunContext, RunDir, TrainConfig,
     observer::Observer,
@@ -311,6 +312,20 @@ fn default_dir(name: &str) -> Result<RunDir, Error> {
     tried
 }
 
+/// Line about predictions that are all of one class, although the test rows are of several.
+fn of_one_class(summary: &Summary) -> Option<String> {
+    let report = summary.by_class.as_ref().filter(|report| report.confusion_matrix.is_some())?;
+    let rows: u64 = report.classes.iter().map(|class| class.support).sum();
+    let only = report.classes.iter().find(|class| class.predicted == rows && class.support < rows)?;
+    Some(format!(
+        "all {rows} test {} are predicted as '{}', the class of {:.1} % of them; for rare classes try \
+         --class-weights balanced and --metric f1-macro\n",
+        summary.scored_rows,
+        only.class,
+        100.0 * only.support as f64 / rows as f64,
+    ))
+}
+
 /// Summary of a finished run as text.
 fn describe(summary: &Summary, dir: &Path) -> String {
     let mut text = String::new();
@@ -323,6 +338,7 @@ fn describe(summary: &Summary, dir: &Path) -> String {
         summary.best.epoch,
         score(summary.best.valid_score),
     );
+    text.extend(of_one_class(summary));
     let scored = summary.config["eval_nodes"].as_u64().unwrap_or(0) as usize;
     let (valid, test) = (summary.dataset.valid, summary.dataset.test);
     if scored > 0 && scored < valid.max(test) {
@@ -335,8 +351,8 @@ fn describe(summary: &Summary, dir: &Path) -> String {
     }
     let seconds: f64 = summary.epochs.iter().map(|epoch| epoch.seconds).sum();
     text += &format!(
-        "{} epochs in {seconds:.1} s of training, {:.1} s in total, {:.2} GiB peak memory\n",
-        summary.epochs.len(),
+        "{} in {seconds:.1} s of training, {:.1} s in total, {:.2} GiB peak memory\n",
+        counted(summary.epochs.len() as u64, "epoch", "epochs"),
         summary.seconds,
         summary.peak_rss_bytes as f64 / f64::from(1 << 30),
     );

@@ -35,8 +35,13 @@ impl<W: Write> Json<W> {
     }
 }
 
-/// Stages before the first epoch, as events on standard error.
-struct Preparing;
+/// Prints a line on standard error as an event.
+pub(super) fn note(message: &str) {
+    Json::new(std::io::stderr()).print("note", json!({ "message": message }));
+}
+
+/// Stages before the first epoch, or of another command, as events on standard error.
+pub(super) struct Preparing;
 
 impl Work for Preparing {
     fn stage(&self, what: &str, _: Option<u64>, _: Unit) {
@@ -44,7 +49,7 @@ impl Work for Preparing {
     }
 
     fn note(&self, message: &str) {
-        Json::new(std::io::stderr()).print("note", json!({ "message": message }));
+        note(message);
     }
 }
 

@@ -9,12 +9,13 @@ mod plain;
 use std::io::IsTerminal;
 
 use clap::{ArgMatches, ValueEnum, builder::EnumValueParser, parser::ValueSource};
+use graphmill_core::progress::Progress as Work;
 use graphmill_engine::{
     Error,
     observer::{Observer, Quiet},
 };
 
-use crate::args;
+use crate::{args, output};
 
 /// Form of the progress on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,12 +67,34 @@ pub(crate) fn form(matches: &ArgMatches) -> Result<Form, Error> {
         return Ok(Form::None);
     }
     let given = matches.value_source("progress") == Some(ValueSource::CommandLine);
-    match std::env::var(VARIABLE) {
-        Ok(name) if !given && !name.is_empty() => Form::from_str(&name, false).map_err(|_| {
-            Error::usage(format!("{VARIABLE}={name}: no such form; set it to auto, bar, plain, json or none"))
-        }),
-        _ => Ok(matches.get_one::<Form>("progress").copied().unwrap_or(Form::Auto)),
+    let of_environment = if given { None } else { of_environment()? };
+    Ok(of_environment.or_else(|| matches.get_one::<Form>("progress").copied()).unwrap_or(Form::Auto))
+}
+
+/// The form that the environment chooses, if it does.
+///
+/// # Errors
+/// It names an unknown form.
+pub(crate) fn of_environment() -> Result<Option<Form>, Error> {
+    let name = std::env::var(VARIABLE).unwrap_or_default();
+    let form = (!name.is_empty()).then(|| Form::from_str(&name, false)).transpose();
+    form.map_err(|_| {
+        Error::usage(format!("{VARIABLE}={name}: no such form; set it to auto, bar, plain, json or none"))
+    })
+}
+
+/// Prints a line about the work of a command: an object with `--progress json`, else the line.
+pub(crate) fn note(form: Form, line: &str) {
+    match form {
+        Form::Json => json::note(line),
+        Form::None => {}
+        Form::Auto | Form::Bar | Form::Plain => output::note(line),
     }
+}
+
+/// Progress of the work of a command as JSON lines on standard error.
+pub(crate) fn json_work() -> Box<dyn Work> {
+    Box::new(json::Preparing)
 }
 
 /// Observer that prints on standard error in the given form.

@@ -177,6 +177,7 @@ mod tests {
             seeds_are: "nodes",
             from: (0, 0),
             metric: "accuracy".into(),
+            selects_by_loss: false,
             parameters: 7,
             earlier: Vec::new(),
             timeline: Timeline::begin().into(),

@@ -41,6 +41,13 @@ fn impossible_numbers_are_wrong_usage() {
     {
         refused(&sandbox, &format!("generate kronecker new {option}"), USAGE, &[], "new");
     }
+    for (options, message) in [
+        ("kronecker new --scale 4 --nodes 9", "--nodes: the generator kronecker does not read it"),
+        ("sbm new --nodes 9 --ordered-ids", "--ordered-ids: the generator sbm does not read it"),
+        ("typed new --communities 3", "leave it out, or use sbm"),
+    ] {
+        refused(&sandbox, &format!("generate {options}"), USAGE, &[message], "new");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ import numpy as np
 from . import _graphmill
 from ._frameworks import array_of, edge_list, find, is_tensor
 from .data import _without_numpy
-from .typed import EdgeType, TypedDataset
+from .typed import EdgeType, TypedDataset, edge_type_of
 
 
 class HeteroData:
@@ -25,8 +25,16 @@ class HeteroData:
         self.node_types, self.edge_types = node_types, edge_types
         self._stores: dict[Any, Store] = {kind: Store() for kind in [*node_types, *edge_types]}
 
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """Node types and edge types, as models of PyTorch Geometric take them."""
+        return self.node_types, self.edge_types
+
     def __getitem__(self, kind: Any) -> Store:
-        return self._stores[kind]
+        try:
+            return self._stores[kind]
+        except KeyError:
+            types = ", ".join(map(str, self._stores))
+            raise KeyError(f"no type {kind!r}; there are: {types}") from None
 
     def __getattr__(self, name: str) -> dict[Any, Any]:
         if name.endswith("_dict") and not name.startswith("_"):
@@ -95,15 +103,7 @@ class HeteroGraph:
         Raises:
             ValueError: The type is unknown or ambiguous.
         """
-        given = tuple(edge_type.split("__")) if isinstance(edge_type, str) else tuple(edge_type)
-        found = [
-            r for r, kind in enumerate(self.edge_types)
-            if kind == given or len(given) == 2 and (kind[0], kind[2]) == given or len(given) == 1 and kind[1] == given[0]
-        ]  # fmt: skip
-        if len(found) != 1:
-            why = "is ambiguous" if found else "is unknown"
-            raise ValueError(f"edge type {given} {why}; the types are {', '.join(map(str, self.edge_types))}")
-        return found[0]
+        return edge_type_of(edge_type, self.edge_types)
 
 
 def is_typed(data: Any) -> bool:

@@ -265,8 +265,11 @@ class Loader:
 
         Raises:
             ValueError: The state comes from a loader with another batch size or number of
-                processes.
+                processes, or does not come from a loader.
         """
+        absent = [name for name in ("epoch", "batch", "seed") if name not in state]
+        if absent:
+            raise ValueError(f"the state has no '{absent[0]}', so it does not come from state_dict() of a loader")
         for name in ("batch_size", "world_size"):
             if state.get(name, getattr(self, name)) != getattr(self, name):
                 raise ValueError(f"the state comes from a loader with {name} {state[name]}, not {getattr(self, name)}")

@@ -104,6 +104,8 @@ def serve(
         words += [flag] if value is True else [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
     environment = dict(os.environ)
     environment.pop("GRAPHMILL_TOKEN", None)
+    # lines are read here, and not JSON
+    environment.pop("GRAPHMILL_PROGRESS", None)
     if token is not None:
         environment["GRAPHMILL_TOKEN"] = token
     return Service(words, environment)

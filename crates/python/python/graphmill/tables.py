@@ -41,6 +41,8 @@ OPTIONS = {
     *NODE_OPTIONS, *EDGE_OPTIONS, *TARGET_OPTIONS, "targets", "node_type", "edge_type", "name",
     "seed", "dangling",
 }  # fmt: skip
+#: treatments of edges to nodes without a row
+DANGLING = ("error", "drop", "add")
 #: entries of a table of targets that name the rows of each part of the split
 PARTS = ("train", "valid", "test")
 #: entries of a schema that are lists of names
@@ -184,6 +186,8 @@ def schema_of(nodes: Any, edges: Any, options: dict[str, Any], schema: Any = Non
     targets = options.pop("targets", None)
     options = {option: value for option, value in options.items() if value is not None and value is not False}
     general = {option: options.pop(option) for option in ("name", "seed", "dangling") if option in options}
+    if general.get("dangling", "error") not in DANGLING:
+        raise ValueError(f"dangling: {general['dangling']!r} is unknown; use {', '.join(map(repr, DANGLING))}")
     if schema is not None:
         given = [option for option, value in (("nodes", nodes), ("edges", edges), ("targets", targets)) if value is not None]
         if given or options:

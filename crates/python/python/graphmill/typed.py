@@ -19,6 +19,20 @@ from .stores import Stores
 EdgeType = tuple[str, str, str]
 
 
+def edge_type_of(given: Any, edge_types: Sequence[EdgeType]) -> int:
+    """Number of an edge type, by its three names, or by its ends or its name if they are unique.
+
+    Raises:
+        ValueError: The type is unknown or ambiguous.
+    """
+    names = tuple(given.split("__")) if isinstance(given, str) else tuple(given)
+    found = [r for r, kind in enumerate(edge_types) if names in (kind, (kind[0], kind[2]), (kind[1],))]
+    if len(found) != 1:
+        why = "is ambiguous" if found else "is unknown"
+        raise ValueError(f"edge type {names} {why}; the types are {', '.join(map(str, edge_types))}")
+    return found[0]
+
+
 def _floats(x: Any, name: str, rows: int) -> np.ndarray:
     """Feature rows as float32 or float16."""
     x = array_of(x, name)
@@ -212,15 +226,22 @@ class TypedDataset(Stores):
         columns["keys"] = None if columns["keys"] is None else np.asarray(columns["keys"])
         return SimpleNamespace(**columns)
 
-    def edges(self, edge_type: Sequence[str]) -> SimpleNamespace:
+    def metadata(self) -> tuple[list[str], list[EdgeType]]:
+        """Node types and edge types, as models of PyTorch Geometric take them."""
+        return self.node_types, self.edge_types
+
+    def edges(self, edge_type: str | Sequence[str]) -> SimpleNamespace:
         """Columns of an edge type, by destination.
+
+        Args:
+            edge_type: ``(source, name, destination)``, or the name if only one type has it.
 
         Returns:
             ``edge_index`` (``2 x E``: sources and destinations), ``x`` (features or ``None``),
             ``feature_names``, ``weight``, ``time`` and ``reverse`` (name of the edge type with the
             reverse edges).
         """
-        columns = self._native.edges(list(edge_type))
+        columns = self._native.edges(list(self.edge_types[edge_type_of(edge_type, self.edge_types)]))
         degrees = np.diff(columns.pop("indptr").view(np.int64))
         destinations = np.repeat(np.arange(len(degrees)), degrees)
         columns["edge_index"] = np.stack([columns.pop("src").astype(np.int64), destinations])

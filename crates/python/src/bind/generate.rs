@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use graphmill_data::{
     dataset::Work,
-    generate::{GenerateOptions, TYPED_TABLE, generate_to, generate_typed, generate_typed_to, generate_with},
+    generate::{
+        GenerateOptions, TYPED_TABLE, generate_to, generate_typed, generate_typed_to, generate_with,
+        unread_option,
+    },
 };
 use pyo3::prelude::*;
 
@@ -26,7 +29,14 @@ pub(super) fn generate(
     memory: Option<u64>,
     observe: Option<Py<PyAny>>,
 ) -> PyResult<(Option<Dataset>, Option<TypedDataset>)> {
+    let given: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(options).map_err(error::value)?;
     let options: GenerateOptions = serde_json::from_str(options).map_err(error::value)?;
+    if let Some((option, readers)) = unread_option(generator, given.keys().map(String::as_str)) {
+        let message =
+            format!("{option}: the generator {generator} does not read it; leave it out, or use {readers}");
+        return Err(error::value(message));
+    }
     if out.is_none() && memory.is_some() {
         return Err(error::value("memory: data beyond a budget is kept on the disk; pass out, too"));
     }

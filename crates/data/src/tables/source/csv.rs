@@ -44,6 +44,8 @@ struct Csv {
     quote: u8,
     /// Number of quotes that were read.
     quotes: Arc<AtomicU64>,
+    /// True if lines end with a carriage return and a line feed, as on Windows.
+    ends_with_crlf: bool,
 }
 
 /// Counter of the quotes of a file: an odd number means that one is not closed.
@@ -76,6 +78,8 @@ pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
         return Err(at.error("the file is UTF-16; save it as UTF-8"));
     }
+    let first_end = start.iter().position(|&byte| byte == b'\n');
+    let ends_with_crlf = first_end.is_some_and(|end| start[..end].ends_with(b"\r"));
     if start.starts_with(b"\xef\xbb\xbf") {
         input.consume(3);
     }
@@ -101,7 +105,7 @@ pub(super) fn open(file: &TableFile, dialect: &Dialect) -> Result<Box<dyn Reader
     // pandas writes its index as a first column without a name.
     let columns =
         columns.into_iter().map(|name| if name.is_empty() { "index".into() } else { name }).collect();
-    Ok(Box::new(Csv { path: path.to_path_buf(), reader, columns, record, quote, quotes }))
+    Ok(Box::new(Csv { path: path.to_path_buf(), reader, columns, record, quote, quotes, ends_with_crlf }))
 }
 
 impl Reader for Csv {
@@ -124,7 +128,7 @@ impl Reader for Csv {
                 self.check_end(&name, &lines, &texts, wanted, faults);
                 break;
             }
-            let line = self.record.position().map_or(0, csv::Position::line);
+            let line = self.line();
             if self.record.len() != self.columns.len() {
                 faults.add(&name, self.length_fault(line));
                 continue;
@@ -158,6 +162,19 @@ impl Reader for Csv {
 }
 
 impl Csv {
+    /// Line on which the last record begins, from 1.
+    ///
+    /// The position of a record is that behind the previous one: before the line feed of Windows,
+    /// and before empty lines, which are skipped. The position of the reader is behind the record:
+    /// before its line feed on Windows, behind it elsewhere. Only the last record of a file may
+    /// lack a line end, and then the first of the two is right.
+    fn line(&self) -> u64 {
+        let begin = self.record.position().map_or(0, csv::Position::line);
+        let feeds = self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let after = self.reader.position().line().saturating_sub(feeds);
+        begin.max(after.saturating_sub(u64::from(!self.ends_with_crlf)))
+    }
+
     /// Adds a fault if the last row ends with a text of several lines in a file with an odd number
     /// of quotes.
     fn check_end(&self, name: &str, lines: &[u64], texts: &[Texts], wanted: &[bool], faults: &mut Faults) {
@@ -217,6 +234,31 @@ fn find_separator(start: &[u8], quote: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines of the records of a file.
+    fn lines_of(text: &str) -> Vec<u64> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("table.csv");
+        std::fs::write(&path, text).unwrap();
+        let mut reader = open(&TableFile::Local(path), &Dialect::default()).unwrap();
+        let mut faults = Faults::default();
+        let rows = reader.next(&[true, true], &mut faults).unwrap().unwrap();
+        assert_eq!(faults.total(), 0, "{text:?}");
+        let OutputRows::Lines(lines) = rows.places else { panic!("no lines") };
+        lines
+    }
+
+    #[test]
+    fn records_have_the_lines_on_which_they_begin() {
+        let unix = "a,b\n1,2\n\"x\ny\",3\n\n\n4,5\n6,7";
+        let lines = [2, 3, 7, 8];
+        assert_eq!(lines_of(unix), lines);
+        assert_eq!(lines_of(&format!("{unix}\n")), lines);
+        let windows = unix.replace('\n', "\r\n");
+        assert_eq!(lines_of(&windows), lines);
+        assert_eq!(lines_of(&format!("{windows}\r\n")), lines);
+        assert_eq!(lines_of(&format!("\u{feff}{windows}")), lines);
+    }
 
     #[test]
     fn the_separator_divides_all_lines_alike() {

@@ -110,8 +110,10 @@ pub(crate) fn find(pattern: &str, base: &Path, spool: &mut Spool) -> Result<Vec<
         let found = found.map_err(|e| Error::invalid(format!("{}: {e}; fix the pattern", path.display())))?;
         found.filter_map(Result::ok).collect()
     } else {
-        let missing = io::Error::from(io::ErrorKind::NotFound);
-        return Err(Error::io(&path, "open", missing));
+        fs::metadata(&path).map_err(|e| Error::io(&path, "open", e))?;
+        let message = "it is a pipe or a device, and a table is read several times; write it to a file, or \
+                       pass the pipe as standard input (-)";
+        return Err(Error::format(&path, "type", message));
     };
     // Hidden files, and those of Spark and pandas beside their parts.
     let is_part = |path: &PathBuf| {

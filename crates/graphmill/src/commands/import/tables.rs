@@ -61,6 +61,7 @@ const OF_TABLES: &[&str] = &[
 /// The subcommand with its arguments.
 pub(super) fn command() -> Command {
     let command = Command::new("tables")
+        .alias("table")
         .about("Import your own tables of nodes, edges and targets")
         .long_about(
             "Import your own tables of nodes, edges and targets.\n\n\
@@ -159,6 +160,9 @@ pub(super) fn import(
     };
     let dst = args::required_path(matches, "dataset");
     let ImportedTables { dataset, report } = tables::import_tables(schema, dst, like, work)?;
+    if dataset.edges.is_empty() {
+        notes.push("there are no edges, which training needs; name their table by --edges".into());
+    }
     notes.extend(readers_of_edges(&dataset));
     if is_json {
         output::json(&json!({

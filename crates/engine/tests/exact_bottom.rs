@@ -126,7 +126,7 @@ fn reused_rows_are_made_from_stored_aggregates() {
         "model=sage reuse=layered",
         "model=gcn reuse=layered hot_rank=0 strategy=pipelined",
         "model=sage reuse=layered hot_prefetch=on hot_gradient=kept",
-        "model=gin reuse=layered",
+        "model=gin norm=none reuse=layered",
         "model=gcn reuse=layered strategy=time-sharing devices=virtual:1 batches_per_update=1",
         "model=sage reuse=layered devices=virtual:2 device_budget=100000000 cache=presc:1",
         "model=sage reuse=layered strategy=time-sharing devices=virtual:2 batches_per_update=1 \

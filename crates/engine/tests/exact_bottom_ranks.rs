@@ -55,14 +55,14 @@ fn ranks_give_the_losses_of_one_process() {
     for (size, options) in [
         (1, "model=sage"),
         (2, "model=gcn strategy=pipelined allocation=1,1,1"),
-        (3, "model=gin"),
+        (3, "model=gin norm=none"),
         (4, "model=sage sampler=full"),
         (2, "model=gcn fanout=4,3,2 hidden=6"),
         (2, "model=sage fanout=5"),
         (3, "model=gcn cache=degree cache_ratio=0.3"),
         (3, "model=sage cache=presc-online:1 cache_ratio=0.3"),
         (3, "model=sage cache=lru host_budget=20000"),
-        (2, "model=gin feature_precision=bf16 cache=fifo cache_ratio=0.2"),
+        (2, "model=gin norm=none feature_precision=bf16 cache=fifo cache_ratio=0.2"),
         (3, "model=sage graph_stores=1"),
         (4, "model=gcn graph_stores=2 cache=degree cache_ratio=0.3"),
         (2, "model=sage strategy=time-sharing devices=virtual:2 cache=presc:1 cache_ratio=0.2"),
@@ -244,7 +244,7 @@ fn owners_make_reused_rows_from_their_aggregates() {
         (1, "model=sage"),
         (3, "model=sage hot_prefetch=on"),
         (2, "model=gcn hot_rank=0 strategy=pipelined allocation=1,1,1"),
-        (3, "model=gin graph_stores=1"),
+        (3, "model=gin norm=none graph_stores=1"),
         (2, "model=sage strategy=time-sharing devices=virtual:1 cache_ratio=0.2 batches_per_update=1"),
     ] {
         let config = exact(&format!("lr=1e-30 reuse=layered super_batch=3 {options}"));

@@ -129,8 +129,8 @@ impl<'a> Inference<'a> {
         self
     }
 
-    /// Returns true if the first layer of `model` reads stored aggregates in the place of the rows of
-    /// all neighbours.
+    /// Returns true if the first layer of `model` reads stored aggregates in the place of the rows
+    /// of all neighbours.
     pub(crate) fn reads_stored(&self, model: &Model) -> bool {
         self.layers.neighbors.is_uniform()
             && self.source.stored().is_some_and(|stored| model.fixed_bottom() == Some(stored))

@@ -22,8 +22,8 @@
 //!
 //! # Cost
 //!
-//! O(E F + E log E) for the E edges into the part, once. A neighbour's row is read once for each run
-//! that holds it.
+//! O(E F + E log E) for the E edges into the part, once. A neighbour's row is read once for each
+//! run that holds it.
 //!
 //! # Memory
 //!

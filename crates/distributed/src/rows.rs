@@ -234,7 +234,7 @@ impl OverlappedFeature for OwnedAndRemoteRows {
 pub struct ConcatRows {
     tables: Vec<Arc<dyn Feature>>,
     /// Table of each row, and its index there.
-    of: Vec<(u16, u32)>,
+    of: Vec<(u32, u32)>,
     /// True if the tables gather sparse rows.
     is_sparse: bool,
 }
@@ -253,9 +253,9 @@ impl ConcatRows {
             )));
         }
         let rows = nodes.enumerate().flat_map(|(table, nodes)| {
-            nodes.iter().enumerate().map(move |(row, &v)| (v, (table as u16, row as u32)))
+            nodes.iter().enumerate().map(move |(row, &v)| (v, (table as u32, row as u32)))
         });
-        let mut rows: Vec<(NodeId, (u16, u32))> = rows.collect();
+        let mut rows: Vec<(NodeId, (u32, u32))> = rows.collect();
         rows.sort_unstable_by_key(|&(v, _)| v);
         Ok(Self { tables, of: rows.into_iter().map(|(_, of)| of).collect(), is_sparse: false })
     }
@@ -280,7 +280,7 @@ impl Feature for ConcatRows {
         let mut shares = vec![(Vec::new(), Vec::new()); self.tables.len()];
         for (i, &id) in ids.iter().enumerate() {
             let (table, row) = self.of[id as usize];
-            let (rows, at) = &mut shares[usize::from(table)];
+            let (rows, at) = &mut shares[table as usize];
             memory::demand_push(rows, row);
             memory::demand_push(at, place(places, i as u32));
         }
@@ -301,11 +301,11 @@ impl Feature for ConcatRows {
         let mut shares = vec![Vec::new(); self.tables.len()];
         let from = ids.iter().map(|&id| {
             let (table, row) = self.of[id as usize];
-            let share = &mut shares[usize::from(table)];
+            let share = &mut shares[table as usize];
             memory::demand_push(share, row);
             (table, share.len() - 1)
         });
-        let from: Vec<(u16, usize)> = memory::demand_collect(from);
+        let from: Vec<(u32, usize)> = memory::demand_collect(from);
         let mut traffic = Traffic::default();
         let mut gathered = Vec::with_capacity(self.tables.len());
         for (table, rows) in self.tables.iter().zip(&shares) {
@@ -316,7 +316,7 @@ impl Feature for ConcatRows {
         let views: Vec<_> = gathered.iter().map(Matrix::view).collect();
         let row = |i: NodeId| {
             let (table, row) = from[i as usize];
-            views[usize::from(table)].sparse_row(row).unwrap_or_default()
+            views[table as usize].sparse_row(row).unwrap_or_default()
         };
         let all = memory::demand_collect(0..ids.len() as NodeId);
         out.gather_sparse_with(self.dim(), &all, row);

@@ -5,7 +5,11 @@
 //! hop ([`ExactBottom`]). Layers, gradients and strategies are those of sampled runs. Inference
 //! over all neighbours reads the second half in the place of the neighbours of the first layer.
 //! Both rows of a node are read by the same batches, so caches score them alike; tiers read the
-//! file of the aggregates in the place of that of the features.
+//! file of the aggregates in the place of that of the features. Over ranks the owner of a node has
+//! both rows, and stores the aggregates of its parts.
+//!
+//! Rows that batches reuse (`--reuse`) are computed from the same two rows of each node, without a
+//! draw, so they are exact but for the age of the parameters.
 //!
 //! `--bottom auto` is resolved before a run begins, and the run records the choice.
 
@@ -21,12 +25,13 @@ use graphmill_nn::model::Model;
 use crate::{
     Error, Result, RunDir, TrainConfig, build,
     config::{Bottom, Fanout, Switch, link_task::is_link},
+    distributed::RankDataset,
     memory::{self, MemoryPlacement},
-    strategy,
     tiers::AllRows,
 };
 
-/// Aggregation of the stored bottom hop of a run; `None` without `--bottom exact`.
+/// Aggregation of the stored bottom hop of a run, in one process or with the rank's `view` of its
+/// dataset; `None` without `--bottom exact`.
 ///
 /// # Errors
 /// The run cannot read its bottom hop from stored aggregates.
@@ -34,26 +39,28 @@ pub(crate) fn aggregation(
     config: &TrainConfig,
     data: &Dataset,
     model: &Model,
-    is_alone: bool,
+    view: Option<&RankDataset>,
 ) -> Result<Option<Aggregation>> {
     if config.bottom != Bottom::Exact {
         return Ok(None);
     }
-    match possible(config, data, model, is_alone) {
+    match possible(config, data, model, view) {
         Ok(aggregation) => Ok(Some(aggregation)),
         Err(why) => Err(Error::usage(format!("--bottom exact: {why}, or --bottom sampled"))),
     }
 }
 
 /// The configuration of a run with the neighbours of the bottom hop that `--bottom auto` chooses,
-/// and a note with the reason. A run that is resumed keeps the choice in its directory.
+/// and a note with the reason. A run that is resumed keeps the choice in its directory. All ranks
+/// call this at the same time, with their `view`, and make the same choice.
 ///
 /// # Errors
-/// The model or an option is impossible, or the options of the run to resume cannot be read.
+/// The model or an option is impossible, the options of the run to resume cannot be read, or a rank
+/// did not take part.
 pub(crate) fn chosen<'c>(
     config: &'c TrainConfig,
     data: &Dataset,
-    is_alone: bool,
+    view: Option<&RankDataset>,
     resumed: Option<&RunDir>,
 ) -> Result<(Cow<'c, TrainConfig>, Option<String>)> {
     if config.bottom != Bottom::Auto {
@@ -64,15 +71,29 @@ pub(crate) fn chosen<'c>(
         Ok((config, Some(format!("--bottom auto: {note}"))))
     };
     let file = resumed.map(|run| RunDir::config_path(run.path())).filter(|file| file.is_file());
+    let mut before = None;
     if let Some(file) = file {
-        let mut before = TrainConfig::default();
-        before.read_file(&file)?;
-        return by(before.bottom, format!("{}, as before in this run", before.bottom));
+        let mut of_run = TrainConfig::default();
+        of_run.read_file(&file)?;
+        before = Some(of_run.bottom);
+    }
+    if let Some(view) = view {
+        // rank 0 has the directory
+        let texts = view.gather_text(&before.map(|bottom| bottom.to_string()).unwrap_or_default())?;
+        before = texts.first().and_then(|text| text.parse().ok());
+    }
+    if let Some(before) = before {
+        return by(before, format!("{before}, as before in this run"));
     }
     config.check()?;
-    match automatic(config, data, is_alone)? {
-        Ok(()) => by(Bottom::Exact, "exact: batches read stored aggregates of all neighbours".into()),
-        Err(why) => by(Bottom::Sampled, format!("sampled: {why}")),
+    let mut reason = automatic(config, data, view)?.err();
+    if let Some(view) = view {
+        let texts = view.gather_text(&reason.unwrap_or_default())?;
+        reason = texts.into_iter().find(|text| !text.is_empty());
+    }
+    match reason {
+        None => by(Bottom::Exact, "exact: batches read stored aggregates of all neighbours".into()),
+        Some(why) => by(Bottom::Sampled, format!("sampled: {why}")),
     }
 }
 
@@ -94,7 +115,7 @@ pub(crate) fn refuse(config: &TrainConfig, why: &str) -> Result<()> {
 fn automatic(
     config: &TrainConfig,
     data: &Dataset,
-    is_alone: bool,
+    view: Option<&RankDataset>,
 ) -> Result<std::result::Result<(), String>> {
     let reads_fanout = sampler::TABLE.get(&config.sampler).is_some_and(|entry| entry.make.reads("fanout"));
     if reads_fanout && config.fanout.0.last() != Some(&Fanout::ALL) {
@@ -108,13 +129,16 @@ fn automatic(
         ));
     }
     let model = build::model(config, data)?;
-    let aggregation = match possible(config, data, &model, is_alone) {
+    let aggregation = match possible(config, data, &model, view) {
         Ok(aggregation) => aggregation,
         Err(why) => return Ok(Err(why)),
     };
-    let Some(dir) = directory(config, data) else { return Ok(Ok(())) };
-    Ok(bottom_hop::can_store(&data.features, aggregation, dir)
-        .map_err(|why| format!("{why}; choose another directory with --bottom-dir")))
+    let can_store = match (view, directory(config, data)) {
+        (Some(view), _) => view.can_store_aggregates(config, aggregation),
+        (None, Some(dir)) => bottom_hop::can_store(&data.features, aggregation, dir),
+        (None, None) => Ok(()),
+    };
+    Ok(can_store.map_err(|why| format!("{why}; choose another directory with --bottom-dir")))
 }
 
 /// Directory of the aggregates; `None` if they stay in memory, as the dataset does.
@@ -128,7 +152,7 @@ fn possible(
     config: &TrainConfig,
     data: &Dataset,
     model: &Model,
-    is_alone: bool,
+    view: Option<&RankDataset>,
 ) -> std::result::Result<Aggregation, String> {
     let can_skip = |sampler: &sampler::SamplerKind| sampler.has_exact_bottom;
     if !sampler::TABLE.get(&config.sampler).is_none_or(|entry| can_skip(&entry.make)) {
@@ -139,23 +163,16 @@ fn possible(
             able.collect::<Vec<_>>().join(" or ")
         ));
     }
-    if !is_alone {
-        return Err("a rank does not hold the rows of all neighbours; train in one process".into());
-    }
     if is_link(config) {
         return Err("stored aggregates include the edges that a batch of links must not read; use --task \
                        with a task of nodes"
             .into());
     }
-    if strategy::draws_in_parts(config) {
-        return Err(
-            "reused rows of the bottom layer are made from sampled neighbours; use --reuse none".into()
-        );
-    }
     if !config.cuda_devices().is_empty() {
         return Err("NVIDIA devices do not hold aggregates; use --devices cpu or virtual:N".into());
     }
-    if matches!(data.features.data, FeatureData::Csr(_)) {
+    // a rank has the layout of the rows, which may be that of dense ones that are stored sparse
+    if matches!(data.features.data, FeatureData::Csr(_)) || view.is_some_and(RankDataset::is_stored_sparse) {
         return Err("aggregates of sparse features are dense; import the features as dense rows".into());
     }
     if config.fused == Switch::On {
@@ -204,16 +221,7 @@ impl Stacked {
     pub(crate) fn new(config: &TrainConfig, data: &Dataset, aggregation: Aggregation) -> Result<Self> {
         let (dir, verify) = (directory(config, data), config.verify.at_opening());
         let made = bottom_hop::stacked(&data.graph, &data.features, aggregation, dir, verify);
-        let features = made.map_err(|error| {
-            let remedy = "choose another directory with --bottom-dir, or use --bottom sampled";
-            match error {
-                error @ graphmill_core::Error::Io { .. } => {
-                    let message = "--bottom exact: the aggregates cannot be stored";
-                    Error::usage(format!("{message}: {error}; {remedy}"))
-                }
-                error => error.into(),
-            }
-        })?;
+        let features = made.map_err(|error| not_stored(error.into()))?;
         let file = dir.and_then(|dir| bottom_hop::stored(&features, aggregation, dir));
         Ok(Self { data: Dataset { features, ..data.clone() }, file })
     }
@@ -238,6 +246,31 @@ impl Stacked {
             MemoryPlacement::HugePages => memory::placements(config, &self.data).features,
             MemoryPlacement::Mapped => MemoryPlacement::Mapped,
         }
+    }
+}
+
+/// Stores the aggregates of a rank's nodes, unless they are stored, and puts those of all nodes
+/// behind their features. All ranks call this at the same time.
+///
+/// # Errors
+/// The aggregates cannot be stored, or a rank did not take part.
+pub(crate) fn add_over_ranks(
+    config: &TrainConfig,
+    view: &RankDataset,
+    aggregation: Aggregation,
+) -> Result<()> {
+    view.add_aggregates(config, aggregation).map_err(not_stored)
+}
+
+/// Error of aggregates that cannot be stored, with a remedy if a file cannot be written.
+fn not_stored(error: Error) -> Error {
+    let remedy = "choose another directory with --bottom-dir, or use --bottom sampled";
+    match error {
+        Error::Graph(error @ graphmill_core::Error::Io { .. }) => {
+            let message = "--bottom exact: the aggregates cannot be stored";
+            Error::usage(format!("{message}: {error}; {remedy}"))
+        }
+        error => error,
     }
 }
 

@@ -88,7 +88,7 @@ pub fn fit_with(config: &TrainConfig, data: &Dataset, context: RunContext) -> Re
     }
     if !is_typed(&config) {
         let resumed = context.run.filter(|_| context.resume);
-        let (chosen, note) = bottom::chosen(&config, data, true, resumed)?;
+        let (chosen, note) = bottom::chosen(&config, data, None, resumed)?;
         note.iter().for_each(|note| context.observer.note(note));
         config = chosen.into_owned();
     }

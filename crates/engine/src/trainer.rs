@@ -85,7 +85,7 @@ fn train_from(
 ) -> Result<Summary> {
     // before any long work
     setup::check_all_reduce(config)?;
-    let (config, note) = bottom::chosen(config, data, true, context.run.filter(|_| context.resume))?;
+    let (config, note) = bottom::chosen(config, data, None, context.run.filter(|_| context.resume))?;
     note.iter().for_each(|note| context.observer.note(note));
     let config = &*config;
     let devices = &ComputeDevices::open(config)?;

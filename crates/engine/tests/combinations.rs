@@ -10,7 +10,11 @@ use graphmill_data::{
     generate::{GenerateOptions, generate},
 };
 use graphmill_engine::{
-    Error, RunContext, TrainConfig, config::Fanout, observer::Quiet, record::Summary, strategy, train,
+    Error, RunContext, TrainConfig,
+    config::{Bottom, Fanout},
+    observer::Quiet,
+    record::Summary,
+    strategy, train,
 };
 use graphmill_loader::{feature::cached::PLACEMENTS, hotness, order, policy, sampler};
 use graphmill_nn::layer;
@@ -66,6 +70,14 @@ fn base(data: &Dataset, options: &str) -> TrainConfig {
 fn refusal(config: &TrainConfig) -> Option<&'static str> {
     let kind = &sampler::TABLE.get(&config.sampler).unwrap().make;
     let is_auto = config.reuse == "auto";
+    if config.bottom == Bottom::Exact && !kind.has_exact_bottom {
+        // all neighbours with equal weights are not the mean of what it draws
+        return Some("use --sampler neighbor or full");
+    }
+    if config.bottom == Bottom::Exact && !["sage", "gcn", "gin"].contains(&config.model.as_str()) {
+        // its bottom layer depends on parameters, or its aggregate is no row of its own
+        return Some("use --model gcn, gin, or sage");
+    }
     if config.strategy == "historical" && config.reuse != "none" {
         // both decide which rows a batch pulls
         return Some("reuses rows itself");
@@ -136,6 +148,24 @@ fn every_sampler_trains_with_every_strategy_and_reuse_on_every_device() {
     let subgraphs = sampler::TABLE.iter().filter(|entry| entry.make.draws_subgraphs()).count();
     let all = sampler::TABLE.iter().count();
     assert_eq!(trained, all * 45 - (all - subgraphs) * refused_from_seeds - subgraphs * refused_of_subgraphs);
+}
+
+#[test]
+fn stored_aggregates_train_with_every_strategy_and_reuse_on_every_device() {
+    let [data, _] = &data().1;
+    let models = ["sage", "gcn", "gin"];
+    let all = ways().into_iter().zip(models.into_iter().cycle());
+    let all = all.map(|(way, model)| format!("bottom=exact model={model} {way}"));
+    // as other samplers from seeds
+    assert_eq!(all_train(data, all), 45 - (6 + 4 * 2));
+    let samplers = sampler::TABLE.iter().map(|entry| format!("sampler={}", entry.name));
+    let layers = layer::TABLE.iter().map(|entry| match entry.name {
+        // two hops a layer
+        name @ "mixhop" => format!("model={name} fanout=3,2,2,2"),
+        name => format!("model={name}"),
+    });
+    let each = samplers.chain(layers).map(|axis| format!("bottom=exact reuse=layered {axis}"));
+    assert_eq!(all_train(data, each), 2 + models.len());
 }
 
 /// Options of one axis each, which the strategies and reuses do not know.
@@ -210,6 +240,11 @@ fn every_sampler_trains_with_every_strategy_over_ranks() {
         }
         all.push(format!("sampler={} reuse=layered", entry.name));
     }
+    for strategy in strategies() {
+        all.push(format!("bottom=exact strategy={strategy} devices=virtual:1 cache_ratio=0.2"));
+    }
+    all.push("bottom=exact reuse=layered model=gcn cache_ratio=0.2 cache=presc-online:1".into());
+    all.push("bottom=exact reuse=auto model=gin graph_stores=1".into());
     for axis in axes().into_iter().filter(|axis| !axis.contains("fused=on")) {
         all.push(format!("strategy=time-sharing devices=virtual:2 {axis}"));
     }

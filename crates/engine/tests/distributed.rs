@@ -259,15 +259,15 @@ fn a_panicking_rank_ends_all_ranks_and_the_run_resumes_from_its_checkpoint() {
 }
 
 #[test]
-fn options_that_need_the_whole_graph_are_refused_on_all_ranks() {
+fn options_that_no_rank_can_follow_are_refused_on_all_ranks() {
     let (data, temporary) = (data(), tempfile::tempdir().unwrap());
     let dir = partitioned(&data, &temporary.path().join("parts"));
-    let exact = with(config(), "bottom=exact");
+    let shuffled = with(config(), "shuffle_parts=1");
     let ends = on_ranks(2, PATIENCE, |_, post| {
         let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(&exact, &dir, post, context).unwrap_err().to_string()
+        over_ranks::train(&shuffled, &dir, post, context).unwrap_err().to_string()
     });
-    assert!(ends.iter().any(|end| end.contains("--bottom exact")), "{ends:?}");
+    assert!(ends.iter().any(|end| end.contains("--shuffle-parts 1")), "{ends:?}");
     let few = on_ranks(5, PATIENCE, |_, post| {
         let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
         over_ranks::train(&config(), &dir, post, context).unwrap_err().to_string()

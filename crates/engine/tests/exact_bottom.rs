@@ -23,12 +23,9 @@ use graphmill_engine::{
     predictor::{Neighborhood, Predictor},
     record::Summary,
     saved::SavedRun,
-    train,
-    trainer::over_ranks,
-    typed,
+    train, typed,
 };
 
-use crate::ranks::{PATIENCE, on_ranks, partitioned};
 use crate::set::with;
 
 fn data() -> Dataset {
@@ -94,7 +91,11 @@ fn losses_equal_those_of_all_neighbours_at_the_bottom_hop() {
 #[test]
 fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
     let (data, dir) = (data(), tempfile::tempdir().unwrap());
-    for options in ["model=sage dropout=0.3", "model=gcn strategy=pipelined"] {
+    for options in [
+        "model=sage dropout=0.3",
+        "model=gcn strategy=pipelined",
+        "model=gin reuse=layered super_batch=2 hot_prefetch=off dropout=0.3",
+    ] {
         let config = exact(&format!("checkpoint_batches=1 {options}"));
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -114,6 +115,39 @@ fn results_have_the_same_bits_for_any_threads_and_after_interruptions() {
         let context = RunContext { run: Some(&again), resume: true, observer: &mut Quiet, stop: &|| false };
         assert_eq!(bits(&train(&config, &data, context).unwrap()), whole, "{options}: resumed");
     }
+}
+
+/// With frozen parameters, rows that several batches share equal new ones. Each of them is made
+/// from a stored aggregate, without a draw.
+#[test]
+fn reused_rows_are_made_from_stored_aggregates() {
+    let data = data();
+    for options in [
+        "model=sage reuse=layered",
+        "model=gcn reuse=layered hot_rank=0 strategy=pipelined",
+        "model=sage reuse=layered hot_prefetch=on hot_gradient=kept",
+        "model=gin norm=none reuse=layered",
+        "model=gcn reuse=layered strategy=time-sharing devices=virtual:1 batches_per_update=1",
+        "model=sage reuse=layered devices=virtual:2 device_budget=100000000 cache=presc:1",
+        "model=sage reuse=layered strategy=time-sharing devices=virtual:2 batches_per_update=1 \
+         device_budget=100000000 hot_split=auto",
+        "model=sage strategy=historical",
+    ] {
+        let config = exact(&format!("lr=1e-30 dropout=0.0 super_batch=3 {options}"));
+        let fresh = "strategy=sequential devices=cpu device_budget=0 reuse=none cache=lru";
+        let fresh = run(&with(config.clone(), fresh), &data).unwrap();
+        let reused = run(&config, &data).unwrap();
+        for (a, b) in reused.epochs.iter().zip(&fresh.epochs) {
+            assert!((a.loss - b.loss).abs() <= 1e-4 * b.loss.abs(), "{options}: {} and {}", a.loss, b.loss);
+        }
+        let reuse = reused.epochs[1].reuse.unwrap();
+        assert!(reuse.reused_rows > 0, "{options}: {reuse:?}");
+        let edges = if options.contains("historical") { 0 } else { reuse.made_rows };
+        assert_eq!(reuse.made_edges, edges, "{options}");
+    }
+    // rows of older parameters learn
+    let learned = run(&exact("model=sage reuse=layered super_batch=3"), &data).unwrap();
+    assert!(learned.staleness.max > 0 && learned.epochs[2].loss < learned.epochs[0].loss);
 }
 
 #[test]
@@ -379,13 +413,6 @@ fn what_stored_aggregates_cannot_do_is_refused_with_a_remedy() {
         "{message}"
     );
 
-    let parts = partitioned(&data, &dir.path().join("parts"));
-    for end in on_ranks(2, PATIENCE, |_, post| {
-        let context = RunContext { run: None, resume: false, observer: &mut Quiet, stop: &|| false };
-        over_ranks::train(&exact(""), &parts, post, context).map(drop).unwrap_err().to_string()
-    }) {
-        assert!(end.contains("--bottom exact") && end.contains("train in one process"), "{end}");
-    }
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let config = TrainConfig { bottom_dir: file.to_str().unwrap().into(), ..exact("") };

@@ -15,6 +15,7 @@ mod event_files;
 mod event_targets;
 mod events;
 mod exact_bottom;
+mod exact_bottom_ranks;
 mod faults;
 mod given_negatives;
 mod label_inputs;

@@ -1,11 +1,15 @@
 use std::{
-    fs,
-    io::{Seek, SeekFrom},
+    fs::{self, File},
+    io::{Seek, SeekFrom, Write},
 };
 
-use graphmill_core::{Labels, keyed::Stream};
+use graphmill_core::{Labels, disk, keyed::Stream};
+use half::f16;
 
-use super::*;
+use super::{
+    file::{TAIL, fits, is_bottom_file},
+    *,
+};
 use crate::Dataset;
 
 const NODES: usize = 120;
@@ -156,11 +160,11 @@ fn a_dataset_on_disk_gives_its_checksums_and_a_file_is_verified_once() {
         assert!(
             data.features.verifier().is_some() == matches!(verify, Verify::FirstRead | Verify::NoFeatures)
         );
-        let head = |data: &Dataset| {
+        let file = |data: &Dataset| {
             let FeatureData::F32(x) = &data.features.data else { panic!("f32") };
-            Rows { graph: &data.graph, x, dim: DIM, aggregation: Aggregation::Mean }.head()
+            Rows { graph: &data.graph, x, dim: DIM, aggregation: Aggregation::Mean }.file()
         };
-        assert!(head(&data) == head(&of_memory), "{verify:?}: the checksums are those of the files");
+        assert!(file(&data) == file(&of_memory), "{verify:?}: the checksums are those of the files");
     }
 
     let data = Dataset::open(&place).unwrap();
@@ -214,10 +218,18 @@ fn directories_without_space_or_that_are_missing_store_nothing() {
 fn finished_and_temporary_files_are_known_by_name() {
     let records = ["bottom_sum.verified.json", ".bottom_mean.verified.json.12-0.tmp"];
     let files = ["bottom_mean.bin", ".bottom_sum.bin.12-0.tmp", "bottom_symmetric.bin"];
-    for name in files.into_iter().chain(records) {
+    let of_parts = [
+        "bottom_mean_part-0003.bin",
+        "bottom_sum_part-12345.verified.json",
+        ".bottom_mean_part-0000.bin.1.tmp",
+    ];
+    for name in files.into_iter().chain(records).chain(of_parts) {
         assert!(is_bottom_file(name), "{name}");
     }
-    for name in ["bottom_other.bin", "bottom_mean.bin.old", "mean.bin", ".bottom_sum.bin"] {
+    let others = ["bottom_mean_part-.bin", "bottom_mean_part-3.bin.old", "bottom_mean_0003.bin"];
+    for name in
+        ["bottom_other.bin", "bottom_mean.bin.old", "mean.bin", ".bottom_sum.bin"].into_iter().chain(others)
+    {
         assert!(!is_bottom_file(name), "{name}");
     }
 }

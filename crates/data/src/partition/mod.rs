@@ -26,7 +26,7 @@ mod stream;
 mod typed;
 
 pub use book::PartitionBook;
-pub use dir::{Description, Neighbors, Part, PartitionDir, check_target, write};
+pub use dir::{Description, Neighbors, Part, PartAggregates, PartitionDir, ReadRows, check_target, write};
 pub use like::KnownParts;
 pub use typed::{EdgeTypeCounts, TypedPart, TypedPartitionDir, write_types};
 

@@ -59,6 +59,17 @@ pub enum Bottom {
     Sampled,
 }
 
+impl Bottom {
+    /// Number of rows of a node in the feature table: its features and, if it is stored, the
+    /// aggregate of its neighbours.
+    pub(crate) fn rows_per_node(self) -> usize {
+        match self {
+            Self::Exact => 2,
+            Self::Auto | Self::Sampled => 1,
+        }
+    }
+}
+
 /// The measure of the best epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -139,8 +139,8 @@ pub struct TrainConfig {
     pub bottom: Bottom,
     /// Directory of the aggregates of --bottom exact.
     ///
-    /// The default is that of the dataset. Set it if that is read-only. Example: --bottom-dir
-    /// cache.
+    /// The default is that of the dataset, or over ranks of each part. Set it if that is read-only.
+    /// Example: --bottom-dir cache.
     #[arg(long, value_name = "DIR", help_heading = "Minibatches", hide_short_help = true)]
     pub bottom_dir: String,
     /// Aggregate straight from the feature table: auto, on or off.

@@ -4,7 +4,7 @@
 //! Memory besides the parts, per node of the whole graph: 8 bytes for row starts, 4 for labels (a
 //! byte per class for multi-label data), 2 for the owners, and 4 mapped bytes for degrees.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use graphmill_core::{Buffer, Graph, Labels, NodeId, WholeDegrees, progress::Quiet, rank};
 use graphmill_data::{
@@ -43,7 +43,11 @@ pub struct RankDataset {
     /// Number of edges of the whole dataset.
     edges: usize,
     degrees: Buffer<u32>,
-    pub(super) own: OwnRows,
+    /// Rows of the own parts, which other ranks request.
+    own: RwLock<Arc<OwnRows>>,
+    pub(super) dir: PartitionDir,
+    /// The own parts.
+    pub(super) parts: Vec<Part>,
     /// Feature files of the own parts.
     pub(crate) files: FeatureFiles,
     /// Training nodes in the order of each stored search, if the order reads them.
@@ -99,7 +103,10 @@ impl RankDataset {
         let partition = dir.checksum().to_string();
         let searches = searches(config, dir)?;
         let ranks = Arc::new(ranks);
-        let mut view = Self { data, ranks, partition, edges, degrees, own, files, searches, subgraphs: None };
+        let (own, dir) = (RwLock::new(Arc::new(own)), dir.clone());
+        let subgraphs = None;
+        let mut view =
+            Self { data, ranks, partition, edges, degrees, own, dir, parts, files, searches, subgraphs };
         let entry = sampler::TABLE.find(&config.sampler).map_err(Error::name)?;
         if entry.make.draws_subgraphs() {
             config.check()?;
@@ -169,9 +176,33 @@ impl RankDataset {
         build::inference_neighbors(config, &self.data)?.with_walks(over_ranks)
     }
 
-    /// All rows: own rows, and rows of other ranks over the network.
+    /// All rows: own rows, and rows of other ranks over the network. With
+    /// [`RankDataset::add_aggregates`], the aggregates of all nodes follow.
     pub(crate) fn feature(&self) -> Arc<dyn Feature> {
-        self.own.with_others(&self.ranks)
+        self.rows().with_others(&self.ranks)
+    }
+
+    /// Rows of this rank's own parts, as it serves them.
+    pub(super) fn rows(&self) -> Arc<OwnRows> {
+        self.own.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the rows of this rank's own parts.
+    pub(super) fn set_rows(&self, rows: OwnRows) {
+        *self.own.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rows);
+    }
+
+    /// Texts of all ranks, in their order. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn gather_text(&self, own: &str) -> Result<Vec<String>> {
+        let all = self.ranks.gather(&own.bytes().map(u32::from).collect::<Vec<u32>>())?;
+        let text = |words: &Vec<u32>| {
+            let bytes: Vec<u8> = words.iter().map(|&word| word as u8).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Ok(all.iter().map(text).collect())
     }
 
     /// Parts from which this rank draws subgraphs, if it does.

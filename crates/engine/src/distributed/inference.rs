@@ -2,7 +2,8 @@
 //!
 //! Each rank computes each layer's rows of its own nodes, and fetches the rows of their remote
 //! neighbours from their owners, chunk by chunk, as feature rows. The last layer computes only the
-//! rows of the wanted nodes.
+//! rows of the wanted nodes. If stored aggregates follow the features, the first layer reads those
+//! of its destinations, which are own nodes, and requests no row.
 //!
 //! Memory: the rows of own nodes in two layers, and a chunk of neighbours' rows. If a layer
 //! transforms its rows first, also the transformed rows of own nodes and of all their neighbours.
@@ -47,6 +48,10 @@ impl Ranks {
         let own_edges = own.ids().iter().map(|&v| inference.layers.graph.in_degree(v)).sum();
         let mut orders = model.inference_orders(own.len(), own_edges);
         model.start_with_product(&mut orders);
+        let reads_stored = inference.reads_stored(model);
+        if reads_stored {
+            orders[0] = model.exact_bottom_order(own.len());
+        }
         let layers = model.num_layers();
         let mut published = 0;
         let mut below: Option<Box<dyn Feature>> = None;
@@ -62,10 +67,14 @@ impl Ranks {
         for (l, &order) in orders.iter().enumerate() {
             let is_last = l + 1 == layers;
             let destinations = if is_last { &few } else { &own };
-            let sources = self.sources(inference, destinations, layers - 1 - l, model)?;
             let rows: &dyn Feature = below.as_deref().unwrap_or(feature);
             let layer = Layer::alone(model, &pass, l, order);
-            inference.layers.streamed_layer(rows, &layer, &sources, destinations)?;
+            if l == 0 && reads_stored {
+                inference.layers.stored_layer(&StreamedRows(rows), &layer, destinations)?;
+            } else {
+                let sources = self.sources(inference, destinations, layers - 1 - l, model)?;
+                inference.layers.streamed_layer(rows, &layer, &sources, destinations)?;
+            }
             if is_last {
                 break;
             }

@@ -20,10 +20,12 @@
 //!   are still computed.
 //! - [`RankDataset`]: a rank's part of the dataset.
 //! - `links.rs`: links, which every rank finds in the edges of the whole graph.
+//! - `aggregates.rs`: stored aggregates of own nodes (`--bottom exact`).
 //! - `inference.rs`: full-neighbour inference, layer by layer, each rank for its own nodes.
 
 #![forbid(unsafe_code)]
 
+mod aggregates;
 mod assigned_parts;
 mod dataset;
 mod exchange;

@@ -2,15 +2,20 @@
 //!
 //! Rows that are stored sparse stay sparse if a single process would keep them so
 //! ([`keeps_sparse_rows`]): in the parts, on the wire and in caches.
+//!
+//! With `--bottom exact` the table has two rows for each node, at the node's owner: its features,
+//! and the aggregate of its neighbours ([`OwnRows::with_aggregates`]).
 
 use std::sync::Arc;
 
 use graphmill_core::{Buffer, Features, NodeId, SparseRows, features::FeatureData, matrix::TableType};
 use graphmill_data::{
+    Dataset,
     dataset::StoredTable,
     partition::{Part, PartitionDir},
 };
 use graphmill_distributed::{
+    NodeOwnership,
     numbers::{of_words, to_words},
     rows::{ConcatRows, OwnedAndRemoteRows, ROWS, Remote, RowService, Table},
     sparse::{SparseRankRows, SparseRowService},
@@ -34,8 +39,13 @@ use crate::{
 };
 
 /// Rows of a rank's own parts.
+#[derive(Clone)]
 pub(super) struct OwnRows {
     rows: Arc<dyn Feature>,
+    /// The feature rows of each part, which those of the aggregates may follow.
+    tables: Vec<Arc<dyn Feature>>,
+    /// Owners of the rows: those of the nodes, whose aggregates may follow.
+    book: Arc<NodeOwnership>,
     dim: usize,
     /// Type of the values at rest, if they are dense.
     kind: TableType,
@@ -46,6 +56,8 @@ pub(super) struct OwnRows {
     on_disk: bool,
     /// Mean number of stored values of a row over all ranks, if rows stay sparse.
     sparse: Option<usize>,
+    /// True if the parts store sparse rows, which may be kept as dense ones.
+    is_stored_sparse: bool,
 }
 
 impl OwnRows {
@@ -61,64 +73,91 @@ impl OwnRows {
         ranks: &Ranks,
         dim: usize,
     ) -> Result<Self> {
-        let (sparse, sent) = agreed(config, parts, ranks, dim)?;
+        let Agreed { sparse, sent, is_stored_sparse } = agreed(config, parts, ranks, dim)?;
         // the density of a single part may differ from that of all
         let config = &TrainConfig {
             sparse: if sparse.is_some() { Switch::On } else { Switch::Off },
             ..config.clone()
         };
-        let budget = config.host_budget.0;
         let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
-        let on_disk = budget > 0 && stored > budget;
+        let on_disk = is_beyond(config, stored);
         let kinds: Vec<Option<TableType>> =
             parts.iter().map(|part| part.dataset.features.data.kind()).collect();
         let kind = match kinds[..] {
             [Some(first), ..] if kinds.iter().all(|kind| *kind == Some(first)) => first,
             _ => TableType::F32,
         };
-        let mut tables: Vec<Arc<dyn Feature>> = Vec::with_capacity(parts.len());
-        for part in parts {
-            if let (true, FeatureData::Csr(rows)) = (on_disk, &part.dataset.features.data) {
-                let path = dir.part_path(part.number);
-                let file = Arc::new(build::sparse_disk(path.as_ref(), rows, &part.dataset.features)?);
-                let kind = memory::table_type(config, &part.dataset);
-                tables.push(if sparse.is_some() { file } else { Arc::new(Rounded::new(file, kind)) });
-                continue;
-            }
-            if on_disk {
-                let table = StoredTable::features(dir.part_path(part.number))?;
-                let file = build::disk(&table, part.dataset.features.verifier())?;
-                let read = memory::table_type(config, &part.dataset);
-                tables.push(match table.kind == read || read == TableType::F32 {
-                    true => Arc::new(file),
-                    // as the tables of other ranks
-                    false => Arc::new(Rounded::new(Arc::new(file), read)),
-                });
-                continue;
-            }
-            let residence = memory::placements(config, &part.dataset).features;
-            tables.push(Arc::new(build::rows(config, &part.dataset, residence)?));
-        }
+        let tables = feature_tables(config, dir, parts, (on_disk, sparse.is_some()))?;
         let num_rows: usize = parts.iter().map(|part| part.nodes.len()).sum();
-        let resident = match tables.first() {
-            Some(table) if !on_disk => num_rows as u64 * table.row_bytes(),
-            _ => 0,
-        };
+        let resident = resident(&tables, num_rows, on_disk);
         let rows: Arc<dyn Feature> = match &tables[..] {
             [one] => one.clone(),
             // this rank trains on rows of graph stores
             [] => Arc::new(Host::new(&without_rows(dim, kind, sparse))),
             _ => {
-                let rows = ConcatRows::new(tables, parts.iter().map(|part| &part.nodes[..]))?;
+                let rows = ConcatRows::new(tables.clone(), parts.iter().map(|part| &part.nodes[..]))?;
                 Arc::new(if sparse.is_some() { rows.sparse() } else { rows })
             }
         };
-        let (post, book) = (ranks.post(), ranks.book().clone());
-        match sparse {
-            Some(_) => post.serve(ROWS, Arc::new(SparseRowService::new(book, rows.clone()))),
-            None => post.serve(ROWS, Arc::new(RowService::new(book, Table::Constant(rows.clone())))),
+        let book = ranks.book().clone();
+        let own = Self { rows, tables, book, dim, kind, sent, resident, on_disk, sparse, is_stored_sparse };
+        own.serve(ranks);
+        Ok(own)
+    }
+
+    /// The rows followed by the aggregates of each part's nodes, each with its file, and all of
+    /// them in the tier that `--host-budget` leaves. [`OwnRows::serve`] serves them.
+    ///
+    /// # Errors
+    /// A file cannot be opened, or memory cannot be allocated.
+    pub(super) fn with_aggregates(
+        &self,
+        config: &TrainConfig,
+        dir: &PartitionDir,
+        parts: &[Part],
+        aggregates: Vec<(Features, Option<StoredTable>)>,
+    ) -> Result<Self> {
+        let config = &TrainConfig { sparse: Switch::Off, ..config.clone() };
+        let stored: u64 = parts.iter().map(|part| part.dataset.features.bytes() as u64).sum();
+        let on_disk = is_beyond(config, 2 * stored);
+        let mut tables = match on_disk == self.on_disk {
+            true => self.tables.clone(),
+            false => feature_tables(config, dir, parts, (on_disk, false))?,
+        };
+        for (part, (features, file)) in parts.iter().zip(aggregates) {
+            let data = Dataset { features, ..part.dataset.clone() };
+            tables.push(dense_table(config, &data, file.filter(|_| on_disk).as_ref())?);
         }
-        Ok(Self { rows, dim, kind, sent, resident, on_disk, sparse })
+        let book = Arc::new(self.book.doubled()?);
+        let nodes = book.num_nodes() / 2;
+        let second = |part: &Part| part.nodes.iter().map(|v| v + nodes as NodeId).collect();
+        let second: Vec<Vec<NodeId>> = parts.iter().map(second).collect();
+        let ids = parts.iter().map(|part| &part.nodes[..]).chain(second.iter().map(|ids| &ids[..]));
+        let rows: Arc<dyn Feature> = match tables[..] {
+            [] => self.rows.clone(),
+            _ => Arc::new(ConcatRows::new(tables.clone(), ids)?),
+        };
+        let resident = resident(&tables, book.num_own(), on_disk);
+        Ok(Self { rows, tables, book, resident, on_disk, ..self.clone() })
+    }
+
+    /// Serves the rows to the other ranks, in the place of those that were served before.
+    pub(super) fn serve(&self, ranks: &Ranks) {
+        let (post, book, rows) = (ranks.post(), self.book.clone(), self.rows.clone());
+        match self.sparse {
+            Some(_) => post.serve(ROWS, Arc::new(SparseRowService::new(book, rows))),
+            None => post.serve(ROWS, Arc::new(RowService::new(book, Table::Constant(rows)))),
+        }
+    }
+
+    /// Owners of the rows.
+    pub(super) fn book(&self) -> &Arc<NodeOwnership> {
+        &self.book
+    }
+
+    /// Returns true if the parts store sparse rows.
+    pub(super) fn is_stored_sparse(&self) -> bool {
+        self.is_stored_sparse
     }
 
     /// Returns true if the rows are read from files.
@@ -153,7 +192,7 @@ impl OwnRows {
     pub(super) fn with_others(&self, ranks: &Ranks) -> Arc<dyn Feature> {
         match self.sparse {
             Some(mean) => Arc::new(self.sparse_rows(ranks, mean)),
-            None => self.before(ranks, Arc::new(self.remote(ranks))),
+            None => self.before(Arc::new(self.remote(ranks))),
         }
     }
 
@@ -170,7 +209,7 @@ impl OwnRows {
         slots: usize,
         hottest: Option<&[NodeId]>,
     ) -> Result<(Arc<dyn Feature>, Option<LateCache>)> {
-        let nodes = ranks.book().num_nodes();
+        let nodes = self.book.num_nodes();
         if let Some(mean) = self.sparse {
             let (policy, is_static): (Box<dyn CachePolicy>, _) = match kind {
                 Kind::Dynamic(make) => (make(nodes, slots), false),
@@ -182,7 +221,7 @@ impl OwnRows {
                 rows.fill(hottest)?;
                 return Ok((rows, None));
             }
-            let (filled, choose) = (rows.clone(), self.cached_first(ranks, slots));
+            let (filled, choose) = (rows.clone(), self.cached_first(slots));
             return Ok((rows, Some(LateCache::new(move |ranking| Ok(filled.fill(&choose(ranking))?)))));
         }
         // rows that are sent in 16 bits have these values, and so have own ones on disk
@@ -199,7 +238,7 @@ impl OwnRows {
                 match hottest {
                     Some(hottest) => Arc::new(pinned(hottest, behind)?),
                     None => {
-                        let (late, choose) = (Arc::new(Late::new(behind)), self.cached_first(ranks, slots));
+                        let (late, choose) = (Arc::new(Late::new(behind)), self.cached_first(slots));
                         let rows = late.clone();
                         filled_later = Some(LateCache::new(move |ranking| {
                             late.fill(Arc::new(pinned(&choose(ranking), late.behind().clone())?));
@@ -210,7 +249,7 @@ impl OwnRows {
                 }
             }
         };
-        let rows = if self.on_disk { cached } else { self.before(ranks, cached) };
+        let rows = if self.on_disk { cached } else { self.before(cached) };
         Ok((rows, filled_later))
     }
 
@@ -218,27 +257,81 @@ impl OwnRows {
     /// dense own rows are on disk, of all.
     pub(super) fn cached_first(
         &self,
-        ranks: &Ranks,
         slots: usize,
     ) -> impl Fn(&[NodeId]) -> Vec<NodeId> + Send + Sync + use<> {
-        let (caches_own, book) = (self.caches_own(), ranks.book().clone());
+        let (caches_own, book) = (self.caches_own(), self.book.clone());
         move |ranking| {
             ranking.iter().copied().filter(|&v| caches_own || !book.is_own(v)).take(slots).collect()
         }
     }
 
     fn sparse_rows(&self, ranks: &Ranks, mean: usize) -> SparseRankRows {
-        SparseRankRows::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.rows.clone(), mean)
+        SparseRankRows::new(ranks.post().clone(), self.book.clone(), ROWS, self.rows.clone(), mean)
     }
 
     fn remote(&self, ranks: &Ranks) -> Remote {
-        Remote::new(ranks.post().clone(), ranks.book().clone(), ROWS, self.dim).stored_in(self.sent)
+        Remote::new(ranks.post().clone(), self.book.clone(), ROWS, self.dim).stored_in(self.sent)
     }
 
-    fn before(&self, ranks: &Ranks, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
+    fn before(&self, others: Arc<dyn Feature>) -> Arc<dyn Feature> {
         let own = Table::Constant(self.rows.clone());
-        Arc::new(OwnedAndRemoteRows::new(ranks.book().clone(), own, others))
+        Arc::new(OwnedAndRemoteRows::new(self.book.clone(), own, others))
     }
+}
+
+/// Returns true if `bytes` of rows exceed `--host-budget`, so that they are read from files.
+fn is_beyond(config: &TrainConfig, bytes: u64) -> bool {
+    let budget = config.host_budget.0;
+    budget > 0 && bytes > budget
+}
+
+/// Bytes of `count` rows of these tables in host memory.
+fn resident(tables: &[Arc<dyn Feature>], count: usize, on_disk: bool) -> u64 {
+    match tables.first() {
+        Some(table) if !on_disk => count as u64 * table.row_bytes(),
+        _ => 0,
+    }
+}
+
+/// The feature rows of each part, in memory or on disk, which may stay sparse.
+///
+/// # Errors
+/// A file cannot be opened, or memory cannot be allocated.
+fn feature_tables(
+    config: &TrainConfig,
+    dir: &PartitionDir,
+    parts: &[Part],
+    (on_disk, stays_sparse): (bool, bool),
+) -> Result<Vec<Arc<dyn Feature>>> {
+    let table = |part: &Part| -> Result<Arc<dyn Feature>> {
+        let (data, path) = (&part.dataset, dir.part_path(part.number));
+        if let (true, FeatureData::Csr(rows)) = (on_disk, &data.features.data) {
+            let file = Arc::new(build::sparse_disk(&path, rows, &data.features)?);
+            let kind = memory::table_type(config, data);
+            return Ok(if stays_sparse { file } else { Arc::new(Rounded::new(file, kind)) });
+        }
+        let file = on_disk.then(|| StoredTable::features(path)).transpose()?;
+        dense_table(config, data, file.as_ref())
+    };
+    parts.iter().map(table).collect()
+}
+
+/// The feature rows of `data`, from `file` if it is given, or else in memory.
+///
+/// # Errors
+/// The file cannot be opened, or memory cannot be allocated.
+fn dense_table(config: &TrainConfig, data: &Dataset, file: Option<&StoredTable>) -> Result<Arc<dyn Feature>> {
+    let Some(table) = file else {
+        let residence = memory::placements(config, data).features;
+        return Ok(Arc::new(build::rows(config, data, residence)?));
+    };
+    let file = build::disk(table, data.features.verifier())?;
+    let read = memory::table_type(config, data);
+    Ok(match table.kind == read || read == TableType::F32 {
+        true => Arc::new(file),
+        // as the tables of other ranks
+        false => Arc::new(Rounded::new(Arc::new(file), read)),
+    })
 }
 
 /// Layout of rows of `dim` values, dense of type `kind` or sparse, without rows.
@@ -251,14 +344,17 @@ fn without_rows(dim: usize, kind: TableType, sparse: Option<usize>) -> Features 
     Features { dim, data }
 }
 
-/// Mean number of stored values of a row over all ranks, if the rows stay sparse, and the type in
-/// which the owners of dense rows send them, or f32 if that differs between parts.
-fn agreed(
-    config: &TrainConfig,
-    parts: &[Part],
-    ranks: &Ranks,
-    dim: usize,
-) -> Result<(Option<usize>, TableType)> {
+/// Properties of the rows of all parts, the same on all ranks.
+struct Agreed {
+    /// Mean number of stored values of a row, if the rows stay sparse.
+    sparse: Option<usize>,
+    /// Type in which the owners of dense rows send them, or f32 if that differs between parts.
+    sent: TableType,
+    is_stored_sparse: bool,
+}
+
+/// Properties of the rows of all ranks' parts.
+fn agreed(config: &TrainConfig, parts: &[Part], ranks: &Ranks, dim: usize) -> Result<Agreed> {
     let (mut rows, mut stored, mut dense) = (0u64, 0u64, 0);
     let read_as =
         |kind| parts.iter().filter(|part| memory::table_type(config, &part.dataset) == kind).count();
@@ -282,7 +378,7 @@ fn agreed(
         _ => TableType::F32,
     };
     if dense == all {
-        return Ok((None, sent));
+        return Ok(Agreed { sparse: None, sent, is_stored_sparse: false });
     }
     if dense > 0 {
         return Err(Error::usage(format!(
@@ -291,5 +387,6 @@ fn agreed(
         )));
     }
     let keeps = keeps_sparse_rows(config, rows as usize, dim, stored as usize);
-    Ok((keeps.then(|| stored.div_ceil(rows.max(1)) as usize), sent))
+    let sparse = keeps.then(|| stored.div_ceil(rows.max(1)) as usize);
+    Ok(Agreed { sparse, sent, is_stored_sparse: true })
 }

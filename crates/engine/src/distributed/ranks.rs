@@ -37,6 +37,9 @@ use crate::{
 /// turns.
 pub(crate) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 
+/// Number of the service for feature rows as the parts store them.
+pub(super) const STORED_ROWS: u32 = ROWS + 3;
+
 /// Most words of one of several messages with a table.
 pub(super) const MESSAGE_WORDS: usize = 1 << 22;
 

@@ -131,11 +131,11 @@ impl RankDataset {
     /// The rows behind the host cache, if there is one, that cache if it is filled during the run,
     /// and their description.
     fn host_rows(&self, batches: &Batches) -> Result<(Arc<dyn Feature>, Option<LateCache>, String)> {
-        let config = batches.config;
-        let (nodes, has) = (self.data.num_nodes(), self.describe(config));
+        let (config, own) = (batches.config, self.rows());
+        let (all, has) = (own.book().num_nodes(), self.describe(config));
         let HostCache { policy, slots } = self.host_cache(config)?;
-        let on_disk = self.own.is_on_disk();
-        let part = 100.0 * slots as f64 / nodes.max(1) as f64;
+        let on_disk = own.is_on_disk();
+        let part = 100.0 * slots as f64 / all.max(1) as f64;
         let text = match (on_disk, slots) {
             (false, 0) => format!("{has}, and caches no rows of other ranks"),
             (false, _) => format!("{has}, and caches the rows of another {part:.1} % ({policy})"),
@@ -153,35 +153,37 @@ impl RankDataset {
             Kind::Pinned if counts_training(policy) => None,
             Kind::Pinned => {
                 let scores = batches.scores(policy).map_err(|e| Error::of_option("--cache", policy, e))?;
-                Some(self.own.cached_first(&self.ranks, slots)(&by_scores(&scores)?))
+                Some(own.cached_first(slots)(&by_scores(&scores)?))
             }
         };
-        let (rows, late) = self.own.with_host_cache(&self.ranks, kind, slots, hottest.as_deref())?;
+        let (rows, late) = own.with_host_cache(&self.ranks, kind, slots, hottest.as_deref())?;
         Ok((rows, late, text))
     }
 
     /// Host cache that the options request.
     fn host_cache<'c>(&self, config: &'c TrainConfig) -> Result<HostCache<'c>> {
-        let (nodes, budget) = (self.data.num_nodes(), config.host_budget.0);
+        let (own, budget) = (self.rows(), config.host_budget.0);
+        // a node has two rows if aggregates are stored
+        let all = own.book().num_nodes();
         let has_devices = *config.devices != Devices::Cpu;
         let name = if has_devices { &config.host_cache } else { &config.cache };
         let policy = match is_link(config) {
             true => link_cache(name),
             false => resolve_cache(name, &config.order, "lru"),
         };
-        let rows = if self.own.caches_own() { nodes } else { nodes - self.ranks.book().num_own() };
+        let rows = if own.caches_own() { all } else { all - own.book().num_own() };
         let fit = match budget {
             0 => usize::MAX,
-            _ => rows_within(policy, nodes, self.own.cached_bytes(), self.own.left_of(budget)),
+            _ => rows_within(policy, all, own.cached_bytes(), own.left_of(budget)),
         };
         let slots = match config.cache_ratio.0.filter(|_| !has_devices) {
             Some(ratio) => {
-                let slots = ((ratio * nodes as f64).round() as usize).min(rows);
+                let slots = ((ratio * all as f64).round() as usize).min(rows);
                 if slots > fit {
                     return Err(Error::usage(format!(
                         "--cache-ratio {ratio}: {slots} rows of {} bytes and their maps do not fit in \
                          --host-budget {budget} on rank {}; use --cache-ratio auto",
-                        self.own.cached_bytes(),
+                        own.cached_bytes(),
                         self.ranks.rank()
                     )));
                 }

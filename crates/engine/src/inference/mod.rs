@@ -129,6 +129,13 @@ impl<'a> Inference<'a> {
         self
     }
 
+    /// Returns true if the first layer of `model` reads stored aggregates in the place of the rows
+    /// of all neighbours.
+    pub(crate) fn reads_stored(&self, model: &Model) -> bool {
+        self.layers.neighbors.is_uniform()
+            && self.source.stored().is_some_and(|stored| model.fixed_bottom() == Some(stored))
+    }
+
     /// Work of the layers since the last call.
     pub(crate) fn take_work(&mut self) -> Work {
         std::mem::take(&mut self.layers.work)
@@ -183,14 +190,12 @@ impl<'a> Inference<'a> {
         count: usize,
         through_head: bool,
     ) -> Result<(NodeSet, bool)> {
+        let reads_stored = count > 0 && self.reads_stored(model);
         let Self { source, layers, size } = self;
         let pass = Pass { backend: layers.backend, training: false, key: 0 };
         let nodes = layers.graph.num_nodes();
         let mut orders = model.inference_orders(size[0], size[1]);
         source.choose(model, &mut orders);
-        let reads_stored = count > 0
-            && layers.neighbors.is_uniform()
-            && source.stored().is_some_and(|stored| model.fixed_bottom() == Some(stored));
         // stored aggregates stand for the neighbours of the bottom hop
         let hops = usize::from(reads_stored);
         let mut needed =

@@ -66,7 +66,7 @@ impl Layers<'_> {
     ///
     /// # Errors
     /// Rows cannot be read, or the watcher stops the work.
-    pub(super) fn stored_layer(
+    pub(crate) fn stored_layer(
         &mut self,
         source: &dyn RowSource,
         layer: &Layer,

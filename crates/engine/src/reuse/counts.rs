@@ -93,9 +93,12 @@ struct BottomBlock {
 }
 
 impl BottomBlock {
-    fn new(drawn: &Sampled, exchange: Option<&dyn RowExchange>) -> Self {
+    /// Sizes of the bottom block of a batch on a graph of `nodes` nodes.
+    fn new(drawn: &Sampled, nodes: usize, exchange: Option<&dyn RowExchange>) -> Self {
         let remote = exchange.map_or(0, |exchange| {
-            drawn.input_nodes.iter().filter(|&&v| exchange.maker(v) != exchange.rank()).count()
+            // aggregates of nodes follow all nodes
+            let maker = |&v: &NodeId| exchange.maker((v as usize % nodes) as NodeId);
+            drawn.input_nodes.iter().filter(|&v| maker(v) != exchange.rank()).count()
         });
         Self { shape: BlockShape::from(&drawn.blocks[0]), remote }
     }
@@ -177,7 +180,7 @@ impl Counts {
 
         let mut space = Workspace::new(nodes);
         space.set_parallel(true);
-        let block = |drawn: &Sampled| BottomBlock::new(drawn, exchange);
+        let block = |drawn: &Sampled| BottomBlock::new(drawn, nodes, exchange);
         let (table, hot) = (queue.nodes().len(), own.len());
         let mut counts =
             Self { batches: batches.end, nodes, requested, reused, table, hot, ..Self::default() };

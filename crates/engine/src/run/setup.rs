@@ -58,24 +58,25 @@ impl<'d> Parts<'d> {
     /// stops the work.
     pub(crate) fn new(config: &TrainConfig, data: &'d Dataset, progress: &'d dyn Progress) -> Result<Self> {
         let order = || build::order_of(config, data, None, progress);
-        Self::with(config, data, true, order, || strategy::sampler_watched(config, data, progress))
+        Self::with(config, data, None, order, || strategy::sampler_watched(config, data, progress))
     }
 
-    /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make.
+    /// [`Parts::new`] with the order and the sampler that `order` and `sampler` make, of a run in
+    /// one process or with a rank's `view` of the dataset.
     ///
     /// # Errors
     /// As [`Parts::new`].
     pub(crate) fn with(
         config: &TrainConfig,
         data: &'d Dataset,
-        is_alone: bool,
+        view: Option<&RankDataset>,
         order: impl FnOnce() -> Result<Box<dyn SeedOrder + 'd>>,
         sampler: impl FnOnce() -> Result<Box<dyn MinibatchSampler>>,
     ) -> Result<Self> {
         config.check()?;
         counted_epochs(config)?;
         let model = build::model(config, data)?;
-        let bottom = bottom::aggregation(config, data, &model, is_alone)?;
+        let bottom = bottom::aggregation(config, data, &model, view)?;
         if data.split.train.is_empty() {
             return Err(Error::without(
                 &data.name,
@@ -171,19 +172,19 @@ impl Tables {
         let Inputs { config, data, devices, placements, presampling, view, progress, .. } = *inputs;
         let cost = Some(&presampling.cost);
         if let Some(view) = view {
-            return Self::of_rank(inputs, view, (sampler, order), links);
+            return Self::of_rank(inputs, view, (sampler, order), links, bottom);
         }
         let graph = match placements.graph {
             MemoryPlacement::HugePages => data.graph.to_huge_pages()?,
             MemoryPlacement::Mapped => data.graph.clone(),
         };
         let chosen = Chosen::find(config)?;
-        let plan_rows = |divides: bool| -> Result<Option<ReusePlan>> {
-            let plan = || strategy::reuse_plan(config, data, sampler, order);
+        let plan_rows = |divides: bool, rows: &Dataset| -> Result<Option<ReusePlan>> {
+            let plan = || strategy::reuse_plan(config, rows, sampler, order);
             (divides && chosen.reuses_rows()).then(plan).transpose()
         };
         if !devices.gpus().is_empty() {
-            let reuse = plan_rows(config.cache_ratio.0.is_none())?;
+            let reuse = plan_rows(config.cache_ratio.0.is_none(), data)?;
             let reuse = reuse.as_ref();
             let (own, links) = (None, None);
             let batches = Batches { config, data, sampler, order, reuse, own, links, cost, progress };
@@ -205,7 +206,7 @@ impl Tables {
             let file = stacked.as_ref().and_then(|stacked| stacked.file.clone());
             let mut plan = plan.by_device(by_device).of_file(file);
             // by device, the strategy divides the memory of each device
-            let reuse = plan_rows(!by_device && config.device_budget.0 > 0)?;
+            let reuse = plan_rows(!by_device && config.device_budget.0 > 0, rows)?;
             let reuse = reuse.as_ref();
             let own = None;
             let batches = Batches { config, data: rows, sampler, order, reuse, own, links, cost, progress };
@@ -263,8 +264,14 @@ impl Tables {
         view: &RankDataset,
         drawing: (&dyn MinibatchSampler, &dyn SeedOrder),
         pairs: Option<&LinkSource>,
+        bottom: Option<Aggregation>,
     ) -> Result<Self> {
         let Inputs { config, data, devices, presampling, progress, .. } = *inputs;
+        let mut whole = view.layout();
+        if let Some(aggregation) = bottom {
+            bottom::add_over_ranks(config, view, aggregation)?;
+            whole = whole.with_aggregates(aggregation);
+        }
         let RankTiers { feature, late, on_gpus, text } = view.tiers(
             (config, data),
             drawing,
@@ -273,7 +280,7 @@ impl Tables {
             (devices, sampling_devices(inputs)),
         )?;
         let own = Some(view.ranks.book().clone());
-        let (graph, whole) = (data.graph.clone(), view.layout());
+        let graph = data.graph.clone();
         let (tiers, not_in_place) = (Some(text), Some("rows of other ranks arrive in a batch's own rows"));
         Ok(Self { tiers, not_in_place, late, on_gpus, own, ..Self::of(graph, feature, whole) })
     }

@@ -49,7 +49,12 @@ impl Batches<'_> {
             let seconds = clock.elapsed().as_secs_f64();
             cost.add(PresamplingRecord { drawn_batches, counted_batches: 0, seconds });
         }
-        if data.features.len() > scores.len() * data.features.dim {
+        let follow = match own {
+            // the dataset of a rank holds no rows
+            Some(_) => config.bottom.rows_per_node() > 1,
+            None => data.features.len() > scores.len() * data.features.dim,
+        };
+        if follow {
             // a batch reads the aggregate of a node if it reads its row
             scores.extend_from_within(..);
         }

@@ -97,9 +97,12 @@ impl Plan {
             return Ok(None); // their tiers are in `gpu`
         }
         let devices = config.num_devices();
-        // aggregates may follow the rows of the nodes, and a rank has those of its own nodes alone
+        // aggregates may follow the rows of the nodes, and the dataset of a rank holds no rows
         let stored = data.features.len().checked_div(data.features.dim).unwrap_or(0);
-        let rows = stored.max(data.num_nodes());
+        let rows = match stored {
+            0 => data.num_nodes().saturating_mul(config.bottom.rows_per_node()),
+            _ => stored.max(data.num_nodes()),
+        };
         let (format, table) = (memory::row_format(config, data), memory::table_bytes(config, data));
         let budget = config.host_budget.0;
         let beyond = budget > 0 && table > budget;

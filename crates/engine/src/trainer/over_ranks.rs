@@ -74,7 +74,8 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
     let links = view.links(config)?;
     links.iter().flat_map(|links| &links.notes).for_each(|note| context.observer.note(note));
     let data = links.as_ref().map_or(&view.data, |links| &links.data);
-    let (config, note) = bottom::chosen(config, data, false, None)?;
+    let resumed = context.run.filter(|_| context.resume);
+    let (config, note) = bottom::chosen(config, data, Some(view), resumed)?;
     note.iter().for_each(|note| context.observer.note(note));
     let config = &*config;
     let mut parts = match links {
@@ -82,11 +83,11 @@ fn train_on(config: &TrainConfig, view: &RankDataset, context: RunContext) -> Re
         Some(_) => Parts::with(
             config,
             data,
-            false,
+            Some(view),
             || build::order_of(config, data, None, progress),
             || strategy::sampler_watched(config, data, progress),
         )?,
-        None => Parts::with(config, data, false, || view.order(config), || view.sampler(config))?,
+        None => Parts::with(config, data, Some(view), || view.order(config), || view.sampler(config))?,
     };
     if !trains {
         parts.strategy = Chosen::serving();

@@ -1,5 +1,8 @@
 //! Minibatches whose bottom hop reads stored aggregates in the place of sampled neighbours.
 //!
+//! The bottom block is drawn separately ([`SplitSampler`]), so that batches can leave out the
+//! destinations whose rows they reuse.
+//!
 //! # Algorithm
 //!
 //! The feature table has `2 V` rows: row `v` holds the features of node `v`, row `V + v` the
@@ -26,7 +29,7 @@
 use graphmill_core::{Block, Error, NodeId, Result, block::Aggregation, memory};
 
 use super::{BatchRequest, MinibatchSampler, SamplerProperties, SplitSampler, Workspace};
-use crate::{Sampled, Seeds};
+use crate::{Sampled, Seeds, Upper};
 
 /// Sampler that draws the upper hops of another one, and reads the bottom hop from aggregates.
 pub struct ExactBottom {
@@ -69,6 +72,12 @@ pub fn exact_bottom_block(count: NodeId, symmetric: bool, nodes: &mut Vec<NodeId
     nodes[rows..].iter_mut().for_each(|v| *v += count);
 }
 
+impl ExactBottom {
+    fn upper(&self) -> Result<&dyn SplitSampler> {
+        self.inner.split().ok_or_else(|| Error::invalid("the sampler no longer draws hop by hop"))
+    }
+}
+
 impl MinibatchSampler for ExactBottom {
     fn properties(&self) -> SamplerProperties {
         let properties = self.inner.properties();
@@ -76,18 +85,40 @@ impl MinibatchSampler for ExactBottom {
     }
 
     fn sample(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Sampled> {
-        let split: &dyn SplitSampler =
-            self.inner.split().ok_or_else(|| Error::invalid("the sampler no longer draws hop by hop"))?;
+        let upper = self.sample_upper(request, workspace, seeds)?;
+        let mut batch = self.sample_bottom(request, workspace, upper)?;
+        // the upper blocks come without the transpose of the lowest
+        if request.layout.transposed & 2 != 0
+            && let Some(block) = batch.blocks.get_mut(1).filter(|block| !block.is_transposed())
+        {
+            workspace.transpose(block);
+        }
+        Ok(batch)
+    }
+
+    fn split(&self) -> Option<&dyn SplitSampler> {
+        Some(self)
+    }
+}
+
+impl SplitSampler for ExactBottom {
+    fn sample_upper(&self, request: &BatchRequest, workspace: &mut Workspace, seeds: Seeds) -> Result<Upper> {
+        self.upper()?.sample_upper(request, workspace, seeds)
+    }
+
+    fn sample_bottom(
+        &self,
+        request: &BatchRequest,
+        workspace: &mut Workspace,
+        upper: Upper,
+    ) -> Result<Sampled> {
         let layout = request.layout;
-        let mut batch = split.sample_upper(request, workspace, seeds)?.into_sampled();
+        let mut batch = upper.into_sampled();
         let Sampled { input_nodes, blocks, .. } = &mut batch;
         let symmetric = layout.symmetric.is_some() || layout.aggregation == Aggregation::Symmetric;
         exact_bottom_block(self.nodes, symmetric, input_nodes, &mut blocks[0]);
-        // the upper blocks come without the transpose of the lowest
-        for (l, block) in blocks.iter_mut().enumerate().take(2) {
-            if layout.transposed >> l & 1 == 1 && !block.is_transposed() {
-                workspace.transpose(block);
-            }
+        if layout.transposed & 1 != 0 {
+            workspace.transpose(&mut blocks[0]);
         }
         Ok(batch)
     }
@@ -169,6 +200,26 @@ mod tests {
         let request = BatchRequest::new(&graph, BatchKey { seed: 3, epoch: 1, batch: 2 });
         let batch = sampler.sample(&request, &mut Workspace::new(50), Seeds::new(0, &[4, 9][..])).unwrap();
         assert_eq!(batch.input_nodes, [4, 9, 54, 59]);
+    }
+
+    #[test]
+    fn destinations_that_are_left_out_have_no_row_and_no_aggregate() {
+        let graph = graph();
+        let sampler = ExactBottom::new(stack(&[2, 2]), 50).unwrap();
+        let layout = BlockLayout { transposed: 0b01, ..BlockLayout::default() };
+        let key = BatchKey { seed: 3, epoch: 1, batch: 2 };
+        let request = BatchRequest::new(&graph, key).with_layout(layout);
+        let (mut workspace, seeds) = (Workspace::new(50), Seeds::new(2, &[7, 30, 2][..]));
+        let split = sampler.split().unwrap();
+        let mut upper = split.sample_upper(&request, &mut workspace, seeds).unwrap();
+        assert!(upper.destinations.len() > 4);
+        upper.destinations.truncate(4);
+        let kept = upper.destinations.clone();
+        let batch = split.sample_bottom(&request, &mut workspace, upper).unwrap();
+        let aggregates = kept.iter().map(|v| v + 50);
+        assert!(batch.input_nodes.iter().copied().eq(kept.iter().copied().chain(aggregates)));
+        assert_eq!((batch.blocks[0].num_dst, batch.blocks[0].num_edges()), (4, 4));
+        assert!(batch.blocks[0].is_transposed() && !batch.blocks[1].is_transposed());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::names::is_known;
 use crate::{
     alias_file::is_alias_file,
     atomic::suffixed,
-    bottom_hop::is_bottom_file,
+    bottom_hop::file::is_bottom_file,
     dataset::manifest::{self, Manifest},
     external::remove_left,
     signed::version_in,

@@ -16,12 +16,15 @@
 //!   neighbors/indptr.npy    u64 [n + 1]  row starts of
 //!   neighbors/indices.npy   u32      all in-neighbours of the part's nodes, in the source's order, by global ids
 //!   neighbors/edge_weight.npy  f4    their weights, if the source has any
+//!   bottom_mean_part-0000.bin        aggregates of all in-neighbours' features, if a run stored them; no
+//!                                    manifest lists them ([`PartAggregates`])
 //! part-0001/ ...
 //! ```
 //!
 //! `verified.json` in `topology/`, `part-0000/` and `part-0000/neighbors/` records the files there
 //! that were verified, which are not read again until they change; it may be deleted.
 
+mod aggregates;
 mod manifest;
 mod neighbors;
 mod owned;
@@ -30,6 +33,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
+pub use aggregates::{PartAggregates, ReadRows};
 use manifest::Manifest;
 pub use neighbors::Neighbors;
 pub use part::Part;

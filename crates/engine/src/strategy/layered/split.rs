@@ -21,7 +21,7 @@
 //!
 //! # Memory
 //!
-//! 8 bytes per node of the graph.
+//! 9 bytes per row of the feature table.
 //!
 //! # Deviations
 //!
@@ -83,8 +83,7 @@ pub(super) fn choose(
         context.exchange.map_or(Ok(own), |exchange| over_ranks(exchange, own))
     };
     let all = estimate(1.0)?;
-    let nodes = context.data.num_nodes();
-    if all.as_ref().is_some_and(|all| all.cached >= nodes) {
+    if all.as_ref().is_some_and(|all| all.cached >= num_rows(context)) {
         return Ok(1.0);
     }
     let limit = all.map_or(u64::MAX, |all| (all.bytes as f64 * (1.0 - MIN_GAIN)) as u64);
@@ -127,9 +126,8 @@ fn estimate(
     plan: &ReusePlan,
     caches: &DeviceCaches,
 ) -> Result<Option<Estimate>> {
-    let (config, data) = (context.config, context.data);
-    let nodes = data.num_nodes();
-    let mut counts = vec![0u32; nodes];
+    let (config, data, rows) = (context.config, context.data, num_rows(context));
+    let mut counts = vec![0u32; rows];
     let (first, _) = draw(context.exchange, loader, plan, 0)?;
     first.iter().flat_map(|batch| &batch.input_nodes).for_each(|&v| counts[v as usize] += 1);
     let (second, held) = draw(context.exchange, loader, plan, 1)?;
@@ -142,15 +140,20 @@ fn estimate(
 
     let devices = config.num_devices().saturating_sub(samplers).max(1);
     let trainers = if by_device { devices } else { 1 };
-    let cached = caches.pooled_rows(slots, devices).min(nodes);
-    let mut ranking: Vec<NodeId> = (0..nodes as NodeId).collect();
+    let cached = caches.pooled_rows(slots, devices).min(rows);
+    let mut ranking: Vec<NodeId> = (0..rows as NodeId).collect();
     ranking.par_sort_unstable_by_key(|&v| (Reverse(counts[v as usize]), v));
-    let mut is_cached = vec![false; nodes];
+    let mut is_cached = vec![false; rows];
     ranking[..cached].iter().for_each(|&v| is_cached[v as usize] = true);
     let reads = second.iter().flat_map(|batch| &batch.input_nodes);
     let missed = reads.filter(|&&v| !is_cached[v as usize]).count() as u64;
-    let rows = held as u64 * plan.shape.bytes() * trainers as u64;
-    Ok(Some(Estimate { bytes: missed * loader.feature.row_bytes() + rows, cached }))
+    let reused = held as u64 * plan.shape.bytes() * trainers as u64;
+    Ok(Some(Estimate { bytes: missed * loader.feature.row_bytes() + reused, cached }))
+}
+
+/// Number of rows of the feature table, where stored aggregates may follow the nodes.
+fn num_rows(context: &StrategyContext) -> usize {
+    context.feature.num_rows().max(context.data.num_nodes())
 }
 
 /// Draws the first super-batch of an epoch; also returns the number of its hot nodes.

@@ -105,7 +105,7 @@ impl<T: Pod + Ord + Send, I: Iterator<Item = T> + Clone> SortedArray<T, I> {
     /// Returns the next record; `None` at the end.
     ///
     /// # Errors
-    /// None today: a map that cannot be read raises a signal.
+    /// The records cannot be read.
     pub fn take_next(&mut self) -> Result<Option<T>> {
         match &mut self.records {
             Records::Input(records) => Ok(records.next()),

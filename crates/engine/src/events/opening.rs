@@ -16,11 +16,12 @@ use crate::{Result, TrainConfig};
 pub(super) const RUN: usize = 1 << 18;
 /// Sorts that run at the same time, at most: events and the edges of the graph, by time and ends.
 pub(super) const SORTS: usize = 2;
-/// A record of a sort: its order first.
+/// A record of a sort, in whose order records are sorted.
 pub(super) type Record = [u64; 3];
-/// Bytes of an event while it is sorted in memory: its record, and ends, time and places of its row.
-const SORTED: usize = size_of::<Record>() + COLUMNS;
+/// Bytes of the ends, the time and both numbers of the row of an event.
 const COLUMNS: usize = 24;
+/// Bytes of an event while it is sorted in memory.
+const SORTED: usize = size_of::<Record>() + COLUMNS;
 /// Bytes of an event whose edge of the graph is found: its columns, its record, and the edge.
 const MATCHED: usize = COLUMNS + size_of::<Record>() + 4;
 

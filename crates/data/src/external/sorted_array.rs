@@ -80,9 +80,9 @@ struct Run<T> {
 }
 
 impl<T: Pod + Ord + Send, I: Iterator<Item = T> + Clone> SortedArray<T, I> {
-    /// Sorts `len` records, in memory or in `files`: a directory, and bytes of memory. The file there
-    /// has no name, so nothing is left after a kill. `records` are read twice, and equal ones are
-    /// interchangeable.
+    /// Sorts `len` records, in memory or in `files`: a directory, and bytes of memory. The file
+    /// there has no name, so nothing is left after a kill. `records` are read twice, and equal ones
+    /// are interchangeable.
     ///
     /// # Errors
     /// Memory or disk space is exhausted, or the directory cannot be written.
@@ -191,7 +191,8 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut expected = records.clone();
             expected.sort();
-            for files in [None, Some((dir.path(), memory)), Some((dir.path(), least_memory::<[u64; 2]>(3000)))] {
+            let least = least_memory::<[u64; 2]>(3000);
+            for files in [None, Some((dir.path(), memory)), Some((dir.path(), least))] {
                 prop_assert_eq!(&sorted(&records, files), &expected);
             }
             // in order already

@@ -31,8 +31,9 @@ enum Place {
 }
 
 impl EventFeatures {
-    /// Features of the rows of a task, those of their edges, in the file. Of edges with the same ends
-    /// and time, the first is that of the first such row, and so on. Destinations begin at `first`.
+    /// Features of the rows of a task, those of their edges, in the file. Of edges with the same
+    /// ends and time, the first is that of the first such row, and so on. Destinations begin at
+    /// `first`.
     ///
     /// # Errors
     /// A row is not an edge, the features are damaged, or memory or disk space is exhausted.

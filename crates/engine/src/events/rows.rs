@@ -234,7 +234,7 @@ mod tests {
         *,
     };
 
-    /// Rows of the task or edge type `name` of a dataset, with the opening of these bytes of memory.
+    /// Rows of the task or edge type `name` of a dataset, sorted within these bytes of memory.
     fn rows(data: &TypedDataset, (name, shares): (&str, [f64; 3]), memory: Option<usize>) -> Result<Rows> {
         let dir = tempfile::tempdir().unwrap();
         let opening = memory.map(|memory| Opening { dir: dir.path().to_path_buf(), memory });

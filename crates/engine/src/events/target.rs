@@ -41,7 +41,8 @@ impl EventTargets {
     /// links. The events `learned` train. Targets are in `files` if there are any.
     ///
     /// # Errors
-    /// The loss of the configuration does not fit the targets, or memory or disk space is exhausted.
+    /// The loss of the configuration does not fit the targets, or memory or disk space is
+    /// exhausted.
     pub(super) fn new(
         config: &TrainConfig,
         task: &Task,

@@ -117,9 +117,7 @@ impl Rows {
         stored.release();
         all.finish(parts)
     }
-}
 
-impl Rows {
     /// Takes rows in files out of the memory of the process, until they are used again.
     pub(super) fn release(&self) {
         [&self.row, &self.at, &self.source, &self.destination].into_iter().for_each(|ids| maps::release(ids));

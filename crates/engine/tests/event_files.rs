@@ -154,6 +154,47 @@ fn runs_resume_in_files_or_in_memory_from_the_same_checkpoint() {
 }
 
 #[test]
+fn events_that_are_sorted_in_files_have_the_bits_of_those_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = shop_of(&dir.path().join("shop"), false, visits(600));
+    // edges of a type are stored by destination; many of them have equal times in the other dataset
+    let (users, items, times) = visits(600);
+    let coarse = (users, items, times.into_iter().map(|time| time / 7000).collect());
+    let equal_times = shop_of(&dir.path().join("equal"), false, coarse);
+    for (name, data) in [("stream", &data), ("equal-times", &equal_times)] {
+        for (model, budget, more) in [
+            ("tgn", "12000", &[("batch_size", "10"), ("new_nodes", "0.1")][..]),
+            ("jodie", "7000", &[("split_edges", "time:8,1,1")]),
+        ] {
+            let own = [("model", model), ("task", "user:visits:item"), ("checkpoint_batches", "2")];
+            let plain = [&own[..], more].concat();
+            let limited = [&plain[..], &[("host_budget", budget)]].concat();
+            let path = |kind: &str| dir.path().join(format!("{name}-{model}-{kind}"));
+            let (whole, _) = train(data, &plain, (&path("memory"), false), usize::MAX).unwrap();
+            let expected = results(&whole, &path("memory"));
+            for threads in [1, 3] {
+                let path = path(&format!("files-{threads}"));
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let run = || train(data, &limited, (&path, false), usize::MAX);
+                let (one, notes) = pool.install(run).unwrap();
+                assert!(notes.iter().any(|note| note.contains("features: in files")), "{model}: {notes:?}");
+                assert!(expected == results(&one, &path), "{name}, {model}: {threads} threads");
+            }
+            let stopped = train(data, &limited, (&path("often"), false), 3);
+            assert!(matches!(stopped, Err(Error::Interrupted { saved: true, .. })), "{name}, {model}");
+            let (resumed, _) = train(data, &limited, (&path("often"), true), usize::MAX).unwrap();
+            assert!(expected == results(&resumed, &path("often")), "{name}, {model}: resumed");
+            // rows that fit are in memory, though sorting them does not
+            let fits = [&plain[..], &[("host_budget", "28000")]].concat();
+            let (one, notes) = train(data, &fits, (&path("fits"), false), usize::MAX).unwrap();
+            let in_files = notes.iter().any(|note| note.contains("in files"));
+            assert_eq!(in_files, model == "tgn", "{notes:?}");
+            assert!(expected == results(&one, &path("fits")), "{name}, {model}: in memory");
+        }
+    }
+}
+
+#[test]
 fn the_least_budget_is_named_and_enough() {
     let dir = tempfile::tempdir().unwrap();
     let data = shop_of(&dir.path().join("shop"), false, visits(600));

@@ -3,11 +3,13 @@
 //!
 //! - [`Edges`]: any number of edges in any order, built into CSC by an external sort by
 //!   destination.
+//! - [`SortedArray`]: records of fixed length, sorted by an external merge in files without names.
 //! - [`Rows`]: a table written row by row, validated and checksummed on the way.
 
 mod csc;
 mod directory;
 mod edges;
+mod merge;
 mod needs;
 mod publish;
 #[cfg(feature = "tables")]
@@ -15,6 +17,7 @@ mod records;
 mod rows;
 mod scratch;
 mod sort;
+mod sorted_array;
 mod spill;
 
 pub(crate) use directory::remove_left;
@@ -24,3 +27,4 @@ pub use needs::Needs;
 pub(crate) use records::{RecordSorter, SortedRecords};
 pub use rows::Rows;
 pub use scratch::Scratch;
+pub use sorted_array::{SortedArray, least_memory};

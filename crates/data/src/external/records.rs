@@ -1,8 +1,6 @@
 //! External sort of records: a key of any length, and a number.
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
     fs::File,
     io::{BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -11,7 +9,10 @@ use std::{
 use graphmill_core::{Error, Result, memory};
 use rayon::prelude::*;
 
-use super::Scratch;
+use super::{
+    Scratch,
+    merge::{Merge, Source},
+};
 use crate::atomic;
 
 /// Maximum number of sorted files that are merged at a time.
@@ -111,15 +112,9 @@ impl RecordSorter {
     fn merge(&mut self) -> Result<()> {
         let Some(path) = self.path().filter(|_| self.runs.len() > 1) else { return Ok(()) };
         let readers: Result<Vec<_>> = self.runs.iter().map(|run| Reader::open(run)).collect();
-        let mut readers = readers?;
-        let mut heap = BinaryHeap::new();
-        for (i, reader) in readers.iter_mut().enumerate() {
-            heap.extend(reader.next()?.map(|record| Reverse((record, i))));
-        }
-        let mut out = Writer::create(&path)?;
-        while let Some(Reverse(((key, number), i))) = heap.pop() {
+        let (mut merged, mut out) = (Merge::new(readers?)?, Writer::create(&path)?);
+        while let Some((key, number)) = merged.next()? {
             out.write(&key, number)?;
-            heap.extend(readers[i].next()?.map(|record| Reverse((record, i))));
         }
         out.finish()?;
         for run in self.runs.drain(..) {
@@ -193,6 +188,10 @@ impl Reader {
         let rest = file.metadata().map_err(|e| Error::io(path, "read the size of", e))?.len();
         Ok(Self { path: path.to_path_buf(), input: BufReader::with_capacity(BUFFER, file), rest })
     }
+}
+
+impl Source for Reader {
+    type Record = (Vec<u8>, u64);
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, u64)>> {
         let mut head = [0; 12];

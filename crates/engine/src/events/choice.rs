@@ -1,11 +1,15 @@
 //! The events of a run: a task of the dataset on edges with times, or the edges of a type with
 //! times, which are divided by time.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
-use graphmill_core::{Buffer, NodeId, Split};
+use graphmill_core::Buffer;
 use graphmill_data::typed::{EdgeData, Task, TaskKind, TaskOn, TypedDataset};
 
+use super::{
+    destinations::{self, Destinations},
+    opening::RUN,
+};
 use crate::{
     Error, Result, TrainConfig,
     config::link::{LINK, LinkOptions},
@@ -15,23 +19,79 @@ use crate::{
 pub(super) const MAX_EVENTS: usize = (u32::MAX / 2) as usize;
 /// Shares of the edges of a type that train, validate and test by default: those of the papers of
 /// TGN, JODIE and DyGFormer.
-const SHARES: [f64; 3] = [70.0, 15.0, 15.0];
+pub(super) const SHARES: [f64; 3] = [70.0, 15.0, 15.0];
+
+/// Names of the parts of a split.
+pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
+
+/// The events of a run: the rows of a task, or all edges of a type.
+pub(super) struct Chosen<'d> {
+    /// The task; of edges of a type one without a split.
+    pub(super) task: Cow<'d, Task>,
+    /// Shares of the edges that train, validate and test, by time.
+    pub(super) shares: Option<[f64; 3]>,
+}
 
 /// The task that the run learns, or the edges of a type in the shares of `--split-edges time:...`.
 ///
 /// # Errors
 /// As for [`choose`], or the option has shares and the task has a split.
-pub(super) fn of_run<'d>(config: &TrainConfig, data: &'d TypedDataset) -> Result<Cow<'d, Task>> {
+pub(super) fn of_run<'d>(config: &TrainConfig, data: &'d TypedDataset) -> Result<Chosen<'d>> {
     let option = config.own.get::<LinkOptions>().split_edges;
-    let task = choose(data, &config.task, if option.by_time { option.shares } else { SHARES })?;
-    if option.by_time && matches!(task, Cow::Borrowed(_)) {
+    let chosen = choose(data, &config.task, if option.by_time { option.shares } else { SHARES })?;
+    if option.by_time && chosen.shares.is_none() {
         return Err(Error::usage(format!(
             "--split-edges {option}: task '{}' has a split; name an edge type by --task \
              SOURCE:NAME:DESTINATION, or leave --split-edges out",
-            task.name
+            chosen.task.name
         )));
     }
-    Ok(task)
+    Ok(chosen)
+}
+
+impl<'d> Chosen<'d> {
+    fn of_task(task: &'d Task) -> Self {
+        Self { task: Cow::Borrowed(task), shares: None }
+    }
+
+    /// Number of events.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub(super) fn count(&self, data: &TypedDataset, edges: &EdgeData) -> Result<usize> {
+        let of_parts = || self.task.split.parts().iter().map(|(_, ids)| ids.len()).sum();
+        let (count, what) = match self.shares {
+            None => (of_parts(), "events".to_string()),
+            Some(_) => (self.edges(edges).count(), format!("edges {}", edges.edge_type)),
+        };
+        if count > MAX_EVENTS {
+            let message =
+                format!("{count} {what}: at most {MAX_EVENTS} events can be numbered; split the task");
+            return Err(Error::dataset(&data.name, message));
+        }
+        Ok(count)
+    }
+
+    /// Edges that are events, ascending: an undirected edge is one.
+    pub(super) fn edges<'e>(&self, edges: &'e EdgeData) -> impl Iterator<Item = usize> + Clone + use<'e> {
+        let on = &edges.edge_type;
+        let is_undirected = edges.reverse.as_ref().is_some_and(|name| on.reversed(name) == *on);
+        let mut found = Destinations::new(&edges.indptr);
+        (0..edges.num_edges()).filter(move |&e| {
+            if is_undirected && e % RUN == 0 {
+                destinations::release(edges);
+            }
+            !is_undirected || edges.indices[e] <= found.of(e)
+        })
+    }
+
+    /// Parts of `count` edges in the order of their times; empty for a task.
+    pub(super) fn cut(&self, count: usize) -> [Range<usize>; 3] {
+        let Some(shares) = self.shares else { return [const { 0..0 }; 3] };
+        let (first, sum) = (shares[0], shares.iter().sum::<f64>());
+        let [train, valid] = [first, first + shares[1]].map(|share| (count as f64 * (share / sum)) as usize);
+        [0..train, train..valid, valid..count]
+    }
 }
 
 /// The task called `name`, or the edges of the type `name` in these shares. If it is empty or
@@ -40,7 +100,7 @@ pub(super) fn of_run<'d>(config: &TrainConfig, data: &'d TypedDataset) -> Result
 ///
 /// # Errors
 /// There is none or more than one, the task is not on edges, or the edge type has no times.
-fn choose<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Cow<'d, Task>> {
+pub(super) fn choose<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Chosen<'d>> {
     if !name.is_empty() && name != LINK {
         return named(data, name, shares);
     }
@@ -54,7 +114,7 @@ fn choose<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Co
         ))
     };
     match all[..] {
-        [task] => return Ok(Cow::Borrowed(task)),
+        [task] => return Ok(Chosen::of_task(task)),
         [] if has_other_tasks(data, name) => {
             let message = "it has no link prediction task with times; choose a task on edges or an edge type";
             let types = data.edges.iter().map(|edges| edges.edge_type.to_string());
@@ -68,7 +128,7 @@ fn choose<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Co
     let timed: Vec<&EdgeData> =
         timed.filter(|(r, _)| !is_reverse(data, *r)).map(|(_, edges)| edges).collect();
     match timed[..] {
-        [edges] => of_edges(data, edges, shares).map(Cow::Owned),
+        [edges] => of_edges(data, edges, shares),
         [] => Err(Error::dataset(
             &data.name,
             "it has no edges with times, which models of events learn; import a table with graphmill import \
@@ -88,17 +148,17 @@ fn has_other_tasks(data: &TypedDataset, name: &str) -> bool {
 }
 
 /// The task or edge type called `name`.
-fn named<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Cow<'d, Task>> {
+fn named<'d>(data: &'d TypedDataset, name: &str, shares: [f64; 3]) -> Result<Chosen<'d>> {
     let is_task = data.tasks.iter().any(|task| task.name == name);
     if !is_task && let Some(edges) = data.edges.iter().find(|edges| edges.edge_type.to_string() == name) {
-        return of_edges(data, edges, shares).map(Cow::Owned);
+        return of_edges(data, edges, shares);
     }
     let task = data.task(name).map_err(|error| {
         let types: Vec<String> = data.edges.iter().map(|edges| edges.edge_type.to_string()).collect();
         Error::usage(format!("--task {name}: {error}, or an edge type: {}", types.join(", ")))
     })?;
     if task.kind().is_some_and(TaskKind::is_on_edges) {
-        return Ok(Cow::Borrowed(task));
+        return Ok(Chosen::of_task(task));
     }
     let kind = task.kind().map_or("without targets", TaskKind::name);
     let message = format!("task '{name}' is {kind}, and models of events learn tasks on edges");
@@ -113,13 +173,13 @@ fn is_reverse(data: &TypedDataset, r: usize) -> bool {
 }
 
 /// Prediction of the edges of a type, divided by their times in these shares: the first train, the
-/// last test. An undirected edge is one event.
+/// last test.
 ///
 /// # Errors
-/// The edges have no times, or are too many.
-fn of_edges(data: &TypedDataset, edges: &EdgeData, shares: [f64; 3]) -> Result<Task> {
+/// The edges have no times.
+fn of_edges<'d>(data: &TypedDataset, edges: &EdgeData, shares: [f64; 3]) -> Result<Chosen<'d>> {
     let on = &edges.edge_type;
-    let Some(time) = &edges.time else {
+    if edges.time.is_none() {
         return Err(Error::dataset(
             &data.name,
             format!(
@@ -127,27 +187,9 @@ fn of_edges(data: &TypedDataset, edges: &EdgeData, shares: [f64; 3]) -> Result<T
                  (--edge-time), or train --model sage --task link"
             ),
         ));
-    };
-    let is_undirected = edges.reverse.as_ref().is_some_and(|name| on.reversed(name) == *on);
-    let destinations = if is_undirected { edges.destinations() } else { Vec::new() };
-    let is_event = |&e: &usize| !is_undirected || edges.indices[e] <= destinations[e];
-    let mut rows: Vec<usize> = (0..edges.num_edges()).filter(is_event).collect();
-    if rows.len() > MAX_EVENTS {
-        let message = format!("{} edges {on}: at most {MAX_EVENTS} events can be numbered", rows.len());
-        return Err(Error::dataset(&data.name, message));
     }
-    rows.sort_by_key(|&e| time[e]); // stable: equal times keep their order
-    let rows: Vec<NodeId> = rows.into_iter().map(|e| e as NodeId).collect();
-    let (first, sum) = (shares[0], shares.iter().sum::<f64>());
-    let [train, valid] = [first, first + shares[1]].map(|share| (rows.len() as f64 * (share / sum)) as usize);
-    let part = |range: &[NodeId]| {
-        let mut rows = range.to_vec();
-        rows.sort_unstable();
-        Buffer::from(rows)
-    };
-    let split =
-        Split { train: part(&rows[..train]), valid: part(&rows[train..valid]), test: part(&rows[valid..]) };
-    Ok(Task { split, ..Task::new(on.to_string(), TaskOn::Edges(on.clone())) })
+    let task = Task::new(on.to_string(), TaskOn::Edges(on.clone()));
+    Ok(Chosen { task: Cow::Owned(task), shares: Some(shares) })
 }
 
 /// Time of each row of a task on edges.
@@ -160,13 +202,14 @@ pub(super) fn times<'d>(data: &'d TypedDataset, task: &'d Task) -> Option<&'d Bu
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use graphmill_core::NodeId;
     use graphmill_data::typed::TypedBuilder;
 
     use super::*;
 
     /// Users who visit shops and, if `calls`, call each other.
-    fn data(calls: bool) -> TypedDataset {
+    pub(crate) fn data(calls: bool) -> TypedDataset {
         let mut builder = TypedBuilder::new("town");
         builder.node_type("user", 10);
         builder.node_type("shop", 4);
@@ -182,49 +225,23 @@ mod tests {
         builder.build().unwrap()
     }
 
-    /// Times of the parts.
-    fn parts(data: &TypedDataset, task: &Task) -> Vec<Vec<i64>> {
-        let times = times(data, task).unwrap();
-        let of_part = |(_, rows): (&str, &Buffer<NodeId>)| {
-            assert!(rows.is_sorted_by(|a, b| a < b));
-            let mut found: Vec<i64> = rows.iter().map(|&row| times[row as usize]).collect();
-            found.sort_unstable();
-            found
-        };
-        task.split.parts().into_iter().map(of_part).collect()
-    }
-
     #[test]
-    fn edges_with_times_are_divided_by_time() {
-        let data = data(false);
+    fn the_only_edges_with_times_are_the_default() {
+        let town = data(false);
         for name in ["", LINK, "user:visits:shop"] {
-            let task = choose(&data, name, SHARES).unwrap();
-            assert_eq!(task.name, "user:visits:shop");
-            let expected: [Vec<i64>; 3] = [(0..28).collect(), (28..34).collect(), (34..40).collect()];
-            assert_eq!(parts(&data, &task), expected, "{name}");
+            let chosen = choose(&town, name, SHARES).unwrap();
+            assert_eq!((&chosen.task.name[..], chosen.shares), ("user:visits:shop", Some(SHARES)), "{name}");
         }
-        let task = choose(&data, "shop:visited-by:user", SHARES).unwrap();
-        assert_eq!(parts(&data, &task)[2], (34..40).collect::<Vec<_>>(), "the reverses, if they are named");
-        let task = choose(&data, "", [2.0, 1.0, 1.0]).unwrap();
-        let expected: [Vec<i64>; 3] = [(0..20).collect(), (20..30).collect(), (30..40).collect()];
-        assert_eq!(parts(&data, &task), expected, "in shares");
-    }
-
-    #[test]
-    fn an_undirected_edge_is_one_event() {
-        let data = data(true);
-        let task = choose(&data, "user:calls:user", SHARES).unwrap();
-        assert_eq!(parts(&data, &task).concat(), [2, 4, 7]);
-        let message = choose(&data, "", SHARES).unwrap_err().to_string();
+        let message = choose(&data(true), "", SHARES).err().unwrap().to_string();
         assert!(message.ends_with("choose one: --task user:visits:shop, user:calls:user"), "{message}");
     }
 
     #[test]
     fn edges_without_times_are_refused() {
         let data = data(false);
-        let message = choose(&data, "shop:near:shop", SHARES).unwrap_err().to_string();
+        let message = choose(&data, "shop:near:shop", SHARES).err().unwrap().to_string();
         assert!(message.contains("the edges shop:near:shop have no times"), "{message}");
-        let message = choose(&data, "shop:far:shop", SHARES).unwrap_err().to_string();
+        let message = choose(&data, "shop:far:shop", SHARES).err().unwrap().to_string();
         assert!(message.contains("or an edge type: user:visits:shop,"), "{message}");
     }
 }

@@ -3,9 +3,17 @@
 use std::ops::Range;
 
 use graphmill_core::{Buffer, Matrix, NodeId, maps};
-use graphmill_data::typed::{EdgeData, FeatureTable, Seeds, TableData, Task, TypedDataset};
+use graphmill_data::{
+    external::SortedArray,
+    typed::{EdgeData, FeatureTable, Seeds, TableData, Task, TypedDataset},
+};
 
-use super::files::RowFiles;
+use super::{
+    destinations::{self, Destinations},
+    files::{RowFiles, settle},
+    opening::{Column, Opening, RUN, SORTS, divided, joined, of_time, share, to_time},
+    rows::Rows,
+};
 use crate::{Error, Result};
 
 /// Features of each event, `E x K`, as 32-bit floats.
@@ -23,32 +31,41 @@ enum Place {
 }
 
 impl EventFeatures {
-    /// Features of the rows of a task (number in the task, and in its part), those of their edges,
-    /// in the file. Of edges with the same ends and time, the first is that of the first such row,
-    /// and so on.
+    /// Features of the rows of a task, those of their edges, in the file. Of edges with the same
+    /// ends and time, the first is that of the first such row, and so on. Destinations begin at
+    /// `first`.
     ///
     /// # Errors
-    /// A row is not an edge, or the features are damaged.
+    /// A row is not an edge, the features are damaged, or memory or disk space is exhausted.
     pub(super) fn new(
         data: &TypedDataset,
         task: &Task,
         edges: &EdgeData,
-        rows: &[[usize; 2]],
+        (rows, first): (&Rows, NodeId),
+        opening: Option<&Opening>,
         notes: &mut Vec<String>,
     ) -> Result<Self> {
-        let Some(table) = &edges.features else { return Ok(Self::none(rows.len())) };
-        let edge_of = match (&task.seeds, &edges.time, &task.time) {
-            (Some(Seeds::Pairs(pairs)), Some(edge_times), Some(row_times)) => {
-                edges_of(data, task, edges, (rows, &pairs[..]), [&edge_times[..], &row_times[..]])?
+        let count = rows.row.len();
+        let Some(table) = &edges.features else { return Ok(Self::none(count)) };
+        let edge_of = match (&task.seeds, &edges.time) {
+            (Some(Seeds::Pairs(_)), Some(edge_times)) => {
+                edges_of(data, task, (edges, edge_times), (rows, first), opening)?
             }
-            (None, ..) => rows.iter().map(|&[row, _]| row as u32).collect(),
+            (None, _) => rows.row.clone(),
             _ => {
                 notes.push(format!("the features of {} are not read: its edges have no times", task.on));
-                return Ok(Self::none(rows.len()));
+                return Ok(Self::none(count));
             }
         };
         table.verify()?;
-        Ok(Self { width: table.width, place: Place::File { table: table.clone(), rows: edge_of.into() } })
+        Ok(Self { width: table.width, place: Place::File { table: table.clone(), rows: edge_of } })
+    }
+
+    /// Edges of the graph among which those of the rows of a task are sought; 0 if the rows are
+    /// edges, or have no features.
+    pub(super) fn sought(task: &Task, edges: &EdgeData) -> usize {
+        let is_sought = task.seeds.is_some() && edges.features.is_some() && edges.time.is_some();
+        if is_sought { edges.num_edges() } else { 0 }
     }
 
     /// No features of `count` events.
@@ -76,7 +93,7 @@ impl EventFeatures {
     /// The disk has too little space.
     pub(super) fn in_file(self, files: &RowFiles) -> Result<Self> {
         let Place::File { table, rows } = self.place else { return Ok(self) };
-        Ok(Self { place: Place::File { table, rows: files.store(&rows)? }, ..self })
+        Ok(Self { place: Place::File { table, rows: settle(rows, Some(files))? }, ..self })
     }
 
     /// Takes rows of the file out of the memory of the process, until they are used again.
@@ -113,40 +130,65 @@ impl EventFeatures {
     }
 }
 
-/// Edge of each row of a task on pairs.
+/// Edge of each row of a task on pairs: both are sorted by time and ends, and joined.
 ///
 /// # Errors
-/// A row is not an edge.
+/// A row is not an edge, or memory or disk space is exhausted.
 fn edges_of(
     data: &TypedDataset,
     task: &Task,
-    edges: &EdgeData,
-    (rows, pairs): (&[[usize; 2]], &[NodeId]),
-    [edge_times, row_times]: [&[i64]; 2],
-) -> Result<Vec<u32>> {
-    let destinations = edges.destinations();
-    let mut stored: Vec<u32> = (0..edges.num_edges() as u32).collect();
-    let of_edge = |e: usize| (edge_times[e], edges.indices[e], destinations[e]);
-    stored.sort_by_key(|&e| of_edge(e as usize));
-    let of_row = |row: usize| (row_times[row], pairs[2 * row], pairs[2 * row + 1]);
-    let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by_key(|&i| (of_row(rows[i][0]), rows[i][0]));
-    let (mut edge_of, mut at) = (vec![0; rows.len()], 0);
-    for i in order {
-        let wanted = of_row(rows[i][0]);
-        at += stored[at..].partition_point(|&e| of_edge(e as usize) < wanted);
-        if at == stored.len() || of_edge(stored[at] as usize) != wanted {
-            let message = format!(
-                "row {} of task '{}' ({} to {} at time {}) is not an edge of {}, whose features it \
-                 needs; list the edges of the graph as rows, or leave the features out",
-                rows[i][0], task.name, wanted.1, wanted.2, wanted.0, task.on
-            );
-            return Err(Error::dataset(&data.name, message));
+    (edges, times): (&EdgeData, &[i64]),
+    (rows, first): (&Rows, NodeId),
+    opening: Option<&Opening>,
+) -> Result<Buffer<u32>> {
+    let (count, mut found) = (rows.row.len(), Destinations::new(&edges.indptr));
+    let of_edges = (0..edges.num_edges()).map(move |e| {
+        if e % RUN == 0 {
+            destinations::release(edges);
+            maps::release(times);
         }
-        edge_of[i] = stored[at];
-        at += 1;
+        [of_time(times[e]), joined(edges.indices[e], found.of(e)), e as u64]
+    });
+    let of_rows = (0..count).map(move |i| {
+        if i % RUN == 0 {
+            rows.release();
+        }
+        let ends = joined(rows.source[i], rows.destination[i] - first);
+        [of_time(rows.time[i]), ends, joined(rows.row[i], i as u32)]
+    });
+    let mut stored = SortedArray::new(of_edges, edges.num_edges(), share(opening, SORTS))?;
+    let mut sorted = SortedArray::new(of_rows, count, share(opening, SORTS))?;
+    let mut edge_of = Column::new(opening.map(|opening| &*opening.dir), count)?;
+    (0..count).for_each(|_| edge_of.push(0));
+    let mut written = 0;
+    while let Some([time, ends, numbers]) = sorted.take_next()? {
+        let [row, i] = divided(numbers);
+        let edge = loop {
+            match stored.take_next()? {
+                Some([of_edge, other, e]) if (of_edge, other) == (time, ends) => break e as u32,
+                Some([of_edge, other, _]) if (of_edge, other) < (time, ends) => {}
+                _ => {
+                    let [source, destination] = divided(ends);
+                    let message = format!(
+                        "row {row} of task '{}' ({source} to {destination} at time {}) is not an edge of {}, \
+                         whose features it needs; list the edges of the graph as rows, or leave the features \
+                         out",
+                        task.name,
+                        to_time(time),
+                        task.on
+                    );
+                    return Err(Error::dataset(&data.name, message));
+                }
+            }
+        };
+        // rows of one time are neighbours, so these writes are near each other
+        edge_of.values_mut()[i as usize] = edge;
+        written += 1;
+        if written % RUN == 0 {
+            maps::release(edge_of.values_mut());
+        }
     }
-    Ok(edge_of)
+    edge_of.finish()
 }
 
 /// Copies row `i` of a table to `to`, through `row`, which is as wide.

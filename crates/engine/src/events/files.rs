@@ -11,6 +11,8 @@
 //! batch reads and writes the rows of its own nodes and events. Rows of the memory stay in that of
 //! the process until the budget is full, then all leave it. All other rows leave it after each
 //! batch. Neighbours are written for a range of nodes after the other ([`super::history`]).
+//! Targets and listed destinations are in files, too. Events are sorted in files
+//! ([`super::opening`]).
 //!
 //! # Source
 //!
@@ -25,17 +27,20 @@
 //! # Memory
 //!
 //! The budget counts rows. The system maps whole pages, so scattered rows occupy more of its cache,
-//! which it may take back at any time. Beyond the budget are: a byte for each node and 4 for each
-//! training event, the order of an epoch; destinations and targets that the task lists; the
-//! matrices of a batch; the outputs of the events that are scored; and about 50 bytes for each
-//! event while the run opens, to sort the events and to find their features.
+//! which it may take back at any time. Beyond the budget are: a byte for each node, and up to two
+//! more while the run opens; 4 for each training event, the order of an epoch; the targets and
+//! listed destinations of a batch, and its matrices; and the outputs of the events that are scored.
 
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
-use graphmill_core::{Buffer, memory::available};
+use graphmill_core::{
+    Buffer,
+    memory::{self, available},
+};
 use graphmill_nn::temporal::NodeMemory;
 
+use super::opening::{RUN, least_to_open};
 use crate::{Error, Result, TrainConfig, config::events::kind};
 
 /// Pairs that are scored at once.
@@ -64,6 +69,8 @@ pub(super) struct StreamSizes {
     pub(super) batch: usize,
     /// Destinations that an event is compared with, at most; 0 if it has a class or value.
     pub(super) negatives: usize,
+    /// Records that are sorted at once, at most, while the run opens.
+    pub(super) sorted: usize,
 }
 
 /// Place of the rows of a run in files.
@@ -105,13 +112,20 @@ impl RowFiles {
         let of_memory = of_memory(config, sizes);
         let rows = sizes.of_batch(config);
         let others = sizes.others(&rows);
-        let least = others.saturating_add(rows.nodes.saturating_mul(of_memory));
-        if least > budget {
+        let of_batch = others.saturating_add(rows.nodes.saturating_mul(of_memory));
+        let of_opening = least_to_open(sizes.sorted);
+        if of_batch.max(of_opening) > budget {
+            let (part, remedy) = if of_batch >= of_opening {
+                (format!("a batch reads rows of up to {of_batch}"), ", or lower --batch-size")
+            } else {
+                (format!("sorting its events takes {of_opening}"), "")
+            };
             return Err(Error::usage(format!(
                 "--host-budget {}: the nodes and events of the stream need {needed} bytes for their {}, and \
-                 a batch reads rows of up to {least}; raise it to {least} or more, or lower --batch-size",
+                 {part}; raise it to {} or more{remedy}",
                 config.host_budget.0,
-                names(config, sizes)
+                names(config, sizes),
+                of_batch.max(of_opening)
             )));
         }
         let most = (budget - others) / of_memory.max(1);
@@ -127,14 +141,19 @@ impl RowFiles {
     }
 }
 
-/// `values` in a file, if rows are in files.
+/// `values` where the rows of a run are: in `files`, or in memory.
 ///
 /// # Errors
-/// As for [`RowFiles::store`].
-pub(super) fn place<T: Pod>(files: Option<&RowFiles>, values: Vec<T>) -> Result<Buffer<T>> {
+/// Memory or disk space is exhausted.
+pub(super) fn settle<T: Pod>(values: Buffer<T>, files: Option<&RowFiles>) -> Result<Buffer<T>> {
     match files {
-        Some(files) => files.store(&values),
-        None => Ok(values.into()),
+        Some(files) if !values.is_mapped() => files.store(&values),
+        None if values.is_mapped() => {
+            let mut all = memory::reserve(values.len())?;
+            values.scan(RUN, |_, run| all.extend_from_slice(run));
+            Ok(all.into())
+        }
+        _ => Ok(values),
     }
 }
 
@@ -219,8 +238,16 @@ fn check_memory(config: &TrainConfig, sizes: &StreamSizes, needed: usize) -> Res
 mod tests {
     use super::*;
 
-    const WIDTHS: StreamSizes =
-        StreamSizes { nodes: 0, events: 0, node_dim: 5, edge_dim: 3, histories: 1, batch: 0, negatives: 0 };
+    const WIDTHS: StreamSizes = StreamSizes {
+        nodes: 0,
+        events: 0,
+        node_dim: 5,
+        edge_dim: 3,
+        histories: 1,
+        batch: 0,
+        negatives: 0,
+        sorted: 0,
+    };
 
     #[test]
     fn the_budget_that_a_refusal_names_is_the_least() {
@@ -262,6 +289,14 @@ mod tests {
             let least = nodes * 152 + 20 * 28;
             assert!(of(sizes).contains(&format!("raise it to {least} or more")), "{nodes} nodes");
         }
+        // sorting may need more than a batch
+        let message = of(StreamSizes { sorted: 9000, ..jodie });
+        let least = least_to_open(9000);
+        let expected = format!("and sorting its events takes {least}; raise it to {least} or more");
+        assert!(least > 60 * 152 + 20 * 28 && message.contains(&expected), "{message}");
+        let sorted = StreamSizes { sorted: 9000, ..jodie };
+        assert!(chosen("jodie", &sorted, least as u64 - 1).is_err());
+        assert!(chosen("jodie", &sorted, least as u64).unwrap().is_some());
         let message = of(jodie);
         assert!(message.contains("bytes for their memory, features and times, and a batch"), "{message}");
         // all neighbours of a node are no more than the ends of all events
@@ -271,6 +306,21 @@ mod tests {
         let least = 50 * 36 + 90 * 28 + 180 * 16;
         let message = RowFiles::new(&config, &all, Path::new("run")).unwrap_err().to_string();
         assert!(message.contains(&format!("raise it to {least} or more")), "{message}");
+    }
+
+    #[test]
+    fn arrays_settle_where_the_rows_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = RowFiles { dir: dir.path().to_path_buf(), most: 0, budget: 1 };
+        let all: Vec<u64> = (0..RUN as u64 + 9).collect();
+        let of_file = files.store(&all).unwrap();
+        for from in [all.clone().into(), of_file] {
+            for to in [None, Some(&files)] {
+                let settled = settle(from.clone(), to).unwrap();
+                assert_eq!(settled.is_mapped(), to.is_some());
+                assert_eq!(settled[..], all[..]);
+            }
+        }
     }
 
     #[test]

@@ -25,14 +25,14 @@ use std::{ops::Range, path::Path};
 use graphmill_core::{Buffer, FileArray, Graph, NodeId, maps};
 use graphmill_loader::time::{Events, TimedGraph};
 
-use super::files::{PLACE, RowFiles};
+use super::{
+    files::{PLACE, RowFiles},
+    opening::RUN,
+};
 use crate::Result;
 
 /// Times from which the quantiles of all are computed.
 const SAMPLE: usize = 1 << 12;
-/// Events that are read, and places of a large row that are written, before their pages leave
-/// memory.
-const RUN: usize = 1 << 18;
 /// Bytes of a node while its row is counted, and while it is filled.
 const COUNTED: usize = 8;
 const FILLED: usize = 24;
@@ -97,6 +97,18 @@ fn ends(events: &Events, e: u32) -> [NodeId; 2] {
     [events.source()[e as usize], events.destination()[e as usize]]
 }
 
+/// Calls `see` with every event of a list and its ends. Events in files leave memory meanwhile.
+pub(super) fn each(events: &Events, of: impl Iterator<Item = u32>, mut see: impl FnMut(u32, [NodeId; 2])) {
+    for (i, e) in of.enumerate() {
+        if i % RUN == 0 {
+            release(events);
+            expect(events, e as usize);
+        }
+        see(e, ends(events, e));
+    }
+    release(events);
+}
+
 /// A history that is built in files.
 struct Build<'a, I> {
     events: &'a Events,
@@ -141,25 +153,13 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
         Ok(history)
     }
 
-    /// Calls `see` with every event and its ends. Events in files leave memory meanwhile.
-    fn each(&self, mut see: impl FnMut(u32, [NodeId; 2])) {
-        for (i, e) in self.of.clone().enumerate() {
-            if i % RUN == 0 {
-                release(self.events);
-                expect(self.events, e as usize);
-            }
-            see(e, ends(self.events, e));
-        }
-        release(self.events);
-    }
-
     /// Bounds of the rows of all nodes.
     fn count(&self, num_nodes: usize) -> Result<FileArray<u64>> {
         let mut indptr = FileArray::<u64>::zeros(num_nodes + 1, &self.files.dir)?;
         let (step, mut sum) = ((self.files.budget / COUNTED).max(1), 0);
         for first in (0..num_nodes).step_by(step) {
             let counts = &mut indptr[first + 1..=num_nodes.min(first + step)];
-            self.each(|_, ends| {
+            each(self.events, self.of.clone(), |_, ends| {
                 for v in ends {
                     if let Some(count) = (v as usize).checked_sub(first).and_then(|at| counts.get_mut(at)) {
                         *count += 1;
@@ -197,7 +197,7 @@ impl<I: Iterator<Item = u32> + Clone> Build<'_, I> {
     /// Fills the rows of a range of nodes, and the time of the last edge of each.
     fn fill(&self, mut rows: Rows, indptr: &[u64], last: &mut [i64]) {
         let (times, is_single) = (self.events.time(), rows.next.len() == 1);
-        self.each(|e, [source, destination]| {
+        each(self.events, self.of.clone(), |e, [source, destination]| {
             for (own, other) in [(source, destination), (destination, source)] {
                 let at = (own as usize).checked_sub(rows.first).and_then(|at| rows.next.get_mut(at));
                 if let Some(at) = at {

@@ -5,6 +5,9 @@
 //! | --- | --- |
 //! | `trainer.rs` | the loop: read it first |
 //! | `choice.rs` | the task, or the edge type with times, whose edges are the events |
+//! | `rows.rs` | rows of a task in the order of their times, sorted in memory or in files |
+//! | `destinations.rs` | destinations of single edges |
+//! | `opening.rs` | arrays of a stream while it opens, in memory or in files |
 //! | `stream.rs` | events of a task in the order of their times, with features and a split |
 //! | `features.rs` | features of events and nodes, in memory or in the file of the dataset |
 //! | `files.rs` | rows that exceed `--host-budget`, and the least that a batch needs |
@@ -36,6 +39,7 @@ mod added;
 mod as_of;
 mod batch;
 mod choice;
+mod destinations;
 mod evaluation;
 mod features;
 mod files;
@@ -44,9 +48,11 @@ mod hop;
 mod learner;
 mod model;
 mod open;
+mod opening;
 mod pair;
 mod position;
 mod predicted;
+mod rows;
 mod saved;
 mod scored;
 mod stream;

@@ -6,11 +6,8 @@ use graphmill_core::{Error as GraphError, progress::Progress};
 use graphmill_data::typed::{self, TypedDataset, Verify};
 
 use super::{
-    evaluation::Evaluation,
-    model::EventModel,
-    position::assign,
-    scored::metric,
-    stream::{EventStream, PARTS},
+    choice::PARTS, evaluation::Evaluation, model::EventModel, position::assign, scored::metric,
+    stream::EventStream,
 };
 use crate::{
     Error, Result, TrainConfig,

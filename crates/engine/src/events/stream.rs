@@ -3,14 +3,19 @@
 use std::{ops::Range, path::Path, sync::Arc};
 
 use graphmill_core::{Buffer, FileArray, NodeId, keyed::key, maps};
-use graphmill_data::typed::{CandidateLists, EdgeData, Negatives, Seeds, Task, TaskOn, TypedDataset};
+use graphmill_data::{
+    external::SortedArray,
+    typed::{CandidateLists, Negatives, Targets, Task, TaskOn, TypedDataset},
+};
 use graphmill_loader::time::Events;
 
 use super::{
-    choice::{MAX_EVENTS, of_run, times},
+    choice::{PARTS, of_run},
     features::{EventFeatures, NodeFeatures},
-    files::{self, RowFiles, StreamSizes},
-    history::{self, History},
+    files::{RowFiles, StreamSizes, settle},
+    history::{self, History, each},
+    opening::{Column, Opening, RUN, share},
+    rows::Rows,
     target::EventTargets,
 };
 use crate::{
@@ -21,10 +26,6 @@ use crate::{
 
 /// Part of the key that chooses new nodes. The choice does not depend on the seed of a run.
 const NEW_NODES: u64 = 0x6e65_775f_6e6f_6465;
-/// Events that are read before their pages leave memory.
-const RUN: usize = 1 << 18;
-/// Names of the parts of a split.
-pub(super) const PARTS: [&str; 3] = ["train", "valid", "test"];
 
 /// Events of a task. Nodes are numbered by type: those of the sources, then those of the
 /// destinations if their type is another one.
@@ -65,16 +66,6 @@ pub(super) struct EventStream {
     pub(super) notes: Vec<String>,
 }
 
-/// Rows of a task by part, with their ends and times.
-struct Rows {
-    /// Number of each row in the task, and in its part.
-    row: Vec<[usize; 2]>,
-    source: Vec<NodeId>,
-    destination: Vec<NodeId>,
-    time: Vec<i64>,
-    parts: [Range<usize>; 3],
-}
-
 impl EventStream {
     /// Reads the events that the configuration chooses ([`of_run`]). The fraction `--new-nodes` of
     /// the nodes does not train. Rows that exceed `--host-budget` are in files, with those that
@@ -86,26 +77,26 @@ impl EventStream {
     /// a batch needs.
     pub(super) fn new(config: &TrainConfig, data: &TypedDataset, dir: Option<&Path>) -> Result<Self> {
         let new_nodes = config.own.get::<EventOptions>().new_nodes;
-        let task = &*of_run(config, data)?;
+        let chosen = of_run(config, data)?;
+        let task = &*chosen.task;
         let TaskOn::Edges(on) = &task.on else { unreachable!("a link task is on edges") };
         let (edges, schema) = (data.edge_type(on)?, data.schema()?);
         let ends = [schema.node_type(&on.source)?, schema.node_type(&on.destination)?];
         let first = if ends[0] == ends[1] { 0 } else { data.nodes[ends[0]].count };
         let num_nodes = first + data.nodes[ends[1]].count;
         let mut notes = Vec::new();
-        let Rows { row, source, destination, time, parts } = rows(data, task, edges, first)?;
-        let features = EventFeatures::new(data, task, edges, &row, &mut notes)?;
-        let given = given(task, &row, &parts, first, &mut notes);
-        let events = Events::new(source.into(), destination.into(), time.into())?;
-        let is_held_out = held_out(&events, &parts, num_nodes, new_nodes);
-        let ends_of = |e: usize| [events.source()[e], events.destination()[e]];
-        let is_learned = |e: &u32| ends_of(*e as usize).iter().all(|&v| !is_held_out[v as usize]);
-        let learned: Vec<u32> = (0..parts[0].end as u32).filter(is_learned).collect();
+        let counts = (chosen.count(data, edges)?, EventFeatures::sought(task, edges));
+        let opening = &Opening::new(config, dir, counts);
+        let rows = Rows::new(data, &chosen, edges, first, opening.as_ref())?;
+        let of_rows = (&rows, first as NodeId);
+        let features = EventFeatures::new(data, task, edges, of_rows, opening.as_ref(), &mut notes)?;
+        let Rows { row, at, source, destination, time, parts } = rows;
+        let events = Events::new(source, destination, time)?;
+        let learned = learned(&events, &parts, (num_nodes, new_nodes), opening.as_ref())?;
         if learned.is_empty() {
             let message = "its task has no training events; add some to the split, or lower --new-nodes";
             return Err(Error::dataset(&data.name, message));
         }
-        let targets = EventTargets::new(config, task, &row, &learned)?;
         let (is_partial, node_features) =
             (learned.len() < parts[0].len(), NodeFeatures::new(data, ends, &mut notes)?);
         let reads_neighbors = kind(config).is_none_or(|kind| kind.neighbors.is_some());
@@ -116,31 +107,32 @@ impl EventStream {
             edge_dim: features.width(),
             histories: usize::from(reads_neighbors) * (1 + usize::from(is_partial)),
             batch: if config.batch_size == 0 { learned.len() } else { config.batch_size },
-            negatives: if targets.is_some() { 0 } else { most_negatives(&given, &parts) },
+            negatives: if matches!(task.targets, Targets::None) { most_negatives(task, &parts) } else { 0 },
+            sorted: if opening.is_some() { counts.0.max(counts.1) } else { 0 },
         };
         let files = dir.map(|dir| RowFiles::new(config, &sizes, dir)).transpose()?.flatten();
-        let mut is_new = vec![true; num_nodes];
-        learned.iter().flat_map(|&e| ends_of(e as usize)).for_each(|v| is_new[v as usize] = false);
+        let place = files.as_ref();
+        let events = settled(place, events)?;
+        let learned = settle(learned, place)?;
+        let targets = EventTargets::new(config, task, &row, &learned, place)?;
+        let given = given(task, (&at, &parts), first, place, &mut notes)?;
+        let of_learned = || learned.iter().copied();
         if is_partial {
             let left = parts[0].len() - learned.len();
             notes.push(format!("{left} training events of new nodes are left out (--new-nodes)"));
         }
-        drop(row);
-        let place = files.as_ref();
-        let events = placed(place, events)?;
+        drop((row, at));
         let all = 0..events.len() as u32;
-        let destinations = [distinct(&events, learned.iter().copied()), distinct(&events, all.clone())];
-        let [of_learned, of_all] = destinations.map(|nodes| files::place(place, nodes));
-        let learned_history = || History::new(&events, learned.iter().copied(), num_nodes, place);
+        let of_known = distinct(&events, all.clone(), num_nodes, place)?;
+        let learned_history = || History::new(&events, of_learned(), num_nodes, place).map(Arc::new);
         let neighbors = if reads_neighbors { all } else { 0..0 };
         let stream = Self {
             task: task.name.clone(),
-            destinations: [of_learned?, of_all?],
-            learned_history: (is_partial && reads_neighbors)
-                .then(|| learned_history().map(Arc::new))
-                .transpose()?,
+            destinations: [distinct(&events, of_learned(), num_nodes, place)?, of_known],
+            learned_history: (is_partial && reads_neighbors).then(learned_history).transpose()?,
             all_history: History::new(&events, neighbors, num_nodes, place)?,
-            learned: files::place(place, learned)?,
+            is_new: without_events(&events, of_learned(), num_nodes),
+            learned: learned.clone(),
             events,
             parts,
             num_nodes,
@@ -155,7 +147,6 @@ impl EventStream {
                 Arc::new(if place.is_some() { features } else { features.in_memory(num_nodes) })
             }),
             files,
-            is_new,
             given,
             metric: task.metric.clone(),
             notes,
@@ -177,6 +168,11 @@ impl EventStream {
         self.all_history.release();
         maps::release(&self.learned);
         self.destinations.iter().for_each(|nodes| maps::release(nodes));
+        self.targets.iter().for_each(|targets| targets.release());
+        for lists in self.given.iter().flatten() {
+            maps::release(&lists.starts);
+            maps::release(&lists.nodes);
+        }
     }
 
     /// Neighbours in training, or in evaluation. Draws see earlier events only, so the two differ
@@ -275,86 +271,36 @@ impl EventStream {
     }
 }
 
-/// Rows of the parts of a task, each in the order of its times. Destinations begin at `first`.
-fn rows(data: &TypedDataset, task: &Task, edges: &EdgeData, first: usize) -> Result<Rows> {
-    let Some(time_of) = times(data, task) else {
-        let message = format!("the rows of task '{}' have no times, which models of events need", task.name);
-        return Err(Error::dataset(
-            &data.name,
-            format!("{message}; import them, or use --model sage --task link"),
-        ));
-    };
-    let mut all = Rows {
-        row: Vec::new(),
-        source: Vec::new(),
-        destination: Vec::new(),
-        time: Vec::new(),
-        parts: [const { 0..0 }; 3],
-    };
-    for (number, (_, ids)) in task.split.parts().into_iter().enumerate() {
-        let mut sorted: Vec<[usize; 2]> =
-            ids.iter().enumerate().map(|(at, &row)| [row as usize, at]).collect();
-        sorted.sort_by_key(|&[row, _]| time_of[row]); // stable: equal times keep their order
-        all.parts[number] = all.row.len()..all.row.len() + sorted.len();
-        all.row.extend(sorted);
-    }
-    if all.row.len() > MAX_EVENTS {
-        let message =
-            format!("{} events: at most {MAX_EVENTS} can be numbered; split the task", all.row.len());
-        return Err(Error::dataset(&data.name, message));
-    }
-    let destinations = if task.seeds.is_none() { edges.destinations() } else { Vec::new() };
-    for &[row, _] in &all.row {
-        let (source, destination) = match &task.seeds {
-            Some(Seeds::Pairs(pairs)) => (pairs[2 * row], pairs[2 * row + 1]),
-            _ => (edges.indices[row], destinations[row]),
-        };
-        all.source.push(source);
-        all.destination.push(destination + first as NodeId);
-        all.time.push(time_of[row]);
-    }
-    if let Some(i) = all.time.windows(2).position(|pair| pair[0] > pair[1]) {
-        let part = |i: usize| PARTS[all.parts.iter().position(|part| part.contains(&i)).unwrap_or(0)];
-        let message = format!(
-            "task '{}' is not split by time: an event of '{}' has time {}, and one of '{}' time {}; put \
-             earlier events into earlier parts",
-            task.name,
-            part(i),
-            all.time[i],
-            part(i + 1),
-            all.time[i + 1]
-        );
-        return Err(Error::dataset(&data.name, message));
-    }
-    Ok(all)
+/// `events` where the rows of a run are.
+fn settled(files: Option<&RowFiles>, events: Events) -> Result<Events> {
+    let (source, destination, time) = events.into_columns();
+    Ok(Events::new(settle(source, files)?, settle(destination, files)?, settle(time, files)?)?)
 }
 
-/// `events` in files, if rows are in files.
-fn placed(files: Option<&RowFiles>, events: Events) -> Result<Events> {
-    let Some(files) = files else { return Ok(events) };
-    let [source, destination] = [events.source(), events.destination()].map(|ends| files.store(ends));
-    Ok(Events::new(source?, destination?, files.store(events.time())?)?)
-}
-
-/// Given destinations of the parts, in the order of the events.
+/// Given destinations of the parts, in the order of the events, whose numbers in their parts are
+/// `at`.
 fn given(
     task: &Task,
-    rows: &[[usize; 2]],
-    parts: &[Range<usize>; 3],
+    (at, parts): (&[u32], &[Range<usize>; 3]),
     first: usize,
+    files: Option<&RowFiles>,
     notes: &mut Vec<String>,
-) -> [Option<CandidateLists>; 3] {
+) -> Result<[Option<CandidateLists>; 3]> {
     let mut out = [const { None }; 3];
     for (number, (negatives, part)) in task.negatives.iter().zip(parts).enumerate() {
-        let ordered = |lists: &CandidateLists| {
-            let of_event = |&[_, at]: &[usize; 2]| lists.list(at).iter().map(|&v| v + first as NodeId);
-            CandidateLists::new(rows[part.clone()].iter().map(of_event))
-        };
+        let at = &at[part.clone()];
         match negatives {
             Some(Negatives::Destinations { each, nodes }) if *each > 0 => {
-                out[number] = Some(ordered(&CandidateLists::equal(part.len(), *each, nodes.clone())));
+                let list = |at: u32| &nodes[at as usize * each..][..*each];
+                out[number] = Some(ordered(list, (at, part.len() * each), first, files)?);
+                maps::release(nodes);
             }
-            Some(Negatives::Lists(lists)) => out[number] = Some(ordered(lists)),
+            Some(Negatives::Lists(lists)) => {
+                let list = |at: u32| lists.list(at as usize);
+                out[number] = Some(ordered(list, (at, lists.nodes.len()), first, files)?);
+                maps::release(&lists.starts);
+                maps::release(&lists.nodes);
+            }
             Some(_) => notes.push(format!(
                 "the negatives of '{}' are not read: they are no lists of destinations",
                 PARTS[number]
@@ -362,39 +308,103 @@ fn given(
             None => {}
         }
     }
-    out
+    Ok(out)
+}
+
+/// The lists of destinations `at`, which have `total` nodes together, in this order.
+fn ordered<'n>(
+    list: impl Fn(u32) -> &'n [NodeId],
+    (at, total): (&[u32], usize),
+    first: usize,
+    files: Option<&RowFiles>,
+) -> Result<CandidateLists> {
+    let dir = files.map(|files| &*files.dir);
+    let (mut starts, mut nodes) = (Column::new(dir, at.len() + 1)?, Column::new(dir, total)?);
+    let mut end = 0;
+    starts.push(0);
+    for &at in at {
+        let list = list(at);
+        list.iter().for_each(|&v| nodes.push(v + first as NodeId));
+        end += list.len() as u64;
+        starts.push(end);
+    }
+    Ok(CandidateLists { starts: starts.finish()?, nodes: nodes.finish()? })
 }
 
 /// Largest number of destinations that an event is ranked against; 1 is drawn if none are given.
-fn most_negatives(given: &[Option<CandidateLists>; 3], parts: &[Range<usize>; 3]) -> usize {
-    let of_part = |(lists, part): (&Option<CandidateLists>, &Range<usize>)| {
-        let lists = lists.as_ref()?;
-        (0..part.len()).map(|at| lists.list(at).len()).max()
+fn most_negatives(task: &Task, parts: &[Range<usize>; 3]) -> usize {
+    let of_part = |(negatives, part): (&Option<Negatives>, &Range<usize>)| match negatives {
+        Some(Negatives::Destinations { each, .. }) if !part.is_empty() => Some(*each),
+        Some(Negatives::Lists(lists)) => (0..part.len()).map(|at| lists.list(at).len()).max(),
+        _ => None,
     };
-    given.iter().zip(parts).filter_map(of_part).max().unwrap_or(1).max(1)
+    task.negatives.iter().zip(parts).filter_map(of_part).max().unwrap_or(1).max(1)
+}
+
+/// Training events without nodes that are left out of training.
+fn learned(
+    events: &Events,
+    parts: &[Range<usize>; 3],
+    (num_nodes, new_nodes): (usize, f64),
+    opening: Option<&Opening>,
+) -> Result<Buffer<u32>> {
+    let is_held_out = held_out(events, parts, (num_nodes, new_nodes), opening)?;
+    let all = 0..parts[0].end as u32;
+    let is_learned = |ends: [NodeId; 2]| !ends.iter().any(|&v| is_held_out.get(v as usize) == Some(&true));
+    let mut count = 0;
+    each(events, all.clone(), |_, ends| count += usize::from(is_learned(ends)));
+    let mut out = Column::new(opening.map(|opening| &*opening.dir), count)?;
+    each(events, all, |e, ends| {
+        if is_learned(ends) {
+            out.push(e);
+        }
+    });
+    out.finish()
 }
 
 /// Nodes that are left out of training: a fraction of all, among those of validation and test
-/// events.
-fn held_out(events: &Events, parts: &[Range<usize>; 3], num_nodes: usize, fraction: f64) -> Vec<bool> {
-    let mut out = vec![false; num_nodes];
+/// events; empty if there are none.
+fn held_out(
+    events: &Events,
+    parts: &[Range<usize>; 3],
+    (num_nodes, fraction): (usize, f64),
+    opening: Option<&Opening>,
+) -> Result<Vec<bool>> {
     let count = (fraction * num_nodes as f64) as usize;
     if count == 0 {
-        return out;
+        return Ok(Vec::new());
     }
-    let late = parts[1].start..events.len();
-    let mut nodes: Vec<NodeId> = [&events.source()[late.clone()], &events.destination()[late]].concat();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.sort_by_key(|&v| key(&[NEW_NODES, v.into()]));
-    nodes.iter().take(count).for_each(|&v| out[v as usize] = true);
-    out
+    let [mut is_late, mut out] = [(); 2].map(|()| vec![false; num_nodes]);
+    let late = parts[1].start as u32..events.len() as u32;
+    each(events, late, |_, ends| ends.into_iter().for_each(|v| is_late[v as usize] = true));
+    let nodes = (0..num_nodes as u64).filter(|&v| is_late[v as usize]);
+    let len = nodes.clone().count();
+    let mut sorted = SortedArray::new(nodes.map(|v| [key(&[NEW_NODES, v]), v]), len, share(opening, 1))?;
+    for _ in 0..count {
+        let Some([_, v]) = sorted.take_next()? else { break };
+        out[v as usize] = true;
+    }
+    Ok(out)
+}
+
+/// Nodes that none of the learned events has.
+fn without_events(events: &Events, learned: impl Iterator<Item = u32>, num_nodes: usize) -> Vec<bool> {
+    let mut is_new = vec![true; num_nodes];
+    each(events, learned, |_, ends| ends.into_iter().for_each(|v| is_new[v as usize] = false));
+    is_new
 }
 
 /// Distinct destinations of some events, ascending.
-fn distinct(events: &Events, of: impl Iterator<Item = u32>) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = of.map(|e| events.destination()[e as usize]).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes
+fn distinct(
+    events: &Events,
+    of: impl Iterator<Item = u32>,
+    num_nodes: usize,
+    files: Option<&RowFiles>,
+) -> Result<Buffer<NodeId>> {
+    let mut is_found = vec![false; num_nodes];
+    each(events, of, |_, [_, destination]| is_found[destination as usize] = true);
+    let count = is_found.iter().filter(|&&found| found).count();
+    let mut nodes = Column::new(files.map(|files| &*files.dir), count)?;
+    (0..).zip(&is_found).filter(|(_, found)| **found).for_each(|(v, _)| nodes.push(v));
+    nodes.finish()
 }

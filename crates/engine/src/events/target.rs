@@ -1,8 +1,11 @@
 //! Targets of events: classes or values, of tasks that are not links. Their losses and metrics are
 //! those of nodes.
 
+use std::path::Path;
+
+use bytemuck::Pod;
 use graphmill_core::{
-    Buffer, Labels,
+    Buffer, Labels, maps,
     table::{Entry, Table},
 };
 use graphmill_data::typed::{Targets, Task};
@@ -12,6 +15,7 @@ use graphmill_nn::{
     metric::{self, Metric, classes::ClassReport, diagnostics::Diagnostics, values::DEFAULT},
 };
 
+use super::{files::RowFiles, opening::Column};
 use crate::{
     Error, Result, TrainConfig,
     inference::{class_report, diagnosed_parts, diagnostics, score_labels},
@@ -34,33 +38,40 @@ pub(super) struct EventTargets {
 
 impl EventTargets {
     /// Targets of the rows of a task, which are listed in the order of the stream; `None` for
-    /// links. The events `learned` train.
+    /// links. The events `learned` train. Targets are in `files` if there are any.
     ///
     /// # Errors
-    /// The loss of the configuration does not fit the targets.
+    /// The loss of the configuration does not fit the targets, or memory or disk space is
+    /// exhausted.
     pub(super) fn new(
         config: &TrainConfig,
         task: &Task,
-        rows: &[[usize; 2]],
+        rows: &[u32],
         learned: &[u32],
+        files: Option<&RowFiles>,
     ) -> Result<Option<Self>> {
+        let dir = files.map(|files| &*files.dir);
+        let of_values = |values: &[f32], width: usize| -> Result<Labels> {
+            Ok(Labels::Values { values: of_rows(values, (width, rows), dir)?, width })
+        };
         let labels = match &task.targets {
             Targets::None => {
                 check_no_values(config, &task.name)?;
                 return Ok(None);
             }
-            Targets::Values { width, values } => of_values(values, *width, rows),
+            Targets::Values { width, values } => of_values(values, *width)?,
             Targets::Classes(labels) => match labels {
                 Labels::Single { class, classes } => {
-                    Labels::Single { class: of_rows(class, 1, rows), classes: *classes }
+                    Labels::Single { class: of_rows(class, (1, rows), dir)?, classes: *classes }
                 }
                 Labels::Multi { member, classes } => {
-                    Labels::Multi { member: of_rows(member, *classes, rows), classes: *classes }
+                    Labels::Multi { member: of_rows(member, (*classes, rows), dir)?, classes: *classes }
                 }
-                Labels::Columns { class, columns } => {
-                    Labels::Columns { class: of_rows(class, columns.len(), rows), columns: columns.clone() }
-                }
-                Labels::Values { values, width } => of_values(values, *width, rows),
+                Labels::Columns { class, columns } => Labels::Columns {
+                    class: of_rows(class, (columns.len(), rows), dir)?,
+                    columns: columns.clone(),
+                },
+                Labels::Values { values, width } => of_values(values, *width)?,
             },
         };
         Self::of(config, &task.name, labels, learned)
@@ -71,6 +82,15 @@ impl EventTargets {
     fn of(config: &TrainConfig, task: &str, labels: Labels, learned: &[u32]) -> Result<Self> {
         let loss = TargetLoss::of_targets(config, &Learned { name: task, labels: &labels, train: learned })?;
         Ok(Self { labels, loss, names: Vec::new() })
+    }
+
+    /// Takes targets in files out of the memory of the process, until they are used again.
+    pub(super) fn release(&self) {
+        match &self.labels {
+            Labels::Single { class, .. } | Labels::Columns { class, .. } => maps::release(class),
+            Labels::Multi { member, .. } => maps::release(member),
+            Labels::Values { values, .. } => maps::release(values),
+        }
     }
 
     /// Number of outputs of a model.
@@ -187,14 +207,14 @@ impl EventTargets {
     }
 }
 
-/// The entries of `rows`, of which each has `width`.
-fn of_rows<T: Copy + Send + Sync + 'static>(all: &[T], width: usize, rows: &[[usize; 2]]) -> Buffer<T> {
-    let of_row = |&[row, _]: &[usize; 2]| &all[row * width..][..width];
-    rows.iter().flat_map(of_row).copied().collect::<Vec<T>>().into()
-}
-
-fn of_values(values: &[f32], width: usize, rows: &[[usize; 2]]) -> Labels {
-    Labels::Values { values: of_rows(values, width, rows), width }
+/// The entries of `rows`, of which each has `width`, in a file if there is a directory.
+fn of_rows<T: Pod>(all: &[T], (width, rows): (usize, &[u32]), dir: Option<&Path>) -> Result<Buffer<T>> {
+    let mut out = Column::new(dir, rows.len().saturating_mul(width))?;
+    for &row in rows {
+        all[row as usize * width..][..width].iter().for_each(|&x| out.push(x));
+    }
+    maps::release(all);
+    out.finish()
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@ use std::ops::Range;
 use graphmill_core::{
     Buffer, Error, NodeId, Result,
     keyed::{Stream, key},
+    maps,
 };
 use rustc_hash::FxHashMap;
 
 use crate::BatchKey;
 
+/// Times that are checked before their pages leave memory.
+const RUN: usize = 1 << 18;
 /// Part of the keys of negatives.
 const NEGATIVES: u64 = 0x6576_656e_7473;
 
@@ -44,7 +47,7 @@ impl Events {
                 time.len()
             )));
         }
-        if let Some(i) = time.windows(2).position(|pair| pair[0] > pair[1]) {
+        if let Some(i) = first_descent(&time) {
             return Err(Error::invalid(format!(
                 "events: event {} at time {} follows one at time {}; sort the events by time",
                 i + 1,
@@ -53,6 +56,11 @@ impl Events {
             )));
         }
         Ok(Self { source, destination, time })
+    }
+
+    /// Sources, destinations and times of the events.
+    pub fn into_columns(self) -> (Buffer<NodeId>, Buffer<NodeId>, Buffer<i64>) {
+        (self.source, self.destination, self.time)
     }
 
     /// Number of events.
@@ -165,6 +173,18 @@ impl Events {
     }
 }
 
+/// First event that a later one precedes in time. Times in a file leave memory after each run.
+fn first_descent(time: &[i64]) -> Option<usize> {
+    let mut starts = (0..time.len()).step_by(RUN);
+    starts.find_map(|start| {
+        // with the first time of the next run
+        let run = &time[start..time.len().min(start + RUN + 1)];
+        let found = run.windows(2).position(|pair| pair[0] > pair[1]);
+        maps::release(run);
+        found.map(|at| start + at)
+    })
+}
+
 /// Nodes of a batch of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventBatch {
@@ -221,5 +241,12 @@ mod tests {
         };
         assert!(fault(vec![0], vec![]).contains("1 sources, 1 destinations and 0 times"));
         assert!(fault(vec![0, 0], vec![5, 4]).contains("event 1 at time 4 follows one at time 5"));
+        for at in [0, 1, RUN - 1, RUN, RUN + 1, 2 * RUN] {
+            let time: Vec<i64> = (0..2 * RUN + 3).map(|e| (e - usize::from(e > at)) as i64).collect();
+            assert_eq!(first_descent(&time), None, "equal times are in order");
+            let time: Vec<i64> =
+                time.into_iter().enumerate().map(|(e, t)| t - i64::from(e == at + 1)).collect();
+            assert_eq!(first_descent(&time), Some(at));
+        }
     }
 }

@@ -58,7 +58,7 @@ const COUNT: usize = 1 << 14;
 /// Maximum fanout at which whole rows are written without testing their length.
 const MAX_FIXED_WIDTH: usize = 32;
 /// Number of offsets with an exclusive mark.
-const MARKED: usize = 4096;
+pub(crate) const MARKED: usize = 4096;
 /// Maximum fanout at which equal draws are found by a scan of the row instead of a hash table.
 const MAX_SCAN: usize = 256;
 

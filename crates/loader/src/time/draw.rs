@@ -23,8 +23,8 @@ use std::hint::black_box;
 use graphmill_core::keyed::Stream;
 use rustc_hash::FxHashSet;
 
-pub(super) use crate::sampler::neighbor::Marks;
 use crate::sampler::neighbor::floyd;
+pub(super) use crate::sampler::neighbor::{MARKED, Marks};
 
 /// Maximum fanout at which repeated draws are found by marks of places, and places are sorted by
 /// their ranks.
@@ -117,7 +117,7 @@ fn by_set(degree: u32, stream: &mut Stream, out: &mut [u32]) {
     }
 }
 
-/// Draws from a row of these times alone, which is cut into segments for this draw.
+/// Draws from a row of these times alone, whose weights are summed up for this draw.
 #[cfg(test)]
 pub(super) fn draw_alone(
     options: &super::TimeOptions,
@@ -138,9 +138,10 @@ pub(super) fn draw_alone(
         };
         let half_life = options.time_half_life;
         let decay = Decay::new(&[0, times.len() as u64], times, half_life);
-        let row = Aged { half_life, times, segments: decay.row(0) };
+        let row = Aged::new(half_life, times, decay.row(0));
         let mut candidates = Candidates::new();
         candidates.start(&row, admitted, stream.clone(), out.len());
+        candidates.look_up(&row);
         candidates.finish(&row, admitted, marks, out);
         sort(out);
         // the next draw is independent

@@ -68,7 +68,7 @@ impl TimedGraph {
     /// Creates the graph of one type whose rows are in the order of their times and may be in files
     /// that are larger than memory, without reading their times: `time` has that of each edge
     /// (`E`), `last` that of the last edge of each row (`N`, [`i64::MIN`] for an empty row), and
-    /// `sample` times that are distributed as all are, ascending. Segments for draws by recency are
+    /// `sample` times that are distributed as all are, ascending. Tables for draws by recency are
     /// in files without names in the directory `dir`. Draws from rows in another order are wrong.
     ///
     /// # Errors

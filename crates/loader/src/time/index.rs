@@ -41,7 +41,7 @@ use crate::prefetch::prefetch;
 
 /// Number of edges of a task.
 const TASK_LEN: u64 = 1 << 15;
-/// Number of half lives whose segments are kept.
+/// Number of half lives whose tables are kept.
 const MAX_DECAYS: usize = 2;
 
 /// Number of quantiles of the times of a relation.
@@ -64,9 +64,9 @@ pub struct TimeIndex {
     last: Option<Buffer<i64>>,
     /// Quantiles of the visible times, ascending.
     quantiles: Arc<[i64]>,
-    /// Segments of the rows for the half lives in use, the latest last.
+    /// Tables of the rows for the half lives in use, the latest last.
     decays: Arc<Mutex<Vec<Arc<Decay>>>>,
-    /// Directory of the files of these segments; `None` if they are in memory.
+    /// Directory of the files of these tables; `None` if they are in memory.
     dir: Option<Arc<Path>>,
 }
 
@@ -145,13 +145,13 @@ impl TimeIndex {
     /// Creates the index of rows that are in the order of their times, without reading them:
     /// `time` has the visible time of each edge (`E`), `last` that of the last edge of each row
     /// (`N`, [`i64::MIN`] for an empty row), and `sample` times that are distributed as all are,
-    /// ascending. Segments for draws by recency are in files without names in the directory `dir`.
+    /// ascending. Tables for draws by recency are in files without names in the directory `dir`.
     pub(super) fn of_ordered_rows(time: Buffer<i64>, last: Buffer<i64>, sample: &[i64], dir: &Path) -> Self {
         let (quantiles, dir) = (quantiles(sample), Some(dir.into()));
         Self { time: Some(time), order: None, last: Some(last), quantiles, decays: Arc::default(), dir }
     }
 
-    /// Takes columns and segments in mapped files out of the memory of the process, until they are
+    /// Takes columns and tables in mapped files out of the memory of the process, until they are
     /// used again.
     pub(super) fn release(&self) {
         [&self.time, &self.last].into_iter().flatten().for_each(|times| times.release(0..times.len()));
@@ -252,6 +252,14 @@ impl TimeIndex {
         }
     }
 
+    /// Prefetches the time of an edge at a position of the ordered edges.
+    #[inline]
+    pub(super) fn prefetch_time(&self, position: u64) {
+        if let Some(time) = &self.time {
+            prefetch(time, position as usize);
+        }
+    }
+
     /// Visible time of the last of the first `end` edges of row `v`, of which there is at least
     /// one.
     #[inline]
@@ -263,11 +271,11 @@ impl TimeIndex {
         }
     }
 
-    /// Segments of the rows for draws by recency with this half life; `None` if all edges always
+    /// Tables of the rows for draws by recency with this half life; `None` if all edges always
     /// existed. Computed at the first call and kept for the last [`MAX_DECAYS`] half lives.
     ///
     /// # Errors
-    /// The disk has too little space for segments in files.
+    /// The disk has too little space for tables in files.
     pub(super) fn decay(&self, graph: &Graph, half_life: f64) -> Result<Option<Arc<Decay>>> {
         let Some(time) = self.time.as_deref() else { return Ok(None) };
         // The computation is serial: a thread of a pool that waits for its tasks may take up

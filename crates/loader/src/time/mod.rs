@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod clocks;
 mod decay;
 mod draw;
 mod events;

@@ -15,7 +15,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct RecencyDraws {
     half_life: f64,
-    /// Segments of the rows; `None` if all edges always existed.
+    /// Tables of the rows; `None` if all edges always existed.
     decay: Option<Arc<Decay>>,
 }
 
@@ -24,7 +24,7 @@ impl RecencyDraws {
     /// as much as one that is later by `half_life`. O(E).
     ///
     /// # Errors
-    /// The rows are in files, and the disk has too little space for their segments.
+    /// The rows are in files, and the disk has too little space for their tables.
     pub fn new(index: &TimeIndex, graph: &Graph, half_life: f64) -> Result<Self> {
         Ok(Self { half_life, decay: index.decay(graph, half_life)? })
     }
@@ -39,8 +39,8 @@ impl RecencyDraws {
         out: &mut [u32],
     ) {
         let [start, end] = [graph.indptr()[v as usize], graph.indptr()[v as usize + 1]];
-        let segments = self.decay.as_ref().map_or(&[][..], |decay| decay.row(v as usize));
-        let row = Aged { half_life: self.half_life, times: index.row(start, end), segments };
+        let table = self.decay.as_ref().map_or(&[][..], |decay| decay.row(v as usize));
+        let row = Aged::new(self.half_life, index.row(start, end), table);
         fill(&row, [admitted.start, admitted.end], stream, out);
     }
 
@@ -48,7 +48,7 @@ impl RecencyDraws {
     /// `times` alone, with places in it.
     pub fn draw_of_times(&self, times: &[i64], admitted: Range<u32>, stream: Stream, out: &mut [u32]) {
         let alone = Decay::new(&[0, times.len() as u64], times, self.half_life);
-        let row = Aged { half_life: self.half_life, times, segments: alone.row(0) };
+        let row = Aged::new(self.half_life, times, alone.row(0));
         fill(&row, [admitted.start, admitted.end], stream, out);
     }
 }
@@ -60,11 +60,12 @@ fn fill(row: &Aged, admitted: [u32; 2], mut stream: Stream, out: &mut [u32]) {
     debug_assert!(out.len() <= count, "{} draws of {count} edges", out.len());
     if out.len() == count {
         out.iter_mut().zip(admitted[0]..).for_each(|(to, place)| *to = place);
-    } else if row.times.is_empty() {
+    } else if row.has_no_times() {
         uniform(admitted, &mut stream, &mut marks, out);
     } else {
         let mut candidates = Candidates::new();
         candidates.start(row, admitted, stream, out.len());
+        candidates.look_up(row);
         candidates.finish(row, admitted, &mut marks, out);
         sort(out);
     }

@@ -17,7 +17,7 @@ use super::{
     TimeCarry, TimeDraw, TimeIndex, TimeOptions,
     decay::Decay,
     draw::{Marks, sort, uniform},
-    recency::{Aged, Candidates},
+    recency::{Aged, Candidates, is_short},
     source::{Admitted, OwnTimeRows, TimeDestinations, TimeDrawn, TimeHop},
 };
 use crate::{prefetch::prefetch, sampler::too_many};
@@ -74,7 +74,7 @@ fn is_split(parallel: bool, of: TimeDestinations) -> bool {
 pub(super) struct RelationDraws<'a> {
     graph: &'a Graph,
     index: &'a TimeIndex,
-    /// Segments of the rows, for draws by recency.
+    /// Tables of the rows, for draws by recency.
     decay: Option<Arc<Decay>>,
     /// Number of neighbours of a node.
     fanout: usize,
@@ -105,7 +105,7 @@ impl<'a> RelationDraws<'a> {
     /// Creates the draws of a hop from rows in memory or in mapped files.
     ///
     /// # Errors
-    /// The disk has too little space for segments in files.
+    /// The disk has too little space for tables in files.
     pub(super) fn new(from: &OwnTimeRows<'a>, hop: &TimeHop) -> Result<Self> {
         let &TimeHop { relation: r, fanout, key, .. } = hop;
         let &OwnTimeRows { graph, options, parallel } = from;
@@ -183,7 +183,7 @@ impl<'a> RelationDraws<'a> {
                 draws += usize::from(!is_whole);
             }
             if let Some(decay) = &self.decay {
-                self.prefetch_segments(decay, of, admitted, (first + GROUP)..rows.end);
+                self.prefetch_tables(decay, of, admitted, (first + GROUP)..rows.end);
             }
             for &i in &whole[..wholes] {
                 self.take_last(starts[of.nodes[i] as usize], admitted[i][1], [at(i), at(i + 1)], &mut run);
@@ -228,9 +228,12 @@ impl<'a> RelationDraws<'a> {
             let [start, end] = admitted[i];
             Stream::new(key(&[self.key, of.nodes[i].into(), start.into(), end.into()]))
         };
-        // the reads of the times of candidates overlap
+        // the reads of all rows overlap in each step
         for (&i, candidates) in drawn.iter().zip(&mut *candidates) {
             candidates.start(&self.aged(of.nodes[i]), admitted[i], stream(i), self.fanout);
+        }
+        for (&i, candidates) in drawn.iter().zip(&mut *candidates) {
+            candidates.look_up(&self.aged(of.nodes[i]));
         }
         for (n, &i) in drawn.iter().enumerate() {
             let places = &mut run.sources[at(i)..at(i + 1)];
@@ -249,10 +252,10 @@ impl<'a> RelationDraws<'a> {
         }
     }
 
-    /// Prefetches the segments of the first [`GROUP`] of `ahead` destinations that are drawn from
-    /// them, and their numbers of the next ones.
+    /// Prefetches the tables of the first [`GROUP`] of `ahead` destinations, or their times if they
+    /// admit few edges, and the bounds of the tables of the next ones.
     #[inline]
-    fn prefetch_segments(
+    fn prefetch_tables(
         &self,
         decay: &Decay,
         of: TimeDestinations,
@@ -260,22 +263,26 @@ impl<'a> RelationDraws<'a> {
         ahead: Range<usize>,
     ) {
         for i in ahead.clone().take(GROUP) {
-            if (admitted[i][1] - admitted[i][0]) as usize > self.fanout {
-                decay.prefetch_row(of.nodes[i] as usize);
+            let ([start, end], v) = (admitted[i], of.nodes[i] as usize);
+            let edges = (end - start) as usize;
+            if !is_short(edges, self.fanout) {
+                decay.prefetch_row(v);
+            } else if edges > self.fanout {
+                let first = self.graph.indptr()[v] + u64::from(start);
+                for e in (0..edges + LINE - 1).step_by(LINE).take(MAX_LINES) {
+                    self.index.prefetch_time(first + e.min(edges - 1) as u64);
+                }
             }
         }
         ahead.skip(GROUP).take(GROUP).for_each(|i| decay.prefetch_ends(of.nodes[i] as usize));
     }
 
-    /// Times of row `v` with its segments.
+    /// Times of row `v` with its table.
     #[inline]
     fn aged(&self, v: NodeId) -> Aged<'_> {
         let [start, end] = [self.graph.indptr()[v as usize], self.graph.indptr()[v as usize + 1]];
-        Aged {
-            half_life: self.options.time_half_life,
-            times: self.index.row(start, end),
-            segments: self.decay.as_ref().map_or(&[], |decay| decay.row(v as usize)),
-        }
+        let table = self.decay.as_ref().map_or(&[][..], |decay| decay.row(v as usize));
+        Aged::new(self.options.time_half_life, self.index.row(start, end), table)
     }
 
     /// Prefetches what [`RelationDraws::resolve`] reads at a position.

@@ -56,7 +56,8 @@ fn chunks_of(v: usize) -> Range<usize> {
 #[test]
 fn exactly_the_rows_of_a_damaged_chunk_are_refused() {
     let written = file();
-    for chunk in 0..written.len().div_ceil(CHUNK) {
+    // the first ones, those at the end of a word of bits and of a window, and the last
+    for chunk in [0, 1, 3, 4, 63, 64, written.len() / CHUNK] {
         let place = chunk * CHUNK..((chunk + 1) * CHUNK).min(written.len());
         for at in [place.start, place.end - 1] {
             let mut now = written.clone();

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: runs the fuzzing targets one after the other for a fixed time each, prints
 //! the results as a table, and appends them to `fuzz/record.toml`. `--record` prints the sums of
-//! that record, and `--minimize` minimizes the corpora and stores their smallest inputs as seeds.
+//! that record, and `--minimize` minimizes the corpora and stores some small inputs as seeds.
 //! A stable compiler and a C++ compiler are enough.
 
 mod minimize;

@@ -38,8 +38,9 @@ use rayon::prelude::*;
 
 use crate::{Buffer, Error, FeatureData, Features, NodeId, Result};
 
-/// Bytes that are verified together before their pages are released: whole chunks.
-const WINDOW: usize = 64 << 20;
+/// Bytes that are verified together before their pages are released: whole chunks. Those of tests
+/// are few, so that a small file has several windows.
+const WINDOW: usize = if cfg!(test) { 64 } else { 64 << 20 };
 /// Number of locks that keep two threads from verifying the same chunk.
 const LOCKS: usize = 64;
 
@@ -362,3 +363,6 @@ impl Features {
         self.verifier().map_or(Ok(()), ChunkVerifier::verify_all)
     }
 }
+
+#[cfg(test)]
+mod tests;

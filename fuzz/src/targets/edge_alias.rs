@@ -22,6 +22,8 @@ const FILE: &str = "edge_alias.bin";
 const HEAD: usize = 192;
 /// Number of nodes.
 const NODES: usize = 5;
+/// Node whose edges have no weight.
+const WEIGHTLESS: u32 = 4;
 
 /// One input: options, and the file.
 pub fn run(data: &[u8]) -> Answer {
@@ -37,6 +39,7 @@ pub fn run(data: &[u8]) -> Answer {
         for v in (0..NODES as u32).flat_map(|v| [v; 8]) {
             let drawn = tables.rows().draw(graph.indptr(), v, &mut stream);
             assert!(drawn.is_none_or(|i| (i as usize) < graph.in_degree(v)), "a draw is in its row");
+            assert!(v != WEIGHTLESS || drawn.is_none(), "an edge of a row without weight");
         }
         if tables.is_mapped() { Ok(()) } else { Err("the file was replaced".into()) }
     })

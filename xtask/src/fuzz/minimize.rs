@@ -1,5 +1,5 @@
-//! Minimization of a target's corpus: the inputs that together cover what all inputs cover. The
-//! smallest are kept in the repository, as `fuzz/seeds/TARGET/found-*`.
+//! Minimization of a target's corpus: the inputs that together cover what all inputs cover. Some
+//! small ones are kept in the repository, as `fuzz/seeds/TARGET/found-*`.
 
 use std::{
     fs,
@@ -12,6 +12,8 @@ use super::program::Programs;
 
 /// Maximum number of bytes of found inputs that are kept for a target.
 const MAX_BYTES: u64 = 64 << 10;
+/// Maximum number of them: the first 64 KiB of most corpora hold hundreds.
+const MAX_INPUTS: usize = 24;
 /// Start of the names of found inputs. A reader may refuse these, but no other seeds.
 const FOUND: &str = "found-";
 
@@ -60,8 +62,9 @@ fn is_found(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOUND))
 }
 
-/// Replaces the found inputs in `seeds` by the first of `found`, of which the smallest are first,
-/// as far as they fit. Returns their number.
+/// Replaces the found inputs in `seeds` by some of `found`, of which the smallest are first: at
+/// equal distances in this order, because the smallest alone cover only refusals, and as far as
+/// they fit. Returns their number.
 fn replace_found(seeds: &Path, found: &[(u64, PathBuf)]) -> Result<usize> {
     for entry in fs::read_dir(seeds)? {
         let path = entry?.path();
@@ -70,7 +73,8 @@ fn replace_found(seeds: &Path, found: &[(u64, PathBuf)]) -> Result<usize> {
         }
     }
     let mut bytes = 0;
-    let fitting = found.iter().take_while(|(length, _)| {
+    let step = found.len().div_ceil(MAX_INPUTS).max(1);
+    let fitting = found.iter().step_by(step).take_while(|(length, _)| {
         bytes += length;
         bytes <= MAX_BYTES
     });
@@ -102,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_smallest_inputs_replace_the_earlier_ones() {
+    fn small_inputs_of_all_sizes_replace_the_earlier_ones() {
         let dir = tempfile::tempdir().unwrap();
         let [seeds, merged, corpus] = ["seeds", "merged", "corpus"].map(|name| dir.path().join(name));
         [&seeds, &merged].into_iter().for_each(|dir| fs::create_dir(dir).unwrap());
@@ -129,5 +133,11 @@ mod tests {
         assert_eq!(list(&seeds), ["found-0123456789ab", "found-b", "made-a"]);
         replace_corpus(&corpus, &found).unwrap();
         assert_eq!(list(&corpus), ["0123456789abcdef", "b", "c"]);
+        // of many small inputs, every third
+        let many: Vec<(u64, PathBuf)> =
+            (0..3 * MAX_INPUTS - 1).map(|i| (1, merged.join(format!("many-{i:03}")))).collect();
+        many.iter().for_each(|(_, path)| fs::write(path, "x").unwrap());
+        assert_eq!(replace_found(&seeds, &many).unwrap(), MAX_INPUTS);
+        assert_eq!(list(&seeds)[..2], ["found-many-000", "found-many-003"]);
     }
 }

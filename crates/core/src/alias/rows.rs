@@ -127,8 +127,12 @@ impl RowAlias {
                 let row = ends[0] as usize..ends[1] as usize;
                 let (cells, weights) = (&cells[row.clone()], &weights[row]);
                 match cells.first() {
+                    None => true,
                     Some(cell) if cell.other == NOTHING => weights.iter().all(|&weight| weight == 0.0),
-                    _ => cells.iter().all(|cell| (cell.other as usize) < cells.len()),
+                    Some(_) => {
+                        weights.iter().any(|&weight| weight != 0.0)
+                            && cells.iter().all(|cell| (cell.other as usize) < cells.len())
+                    }
                 }
             });
         sound.then_some(Self { cells })
@@ -240,6 +244,48 @@ mod tests {
             pool.install(|| RowAlias::new(&indptr, &edges).unwrap())
         };
         assert!(build(1) == build(3));
+    }
+
+    #[test]
+    fn stored_cells_are_accepted_only_if_draws_stay_on_edges_with_weight() {
+        // degrees 2, 0, 1 and 3, of which the last two rows have no weight
+        let (indptr, weights) = ([0, 2, 2, 3, 6], [1.0, 0.5, 0.0, 0.0, 0.0, 0.0]);
+        let made = RowAlias::new(&indptr, &weights).unwrap();
+        let open = |cells: Vec<Cell>| RowAlias::of_cells(&indptr, &weights, cells.into());
+        assert_eq!(open(made.cells().to_vec()).as_ref(), Some(&made));
+        let changed = |e: usize, other: u32| {
+            let mut cells = made.cells().to_vec();
+            cells[e].other = other;
+            open(cells)
+        };
+        assert!(changed(1, 0).is_some(), "the first edge of the row");
+        assert!(changed(1, 2).is_none(), "an edge of another row");
+        assert!(changed(1, NOTHING).is_none(), "only the first cell marks a row without weight");
+        assert!(changed(0, NOTHING).is_none(), "the row has a weight");
+        assert!(changed(2, 0).is_none() && changed(3, 1).is_none(), "the rows have no weight");
+        assert!(open(made.cells()[..5].to_vec()).is_none());
+        assert!(RowAlias::of_cells(&indptr, &weights[..5], made.cells().to_vec().into()).is_none());
+        assert_eq!(RowAlias::of_cells(&[], &[], Vec::new().into()).unwrap().num_edges(), 0);
+    }
+
+    #[test]
+    fn halves_of_a_draw_are_the_whole_draw() {
+        let indptr = [0, 4, 4, 9];
+        let weights: Vec<f32> = (0..9).map(|e| (e % 4) as f32).collect();
+        let table = RowAlias::new(&indptr, &weights).unwrap();
+        let rows = table.rows();
+        for seed in 0..500 {
+            for v in [0, 2] {
+                let (start, end) = (indptr[v], indptr[v + 1]);
+                let word = Stream::new(seed).next_u64();
+                let edge = rows.end_draw(rows.begin_draw(start, end, word));
+                let whole = rows.draw(&indptr, v as NodeId, &mut Stream::new(seed));
+                assert_eq!(whole.map(|i| start + u64::from(i)), Some(edge));
+                assert!(weights[edge as usize] > 0.0 && (start..end).contains(&edge));
+            }
+        }
+        assert_eq!(table.as_bytes().len(), 9 * 8);
+        assert!(!table.is_mapped());
     }
 
     #[test]

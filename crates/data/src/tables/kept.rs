@@ -135,3 +135,88 @@ impl Kept {
         (found.is_file() && found.len() == bytes).then_some(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use graphmill_core::progress::Quiet;
+
+    use super::*;
+
+    fn scratch(dir: &Path) -> Scratch {
+        Scratch::open(&dir.join("work"), "test", 0, Box::new(Quiet)).unwrap()
+    }
+
+    #[test]
+    fn columns_count_only_as_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = scratch(dir.path());
+        let kept = Kept::new(&scratch, true);
+        let column = kept.column("numbers", &Buffer::from(vec![7u32, 8, 9])).unwrap();
+        let path = scratch.file("kept-numbers.npy").unwrap();
+        let open = || kept.open::<u32>(&column);
+        assert_eq!(open().unwrap()[..], [7, 8, 9]);
+        // a column that is a file of the scratch already is not stored again
+        let again = kept.column("copy", &open().unwrap()).unwrap();
+        assert_eq!(again.file, column.file);
+        assert!(!scratch.file("kept-copy.npy").unwrap().exists());
+        // another one is
+        let other = kept.values("copy", &[1.5f64]).unwrap();
+        assert_eq!(kept.open::<f64>(&other).unwrap()[..], [1.5]);
+        assert!(kept.open::<f32>(&column).is_none(), "values of another type and the same size");
+        let bytes = fs::read(&path).unwrap();
+        for changed in [&bytes[..bytes.len() - 1], &[&bytes[..], &[0]].concat()] {
+            fs::write(&path, changed).unwrap();
+            assert!(open().is_none(), "{} bytes", changed.len());
+        }
+        fs::write(&path, &bytes).unwrap();
+        assert!(open().is_some());
+        fs::remove_file(&path).unwrap();
+        assert!(open().is_none());
+        fs::create_dir(&path).unwrap();
+        assert!(open().is_none());
+    }
+
+    #[test]
+    fn records_of_a_finished_part_are_loaded_with_their_files_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        {
+            let scratch = scratch(dir.path());
+            let kept = Kept::new(&scratch, true);
+            assert!(kept.is_on());
+            kept.save("part", || Ok((5u64, "five".to_string()))).unwrap();
+            let failed = kept.save::<u64>("failed", || Err(Error::invalid("no"))).unwrap_err();
+            assert_eq!(failed.to_string(), "no");
+        }
+        // another process
+        let scratch = scratch(dir.path());
+        let kept = Kept::new(&scratch, true);
+        let load = |name: &str| kept.load(name, |part: (u64, String)| Some(part));
+        assert_eq!(load("part"), Some((5, "five".into())));
+        assert_eq!((load("failed"), load("other")), (None, None));
+        assert!(kept.load("part", |_: (u64, String)| None::<u64>).is_none(), "a file is missing");
+        assert!(kept.load("part", |part: u64| Some(part)).is_none(), "a record of another form");
+        // small imports record nothing
+        for none in [Kept::none(), Kept::new(&scratch, false)] {
+            none.save::<u64>("part", || panic!("it is not described")).unwrap();
+            assert!(!none.is_on() && none.load("part", |part: (u64, String)| Some(part)).is_none());
+            assert!(none.values("numbers", &[1u32]).is_err());
+        }
+    }
+
+    #[test]
+    fn sorted_records_count_only_in_a_file_of_their_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = scratch(dir.path());
+        let kept = Kept::new(&scratch, true);
+        let path = scratch.file("sorted").unwrap();
+        fs::write(&path, [3; 40]).unwrap();
+        let in_file = SortedRecords::File(path.clone());
+        let record = kept.records(&in_file).unwrap().unwrap();
+        assert_eq!((record.bytes, path.strip_prefix(dir.path().join("work")).unwrap()), (40, &*record.file));
+        assert!(matches!(kept.open_records(&record), Some(SortedRecords::File(found)) if found == path));
+        fs::write(&path, [3; 39]).unwrap();
+        assert!(kept.open_records(&record).is_none());
+        assert!(kept.records(&SortedRecords::Memory(Vec::new(), Vec::new())).unwrap().is_none());
+        assert!(Kept::none().records(&in_file).unwrap().is_none());
+    }
+}

@@ -111,3 +111,82 @@ pub(super) fn other_length(rank: usize) -> crate::Error {
     let message = "its reused rows have another shape; start all ranks with the same options".to_string();
     Error::Peer { rank, message }.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank, and the words of the others in their order.
+    struct Other {
+        rank: usize,
+        words: Vec<Vec<u32>>,
+    }
+
+    impl RowExchange for Other {
+        fn rank(&self) -> usize {
+            self.rank
+        }
+
+        fn maker(&self, node: NodeId) -> usize {
+            node as usize
+        }
+
+        fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
+            let mut all = self.words.clone();
+            all.insert(self.rank, words.to_vec());
+            Ok(all)
+        }
+    }
+
+    fn of_bits(numbers: &[f64]) -> Vec<u32> {
+        to_words(numbers.iter().map(|x| x.to_bits()))
+    }
+
+    #[test]
+    fn all_ranks_get_the_same_numbers() {
+        let of = |rank: usize, words: &[Vec<u32>]| -> Box<dyn RowExchange> {
+            Box::new(Other { rank, words: words.to_vec() })
+        };
+        // 2^53 + 1 - 2^53 depends on the order of the sum, which is that of the ranks
+        let numbers = [[9_007_199_254_740_992.0, -3.0], [1.0, 0.5], [-9_007_199_254_740_992.0, 8.0]];
+        let mut sums = Vec::new();
+        for rank in 0..3 {
+            let others: Vec<[f64; 2]> = (0..3).filter(|other| *other != rank).map(|i| numbers[i]).collect();
+            let ranks = of(rank, &[of_bits(&others[0]), of_bits(&others[1])]);
+            let mut own = numbers[rank];
+            ranks.sum(&mut own).unwrap();
+            sums.push(own);
+            let ranks = of(rank, &[of_bits(&others[0][1..]), of_bits(&others[1][1..])]);
+            assert_eq!(ranks.greatest(numbers[rank][1]).unwrap(), 8.0);
+            let least: Vec<u64> = vec![1 << 40, 3, 7];
+            let words = |i: usize| to_words([least[i]]);
+            let others: Vec<_> = (0..3).filter(|other| *other != rank).map(words).collect();
+            assert_eq!(of(rank, &others).least(least[rank]).unwrap(), 3);
+        }
+        assert_eq!(sums, [[0.0, 5.5]; 3]);
+        let short = of(0, &[of_bits(&[1.0]), of_bits(&[1.0, 2.0])]);
+        let error = short.sum(&mut [1.0, 2.0]).unwrap_err().to_string();
+        assert!(error.contains("another shape"), "{error}");
+    }
+
+    #[test]
+    fn matrices_are_those_of_rank_zero() {
+        let made = || Ok(vec![Matrix::from_slice(2, 3, &[1.0; 6]), Matrix::from_slice(2, 1, &[2.0, 3.0])]);
+        let first: &dyn RowExchange = &Other { rank: 0, words: vec![Vec::new()] };
+        let own = first.matrices(&[3, 1], made).unwrap();
+        let words = vec![[&[1.0f32.to_bits(); 6][..], &[2.0f32.to_bits(), 3.0f32.to_bits()]].concat()];
+        let second: &dyn RowExchange = &Other { rank: 1, words };
+        let received = second.matrices(&[3, 1], || panic!("rank 0 makes them")).unwrap();
+        for matrices in [&own, &received] {
+            let shapes: Vec<_> = matrices.iter().map(|of| (of.num_rows(), of.num_cols())).collect();
+            assert_eq!(shapes, [(2, 3), (2, 1)]);
+            assert_eq!(
+                (matrices[0].view().host(), matrices[1].view().host()),
+                (&[1.0; 6][..], &[2.0, 3.0][..])
+            );
+        }
+        assert!(second.matrices(&[3, 2], || panic!("rank 0 makes them")).is_err(), "no rows of five values");
+        let none: &dyn RowExchange = &Other { rank: 1, words: vec![Vec::new()] };
+        assert!(none.matrices(&[3, 1], || panic!("rank 0 makes them")).unwrap().is_empty());
+    }
+}

@@ -146,5 +146,43 @@ mod tests {
         let known = Ranking::by(&[8.0, 1.0, 2.0, 4.0, 9.0, 0.5, 3.0]).unwrap();
         assert_eq!(queue.pick(&known, 2, 3), [4, 3, 1]);
         assert!(queue.pick(&known, 8, 3).is_empty());
+        assert_eq!((queue.requested, queue.reused, queue.saved()), (16, 0, 0.0));
+    }
+
+    #[test]
+    fn rows_are_saved_if_they_are_requested_more_than_once() {
+        let mut queue = counted(&[0, 3, 1, 4]);
+        queue.pick(&Ranking::Requests, 1, 9);
+        // three rows are made for eight requests
+        assert_eq!(queue.saved(), 5.0 / 8.0);
+        queue.pick(&Ranking::Requests, 2, 9);
+        assert_eq!(queue.saved(), 5.0 / 8.0, "a row that is requested once saves nothing");
+        assert_eq!(HotQueue::default().saved(), 0.0);
+    }
+
+    /// Three ranks; the others have these words.
+    struct Others([Vec<u32>; 2]);
+
+    impl RowExchange for Others {
+        fn rank(&self) -> usize {
+            1
+        }
+
+        fn maker(&self, node: NodeId) -> usize {
+            node as usize % 3
+        }
+
+        fn gather(&self, words: &[u32]) -> Result<Vec<Vec<u32>>> {
+            Ok(vec![self.0[0].clone(), words.to_vec(), self.0[1].clone()])
+        }
+    }
+
+    #[test]
+    fn requests_of_all_ranks_are_added_up() {
+        let mut queue = counted(&[2, 0, 65_000, 1]);
+        // the second rank knows a node that this graph does not have
+        queue.add_up(&Others([vec![0, 5, 1, 3], vec![2, 60_000, 3, 1 << 20, 9, 1]])).unwrap();
+        let counts: Vec<u16> = queue.counts.iter().map(|count| count.load(Relaxed)).collect();
+        assert_eq!(counts, [7, 3, u16::MAX, u16::MAX], "at most the largest number of 16 bits");
     }
 }

@@ -500,6 +500,21 @@ mod tests {
     }
 
     #[test]
+    fn marks_of_earlier_rows_are_never_set_again() {
+        let mut marks = Marks::new();
+        marks.clear();
+        marks.set_if(5, true);
+        marks.set_if(6, false);
+        let offsets = [5, 6, 5 + MARKED as u32];
+        assert_eq!(offsets.map(|offset| marks.is_set(offset)), [true, false, true]);
+        // more rows than there are numbers of rows
+        for row in 0..=u32::from(u16::MAX) + 2 {
+            marks.clear();
+            assert!(!marks.is_set(5) && !marks.is_set(0), "row {row}");
+        }
+    }
+
+    #[test]
     fn counts_do_not_depend_on_parallelism() {
         let graph = graph(&[3, 0, 9]);
         let dst: Vec<NodeId> = (0..3 * COUNT as u32 + 5).map(|i| i % 3).collect();

@@ -405,6 +405,44 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_tasks_are_sorted_by_time_and_position() {
+        // short rows, empty ones, and one longer than a task
+        let lens: Vec<usize> =
+            (0..9000).map(|v| if v == 4000 { 2 * TASK_LEN as usize + 3 } else { v % 9 }).collect();
+        let mut indptr = vec![0u64];
+        lens.iter().for_each(|&len| indptr.push(indptr[indptr.len() - 1] + len as u64));
+        let edges = indptr[lens.len()];
+        let indices: Vec<NodeId> = (0..edges).map(|e| (e * 7919 % lens.len() as u64) as NodeId).collect();
+        let times: Vec<i64> = (0..edges).map(|e| (e * 31 % 101) as i64 - 50).collect();
+        let graph = Graph::new(indptr.into(), indices.into()).unwrap();
+        let index = TimeIndex::new(&graph, Some(&times.clone().into()), None).unwrap();
+        for v in 0..lens.len() {
+            let [start, end] = [graph.indptr()[v], graph.indptr()[v + 1]];
+            let mut expected: Vec<u64> = (start..end).collect();
+            expected.sort_by_key(|&e| (times[e as usize], e));
+            for (place, &e) in (0..).zip(&expected) {
+                assert_eq!((index.position(start, place), index.time(start, place)), (e, times[e as usize]));
+                let order = index.order().unwrap()[start as usize + place as usize];
+                assert_eq!(order, [(e - start) as u32, graph.indices()[e as usize]]);
+                assert_eq!(index.last_time(&graph, v as NodeId, place + 1), times[e as usize]);
+            }
+            let last = expected.last().map(|&e| times[e as usize]);
+            assert_eq!(index.row(start, end).last().copied(), last);
+        }
+    }
+
+    #[test]
+    fn wrong_times_are_rejected_with_the_reason() {
+        let graph = Graph::new(vec![0, 2, 2].into(), vec![1, 0].into()).unwrap();
+        let fault = |edges: Option<Vec<i64>>, nodes: Option<&[i64]>| {
+            TimeIndex::new(&graph, edges.map(Buffer::from).as_ref(), nodes).unwrap_err().to_string()
+        };
+        assert!(fault(Some(vec![1]), None).contains("1 times for 2 edges"));
+        assert!(fault(Some(vec![1; 3]), None).contains("3 times for 2 edges"));
+        assert!(fault(None, Some(&[4])).contains("1 times of source nodes, but an edge comes from node 1"));
+    }
+
+    #[test]
     fn bounds_of_long_rows_are_those_of_a_plain_search() {
         // the rows are unlike each other, so guesses from all times are wrong
         let times: Vec<i64> = (0..700).map(|i| i / 7).chain((0..1300).map(|i| i * i)).collect();

@@ -302,3 +302,122 @@ fn no_schedule_of_threads_deadlocks() {
         }
     }
 }
+
+/// What a worker is to do next, in words.
+fn next(state: &mut SchedulerState<usize>, role: WorkerRole) -> String {
+    match state.step(role) {
+        NextStep::Task(Task::Sample(batches)) => {
+            format!("sample {:?}", batches.iter().map(|(number, _)| *number).collect::<Vec<_>>())
+        }
+        NextStep::Task(Task::Extract(number, _)) => format!("extract {number}"),
+        NextStep::Task(Task::Train(number, _)) => format!("train on {number}"),
+        NextStep::Task(Task::Update(round)) => format!("update by {}", round.len()),
+        NextStep::Wait => "wait".into(),
+        NextStep::End => "end".into(),
+    }
+}
+
+#[test]
+fn the_error_of_the_lowest_failed_batch_remains() {
+    let rules = SchedulerRules { round_size: 3, ..SchedulerRules::ONE };
+    // of two rounds, and of one
+    for failed in [[9, 4], [4, 9], [5, 4], [4, 5]] {
+        let mut state = SchedulerState::<usize>::new(0, 12, (0..12).collect(), rules);
+        let role = WorkerRole { sample: 12, ..WorkerRole::default() };
+        let NextStep::Task(Task::Sample(mut batches)) = state.step(role) else { panic!("slots are free") };
+        let scheduler = BatchScheduler::new(Alone(std::cell::RefCell::new(state)));
+        let late = batches.pop().unwrap();
+        batches.retain(|&(number, slot)| {
+            let fails = failed.contains(&number);
+            if !fails {
+                scheduler.sampled(number, slot);
+            }
+            fails
+        });
+        for number in failed {
+            let (_, slot) = batches.iter().find(|(of, _)| *of == number).unwrap();
+            scheduler.fail(number, *slot, Error::usage(format!("batch {number} failed")));
+        }
+        assert_eq!(scheduler.inspect(SchedulerState::depths), (3, 0), "batches 0, 1 and 2 are left");
+        // a batch that ends its stage after the failure frees its slot
+        scheduler.sampled(late.0, late.1);
+        let (error, mut slots) = scheduler.into_inner().0.into_inner().end();
+        assert_eq!(error.unwrap().to_string(), Error::usage("batch 4 failed").to_string());
+        slots.sort_unstable();
+        assert_eq!(slots, (0..12).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn no_worker_gets_a_task_after_close() {
+    let state = SchedulerState::<usize>::new(0, 4, vec![0], SchedulerRules::ONE);
+    let scheduler = BatchScheduler::new(Alone(std::cell::RefCell::new(state)));
+    let role = WorkerRole { sample: 1, extract: Some(0), train: Some(0), ..WorkerRole::default() };
+    assert!(matches!(scheduler.next(role), Some(Task::Sample(_))));
+    scheduler.close();
+    scheduler.sampled(0, 0);
+    assert!(scheduler.next(role).is_none());
+}
+
+/// State of six sampled batches for a dedicated trainer and one on standby.
+fn sampled(seconds: [&[f64]; 2]) -> SchedulerState<usize> {
+    let rules = SchedulerRules { trainers: 2, ..SchedulerRules::ONE };
+    let mut state = SchedulerState::new(0, 6, (0..6).collect(), rules);
+    let sampler = WorkerRole { sample: 5, ..WorkerRole::default() };
+    let standby = WorkerRole { extract: Some(1), standby: true, ..WorkerRole::default() };
+    assert_eq!(next(&mut state, sampler), "sample [0, 1, 2, 3, 4]");
+    assert_eq!(next(&mut state, standby), "wait", "a batch is not sampled yet");
+    assert_eq!(next(&mut state, sampler), "sample [5]");
+    let scheduler = BatchScheduler::new(Alone(std::cell::RefCell::new(state)));
+    (0..6).for_each(|number| scheduler.sampled(number, number as usize));
+    for (seconds, standby) in seconds.into_iter().zip([false, true]) {
+        // batches of an earlier epoch
+        seconds.iter().for_each(|&seconds| scheduler.trained(0, 0, seconds, standby));
+    }
+    scheduler.into_inner().0.into_inner()
+}
+
+#[test]
+fn standby_trainers_take_batches_while_that_is_profitable() {
+    let dedicated = WorkerRole { extract: Some(0), ..WorkerRole::default() };
+    let standby = WorkerRole { extract: Some(1), standby: true, ..WorkerRole::default() };
+    // trainers that were not timed are equally fast: it takes all but the last batch
+    let mut state = sampled([&[], &[]]);
+    let tasks: Vec<String> = (0..6).map(|_| next(&mut state, standby)).collect();
+    let expected = ["extract 0", "extract 1", "extract 2", "extract 3", "extract 4", "end"];
+    assert_eq!(tasks, expected);
+    // four times as slow: it takes a batch if more than four are left, and none afterwards, even if
+    // the dedicated trainer becomes slow
+    let mut state = sampled([&[1.0], &[4.0]]);
+    assert_eq!([(); 3].map(|()| next(&mut state, standby)), ["extract 0", "extract 1", "end"]);
+    state.pace[0] = Some(100.0);
+    assert_eq!(next(&mut state, standby), "end");
+    assert_eq!([(); 2].map(|()| next(&mut state, dedicated)), ["extract 2", "extract 3"]);
+    // the newest batch counts for a quarter: 1 and 5 seconds are a pace of 2
+    for (seconds, task) in [(11.9, "extract 0"), (12.1, "end")] {
+        let mut state = sampled([&[1.0, 5.0], &[seconds]]);
+        assert_eq!(next(&mut state, standby), task, "{seconds} seconds");
+    }
+}
+
+#[test]
+fn devices_without_dedicated_trainers_train_until_no_batch_waits() {
+    let rules = SchedulerRules { dedicated: 0, ..SchedulerRules::ONE };
+    let mut state = SchedulerState::<usize>::new(0, 5, vec![0, 1], rules);
+    let device = WorkerRole { sample: 1, extract: Some(0), standby: true, ..WorkerRole::default() };
+    let trainer = WorkerRole { train: Some(0), standby: true, ..WorkerRole::default() };
+    assert_eq!(next(&mut state, device), "sample [0]");
+    state.put(0, 0, |state| &mut state.sampled);
+    assert_eq!(next(&mut state, device), "sample [1]", "a slot is free");
+    state.put(1, 1, |state| &mut state.sampled);
+    assert_eq!(next(&mut state, device), "extract 0", "no slot is free");
+    state.put(0, 0, |state| &mut state.extracted);
+    assert_eq!(next(&mut state, trainer), "train on 0");
+    state.free.push(0);
+    // it goes on although a slot is free again
+    assert_eq!(next(&mut state, device), "extract 1");
+    state.put(1, 1, |state| &mut state.extracted);
+    assert_eq!(next(&mut state, trainer), "train on 1");
+    state.free.push(1);
+    assert_eq!(next(&mut state, device), "sample [2]");
+}

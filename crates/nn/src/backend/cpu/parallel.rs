@@ -190,6 +190,8 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
 
     #[test]
@@ -197,6 +199,7 @@ mod tests {
         let mut out = vec![0u32; 3 * 1000];
         rows(1000, 1 << 12, Rows { data: &mut out, width: 3 }, |range, part| {
             assert_eq!(part.data.len(), 3 * range.len());
+            assert!((5..=8).contains(&range.len()), "a task has about {GRAIN} values: {range:?}");
             part.data.iter_mut().enumerate().for_each(|(i, x)| *x += (range.start * 3 + i) as u32);
         });
         assert!(out.iter().enumerate().all(|(i, &x)| x == i as u32));
@@ -216,6 +219,20 @@ mod tests {
             edge.data.fill(1.0);
         });
         assert!(counts.iter().all(|&x| x == 1) && edges.iter().all(|&x| x == 1.0));
+        // a thousand rows of ten edges, of which 32 make a task
+        let indptr: Vec<u32> = (0..=1000).map(|v| 10 * v).collect();
+        let tasks = AtomicUsize::new(0);
+        let (mut first, mut second, mut third) = (vec![0; 1000], vec![0; 2000], vec![0.0; 10_000]);
+        let parts = (
+            Rows { data: &mut first, width: 1 },
+            Rows { data: &mut second, width: 2 },
+            Runs { data: &mut third, indptr: &indptr, width: 1 },
+        );
+        runs(&indptr, GRAIN / 352, parts, |range, (first, second, third)| {
+            assert_eq!([first.data.len(), second.data.len() / 2, third.data.len() / 10], [range.len(); 3]);
+            tasks.fetch_add(1, Relaxed);
+        });
+        assert!((32..=63).contains(&tasks.load(Relaxed)), "{tasks:?} tasks of up to 352 edges and rows");
     }
 
     #[test]
@@ -226,11 +243,28 @@ mod tests {
             let mut results = vec![0; chunks.count() * 2];
             chunks.each((), &mut results, |range, (), out| out.copy_from_slice(&[range.start, range.end]));
             let mut next = 0;
-            for pair in results.chunks(2) {
-                assert_eq!(pair[0], next);
+            for (i, pair) in results.chunks(2).enumerate() {
+                assert_eq!((pair[0], pair[1] - pair[0]), (next, chunks.len_of(i)));
                 next = pair[1];
+                assert!(next == rows || chunks.len_of(i) >= 256, "chunk {i} of {rows} rows is short");
             }
-            assert_eq!(next, rows);
+            assert_eq!((next, chunks.len_of(chunks.count())), (rows, 0));
+        }
+    }
+
+    #[test]
+    fn chunks_get_their_own_rows_and_results() {
+        for (rows, len) in [(1000, 7), (64, 64), (65, 64), (3, 1), (5, 0)] {
+            let mut data: Vec<usize> = (0..2 * rows).collect();
+            let chunks = Chunks::of(rows, len);
+            let mut sums = vec![0; chunks.count()];
+            let parts = Rows { data: &mut data, width: 2 };
+            chunks.each(parts, &mut sums, |range, part, sum| {
+                assert!(part.data.iter().copied().eq(2 * range.start..2 * range.end), "{range:?}");
+                sum[0] += range.len();
+            });
+            assert!(sums.iter().enumerate().all(|(i, &sum)| sum == chunks.len_of(i)));
+            assert_eq!(sums.iter().sum::<usize>(), rows);
         }
     }
 }

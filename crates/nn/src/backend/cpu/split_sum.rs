@@ -64,3 +64,43 @@ kernel! {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_split_into_multiples_of_four_parts() {
+        assert_eq!([1, 100, 401, 10_000].map(|k| parts(k, 100)), [4, 4, 8, 32]);
+    }
+
+    #[test]
+    fn partial_sums_are_added_in_the_order_of_their_chunks() {
+        // values of all magnitudes, so that another order gives other bits; more than a task's
+        let sizes = [70_001, 37];
+        let value = |chunk: usize, i: usize| {
+            let word = graphmill_core::keyed::key(&[chunk as u64, i as u64]);
+            f32::from_bits((word as u32 & 0x8fff_ffff) | 0x3000_0000)
+        };
+        let chunks = Chunks::of(23, 5);
+        for beta in [0.0, 0.5] {
+            let before = |i: usize| value(99, i);
+            let mut all = sizes.map(|size| (0..size).map(before).collect::<Vec<f32>>());
+            let [first, second] = &mut all;
+            sum_chunks(chunks, beta, [first, second], |range, partial| {
+                assert_eq!(partial.len(), sizes[0] + sizes[1]);
+                partial.iter_mut().enumerate().for_each(|(i, to)| *to = value(range.start / 5, i));
+            });
+            let mut place = 0;
+            for found in &all {
+                for (i, found) in found.iter().enumerate() {
+                    let sum = (0..chunks.count()).fold(0.0, |sum, chunk| sum + value(chunk, place + i));
+                    // half of a number is exact
+                    let expected = if beta == 0.0 { sum } else { sum + beta * before(i) };
+                    assert_eq!(found.to_bits(), expected.to_bits(), "value {i} with beta {beta}");
+                }
+                place += found.len();
+            }
+        }
+    }
+}

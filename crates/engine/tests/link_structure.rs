@@ -185,7 +185,7 @@ fn saved_runs_rank_as_the_run_did() {
             let expected = trained.candidates[at..].iter().copied().zip(trained.scores[at..].iter().copied());
             assert_eq!(top[0], expected.take(top[0].len()).collect::<Vec<_>>());
             let pairs: Vec<(u32, u32)> = top[0].iter().map(|&(v, _)| (7, v)).collect();
-            let alone = links.scores(0, &pairs).unwrap();
+            let alone = links.score(0, &pairs).unwrap();
             assert!(alone.iter().zip(&top[0]).all(|(score, (_, of_top))| score == of_top), "{name}");
             let message =
                 saved.export_model("pyg", &root.path().join("exported")).map(drop).unwrap_err().to_string();

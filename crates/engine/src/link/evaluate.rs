@@ -166,7 +166,7 @@ impl Scored<'_> {
         let mut rows = Matrix::default();
         rows.resize(nodes.len(), self.embeddings.num_cols());
         Gather { src: self.embeddings, ids: nodes, dst: rows.view_mut() }.run(self.pass.backend);
-        let all = numbers(self.decoder, 0..self.embeddings.num_rows() as NodeId);
+        let all = read_nodes(self.decoder, 0..self.embeddings.num_rows() as NodeId);
         work(&FullRanking {
             decoder: self.decoder,
             pass: self.pass,
@@ -181,7 +181,7 @@ impl Scored<'_> {
 }
 
 /// Numbers of these candidates, if the decoder reads them.
-pub(crate) fn numbers(decoder: &dyn Decoder, candidates: Range<NodeId>) -> Vec<NodeId> {
+pub(crate) fn read_nodes(decoder: &dyn Decoder, candidates: Range<NodeId>) -> Vec<NodeId> {
     if decoder.reads_nodes() { memory::demand_collect(candidates) } else { Vec::new() }
 }
 

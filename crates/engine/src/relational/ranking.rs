@@ -38,7 +38,7 @@ use super::edges::{LinkEdges, Triple};
 use crate::{
     Result,
     inference::fixed_sample,
-    link::{LinkMetric, QueryShare, Scored, evaluate::numbers, split::Edge},
+    link::{LinkMetric, QueryShare, Scored, evaluate::read_nodes, split::Edge},
 };
 
 /// Number of the part that validates.
@@ -290,7 +290,7 @@ impl Ranking<'_> {
                 starts.push(excluded.len());
             }
             // rows of the only type are its nodes
-            let nodes = numbers(self.decoder, range.clone());
+            let nodes = read_nodes(self.decoder, range.clone());
             let ranking = FullRanking {
                 decoder: self.decoder,
                 pass,

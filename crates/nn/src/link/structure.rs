@@ -11,11 +11,11 @@
 //! | 2 | `ln(1 + d(a))`, `ln(1 + d(b))` |
 //! | 4 | 1 if `d(a) = 0`, `d(a) = 1`, `d(b) = 0`, `d(b) = 1`, else 0 |
 //! | 1 | common neighbours: `ln(1 + C)`, with `C` the number of `w` in `N(a)` and `N(b)` |
-//! | 1 | Adamic-Adar: `ln(1 + sum 1 / ln d(w))` over these `w` |
+//! | 1 | Adamic-Adar: `ln(1 + sum 1 / ln max(2, d(w)))` over these `w` |
 //! | 1 | resource allocation: `sum 1 / d(w)` |
 //! | 1 | Jaccard: `C / (d(a) + d(b) - C)` |
 //! | 2 | paths `a - w - x - b`: `ln(1 + number)`, `ln(1 + sum 1 / sqrt(d(w) d(x)))` |
-//! | 3 | `(m + n) / 2`, `abs(m - n)`, `m n / 4`: `m` is `ln(1 + mean degree of N(a))`, `n` that of `b` |
+//! | 3 | `(m + n) / 2`, `abs(m - n)`, `m n / 4`: `m` is `ln(1 + mean degree in N(a))`, `n` of `b` |
 //! | 6 | 1 for the distance: 2, 3, 4, 5, 6, or more; all 0 for a node with itself |
 //!
 //! No feature depends on the pair's own edge: the features of a pair in a graph with the edge have
@@ -28,11 +28,12 @@
 //!
 //! # Source
 //!
-//! Liben-Nowell and Kleinberg, *The link prediction problem for social networks*, CIKM 2003 (common
-//! neighbours, Jaccard, paths); Adamic and Adar, *Friends and neighbors on the Web*, Social Networks
-//! 25, 2003; Zhou, Lü and Zhang, *Predicting missing links via local information*, European Physical
-//! Journal B 71, 2009 (resource allocation); Zhang and Chen, *Link prediction based on graph neural
-//! networks*, NeurIPS 2018 (the structure around a pair without its own edge).
+//! Liben-Nowell and Kleinberg, *The link prediction problem for social networks*, CIKM 2003
+//! (common neighbours, Jaccard, paths); Adamic and Adar, *Friends and neighbors on the Web*,
+//! Social Networks 25, 2003; Zhou, Lü and Zhang, *Predicting missing links via local information*,
+//! European Physical Journal B 71, 2009 (resource allocation); Zhang and Chen, *Link prediction
+//! based on graph neural networks*, NeurIPS 2018 (the structure around a pair without its own
+//! edge).
 //!
 //! # Cost
 //!
@@ -214,7 +215,7 @@ impl PairStructure {
     fn common_neighbors(&self, [a, b]: [NodeId; 2]) -> Common {
         let (mut found, mut left) = (Common::default(), MAX_READ);
         shared(self.row(a), self.row(b), b, &mut left, |w| {
-            // of both ends, so that a common neighbour has a degree of at least 2
+            // below 2 only if both ends are one node
             let degree = self.row(w).len() as f64;
             found.count += 1;
             found.adamic_adar += degree.max(2.0).ln().recip();
@@ -470,7 +471,7 @@ mod tests {
         let mut all = vec![degree(a).ln_1p(), degree(b).ln_1p()];
         all.extend([is(of_a.is_empty()), is(of_a.len() == 1), is(of_b.is_empty()), is(of_b.len() == 1)]);
         all.push((common.len() as f64).ln_1p());
-        all.push(common.iter().map(|&w| 1.0 / degree(w).ln()).sum::<f64>().ln_1p());
+        all.push(common.iter().map(|&w| 1.0 / degree(w).max(2.0).ln()).sum::<f64>().ln_1p());
         all.push(common.iter().map(|&w| 1.0 / degree(w)).sum());
         all.push(common.len() as f64 / of_a.union(of_b).count().max(1) as f64);
         all.push((paths.len() as f64).ln_1p());

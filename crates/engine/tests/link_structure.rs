@@ -55,8 +55,7 @@ fn config(dir: &Path, options: &[(&str, &str)]) -> Result<TrainConfig> {
     let base = [("task", "link"), ("decoder", "structure"), ("dropout", "0")];
     let mut config = TrainConfig { hidden: 4, batch_size: 64, epochs: 2, lr: 0.02, ..TrainConfig::default() };
     config.dataset = dir.to_str().unwrap().into();
-    config.fanout = graphmill_loader::Fanout(vec![5]);
-    config.layers = 1;
+    config.fanout = graphmill_loader::Fanout(vec![5, 5]);
     let options = [&base[..], options].concat();
     let given: Vec<&str> = options.iter().map(|(name, _)| *name).collect();
     for (name, value) in &options {

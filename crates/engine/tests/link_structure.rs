@@ -52,8 +52,15 @@ fn stored(root: &Path) {
 const MODELS: [(&str, &str); 2] = [("one", "sage"), ("bare", "rsage")];
 
 fn config(dir: &Path, options: &[(&str, &str)]) -> Result<TrainConfig> {
-    let base = [("task", "link"), ("decoder", "structure"), ("dropout", "0")];
-    let mut config = TrainConfig { hidden: 4, batch_size: 64, epochs: 2, lr: 0.02, ..TrainConfig::default() };
+    let base = [("task", "link"), ("decoder", "structure")];
+    let mut config = TrainConfig {
+        hidden: 4,
+        batch_size: 64,
+        dropout: 0.0,
+        epochs: 2,
+        lr: 0.02,
+        ..TrainConfig::default()
+    };
     config.dataset = dir.to_str().unwrap().into();
     config.fanout = graphmill_loader::Fanout(vec![5, 5]);
     let options = [&base[..], options].concat();
@@ -210,9 +217,10 @@ fn runs_without_one_graph_around_pairs_are_refused_with_a_remedy() {
     }
     let found = message(&root.path().join("bare"), &[("model", "embedding")]);
     assert!(found.contains("--decoder structure: it does not train tables of embeddings"), "{found}");
+    let pairs: Vec<(u32, u32)> = (0..60).map(|i| (i % 30, (i * 7 + 1 + i / 30) % 30)).collect();
     let mut timed = TypedBuilder::new("timed");
     timed.node_type("node", 30);
-    let (src, dst): (Vec<u32>, Vec<u32>) = (0..60).map(|i| (i % 30, (i * 7 + 1) % 30)).unzip();
+    let (src, dst): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
     timed.edge_type("node", "to", "node").edges(src, dst).time((0..60).collect::<Vec<i64>>());
     timed.build().unwrap().save(root.path().join("timed")).unwrap();
     let options = [("model", "rsage"), ("link_times", "edges"), ("split_edges", "time:80,10,10")];
@@ -221,15 +229,12 @@ fn runs_without_one_graph_around_pairs_are_refused_with_a_remedy() {
     // a task on edges of one type trains
     let mut of_task = TypedBuilder::new("task");
     of_task.node_type("node", 30);
-    let pairs: Vec<u32> = (0..60).flat_map(|i| [i % 30, (i * 7 + 1) % 30]).collect();
-    let (src, dst): (Vec<u32>, Vec<u32>) = pairs.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+    let (src, dst): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
     of_task.edge_type("node", "to", "node").edges(src, dst);
     let on = EdgeType::new("node", "to", "node");
-    of_task.task("to").on_edges(on).positives([
-        pairs[..80].to_vec(),
-        pairs[80..100].to_vec(),
-        pairs[100..].to_vec(),
-    ]);
+    let part = |pairs: &[(u32, u32)]| pairs.iter().flat_map(|&(u, v)| [u, v]).collect::<Vec<u32>>();
+    let parts = [part(&pairs[..40]), part(&pairs[40..50]), part(&pairs[50..])];
+    of_task.task("to").on_edges(on).positives(parts);
     of_task.build().unwrap().save(root.path().join("task")).unwrap();
     let summary = train_in(&root.path().join("task"), &[("model", "rsage"), ("task", "to")], None).unwrap();
     assert!(summary.epochs[1].loss.is_finite());

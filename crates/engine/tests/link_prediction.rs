@@ -163,7 +163,7 @@ fn every_option_of_links_changes_a_run() {
             &["walk_nodes=4", "walks_per_node=2", "walk_window=2", "walk_p=9", "walk_q=9"],
         ),
         ("epochs=2 negatives=hard", &["hard_candidates=9"]),
-        ("epochs=1 decoder=mlp", &["decoder_hidden=8"]),
+        ("epochs=1 decoder=mlp", &["decoder_hidden=8", "decoder=structure"]),
         ("epochs=1 loss=margin", &["margin=3"]),
         ("epochs=1 loss=info-nce num_negatives=3", &["temperature=1"]),
         ("epochs=1 loss=self-adversarial num_negatives=3", &["adversarial=3"]),
@@ -178,7 +178,11 @@ fn every_option_of_links_changes_a_run() {
 #[test]
 fn results_do_not_depend_on_threads_and_strategies() {
     let data = data(300);
-    for options in ["model=sage", "model=gcn decoder=mlp corrupt=both num_negatives=2 candidates=all"] {
+    for options in [
+        "model=sage",
+        "model=gcn decoder=mlp corrupt=both num_negatives=2 candidates=all",
+        "model=sage decoder=structure",
+    ] {
         let expected = run(&config(options), &data, 1).1;
         assert!(expected.epochs.len() == 3 && !expected.weights.is_empty());
         for threads in [2, 3] {

@@ -513,6 +513,7 @@ fn what_ranks_on_links_of_several_types_cannot_follow_is_refused() {
         ("task=user:likes:item split_edges=time:80,10,10", "its edges have no times"),
         ("model=gine", "no edge type has features, which --model gine reads"),
         ("task=link decoder=dot", "scores edges of all 2 relations alike"),
+        ("task=link decoder=structure", "it is not available over several ranks"),
     ] {
         refused(&of_types(&dir, options), &dir, 2, why);
     }

@@ -25,6 +25,7 @@ mod learned_files;
 mod link_positives;
 mod link_prediction;
 mod link_ranks;
+mod link_structure;
 mod links;
 mod new_events;
 mod one_type_rows;

@@ -103,7 +103,8 @@ fn links_without_memory_are_errors_and_the_next_ones_are_right() {
                 let mut grad = Matrix::default();
                 grad.resize(seeds.len(), DIM);
                 let of_rows = (embeddings.view(), grad.view_mut());
-                let loss = scratch.gradient(&objective, &mut **decoder, &pass, &links, of_rows);
+                let of = (&links, &seeds[..]);
+                let loss = scratch.gradient(&objective, &mut **decoder, &pass, of, of_rows);
                 Ok((loss, grad))
             },
             |(loss, grad)| (loss.to_bits(), bits(grad.view().host())),

@@ -118,7 +118,8 @@ fn every_model_trains_with_every_sampler() {
 fn every_decoder_and_every_kind_of_negatives_trains() {
     let dir = tempfile::tempdir().unwrap();
     shop(dir.path());
-    for decoder in &DECODERS {
+    // decoders of structure are for one type
+    for decoder in DECODERS.iter().filter(|entry| !entry.make.reads_structure) {
         let options = [("decoder", decoder.name), ("num_negatives", "3"), ("dropout", "0")];
         let one = train(dir.path(), &options).unwrap();
         assert!(one.epochs[1].loss < one.epochs[0].loss, "{}: {:?}", decoder.name, one.epochs[1].loss);

@@ -174,7 +174,10 @@ fn errors_state_the_remedy() {
         ("train data --decoder dot --out x", "use --task link, or leave it out"),
         ("train data --task venue --out x", "use --task link"),
         ("train data --task link --margin 2 --out x", "--loss bce does not use it; use --loss margin"),
-        ("train data --task link --decoder-hidden 8 --out x", "use --decoder mlp, or leave it out"),
+        (
+            "train data --task link --decoder-hidden 8 --out x",
+            "use --decoder mlp or structure, or leave it out",
+        ),
         ("train data --task link --sampler saint-node --out x", "use --sampler neighbor"),
         ("train data --task link --metric f1-macro --out x", "unknown rank metric 'f1-macro'"),
         ("train data --task link --split-edges 50 --out x", "such as 85,5,10"),

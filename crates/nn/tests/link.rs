@@ -1,8 +1,14 @@
 //! Link decoders against their definitions and finite differences.
 
+use std::sync::Arc;
+
+use graphmill_core::Graph;
 use graphmill_nn::{
     Matrix, Saved,
-    link::decoder::{Decoder, DecoderConfig, Pairs, TABLE},
+    link::{
+        decoder::{Decoder, DecoderConfig, Pairs, TABLE},
+        structure::{PairStructure, WIDTH},
+    },
 };
 
 use crate::support::{Checked, check, dot, nudge, pass, random};
@@ -10,6 +16,14 @@ use crate::support::{Checked, check, dot, nudge, pass, random};
 const P: usize = 7;
 const F: usize = 6;
 const RELATION: [u32; P] = [0, 2, 1, 2, 0, 0, 2];
+/// Numbers of the nodes of the pairs, whose structure decoders read.
+const NODES: [&[u32]; 2] = [&[0, 1, 2, 5, 4, 6, 3], &[1, 3, 4, 0, 2, 5, 7]];
+
+/// A graph of eight nodes: a cycle of six, one chord, and an edge apart.
+fn structure() -> Arc<PairStructure> {
+    let (indptr, indices) = (vec![0, 1, 2, 4, 5, 6, 7, 7, 8], vec![5, 0, 1, 0, 2, 3, 4, 6]);
+    Arc::new(PairStructure::new(&Graph::new(indptr.into(), indices.into()).unwrap()).unwrap())
+}
 
 fn decoders() -> Vec<(String, Box<dyn Decoder>, DecoderConfig)> {
     let base =
@@ -18,12 +32,13 @@ fn decoders() -> Vec<(String, Box<dyn Decoder>, DecoderConfig)> {
         TABLE.iter().map(|entry| (entry.name.to_string(), (entry.make.make)(&base).unwrap(), base)).collect();
     let euclidean = DecoderConfig { norm: 2, ..base };
     all.push(("transe 2".into(), (TABLE.find("transe").unwrap().make.make)(&euclidean).unwrap(), euclidean));
+    all.iter_mut().for_each(|(_, decoder, _)| decoder.read_structure(&structure()));
     all
 }
 
 fn scores(decoder: &dyn Decoder, h: &Matrix, t: &Matrix, saved: &mut Saved) -> Matrix {
     let mut out = Matrix::default();
-    let pairs = Pairs { source: h.view(), destination: t.view(), relation: &RELATION };
+    let pairs = Pairs { source: h.view(), destination: t.view(), relation: &RELATION, nodes: NODES };
     decoder.forward(&pass(true), &pairs, saved, &mut out);
     out
 }
@@ -34,7 +49,7 @@ fn decoders_match_finite_differences() {
     for (name, mut decoder, _) in decoders() {
         let mut saved = Saved::default();
         scores(decoder.as_ref(), &h, &t, &mut saved);
-        let pairs = Pairs { source: h.view(), destination: t.view(), relation: &RELATION };
+        let pairs = Pairs { source: h.view(), destination: t.view(), relation: &RELATION, nodes: NODES };
         let (mut h_grad, mut t_grad) = (Matrix::default(), Matrix::default());
         decoder.backward(&pass(true), &pairs, &mut saved, c.view(), [&mut h_grad, &mut t_grad]);
         let mut checked = Checked::default();
@@ -83,7 +98,7 @@ fn decoders_compute_their_formulas() {
         decoder.visit(&mut |p| params.push(p.value.clone()));
         for (i, &relation) in RELATION.iter().enumerate() {
             let (h, t) = (row(&h, i), row(&t, i));
-            let r = if name == "mlp" || params.is_empty() {
+            let r = if ["mlp", "structure"].contains(&&name[..]) || params.is_empty() {
                 Vec::new()
             } else {
                 row(&params[0], relation as usize)
@@ -110,11 +125,16 @@ fn decoders_compute_their_formulas() {
                     };
                     gamma - (0..F / 2).map(length).sum::<f64>()
                 }
-                "mlp" => {
-                    let x: Vec<f64> = (0..F).map(|a| h[a] * t[a]).collect();
+                "mlp" | "structure" => {
+                    let mut x: Vec<f64> = (0..F).map(|a| h[a] * t[a]).collect();
+                    if name == "structure" {
+                        let mut features = [0.0; WIDTH];
+                        structure().write(NODES.map(|nodes| nodes[i]), &mut features);
+                        x.extend(features.map(f64::from));
+                    }
                     let [w, b, v, c] = [0, 1, 2, 3].map(|n| &params[n]);
                     let hidden = |o: usize| {
-                        let sum: f64 = (0..F).map(|a| x[a] * row(w, a)[o]).sum::<f64>() + row(b, 0)[o];
+                        let sum: f64 = (0..x.len()).map(|a| x[a] * row(w, a)[o]).sum::<f64>() + row(b, 0)[o];
                         sum.max(0.0) * row(v, o)[0]
                     };
                     (0..5).map(hidden).sum::<f64>() + row(c, 0)[0]
@@ -131,13 +151,15 @@ fn decoders_compute_their_formulas() {
 fn results_do_not_depend_on_the_number_of_threads() {
     let (h, t, c) = (random(500, F, 1), random(500, F, 2), random(500, 1, 3));
     let relation: Vec<u32> = (0..500).map(|i| i % 3).collect();
+    let nodes = [3, 5].map(|step| (0..500).map(|i| i * step % 8).collect::<Vec<u32>>());
+    let nodes = [&nodes[0][..], &nodes[1]];
     for (name, decoder, _) in decoders() {
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let (mut decoder, mut saved, mut out) =
                     (decoder.clone(), Saved::default(), Matrix::default());
-                let pairs = Pairs { source: h.view(), destination: t.view(), relation: &relation };
+                let pairs = Pairs { source: h.view(), destination: t.view(), relation: &relation, nodes };
                 decoder.forward(&pass(true), &pairs, &mut saved, &mut out);
                 let (mut h_grad, mut t_grad) = (Matrix::default(), Matrix::default());
                 decoder.backward(&pass(true), &pairs, &mut saved, c.view(), [&mut h_grad, &mut t_grad]);

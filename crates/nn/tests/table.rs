@@ -89,7 +89,7 @@ fn by_pairs(
         Matrix::from_slice(ids.len(), F, &values)
     };
     let [h, t] = [gather(&ends[0]), gather(&ends[1])];
-    let pairs = Pairs { source: h.view(), destination: t.view(), relation: &relation };
+    let pairs = Pairs { source: h.view(), destination: t.view(), relation: &relation, nodes: [&[], &[]] };
     let (mut saved, mut scores) = (Saved::default(), Matrix::default());
     decoder.forward(&pass(true), &pairs, &mut saved, &mut scores);
     let (positive, negative) = scores.view().host().split_at(queries);

@@ -47,7 +47,7 @@ use crate::{
         link::{LINK, LinkOptions},
         link_task::is_link,
     },
-    link::{self, LinkTask},
+    link::{self, LinkTask, structure},
 };
 
 /// Refuses options with which several ranks cannot learn links of one type.
@@ -81,6 +81,10 @@ pub(crate) fn check_links(config: &TrainConfig, of_types: bool) -> Result<()> {
     if config.graph_stores > 0 {
         let why = "every rank has all edges and draws for itself; leave it out";
         return refuse(&format!("--graph-stores {}", config.graph_stores), why);
+    }
+    if structure::reads_structure(config) {
+        let why = "every rank would hold the neighbours of the whole graph; train in one process";
+        return Err(structure::refused(config, &format!("it is not available over several ranks: {why}")));
     }
     let options: LinkOptions = config.own.get();
     if options.draws_from(ListSource::File) {

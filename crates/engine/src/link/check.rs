@@ -3,6 +3,7 @@
 use graphmill_core::options::one_of;
 use graphmill_loader::{order, sampler};
 
+use super::structure;
 use crate::{
     Error, Result, TrainConfig,
     cache_kind::{OF_LINKS, expects_nodes},
@@ -46,6 +47,7 @@ pub fn check(config: &TrainConfig, of_types: bool) -> Result<()> {
         let why = format!("it orders nodes, and the seeds are edges; use --order {usable}");
         return refuse(format!("--order {}", config.order), why);
     }
+    structure::check(config, None)?;
     if !of_types && !config.cuda_devices().is_empty() {
         let why = "pairs are scored on the processor; use --devices virtual:N, or leave it out";
         return refuse(format!("--devices {}", config.devices), why.into());

@@ -22,7 +22,7 @@
 //!
 //! The embeddings, `V x F`, and a block of scores.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use graphmill_core::{End, NodeId, memory};
 use graphmill_data::typed::CandidateLists;
@@ -92,7 +92,7 @@ pub struct Scored<'a> {
     pub decoder: &'a dyn Decoder,
     /// The backend, which computes on the host.
     pub pass: Pass<'a>,
-    /// Embeddings, `V x F`.
+    /// Embeddings, `V x F`, in the order of the nodes, whose numbers the decoder may read.
     pub embeddings: View<'a>,
 }
 
@@ -110,7 +110,9 @@ impl Scored<'_> {
                 rows.resize(ids.len(), self.embeddings.num_cols());
                 Gather { src: self.embeddings, ids, dst: rows.view_mut() }.run(self.pass.backend);
             }
-            let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[] };
+            let nodes = ends.each_ref().map(Vec::as_slice);
+            let (source, destination) = (source.view(), destination.view());
+            let pairs = Pairs { source, destination, relation: &[], nodes };
             self.decoder.forward(&self.pass, &pairs, &mut saved, &mut scores);
             all.extend_from_slice(scores.view().host());
         }
@@ -164,6 +166,7 @@ impl Scored<'_> {
         let mut rows = Matrix::default();
         rows.resize(nodes.len(), self.embeddings.num_cols());
         Gather { src: self.embeddings, ids: nodes, dst: rows.view_mut() }.run(self.pass.backend);
+        let all = read_nodes(self.decoder, 0..self.embeddings.num_rows() as NodeId);
         work(&FullRanking {
             decoder: self.decoder,
             pass: self.pass,
@@ -172,8 +175,14 @@ impl Scored<'_> {
             relation: &[],
             candidates: self.embeddings,
             excluded: excluded.view(),
+            nodes: [nodes, &all],
         })
     }
+}
+
+/// Numbers of these candidates, if the decoder reads them.
+pub(crate) fn read_nodes(decoder: &dyn Decoder, candidates: Range<NodeId>) -> Vec<NodeId> {
+    if decoder.reads_nodes() { memory::demand_collect(candidates) } else { Vec::new() }
 }
 
 /// Lists of nodes, one after the other.

@@ -9,6 +9,7 @@
 //! | `metric.rs`, `evaluate.rs` | metrics of rankings, and the candidates of an edge |
 //! | `subset.rs` | evaluation by the embeddings of some nodes |
 //! | `pairs.rs` | scores of single pairs, as rankings give them |
+//! | `structure.rs` | the graph around pairs that a decoder reads |
 //! | `check.rs` | parts of a run that do not know links |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod pairs;
 mod random_pairs;
 pub mod split;
 pub mod step;
+pub(crate) mod structure;
 mod subset;
 pub mod task;
 

@@ -81,6 +81,7 @@ impl Scored<'_> {
             relation: &vec![relation; sources.len()],
             candidates: rows.view(),
             excluded: Lists::new(&none, &[]),
+            nodes: [&sources, &own],
         };
         ranking.scores(&Lists::new(&starts, &targets))
     }

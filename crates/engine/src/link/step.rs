@@ -64,6 +64,8 @@ impl LinkObjective {
 pub struct LinkScratch {
     /// Rows of the pairs' sources and destinations.
     ends: [Matrix; 2],
+    /// Numbers of their nodes, if the decoder reads them.
+    nodes: [Vec<NodeId>; 2],
     /// Their gradients.
     grads: [Matrix; 2],
     scores: Matrix,
@@ -80,15 +82,19 @@ impl LinkScratch {
         objective: &LinkObjective,
         decoder: &dyn Decoder,
         pass: &Pass,
-        links: &LinkBatch,
+        (links, seeds): (&LinkBatch, &[NodeId]),
         rows: View,
     ) -> f64 {
         let ids = [&links.source, &links.destination];
-        for (ends, ids) in self.ends.iter_mut().zip(ids) {
+        for ((ends, nodes), ids) in self.ends.iter_mut().zip(&mut self.nodes).zip(ids) {
             ends.resize(ids.len(), rows.num_cols());
             Gather { src: rows, ids, dst: ends.view_mut() }.run(pass.backend);
+            nodes.clear();
+            if decoder.reads_nodes() {
+                memory::demand_extend(nodes, ids.iter().map(|&seed| seeds[seed as usize]));
+            }
         }
-        let pairs = pairs(&self.ends, links);
+        let pairs = pairs(&self.ends, &self.nodes, links);
         decoder.forward(pass, &pairs, &mut self.saved, &mut self.scores);
         self.score_grads.resize(links.source.len(), 1);
         let (positive, negative) = self.scores.view().host().split_at(links.positives);
@@ -99,35 +105,36 @@ impl LinkScratch {
         (objective.loss)(&scores, &objective.options, LinkGrads { positive, negative })
     }
 
-    /// Loss of a batch's pairs, from the rows of its seeds.
+    /// Loss of a batch's pairs, from the rows of its seeds. The numbers of the seeds' nodes are read
+    /// by decoders of structure alone.
     pub fn loss(
         &mut self,
         objective: &LinkObjective,
         decoder: &dyn Decoder,
         pass: &Pass,
-        links: &LinkBatch,
+        of: (&LinkBatch, &[NodeId]),
         rows: View,
     ) -> f64 {
-        self.forward(objective, decoder, pass, links, rows)
+        self.forward(objective, decoder, pass, of, rows)
     }
 
     /// Loss of a batch's pairs, and the gradients of the decoder's parameters, which are added, and
     /// of the seeds' rows, which are overwritten. If the loss is not finite, no gradient is
-    /// computed.
+    /// computed. Seeds are those of [`LinkScratch::loss`].
     pub fn gradient(
         &mut self,
         objective: &LinkObjective,
         decoder: &mut dyn Decoder,
         pass: &Pass,
-        links: &LinkBatch,
+        (links, seeds): (&LinkBatch, &[NodeId]),
         (rows, grad): (View, ViewMut),
     ) -> f64 {
-        let loss = self.forward(objective, decoder, pass, links, rows);
+        let loss = self.forward(objective, decoder, pass, (links, seeds), rows);
         if !loss.is_finite() {
             return loss;
         }
         let [source, destination] = &mut self.grads;
-        let pairs = pairs(&self.ends, links);
+        let pairs = pairs(&self.ends, &self.nodes, links);
         let ends = [&mut *source, &mut *destination];
         decoder.backward(pass, &pairs, &mut self.saved, self.score_grads.view(), ends);
         self.by_seed.refill(links, rows.num_rows());
@@ -137,8 +144,9 @@ impl LinkScratch {
 }
 
 /// The pairs of a batch with the rows of their ends.
-fn pairs<'p>(ends: &'p [Matrix; 2], links: &'p LinkBatch) -> Pairs<'p> {
-    Pairs { source: ends[0].view(), destination: ends[1].view(), relation: &links.relation }
+fn pairs<'p>(ends: &'p [Matrix; 2], nodes: &'p [Vec<NodeId>; 2], links: &'p LinkBatch) -> Pairs<'p> {
+    let [source, destination] = ends.each_ref().map(Matrix::view);
+    Pairs { source, destination, relation: &links.relation, nodes: nodes.each_ref().map(Vec::as_slice) }
 }
 
 /// Pairs of each seed: the even numbers `2 p` are sources of pair `p`, the odd ones destinations.

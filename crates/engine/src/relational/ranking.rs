@@ -38,7 +38,7 @@ use super::edges::{LinkEdges, Triple};
 use crate::{
     Result,
     inference::fixed_sample,
-    link::{LinkMetric, QueryShare, Scored, split::Edge},
+    link::{LinkMetric, QueryShare, Scored, evaluate::read_nodes, split::Edge},
 };
 
 /// Number of the part that validates.
@@ -289,6 +289,8 @@ impl Ranking<'_> {
                 excluded.extend(own.map(|&id| id - range.start));
                 starts.push(excluded.len());
             }
+            // rows of the only type are its nodes
+            let nodes = read_nodes(self.decoder, range.clone());
             let ranking = FullRanking {
                 decoder: self.decoder,
                 pass,
@@ -297,6 +299,7 @@ impl Ranking<'_> {
                 relation: &relation,
                 candidates: self.embeddings.rows(range.start as usize..range.end as usize),
                 excluded: Lists::new(&starts, &excluded),
+                nodes: [&fixed, &nodes],
             };
             work(numbers, range.start, &ranking);
         }

@@ -185,7 +185,8 @@ impl<'a> LinkScorer<'a> {
                 dst: rows.view_mut(),
             };
             gather.run(&self.backend);
-            let loss = self.scratch.loss(&self.objective, decoder, &pass, links, rows.view());
+            let of = (&**links, &memory.nodes[..]);
+            let loss = self.scratch.loss(&self.objective, decoder, &pass, of, rows.view());
             sum += loss * links.positives as f64;
         }
         Ok(sum / self.source.edges.len().max(1) as f64)

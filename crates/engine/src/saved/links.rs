@@ -16,7 +16,7 @@ use crate::{
         link_task::{is_link, is_typed_link},
     },
     inference::{Inference, Output},
-    link::{LinkMetric, LinkTask, Scored, split::Edge},
+    link::{LinkMetric, LinkTask, Scored, split::Edge, structure},
     memory,
     predictions::{Predictions, Target, Values},
 };
@@ -55,6 +55,14 @@ impl BestLinks {
             self.candidates.push(candidate);
             self.scores.push(score);
         }
+    }
+}
+
+/// The dataset with the edges of `reading`.
+fn read<'d>(reading: Reading, task: &'d LinkTask, data: &'d Dataset) -> &'d Dataset {
+    match reading {
+        Reading::Training => &task.data,
+        Reading::All => data,
     }
 }
 
@@ -115,10 +123,13 @@ impl SavedRun {
         self.blame_config(memory::check(&whole, &task.data))?;
         let all: Vec<NodeId> = (0..data.num_nodes() as NodeId).collect();
         let (rows, rescaling) = self.embeddings((task, model), data, reading, &all, watch)?;
+        let mut decoder = model.decoder().expect("a model of links has a decoder").boxed();
+        let structure = structure::of_graph(&self.config, &read(reading, task, data).graph)?;
+        structure.iter().for_each(|graph| decoder.read_structure(graph));
         Ok(NodeLinks {
             task: self.config.task.clone(),
             known: task.known.clone(),
-            decoder: model.decoder().expect("a model of links has a decoder").boxed(),
+            decoder,
             backend: Cpu { precision: build::precision(&self.config) },
             rows,
             rescaling,
@@ -136,10 +147,7 @@ impl SavedRun {
     ) -> Result<(Matrix, Option<Rescaling>)> {
         let rescaling = self.rescaling(data)?;
         let features = self.rows(data, rescaling.as_ref())?;
-        let view = match reading {
-            Reading::Training => &task.data,
-            Reading::All => data,
-        };
+        let view = read(reading, task, data);
         let backend = Cpu { precision: build::precision(&self.config) };
         let symmetric = build::symmetric(model, view);
         let mut rows = Matrix::default();

@@ -126,7 +126,7 @@ impl<'a> StepContext<'a> {
         let (logits, grad) = acts.logits_and_grad();
         let loss = match (&self.links, model.decoder_mut(), &batch.seeds.links) {
             (Some(objective), Some(decoder), Some(pairs)) => {
-                links.gradient(objective, decoder, &pass, pairs, (logits, grad))
+                links.gradient(objective, decoder, &pass, (pairs, &batch.seeds.nodes), (logits, grad))
             }
             _ => {
                 self.targets.gather(self.labels, &batch.seeds.nodes, seed_labels);

@@ -7,6 +7,7 @@
 //! - [`rank`]: MRR, Hits@K, recall and NDCG, with ties counted by the mean of the best and the
 //!   worst rank.
 //! - [`kernel`]: from the row of a query to the scores of its candidates.
+//! - [`structure`]: features of the graph around a pair of nodes.
 //! - [`table`]: models that are tables of embeddings, trained by their rows.
 //! - [`light_gcn`]: embeddings that are propagated over a graph without weights.
 
@@ -18,6 +19,7 @@ pub mod kernel;
 pub mod light_gcn;
 pub mod loss;
 pub mod rank;
+pub mod structure;
 pub mod table;
 
 pub use edge_head::{EdgeHead, EdgeHeadState, EdgePairs};

@@ -9,6 +9,7 @@ use super::{SavedRun, kind::Kind, refused};
 use crate::{
     Result,
     config::{embedding::EmbeddingOptions, link::LinkOptions},
+    link::structure::reads_structure,
     record::{LinkRelation, TypedOrigin},
 };
 
@@ -26,6 +27,14 @@ pub(super) const DECODERS: &[&str] =
 /// record their relations.
 pub(super) fn check(run: &SavedRun, kind: Kind, to: &str) -> Result<()> {
     let decoder = run.config().own.get::<LinkOptions>().decoder;
+    if reads_structure(run.config()) {
+        let why = format!(
+            "--decoder {decoder} reads the graph of the dataset around each pair, which no module has; train \
+             with one of {}",
+            one_of(DECODERS)
+        );
+        return Err(refused(to, why));
+    }
     if !DECODERS.contains(&decoder.as_str()) {
         return Err(refused(to, format!("--decoder {decoder} is not one of {}", one_of(DECODERS))));
     }

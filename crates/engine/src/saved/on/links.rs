@@ -71,6 +71,8 @@ impl NewQueries {
                 relation: &vec![relation as u32; excluded.len()],
                 candidates,
                 excluded: Lists::new(&starts, &ids),
+                // decoders that read them are refused
+                nodes: [&[], &[]],
             };
             let best = rayon::scope(|_| ranking.top(k));
             best.into_iter().enumerate().for_each(|(i, best)| found.extend((first + i) as NodeId, best));

@@ -39,6 +39,7 @@ use super::{Kind, SavedRun, Written, keys};
 use crate::{
     Error, Result,
     config::embedding::is_table,
+    link::structure::{reads_structure, refused},
     predictions::{Identity, Predictions, Target},
 };
 
@@ -137,8 +138,8 @@ impl SavedRun {
     /// Refuses new nodes, whose tables give no times, of a run whose model does not compute them.
     ///
     /// # Errors
-    /// The run predicts as of a time, learned a stream of events, or has a row for each node of
-    /// training.
+    /// The run predicts as of a time, learned a stream of events, has a row for each node of
+    /// training, or its decoder reads the structure of the graph.
     pub fn check_new_nodes(&self) -> Result<()> {
         if let Some(at) = self.at {
             return Err(Error::usage(format!(
@@ -151,6 +152,11 @@ impl SavedRun {
                  model that reads features, such as sage, or import the tables again and train on them",
                 self.config.model
             )));
+        }
+        if reads_structure(&self.config) && (self.learns_links() || self.learns_typed_links()) {
+            let why = "it reads the graph of the dataset around each pair, and new nodes are not in it; import \
+                       the tables again with the new rows and pass --dataset";
+            return Err(refused(&self.config, why));
         }
         if self.learns_events() {
             return Err(Error::usage(

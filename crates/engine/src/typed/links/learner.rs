@@ -81,20 +81,22 @@ impl LinkModel {
                  or choose one relation with --task"
             )));
         }
-        let decoder = (kind.make)(&DecoderConfig {
+        let mut decoder = (kind.make)(&DecoderConfig {
             dim: config.hidden,
             relations,
             hidden: links.decoder_hidden,
             gamma: options.gamma as f32,
             norm: options.distance_norm,
             key: key(&[config.seed, DECODER]),
-        });
+        })
+        .map_err(by_flag)?;
+        of.structure.iter().for_each(|graph| decoder.read_structure(graph));
         let (schema, dims) = (of.inputs.graph.schema(), of.inputs.feature_dims());
         build::check_learned_rows(config, &of.inputs, own_nodes.as_deref())?;
         let of_model = build::model_config(config, &of.inputs);
         let of_model = TypedModelConfig { head_layers: 0, own_nodes, ..of_model };
         let encoder = TypedModel::new(&of_model, schema, &dims, None, config.seed).map_err(by_flag)?;
-        Ok(Self { encoder, decoder: decoder.map_err(by_flag)? })
+        Ok(Self { encoder, decoder })
     }
 }
 
@@ -286,6 +288,8 @@ impl<'a> LinkLearner<'a> {
         grad.resize(rows.num_rows(), width);
         decoder.visit_mut(&mut |param| param.zero_grad(backend));
         let of_pairs = (rows.view(), grad.view_mut());
+        // decoders that read numbers of nodes know one type
+        let links = (links, seeds.nodes.first().map_or(&[][..], |nodes| &nodes[..]));
         let loss = scratch.gradient(&self.objective, &mut **decoder, &pass.part(DECODER), links, of_pairs);
         if !loss.is_finite() {
             return Ok(Some(loss));

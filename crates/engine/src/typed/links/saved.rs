@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Result, TrainConfig,
     checkpoint::load_params,
-    link::LinkMetric,
+    link::{LinkMetric, structure},
     predictions::Target,
     relational::{Embedded, metric, scores_by},
     saved::{
@@ -70,6 +70,8 @@ impl<'r> SavedTypedLinks<'r> {
         if reading == Reading::All {
             let types: Vec<usize> = of.types().collect();
             let (graph, edges) = (data.graph()?, tables_of(self.config(), data)?);
+            of.structure = structure::of_graph(self.config(), graph.relation(0))?;
+            of.structure.iter().for_each(|graph| model.decoder.read_structure(graph));
             of.inputs = TypedTask { graph, edges, ..of.inputs }.with_added(self.config(), &types)?;
         }
         Ok((of, model))

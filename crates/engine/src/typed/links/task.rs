@@ -37,6 +37,7 @@ use graphmill_loader::{
     link::Corrupt,
     time::{TimeBound, TimeOptions},
 };
+use graphmill_nn::link::structure::PairStructure;
 
 use super::super::{edges::tables as tables_of, tables::Tables, task::TypedTask, time::TaskTimes};
 use crate::{
@@ -45,7 +46,10 @@ use crate::{
         EvalEvery,
         link::{ExcludedFromMessages, LinkOptions, LinkTimes},
     },
-    link::split::{self, Edge},
+    link::{
+        split::{self, Edge},
+        structure,
+    },
     relational::{LinkEdges, Relation, RowTimes, Triple},
     tiers::Selected,
 };
@@ -67,6 +71,8 @@ pub(in crate::typed) struct TypedLinks {
     /// Relations of the graph that hold the edges of each relation of the task; rows with times
     /// need no such edges.
     pub(super) held: Vec<EdgeRelations>,
+    /// Structure of the graph that batches read, if the decoder reads it.
+    pub(super) structure: Option<Arc<PairStructure>>,
     /// Facts for the user.
     pub(super) notes: Vec<String>,
 }
@@ -93,8 +99,14 @@ impl TypedLinks {
         if config.own.get::<LinkOptions>().link_times == LinkTimes::Edges {
             check(config)?;
         }
+        structure::check(config, Some(data))?;
         let mut edges = LinkEdges::with_times(data, config)?;
         if let Some(times) = edges.times.clone() {
+            if structure::reads_structure(config) {
+                let why = "the graph around a pair has no times, and links are learned at times; leave out \
+                           the times of the task and --link-times";
+                return Err(structure::refused(config, why));
+            }
             return at_times(config, data, edges, &times);
         }
         let held = held(data, &edges)?;
@@ -140,9 +152,10 @@ impl TypedLinks {
         let (graph, tables) = removed.leave(&data.graph()?, tables)?;
         notes.extend(leaks(data, &held, &removed, &graph));
         let seeds: Vec<usize> = edges.types.iter().map(|(t, _)| *t).collect();
+        let structure = structure::of_graph(config, graph.relation(0))?;
         let inputs = TypedTask { edges: tables, ..TypedTask::of_links(data, &edges.task, graph)? };
         let inputs = inputs.with_added(config, &seeds)?;
-        Ok(Self { edges, inputs, held, notes })
+        Ok(Self { edges, inputs, held, structure, notes })
     }
 
     /// Numbers of the node types with embeddings, ascending.
@@ -218,7 +231,7 @@ fn at_times(
     let inputs = inputs.with_added(config, &seeds)?;
     let held = data.edges.iter().position(|stored| stored.edge_type == *on);
     let held = held.map(|forward| EdgeRelations { forward, reverse: None });
-    Ok(TypedLinks { edges, inputs, held: held.into_iter().collect(), notes })
+    Ok(TypedLinks { edges, inputs, held: held.into_iter().collect(), structure: None, notes })
 }
 
 /// Refuses options that rows with times do not follow.

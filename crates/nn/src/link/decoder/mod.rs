@@ -2,7 +2,8 @@
 //!
 //! A decoder of the table is a formula over one pair ([`PairScore`]), in a file of its own;
 //! [`PairDecoder`] applies it to all pairs of a batch in parallel and holds a row of parameters for
-//! each relation. `mlp` is a small network over the products of both rows.
+//! each relation. `mlp` is a small network over the products of both rows, and `structure` one that
+//! also reads the graph around the pair.
 //!
 //! ```
 //! use graphmill_nn::{
@@ -14,7 +15,7 @@
 //! let make = TABLE.find("dot")?.make.make;
 //! let decoder = make(&DecoderConfig { dim: 2, ..DecoderConfig::default() })?;
 //! let (users, items) = (Matrix::from_slice(1, 2, &[1.0, 2.0]), Matrix::from_slice(1, 2, &[3.0, 4.0]));
-//! let pairs = Pairs { source: users.view(), destination: items.view(), relation: &[] };
+//! let pairs = Pairs { source: users.view(), destination: items.view(), relation: &[], nodes: [&[], &[]] };
 //! let (backend, mut scores) = (Cpu::default(), Matrix::default());
 //! let pass = Pass { backend: &backend, training: false, key: 0 };
 //! decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
@@ -30,16 +31,22 @@ mod dot;
 mod mlp;
 mod pair;
 mod rotate;
+mod structure;
 mod transe;
 
+use std::sync::Arc;
+
 use graphmill_core::{
-    End,
+    End, NodeId,
     table::{Entry, Table},
 };
 
 pub use pair::{PairDecoder, PairScore};
 
-use crate::{Error, Matrix, Param, Pass, Result, Saved, View, link::kernel::Kernel};
+use crate::{
+    Error, Matrix, Param, Pass, Result, Saved, View,
+    link::{kernel::Kernel, structure::PairStructure},
+};
 
 /// Pairs of embeddings to score.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +57,9 @@ pub struct Pairs<'a> {
     pub destination: View<'a>,
     /// Relation of each pair, `P`, or empty: relation 0.
     pub relation: &'a [u32],
+    /// Numbers of the nodes of the sources and of the destinations, `P` each, for decoders that
+    /// read them ([`Decoder::reads_nodes`]); else they may be empty.
+    pub nodes: [&'a [NodeId]; 2],
 }
 
 /// Ends whose partners are candidates.
@@ -70,7 +80,7 @@ pub struct DecoderConfig {
     pub dim: usize,
     /// Number of relations, `R`.
     pub relations: usize,
-    /// Width of the hidden layer of `mlp`.
+    /// Width of the hidden layer of `mlp` and `structure`.
     pub hidden: usize,
     /// Constant from which `transe` and `rotate` subtract distances.
     pub gamma: f32,
@@ -122,7 +132,7 @@ impl DecoderConfig {
 /// let decoder = (TABLE.find("dot")?.make.make)(&config)?;
 /// let source = Matrix::from_slice(2, 2, &[1.0, 2.0, 0.0, 1.0]);
 /// let destination = Matrix::from_slice(2, 2, &[3.0, 4.0, 5.0, 6.0]);
-/// let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[] };
+/// let pairs = Pairs { source: source.view(), destination: destination.view(), relation: &[], nodes: [&[], &[]] };
 /// let (mut saved, mut scores) = (Saved::default(), Matrix::default());
 /// let pass = Pass { backend: &Reference, training: true, key: 0 };
 /// decoder.forward(&pass, &pairs, &mut saved, &mut scores);
@@ -168,6 +178,17 @@ pub trait Decoder: Send + Sync {
         None
     }
 
+    /// Returns true if it reads the numbers of the nodes of pairs: their structure in the graph of
+    /// [`Decoder::read_structure`].
+    fn reads_nodes(&self) -> bool {
+        false
+    }
+
+    /// Sets the graph whose structure around pairs it reads, if it reads one.
+    fn read_structure(&mut self, graph: &Arc<PairStructure>) {
+        let _ = graph;
+    }
+
     /// Computes the rows of candidates for products (`C x F`) and returns true, if they differ
     /// from their embeddings.
     fn candidate_rows(&self, candidates: View, out: &mut Matrix) -> bool {
@@ -198,13 +219,23 @@ pub struct DecoderKind {
     pub on_tables: bool,
     /// True if rows are complex numbers: real parts, then imaginary parts.
     pub is_complex: bool,
+    /// True if it reads the graph around a pair ([`Decoder::read_structure`]).
+    pub reads_structure: bool,
     /// Options of a run that it reads, among `decoder_hidden`, `gamma` and `distance_norm`.
     pub options: &'static [&'static str],
 }
 
 impl DecoderKind {
     const fn new(make: Make, knows_relations: bool) -> Self {
-        Self { make, knows_relations, on_devices: false, on_tables: false, is_complex: false, options: &[] }
+        Self {
+            make,
+            knows_relations,
+            on_devices: false,
+            on_tables: false,
+            is_complex: false,
+            reads_structure: false,
+            options: &[],
+        }
     }
 
     const fn with_tables(self) -> Self {
@@ -213,6 +244,10 @@ impl DecoderKind {
 
     const fn with_complex(self) -> Self {
         Self { is_complex: true, ..self }
+    }
+
+    const fn with_structure(self) -> Self {
+        Self { reads_structure: true, ..self }
     }
 
     const fn reading(self, options: &'static [&'static str]) -> Self {
@@ -284,6 +319,13 @@ pub static TABLE: Table<DecoderKind> = Table::new(
             source: "OGB's link predictors, Hu et al., NeurIPS 2020",
             options: &[],
             make: DecoderKind::new(mlp::make, false).reading(&["decoder_hidden"]),
+        },
+        Entry {
+            name: "structure",
+            summary: "two dense layers over the products and the graph around the pair",
+            source: "Zhang and Chen, NeurIPS 2018 (SEAL); Liben-Nowell and Kleinberg, CIKM 2003",
+            options: &[],
+            make: DecoderKind::new(structure::make, false).with_structure().reading(&["decoder_hidden"]),
         },
     ],
 );

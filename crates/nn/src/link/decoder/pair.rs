@@ -39,7 +39,7 @@ const MIN_TASK_LEN: usize = 64;
 ///
 /// let decoder = PairDecoder::new(Box::new(First), 2, None);
 /// let rows = Matrix::from_slice(1, 2, &[3.0, 9.0]);
-/// let pairs = Pairs { source: rows.view(), destination: rows.view(), relation: &[] };
+/// let pairs = Pairs { source: rows.view(), destination: rows.view(), relation: &[], nodes: [&[], &[]] };
 /// let (pass, mut scores) = (Pass { backend: &Reference, training: true, key: 0 }, Matrix::default());
 /// decoder.forward(&pass, &pairs, &mut Saved::default(), &mut scores);
 /// assert_eq!(scores.view().host(), [9.0]);
@@ -201,7 +201,7 @@ impl Decoder for PairDecoder {
     fn query_rows(&self, queries: &Queries, out: &mut Matrix) -> bool {
         let &Queries { end, rows, relation } = queries;
         assert_eq!(rows.num_cols(), self.dim, "width of the decoder's embeddings");
-        let pairs = Pairs { source: rows, destination: rows, relation };
+        let pairs = Pairs { source: rows, destination: rows, relation, nodes: [&[], &[]] };
         self.check(&pairs);
         let all = self.relation.as_ref().map_or(&[][..], |p| p.value.view().host());
         out.resize(rows.num_rows(), self.dim);

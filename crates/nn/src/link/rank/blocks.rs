@@ -20,7 +20,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use graphmill_core::maps;
+use graphmill_core::{NodeId, maps};
 
 use super::full::{FullRanking, Lists, count};
 use crate::{Matrix, layer::gather_rows};
@@ -47,6 +47,7 @@ impl FullRanking<'_> {
             let (starts, ids) = self.excluded_within(start as u32..end as u32);
             let block = FullRanking {
                 candidates: self.candidates.rows(start..end),
+                nodes: [self.nodes[0], self.nodes[1].get(start..end).unwrap_or_default()],
                 excluded: Lists::new(&starts, &ids),
                 ..*self
             };
@@ -101,10 +102,14 @@ impl FullRanking<'_> {
             gather_rows(self.pass.backend, self.candidates, &own, &mut rows);
             let none = vec![0; block.len() + 1];
             let relation = self.relation.get(block.clone()).unwrap_or_default();
+            let numbers = self.nodes[0].get(block.clone()).unwrap_or_default();
+            let of_own = own.iter().filter_map(|&i| self.nodes[1].get(i as usize));
+            let of_own: Vec<NodeId> = of_own.copied().collect();
             let ranking = FullRanking {
                 queries: self.queries.rows(block),
                 relation,
                 candidates: rows.view(),
+                nodes: [numbers, &of_own],
                 excluded: Lists::new(&none, &[]),
                 ..*self
             };

@@ -7,7 +7,7 @@
 //! distances of such rows, if it is a distance; else pair by pair. Each row of scores is then read
 //! while it is in the cache: it counts the candidates that are larger than a target and those that
 //! are equal to it. Candidates that a query leaves out, such as other true edges, get NaN, which is
-//! neither.
+//! neither. Scores pair by pair cost a pass of the decoder for each candidate of each query.
 //!
 //! # Source
 //!
@@ -45,6 +45,7 @@
 //!     relation: &[],
 //!     candidates: candidates.view(),
 //!     excluded: Lists::new(&[0, 1], &[0]),
+//!     nodes: [&[], &[]],
 //! };
 //! // candidate 3 is tied with candidate 2 behind candidate 1; candidate 0 is left out
 //! assert_eq!(ranking.ranks(&Lists::new(&[0, 1], &[3])), [2.5]);
@@ -60,7 +61,7 @@ use std::{
     },
 };
 
-use graphmill_core::End;
+use graphmill_core::{End, NodeId};
 use rayon::prelude::*;
 
 use crate::{
@@ -118,6 +119,9 @@ pub struct FullRanking<'a> {
     pub candidates: View<'a>,
     /// Candidates that each query leaves out.
     pub excluded: Lists<'a>,
+    /// Numbers of the nodes of the queries, `Q`, and of the candidates, `C`, for decoders that read
+    /// them ([`Decoder::reads_nodes`]); else they may be empty.
+    pub nodes: [&'a [NodeId]; 2],
 }
 
 impl FullRanking<'_> {
@@ -233,16 +237,19 @@ impl FullRanking<'_> {
         let (count, dim) = (self.candidates.num_rows(), self.candidates.num_cols());
         let (mut fixed, mut scores, mut saved) = (Matrix::default(), Matrix::default(), Saved::default());
         fixed.resize(count, dim);
-        let mut relation = Vec::new();
+        let (mut relation, mut node) = (Vec::new(), Vec::new());
+        let [queries, candidates] = self.nodes;
         for (query, values) in self.queries.host().chunks(dim).enumerate() {
             fixed.view_mut().host().par_chunks_mut(dim).for_each(|row| row.copy_from_slice(values));
             relation.clear();
             relation.extend(self.relation.get(query).into_iter().flat_map(|&r| repeat_n(r, count)));
-            let (source, destination) = match self.end {
-                End::Destination => (fixed.view(), self.candidates),
-                End::Source => (self.candidates, fixed.view()),
+            node.clear();
+            node.extend(queries.get(query).into_iter().flat_map(|&v| repeat_n(v, count)));
+            let (source, destination, nodes) = match self.end {
+                End::Destination => (fixed.view(), self.candidates, [&node[..], candidates]),
+                End::Source => (self.candidates, fixed.view(), [candidates, &node[..]]),
             };
-            let pairs = Pairs { source, destination, relation: &relation };
+            let pairs = Pairs { source, destination, relation: &relation, nodes };
             self.decoder.forward(&self.pass, &pairs, &mut saved, &mut scores);
             row(query, scores.view_mut().host());
         }
@@ -277,7 +284,12 @@ pub(super) fn count(scores: &[f32], score: f32) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use graphmill_core::keyed::{Stream, key};
+    use std::sync::Arc;
+
+    use graphmill_core::{
+        Graph,
+        keyed::{Stream, key},
+    };
 
     use super::*;
     use crate::{
@@ -285,6 +297,7 @@ mod tests {
         link::{
             decoder::{DecoderConfig, TABLE},
             rank::Query,
+            structure::PairStructure,
         },
     };
 
@@ -296,6 +309,14 @@ mod tests {
         let mut stream = Stream::new(key(&[seed]));
         let values: Vec<f32> = (0..count * DIM).map(|_| stream.below(3) as f32 - 1.0).collect();
         Matrix::from_slice(count, DIM, &values)
+    }
+
+    /// A random graph, whose structure decoders read.
+    fn structure(nodes: u64) -> Arc<PairStructure> {
+        let mut stream = Stream::new(key(&[6]));
+        let indptr: Vec<u64> = (0..=nodes).map(|v| 4 * v).collect();
+        let indices: Vec<u32> = (0..4 * nodes).map(|_| stream.below(nodes) as u32).collect();
+        Arc::new(PairStructure::new(&Graph::new(indptr.into(), indices.into()).unwrap()).unwrap())
     }
 
     fn lists(queries: usize, candidates: u64, each: u64, seed: u64) -> (Vec<usize>, Vec<u32>) {
@@ -327,6 +348,7 @@ mod tests {
             relation: &[],
             candidates: candidates.view(),
             excluded: Lists::new(&[0, 1, 1], &[7]),
+            nodes: [&[], &[]],
         };
         let top = ranking.top(3);
         assert!(top[0].len() == 3 && top[0].iter().all(|&(v, score)| v != 7 && score.is_finite()));
@@ -343,9 +365,12 @@ mod tests {
         let (excluded, targets) = (Lists::new(&excluded_ptr, &excluded), Lists::new(&target_ptr, &target));
         let backend = Cpu::default();
         let pass = Pass { backend: &backend, training: false, key: 0 };
+        let (graph, nodes) = (structure(130), (0..130).collect::<Vec<u32>>());
+        let nodes = [&nodes[..40], &nodes[40..]];
         for (entry, end) in TABLE.iter().flat_map(|e| [(e, End::Source), (e, End::Destination)]) {
             let config = DecoderConfig { dim: DIM, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
-            let decoder = (entry.make.make)(&config).unwrap();
+            let mut decoder = (entry.make.make)(&config).unwrap();
+            decoder.read_structure(&graph);
             let relation = if entry.make.knows_relations { &relation[..] } else { &[] };
             let ranking = FullRanking {
                 decoder: &*decoder,
@@ -355,6 +380,7 @@ mod tests {
                 relation,
                 candidates: candidates.view(),
                 excluded,
+                nodes,
             };
             // products and single pairs differ in the last digits, so only exact ones are compared
             let exact = ["dot"].contains(&entry.name);
@@ -368,11 +394,12 @@ mod tests {
                 let fixed: Vec<f32> = queries.view().host()[q * DIM..][..DIM].repeat(90);
                 let fixed = Matrix::from_slice(90, DIM, &fixed);
                 let of_all: Vec<u32> = relation.get(q).into_iter().flat_map(|&r| vec![r; 90]).collect();
-                let (source, destination) = match end {
-                    End::Destination => (fixed.view(), candidates.view()),
-                    End::Source => (candidates.view(), fixed.view()),
+                let node = [nodes[0][q]; 90];
+                let (source, destination, nodes) = match end {
+                    End::Destination => (fixed.view(), candidates.view(), [&node, nodes[1]]),
+                    End::Source => (candidates.view(), fixed.view(), [nodes[1], &node]),
                 };
-                let pairs = Pairs { source, destination, relation: &of_all };
+                let pairs = Pairs { source, destination, relation: &of_all, nodes };
                 decoder.forward(&pass, &pairs, &mut saved, &mut scores);
                 let scores = scores.view().host();
                 let (first, own) = targets.of(q);
@@ -415,10 +442,13 @@ mod tests {
             let (queries, all) = (rows(12), rows(120));
             let relation: Vec<u32> = (0..12).map(|q| q % RELATIONS as u32).collect();
             let none = vec![0; 13];
+            let (graph, nodes) = (structure(132), (0..132).collect::<Vec<u32>>());
+            let nodes = [&nodes[..12], &nodes[12..]];
             let precisions = [Precision::F32, Precision::Bf16, Precision::Tf32];
             for (entry, precision) in TABLE.iter().flat_map(|entry| precisions.map(|of| (entry, of))) {
                 let config = DecoderConfig { dim, relations: RELATIONS, key: 5, ..DecoderConfig::default() };
-                let decoder = (entry.make.make)(&config).unwrap();
+                let mut decoder = (entry.make.make)(&config).unwrap();
+                decoder.read_structure(&graph);
                 let backend = Cpu { precision };
                 let whole = FullRanking {
                     decoder: &*decoder,
@@ -428,6 +458,7 @@ mod tests {
                     relation: &relation,
                     candidates: all.view(),
                     excluded: Lists::new(&none, &[]),
+                    nodes,
                 };
                 let top = whole.top(120);
                 for (first, count, query, queries) in [(17, 2, 3, 1), (50, 65, 5, 1), (40, 7, 0, 11)] {
@@ -438,6 +469,7 @@ mod tests {
                         queries: whole.queries.rows(query..query + queries),
                         relation: &relation[query..query + queries],
                         candidates: all.rows(first..first + count),
+                        nodes: [&nodes[0][query..query + queries], &nodes[1][first..first + count]],
                         excluded: Lists::new(&none, &[]),
                         ..whole
                     };
@@ -481,6 +513,7 @@ mod tests {
             relation: &[],
             candidates: candidates.view(),
             excluded: Lists::new(&none, &[]),
+            nodes: [&[], &[]],
         };
         let indptr: Vec<usize> = (0..=70).map(|q| q * 4).collect();
         let targets = [0, 499, 1002, 500].repeat(70);

@@ -19,6 +19,7 @@ use graphmill_nn::{
     typed::{LearnedRows, TypedModel},
 };
 
+use super::ranks::{RowOwners, learned_types};
 use crate::{Result, checkpoint::tensors::Tensor, strategy::Parameters};
 
 /// Prefix of the names of their tensors in checkpoints.
@@ -39,7 +40,8 @@ struct Version {
 /// Learned rows of a type before an update.
 #[derive(Default)]
 struct ReplacedRows {
-    /// Nodes of the rows, ascending.
+    /// Nodes of the rows, ascending; of a rank that has the rows of its own nodes alone, their
+    /// places.
     nodes: Vec<NodeId>,
     rows: Matrix,
 }
@@ -55,19 +57,18 @@ impl PastVersions {
         self.0.clear();
     }
 
-    /// Adds the version of a model before an update, which replaces the learned rows of the nodes
-    /// `replaced(t)` of each type `t`. Nodes may repeat. Removes all but the last `most` versions.
+    /// Adds the version of a model before an update: its dense parameters ([`values`]), and the
+    /// learned rows that the update replaces, at the places `replaced(t)` of each type `t`, which
+    /// may repeat. Removes all but the last `most` versions.
     ///
     /// # Errors
     /// A node has no row.
     pub(super) fn push(
         &mut self,
-        (dense, encoder): (&dyn Parameters, &TypedModel),
+        (dense, encoder): (Vec<Matrix>, &TypedModel),
         replaced: &dyn Fn(usize) -> Vec<NodeId>,
         most: u64,
     ) -> Result<()> {
-        let mut values = Vec::new();
-        dense.each(&mut |param| values.push(param.value.clone()));
         let of_type = |(t, learned): (usize, &LearnedRows)| -> Result<ReplacedRows> {
             let mut of = ReplacedRows { nodes: replaced(t), rows: Matrix::default() };
             of.nodes.sort_unstable();
@@ -76,7 +77,7 @@ impl PastVersions {
             Ok(of)
         };
         let rows = encoder.learned_rows().map(of_type).collect::<Result<_>>()?;
-        self.0.push_back(Version { dense: values, rows });
+        self.0.push_back(Version { dense, rows });
         while self.len() > most {
             self.0.pop_front();
         }
@@ -116,14 +117,40 @@ impl PastVersions {
         tensors
     }
 
+    /// [`PastVersions::tensors`] of all ranks, of which each has replaced own rows, on rank 0; none
+    /// on the others. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(super) fn joined(&self, over: &RowOwners, encoder: &TypedModel) -> Result<Vec<Tensor>> {
+        let learned = learned_types(encoder);
+        let mut joined = Vec::with_capacity(self.0.len());
+        for version in &self.0 {
+            let pairs = version.rows.iter().zip(&learned);
+            let of_type = |(of, &(t, width)): (&ReplacedRows, &(usize, usize))| -> Result<ReplacedRows> {
+                let (nodes, rows) = over.join_rows(t, &of.nodes, (&of.rows, width))?;
+                Ok(ReplacedRows { nodes, rows })
+            };
+            joined.push(Version { dense: Vec::new(), rows: pairs.map(of_type).collect::<Result<_>>()? });
+        }
+        if over.ranks.rank() > 0 {
+            return Ok(Vec::new());
+        }
+        for (joined, own) in joined.iter_mut().zip(&self.0) {
+            joined.dense.clone_from(&own.dense);
+        }
+        Ok(Self(joined.into()).tensors())
+    }
+
     /// Restores the versions of a model from the tensors of a checkpoint; those of other names are
-    /// left.
+    /// left. A rank takes the rows of its own nodes.
     ///
     /// # Errors
     /// A message: a version is that of another model.
     pub(super) fn restore(
         &mut self,
         (dense, encoder): (&dyn Parameters, &TypedModel),
+        over: Option<&RowOwners>,
         tensors: &[Tensor],
     ) -> Result<(), String> {
         let find = |name: &str| tensors.iter().find(|tensor| tensor.name == name);
@@ -137,11 +164,15 @@ impl PastVersions {
             };
             let values = shapes.iter().enumerate();
             let values = values.map(|(p, &shape)| matrix(&name(age, "dense", p), shape));
-            let of_type = |(i, (_, learned)): (usize, (usize, &LearnedRows))| {
+            let of_type = |(i, (t, learned)): (usize, (usize, &LearnedRows))| {
                 let Some(nodes) = find(&name(age, "nodes", i)).map(Tensor::words) else {
                     return Ok(ReplacedRows::default());
                 };
                 let rows = matrix(&name(age, "rows", i), [nodes.len(), learned.table().num_cols()])?;
+                let (nodes, rows) = match over {
+                    Some(over) => over.split_rows(t, &nodes, &rows),
+                    None => (nodes, rows),
+                };
                 Ok(ReplacedRows { nodes, rows })
             };
             let rows = encoder.learned_rows().enumerate().map(of_type).collect::<Result<_, String>>()?;
@@ -150,6 +181,13 @@ impl PastVersions {
         self.0 = restored;
         Ok(())
     }
+}
+
+/// Values of the dense parameters of a model, in the visiting order.
+pub(super) fn values(dense: &dyn Parameters) -> Vec<Matrix> {
+    let mut values = Vec::new();
+    dense.each(&mut |param| values.push(param.value.clone()));
+    values
 }
 
 /// Name of a tensor of the version before the last `age + 1` updates.

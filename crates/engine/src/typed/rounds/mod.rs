@@ -336,7 +336,7 @@ fn run_devices<L: RoundLearner>(
 struct Trainer<'s, L> {
     replica: &'s mut Replica<L>,
     rule: RoundRule,
-    published: &'s Published,
+    published: &'s Published<'s>,
     spare: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
     first: u64,

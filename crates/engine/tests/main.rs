@@ -54,6 +54,7 @@ mod typed;
 mod typed_label_inputs;
 mod typed_links;
 mod typed_predictor;
+mod typed_rank_devices;
 mod typed_ranks;
 mod typed_rounds;
 mod typed_tiers;

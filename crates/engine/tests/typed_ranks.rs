@@ -40,7 +40,7 @@ fn data() -> TypedDataset {
 }
 
 /// The same with rows of `dim` features.
-fn data_of(dim: usize) -> TypedDataset {
+pub(crate) fn data_of(dim: usize) -> TypedDataset {
     let options =
         GenerateOptions { nodes: 700, classes: 4, dim, p_in: 0.9, signal: 1.0, ..GenerateOptions::default() };
     generate_typed("typed", &options).unwrap()
@@ -616,7 +616,7 @@ fn unusable_options_end_all_ranks_with_a_reason() {
     for (size, options, part) in [
         (2, "sampler=saint-edge batch_size=1", "a budget of 1 nodes holds no edge"),
         (2, "cache_ratio=0.1 cache=analytic", "expects one fanout for all neighbours"),
-        (2, "strategy=factored devices=virtual:2", "use --strategy sequential or pipelined"),
+        (2, "strategy=factored", "it runs on simulated devices; use --devices virtual:N"),
         (5, "model=rsage", "partition with --parts 5 or more"),
     ] {
         refused(&config(options), &dir, size, part);
@@ -632,7 +632,7 @@ fn unusable_options_end_all_ranks_with_a_reason() {
 }
 
 /// Fails before batch `0` of its count, as a machine that dies.
-struct Dies(u64);
+pub(crate) struct Dies(pub(crate) u64);
 
 impl Observer for Dies {
     fn batch(&mut self, _: &Progress) -> Result<()> {

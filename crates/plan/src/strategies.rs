@@ -43,8 +43,9 @@ pub(crate) fn rows(hardware: &Hardware, of_types: bool) -> impl Iterator<Item = 
     planned().into_iter().map(|(entry, ..)| entry).filter(move |entry| runs(entry, of_types, are_simulated))
 }
 
-/// Returns true if runs train with this strategy, on several types if `of_types`. On these, devices
-/// work independently if they `are_simulated`, and over ranks they do not.
+/// Returns true if runs that are predicted train with this strategy, on several types if
+/// `of_types`. On these, devices work independently if they `are_simulated`; over ranks, such runs
+/// are not predicted.
 fn runs(entry: &Entry<Kind>, of_types: bool, are_simulated: bool) -> bool {
     !of_types || entry.make.over_types.is_some_and(|order| are_simulated || !order.is_on_devices())
 }

@@ -67,6 +67,29 @@ impl Ranks {
         let all = if sum.is_subgraph { sum.weight } else { 1.0 };
         Ok((loss, seeds, (sum.weight > 0.0).then_some((own.weight / all) as f32)))
     }
+
+    /// Sums this rank's shares of the batches of a round over ranks, and agrees on a stop. Returns
+    /// the mean loss and the number of seeds of each batch, and the factor of this rank's gradient
+    /// of each batch in that of the round, which has none if no rank has a node.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(crate) fn round_losses(&self, own: &[BatchShare]) -> Result<RoundLosses> {
+        let sums = self.exchange_losses(&own.iter().map(|&own| Share::of(own)).collect::<Vec<_>>())?;
+        let weight = |(own, sum): (&BatchShare, &Share)| own.global.map_or(sum.weight, |seeds| seeds as f64);
+        let all: f64 = own.iter().zip(&sums).map(weight).sum();
+        let factors = || own.iter().map(|own| (own.nodes as f64 / all) as f32).collect();
+        let of_batches = sums.iter().map(|sum| sum.mean()).collect();
+        Ok(RoundLosses { of_batches, factors: (all > 0.0).then(factors) })
+    }
+}
+
+/// Losses of the batches of a round.
+pub(crate) struct RoundLosses {
+    /// Mean loss and number of seeds of each batch.
+    pub(crate) of_batches: Vec<(f64, usize)>,
+    /// Factor of the gradient of each batch in that of the round; `None` if no batch has one.
+    pub(crate) factors: Option<Vec<f32>>,
 }
 
 /// This rank's share of a batch, or the sum over ranks.

@@ -47,9 +47,10 @@ use graphmill_distributed::{Collective, Messenger};
 
 pub(crate) use assigned_parts::AssignedParts;
 pub use dataset::RankDataset;
+pub(crate) use exchange::RoundLosses;
 pub(crate) use links::{check_links, without_edges};
-pub(crate) use ranks::LAYERS;
 pub use ranks::Ranks;
+pub(crate) use ranks::{LAYERS, LEARNED};
 pub(crate) use subgraphs::RankSubgraphs;
 pub(crate) use tiers::RankTiers;
 

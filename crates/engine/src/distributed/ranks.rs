@@ -40,6 +40,9 @@ pub(crate) const LAYERS: [u32; 2] = [ROWS + 1, ROWS + 2];
 /// Number of the service for feature rows as the parts store them.
 pub(super) const STORED_ROWS: u32 = ROWS + 3;
 
+/// Number of the service for learned rows, which devices request between updates.
+pub(crate) const LEARNED: u32 = ROWS + 4;
+
 /// Most words of one of several messages with a table.
 pub(super) const MESSAGE_WORDS: usize = 1 << 22;
 
@@ -461,7 +464,8 @@ impl Ranks {
             services.iter().map(|&service| post.spent(service)[side].as_nanos() as u64).sum::<u64>()
         };
         Counts {
-            bytes: [bytes(&samples), bytes(&rows), bytes(&[0])],
+            // learned rows count with their gradients, which are in mailboxes
+            bytes: [bytes(&samples), bytes(&rows), bytes(&[0, LEARNED])],
             served: [nanos(&samples, 0), self.building.load(Relaxed)],
             waited: [nanos(&samples, 1), nanos(&rows, 1)],
         }

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{feature::LinkTraffic, typed::TypedWorkspace};
 
 use super::{
@@ -95,7 +96,8 @@ pub(super) struct TypedDevices {
 impl TypedDevices {
     /// Devices of the options, with the topology, the workspaces and training steps in their
     /// memory, which `measure` measures with these learned rows; `None` if the strategy runs on no
-    /// devices. A device that only computes gradients holds the learned rows of its batch.
+    /// devices. A device that only computes gradients holds the learned rows of its batch; another
+    /// one holds those of all nodes or, of a rank, those that it owns by `owners`.
     ///
     /// # Errors
     /// The options name no simulated devices, or none that trains; the memory of a device is too
@@ -103,6 +105,7 @@ impl TypedDevices {
     pub(super) fn new(
         config: &TrainConfig,
         task: &TypedTask,
+        owners: Option<&[Arc<NodeOwnership>]>,
         measure: &dyn Fn(HeldRows<'_>) -> Result<StepBytes>,
     ) -> Result<Option<Self>> {
         if !order(config)?.is_on_devices() {
@@ -123,7 +126,8 @@ impl TypedDevices {
         };
         if config.device_budget.0 > 0 {
             let together = computes_gradients(config, trainers);
-            let held = if together { HeldRows::OfBatch } else { HeldRows::All };
+            let own = owners.map_or(HeldRows::All, HeldRows::OfRank);
+            let held = if together { HeldRows::OfBatch } else { own };
             devices._held = devices.reserve(task, measure(held)?)?;
         }
         Ok(Some(devices))
@@ -273,7 +277,7 @@ mod tests {
         let reserve = |devices: &str| {
             let devices = devices.parse().unwrap();
             let config = TrainConfig { devices, device_budget: budget, ..config.clone() };
-            TypedDevices::new(&config, &task, &measure)
+            TypedDevices::new(&config, &task, None, &measure)
         };
         let message = reserve("virtual:1").err().unwrap().to_string();
         assert!(message.starts_with("virtual:0 is out of memory: a training step takes "), "{message}");

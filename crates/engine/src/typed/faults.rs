@@ -1,5 +1,5 @@
 //! A run on several types and several devices that fails and is resumed ends with the same bits as
-//! a run without a failure, on nodes and on links.
+//! a run without a failure, on nodes and on links, also over ranks.
 
 use std::{
     fs,
@@ -9,17 +9,19 @@ use std::{
     time::Duration,
 };
 
-use graphmill_core::NodeId;
+use graphmill_core::{NodeId, keyed, progress};
 use graphmill_data::{
     generate::{GenerateOptions, generate_typed},
+    partition::{Description, PartitionBook, TypedPartitionDir, write_types},
     typed::{TypedDataset, Verify, open},
 };
+use graphmill_distributed::{Messenger, MessengerOptions, local};
 use graphmill_loader::{
     Fanout,
     typed::{TypedRequest, TypedSampled, TypedSampler, TypedSeeds, TypedWorkspace},
 };
 
-use super::{links, trainer, wrapped::WrappedSampler};
+use super::{links, ranks, trainer, wrapped::WrappedSampler};
 use crate::{
     Error, Result, RunContext, RunDir, TrainConfig,
     checkpoint::Checkpoint,
@@ -219,6 +221,52 @@ fn attempt(
     trained
 }
 
+/// Trains over two ranks on two threads each, of which each has its fault, if any. Returns how each
+/// ended.
+///
+/// # Panics
+/// A rank does not end.
+fn attempt_over_ranks(
+    parts: &Arc<TypedPartitionDir>,
+    config: &TrainConfig,
+    dir: &Path,
+    resume: bool,
+    faults: [Option<Fault>; 2],
+) -> Vec<Result<()>> {
+    let mut ranks = Vec::new();
+    for ((rank, end), fault) in local(2).into_iter().enumerate().zip(faults) {
+        let (parts, config, dir) = (parts.clone(), config.clone(), dir.to_path_buf());
+        let (sender, receiver) = mpsc::channel();
+        let runner = thread::spawn(move || {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+            let options = MessengerOptions { patience: TIME_LIMIT, ..MessengerOptions::default() };
+            let post = Messenger::start(options, move || Ok(end)).unwrap();
+            let trained = pool.install(|| {
+                let open = || if resume { RunDir::reopen(&dir) } else { RunDir::create(&dir) };
+                let run = (rank == 0).then(open).transpose()?;
+                let mut observer = Cutting { cut: None };
+                let context =
+                    RunContext { run: run.as_ref(), resume, observer: &mut observer, stop: &|| false };
+                let wrap = |inner: Box<dyn TypedSampler>| match fault {
+                    Some(fault) => faulty(inner, fault),
+                    None => inner,
+                };
+                ranks::train_wrapped(&config, &parts, post, context, wrap).map(drop)
+            });
+            // after the time limit it is not received
+            let _ = sender.send(trained);
+        });
+        ranks.push((runner, receiver));
+    }
+    let ended = |(runner, receiver): (thread::JoinHandle<()>, mpsc::Receiver<Result<()>>)| {
+        // a rank that hangs is alive to the others, so that no patience ends
+        let trained = receiver.recv_timeout(TIME_LIMIT).expect("the rank ends");
+        runner.join().unwrap();
+        trained
+    };
+    ranks.into_iter().map(ended).collect()
+}
+
 /// Epoch and batch of the checkpoint, if there is one.
 fn checkpoint_position(dir: &Path) -> Option<(u64, u64)> {
     let saved = Checkpoint::<RunState>::load(&dir.join("checkpoint")).unwrap()?;
@@ -312,5 +360,73 @@ fn truncated_features_end_runs_on_devices_with_a_checkpoint_of_all_updates() {
             attempt(&data, &config, &dir, true, None, None).unwrap_or_else(|e| panic!("{what}: {e}"));
             assert!(results(&dir) == whole, "{what}");
         }
+    }
+}
+
+/// Strategies on the devices of each rank.
+fn strategies_of_ranks() -> [Given; 3] {
+    let [two, _, _, factored, stale, _] = strategies().map(|(own, _)| own);
+    [two, factored, stale]
+}
+
+#[test]
+fn a_failed_stage_of_one_rank_ends_all_ranks_which_resume_to_the_same_bits() {
+    hush();
+    let (data, temporary) = (data(8), tempfile::tempdir().unwrap());
+    let of = (0..data.num_nodes() as u64).map(|v| (keyed::key(&[v]) % 2) as u16);
+    let (book, path) =
+        (PartitionBook::new(2, of.collect::<Vec<_>>()).unwrap(), temporary.path().join("parts"));
+    let parts = write_types(&data, &book, &Description::default(), &path, &progress::Quiet).unwrap();
+    let parts = Arc::new(parts);
+    let of = |learned| strategies_of_ranks().into_iter().map(move |own| (learned, own));
+    for (number, (learned, own)) in of(Learned::Nodes).chain(of(Learned::Links)).enumerate() {
+        let saves = [("checkpoint_batches", "2")];
+        let dataset = path.to_str().unwrap().to_string();
+        let config = TrainConfig { dataset, ..config(learned, &[&own[..], &saves].concat()) };
+        let dir = |name: &str| temporary.path().join(format!("{number}-{name}"));
+        let whole = dir("whole");
+        for end in attempt_over_ranks(&parts, &config, &whole, false, [None; 2]) {
+            end.unwrap();
+        }
+        let whole = results(&whole);
+        for (kind, rank, epoch, batch) in [
+            (Kind::SampleError, 1, 0, 7),
+            (Kind::SamplePanic, 0, 1, 5),
+            (Kind::TrainError, 1, 1, 4),
+            (Kind::TrainPanic, 1, 0, 6),
+        ] {
+            let what = format!("{learned:?}, {own:?}, {kind:?} of rank {rank} in {epoch}, {batch}");
+            let dir = dir(&format!("{kind:?}"));
+            let mut faults = [None; 2];
+            faults[rank] = Some(Fault { kind, epoch, batch });
+            let ends = attempt_over_ranks(&parts, &config, &dir, false, faults);
+            let errors = ends.into_iter().map(|end| end.unwrap_err());
+            for (of, error) in errors.enumerate() {
+                let message = error.to_string();
+                let names_cause = match kind {
+                    Kind::SampleError => message.contains("injected SampleError"),
+                    Kind::SamplePanic => message.contains("injected SamplePanic"),
+                    // the sum over ranks is NaN on each
+                    Kind::TrainError => match error {
+                        Error::Diverged { epoch: of, batch: at, .. } => {
+                            (of as u64, at) == (epoch + 1, batch + 1)
+                        }
+                        _ => false,
+                    },
+                    Kind::TrainPanic => message.contains("train stage"),
+                };
+                assert!(names_cause, "{what}: rank {of} reports {message}");
+            }
+            assert!(checkpoint_position(&dir).is_some(), "{what}");
+            for end in attempt_over_ranks(&parts, &config, &dir, true, [None; 2]) {
+                end.unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            assert!(results(&dir) == whole, "{what}");
+        }
+        // neither rank waits for the other if both fail in batches of the same round
+        let faults = [(Kind::SampleError, 5), (Kind::TrainPanic, 4)];
+        let faults = faults.map(|(kind, batch)| Some(Fault { kind, epoch: 0, batch }));
+        let ends = attempt_over_ranks(&parts, &config, &dir("both"), false, faults);
+        assert!(ends.iter().all(Result::is_err), "{learned:?}, {own:?}: {ends:?}");
     }
 }

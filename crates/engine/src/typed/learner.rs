@@ -16,7 +16,9 @@ use super::{
     batches::{HeldRows, StepModel, StepModels},
     build,
     computing::PROCESSOR,
-    ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
+    ranks::{
+        JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
+    },
     rounds::RoundLearner,
     task::TypedTask,
 };
@@ -24,7 +26,6 @@ use crate::{
     Error, Result, TrainConfig,
     build::{by_flag, optimizer},
     checkpoint::tensors::Tensor,
-    distributed::Ranks,
     learner::BatchShare,
     record::{BatchOutcome, PresamplingCost},
     stages::target_loss::{Learned, SeedLabels, TargetLoss},
@@ -45,6 +46,8 @@ pub(super) struct TypedLearner<'a> {
     seed: u64,
     /// Number of updates so far, on which dropout depends.
     pub(super) step: u64,
+    /// Number of this rank, on which dropout depends, if several train together.
+    rank: Option<usize>,
     /// True if the model is that of the last update, false while an update is incomplete.
     pub(super) is_whole: bool,
     acts: TypedActivations,
@@ -120,6 +123,7 @@ impl<'a> TypedLearner<'a> {
             weight_decay: config.weight_decay as f32,
             seed: config.seed,
             step: 0,
+            rank: None,
             is_whole: true,
             acts: TypedActivations::default(),
             labels: SeedLabels::default(),
@@ -137,9 +141,15 @@ impl<'a> TypedLearner<'a> {
         self.targets.scale()
     }
 
-    /// The same learner, which sums gradients over `ranks` and learns the rows of its own nodes.
-    pub(super) fn over_ranks(self, ranks: Arc<Ranks>, owners: Vec<Arc<NodeOwnership>>) -> Self {
-        Self { over: Some(RowOwners { ranks, owners }), ..self }
+    /// The same learner, which sums gradients over ranks and learns the rows of its own nodes.
+    pub(super) fn over_ranks(self, over: RowOwners) -> Self {
+        let rank = Some(over.ranks.rank());
+        Self { over: Some(over), ..self.of_rank(rank) }
+    }
+
+    /// The same learner with the dropout masks of this rank.
+    pub(super) fn of_rank(self, rank: Option<usize>) -> Self {
+        Self { rank, ..self }
     }
 
     /// The same learner, with counts of reads that its checkpoints hold.
@@ -193,7 +203,8 @@ impl<'a> TypedLearner<'a> {
                 let of_type = batch.sampled.seeds.nodes[self.task.node_type].len();
                 let share = BatchShare { loss, seeds, nodes: of_type, global: all };
                 let acts = has_gradient.then_some(&self.acts);
-                let summed = exchange(over, (&mut self.model, None), share, (nodes, acts))?;
+                let learned = learned_types(&self.model);
+                let summed = exchange(over, (&mut self.model, &learned), share, (nodes, acts))?;
                 let Some((loss, count, rows)) = summed else {
                     self.is_whole = true;
                     return Ok(nothing);
@@ -211,11 +222,7 @@ impl<'a> TypedLearner<'a> {
     /// or `None` without seeds; the gradient is meaningless if it is not finite.
     fn gradient(&mut self, batch: &TypedExtracted) -> Result<Option<f64>> {
         let backend = self.backend;
-        // ranks draw dropout masks by row, which must differ between them
-        let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
-        let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
-        let key = keyed::key(if rank.is_some() { parts } else { &parts[..3] });
-        let pass = Pass { backend, training: true, key };
+        let pass = Pass { backend, training: true, key: dropout_key(self.seed, self.step, self.rank) };
         let step = step(batch, self.task.node_type);
         let seeds = &batch.sampled.seeds.nodes[self.task.node_type];
         if seeds.is_empty() {
@@ -282,8 +289,8 @@ impl RoundLearner for TypedLearner<'_> {
         &self.acts
     }
 
-    fn begin_update(&mut self) {
-        self.is_whole = false;
+    fn set_whole(&mut self, is_whole: bool) {
+        self.is_whole = is_whole;
     }
 
     fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {
@@ -308,6 +315,13 @@ impl RoundLearner for TypedLearner<'_> {
         let nodes = nodes.flat_map(|(t, of)| of.iter().map(move |&v| schema.global(t, v)));
         reads.see(epoch, nodes, cost);
     }
+}
+
+/// Key of the dropout masks of a pass after `step` updates. Masks are drawn by row, so those of
+/// several ranks depend on the rank.
+pub(super) fn dropout_key(seed: u64, step: u64, rank: Option<usize>) -> u64 {
+    let parts: &[u64] = &[seed, step, 0x6472_6f70, rank.map_or(0, |rank| rank as u64 + 1)];
+    keyed::key(if rank.is_some() { parts } else { &parts[..3] })
 }
 
 /// The optimiser of the learned rows of `model`. The state of rows in files is allocated.

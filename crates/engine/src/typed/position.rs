@@ -20,7 +20,7 @@ use graphmill_nn::{
 use super::{
     counts::TypeCounts,
     learner::TypedLearner,
-    ranks::{JoinedRows, RowOwners},
+    ranks::{JoinedRows, RowOwners, learned_types},
 };
 use crate::{
     Error, Result,
@@ -115,19 +115,25 @@ pub(super) fn restore_moments(
     Ok(())
 }
 
-/// Restores the earlier versions of the parameters of a model with this encoder.
+/// Restores the earlier versions of the parameters of a model with this encoder: of a rank, those
+/// of its own rows.
 ///
 /// # Errors
 /// They are those of another model.
 pub(super) fn restore_past(
     path: &Path,
     state: &RestoredState,
-    past: &PastVersions,
+    (past, over): (&PastVersions, Option<&RowOwners>),
     (dense, encoder): (&dyn Parameters, &TypedModel),
 ) -> Result<()> {
-    let widths: Vec<usize> = encoder.learned_rows().map(|(_, rows)| rows.table().num_cols()).collect();
+    let learned = learned_types(encoder);
+    let widths: Vec<usize> = learned.iter().map(|&(_, width)| width).collect();
     past.restore(dense, &widths, state.history)
-        .map_err(|what| Error::format(path, "earlier versions", format!("{what}; train again")))
+        .map_err(|what| Error::format(path, "earlier versions", format!("{what}; train again")))?;
+    if let Some(over) = over {
+        past.split(|i, nodes, rows| over.split_rows(learned[i].0, nodes, rows));
+    }
+    Ok(())
 }
 
 /// Reference to a matrix for writing.
@@ -174,8 +180,8 @@ impl SharedRows<'_> {
         self.over.is_none() || self.model.learned_rows().next().is_none()
     }
 
-    /// Learned rows and moments of all ranks, on rank 0, if the ranks share some. All ranks call
-    /// this at the same time.
+    /// Learned rows and moments of all ranks, and all of the earlier versions `past`, on rank 0, if
+    /// the ranks share rows. All ranks call this at the same time.
     ///
     /// # Errors
     /// A rank did not take part.
@@ -183,6 +189,7 @@ impl SharedRows<'_> {
         &self,
         optimizer: &dyn Optimizer,
         sparse: &mut SparseAdam,
+        past: &PastVersions,
     ) -> Result<Option<JoinedRows>> {
         let Some(over) = self.over.filter(|_| !self.are_here()) else { return Ok(None) };
         let mut moments = moments(self.model, optimizer, sparse)?;
@@ -191,7 +198,12 @@ impl SharedRows<'_> {
             |(t, rows): (usize, &LearnedRows)| Tensor::copy(&rows_name(self.model, t), rows.table());
         let mut rows: Vec<Tensor> = self.model.learned_rows().map(of_type).collect();
         self.join(&mut rows)?;
-        Ok((over.ranks.rank() == 0).then_some([rows, moments]))
+        let (learned, writes) = (learned_types(self.model), over.ranks.rank() == 0);
+        let past = past.joined(writes, |i, nodes, rows| {
+            let (t, width) = learned[i];
+            over.join_rows(t, nodes, (rows, width))
+        })?;
+        Ok(writes.then_some([rows, moments, past]))
     }
 
     /// Joins rows and moments on rank 0, as [`BatchLearner::join`].
@@ -264,7 +276,8 @@ impl BatchLearner for TypedLearner<'_> {
             index += 1;
         });
         restore_moments(path, state, (model, &mut **optimizer, sparse))?;
-        restore_past(path, state, &self.past, (&self.model, &self.model))?;
+        let past = (&self.past, self.over.as_ref());
+        restore_past(path, state, past, (&self.model, &self.model))?;
         match &mut self.reads {
             Some(reads) => reads
                 .restore(state.history)
@@ -276,11 +289,12 @@ impl BatchLearner for TypedLearner<'_> {
     fn save(&mut self, write: &mut WriteTensors) -> Result<()> {
         let Self { model, optimizer, sparse, joined, saved_reads, past, .. } = self;
         let (joined, mut params) = (joined.take(), Vec::new());
-        let (reads, past) = (std::mem::take(saved_reads), past.tensors());
-        let history: Vec<TensorRef> = reads.iter().chain(&past).map(Tensor::borrow).collect();
+        let (reads, own) = (std::mem::take(saved_reads), past.tensors());
+        let past = joined.as_ref().map_or(&own, |[_, _, past]| past);
+        let history: Vec<TensorRef> = reads.iter().chain(past).map(Tensor::borrow).collect();
         model.visit(&mut |name, param| params.push(tensor(name.into(), &param.value)));
         let steps = optimizer.steps();
-        if let Some([rows, moments]) = &joined {
+        if let Some([rows, moments, _]) = &joined {
             params.extend(rows.iter().map(Tensor::borrow));
             let moments = Tensor::borrow_all(moments);
             return write(SavedTensors { params: &params, moments: &moments, steps, history: &history });
@@ -293,8 +307,8 @@ impl BatchLearner for TypedLearner<'_> {
     }
 
     fn begin_save(&mut self) -> Result<()> {
-        let Self { model, optimizer, sparse, over, reads, .. } = self;
-        self.joined = SharedRows { model, over: over.as_ref() }.joined(&**optimizer, sparse)?;
+        let Self { model, optimizer, sparse, over, reads, past, .. } = self;
+        self.joined = SharedRows { model, over: over.as_ref() }.joined(&**optimizer, sparse, past)?;
         self.saved_reads = reads.as_ref().map_or(Ok(Vec::new()), ReadCounts::tensors)?;
         Ok(())
     }

@@ -83,11 +83,8 @@ impl Strategy {
         let mut queue = config.own.get::<QueueOptions>().queue_depth;
         let workers = match (order(config)?, &mut devices) {
             (TypedOrder::Pipelined, _) => pipelined(config, &space)?,
-            (TypedOrder::Factored | TypedOrder::TimeSharing, Some(devices)) => on_devices(devices, &space)?,
-            (TypedOrder::Factored | TypedOrder::TimeSharing, None) => {
-                let why =
-                    format!("--strategy {}: over ranks it does not train on several types", config.strategy);
-                return Err(Error::usage(format!("{why}; use --strategy sequential or pipelined")));
+            (TypedOrder::Factored | TypedOrder::TimeSharing, devices) => {
+                on_devices(devices.as_mut().ok_or_else(without_devices)?, &space)?
             }
             (TypedOrder::Sequential, _) => {
                 queue = 1;
@@ -156,6 +153,11 @@ impl Strategy {
     }
 }
 
+/// Error of a strategy on devices that has none.
+fn without_devices() -> Error {
+    Error::usage("a strategy without devices")
+}
+
 /// Name of the thread of the run.
 const MAIN: &str = "main";
 
@@ -165,7 +167,7 @@ fn on_devices(
     space: &dyn Fn() -> TypedWorkspace,
 ) -> Result<SingleTrainer<TypedBatches>> {
     let mut others = devices.workers(space)?;
-    let driver = others.pop().ok_or_else(|| Error::usage("a strategy without devices"))?;
+    let driver = others.pop().ok_or_else(without_devices)?;
     Ok(SingleTrainer { driver, others })
 }
 

@@ -111,7 +111,7 @@ pub(super) fn train_alone(
     let inference = inference.on(compute.gpus().first().map(|gpu| gpu as &dyn InferenceDevice));
     let scoring = (Inference::Alone(Box::new(inference)), None);
     let replica = || TypedLearner::replica(config, &task);
-    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), replica));
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), None, replica));
     let rounds = rounds.transpose()?.flatten();
     let run = TypedRun::new(config, (data, &task), (&*sampler, &tiers, devices), scoring)?;
     let run = TypedRun { compute: Some(&compute), rounds, ..run };
@@ -159,8 +159,8 @@ fn check(config: &TrainConfig, data: &TypedDataset, task: &TypedTask) -> Result<
     }
 }
 
-/// Trains a model as one of several ranks, on its view of the dataset. All ranks call this at the
-/// same time.
+/// Trains a model as one of several ranks, on its view of the dataset, with the sampler that `wrap`
+/// makes of that of the options. All ranks call this at the same time.
 ///
 /// # Errors
 /// As for [`train`]; a rank did not take part.
@@ -168,16 +168,20 @@ pub(super) fn train_as_rank(
     config: &TrainConfig,
     view: &TypedRankView,
     context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
 ) -> Result<Summary> {
     let (began, task, ranks) = (Instant::now(), &view.task, &view.ranks);
     check(config, &view.data, task)?;
     let counted = counted_epochs(config)?;
-    let sampler = view.sampler(config)?;
+    let sampler = wrap(view.sampler(config)?);
     let progress = Preparation::new(&*context.observer);
     let batches = RunBatches::of_nodes(config, task, &*sampler)?.of_rank(view.of_seeds());
-    let tiers = TypedTiers::over_ranks(&batches, view, &progress)?;
-    let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?;
-    let learner = learner.over_ranks(ranks.clone(), view.owners.clone());
+    let (tiers, devices) = TypedTiers::over_ranks(&batches, view, &progress)?;
+    let learner = TypedLearner::of_owners(config, task, Some(&view.owners))?.over_ranks(view.row_owners());
+    let replica = || TypedLearner::replica(config, task).map(|copy| copy.of_rank(Some(ranks.rank())));
+    let over = || Some(view.row_owners());
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), over(), replica));
+    let rounds = rounds.transpose()?.flatten();
     let learner = learner.counting(tiers.reads(counted, task, Restart::StoredByRank(ranks.clone())));
     let mut notes = notes(config, &view.data, task, &*sampler, &learner);
     notes.extend(view.unread.clone());
@@ -187,7 +191,8 @@ pub(super) fn train_as_rank(
     notes.iter().for_each(|note| context.observer.note(note));
     let inference = RankInference::new(config, view, &*sampler)?;
     let scoring = (Inference::OverRanks(Box::new(inference)), Some(view));
-    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers, None), scoring)?;
+    let run = TypedRun::new(config, (&view.data, task), (&*sampler, &tiers, devices), scoring)?;
+    let run = TypedRun { rounds, ..run };
     // a rank announces its wish with its next batch, and all stop after the same one
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || ranks.agree_to_stop(wants());

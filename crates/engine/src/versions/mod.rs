@@ -35,7 +35,8 @@
 //! # Memory
 //!
 //! The dense parameters `N + 2` times: those of the model, the newest version, and `N` before it;
-//! on NVIDIA devices on each that trains. The learned rows that the last `N` updates replaced.
+//! on NVIDIA devices on each that trains. The learned rows that the last `N` updates replaced; over
+//! ranks, each has those of its own nodes.
 //!
 //! # Deviations
 //!
@@ -126,6 +127,19 @@ impl VersionRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A model of one parameter with one value.
+    pub(super) struct One(pub(super) Param);
+
+    impl Parameters for One {
+        fn each(&self, see: &mut dyn FnMut(&Param)) {
+            see(&self.0);
+        }
+
+        fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
+            see(&mut self.0);
+        }
+    }
 
     #[test]
     fn a_batch_reads_the_version_that_is_as_old_as_the_bound() {

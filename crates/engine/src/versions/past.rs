@@ -29,13 +29,15 @@ struct Version {
 /// Learned rows of a type before an update.
 #[derive(Default)]
 pub(crate) struct ReplacedRows {
-    /// Nodes of the rows, ascending.
+    /// Nodes of the rows, ascending; of a rank that has the rows of its own nodes alone, their
+    /// places.
     nodes: Vec<NodeId>,
     rows: Matrix,
 }
 
 impl ReplacedRows {
-    /// Copy of the rows of these nodes, which may repeat, before an update replaces them.
+    /// Copy of the rows of these nodes (or places), which may repeat, before an update replaces
+    /// them.
     ///
     /// # Errors
     /// A node has no row.
@@ -106,14 +108,46 @@ impl PastVersions {
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
         let mut tensors = Vec::new();
         for (age, version) in self.read().iter().rev().enumerate() {
-            let dense = version.dense.iter().enumerate();
-            tensors.extend(dense.map(|(p, value)| Tensor::copy(&name(age, "dense", p), value)));
-            for (i, of) in version.rows.iter().enumerate().filter(|(_, of)| !of.nodes.is_empty()) {
-                tensors.push(Tensor::of_words(&name(age, "nodes", i), &of.nodes));
-                tensors.push(Tensor::copy(&name(age, "rows", i), &of.rows));
+            copy_dense(age, &version.dense, &mut tensors);
+            for (i, of) in version.rows.iter().enumerate() {
+                copy_rows(age, i, (&of.nodes, &of.rows), &mut tensors);
             }
         }
         tensors
+    }
+
+    /// [`PastVersions::tensors`] of several ranks, if this one `writes` them; otherwise none. `join`
+    /// joins the replaced rows of a type of all ranks. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// Those of `join`.
+    pub(crate) fn joined(
+        &self,
+        writes: bool,
+        join: impl Fn(usize, &[NodeId], &Matrix) -> Result<(Vec<NodeId>, Matrix)>,
+    ) -> Result<Vec<Tensor>> {
+        let mut tensors = Vec::new();
+        for (age, version) in self.read().iter().rev().enumerate() {
+            if writes {
+                copy_dense(age, &version.dense, &mut tensors);
+            }
+            for (i, of) in version.rows.iter().enumerate() {
+                let (nodes, rows) = join(i, &of.nodes, &of.rows)?;
+                if writes {
+                    copy_rows(age, i, (&nodes, &rows), &mut tensors);
+                }
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Replaces the nodes and rows of each type by those that `own` returns: the rows of a rank.
+    pub(crate) fn split(&self, own: impl Fn(usize, &[NodeId], &Matrix) -> (Vec<NodeId>, Matrix)) {
+        for version in self.write().iter_mut() {
+            for (i, of) in version.rows.iter_mut().enumerate() {
+                (of.nodes, of.rows) = own(i, &of.nodes, &of.rows);
+            }
+        }
     }
 
     /// Restores the versions of a model from the tensors of a checkpoint; those of other names are
@@ -153,6 +187,20 @@ impl PastVersions {
     }
 }
 
+/// Adds copies of dense parameters to the tensors of a checkpoint.
+fn copy_dense(age: usize, values: &[Matrix], tensors: &mut Vec<Tensor>) {
+    let values = values.iter().enumerate();
+    tensors.extend(values.map(|(p, value)| Tensor::copy(&name(age, "dense", p), value)));
+}
+
+/// Adds copies of the replaced rows of a type, if there are some, to the tensors of a checkpoint.
+fn copy_rows(age: usize, i: usize, (nodes, rows): (&[NodeId], &Matrix), tensors: &mut Vec<Tensor>) {
+    if !nodes.is_empty() {
+        tensors.push(Tensor::of_words(&name(age, "nodes", i), nodes));
+        tensors.push(Tensor::copy(&name(age, "rows", i), rows));
+    }
+}
+
 /// Name of a tensor of the version before the last `age + 1` updates.
 fn name(age: usize, what: &str, index: usize) -> String {
     format!("{PREFIX}{}.{what}.{index}", age + 1)
@@ -160,7 +208,11 @@ fn name(age: usize, what: &str, index: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::cell::Cell;
+
+    use graphmill_nn::Param;
+
+    use super::{super::tests::One, *};
 
     #[test]
     fn rows_of_an_earlier_version_are_those_before_the_first_update_since() {
@@ -182,6 +234,37 @@ mod tests {
             past.restore_rows(age, 0, &nodes, &mut rows);
             assert_eq!(rows.view().host(), expected, "{age} updates ago");
         }
+    }
+
+    #[test]
+    fn ranks_join_and_split_the_rows_that_updates_replaced() {
+        let [even, odd, restored] = [(); 3].map(|()| PastVersions::default());
+        let rows = |nodes: &[NodeId], values: &[f32]| {
+            vec![ReplacedRows { nodes: nodes.to_vec(), rows: Matrix::from_slice(nodes.len(), 1, values) }]
+        };
+        let dense = |x: f32| vec![Matrix::from_slice(1, 1, &[x])];
+        // nodes 2 and 6 are at places 1 and 3 of the rank of even nodes
+        even.push(dense(1.0), rows(&[1, 3], &[20.0, 60.0]));
+        even.push(dense(2.0), rows(&[], &[]));
+        odd.push(dense(1.0), rows(&[], &[]));
+        odd.push(dense(2.0), rows(&[1], &[30.0]));
+        let all = [(vec![3], vec![30.0]), (vec![2, 6], vec![20.0, 60.0])];
+        let joins = Cell::new(0);
+        let join = |_: usize, _: &[NodeId], _: &Matrix| {
+            let (nodes, values) = &all[joins.replace(joins.get() + 1) % 2];
+            Ok((nodes.clone(), Matrix::from_slice(nodes.len(), 1, values)))
+        };
+        assert!(odd.joined(false, join).unwrap().is_empty());
+        let tensors = even.joined(true, join).unwrap();
+        assert_eq!(joins.get(), 4, "all ranks join as often");
+        let model = One(Param::constant("weight", 1, 1, 0.0));
+        restored.restore(&model, &[1], &tensors).unwrap();
+        restored.split(|_, nodes, rows| {
+            let own = nodes.iter().zip(rows.view().host()).filter(|(v, _)| **v % 2 == 0);
+            let (places, values): (Vec<NodeId>, Vec<f32>) = own.map(|(v, x)| (v / 2, *x)).unzip();
+            (places, Matrix::from_slice(values.len(), 1, &values))
+        });
+        assert_eq!(restored.tensors(), even.tensors());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The newest parameters of a model that devices train together, with the versions before.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use graphmill_core::{NodeId, ViewMut};
 use graphmill_nn::{Backend, Matrix};
@@ -11,6 +11,7 @@ use crate::accelerator::Gpu;
 /// Parameters that Trainers copy: the newest version, and as many earlier ones as gradients are
 /// stale. Parameters that are updated on a device stay on devices: each device has a copy before
 /// its Trainer reads it.
+#[derive(Default)]
 pub(crate) struct PublishedParameters {
     /// Updates of the epoch that made the newest version, and its values.
     newest: RwLock<(u64, Vec<Matrix>)>,
@@ -75,7 +76,7 @@ impl PublishedParameters {
     /// # Panics
     /// This version is not yet made, or was removed: a bug in the scheduler's rules.
     pub(crate) fn copy_to(&self, version: u64, model: &mut dyn Parameters, backend: &dyn Backend) -> u64 {
-        let newest = self.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.read();
         let mut set = |values: &[Matrix]| {
             let mut index = 0;
             model.each_mut(&mut |param| {
@@ -97,14 +98,32 @@ impl PublishedParameters {
     /// # Panics
     /// As [`PublishedParameters::copy_to`].
     pub(crate) fn restore_rows(&self, version: u64, i: usize, nodes: &[NodeId], rows: &mut Matrix) {
-        let newest = self.newest.read().unwrap_or_else(PoisonError::into_inner);
+        let newest = self.read();
         self.past.restore_rows(self.age(newest.0, version), i, nodes, rows);
+    }
+
+    /// The newest version.
+    pub(crate) fn newest(&self) -> u64 {
+        self.read().0
+    }
+
+    /// Returns true if this version is made and was not removed.
+    pub(crate) fn has(&self, version: u64) -> bool {
+        self.find(self.newest(), version).is_some()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, (u64, Vec<Matrix>)> {
+        self.newest.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Updates between a version and the newest one, if it is made and was not removed.
+    fn find(&self, newest: u64, version: u64) -> Option<u64> {
+        newest.checked_sub(version).filter(|&age| age <= self.past.len())
     }
 
     /// Updates between a version and the newest one.
     fn age(&self, newest: u64, version: u64) -> u64 {
-        let age = newest.checked_sub(version).filter(|&age| age <= self.past.len());
-        age.unwrap_or_else(|| {
+        self.find(newest, version).unwrap_or_else(|| {
             panic!("version {version} of the parameters is read, but the newest is {newest}");
         })
     }
@@ -123,20 +142,7 @@ fn copy(from: &Matrix, backend: &dyn Backend, to: ViewMut) {
 mod tests {
     use graphmill_nn::{Param, backend::Cpu};
 
-    use super::*;
-
-    /// A model of one parameter with one value.
-    struct One(Param);
-
-    impl Parameters for One {
-        fn each(&self, see: &mut dyn FnMut(&Param)) {
-            see(&self.0);
-        }
-
-        fn each_mut(&mut self, see: &mut dyn FnMut(&mut Param)) {
-            see(&mut self.0);
-        }
-    }
+    use super::{super::tests::One, *};
 
     #[test]
     fn every_version_within_the_bound_has_its_values() {

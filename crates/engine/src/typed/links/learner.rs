@@ -3,11 +3,7 @@
 
 use std::sync::Arc;
 
-use graphmill_core::{
-    NodeId,
-    block::Aggregation,
-    keyed::{self, key},
-};
+use graphmill_core::{NodeId, block::Aggregation, keyed::key};
 use graphmill_distributed::NodeOwnership;
 use graphmill_loader::{
     link::{LinkBatch, NegativeLists},
@@ -28,8 +24,10 @@ use super::{
         batches::{HeldRows, StepModel, StepModels},
         build,
         computing::PROCESSOR,
-        learner::optimizer_of_rows,
-        ranks::{JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, own_nodes, update_rows},
+        learner::{dropout_key, optimizer_of_rows},
+        ranks::{
+            JoinedRows, RowGradients, RowOwners, exchange, fetch_rows, learned_types, own_nodes, update_rows,
+        },
         rounds::RoundLearner,
     },
     task::TypedLinks,
@@ -123,6 +121,8 @@ pub(super) struct LinkLearner<'a> {
     pub(super) hard: Option<Arc<NegativeLists>>,
     /// Number of updates so far, on which dropout depends.
     pub(super) step: u64,
+    /// Number of this rank, on which dropout depends, if several train together.
+    rank: Option<usize>,
     /// True if the model is that of the last update, false while an update is incomplete.
     pub(super) is_whole: bool,
     objective: LinkObjective,
@@ -148,7 +148,13 @@ impl<'a> LinkLearner<'a> {
     /// An option of the model, the optimiser or the loss is impossible.
     pub(super) fn new(config: &TrainConfig, of: &TypedLinks, over: Option<RowOwners>) -> Result<Self> {
         let owners = over.as_ref().map(|over| &over.owners[..]);
-        Ok(Self { over: over.clone(), ..Self::of_owners(config, of, owners)? })
+        let rank = over.as_ref().map(|over| over.ranks.rank());
+        Ok(Self { over: over.clone(), ..Self::of_owners(config, of, owners)?.of_rank(rank) })
+    }
+
+    /// The same learner with the dropout masks of this rank.
+    pub(super) fn of_rank(self, rank: Option<usize>) -> Self {
+        Self { rank, ..self }
     }
 
     /// The learner of a rank with the learned rows of the nodes that it owns, which does not sum
@@ -192,6 +198,7 @@ impl<'a> LinkLearner<'a> {
             optimizer: optimizer(config)?,
             hard: None,
             step: 0,
+            rank: None,
             is_whole: true,
             objective: LinkObjective::new(config, most)?,
             weight_decay: config.weight_decay as f32,
@@ -242,11 +249,11 @@ impl<'a> LinkLearner<'a> {
                 if !has_gradient {
                     self.model.each_mut(&mut |param| param.zero_grad(backend));
                 }
-                let LinkModel { encoder, decoder } = &mut self.model;
+                let learned = learned_types(&self.model.encoder);
                 let loss = own.unwrap_or_default();
                 let share = BatchShare { loss, seeds: positives, nodes: positives, global: Some(all) };
                 let acts = has_gradient.then_some(&self.acts);
-                let summed = exchange(over, (encoder, Some(&mut **decoder)), share, (nodes, acts))?;
+                let summed = exchange(over, (&mut self.model, &learned), share, (nodes, acts))?;
                 let (loss, seeds, rows) = summed.unwrap_or_default();
                 (loss, seeds, Some(rows))
             }
@@ -270,11 +277,7 @@ impl<'a> LinkLearner<'a> {
         let backend = self.backend;
         let Self { model: LinkModel { encoder, decoder }, acts, scratch, .. } = self;
         let seeds = &batch.sampled.seeds;
-        // ranks draw dropout masks by row, which must differ between them
-        let rank = self.over.as_ref().map(|over| over.ranks.rank() as u64 + 1);
-        let parts: &[u64] = &[self.seed, self.step, 0x6472_6f70, rank.unwrap_or_default()];
-        let key = keyed::key(if rank.is_some() { parts } else { &parts[..3] });
-        let pass = Pass { backend, training: true, key };
+        let pass = Pass { backend, training: true, key: dropout_key(self.seed, self.step, self.rank) };
         let step = TypedStep {
             blocks: &batch.sampled.blocks,
             features: &batch.features,
@@ -349,8 +352,8 @@ impl RoundLearner for LinkLearner<'_> {
         &self.acts
     }
 
-    fn begin_update(&mut self) {
-        self.is_whole = false;
+    fn set_whole(&mut self, is_whole: bool) {
+        self.is_whole = is_whole;
     }
 
     fn update(&mut self, lr: f64, nodes: &[Vec<NodeId>], rows: Option<&[RowGradients]>) -> Result<()> {

@@ -89,7 +89,8 @@ impl BatchLearner for LinkLearner<'_> {
             index += 1;
         });
         position::restore_moments(path, state, (encoder, &mut **optimizer, sparse))?;
-        position::restore_past(path, state, &self.past, (&self.model, &self.model.encoder))?;
+        let (past, model) = ((&self.past, self.over.as_ref()), &self.model);
+        position::restore_past(path, state, past, (model, &model.encoder))?;
         match &self.hard {
             Some(lists) => lists::restore(lists, state.history)
                 .map_err(|what| Error::format(path, "lists of negatives", format!("{what}; train again"))),
@@ -104,7 +105,7 @@ impl BatchLearner for LinkLearner<'_> {
         let (mut params, mut moments) = (Vec::new(), Vec::new());
         encoder.visit(&mut |name, param| params.push(position::tensor(name.into(), &param.value)));
         match &joined {
-            Some([rows, of_all]) => {
+            Some([rows, of_all, _]) => {
                 params.extend(rows.iter().map(Tensor::borrow));
                 moments.extend(of_all.iter().map(Tensor::borrow));
             }
@@ -121,15 +122,16 @@ impl BatchLearner for LinkLearner<'_> {
             params.push(position::tensor(format!("decoder.{}", param.name), &param.value));
         });
         let lists = self.hard.iter().flat_map(|lists| lists::tensors(lists));
-        let tensors: Vec<Tensor> = lists.chain(self.past.tensors()).collect();
-        let history = Tensor::borrow_all(&tensors);
+        let (own, lists) = (self.past.tensors(), lists.collect::<Vec<Tensor>>());
+        let past = joined.as_ref().map_or(&own, |[_, _, past]| past);
+        let history: Vec<_> = lists.iter().chain(past).map(Tensor::borrow).collect();
         write(SavedTensors { params: &params, moments: &moments, steps, history: &history })
     }
 
     fn begin_save(&mut self) -> Result<()> {
-        let Self { model, optimizer, sparse, over, .. } = self;
+        let Self { model, optimizer, sparse, over, past, .. } = self;
         let rows = SharedRows { model: &model.encoder, over: over.as_ref() };
-        self.joined = rows.joined(&**optimizer, sparse)?;
+        self.joined = rows.joined(&**optimizer, sparse, past)?;
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use super::{
         devices::compute_devices,
         inference::TypedInference,
         notices::note_of_learned,
-        ranks::{RankInference, RowOwners, TypedRankView},
+        ranks::{RankInference, TypedRankView},
         rounds::Rounds,
         stages::{EpochBatches, SeedSource},
         strategy::Strategy,
@@ -86,7 +86,8 @@ pub(in crate::typed) fn train_alone(
 }
 
 /// Trains a model as one of several ranks, on its view of the dataset with the links that it has
-/// found. All ranks call this at the same time.
+/// found, with the sampler that `wrap` makes of that of the options. All ranks call this at the
+/// same time.
 ///
 /// # Errors
 /// As for [`train`]; a rank did not take part.
@@ -94,6 +95,7 @@ pub(in crate::typed) fn train_as_rank(
     config: &TrainConfig,
     (view, of): (&TypedRankView, TypedLinks),
     context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
 ) -> Result<Summary> {
     let began = Instant::now();
     check(config)?;
@@ -101,7 +103,7 @@ pub(in crate::typed) fn train_as_rank(
     let RunContext { run: dir, resume, observer, stop: wants } = context;
     let stop = || view.ranks.agree_to_stop(wants());
     let context = RunContext { run: dir, resume, observer, stop: &stop };
-    let sampler = view.sampler(config)?;
+    let sampler = wrap(view.sampler(config)?);
     run(config, (&view.data, of), (sampler, Some(view)), context, began)
 }
 
@@ -130,13 +132,14 @@ fn run(
     let progress = Preparation::new(&*context.observer);
     let (tiers, devices) = match view {
         None => TypedTiers::with_devices(data, &batches, &compute, &progress)?,
-        Some(view) => (TypedTiers::over_ranks(&batches, view, &progress)?, None),
+        Some(view) => TypedTiers::over_ranks(&batches, view, &progress)?,
     };
-    let over = view.map(|view| RowOwners { ranks: view.ranks.clone(), owners: view.owners.clone() });
-    let mut learner = LinkLearner::new(config, &of, over)?.on(compute.training());
+    let over = || view.map(TypedRankView::row_owners);
+    let mut learner = LinkLearner::new(config, &of, over())?.on(compute.training());
     learner.hard = seeds.negatives.hard(&config.own.get::<LinkOptions>());
-    let replica = || LinkLearner::replica(config, &of);
-    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), replica));
+    let rank = view.map(|view| view.ranks.rank());
+    let replica = || LinkLearner::replica(config, &of).map(|copy| copy.of_rank(rank));
+    let rounds = devices.as_ref().map(|devices| Rounds::new(config, devices.trainers(), over(), replica));
     let rounds = rounds.transpose()?.flatten();
     let inference = match view {
         None => {

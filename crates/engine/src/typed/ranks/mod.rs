@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | `view.rs` | a rank's part of the dataset: graph, rows, task |
 //! | `exchange.rs` | sums of gradients |
-//! | `own_rows.rs` | learned rows at their owners |
+//! | `own_rows.rs` | learned rows at their owners; devices request them by [`super::rounds`] |
 //! | `edge_rows.rs` | feature rows of edges at the owners of their destinations |
 //! | `subgraphs.rs` | subgraphs of a rank's own nodes |
 //! | `inference.rs` | scores, layer by layer, each rank for its own nodes |
@@ -34,9 +34,10 @@ use std::sync::Arc;
 
 use graphmill_data::partition::TypedPartitionDir;
 use graphmill_distributed::Messenger;
+use graphmill_loader::typed::TypedSampler;
 
 use edge_rows::RankEdges;
-pub(super) use exchange::{RowGradients, exchange, update_rows};
+pub(super) use exchange::{RowGradients, exchange, exchange_round, learned_types, update_rows};
 pub(super) use inference::RankInference;
 pub(super) use own_rows::{JoinedRows, RowOwners, fetch_rows, own_nodes};
 use subgraphs::RankSubgraphs;
@@ -57,7 +58,18 @@ pub fn train_over_ranks(
     post: Arc<Messenger>,
     context: RunContext,
 ) -> Result<Summary> {
-    let outcome = train_and_meet(config, dir, &post, context);
+    train_wrapped(config, dir, post, context, |sampler| sampler)
+}
+
+/// Trains as [`train_over_ranks`] does, with the sampler that `wrap` makes of that of the options.
+pub(super) fn train_wrapped(
+    config: &TrainConfig,
+    dir: &TypedPartitionDir,
+    post: Arc<Messenger>,
+    context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
+) -> Result<Summary> {
+    let outcome = train_and_meet(config, dir, &post, context, wrap);
     match &outcome {
         Ok(_) | Err(Error::Interrupted { .. }) => post.close()?,
         Err(error) => post.fail(&error.to_string()),
@@ -71,17 +83,18 @@ fn train_and_meet(
     dir: &TypedPartitionDir,
     post: &Arc<Messenger>,
     context: RunContext,
+    wrap: impl FnOnce(Box<dyn TypedSampler>) -> Box<dyn TypedSampler>,
 ) -> Result<Summary> {
     let config = &distributed::agree(config, post)?;
     check(config)?;
     let (outcome, ranks) = match links::learned(config, dir)? {
         None => {
             let view = TypedRankView::open(config, dir, post.clone())?;
-            (super::trainer::train_as_rank(config, &view, context), view.ranks)
+            (super::trainer::train_as_rank(config, &view, context, wrap), view.ranks)
         }
         Some(whole) => {
             let (view, of) = links::open(config, (dir, whole), post.clone())?;
-            (super::links::train_as_rank(config, (&view, of), context), view.ranks)
+            (super::links::train_as_rank(config, (&view, of), context, wrap), view.ranks)
         }
     };
     if matches!(outcome, Ok(_) | Err(Error::Interrupted { .. })) {

@@ -42,8 +42,9 @@ pub(in crate::typed) struct RowOwners {
     pub(in crate::typed) owners: Vec<Arc<NodeOwnership>>,
 }
 
-/// Learned rows of all ranks and their moments, while a checkpoint is written.
-pub(in crate::typed) type JoinedRows = [Vec<Tensor>; 2];
+/// Learned rows of all ranks, their moments, and earlier versions of the parameters, while a
+/// checkpoint is written.
+pub(in crate::typed) type JoinedRows = [Vec<Tensor>; 3];
 
 /// Own nodes of the types without features, of which `dims` are the widths; empty for others.
 pub(in crate::typed) fn own_nodes(owners: &[Arc<NodeOwnership>], dims: &[usize]) -> Arc<[Vec<NodeId>]> {
@@ -210,6 +211,55 @@ impl RowOwners {
             let own: Vec<f32> = self.own_below(t, count).flat_map(row).copied().collect();
             (tensor.shape, tensor.data) = ([own.len() / width.max(1), width], own.into());
         }
+    }
+
+    /// Joins some rows of type `t` on rank 0: `rows` of `width` values of these ascending `places`
+    /// of own nodes, and those of the other ranks. Returns the nodes, ascending, with their rows;
+    /// none on the other ranks. All ranks call this at the same time.
+    ///
+    /// # Errors
+    /// A rank did not take part.
+    pub(in crate::typed) fn join_rows(
+        &self,
+        t: usize,
+        places: &[NodeId],
+        (rows, width): (&Matrix, usize),
+    ) -> Result<(Vec<NodeId>, Matrix)> {
+        let own: Vec<NodeId> = self.owners[t].own().collect();
+        let mut words: Vec<u32> = places.iter().map(|&place| own[place as usize]).collect();
+        words.extend(rows.view().host().iter().map(|x| x.to_bits()));
+        let counts = self.ranks.gather(&[words.len() as u32])?;
+        let counts: Vec<usize> = counts.into_iter().flatten().map(|count| count as usize).collect();
+        let Some(all) = self.ranks.collect_words(&words, &counts)? else { return Ok(Default::default()) };
+        let mut of_nodes: Vec<(NodeId, &[u32])> = Vec::new();
+        for words in &all {
+            let (ids, bits) = words.split_at(words.len() / (width + 1));
+            of_nodes.extend(ids.iter().copied().zip(bits.chunks_exact(width.max(1))));
+        }
+        of_nodes.sort_unstable_by_key(|&(v, _)| v);
+        let bits = of_nodes.iter().flat_map(|&(_, bits)| bits);
+        let values: Vec<f32> = bits.map(|&bits| f32::from_bits(bits)).collect();
+        let nodes = of_nodes.iter().map(|&(v, _)| v).collect();
+        Ok((nodes, Matrix::from_slice(of_nodes.len(), width, &values)))
+    }
+
+    /// The inverse of [`RowOwners::join_rows`]: places of the own ones of `nodes`, with their rows.
+    pub(in crate::typed) fn split_rows(
+        &self,
+        t: usize,
+        nodes: &[NodeId],
+        rows: &Matrix,
+    ) -> (Vec<NodeId>, Matrix) {
+        let (owners, width) = (&self.owners[t], rows.num_cols());
+        let (mut places, mut values): (Vec<NodeId>, Vec<f32>) = Default::default();
+        for (&v, row) in nodes.iter().zip(rows.view().host().chunks_exact(width.max(1))) {
+            if owners.is_own(v) {
+                places.push(owners.place(v));
+                values.extend_from_slice(row);
+            }
+        }
+        let rows = Matrix::from_slice(places.len(), width, &values);
+        (places, rows)
     }
 
     /// Own nodes among the first `count` of type `t`, ascending.

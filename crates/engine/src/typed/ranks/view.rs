@@ -27,7 +27,7 @@ use graphmill_loader::{
     typed::TypedSampler,
 };
 
-use super::{RankEdges, RankSubgraphs};
+use super::{RankEdges, RankSubgraphs, RowOwners};
 use crate::{
     Error, Result, TrainConfig,
     batchwise::{BatchLearner, EpochCounts, Session},
@@ -309,6 +309,11 @@ impl TypedRankView {
         let records = self.ranks.end_epoch(sums, LinkTraffic::default())?;
         counts.add_up(&self.ranks)?;
         Ok(records)
+    }
+
+    /// The ranks, with the owners of learned rows.
+    pub(in crate::typed) fn row_owners(&self) -> RowOwners {
+        RowOwners { ranks: self.ranks.clone(), owners: self.owners.clone() }
     }
 
     /// Owners of the seeds.

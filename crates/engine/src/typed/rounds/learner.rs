@@ -55,8 +55,9 @@ pub(in crate::typed) trait RoundLearner: BatchLearner<Counts = TypeCounts> + Sen
         Matrix::from_slice(grad.num_rows(), grad.num_cols(), grad.host())
     }
 
-    /// Marks the model as incomplete until [`RoundLearner::update`].
-    fn begin_update(&mut self);
+    /// Marks the model as that of the last update, or as incomplete until
+    /// [`RoundLearner::update`].
+    fn set_whole(&mut self, is_whole: bool);
 
     /// Updates the model by its gradient, and the learned rows by `rows`; without, by those of the
     /// last batch for its input `nodes`.

@@ -27,6 +27,11 @@
 //! of a batch's nodes and returns their gradients, as a rank does ([`super::ranks`]). No device
 //! fetches rows during an update.
 //!
+//! Over ranks, each device computes the gradient of its rank's share of a batch. The gradient of a
+//! round is the sum of the shares of its batches, weighted by seeds: first over the batches of a
+//! rank, then in rank order. All ranks make the same rounds, so the bits depend on `N`, `S` and the
+//! ranks, and not on devices. Learned rows are at the owners of their nodes (`rows.rs`).
+//!
 //! # Source
 //!
 //! Yang et al., *GNNLab: A Factored System for Sample-based GNN Training over GPUs*, EuroSys 2022,
@@ -51,11 +56,12 @@
 
 mod learner;
 mod published;
+mod rows;
+mod update;
 
 use std::{
     ops::Range,
     sync::{Arc, PoisonError},
-    time::Instant,
 };
 
 use graphmill_core::ObjectPool;
@@ -63,26 +69,29 @@ use graphmill_loader::typed::{TypedExtracted, TypedSeeds, TypedWorkspace};
 use graphmill_nn::Matrix;
 use rayon::ThreadPool;
 
-use self::published::{Published, bytes_of};
+use self::{
+    published::{Published, bytes_of},
+    rows::RowVersions,
+    update::Round,
+};
 use super::{
     computing::PROCESSOR,
-    counts::{add, total},
+    counts::total,
     devices::computes_gradients,
-    ranks::RowGradients,
+    ranks::RowOwners,
     stages::{EpochBatches, TypedBatches, TypedGradient},
 };
 use crate::{
     Error, Result, TrainConfig,
-    batchwise::{Completed, Session},
+    batchwise::Session,
     device::Device,
-    record::{BatchOutcome, PresamplingCost, Traffic},
+    record::{PresamplingCost, Traffic},
     strategy::{
         self, BatchTask, CloseOnDrop, Done, Flow, GradientSource, ModelLink, Scheduler, Slot, Trained,
-        Worker, add_shares, attempt, busy_slots, scheduled,
+        Worker, busy_slots, scheduled,
         scheduler::{SchedulerRules, Task, WorkerRole},
     },
-    timeline::Stage,
-    versions::{ReplacedRows, VersionRule},
+    versions::VersionRule,
 };
 pub(super) use learner::RoundLearner;
 
@@ -93,6 +102,10 @@ type TypedTrained = Trained<TypedExtracted, TypedGradient>;
 pub(super) struct Rounds<L> {
     replicas: Vec<Replica<L>>,
     rule: VersionRule,
+    /// Learned rows between updates.
+    rows: RowVersions,
+    /// The ranks that train together, if there are several.
+    over: Option<RowOwners>,
     /// Memory of gradients that no batch uses.
     spare: ObjectPool<Vec<Matrix>>,
 }
@@ -122,13 +135,15 @@ pub(super) struct RoundWork<'w> {
 
 impl<L: RoundLearner> Rounds<L> {
     /// Copies by `replica` on `devices`, unless there is one that makes an update of every batch,
-    /// which needs no copy.
+    /// which needs no copy. A rank serves the learned rows of its nodes to the devices of the
+    /// others.
     ///
     /// # Errors
     /// Those of `replica`.
     pub(super) fn new(
         config: &TrainConfig,
         devices: &[Arc<Device>],
+        over: Option<RowOwners>,
         replica: impl Fn() -> Result<L>,
     ) -> Result<Option<Self>> {
         if !computes_gradients(config, devices.len()) {
@@ -144,22 +159,26 @@ impl<L: RoundLearner> Rounds<L> {
             let link = ModelLink::new(learner.dense(), Some(device.link.clone()));
             Ok(Replica { learner, pool: device.pool.clone(), link })
         };
-        let replicas = devices.iter().map(replica).collect::<Result<_>>()?;
-        Ok(Some(Self { replicas, rule, spare: ObjectPool::default() }))
+        let replicas: Vec<Replica<L>> = devices.iter().map(replica).collect::<Result<_>>()?;
+        let Some(first) = replicas.first() else { return Ok(None) };
+        let rows = RowVersions::new(first.learner.encoder(), over.as_ref());
+        Ok(Some(Self { replicas, rule, rows, over, spare: ObjectPool::default() }))
     }
 
     /// Makes batches and trains on them, a round for each update, and reports each round.
     ///
     /// # Errors
-    /// A stage or a report fails, a loss is not finite, or the run made other updates before it was
-    /// resumed. Rounds before a failed one are trained on.
+    /// A stage or a report fails, a loss is not finite, a rank did not take part, or the run made
+    /// other updates before it was resumed. Rounds before a failed one are trained on.
     pub(super) fn train(&mut self, session: &mut Session<L>, work: RoundWork) -> Result<Flow> {
         let RoundWork { of, batches, workers, queue, memory, done, cost } = work;
-        let (rule, last) = (VersionRule { from: batches.start, ..self.rule }, batches.end);
+        let Self { replicas, rule, rows, over, spare } = self;
+        let (rule, last) = (VersionRule { from: batches.start, ..*rule }, batches.end);
+        let (rows, over, spare) = (&*rows, over.as_ref(), &*spare);
         let updates = session.learner().num_updates();
         check_updates(rule.size, of.num_batches(), [of.epoch, batches.start, updates])?;
         rule.check(session.learner().past(), of.num_batches())?;
-        let trainers = self.replicas.len();
+        let trainers = replicas.len();
         let rules = SchedulerRules {
             trainers,
             dedicated: trainers,
@@ -171,28 +190,36 @@ impl<L: RoundLearner> Rounds<L> {
         let busy = if queue > 0 { queue } else { busy_slots(workers.iter().map(|worker| &**worker)) };
         let wanted = busy.max(usize::try_from(rule.size).unwrap_or(usize::MAX));
         let counted: Vec<Done> = done.iter().map(|_| Done::default()).collect();
-        let published = Published::new(session.learner(), rule);
+        let published = Published::new(session.learner(), rule, rows);
+        // no rank requests rows before all ranks serve them
+        rows.meet()?;
         let flow = scheduled::<TypedBatches>(batches, wanted, rules, memory, |scheduler| {
             let mut flow = Flow::Continue;
             let mut update = |task: BatchTask<TypedBatches>| -> Result<Flow> {
                 let Task::Update(mut batches) = task else { return Ok(Flow::Continue) };
-                flow = published.update(session, |session, dense| {
-                    end_round(session, (&of, cost), (rule, &mut batches), |learner, replaced| {
-                        dense.publish(learner.dense(), &PROCESSOR, &[], replaced);
-                        scheduler.updated();
-                    })
-                })?;
+                let round = Round { of: &of, cost, rule, over, batches: &mut batches };
+                flow = round.end(session, &published)?;
+                if flow == Flow::Continue {
+                    // no rank requests rows of this version before all ranks have it
+                    rows.meet()?;
+                    scheduler.updated();
+                }
                 for (_, Trained { batch, gradient, .. }) in batches {
-                    self.spare.put(gradient.values);
+                    spare.put(gradient.values);
                     scheduler.free(Slot(batch.recycle()));
                 }
                 Ok(flow)
             };
-            let devices = (&mut self.replicas[..], workers, &counted[..]);
-            run_devices(scheduler, of, devices, (rule, &published, &self.spare), &mut update)?;
+            let devices = (&mut replicas[..], workers, &counted[..]);
+            run_devices(scheduler, of, devices, (rule, &published, spare), &mut update)?;
             Ok(flow)
         });
-        published.end(session.learner());
+        // no rank takes its rows back while another may still request some
+        let flow = flow.and_then(|flow| rows.meet().map(|()| flow));
+        // after a failure devices of other ranks may still request rows, and the model is not saved
+        if flow.is_ok() || !rows.are_shared() {
+            published.end(session.learner());
+        }
         if session.num_done() >= last {
             // the next epoch begins with the newest parameters
             session.learner().past().clear();
@@ -260,7 +287,7 @@ fn run_devices<L: RoundLearner>(
 struct Trainer<'s, L> {
     replica: &'s mut Replica<L>,
     rule: VersionRule,
-    published: &'s Published,
+    published: &'s Published<'s>,
     spare: &'s ObjectPool<Vec<Matrix>>,
     /// Number of the epoch's batch 0 in the whole run.
     first: u64,
@@ -292,102 +319,6 @@ impl<L: RoundLearner> GradientSource<TypedBatches> for Trainer<'_, L> {
         let traffic = total(&batch.traffic);
         (batch, traffic)
     }
-}
-
-/// Updates the model by a round of batches, calls `publish`, and counts and reports the batches.
-///
-/// # Errors
-/// A loss is not finite, and the model is as it was; the report fails.
-///
-/// # Panics
-/// A gradient is staler than its bound: a bug in the scheduler's rules.
-fn end_round<L: RoundLearner>(
-    session: &mut Session<L>,
-    (of, cost): (&EpochBatches, &PresamplingCost),
-    (rule, batches): (VersionRule, &mut [(u64, TypedTrained)]),
-    publish: impl FnOnce(&L, Vec<ReplacedRows>),
-) -> Result<Flow> {
-    let (clock, before) = (Instant::now(), session.num_done());
-    let learner = &*session.learner();
-    let done: Vec<Completed> = batches.iter().map(|batch| completed(learner, batch)).collect();
-    // before the update, so that the model stays that of the last complete round
-    done.iter().try_for_each(|done| session.check(done))?;
-    let last = done.last().map_or(0, |done| done.number);
-    let late = |(number, of): &(u64, TypedTrained)| rule.round(*number) - of.gradient.version;
-    let staleness = batches.iter().map(late).max().unwrap_or(0);
-    let bound = rule.staleness;
-    assert!(staleness <= bound, "a gradient is {staleness} updates stale; the bound is {bound}");
-    session.see_staleness(staleness);
-    let (lr, learner) = (session.lr(last), session.learner());
-    let replaced = attempt(Stage::Update, last, || update(learner, lr, (rule, batches)))?;
-    publish(&*learner, replaced);
-    of.timeline.done(of.timeline.track("host"), Stage::Update, last, clock);
-    for (done, (_, Trained { batch, .. })) in done.into_iter().zip(&*batches) {
-        session.learner().see(of.epoch, batch, cost);
-        session.count(done, |sums, counts| add(batch, sums, counts));
-    }
-    session.end_update(before)
-}
-
-/// Result of a batch.
-fn completed(learner: &impl RoundLearner, (number, trained): &(u64, TypedTrained)) -> Completed {
-    let Trained { batch, traffic, spent, gradient } = trained;
-    // a subgraph may have no nodes of the task's type
-    let (loss, seeds) = gradient.loss.map_or((0.0, 0), |loss| (loss, learner.num_seeds(batch)));
-    let outcome = BatchOutcome { loss, grad_norm: None, seeds };
-    Completed { number: *number, outcome, traffic: *traffic, spent: *spent }
-}
-
-/// Updates the model by the mean of the gradients of a round, by their weights: the gradient of one
-/// batch of all their seeds. Running statistics become the mean of theirs. A single gradient is
-/// taken as it is. Returns the learned rows that it replaces, if gradients are stale.
-///
-/// # Errors
-/// The state of learned rows is in files, for which the disk has too little space.
-fn update<L: RoundLearner>(
-    learner: &mut L,
-    lr: f64,
-    (rule, batches): (VersionRule, &mut [(u64, TypedTrained)]),
-) -> Result<Vec<ReplacedRows>> {
-    let mut replaced = Vec::new();
-    if rule.staleness > 0 {
-        for (t, learned) in learner.encoder().learned_rows() {
-            let nodes = batches.iter().flat_map(|(_, of)| of.batch.sampled.input_nodes[t].iter().copied());
-            replaced.push(ReplacedRows::new(learned, nodes.collect())?);
-        }
-    }
-    if batches.iter().all(|(_, of)| of.gradient.loss.is_none()) {
-        return Ok(replaced);
-    }
-    let weights: Vec<f64> = batches.iter().map(|(_, of)| learner.weight(&of.batch) as f64).collect();
-    let all: f64 = weights.iter().sum();
-    let shares: Vec<f32> = weights.iter().map(|weight| (weight / all) as f32).collect();
-    learner.begin_update();
-    let mut index = 0;
-    learner.dense_mut().each_mut(&mut |param| {
-        let to = if param.trainable { &mut param.grad } else { &mut param.value };
-        if let [(_, of)] = &mut *batches {
-            std::mem::swap(to, &mut of.gradient.values[index]);
-        } else {
-            let from = batches.iter().map(|(_, of)| &of.gradient.values[index]);
-            add_shares(from.zip(shares.iter().copied()), to);
-        }
-        index += 1;
-    });
-    let mut rows = Vec::new();
-    for (i, (t, learned)) in learner.encoder().learned_rows().enumerate() {
-        let (mut places, mut grad): (Vec<_>, Vec<f32>) = Default::default();
-        for ((_, of), share) in batches.iter().zip(&shares) {
-            // without seeds, there is none
-            let Some(own) = of.gradient.rows.get(i) else { continue };
-            places.extend_from_slice(&of.batch.sampled.input_nodes[t]);
-            grad.extend(own.view().host().iter().map(|x| share * x));
-        }
-        let grad = Matrix::from_slice(places.len(), learned.table().num_cols(), &grad);
-        rows.push(RowGradients { node_type: t, places, grad });
-    }
-    learner.update(lr, &[], Some(&rows))?;
-    Ok(replaced)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Parameters and learned rows of a model, as devices read them between updates.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::Arc;
 
 use graphmill_loader::typed::TypedExtracted;
-use graphmill_nn::{Matrix, typed::LearnedRows};
+use graphmill_nn::Matrix;
 
-use super::{super::computing::PROCESSOR, learner::RoundLearner};
+use super::{super::computing::PROCESSOR, learner::RoundLearner, rows::RowVersions};
 use crate::{
     Result,
     batchwise::Session,
@@ -14,32 +14,25 @@ use crate::{
 };
 
 /// Parameters and learned rows, the newest and as many earlier versions as gradients may be stale.
-pub(super) struct Published {
+pub(super) struct Published<'r> {
     /// The dense parameters. They change only while `rows` is locked for writing.
-    dense: PublishedParameters,
-    /// The newest learned rows of each type that has some; the model has none meanwhile.
-    rows: RwLock<Vec<LearnedRows>>,
+    dense: Arc<PublishedParameters>,
+    rows: &'r RowVersions,
 }
 
-/// Exchanges the learned rows of a model with others.
-fn swap(learner: &mut impl RoundLearner, others: &mut [LearnedRows]) {
-    let rows = learner.encoder_mut().learned_rows_mut().zip(others);
-    rows.for_each(|((_, rows), other)| std::mem::swap(rows, other));
-}
-
-impl Published {
-    /// Takes the learned rows of the model before the batches of `rule`, until [`Published::end`].
-    pub(super) fn new(learner: &mut impl RoundLearner, rule: VersionRule) -> Self {
+impl<'r> Published<'r> {
+    /// Takes the learned rows of the model before the batches of `rule` to `rows`, until
+    /// [`Published::end`].
+    pub(super) fn new(learner: &mut impl RoundLearner, rule: VersionRule, rows: &'r RowVersions) -> Self {
         let dense = PublishedParameters::new(learner.dense(), learner.num_updates(), learner.past(), rule);
-        let none = |(_, rows): (usize, &LearnedRows)| LearnedRows::of_nodes(&[], rows.table().num_cols(), 0);
-        let mut rows: Vec<LearnedRows> = learner.encoder().learned_rows().map(none).collect();
-        swap(learner, &mut rows);
-        Self { dense, rows: RwLock::new(rows) }
+        let dense = Arc::new(dense);
+        rows.begin(learner, dense.clone());
+        Self { dense, rows }
     }
 
     /// Returns the learned rows to the model.
     pub(super) fn end(self, learner: &mut impl RoundLearner) {
-        swap(learner, &mut self.rows.into_inner().unwrap_or_else(PoisonError::into_inner));
+        self.rows.end(learner);
     }
 
     /// Calls `work`, which updates the model and publishes its parameters, with all learned rows in
@@ -49,10 +42,10 @@ impl Published {
         session: &mut Session<L>,
         work: impl FnOnce(&mut Session<L>, &PublishedParameters) -> R,
     ) -> R {
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        swap(session.learner(), &mut rows);
+        let mut rows = self.rows.write();
+        rows.swap(session.learner());
         let result = work(session, &self.dense);
-        swap(session.learner(), &mut rows);
+        rows.swap(session.learner());
         result
     }
 
@@ -60,7 +53,7 @@ impl Published {
     /// the learned rows of a batch's nodes to its features.
     ///
     /// # Errors
-    /// A node has no row.
+    /// A node has no row, or a rank did not take part.
     ///
     /// # Panics
     /// This version is not yet made, or was removed: a bug in the scheduler's rules.
@@ -71,18 +64,13 @@ impl Published {
         batch: &mut TypedExtracted,
         link: &mut ModelLink,
     ) -> Result<()> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.rows.request(version, batch);
+        let rows = self.rows.read();
         let of_run = self.dense.copy_to(version, learner.dense_mut(), &PROCESSOR);
-        let TypedExtracted { sampled, features, .. } = batch;
-        let mut bytes = 0;
-        for (i, ((t, _), rows)) in learner.encoder().learned_rows().zip(&*rows).enumerate() {
-            let nodes = &sampled.input_nodes[t];
-            rows.gather(nodes, &mut features[t])?;
-            self.dense.restore_rows(version, i, nodes, &mut features[t]);
-            bytes += bytes_of(&features[t]);
-        }
-        // an update does not wait for the link
+        let bytes = self.rows.copy_own(&rows, version, batch)?;
+        // an update waits neither for other ranks nor for the link
         drop(rows);
+        self.rows.receive(requests, batch)?;
         link.cross_once(of_run);
         link.transfer(bytes);
         Ok(())

@@ -224,14 +224,19 @@ impl TypedTiers {
     ) -> Result<(Self, Option<TypedDevices>)> {
         let whole = whole(of.config, data, of.task)?;
         let step = |held: HeldRows<'_>| step::bytes(of, held, &borrowed(&whole));
-        let mut devices = TypedDevices::new(of.config, of.task, &step)?;
-        let mut tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
+        let devices = TypedDevices::new(of.config, of.task, None, &step)?;
+        let tiers = Self::new(data, of, (devices.as_ref(), compute.gpus().first()), progress)?;
         progress.check()?;
+        Ok(tiers.equip(devices))
+    }
+
+    /// Gives the devices of the stages, if there are some, their rows.
+    fn equip(mut self, mut devices: Option<TypedDevices>) -> (Self, Option<TypedDevices>) {
         if let Some(devices) = &mut devices {
-            devices.set_cache_rows(tiers.device_rows);
-            devices.tables = std::mem::take(&mut tiers.others);
+            devices.set_cache_rows(self.device_rows);
+            devices.tables = std::mem::take(&mut self.others);
         }
-        Ok((tiers, devices))
+        (self, devices)
     }
 
     /// Builds the tiers that the options request.

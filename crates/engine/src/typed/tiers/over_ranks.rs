@@ -6,6 +6,9 @@
 //!                                            ─►  network, and disk
 //! ```
 //!
+//! Devices that work independently read through a pool of their caches, or each through its own
+//! (`readers.rs`).
+//!
 //! Own rows are in host memory, in front of which nothing is cached there, unless they exceed
 //! `--host-budget`: then the dense ones are read from the files of the parts, and the host caches
 //! hold own rows and those of other ranks alike. Hotness is that of the rank's shares of the
@@ -25,16 +28,19 @@ use super::{
 use crate::{
     Error, Result,
     typed::{
-        batches::RunBatches,
+        batches::{HeldRows, RunBatches},
+        devices::TypedDevices,
         ranks::{RankRows, TypedRankView},
-        tables::Tables,
+        step,
+        tables::{Tables, borrowed},
         visits::TypedVisits,
     },
 };
 
 impl TypedTiers {
-    /// Builds the tiers that the options request for a rank, whose shares of the batches `of` are.
-    /// All ranks call this at the same time, because each counts its own shares.
+    /// Builds the tiers that the options request for a rank, whose shares of the batches `of` are,
+    /// and the simulated devices of its stages, if its strategy has some. All ranks call this at
+    /// the same time, because each counts its own shares.
     ///
     /// # Errors
     /// A policy is unknown or not defined for several types; the rows of a cache ratio or a
@@ -42,6 +48,19 @@ impl TypedTiers {
     pub(in crate::typed) fn over_ranks(
         of: &RunBatches,
         view: &TypedRankView,
+        progress: &dyn Progress,
+    ) -> Result<(Self, Option<TypedDevices>)> {
+        let step = |held: HeldRows<'_>| step::bytes(of, held, &borrowed(&view.tables));
+        let devices = TypedDevices::new(of.config, of.task, Some(&view.owners), &step)?;
+        let tiers = Self::of_rank(of, view, devices.as_ref(), progress)?;
+        Ok(tiers.equip(devices))
+    }
+
+    /// Builds the tiers of a rank with these devices.
+    fn of_rank(
+        of: &RunBatches,
+        view: &TypedRankView,
+        by_device: Option<&TypedDevices>,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let config = of.config;
@@ -93,7 +112,7 @@ impl TypedTiers {
             Levels::new(&visits, view.tables.clone())
         };
         if devices > 0 {
-            levels.add_devices(None, Some(&view.owners))?;
+            levels.add_devices(by_device, Some(&view.owners))?;
         }
         Ok(levels.finish(clock, view.tables.clone()))
     }

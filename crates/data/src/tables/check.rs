@@ -127,8 +127,8 @@ fn check_ends(ends: [TableEnd; 2], place: &str, known: &[&str], faults: &mut Vec
     let [src, dst] = ends;
     if src.node_type == dst.node_type && !src.columns.is_empty() && src.columns == dst.columns {
         faults.push(format!(
-            "{place}: src and dst are both '{}', which would join each node to itself; name the column of the \
-             other end",
+            "{place}: src and dst are both '{}', which would join each node to itself; name the column of \
+             the other end",
             src.columns.list().join(", ")
         ));
     }

@@ -132,10 +132,10 @@ by_name!(Candidates);
 pub struct LinkOptions {
     /// Decoder: scores a pair of embeddings
     ///
-    /// Dot, cosine, bilinear, distmult, complex, transe, rotate, mlp or structure. Dot is the fastest
-    /// to rank by. Structure also reads the graph around each pair, of one node type and one edge
-    /// type: common neighbours, paths and distances without the pair's own edge. Example: --decoder
-    /// mlp.
+    /// Dot, cosine, bilinear, distmult, complex, transe, rotate, mlp or structure. Dot is the
+    /// fastest to rank by. Structure also reads the graph around each pair, of one node type and
+    /// one edge type: common neighbours, paths and distances without the pair's own edge. Example:
+    /// --decoder mlp.
     #[arg(long, value_name = "NAME")]
     pub decoder: String,
     /// Width of the hidden layer of --decoder mlp or structure.

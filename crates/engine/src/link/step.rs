@@ -105,8 +105,8 @@ impl LinkScratch {
         (objective.loss)(&scores, &objective.options, LinkGrads { positive, negative })
     }
 
-    /// Loss of a batch's pairs, from the rows of its seeds. The numbers of the seeds' nodes are read
-    /// by decoders of structure alone.
+    /// Loss of a batch's pairs, from the rows of its seeds. The numbers of the seeds' nodes are
+    /// read by decoders of structure alone.
     pub fn loss(
         &mut self,
         objective: &LinkObjective,

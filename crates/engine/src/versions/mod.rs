@@ -42,6 +42,8 @@
 //!
 //! GNNLab's trainers read the newest parameters, so its results depend on timing.
 
+#![forbid(unsafe_code)]
+
 mod past;
 mod published;
 

@@ -154,7 +154,8 @@ pub(crate) fn run(matches: &ArgMatches) -> anyhow::Result<()> {
 
 /// Note about seeds as values to try.
 const SEEDS: &str = "--try seed: the sweep chooses the seed with the best score, which says nothing about \
-                     other seeds; --repeat N trains the best options with N seeds and prints mean and deviation";
+                     other seeds; --repeat N trains the best options with N seeds and prints mean and \
+                     deviation";
 
 /// Returns true if seeds are among the values to try.
 fn tries_seeds(matches: &ArgMatches) -> bool {

@@ -154,8 +154,8 @@ impl SavedRun {
             )));
         }
         if reads_structure(&self.config) && (self.learns_links() || self.learns_typed_links()) {
-            let why = "it reads the graph of the dataset around each pair, and new nodes are not in it; import \
-                       the tables again with the new rows and pass --dataset";
+            let why = "it reads the graph of the dataset around each pair, and new nodes are not in it; \
+                       import the tables again with the new rows and pass --dataset";
             return Err(refused(&self.config, why));
         }
         if self.learns_events() {

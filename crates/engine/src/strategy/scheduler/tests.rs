@@ -303,7 +303,7 @@ fn no_schedule_of_threads_deadlocks() {
     }
 }
 
-/// What a worker is to do next, in words.
+/// Next task of a worker, in words.
 fn next(state: &mut SchedulerState<usize>, role: WorkerRole) -> String {
     match state.step(role) {
         NextStep::Task(Task::Sample(batches)) => {

@@ -46,7 +46,7 @@ pub fn least_memory<T>(len: usize) -> usize {
 /// use graphmill_data::external::SortedArray;
 ///
 /// let dir = std::env::temp_dir();
-/// for files in [None, Some((&dir[..], 1 << 20))] {
+/// for files in [None, Some((dir.as_path(), 1 << 20))] {
 ///     let records = [[3u64, 0], [1, 1], [3, 2]];
 ///     let mut sorted = SortedArray::new(records.into_iter(), 3, files)?;
 ///     let mut found = Vec::new();

@@ -53,8 +53,6 @@ const MANTISSA: u32 = 52;
 const LOW: u32 = 32;
 /// Exponent of the weight of the last edge of a row: large, so that old edges have weights.
 const NEWEST: f64 = 900.0;
-/// Numbers of a table before its buckets: the number of the first one, and the shift.
-const HEAD: usize = 2;
 /// Number of edges that are compared together; a table has one less number at its end, so that the
 /// comparison stays inside it.
 pub(super) const COMPARED: usize = 4;

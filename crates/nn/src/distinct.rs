@@ -4,7 +4,8 @@
 
 use graphmill_core::{NodeId, keyed::GOLDEN, memory};
 
-/// Largest number of possible nodes that have a place each, 32 MiB; more have slots of a hash table.
+/// Largest number of possible nodes that have a place each, 32 MiB; more have slots of a hash
+/// table.
 const MAX_DENSE: usize = 1 << 23;
 
 /// Distinct nodes of a list in the order of their first places, and the number of each place's node

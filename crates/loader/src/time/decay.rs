@@ -8,18 +8,18 @@
 //! the number doubles. They are cut after `32 + r` bits below the exponent: the upper ones are the
 //! number of a bucket, of which there are `2^r` from a number to its double, and the 32 lower ones
 //! belong to the edge. A table of the first edge of each bucket then finds an edge with one look-up
-//! and a comparison of the few edges of its bucket. Weights halve with age, so edges are spread over
-//! buckets of logarithms as they are over the time; `r` is chosen so that a row has at most as many
-//! buckets as edges.
+//! and a comparison of the few edges of its bucket. Weights halve with age, so edges are spread
+//! over buckets of logarithms as they are over the time; `r` is chosen so that a row has at most as
+//! many buckets as edges.
 //!
 //! Sums in files are counted by one pass over the rows and written by another.
 //!
 //! # Source
 //!
 //! Chen and Asau, *On generating random variates from an empirical distribution*, AIIE Transactions
-//! 6(2), 1974 (the guide table), with buckets of logarithms. One structure for all prefixes of a row
-//! in the order of the times is that of Huan et al., *TEA: a general-purpose temporal graph random
-//! walk engine*, EuroSys 2023, section 3.
+//! 6(2), 1974 (the guide table), with buckets of logarithms. One structure for all prefixes of a
+//! row in the order of the times is that of Huan et al., *TEA: a general-purpose temporal graph
+//! random walk engine*, EuroSys 2023, section 3.
 //!
 //! # Cost
 //!

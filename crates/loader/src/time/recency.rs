@@ -5,16 +5,16 @@
 //! Edges are taken one after the other in proportion to the weights `w`, without replacement. In a
 //! long row they are drawn with replacement, and repeats are ignored, which is the same.
 //!
-//! A draw from a long row takes a uniform number up to the sum of the weights of the admitted edges,
-//! and finds the first edge up to which the sum is above it: a look-up in the table of the row
-//! ([`super::decay`]), and a comparison with the few edges that are listed there. The draws of
+//! A draw from a long row takes a uniform number up to the sum of the weights of the admitted
+//! edges, and finds the first edge up to which the sum is above it: a look-up in the table of the
+//! row ([`super::decay`]), and a comparison with the few edges that are listed there. The draws of
 //! several rows go through these steps together, so that their reads overlap.
 //!
 //! Every edge of a short row has a clock ([`super::clocks`]). If few edges of a long row have most
 //! of the weight, repeats are too many; the rest of the draws is then made among the edges that are
 //! left. There every edge has the key `ln w + G` with a Gumbel number `G`, and the `k` largest are
-//! taken. Logarithms do not underflow, however old an edge is. The scan runs from the last edge back
-//! and stops when no `G` can lift an edge into the `k` largest.
+//! taken. Logarithms do not underflow, however old an edge is. The scan runs from the last edge
+//! back and stops when no `G` can lift an edge into the `k` largest.
 //!
 //! # Source
 //!
@@ -169,7 +169,8 @@ impl Candidates {
         }
     }
 
-    /// Takes the places of candidates into `out`, of which `drawn` are filled; returns their number.
+    /// Takes the places of candidates into `out`, of which `drawn` are filled; returns their
+    /// number.
     #[inline]
     fn accept(
         &self,

@@ -116,8 +116,8 @@ impl PastVersions {
         tensors
     }
 
-    /// [`PastVersions::tensors`] of several ranks, if this one `writes` them; otherwise none. `join`
-    /// joins the replaced rows of a type of all ranks. All ranks call this at the same time.
+    /// [`PastVersions::tensors`] of several ranks, if this one `writes` them; otherwise none.
+    /// `join` joins the replaced rows of a type of all ranks. All ranks call this at the same time.
     ///
     /// # Errors
     /// Those of `join`.

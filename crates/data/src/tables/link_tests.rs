@@ -93,8 +93,8 @@ fn rows_without_a_node_or_before_it_are_dropped_if_asked() {
     // films that do not exist yet are left out in any case
     let later = imported(LINKS, "who,what,day\nann,10,7\nann,30,5\n");
     assert_eq!((later.0, later.3.early), (vec![0, 0], 1));
-    let early = LINKS.replace("source = \"user\"", "source = \"film\"").replace("\"who\"", "\"what\"");
-    let text = "who,what,day\nann,30,5\n";
+    let early = LINKS.replace("source = \"user\"", "source = \"film\"").replace("\"who\"", "\"from\"");
+    let text = "from,what,day\n30,30,5\n";
     let files = [("users.csv", USERS), ("films.csv", FILMS), ("watches.csv", text)];
     let error = error_of(&files, &format!("{NODES}{early}"));
     let part = "1 row with a time before that from which its source exists: line 2";

@@ -459,6 +459,8 @@ fn caches_and_simulated_devices_change_no_bit() {
     assert_eq!(bits, plain);
     let traffic = summary.epochs[1].traffic;
     assert!(traffic.device.rows > 0 && traffic.device.rows < traffic.rows(), "{budget}: {traffic:?}");
+    // each device also holds the graph and the memory of a sampler
+    let budget = budget + 40_000;
     let options =
         format!("devices=virtual:2 device_budget={budget} strategy=time-sharing batches_per_update=1");
     assert_eq!(run(&of(&options), &data, 2).1, plain);
